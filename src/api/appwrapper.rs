@@ -1,0 +1,161 @@
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
+use kube::CustomResource;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
+use super::status::AppWrapperStatus;
+
+/// What an AppWrapper asks for. Go: `AppWrapperSpec`, and three policies of ours.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "workload.codeflare.dev",
+    version = "v1beta2",
+    kind = "AppWrapper",
+    plural = "appwrappers",
+    namespaced,
+    status = "AppWrapperStatus",
+    shortname = "aw",
+    derive = "PartialEq",
+    derive = "Default",
+    doc = "Any set of resources, admitted, watched, retried and deleted as one unit.",
+    printcolumn(name = "Status", type_ = "string", json_path = ".status.phase"),
+    printcolumn(
+        name = "Quota Reserved",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="QuotaReserved")].status"#
+    ),
+    printcolumn(
+        name = "Resources Deployed",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="ResourcesDeployed")].status"#
+    ),
+    printcolumn(
+        name = "Unhealthy",
+        type_ = "string",
+        json_path = r#".status.conditions[?(@.type=="Unhealthy")].status"#
+    ),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[serde(rename_all = "camelCase")]
+pub struct AppWrapperSpec {
+    /// The wrapped resources.
+    pub components: Vec<Component>,
+
+    /// Nothing is deployed while this is true; Kueue sets it to admit and to preempt.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub suspend: bool,
+
+    /// The controller that looks after this AppWrapper; ours is
+    /// `workload.codeflare.dev/appwrapper-controller`, which is also meant where it is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub managed_by: Option<String>,
+
+    /// What to do when a component fails (KEP-262).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure_policy: Option<FailurePolicy>,
+
+    /// In which order the components are created (KEP-672). Immutable.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub execution_policy: Option<ExecutionPolicy>,
+
+    /// What to do when a pod fails (KEP-3329).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_failure_policy: Option<PodFailurePolicy>,
+}
+
+/// One wrapped resource. Go: `AppWrapperComponent`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Component {
+    /// Free-form settings of this component.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+
+    /// Where the pod templates are and how many pods they make; inferred for the known kinds.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_sets: Vec<PodSet>,
+
+    /// What Kueue adds to the pods of each pod set. Written by Kueue.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_set_infos: Vec<PodSetInfo>,
+
+    /// The resource itself.
+    #[schemars(schema_with = "embedded_resource")]
+    pub template: Value,
+}
+
+/// Pods that are alike. Go: `AppWrapperPodSet`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSet {
+    /// Number of pods; 1 where it is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<i32>,
+
+    /// Path to the pod template within the component, such as `template.spec.template`.
+    pub path: String,
+
+    /// Free-form settings of this pod set; Kueue reads those of Topology-Aware Scheduling.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+}
+
+/// What Kueue adds to the pods of an admitted pod set. Go: `AppWrapperPodSetInfo`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSetInfo {
+    /// Annotations to add.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, String>,
+
+    /// Labels to add.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+
+    /// Node selector entries to add.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+
+    /// Tolerations to add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+
+    /// Scheduling gates to add.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub scheduling_gates: Vec<PodSchedulingGate>,
+}
+
+impl PodSet {
+    /// Number of pods: 1 where the field is left out. Go: `Replicas`.
+    #[must_use]
+    pub fn count(&self) -> i32 {
+        self.replicas.unwrap_or(1)
+    }
+}
+
+impl AppWrapper {
+    /// Whether this controller is the one that looks after the AppWrapper.
+    #[must_use]
+    pub fn is_ours(&self) -> bool {
+        self.spec.managed_by.as_deref().is_none_or(|name| name == super::keys::CONTROLLER_NAME)
+    }
+}
+
+fn embedded_resource(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "description": "The resource itself.",
+        "type": "object",
+        "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+    })
+}
+
+// serde hands the field over by reference
+#[expect(clippy::trivially_copy_pass_by_ref)]
+fn is_false(flag: &bool) -> bool {
+    !flag
+}

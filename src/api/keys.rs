@@ -1,0 +1,56 @@
+//! Labels, annotations, finalizer and names that are part of the API.
+
+/// Label on every component and pod: the AppWrapper's name. Go: `AppWrapperLabel`.
+pub const APPWRAPPER: &str = "workload.codeflare.dev/appwrapper";
+/// Label on every component and pod: the AppWrapper's UID, since names are reused.
+pub const APPWRAPPER_UID: &str = "workload.codeflare.dev/appwrapper-uid";
+/// Label on every component and pod: the attempt (0, 1, 2, …) that created it.
+pub const ATTEMPT: &str = "workload.codeflare.dev/attempt";
+/// Label on every pod: `<component index>-<pod set index>`.
+pub const POD_SET: &str = "workload.codeflare.dev/podset";
+/// Finalizer that keeps an AppWrapper until everything it created is gone. Go: `AppWrapperFinalizer`.
+pub const FINALIZER: &str = "workload.codeflare.dev/finalizer";
+/// Our name in `spec.managedBy`. Go: `AppWrapperControllerName`.
+pub const CONTROLLER_NAME: &str = "workload.codeflare.dev/appwrapper-controller";
+/// Label that names the user who created the AppWrapper.
+pub const USER: &str = "workload.codeflare.dev/user";
+/// Label that holds the UID of the user who created the AppWrapper.
+pub const USER_ID: &str = "workload.codeflare.dev/userid";
+/// Label by which Kueue assigns an object to a LocalQueue.
+pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// Label that the scheduler and node selectors use for a node's name.
+pub const HOSTNAME: &str = "kubernetes.io/hostname";
+
+/// Prefix of the annotations by which a user tunes one AppWrapper.
+pub const ANNOTATION_PREFIX: &str = "workload.codeflare.dev.appwrapper/";
+/// Annotation: see `faultTolerance.admissionGracePeriod`.
+pub const ADMISSION_GRACE: &str = "workload.codeflare.dev.appwrapper/admissionGracePeriodDuration";
+/// Annotation: see `faultTolerance.warmupGracePeriod`.
+pub const WARMUP_GRACE: &str = "workload.codeflare.dev.appwrapper/warmupGracePeriodDuration";
+/// Annotation: see `faultTolerance.failureGracePeriod`.
+pub const FAILURE_GRACE: &str = "workload.codeflare.dev.appwrapper/failureGracePeriodDuration";
+/// Annotation: see `faultTolerance.retryPausePeriod`.
+pub const RETRY_PAUSE: &str = "workload.codeflare.dev.appwrapper/retryPausePeriodDuration";
+/// Annotation: how many counted restarts are allowed.
+pub const RETRY_LIMIT: &str = "workload.codeflare.dev.appwrapper/retryLimit";
+/// Annotation: see `faultTolerance.deletionOnFailureGracePeriod`.
+pub const DELETION_ON_FAILURE_GRACE: &str =
+    "workload.codeflare.dev.appwrapper/deletionOnFailureGracePeriodDuration";
+/// Annotation: see `faultTolerance.forcefulDeletionGracePeriod`.
+pub const FORCEFUL_DELETION_GRACE: &str =
+    "workload.codeflare.dev.appwrapper/forcefulDeletionGracePeriodDuration";
+/// Annotation: see `faultTolerance.successTTL`.
+pub const SUCCESS_TTL: &str = "workload.codeflare.dev.appwrapper/successTTLDuration";
+/// Annotation: exit codes after which no retry is made, comma-separated.
+pub const TERMINAL_EXIT_CODES: &str = "workload.codeflare.dev.appwrapper/terminalExitCodes";
+/// Annotation: the only exit codes after which a retry is made, comma-separated.
+pub const RETRYABLE_EXIT_CODES: &str = "workload.codeflare.dev.appwrapper/retryableExitCodes";
+/// Annotation: names of the RetryPolicies in force, comma-separated.
+pub const RETRY_POLICIES: &str = "workload.codeflare.dev.appwrapper/retryPolicies";
+
+/// Pod-set annotation for Topology-Aware Scheduling: the label that holds a pod's index.
+pub const TAS_POD_INDEX: &str = "workload.codeflare.dev.appwrapper/tas-pod-index-label";
+/// Pod-set annotation for Topology-Aware Scheduling: the label that holds a sub-group's index.
+pub const TAS_SUB_GROUP_INDEX: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-index-label";
+/// Pod-set annotation for Topology-Aware Scheduling: the number of sub-groups.
+pub const TAS_SUB_GROUP_COUNT: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-count";

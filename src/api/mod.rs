@@ -1,0 +1,32 @@
+//! Wire types: the two custom resources, their keys, phases and conditions. Data only, no logic.
+//!
+//! Compatible with `workload.codeflare.dev/v1beta2` of the Go project; what we add is optional and
+//! stands at the top level of `spec` and `status`, because Kueue rewrites `spec.components` through
+//! typed structs that would drop an unknown field there.
+
+mod appwrapper;
+pub mod condition;
+pub mod keys;
+mod phase;
+mod policy;
+mod retry_policy;
+mod status;
+
+pub use appwrapper::{AppWrapper, AppWrapperSpec, Component, PodSet, PodSetInfo};
+pub use phase::{Phase, UnknownPhase};
+pub use policy::{
+    ExecutionOrder, ExecutionPolicy, ExecutionRule, ExitCodeOperator, FailurePolicy,
+    FailurePolicyAction, FailurePolicyRule, OnExitCodes, OnPodCondition, PodFailurePolicy,
+    PodFailurePolicyAction, PodFailurePolicyRule, WaitFor,
+};
+pub use retry_policy::{
+    AntiAffinity, AntiAffinityMode, Backoff, MemoryGrowth, Mutation, OnTerminationMessage,
+    RetryAction, RetryExitCodes, RetryPolicy, RetryPolicySpec, RetryRule,
+};
+pub use status::{
+    AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, ComponentStatus, FailureRecord,
+    PodSetSince, Retries, RetryCount, RuleRef, RuleSource, Since,
+};
+
+/// API group of both custom resources.
+pub const GROUP: &str = "workload.codeflare.dev";

@@ -1,0 +1,125 @@
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// Where an AppWrapper is in its life: `status.phase`, and the very states of the state machine.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+#[serde(into = "&'static str", try_from = "String")]
+pub enum Phase {
+    /// Not looked at yet; "" on the wire.
+    #[default]
+    Empty,
+    /// Nothing is deployed; waits for `suspend: false`.
+    Suspended,
+    /// Its components are being created.
+    Resuming,
+    /// Its components exist and are watched.
+    Running,
+    /// Everything is being deleted, to be created again; the quota is kept.
+    Resetting,
+    /// Everything is being deleted because `suspend` is true.
+    Suspending,
+    /// Done; the components are kept for `SuccessTTL`.
+    Succeeded,
+    /// Given up; the components are deleted, then the quota is released.
+    Failed,
+    /// The AppWrapper is being deleted, and with it all that it created.
+    Terminating,
+}
+
+/// A phase that this version does not know.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown phase {0:?}: expected one of {known}", known = Phase::ALL.map(Phase::as_str).join(", "))]
+pub struct UnknownPhase(pub String);
+
+impl Phase {
+    /// Every phase, in the order of a life.
+    pub const ALL: [Self; 9] = [
+        Self::Empty,
+        Self::Suspended,
+        Self::Resuming,
+        Self::Running,
+        Self::Resetting,
+        Self::Suspending,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Terminating,
+    ];
+
+    /// The phase as it stands in `status.phase`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Empty => "",
+            Self::Suspended => "Suspended",
+            Self::Resuming => "Resuming",
+            Self::Running => "Running",
+            Self::Resetting => "Resetting",
+            Self::Suspending => "Suspending",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Terminating => "Terminating",
+        }
+    }
+
+    /// For `skip_serializing_if`: the Go project leaves an empty phase out.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        *self == Self::Empty
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl From<Phase> for &'static str {
+    fn from(phase: Phase) -> Self {
+        phase.as_str()
+    }
+}
+
+impl FromStr for Phase {
+    type Err = UnknownPhase;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPhase> {
+        Self::ALL
+            .into_iter()
+            .find(|phase| phase.as_str() == text)
+            .ok_or_else(|| UnknownPhase(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for Phase {
+    type Error = UnknownPhase;
+
+    fn try_from(text: String) -> Result<Self, UnknownPhase> {
+        text.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_phase_survives_the_wire() {
+        for phase in Phase::ALL {
+            let json = serde_json::to_string(&phase).unwrap();
+            assert_eq!(json, format!("\"{phase}\""));
+            assert_eq!(serde_json::from_str::<Phase>(&json).unwrap(), phase);
+        }
+    }
+
+    #[test]
+    fn an_unknown_phase_is_an_error_that_lists_the_known_ones() {
+        let error = serde_json::from_str::<Phase>("\"Paused\"").unwrap_err().to_string();
+        assert!(error.contains("unknown phase \"Paused\""), "{error}");
+        assert!(error.contains("Suspended, Resuming"), "{error}");
+    }
+}

@@ -1,0 +1,4 @@
+//! The AppWrapper controller.
+pub mod api;
+pub mod plan;
+pub mod snapshot;

@@ -1,0 +1,59 @@
+//! Plain data: what a decision asks to be done. Carried out by `act`.
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Set our finalizer, before anything is created.
+    AddFinalizer,
+    /// Create the component of this index, as the running attempt.
+    Create(usize),
+    /// Delete the object of this component in the ordinary way, if it still has this UID.
+    Delete(Target),
+    /// Delete the object of this component with grace period 0, if it still has this UID.
+    ForceDelete(Target),
+    /// Delete this pod with grace period 0, if it still has this UID.
+    ForceDeletePod {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
+    /// Remove our finalizer: nothing of ours exists.
+    RemoveFinalizer,
+}
+
+/// The object of a component.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Index of the component.
+    pub component: usize,
+    /// UID of the object.
+    pub uid: String,
+}
+
+/// A read from the API server itself, which must be made before anything is concluded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ask {
+    /// None: the snapshot was enough.
+    #[default]
+    Nothing,
+    /// LIST components and pods: is everything gone?
+    Gone,
+    /// GET the components that the cache does not hold: are they missing?
+    Missing,
+}
+
+impl Action {
+    /// The action's name in logs and metrics.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::AddFinalizer => "add-finalizer",
+            Self::Create(_) => "create",
+            Self::Delete(_) => "delete",
+            Self::ForceDelete(_) => "force-delete",
+            Self::ForceDeletePod { .. } => "force-delete-pod",
+            Self::RemoveFinalizer => "remove-finalizer",
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Plain data: one look at the world around one AppWrapper. Made by `observe` or from a bundle.
+//!
+//! A snapshot says what was seen and how sure that is; it draws no conclusion. In particular an
+//! object that a cache does not hold is [`Presence::Unseen`], never absent.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{AppWrapperStatus, PodSet};
+
+/// One look at the world around one AppWrapper.
+#[derive(Clone, Debug, Default)]
+pub struct Snapshot {
+    /// Namespace of the AppWrapper and of all that it wraps.
+    pub namespace: String,
+    /// Name of the AppWrapper.
+    pub name: String,
+    /// UID of the AppWrapper.
+    pub uid: String,
+    /// The AppWrapper has a deletion timestamp.
+    pub deleting: bool,
+    /// Our finalizer is set.
+    pub finalizer: bool,
+    /// `spec.suspend`.
+    pub suspend: bool,
+    /// `status` as it is stored.
+    pub status: AppWrapperStatus,
+    /// The components, in the order of `spec.components`.
+    pub components: Vec<Component>,
+    /// Our pods, of every attempt, by name.
+    pub pods: Vec<Pod>,
+    /// Nodes that are known; none where they cannot be seen.
+    pub nodes: BTreeMap<String, Node>,
+    /// Whether components and pods come from a LIST made for this snapshot, after the last write.
+    pub listed: bool,
+}
+
+/// One component: what the template says, and what is known of its object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Component {
+    /// `metadata.name` of the template, or the name that was recorded when it was created.
+    pub name: String,
+    /// Kind of the template.
+    pub kind: String,
+    /// API version of the template.
+    pub api_version: String,
+    /// The pod sets of the template, declared or inferred.
+    pub pod_sets: Vec<PodSet>,
+    /// Why nothing can be made of the template, where that is so.
+    pub flaw: Option<String>,
+    /// What is known of the object.
+    pub presence: Presence,
+    /// Why the last attempt to create it failed, where it did.
+    pub creation: Option<CreationFailure>,
+}
+
+/// Why a creation failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreationFailure {
+    /// It will never succeed: invalid, forbidden, no such kind.
+    pub fatal: bool,
+    /// What the API server said.
+    pub message: String,
+}
+
+/// What is known of a component's object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Presence {
+    /// Not in the cache: nothing may be concluded.
+    #[default]
+    Unseen,
+    /// A read from the API server itself did not find it.
+    Absent,
+    /// Discovery, asked afresh, does not know the kind: it cannot exist.
+    NoKind,
+    /// It exists.
+    Present(Object),
+}
+
+/// An object that has the name of a component.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Object {
+    /// Its UID.
+    pub uid: String,
+    /// Whose it is.
+    pub owner: Owner,
+    /// The attempt that created it; absent on objects of the Go controller.
+    pub attempt: Option<i32>,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+    /// Finalizers that keep it.
+    pub finalizers: Vec<String>,
+    /// What it says of itself.
+    pub report: Report,
+}
+
+/// Whose an object is, by the UID of its controller owner reference.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Owner {
+    /// This AppWrapper's.
+    #[default]
+    Us,
+    /// An AppWrapper's that had the same name, and is gone: garbage collection will take it.
+    Former,
+    /// Somebody else's, or nobody's.
+    Stranger(String),
+}
+
+/// What a component's object says of itself.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Report {
+    /// Its own verdict.
+    pub outcome: Outcome,
+    /// Pods that it still has to run, for each pod set where it says so and that differs from the
+    /// declared number: a Job near its end, a JobSet some of whose Jobs are done.
+    pub expected: BTreeMap<usize, i64>,
+    /// Pod sets whose pods nothing replaces: a Pod itself, a Kubeflow replica that never restarts.
+    pub unreplaced: BTreeSet<usize>,
+}
+
+/// The verdict of a component's object over itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Outcome {
+    /// It goes on, or its kind never ends.
+    #[default]
+    Active,
+    /// It says that it succeeded.
+    Succeeded,
+    /// It says that it failed.
+    Failed {
+        /// Reason of its condition.
+        reason: String,
+        /// Message of its condition.
+        message: String,
+        /// When it said so.
+        at: Option<Timestamp>,
+    },
+}
+
+/// One of our pods.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Pod {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Index of its component; absent where nothing tells.
+    pub component: Option<usize>,
+    /// Index of its pod set in the component; absent where nothing tells.
+    pub pod_set: Option<usize>,
+    /// The attempt that created it; absent on pods of the Go controller.
+    pub attempt: Option<i32>,
+    /// The node it is bound to.
+    pub node: Option<String>,
+    /// Where it is in its life.
+    pub phase: PodPhase,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+    /// Finalizers that keep it.
+    pub finalizers: Vec<String>,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// `status.reason`, such as `Evicted`.
+    pub reason: Option<String>,
+    /// `status.message`.
+    pub message: Option<String>,
+    /// Its conditions.
+    pub conditions: Vec<PodCondition>,
+    /// Its containers, init containers first.
+    pub containers: Vec<Container>,
+    /// Extended and native resources that its containers ask for, where the amount is not zero.
+    pub resources: BTreeSet<String>,
+}
+
+/// Phase of a pod.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PodPhase {
+    /// Not all of its containers run yet.
+    #[default]
+    Pending,
+    /// It runs.
+    Running,
+    /// Every container ended with code 0.
+    Succeeded,
+    /// A container ended with another code, or the pod was ended from outside.
+    Failed,
+    /// Its node cannot be reached.
+    Unknown,
+}
+
+/// A condition of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodCondition {
+    /// Its type.
+    pub kind: String,
+    /// Its status.
+    pub status: String,
+    /// Its reason.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+    /// When it took its status.
+    pub since: Option<Timestamp>,
+}
+
+/// A container of a pod, by `state` alone: `lastState` is the past.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Container {
+    /// Its name.
+    pub name: String,
+    /// It is an init container.
+    pub init: bool,
+    /// What it is doing.
+    pub state: ContainerState,
+}
+
+/// What a container is doing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum ContainerState {
+    /// Not known.
+    #[default]
+    Unknown,
+    /// It waits.
+    Waiting {
+        /// On what, such as `ImagePullBackOff`.
+        reason: String,
+        /// Details.
+        message: String,
+    },
+    /// It runs.
+    Running,
+    /// It ended.
+    Terminated(Termination),
+}
+
+/// How a container ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Termination {
+    /// Its exit code.
+    pub exit_code: i32,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Reason, such as `OOMKilled`.
+    pub reason: String,
+    /// Its termination message.
+    pub message: String,
+    /// When it ended.
+    pub finished_at: Option<Timestamp>,
+}
+
+/// What matters of a node.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// Resources that a health monitor has marked `NoExecute` on it.
+    pub no_execute: BTreeSet<String>,
+}
+
+impl Component {
+    /// Name for messages: `Kind/name`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
+    /// The object, where it exists and is ours.
+    #[must_use]
+    pub fn ours(&self) -> Option<&Object> {
+        match &self.presence {
+            Presence::Present(object) if object.owner == Owner::Us => Some(object),
+            Presence::Present(_) | Presence::Unseen | Presence::Absent | Presence::NoKind => None,
+        }
+    }
+}
+
+impl Pod {
+    /// The condition of a type, where its status is True.
+    #[must_use]
+    pub fn true_condition(&self, kind: &str) -> Option<&PodCondition> {
+        self.conditions.iter().find(|c| c.kind == kind && c.status == "True")
+    }
+
+    /// The containers that ended, with how.
+    pub fn terminated(&self) -> impl Iterator<Item = (&Container, &Termination)> {
+        self.containers.iter().filter_map(|container| match &container.state {
+            ContainerState::Terminated(end) => Some((container, end)),
+            ContainerState::Unknown | ContainerState::Waiting { .. } | ContainerState::Running => {
+                None
+            }
+        })
+    }
+}
