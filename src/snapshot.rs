@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
+use crate::plan::Ask;
 
 /// One look at the world around one AppWrapper.
 #[derive(Clone, Debug, Default)]
@@ -32,8 +33,10 @@ pub struct Snapshot {
     pub pods: Vec<Pod>,
     /// Nodes that are known; none where they cannot be seen.
     pub nodes: BTreeMap<String, Node>,
-    /// Whether components and pods come from a LIST made for this snapshot, after the last write.
-    pub listed: bool,
+    /// Which read was made from the API server itself for this snapshot, after the last write.
+    pub answered: Ask,
+    /// `spec.failurePolicy.maxRestarts`.
+    pub max_restarts: Option<i32>,
 }
 
 /// One component: what the template says, and what is known of its object.
@@ -49,6 +52,8 @@ pub struct Component {
     pub pod_sets: Vec<PodSet>,
     /// Why nothing can be made of the template, where that is so.
     pub flaw: Option<String>,
+    /// Its kind reports its own end; of another kind, its pods tell.
+    pub ends: bool,
     /// What is known of the object.
     pub presence: Presence,
     /// Why the last attempt to create it failed, where it did.
@@ -112,11 +117,25 @@ pub enum Owner {
 pub struct Report {
     /// Its own verdict.
     pub outcome: Outcome,
-    /// Pods that it still has to run, for each pod set where it says so and that differs from the
-    /// declared number: a Job near its end, a JobSet some of whose Jobs are done.
-    pub expected: BTreeMap<usize, i64>,
+    /// Pods that it still has to run, for each pod set of which its object tells: those of Jobs,
+    /// JobSets and Kubeflow jobs. Of any other pod set it is the declared number.
+    pub expected: BTreeMap<usize, Expected>,
     /// Pod sets whose pods nothing replaces: a Pod itself, a Kubeflow replica that never restarts.
     pub unreplaced: BTreeSet<usize>,
+}
+
+/// Pods of one pod set that a component still has to run, as its object says. None by default.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Expected {
+    /// Jobs that make up the pod set: 1 of a Job; of Kubeflow, every pod counts as one.
+    pub jobs: i64,
+    /// Pods that one of them runs at a time.
+    pub parallelism: i64,
+    /// Pods that have to succeed in one of them; absent where the first success ends it.
+    pub completions: Option<i64>,
+    /// Pods that have succeeded, as the object counts them, whether they are still there or not.
+    /// Where `completions` is absent, the Jobs in which one has.
+    pub succeeded: i64,
 }
 
 /// The verdict of a component's object over itself.
@@ -288,5 +307,37 @@ impl Pod {
                 None
             }
         })
+    }
+}
+
+impl Expected {
+    /// `count` pods, each of which has to succeed once.
+    #[must_use]
+    pub const fn pods(count: i64) -> Self {
+        Self { jobs: count, parallelism: 1, completions: Some(1), succeeded: 0 }
+    }
+
+    /// How many pods must be Pending or Running now, given how many Succeeded ones are seen.
+    ///
+    /// A pod may be seen to have succeeded before its object counts it, and may be gone after: the
+    /// larger number holds. Of one Job this is exact: the smaller of `parallelism` and what is left
+    /// of `completions`. Of several with more completions than parallelism it is the least that
+    /// fits, since nothing says which of them the successes belong to; never too many, so that a
+    /// healthy component is never found wanting.
+    #[must_use]
+    pub fn running(&self, seen_succeeded: i64) -> i64 {
+        let succeeded = self.succeeded.max(seen_succeeded).max(0);
+        let parallelism = self.parallelism.max(0);
+        match self.completions {
+            None => self.jobs.saturating_sub(succeeded).max(0).saturating_mul(parallelism),
+            Some(completions) if completions <= 0 => 0,
+            Some(completions) => {
+                let all = self.jobs.saturating_mul(completions);
+                let left = all.saturating_sub(succeeded).max(0);
+                let untouched = left / completions;
+                let most = parallelism.min(completions);
+                untouched.saturating_mul(most).saturating_add(most.min(left % completions))
+            }
+        }
     }
 }

@@ -1,1 +1,50 @@
-//! placeholder
+//! A real Kubernetes control plane for integration tests.
+//!
+//! Everything a cluster has but kubelets: etcd, kube-apiserver, kube-controller-manager and
+//! kube-scheduler, with KWOK playing the nodes and the pods, and, where a test asks for them,
+//! `JobSet`, Kueue, Kubeflow's training operator and `KubeRay`. All of it is built from the Go
+//! modules pinned under `go/`, once, and listens on free loopback ports, so several control planes
+//! can run beside each other.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), controlplane::Error> {
+//! use controlplane::{ControlPlane, Options};
+//! let plane = ControlPlane::start(Options { jobset: true, ..Options::default() }).await?;
+//! let client = plane.client();
+//! # Ok(()) }
+//! ```
+//!
+//! How a start goes:
+//!
+//! ```text
+//! build ──> etcd ──> kube-apiserver ─┬─> CRDs served ─┬─> kube-controller-manager ─┬─> ready
+//!           certificates, ports,     │                └─> operators, then webhooks │
+//!           Go module directories ───┴─> kube-scheduler, KWOK, nodes ──────────────┘
+//! ```
+//!
+//! What pods do is written in their annotations: see [`annotations`].
+//!
+//! Pure: [`annotations`], `component`, `flags`, `config`, `manifest`. The rest does I/O.
+
+pub mod annotations;
+pub mod build;
+mod component;
+mod config;
+mod env;
+mod error;
+mod flags;
+mod go;
+mod manifest;
+mod objects;
+mod operators;
+mod options;
+mod pki;
+mod plane;
+mod probe;
+mod site;
+mod supervisor;
+
+pub use component::Component;
+pub use error::Error;
+pub use options::Options;
+pub use plane::ControlPlane;

@@ -1,0 +1,320 @@
+//! The configuration file: YAML in, checked settings out.
+//!
+//! Every key is optional. An unknown key is refused, and everything that is wrong is reported at
+//! once, so that a file is mended in one go. `config/appwrapper.yaml` lists every key with its
+//! default.
+
+mod backoff;
+mod error;
+mod pattern;
+mod read;
+mod section;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+
+pub use backoff::{Backoff, BackoffError};
+pub use error::{Errors, LoadError, Problem};
+pub use pattern::{Pattern, PatternError};
+
+use crate::api::ExitCodeOperator;
+pub use crate::limits::FaultTolerance;
+use crate::limits::names;
+
+/// All settings of the controller.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Config {
+    /// Grace periods and limits of an AppWrapper without annotations.
+    pub fault_tolerance: FaultTolerance,
+    /// What holds for retries of every AppWrapper.
+    pub retry_policy: RetryDefaults,
+    /// The administrator's categories of failures, in order; the built-in ones come after.
+    pub failure_categories: Vec<FailureCategory>,
+    /// Avoiding nodes that Autopilot marked.
+    pub autopilot: Autopilot,
+    /// What may be wrapped, and by whom.
+    pub admission: Admission,
+    /// Scheduler that is set in pods that name none.
+    pub scheduler_name: Option<String>,
+    /// The admission webhook's server.
+    pub webhook: Webhook,
+    /// The server of `/metrics`.
+    pub metrics: Metrics,
+    /// The server of `/healthz` and `/readyz`.
+    pub health: Health,
+    /// Which of several replicas works.
+    pub leader_election: LeaderElection,
+}
+
+/// The section `retryPolicy`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryDefaults {
+    /// The most counted restarts that any AppWrapper gets; 0 allows no restart of any kind.
+    pub global_max_retries: i32,
+    /// RetryPolicy in force where none is attached.
+    pub default_policy_name: Option<String>,
+    /// Backoff where neither the rule nor its policy has one.
+    pub default_backoff: Option<Backoff>,
+}
+
+/// One of the section `failureCategories`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FailureCategory {
+    /// Its name, an RFC 1123 label or the like with `_`.
+    pub name: String,
+    /// What belongs to it.
+    pub matcher: CategoryMatcher,
+}
+
+/// What belongs to a category of failures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CategoryMatcher {
+    /// An exit code.
+    ExitCodes {
+        /// Whether the code must be among the values or must not.
+        operator: ExitCodeOperator,
+        /// The codes.
+        values: BTreeSet<i32>,
+    },
+    /// A text in the termination message.
+    TerminationMessage(Pattern),
+    /// What happened to the pod: any of [`CONDITIONS`].
+    Conditions(Vec<String>),
+}
+
+/// The conditions that a rule of a RetryPolicy or a category can name.
+pub const CONDITIONS: [&str; 5] =
+    ["OOMKilled", "Evicted", "Preempted", "DeadlineExceeded", "Unschedulable"];
+
+/// The section `autopilot`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Autopilot {
+    /// Pods avoid nodes that are marked for a resource that they use.
+    pub inject_anti_affinities: bool,
+    /// Pods are moved off nodes that are marked `NoExecute`.
+    pub monitor_nodes: bool,
+    /// For each resource the marks (node labels, in the manner of taints) that speak against a node.
+    pub resource_taints: BTreeMap<String, Vec<Taint>>,
+}
+
+/// A mark of a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Taint {
+    /// Key of the node label.
+    pub key: String,
+    /// Value of the node label.
+    pub value: String,
+    /// What it means for pods.
+    pub effect: Effect,
+}
+
+/// What a mark of a node means for pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Effect {
+    /// Other nodes are preferred.
+    PreferNoSchedule,
+    /// No pod goes there.
+    NoSchedule,
+    /// No pod goes there, and those that are there leave.
+    NoExecute,
+}
+
+/// The section `admission`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Admission {
+    /// Queue of an AppWrapper that names none.
+    pub default_queue_name: Option<String>,
+    /// Whether users must be allowed to create what they wrap.
+    pub user_rbac_admission_check: bool,
+    /// The kinds that may be wrapped; empty: every namespaced kind.
+    pub allowed_kinds: Vec<AllowedKind>,
+}
+
+/// A kind of any version, written `Kind.group`, or `Kind` alone for the core group.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct AllowedKind {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Kind.
+    pub kind: String,
+}
+
+/// Why a text is no [`AllowedKind`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be Kind.group, such as Job.batch, or Kind for the core group, such as Pod")]
+pub struct AllowedKindError;
+
+/// The section `webhook`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhook {
+    /// Whether it is served.
+    pub enabled: bool,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Directory with `tls.crt` and `tls.key`; none: the certificate is self-managed and rotated.
+    pub cert_dir: Option<PathBuf>,
+}
+
+/// The section `metrics`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Whether it speaks TLS and asks for authorization.
+    pub secure: bool,
+}
+
+/// The section `health`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Health {
+    /// Where it listens.
+    pub address: SocketAddr,
+}
+
+/// The section `leaderElection`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LeaderElection {
+    /// Whether there is an election.
+    pub enabled: bool,
+    /// Namespace of the Lease; none: the controller's own.
+    pub namespace: Option<String>,
+    /// Name of the Lease.
+    pub name: String,
+}
+
+impl Config {
+    /// Checks a configuration, which may be empty.
+    ///
+    /// # Errors
+    /// Everything that is wrong in it.
+    pub fn parse(text: &str) -> Result<Self, Errors> {
+        read::config(text)
+    }
+
+    /// Reads a configuration file.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is invalid.
+    pub fn load(path: &Path) -> Result<Self, LoadError> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|source| LoadError::Invalid { path: path.to_owned(), source })
+    }
+}
+
+impl Admission {
+    /// Whether a kind may be wrapped, as far as the configuration says.
+    #[must_use]
+    pub fn allows(&self, group: &str, kind: &str) -> bool {
+        self.allowed_kinds.is_empty()
+            || self.allowed_kinds.iter().any(|each| each.group == group && each.kind == kind)
+    }
+}
+
+impl Default for RetryDefaults {
+    fn default() -> Self {
+        Self { global_max_retries: 20, default_policy_name: None, default_backoff: None }
+    }
+}
+
+impl Default for Autopilot {
+    fn default() -> Self {
+        let taint = |value: &str, effect| Taint {
+            key: "autopilot.ibm.com/gpuhealth".to_owned(),
+            value: value.to_owned(),
+            effect,
+        };
+        let taints = vec![
+            taint("WARN", Effect::PreferNoSchedule),
+            taint("TESTING", Effect::NoSchedule),
+            taint("EVICT", Effect::NoExecute),
+        ];
+        Self {
+            inject_anti_affinities: true,
+            monitor_nodes: true,
+            resource_taints: BTreeMap::from([("nvidia.com/gpu".to_owned(), taints)]),
+        }
+    }
+}
+
+impl Default for Admission {
+    fn default() -> Self {
+        Self { default_queue_name: None, user_rbac_admission_check: true, allowed_kinds: vec![] }
+    }
+}
+
+impl Default for Webhook {
+    fn default() -> Self {
+        Self { enabled: true, address: everywhere(9443), cert_dir: None }
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self { address: everywhere(8443), secure: true }
+    }
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { address: everywhere(8081) }
+    }
+}
+
+impl Default for LeaderElection {
+    fn default() -> Self {
+        Self { enabled: true, namespace: None, name: "appwrapper-controller".to_owned() }
+    }
+}
+
+const fn everywhere(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
+}
+
+impl FromStr for AllowedKind {
+    type Err = AllowedKindError;
+
+    fn from_str(text: &str) -> Result<Self, AllowedKindError> {
+        let (kind, group) = match text.split_once('.') {
+            Some((kind, group)) if names::is_subdomain(group) => (kind, group),
+            Some(_) => return Err(AllowedKindError),
+            None => (text, ""),
+        };
+        let upper = kind.bytes().next().is_some_and(|byte| byte.is_ascii_uppercase());
+        if !upper || kind.len() > 63 || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+            return Err(AllowedKindError);
+        }
+        Ok(Self { group: group.to_owned(), kind: kind.to_owned() })
+    }
+}
+
+impl fmt::Display for AllowedKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { group, kind } = self;
+        if group.is_empty() { f.pad(kind) } else { f.pad(&format!("{kind}.{group}")) }
+    }
+}
+
+impl Effect {
+    /// Its name, as in Kubernetes.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PreferNoSchedule => "PreferNoSchedule",
+            Self::NoSchedule => "NoSchedule",
+            Self::NoExecute => "NoExecute",
+        }
+    }
+}
+
+impl fmt::Display for Effect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests;

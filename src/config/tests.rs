@@ -1,0 +1,244 @@
+use super::*;
+
+fn problems(text: &str) -> Vec<String> {
+    match Config::parse(text) {
+        Ok(_) => vec![],
+        Err(errors) => errors.to_string().lines().map(str::to_owned).collect(),
+    }
+}
+
+#[test]
+fn the_file_in_the_repository_lists_the_defaults() {
+    let text = include_str!("../../config/appwrapper.yaml");
+    assert_eq!(Config::parse(text), Ok(Config::default()));
+}
+
+#[test]
+fn an_empty_file_is_the_default() {
+    for text in ["", "\n", "# nothing\n", "{}", "faultTolerance:\n", "autopilot: {resourceTaints:}"]
+    {
+        assert_eq!(Config::parse(text), Ok(Config::default()), "{text:?}");
+    }
+}
+
+/// Every key, with another value than the default's.
+const EVERY_KEY: &str = r#"
+faultTolerance: {admissionGracePeriod: 1s, warmupGracePeriod: 2s, failureGracePeriod: 3s, retryPausePeriod: 4s, retryLimit: 5, deletionOnFailureGracePeriod: 6s, forcefulDeletionGracePeriod: 7s, successTTL: 8s, gracePeriodMaximum: 9s}
+retryPolicy: {globalMaxRetries: 0, defaultPolicyName: infra, defaultBackoff: {initialDelay: 10s, multiplier: 3, maxDelay: 1d}}
+failureCategories:
+- {name: cuda_error, onTerminationMessage: {pattern: "CUDA error"}}
+- {name: oom, onConditions: [OOMKilled]}
+- {name: disk, onExitCodes: {operator: NotIn, values: [1, 255]}}
+autopilot: {injectAntiAffinities: false, monitorNodes: false, resourceTaints: {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: ERR, effect: NoSchedule}]}}
+admission: {defaultQueueName: main, userRBACAdmissionCheck: false, allowedKinds: [Job.batch, Pod]}
+schedulerName: volcano
+webhook: {enabled: false, address: "127.0.0.1:1", certDir: /certs}
+metrics: {address: "[::1]:2", secure: false}
+health: {address: "0.0.0.0:3"}
+leaderElection: {enabled: false, namespace: system, name: lock}
+"#;
+
+#[test]
+fn the_keys_about_failures_are_read() {
+    let config = Config::parse(EVERY_KEY).unwrap();
+    let Config { fault_tolerance, retry_policy, .. } = &config;
+    assert_eq!(fault_tolerance.retry_limit, 5);
+    assert_eq!(fault_tolerance.grace_maximum.to_string(), "9s");
+    assert_eq!(fault_tolerance.success_ttl.to_string(), "8s");
+    assert_eq!(retry_policy.global_max_retries, 0);
+    assert_eq!(retry_policy.default_policy_name.as_deref(), Some("infra"));
+    assert_eq!(retry_policy.default_backoff.unwrap().delay(2).to_string(), "30s");
+    let names: Vec<_> = config.failure_categories.iter().map(|each| each.name.as_str()).collect();
+    assert_eq!(names, ["cuda_error", "oom", "disk"]);
+    let values = BTreeSet::from([1, 255]);
+    let not_in = CategoryMatcher::ExitCodes { operator: ExitCodeOperator::NotIn, values };
+    assert_eq!(config.failure_categories[2].matcher, not_in);
+    let taint = &config.autopilot.resource_taints["nvidia.com/gpu"][0];
+    assert_eq!((taint.value.as_str(), taint.effect), ("ERR", Effect::NoSchedule));
+    assert!(config.admission.allows("batch", "Job") && config.admission.allows("", "Pod"));
+    assert!(!config.admission.allows("", "Secret"));
+}
+
+#[test]
+fn the_keys_about_the_process_are_read() {
+    let config = Config::parse(EVERY_KEY).unwrap();
+    assert_eq!(config.scheduler_name.as_deref(), Some("volcano"));
+    assert_eq!(config.webhook.cert_dir.as_deref(), Some(Path::new("/certs")));
+    assert_eq!(config.metrics.address.to_string(), "[::1]:2");
+    assert_eq!(config.health.address.port(), 3);
+    assert_eq!(config.leader_election.namespace.as_deref(), Some("system"));
+}
+
+#[test]
+fn everything_that_is_wrong_is_reported_at_once() {
+    let text = r#"
+faultTolerance: {retryLimit: -1, successTTL: 5 days, failureGracePeriod: 25h, warmupGrace: 1s}
+retryPolicy: {defaultBackoff: {multiplier: 0.5}}
+metrics: {address: ":8443", secure: "yes"}
+health: 7
+appwrapper: {}
+"#;
+    assert_eq!(
+        problems(text),
+        [
+            "faultTolerance.retryLimit: Invalid value: \"-1\": must be a whole number from 0 to 2147483647",
+            "faultTolerance.successTTL: Invalid value: \"5 days\": must be a duration like 90s, 1h30m, 1.5h or 7d (units ns us ms s m h d)",
+            "faultTolerance.failureGracePeriod: Invalid value: \"25h\": must be at most gracePeriodMaximum (24h)",
+            "faultTolerance.warmupGrace: Invalid value: \"1s\": unknown key: did you mean warmupGracePeriod?",
+            "retryPolicy.defaultBackoff.initialDelay: must be given",
+            "retryPolicy.defaultBackoff.multiplier: Invalid value: \"0.5\": must be 1 or more",
+            "metrics.address: Invalid value: \":8443\": must be an IP address and a port, such as 0.0.0.0:8443 or [::]:8443",
+            "metrics.secure: Invalid value: \"yes\": must be true or false",
+            "health: Invalid value: \"7\": must be an object",
+            "appwrapper: Invalid value: \"an object\": unknown key: did you mean autopilot?",
+        ]
+    );
+}
+
+#[test]
+fn each_wrong_value_is_named() {
+    for (text, start, fragment) in WRONG {
+        let problems = problems(text);
+        assert_eq!(problems.len(), 1, "{text}: {problems:?}");
+        assert!(
+            problems[0].starts_with(start) && problems[0].contains(fragment),
+            "{text}: {problems:?}"
+        );
+    }
+}
+
+/// A file, the begin of the only line about it, and something that the line says.
+const WRONG: &[(&str, &str, &str)] = &[
+    ("faultTolerance: {retryLimit: 2147483648}", "faultTolerance.retryLimit: ", "whole number"),
+    ("faultTolerance: {retryLimit: 3.5}", "faultTolerance.retryLimit: ", "whole number"),
+    ("faultTolerance: {retryLimit: '3'}", "faultTolerance.retryLimit: ", "whole number"),
+    ("faultTolerance: {retryPausePeriod: -1h}", "faultTolerance.retryPausePeriod: ", "negative"),
+    ("faultTolerance: {retryPausePeriod: 90}", "faultTolerance.retryPausePeriod: ", "duration"),
+    ("faultTolerance: {retryPausePeriod:}", "faultTolerance.retryPausePeriod: ", "duration"),
+    (
+        "faultTolerance: {admissionGracePeriod: 6m}",
+        "faultTolerance.admissionGracePeriod: Invalid value: \"6m\": ",
+        "at most warmupGracePeriod (5m)",
+    ),
+    ("retryPolicy: {globalMaxRetries: -1}", "retryPolicy.globalMaxRetries: ", "0 to 2147483647"),
+    ("retryPolicy: {defaultPolicyName: A_b}", "retryPolicy.defaultPolicyName: ", "lower-case"),
+    ("retryPolicy: {defaultPolicyName: 1}", "retryPolicy.defaultPolicyName: ", "string"),
+    (
+        "retryPolicy: {defaultBackoff: {initialDelay: 11m}}",
+        "retryPolicy.defaultBackoff.initialDelay: Invalid value: \"11m\": ",
+        "at most maxDelay (10m)",
+    ),
+    (
+        "retryPolicy: {defaultBackoff: {initialDelay: 1s, multiplier: .nan}}",
+        "invalid YAML: ",
+        "non-finite float `.nan` rejected by the configured policy at line 1",
+    ),
+    ("failureCategories: {}", "failureCategories: ", "must be a list"),
+    ("failureCategories: [{name: a}]", "failureCategories[0]: ", "exactly one of"),
+    (
+        "failureCategories: [{name: a, onConditions: [Evicted], onTerminationMessage: {pattern: a}}]",
+        "failureCategories[0]: Invalid value: \"onTerminationMessage, onConditions\": ",
+        "exactly one of",
+    ),
+    (
+        "failureCategories: [{name: A, onConditions: [Evicted]}]",
+        "failureCategories[0].name: ",
+        "lower-case",
+    ),
+    ("failureCategories: [{onConditions: [Evicted]}]", "failureCategories[0].name: ", "given"),
+    (
+        "failureCategories: [{name: a, onConditions: [Evicted]}, {name: a, onConditions: [Evicted]}]",
+        "failureCategories: Invalid value: \"a\": ",
+        "unique",
+    ),
+    (
+        "failureCategories: [{name: a, onConditions: [Evict]}]",
+        "failureCategories[0].onConditions[0]: Invalid value: \"Evict\": ",
+        "OOMKilled, Evicted",
+    ),
+    (
+        "failureCategories: [{name: a, onConditions: [1]}]",
+        "failureCategories[0].onConditions[0]: ",
+        "string",
+    ),
+    (
+        "failureCategories: [{name: a, onConditions: []}]",
+        "failureCategories[0].onConditions: ",
+        "at least one",
+    ),
+    (
+        "failureCategories: [{name: a, onTerminationMessage: {pattern: '('}}]",
+        "failureCategories[0].onTerminationMessage.pattern: Invalid value: \"(\": ",
+        "unclosed group",
+    ),
+    (
+        "failureCategories: [{name: a, onTerminationMessage: {}}]",
+        "failureCategories[0].onTerminationMessage.pattern: ",
+        "must not be empty",
+    ),
+    (
+        "failureCategories: [{name: a, onExitCodes: {operator: Is, values: [1]}}]",
+        "failureCategories[0].onExitCodes.operator: Invalid value: \"Is\": ",
+        "one of In, NotIn",
+    ),
+    (
+        "failureCategories: [{name: a, onExitCodes: {operator: In, values: [0]}}]",
+        "failureCategories[0].onExitCodes.values[0]: Invalid value: \"0\": ",
+        "1 to 255",
+    ),
+    (
+        "failureCategories: [{name: a, onExitCodes: {operator: In}}]",
+        "failureCategories[0].onExitCodes.values: ",
+        "at least one",
+    ),
+    (
+        "autopilot: {resourceTaints: {gpu: [{key: a, effect: No}]}}",
+        "autopilot.resourceTaints[gpu][0].effect: Invalid value: \"No\": ",
+        "NoExecute",
+    ),
+    (
+        "autopilot: {resourceTaints: {gpu: [{effect: NoExecute}]}}",
+        "autopilot.resourceTaints[gpu][0].key: ",
+        "given",
+    ),
+    ("autopilot: {resourceTaints: []}", "autopilot.resourceTaints: ", "object"),
+    ("admission: {allowedKinds: [job.batch]}", "admission.allowedKinds[0]: ", "Kind.group"),
+    ("admission: {allowedKinds: [batch/v1]}", "admission.allowedKinds[0]: ", "Kind.group"),
+    ("schedulerName: 'a b'", "schedulerName: ", "lower-case"),
+    ("webhook: {address: localhost:1}", "webhook.address: ", "IP address"),
+    ("webhook: {enabled: 1}", "webhook.enabled: ", "true or false"),
+    ("leaderElection: {name: A}", "leaderElection.name: ", "lower-case"),
+    ("[]", "Invalid value: \"a list\": ", "must be an object"),
+    ("text", "Invalid value: \"text\": ", "must be an object"),
+    ("a: [", "invalid YAML: ", "line"),
+    ("health: {}\nhealth: {}", "invalid YAML: ", "line 2"),
+    ("a: 1\n---\nb: 2", "invalid YAML: ", "document"),
+];
+
+#[test]
+fn there_are_at_most_100_categories() {
+    let one = |i: usize| format!("- {{name: c{i}, onConditions: [Evicted]}}\n");
+    let many = |count| format!("failureCategories:\n{}", (0..count).map(one).collect::<String>());
+    assert_eq!(Config::parse(&many(100)).unwrap().failure_categories.len(), 100);
+    assert_eq!(
+        problems(&many(101)),
+        ["failureCategories: must have at most 100 entries, and has 101"]
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_named() {
+    let error = Config::load(Path::new("/nonexistent/a.yaml")).unwrap_err();
+    assert_eq!(error.to_string(), "configuration /nonexistent/a.yaml");
+    assert!(matches!(error, LoadError::Read { .. }));
+}
+
+#[test]
+fn allowed_kinds_are_printed_as_they_are_written() {
+    for text in ["Job.batch", "Pod", "RayCluster.ray.io"] {
+        assert_eq!(text.parse::<AllowedKind>().unwrap().to_string(), text);
+    }
+    for text in ["", ".batch", "Job.", "job.batch", "Job.Batch", "apps/v1", "Job batch"] {
+        assert_eq!(text.parse::<AllowedKind>(), Err(AllowedKindError), "{text}");
+    }
+}

@@ -1,0 +1,68 @@
+//! The flight recorder: `status.attempts[]`, opened and closed with the phases.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::draft::Draft;
+use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome};
+
+/// How many attempts are kept.
+pub const ATTEMPTS_MAX: usize = 10;
+
+/// Number of the attempt that runs, or ran last; 0 where none is recorded.
+#[must_use]
+pub fn current(status: &AppWrapperStatus) -> i32 {
+    status.attempts.last().map_or(0, |last| last.attempt)
+}
+
+/// Opens the next attempt; its number grows with every teardown.
+pub fn open(draft: &mut Draft<'_>) {
+    let number = draft.status.attempts.last().map_or(0, |last| last.attempt.saturating_add(1));
+    let started_at = draft.now();
+    let attempts = &mut draft.status.attempts;
+    attempts.push(Attempt { attempt: number, started_at, ..Attempt::default() });
+    let surplus = attempts.len().saturating_sub(ATTEMPTS_MAX);
+    attempts.drain(..surplus);
+}
+
+/// The entry of the attempt that runs; made for an AppWrapper of the Go controller, which has none.
+pub fn last<'d>(draft: &'d mut Draft<'_>) -> &'d mut Attempt {
+    let started_at = draft.status.since.as_ref().and_then(|since| since.deployed.clone());
+    let attempts = &mut draft.status.attempts;
+    if attempts.is_empty() {
+        attempts.push(Attempt { started_at, ..Attempt::default() });
+    }
+    let index = attempts.len() - 1;
+    &mut attempts[index]
+}
+
+/// Says how the attempt ended, unless that is already said.
+pub fn outcome(draft: &mut Draft<'_>, outcome: AttemptOutcome) {
+    last(draft).outcome.get_or_insert(outcome);
+}
+
+/// Says that nothing of the attempt exists any more, unless that is already said.
+pub fn end(draft: &mut Draft<'_>) {
+    let now = Time(draft.facts.now);
+    last(draft).ended_at.get_or_insert(now);
+}
+
+/// Says that every expected pod was there, unless that is already said.
+pub fn ready(draft: &mut Draft<'_>) {
+    let now = Time(draft.facts.now);
+    last(draft).ready_at.get_or_insert(now);
+}
+
+/// How many uncounted restarts there were in a row, the last attempt's included: closed attempts that
+/// never became ready. At least 1.
+pub fn uncounted_in_a_row(status: &AppWrapperStatus) -> u32 {
+    let run = status
+        .attempts
+        .iter()
+        .rev()
+        .take_while(|attempt| {
+            attempt.action == Some(AttemptAction::RestartIgnoringLimit)
+                && attempt.ready_at.is_none()
+        })
+        .count();
+    u32::try_from(run).unwrap_or(u32::MAX).max(1)
+}

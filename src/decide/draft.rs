@@ -1,0 +1,139 @@
+//! A decision in the making: the status as it will be, and what goes with it.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Decision, Facts, Verdict, VerdictAction, Warning};
+use crate::api::{AppWrapperStatus, ComponentStatus, Phase, Since, condition};
+use crate::plan::{Action, Ask};
+
+/// A decision in the making.
+#[derive(Debug)]
+pub struct Draft<'a> {
+    /// What it depends on.
+    pub facts: Facts<'a>,
+    /// The status as it will be; the phase is set at the end.
+    pub status: AppWrapperStatus,
+    /// The decision in words.
+    pub verdict: Verdict,
+    actions: Vec<Action>,
+    ask: Ask,
+    requeue: Option<Timestamp>,
+    events: Vec<Warning>,
+}
+
+impl<'a> Draft<'a> {
+    pub(super) fn new(facts: Facts<'a>) -> Self {
+        Self {
+            facts,
+            status: facts.snapshot.status.clone(),
+            verdict: Verdict::default(),
+            actions: vec![],
+            ask: Ask::Nothing,
+            requeue: None,
+            events: vec![],
+        }
+    }
+
+    /// Sets a condition of the AppWrapper.
+    pub fn condition(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
+        condition::set(&mut self.status.conditions, kind, status, reason, message, self.facts.now);
+    }
+
+    /// Sets a condition to False where it is there and True.
+    pub fn clear(&mut self, kind: &str, reason: &str, message: &str) {
+        if condition::is_true(&self.status.conditions, kind) {
+            self.condition(kind, false, reason, message);
+        }
+    }
+
+    /// The anchors, to be changed.
+    pub fn since(&mut self) -> &mut Since {
+        self.status.since.get_or_insert_default()
+    }
+
+    /// The time, as it is stored.
+    pub fn now(&self) -> Option<Time> {
+        Some(Time(self.facts.now))
+    }
+
+    /// Asks for something to be done.
+    pub fn act(&mut self, action: Action) {
+        self.actions.push(action);
+    }
+
+    /// Whether something is to be done.
+    pub fn acts(&self) -> bool {
+        !self.actions.is_empty()
+    }
+
+    /// Asks for a read before this can be decided.
+    pub fn ask(&mut self, ask: Ask) {
+        self.ask = ask;
+    }
+
+    /// Looks again at this moment; the earliest counts.
+    pub fn look_again(&mut self, at: Timestamp) {
+        self.requeue = Some(self.requeue.map_or(at, |before| before.min(at)));
+    }
+
+    /// Nothing to do before this moment, which is when something will be decided.
+    pub fn wait(&mut self, deadline: Timestamp) {
+        self.look_again(deadline);
+        self.verdict.action = VerdictAction::Wait;
+        self.verdict.deadline = Some(deadline);
+    }
+
+    /// Makes an event of type Warning.
+    pub fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
+        self.events.push(Warning { reason, message: message.into() });
+    }
+
+    /// `componentStatus`, one entry for each component, made where it is not there yet.
+    pub fn component_status(&mut self) -> &mut Vec<ComponentStatus> {
+        let components = &self.facts.snapshot.components;
+        if self.status.component_status.len() != components.len() {
+            self.status.component_status = components
+                .iter()
+                .map(|component| ComponentStatus {
+                    name: component.name.clone(),
+                    kind: component.kind.clone(),
+                    api_version: component.api_version.clone(),
+                    pod_sets: component.pod_sets.clone(),
+                    ..ComponentStatus::default()
+                })
+                .collect();
+        }
+        &mut self.status.component_status
+    }
+
+    /// The decision: a changed status goes alone, its actions come back with the next look.
+    pub(super) fn finish(mut self, next: Phase) -> Decision {
+        let stored = &self.facts.snapshot.status;
+        self.status.phase = next;
+        if self.status.since.as_ref().is_some_and(|since| *since == Since::default()) {
+            self.status.since = None;
+        }
+        if self.ask != Ask::Nothing {
+            // Nothing may be concluded before the answer.
+            self.status = stored.clone();
+            self.actions.clear();
+            self.events.clear();
+        } else if self.status != *stored {
+            self.actions.clear();
+        }
+        assert!(
+            next == stored.phase || self.actions.is_empty(),
+            "a change of phase carries no action"
+        );
+        Decision {
+            next,
+            status: self.status,
+            actions: self.actions,
+            ask: self.ask,
+            requeue: self.requeue,
+            events: self.events,
+            verdict: self.verdict,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The first cause of a failure, told from a pod or a component. Source: flight recorder.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::policy::category;
+use crate::api::FailureRecord;
+use crate::snapshot::{Component, Container, ContainerState, Pod, Termination};
+
+/// The longest message that is recorded, in bytes.
+const MESSAGE_BYTES_MAX: usize = 1024;
+
+/// When a pod failed: its first container that ended with another code than 0, else its first that
+/// ended, else when it stopped being ready.
+pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
+    culprit(pod)
+        .and_then(|(_, end)| end.finished_at)
+        .or_else(|| pod.terminated().filter_map(|(_, end)| end.finished_at).min())
+        .or_else(|| pod.conditions.iter().find(|c| c.kind == "Ready").and_then(|c| c.since))
+}
+
+/// Sorts pods by when they failed, ties by name; those that cannot be dated come last.
+pub fn sort(pods: &mut [&Pod]) {
+    pods.sort_by_key(|pod| {
+        let at = finished_at(pod);
+        (at.is_none(), at, pod.name.clone())
+    });
+}
+
+/// The container that ended first with another code than 0.
+fn culprit(pod: &Pod) -> Option<(&Container, &Termination)> {
+    pod.terminated()
+        .filter(|(_, end)| end.exit_code != 0)
+        .min_by_key(|(_, end)| (end.finished_at.is_none(), end.finished_at))
+}
+
+/// What is recorded of a pod that failed, or that does not come up.
+pub fn of_pod(pod: &Pod, component: Option<&Component>) -> FailureRecord {
+    let culprit = culprit(pod);
+    let disruption = pod.true_condition("DisruptionTarget");
+    let waiting = pod.containers.iter().find_map(|container| match &container.state {
+        ContainerState::Waiting { reason, message } if !reason.is_empty() => {
+            Some((container, reason, message))
+        }
+        ContainerState::Waiting { .. }
+        | ContainerState::Unknown
+        | ContainerState::Running
+        | ContainerState::Terminated(_) => None,
+    });
+    let unscheduled = pod
+        .conditions
+        .iter()
+        .find(|c| c.kind == "PodScheduled" && c.status == "False" && !c.reason.is_empty());
+    let (container, reason, message) = match (culprit, disruption, waiting, unscheduled) {
+        (Some((container, end)), ..) => (
+            Some(container),
+            first([&end.reason, pod.reason.as_deref().unwrap_or_default()]),
+            first([&end.message, pod.message.as_deref().unwrap_or_default()]),
+        ),
+        (None, Some(target), ..) if pod.reason.is_none() => {
+            (None, first([&target.reason]), first([&target.message]))
+        }
+        (None, _, Some((container, reason, message)), _) if pod.reason.is_none() => {
+            (Some(container), first([reason]), first([message]))
+        }
+        (None, _, _, Some(condition)) if pod.reason.is_none() => {
+            (None, first([&condition.reason]), first([&condition.message]))
+        }
+        (None, ..) => (None, pod.reason.clone(), pod.message.clone()),
+    };
+    FailureRecord {
+        component: component.map(|component| component.name.clone()),
+        pod: Some(pod.name.clone()),
+        pod_uid: Some(pod.uid.clone()),
+        node: pod.node.clone(),
+        container: container.map(|container| container.name.clone()),
+        exit_code: culprit.map(|(_, end)| end.exit_code),
+        signal: culprit.and_then(|(_, end)| end.signal),
+        reason,
+        message: message.map(|text| shorten(&text)),
+        category: Some(category::of(pod).as_str().to_owned()),
+    }
+}
+
+/// What is recorded of a component that failed, where no pod tells more.
+pub fn of_component(component: &Component, reason: &str, message: &str) -> FailureRecord {
+    FailureRecord {
+        component: Some(component.name.clone()),
+        reason: first([reason]),
+        message: first([message]).map(|text| shorten(&text)),
+        ..FailureRecord::default()
+    }
+}
+
+/// One sentence: which pod on which node, which container with which code, and what it said.
+pub fn sentence(record: &FailureRecord) -> String {
+    let mut text = match (&record.pod, &record.component) {
+        (Some(pod), _) => format!("pod {pod}"),
+        (None, Some(component)) => format!("component {component}"),
+        (None, None) => "nothing".to_owned(),
+    };
+    if let Some(node) = &record.node {
+        text += &format!(" on node {node}");
+    }
+    if let (Some(container), Some(code)) = (&record.container, record.exit_code) {
+        text += &format!(": container {container} exited with code {code}");
+    }
+    if let Some(reason) = &record.reason {
+        text += &format!(" ({reason})");
+    }
+    if let Some(message) = record.message.as_deref().filter(|message| !message.is_empty()) {
+        text += &format!(": {}", message.trim());
+    }
+    text
+}
+
+fn first<const N: usize>(texts: [&str; N]) -> Option<String> {
+    texts.into_iter().find(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Cuts a message to [`MESSAGE_BYTES_MAX`], between characters.
+fn shorten(text: &str) -> String {
+    text[..text.floor_char_boundary(MESSAGE_BYTES_MAX)].to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(name: &str, exit_code: i32, second: i64) -> Container {
+        Container {
+            name: name.into(),
+            init: false,
+            state: ContainerState::Terminated(Termination {
+                exit_code,
+                finished_at: Some(Timestamp::from_second(second).unwrap()),
+                reason: if exit_code == 0 { "Completed".into() } else { "Error".into() },
+                ..Termination::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn the_container_that_failed_first_is_the_cause() {
+        let containers = vec![ended("late", 1, 30), ended("fine", 0, 10), ended("early", 7, 20)];
+        let pod = Pod { name: "p".into(), node: Some("n".into()), containers, ..Pod::default() };
+        let record = of_pod(&pod, None);
+        assert_eq!((record.container.as_deref(), record.exit_code), (Some("early"), Some(7)));
+        assert_eq!(finished_at(&pod).unwrap().as_second(), 20);
+        assert_eq!(
+            sentence(&record),
+            "pod p on node n: container early exited with code 7 (Error)"
+        );
+    }
+
+    #[test]
+    fn a_message_is_cut_between_characters() {
+        let record = of_component(&Component::default(), "R", &"é".repeat(600));
+        let message = record.message.unwrap();
+        assert_eq!(message.len(), MESSAGE_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_pod_without_an_ended_container_is_dated_by_its_readiness() {
+        let since = Some(Timestamp::from_second(9).unwrap());
+        let ready = crate::snapshot::PodCondition {
+            kind: "Ready".into(),
+            status: "False".into(),
+            since,
+            ..Default::default()
+        };
+        let pod = Pod { conditions: vec![ready], ..Pod::default() };
+        assert_eq!(finished_at(&pod), since);
+    }
+}

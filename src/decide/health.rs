@@ -1,0 +1,237 @@
+//! How the pods of each pod set are doing. Source: section "Health" of the contract.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::draft::Draft;
+use super::{attempts, failure};
+use crate::api::{PodSetSince, condition};
+use crate::snapshot::{Component, Outcome, Pod, PodPhase, Presence, Snapshot};
+
+/// The pods of one pod set, of the running attempt alone.
+#[derive(Debug)]
+pub struct PodSetHealth<'a> {
+    /// Index of the component.
+    pub component: usize,
+    /// Index of the pod set in its component.
+    pub pod_set: usize,
+    /// Pods that must be Pending, Running or (where they still count) Succeeded.
+    pub expected: i64,
+    /// Pods that are Running, or Succeeded and still counted.
+    pub running: i64,
+    /// Pods that are Pending, Running, or Succeeded and still counted.
+    pub there: i64,
+    /// A pod is Terminating: it counts as neither running nor missing.
+    pub terminating: bool,
+    /// Pods that are not Running yet, oldest first.
+    pub waiting: Vec<&'a Pod>,
+    /// Pods that failed, the first failure first.
+    pub failed: Vec<&'a Pod>,
+    /// Its component has succeeded: nothing is expected any more.
+    pub done: bool,
+}
+
+impl PodSetHealth<'_> {
+    /// Every expected pod runs or has succeeded.
+    pub const fn ready(&self) -> bool {
+        self.done || self.running >= self.expected
+    }
+
+    /// Name in the label of its pods: `<component>-<pod set>`.
+    pub fn name(&self) -> String {
+        format!("{}-{}", self.component, self.pod_set)
+    }
+}
+
+/// The pod sets of every component, in order.
+pub fn pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
+    let snapshot = draft.facts.snapshot;
+    let mut all = vec![];
+    for (index, component) in snapshot.components.iter().enumerate() {
+        let done = has_succeeded(draft, index);
+        let declared = draft
+            .status
+            .component_status
+            .get(index)
+            .map_or(&component.pod_sets, |status| &status.pod_sets);
+        for (pod_set, declared) in declared.iter().enumerate() {
+            all.push(tally(snapshot, (index, pod_set), i64::from(declared.count()), done));
+        }
+    }
+    all
+}
+
+/// Whether a component has succeeded: it is recorded, or it says so now, or, where its kind never
+/// says so, its expected pods have succeeded.
+pub fn has_succeeded(draft: &Draft<'_>, index: usize) -> bool {
+    let recorded = draft.status.component_status.get(index).is_some_and(|status| {
+        condition::is_true(&status.conditions, condition::COMPONENT_SUCCEEDED)
+    });
+    recorded
+        || draft.facts.snapshot.components[index].ours().is_some_and(|object| {
+            object.report.outcome == Outcome::Succeeded
+                || (!draft.facts.snapshot.components[index].ends
+                    && object.report.outcome == Outcome::Active
+                    && pods_have_succeeded(draft, index))
+        })
+}
+
+fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
+    let snapshot = draft.facts.snapshot;
+    let pod_sets = &snapshot.components[index].pod_sets;
+    let expected: i64 = pod_sets.iter().map(|pod_set| i64::from(pod_set.count())).sum();
+    expected > 0
+        && pod_sets.iter().enumerate().all(|(pod_set, declared)| {
+            let succeeded =
+                of(snapshot, (index, pod_set)).filter(|pod| pod.phase == PodPhase::Succeeded);
+            count(succeeded) >= i64::from(declared.count())
+        })
+}
+
+fn tally(
+    snapshot: &Snapshot,
+    (component, pod_set): (usize, usize),
+    declared: i64,
+    done: bool,
+) -> PodSetHealth<'_> {
+    let of_phase = |phase| {
+        of(snapshot, (component, pod_set)).filter(move |p| p.phase == phase && !p.terminating)
+    };
+    let succeeded = count(of_phase(PodPhase::Succeeded));
+    let report = snapshot.components[component].ours().map(|object| &object.report);
+    let (expected, credit) = match report.and_then(|report| report.expected.get(&pod_set)) {
+        // A pod may be seen to succeed before its owner has counted it.
+        Some(expected) => (expected.running(succeeded), 0),
+        None => (declared, succeeded),
+    };
+    let running = count(of_phase(PodPhase::Running)) + credit;
+    let mut waiting: Vec<&Pod> = of(snapshot, (component, pod_set))
+        .filter(|p| matches!(p.phase, PodPhase::Pending | PodPhase::Unknown) && !p.terminating)
+        .collect();
+    waiting.sort_by_key(|pod| (pod.created, pod.name.clone()));
+    let mut failed: Vec<&Pod> =
+        of(snapshot, (component, pod_set)).filter(|pod| pod.phase == PodPhase::Failed).collect();
+    failure::sort(&mut failed);
+    PodSetHealth {
+        component,
+        pod_set,
+        expected,
+        running,
+        there: running + count(of_phase(PodPhase::Pending)),
+        terminating: of(snapshot, (component, pod_set)).any(|pod| pod.terminating),
+        waiting,
+        failed,
+        done,
+    }
+}
+
+/// The pods of one pod set that belong to the running attempt.
+fn of(snapshot: &Snapshot, (component, pod_set): (usize, usize)) -> impl Iterator<Item = &Pod> {
+    let attempt = attempts::current(&snapshot.status);
+    snapshot.pods.iter().filter(move |pod| {
+        pod.component == Some(component)
+            && pod.pod_set == Some(pod_set)
+            && pod.attempt.is_none_or(|number| number == attempt)
+    })
+}
+
+fn count<'a>(pods: impl Iterator<Item = &'a Pod>) -> i64 {
+    pods.map(|_| 1_i64).sum()
+}
+
+/// Whether the component's object is the one that the running attempt created.
+pub fn is_current(draft: &Draft<'_>, index: usize, component: &Component) -> bool {
+    let recorded = draft.status.component_status.get(index).and_then(|status| status.uid.as_ref());
+    component.ours().is_some_and(|object| recorded.is_none_or(|uid| *uid == object.uid))
+}
+
+/// Whether a component that was created is known to be gone; `None` where a live read must tell.
+pub fn is_missing(draft: &Draft<'_>, index: usize, component: &Component) -> Option<bool> {
+    let answered = draft.facts.snapshot.answered != crate::plan::Ask::Nothing;
+    match &component.presence {
+        Presence::Absent | Presence::NoKind => Some(true),
+        Presence::Present(_) if is_current(draft, index, component) => Some(false),
+        Presence::Present(_) if answered => Some(true),
+        Presence::Present(_) | Presence::Unseen => None,
+    }
+}
+
+/// Since when a pod set is not ready: the anchor of admission and warm-up.
+///
+/// `None` while a pod of it is Terminating: its replacement may only come when it is gone.
+pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
+    if health.terminating {
+        return None;
+    }
+    let since = draft.status.since.as_ref();
+    let stored = since.and_then(|since| entry(&since.pod_sets, &health.name()));
+    if let Some(stored) = stored {
+        // Not ready now, so this entry was written just now, or by an earlier look.
+        return Some(if stored.ready { draft.facts.now } else { stored.since.0 });
+    }
+    let conditions = &draft.facts.snapshot.status.conditions;
+    if condition::is_true(conditions, condition::PODS_READY) {
+        return Some(draft.facts.now);
+    }
+    since
+        .and_then(|since| since.deployed.as_ref().map(|time| time.0))
+        .or_else(|| {
+            condition::find(conditions, condition::PODS_READY)
+                .filter(|c| c.reason == condition::unhealthy::INSUFFICIENT_PODS_READY)
+                .map(|c| c.last_transition_time.0)
+        })
+        .or_else(|| condition::since(conditions, condition::RESOURCES_DEPLOYED))
+        .or(Some(draft.facts.now))
+}
+
+/// Writes down when pod sets became ready or stopped being so.
+pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
+    let now = draft.facts.now;
+    let lost_unrecorded =
+        condition::is_true(&draft.facts.snapshot.status.conditions, condition::PODS_READY);
+    for health in all {
+        let name = health.name();
+        let old = draft.status.since.as_ref().and_then(|s| entry(&s.pod_sets, &name)).cloned();
+        let ready = health.ready();
+        let terminating = health.terminating && !ready;
+        let since = match &old {
+            None if ready || terminating || lost_unrecorded => now,
+            None => continue,
+            Some(old) if old.ready != ready => now,
+            // the clock starts when the last Terminating pod is gone
+            Some(old) if old.terminating && !terminating => now,
+            Some(old) => old.since.0,
+        };
+        let new = PodSetSince { pod_set: name, ready, terminating, since: Time(since) };
+        let entries = &mut draft.since().pod_sets;
+        match entries.iter_mut().find(|entry| entry.pod_set == new.pod_set) {
+            Some(old) => *old = new,
+            None => entries.push(new),
+        }
+    }
+}
+
+/// The pods of a set whose failure nothing has made up for since they failed.
+///
+/// A pod set that was ready again after an older failure has made up for it; such a pod may lie
+/// around for long and must not make a later failure look old.
+pub fn unmended<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a Pod> {
+    if health.ready() {
+        return vec![];
+    }
+    let since = draft.facts.snapshot.status.since.as_ref();
+    let ready_since = since
+        .and_then(|since| entry(&since.pod_sets, &health.name()))
+        .filter(|entry| entry.ready)
+        .map(|entry| entry.since.0);
+    let not_before = ready_since
+        .or_else(|| since.and_then(|since| since.failed_pods.as_ref()).map(|time| time.0));
+    let fresh = |pod: &&Pod| {
+        not_before.is_none_or(|moment| failure::finished_at(pod).is_none_or(|at| at >= moment))
+    };
+    health.failed.iter().copied().filter(fresh).collect()
+}
+
+fn entry<'s>(entries: &'s [PodSetSince], name: &str) -> Option<&'s PodSetSince> {
+    entries.iter().find(|entry| entry.pod_set == name)
+}

@@ -1,0 +1,87 @@
+//! The core: from one look at the world to one decision. Pure: no async, no client, no clock.
+//!
+//! ```text
+//! Snapshot ─┬─ requested: deletion, suspension (superstates Alive, Active)
+//!           └─ observed ─ the phase's own handler ─ health ─ policies ─┬─ next phase (written)
+//!                                                                      └─ or actions (carried out)
+//! ```
+//!
+//! A decision changes `status`, or it lists actions; never both. The status is written first, guarded
+//! by `resourceVersion`; the actions follow from the status that is stored, so that after a crash
+//! the stored phase alone brings them back.
+
+mod attempts;
+mod draft;
+mod failure;
+mod health;
+pub mod machine;
+mod pause;
+mod phases;
+pub mod policy;
+mod problem;
+mod teardown;
+mod verdict;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{AppWrapperStatus, Phase};
+use crate::config::Config;
+use crate::limits::Limits;
+use crate::plan::{Action, Ask};
+use crate::snapshot::Snapshot;
+
+pub use attempts::{ATTEMPTS_MAX, current as current_attempt};
+pub use verdict::{Verdict, VerdictAction};
+
+/// All that a decision depends on.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// What was seen.
+    pub snapshot: &'a Snapshot,
+    /// The limits of this AppWrapper.
+    pub limits: &'a Limits,
+    /// The administrator's settings.
+    pub config: &'a Config,
+    /// The time, in whole seconds.
+    pub now: Timestamp,
+}
+
+/// What to do about one AppWrapper.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// The phase it is to be in.
+    pub next: Phase,
+    /// The status it is to have, in full.
+    pub status: AppWrapperStatus,
+    /// What to do; empty where the status changes.
+    pub actions: Vec<Action>,
+    /// A read that must be made before this can be decided; then nothing else is asked.
+    pub ask: Ask,
+    /// Look again at this moment, if nothing happens before.
+    pub requeue: Option<Timestamp>,
+    /// Kubernetes events to make once the status is written.
+    pub events: Vec<Warning>,
+    /// The decision in words, for people.
+    pub verdict: Verdict,
+}
+
+/// A Kubernetes event of type Warning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning {
+    /// CamelCase reason.
+    pub reason: &'static str,
+    /// What happened: pod, exit code, node.
+    pub message: String,
+}
+
+/// Decides what to do about an AppWrapper.
+#[must_use]
+pub fn decide(facts: Facts<'_>) -> Decision {
+    let stored = facts.snapshot.status.phase;
+    let mut draft = draft::Draft::new(facts);
+    let next = machine::step(stored, &mut draft);
+    draft.finish(next)
+}
+
+#[cfg(test)]
+mod tests;

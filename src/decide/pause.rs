@@ -1,0 +1,34 @@
+//! How long an AppWrapper pauses between two attempts.
+
+use std::time::Duration;
+
+use crate::api::{AppWrapperStatus, AttemptAction};
+use crate::limits::Limits;
+
+use super::attempts;
+
+/// The longest pause that repeated uncounted restarts come to, where `RetryPausePeriod` is shorter.
+const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
+
+/// The pause before the next attempt, from the moment everything is gone.
+///
+/// `RetryPausePeriod`; it doubles with each uncounted restart in a row that never became ready,
+/// since nothing else bounds those.
+pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
+    let base = limits.retry_pause.as_duration();
+    let uncounted = status
+        .attempts
+        .last()
+        .is_some_and(|last| last.action == Some(AttemptAction::RestartIgnoringLimit));
+    if !uncounted {
+        return base;
+    }
+    let doublings = attempts::uncounted_in_a_row(status) - 1;
+    base.saturating_mul(2_u32.saturating_pow(doublings)).min(UNCOUNTED_PAUSE_MAX.max(base))
+}
+
+/// A duration in whole seconds, rounded up: what is promised must not be over too early.
+pub fn seconds(duration: Duration) -> i64 {
+    let up = u64::from(duration.subsec_nanos() > 0);
+    i64::try_from(duration.as_secs().saturating_add(up)).unwrap_or(i64::MAX)
+}

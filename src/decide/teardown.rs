@@ -1,0 +1,341 @@
+//! The phases on the way down: everything is deleted, and nothing is concluded before it is gone.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::draft::Draft;
+use super::machine::{
+    Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
+    Terminating,
+};
+use super::{VerdictAction, attempts, pause, phases};
+use crate::api::condition::{self, deleting};
+use crate::api::{AttemptOutcome, Since};
+use crate::limits::Period;
+use crate::plan::{Action, Ask, Target};
+use crate::snapshot::Pod;
+
+/// What still exists is named after this time, or after a quarter of the grace period if that is less.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+/// First and last interval at which a forceful deletion is tried again.
+const RETRY_FORCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(1));
+/// How many of the things that block a deletion are named.
+const BLOCKERS_MAX: usize = 3;
+
+/// The object is being deleted: from any phase but Terminating.
+pub(super) fn delete_requested(here: At<Alive>, draft: &mut Draft<'_>) -> Move {
+    if !draft.status.attempts.is_empty() || deployed(draft) {
+        attempts::outcome(draft, AttemptOutcome::Deleted);
+    }
+    begin(draft, "Terminating");
+    draft.verdict.action = VerdictAction::Delete;
+    draft.verdict.delete = present(draft);
+    "The AppWrapper is being deleted".clone_into(&mut draft.verdict.message);
+    here.to::<Terminating>()
+}
+
+/// `suspend` is true: from any phase that holds quota.
+pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move {
+    attempts::outcome(draft, AttemptOutcome::Suspended);
+    begin(draft, "Suspending");
+    draft.verdict.action = VerdictAction::Delete;
+    draft.verdict.delete = present(draft);
+    "Suspend is true".clone_into(&mut draft.verdict.message);
+    here.to::<Suspending>()
+}
+
+/// Everything goes, then pauses, then comes back.
+pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
+    let pause = pause::pause(&draft.status, draft.facts.limits);
+    let gone = draft.status.since.as_ref().and_then(|since| since.gone.as_ref()).map(|t| t.0);
+    let Some(gone) = gone else {
+        draft.verdict.retry_after_seconds = Some(pause::seconds(pause));
+        if !everything_is_gone(draft) {
+            return here.stay();
+        }
+        attempts::end(draft);
+        finish(draft, "Resetting", "Everything is gone; pausing before the next attempt");
+        draft.status.since = Some(Since { gone: draft.now(), ..Since::default() });
+        return paused(here, draft, draft.facts.now, pause);
+    };
+    paused(here, draft, gone, pause)
+}
+
+fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp, pause: Duration) -> Move {
+    let until = Period::from_duration(pause).after(gone);
+    let until = draft.status.retry_after.as_ref().map_or(until, |time| time.0);
+    if draft.facts.now < until {
+        draft.wait(until);
+        let left = until.as_second() - draft.facts.now.as_second();
+        draft.verdict.retry_after_seconds = Some(left);
+        "Pausing before the next attempt".clone_into(&mut draft.verdict.message);
+        return here.stay();
+    }
+    draft.verdict.retry_after_seconds = None;
+    if phases::resume(draft, "Reset complete") { here.to::<Resuming>() } else { here.stay() }
+}
+
+/// Everything goes, then the quota is released.
+pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
+    if !everything_is_gone(draft) {
+        return here.stay();
+    }
+    let message = "Suspend is true; everything is gone";
+    attempts::end(draft);
+    finish(draft, "Suspended", message);
+    draft.condition(condition::QUOTA_RESERVED, false, "Suspended", message);
+    draft.clear(condition::PODS_READY, "Suspended", "");
+    draft.clear(condition::UNHEALTHY, "Suspended", "");
+    draft.status.since = None;
+    message.clone_into(&mut draft.verdict.message);
+    here.to::<Suspended>()
+}
+
+/// Done: the components are kept for `SuccessTTL`.
+pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
+    if !deployed(draft) {
+        return here.stay();
+    }
+    let since = draft.status.since.as_ref();
+    if since.is_none_or(|since| since.deleting.is_none()) {
+        let succeeded = since.and_then(|since| since.succeeded.as_ref()).map(|time| time.0);
+        let from = succeeded
+            .or_else(|| condition::since(&draft.status.conditions, condition::QUOTA_RESERVED))
+            .unwrap_or(draft.facts.now);
+        let until = draft.facts.limits.success_ttl.after(from);
+        if draft.facts.now < until {
+            draft.wait(until);
+            "Kept until SuccessTTL is over".clone_into(&mut draft.verdict.message);
+            return here.stay();
+        }
+        begin(draft, "Succeeded");
+    }
+    if everything_is_gone(draft) {
+        finish(draft, "Succeeded", "SuccessTTL is over; everything is gone");
+        draft.status.since = None;
+    }
+    here.stay()
+}
+
+/// Given up: the components are kept for `DeletionOnFailureGracePeriod`, then they go.
+pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
+    let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
+    if !deployed(draft) && !holds_quota {
+        return here.stay();
+    }
+    if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {
+        draft.wait(until);
+        "Kept for DeletionOnFailureGracePeriod".clone_into(&mut draft.verdict.message);
+        return here.stay();
+    }
+    if draft.status.since.as_ref().is_none_or(|since| since.deleting.is_none()) {
+        begin(draft, "Failed");
+    }
+    if everything_is_gone(draft) {
+        let message = "The AppWrapper failed; everything is gone";
+        attempts::end(draft);
+        finish(draft, "Failed", message);
+        draft.condition(condition::QUOTA_RESERVED, false, "Failed", message);
+        draft.status.since = None;
+    }
+    here.stay()
+}
+
+/// Until when a failed AppWrapper keeps its components; `None` once they are being deleted, and where
+/// it is suspended.
+fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
+    let since = draft.status.since.as_ref();
+    if draft.facts.snapshot.suspend || since.is_some_and(|since| since.deleting.is_some()) {
+        return None;
+    }
+    let failed = since.and_then(|since| since.failed.as_ref()).map(|time| time.0);
+    let from = failed
+        .or_else(|| condition::since(&draft.status.conditions, condition::UNHEALTHY))
+        .unwrap_or(draft.facts.now);
+    Some(draft.facts.limits.deletion_on_failure_grace.after(from))
+}
+
+/// Everything goes, then the object itself.
+pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move {
+    if everything_is_gone(draft) {
+        draft.act(Action::RemoveFinalizer);
+        "Everything is gone; removing the finalizer".clone_into(&mut draft.verdict.message);
+    }
+    here.stay()
+}
+
+/// Starts a deletion: the condition, and the anchor, which an earlier start keeps.
+pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
+    draft.clear(condition::PODS_READY, reason, "");
+    let message = "The components are being deleted";
+    draft.condition(condition::DELETING_RESOURCES, true, deleting::INITIATED, message);
+    let now = draft.now();
+    let stored = draft.status.since.take().unwrap_or_default();
+    draft.status.since = Some(Since {
+        deleting: stored.deleting.or(now),
+        gone: None,
+        deployed: None,
+        pod_sets: vec![],
+        failed_pods: None,
+        failed: stored.failed,
+        succeeded: stored.succeeded,
+    });
+}
+
+/// Starts the deletion of a failed AppWrapper, or its delay.
+pub(super) fn begin_after_failure(draft: &mut Draft<'_>) {
+    let grace = draft.facts.limits.deletion_on_failure_grace;
+    if grace.is_zero() || draft.facts.snapshot.suspend {
+        begin(draft, "Failed");
+        draft.verdict.delete = present(draft);
+    } else {
+        let message = format!("Deletion begins after {grace}");
+        draft.condition(condition::DELETING_RESOURCES, false, deleting::PAUSED, &message);
+    }
+}
+
+/// Ends a deletion: nothing exists any more.
+fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
+    draft.condition(condition::RESOURCES_DEPLOYED, false, reason, message);
+    draft.clear(condition::DELETING_RESOURCES, deleting::COMPLETE, message);
+    message.clone_into(&mut draft.verdict.message);
+}
+
+/// Deletes what there is, gracefully and then forcefully; whether a LIST showed that nothing is left.
+fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
+    let snapshot = draft.facts.snapshot;
+    if present(draft).is_empty() && snapshot.pods.is_empty() {
+        let confirmed = snapshot.answered == Ask::Gone;
+        if !confirmed {
+            draft.ask(Ask::Gone);
+        }
+        return confirmed;
+    }
+    let started = deleting_since(draft);
+    let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);
+    if draft.facts.now < forced_from {
+        delete_gracefully(draft, started, forced_from);
+    } else {
+        delete_forcefully(draft, forced_from);
+    }
+    false
+}
+
+fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Timestamp) {
+    for (index, component) in draft.facts.snapshot.components.iter().enumerate() {
+        if let Some(object) = component.ours().filter(|object| !object.terminating) {
+            draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
+            draft.verdict.delete.push(index);
+        }
+    }
+    let grace = draft.facts.limits.forceful_deletion_grace.as_duration();
+    let named_from = Period::from_duration(STUCK_AFTER.min(grace / 4)).after(started);
+    let blockers = blockers(draft);
+    if draft.facts.now < named_from {
+        draft.look_again(named_from);
+    } else {
+        name_blockers(draft, &blockers, deleting::INITIATED);
+    }
+    draft.verdict.message = waiting_for(&blockers);
+    if draft.acts() {
+        draft.verdict.action = VerdictAction::Delete;
+        draft.look_again(forced_from);
+    } else {
+        draft.wait(forced_from);
+    }
+}
+
+fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
+    for (index, component) in draft.facts.snapshot.components.iter().enumerate() {
+        if let Some(object) = component.ours() {
+            draft.act(Action::ForceDelete(Target { component: index, uid: object.uid.clone() }));
+            draft.verdict.delete.push(index);
+        }
+    }
+    for pod in &draft.facts.snapshot.pods {
+        draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+    }
+    let blockers = blockers(draft);
+    name_blockers(draft, &blockers, deleting::FORCED);
+    draft.verdict.action = VerdictAction::Delete;
+    draft.verdict.message = waiting_for(&blockers);
+    // Twice as long after each time: as long again as it has lasted.
+    let lasted = draft.facts.now.as_second() - forced_from.as_second();
+    let lasted = Duration::from_secs(u64::try_from(lasted).unwrap_or(0));
+    let pause = lasted.clamp(RETRY_FORCE.0, RETRY_FORCE.1);
+    draft.look_again(Period::from_duration(pause).after(draft.facts.now));
+}
+
+/// Names what blocks the deletion in `DeletingResources`, and in an event when that is new.
+///
+/// The message is kept while what it names first still blocks, so that a thousand pods that go one
+/// by one do not cause a thousand writes.
+fn name_blockers(draft: &mut Draft<'_>, blockers: &[String], reason: &'static str) {
+    let Some(first) = blockers.first() else { return };
+    let old = condition::find(&draft.status.conditions, condition::DELETING_RESOURCES);
+    if old.is_some_and(|old| old.reason == reason && old.message.contains(first.as_str())) {
+        return;
+    }
+    let message = waiting_for(blockers);
+    let now = draft.facts.now;
+    let kind = condition::DELETING_RESOURCES;
+    condition::set_message(&mut draft.status.conditions, kind, true, reason, &message, now);
+    draft.warn(reason, message);
+}
+
+fn waiting_for(blockers: &[String]) -> String {
+    let named = blockers.iter().take(BLOCKERS_MAX).cloned().collect::<Vec<_>>().join(", ");
+    match blockers.len().saturating_sub(BLOCKERS_MAX) {
+        0 => format!("Waiting for {named}"),
+        more => format!("Waiting for {named} and {more} more"),
+    }
+}
+
+/// What still exists, each with what keeps it: pods first, since components wait for them.
+fn blockers(draft: &Draft<'_>) -> Vec<String> {
+    let snapshot = draft.facts.snapshot;
+    let mut pods: Vec<&Pod> = snapshot.pods.iter().collect();
+    pods.sort_by_key(|pod| pod.name.clone());
+    let pods = pods.into_iter().map(|pod| {
+        let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
+        format!("Pod/{}{node}{}", pod.name, keeps(&pod.finalizers))
+    });
+    let objects = snapshot
+        .components
+        .iter()
+        .filter(|component| component.kind != "Pod")
+        .filter_map(|component| Some((component, component.ours()?)))
+        .map(|(component, object)| format!("{}{}", component.title(), keeps(&object.finalizers)));
+    pods.chain(objects).collect()
+}
+
+fn keeps(finalizers: &[String]) -> String {
+    if finalizers.is_empty() {
+        String::new()
+    } else {
+        format!(" (finalizers {})", finalizers.join(", "))
+    }
+}
+
+/// Components of which an object of ours exists: their indexes.
+pub(super) fn present(draft: &Draft<'_>) -> Vec<usize> {
+    let components = draft.facts.snapshot.components.iter().enumerate();
+    components.filter(|(_, component)| component.ours().is_some()).map(|(index, _)| index).collect()
+}
+
+fn deployed(draft: &Draft<'_>) -> bool {
+    condition::is_true(&draft.status.conditions, condition::RESOURCES_DEPLOYED)
+}
+
+fn deleting_since(draft: &Draft<'_>) -> Timestamp {
+    let stored = draft.status.since.as_ref().and_then(|since| since.deleting.as_ref());
+    stored
+        .map(|time| time.0)
+        .or_else(|| {
+            condition::is_true(&draft.status.conditions, condition::DELETING_RESOURCES)
+                .then(|| condition::since(&draft.status.conditions, condition::DELETING_RESOURCES))
+                .flatten()
+        })
+        .unwrap_or(draft.facts.now)
+}

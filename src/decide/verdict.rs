@@ -1,0 +1,72 @@
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::{FailureRecord, Retries, RuleRef};
+
+/// A decision in words: what `explain` prints.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// What is done now.
+    pub action: VerdictAction,
+    /// Reason, one of the reasons of the conditions.
+    pub reason: Option<String>,
+    /// What is the matter, for people.
+    pub message: String,
+    /// The first cause, where something failed.
+    pub failure: Option<FailureRecord>,
+    /// The rule that named the action.
+    pub rule: Option<RuleRef>,
+    /// Whether a restart is counted; absent where there is none.
+    pub counted: Option<bool>,
+    /// The limit that decides.
+    pub retries: Option<Retries>,
+    /// Seconds until the next attempt may begin.
+    pub retry_after_seconds: Option<i64>,
+    /// When this will be decided if nothing changes; only with [`VerdictAction::Wait`].
+    pub deadline: Option<Timestamp>,
+    /// Components that are created now, or first in the next phase: indexes.
+    pub create: Vec<usize>,
+    /// Components that are deleted now, or first in the next phase: indexes.
+    pub delete: Vec<usize>,
+}
+
+/// What is done now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum VerdictAction {
+    /// Nothing.
+    #[default]
+    None,
+    /// Nothing yet: there is a deadline.
+    Wait,
+    /// Components are created, or will be in the next phase.
+    Deploy,
+    /// Components are deleted, or will be in the next phase.
+    Delete,
+    /// The AppWrapper has succeeded.
+    Succeed,
+    /// It is restarted, counted.
+    Restart,
+    /// It is restarted, not counted.
+    RestartIgnoringLimit,
+    /// One component is created again.
+    RecreateComponent,
+    /// It has failed.
+    Fail,
+}
+
+impl VerdictAction {
+    /// The action as `explain` prints it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "None",
+            Self::Wait => "Wait",
+            Self::Deploy => "Deploy",
+            Self::Delete => "Delete",
+            Self::Succeed => "Succeed",
+            Self::Restart => "Restart",
+            Self::RestartIgnoringLimit => "RestartIgnoringLimit",
+            Self::RecreateComponent => "RecreateComponent",
+            Self::Fail => "Fail",
+        }
+    }
+}

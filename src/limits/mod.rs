@@ -1,0 +1,238 @@
+//! The limits of one AppWrapper: the defaults of the configuration, tuned by its annotations.
+//!
+//! A malformed annotation never fails here: its default applies, and a [`Remark`] says so.
+//! Admission refuses the object for it; the controller makes a Warning event of it.
+
+mod exit_codes;
+pub mod names;
+mod period;
+mod remark;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+pub use exit_codes::{ExitCodes, ExitCodesError};
+pub(crate) use names::shortened;
+pub use period::{Period, PeriodError};
+pub use remark::{Remark, Severity};
+
+use crate::api::keys;
+
+/// The section `faultTolerance` of the configuration: what an AppWrapper gets without annotations.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FaultTolerance {
+    /// How long pods may take to appear, and components to be created.
+    pub admission_grace: Period,
+    /// How long pods may take to run.
+    pub warmup_grace: Period,
+    /// How long a failure may last before it counts.
+    pub failure_grace: Period,
+    /// Pause between the end of one attempt and the begin of the next.
+    pub retry_pause: Period,
+    /// How many counted restarts are allowed.
+    pub retry_limit: i32,
+    /// How long a failed AppWrapper keeps its resources.
+    pub deletion_on_failure_grace: Period,
+    /// How long a deletion may take before it is forced.
+    pub forceful_deletion_grace: Period,
+    /// How long a succeeded AppWrapper keeps its resources; also the most that an annotation gives.
+    pub success_ttl: Period,
+    /// The most that an annotation can set any of the grace periods and the pause to.
+    pub grace_maximum: Period,
+}
+
+impl Default for FaultTolerance {
+    fn default() -> Self {
+        const MINUTE: u64 = 60;
+        const HOUR: u64 = 60 * MINUTE;
+        Self {
+            admission_grace: Period::from_secs(MINUTE),
+            warmup_grace: Period::from_secs(5 * MINUTE),
+            failure_grace: Period::from_secs(MINUTE),
+            retry_pause: Period::from_secs(90),
+            retry_limit: 3,
+            deletion_on_failure_grace: Period::ZERO,
+            forceful_deletion_grace: Period::from_secs(10 * MINUTE),
+            success_ttl: Period::from_secs(7 * 24 * HOUR),
+            grace_maximum: Period::from_secs(24 * HOUR),
+        }
+    }
+}
+
+/// What holds for one AppWrapper.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// How long pods may take to appear, and components to be created.
+    pub admission_grace: Period,
+    /// How long pods may take to run.
+    pub warmup_grace: Period,
+    /// How long a failure may last before it counts.
+    pub failure_grace: Period,
+    /// Pause between the end of one attempt and the begin of the next.
+    pub retry_pause: Period,
+    /// How many counted restarts are allowed.
+    pub retry_limit: i32,
+    /// How long a failed AppWrapper keeps its resources.
+    pub deletion_on_failure_grace: Period,
+    /// How long a deletion may take before it is forced.
+    pub forceful_deletion_grace: Period,
+    /// How long a succeeded AppWrapper keeps its resources.
+    pub success_ttl: Period,
+    /// Exit codes after which no retry is made.
+    pub terminal_exit_codes: BTreeSet<i32>,
+    /// The only exit codes after which a retry is made; empty: any code.
+    pub retryable_exit_codes: BTreeSet<i32>,
+    /// Names of the retry policies that the AppWrapper itself attaches, in order.
+    pub retry_policies: Vec<String>,
+}
+
+/// The annotations that are known, without their prefix.
+const KNOWN: [&str; 11] = [
+    suffix(keys::ADMISSION_GRACE),
+    suffix(keys::WARMUP_GRACE),
+    suffix(keys::FAILURE_GRACE),
+    suffix(keys::RETRY_PAUSE),
+    suffix(keys::RETRY_LIMIT),
+    suffix(keys::DELETION_ON_FAILURE_GRACE),
+    suffix(keys::FORCEFUL_DELETION_GRACE),
+    suffix(keys::SUCCESS_TTL),
+    suffix(keys::TERMINAL_EXIT_CODES),
+    suffix(keys::RETRYABLE_EXIT_CODES),
+    suffix(keys::RETRY_POLICIES),
+];
+
+/// Annotations with our prefix that belong to a pod set.
+const OF_POD_SETS: [&str; 3] =
+    [keys::TAS_POD_INDEX, keys::TAS_SUB_GROUP_INDEX, keys::TAS_SUB_GROUP_COUNT];
+
+const fn suffix(key: &'static str) -> &'static str {
+    key.split_at(keys::ANNOTATION_PREFIX.len()).1
+}
+
+impl Limits {
+    /// The limits of an AppWrapper with these `metadata.annotations`, and what to say about them.
+    #[must_use]
+    pub fn of(
+        annotations: &BTreeMap<String, String>,
+        defaults: &FaultTolerance,
+    ) -> (Self, Vec<Remark>) {
+        let mut reader = Reader { annotations, remarks: vec![] };
+        let maximum = defaults.grace_maximum;
+        let mut grace = |key, default| reader.period(key, default, maximum);
+        let mut limits = Self {
+            admission_grace: grace(keys::ADMISSION_GRACE, defaults.admission_grace),
+            warmup_grace: grace(keys::WARMUP_GRACE, defaults.warmup_grace),
+            failure_grace: grace(keys::FAILURE_GRACE, defaults.failure_grace),
+            retry_pause: grace(keys::RETRY_PAUSE, defaults.retry_pause),
+            deletion_on_failure_grace: grace(
+                keys::DELETION_ON_FAILURE_GRACE,
+                defaults.deletion_on_failure_grace,
+            ),
+            forceful_deletion_grace: grace(
+                keys::FORCEFUL_DELETION_GRACE,
+                defaults.forceful_deletion_grace,
+            ),
+            success_ttl: reader.period(
+                keys::SUCCESS_TTL,
+                defaults.success_ttl,
+                defaults.success_ttl,
+            ),
+            retry_limit: reader.retry_limit(defaults.retry_limit),
+            terminal_exit_codes: reader.exit_codes(keys::TERMINAL_EXIT_CODES),
+            retryable_exit_codes: reader.exit_codes(keys::RETRYABLE_EXIT_CODES),
+            retry_policies: reader.retry_policies(),
+        };
+        reader.no_code_in_both(&mut limits);
+        reader.unknown_keys();
+        (limits, reader.remarks)
+    }
+}
+
+struct Reader<'a> {
+    annotations: &'a BTreeMap<String, String>,
+    remarks: Vec<Remark>,
+}
+
+impl Reader<'_> {
+    fn period(&mut self, key: &str, default: Period, maximum: Period) -> Period {
+        let Some(text) = self.annotations.get(key) else { return default };
+        match text.parse::<Period>() {
+            Ok(period) if period <= maximum => period,
+            Ok(_) => {
+                self.remarks.push(Remark::warning(key, text, format!("clipped to {maximum}")));
+                maximum
+            }
+            Err(error) => {
+                self.remarks.push(Remark::error(key, text, error.expected()));
+                default
+            }
+        }
+    }
+
+    fn retry_limit(&mut self, default: i32) -> i32 {
+        let Some(text) = self.annotations.get(keys::RETRY_LIMIT) else { return default };
+        match text.parse::<i32>() {
+            Ok(limit) if limit >= 0 => limit,
+            _ => {
+                let message = format!("must be a whole number from 0 to {}", i32::MAX);
+                self.remarks.push(Remark::error(keys::RETRY_LIMIT, text, message));
+                default
+            }
+        }
+    }
+
+    fn exit_codes(&mut self, key: &str) -> BTreeSet<i32> {
+        let Some(text) = self.annotations.get(key) else { return BTreeSet::new() };
+        let codes = text.parse::<ExitCodes>().unwrap_or_else(|error| {
+            self.remarks.push(Remark::error(key, text, error.to_string()));
+            ExitCodes::default()
+        });
+        codes.into_set()
+    }
+
+    fn retry_policies(&mut self) -> Vec<String> {
+        let key = keys::RETRY_POLICIES;
+        let Some(text) = self.annotations.get(key) else { return vec![] };
+        names::policy_names(text).unwrap_or_else(|error| {
+            self.remarks.push(Remark::error(key, text, error.to_string()));
+            vec![]
+        })
+    }
+
+    /// A code that is both terminal and retryable says nothing: then neither list applies.
+    fn no_code_in_both(&mut self, limits: &mut Limits) {
+        let both: Vec<_> =
+            limits.terminal_exit_codes.intersection(&limits.retryable_exit_codes).collect();
+        if both.is_empty() {
+            return;
+        }
+        let key = keys::RETRYABLE_EXIT_CODES;
+        let text = self.annotations.get(key).map_or("", String::as_str);
+        let message = format!(
+            "{} also in {}: a code must be in one of the lists only",
+            exit_codes::joined(both),
+            keys::TERMINAL_EXIT_CODES
+        );
+        self.remarks.push(Remark::error(key, text, message));
+        limits.terminal_exit_codes.clear();
+        limits.retryable_exit_codes.clear();
+    }
+
+    fn unknown_keys(&mut self) {
+        for (key, value) in self.annotations {
+            let Some(name) = key.strip_prefix(keys::ANNOTATION_PREFIX) else { continue };
+            if KNOWN.contains(&name) {
+                continue;
+            }
+            let message = if OF_POD_SETS.contains(&key.as_str()) {
+                "has no effect here: it belongs in the annotations of a pod set".to_owned()
+            } else {
+                let nearest = names::nearest(name, &KNOWN).unwrap_or_default();
+                format!("unknown key, without effect: did you mean {nearest}?")
+            };
+            self.remarks.push(Remark::warning(key, value, message));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,156 @@
+//! What names may look like, and which known name an unknown one is nearest to.
+
+/// Whether a text is an RFC 1123 label: 1 to 63 lower-case letters, digits and inner hyphens.
+#[must_use]
+pub fn is_label(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=63).contains(&text.len())
+        && text.bytes().all(|byte| inner(byte) || byte == b'-')
+        && text.bytes().next().is_some_and(inner)
+        && text.bytes().last().is_some_and(inner)
+}
+
+/// Whether a text is an RFC 1123 subdomain: labels joined by dots, at most 253 characters.
+///
+/// As in Kubernetes, a single label may be longer than 63 here.
+#[must_use]
+pub fn is_subdomain(text: &str) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    (1..=253).contains(&text.len())
+        && text.split('.').all(|part| {
+            part.bytes().all(|byte| inner(byte) || byte == b'-')
+                && part.bytes().next().is_some_and(inner)
+                && part.bytes().last().is_some_and(inner)
+        })
+}
+
+/// What [`is_label`] asks for, in words.
+pub const LABEL: &str = "must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit";
+
+/// What [`is_subdomain`] asks for, in words.
+pub const SUBDOMAIN: &str = "must be at most 253 lower-case letters, digits, '-' or '.', beginning and ending with a letter or digit";
+
+/// Why a text is no list of names of policies.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyNamesError {
+    /// Nothing stands between two commas, or there is nothing at all.
+    #[error("has an empty item: must be names of RetryPolicies, separated by commas")]
+    Empty,
+    /// An item cannot be the name of an object.
+    #[error("{0:?} is not the name of a RetryPolicy: {SUBDOMAIN}")]
+    Malformed(String),
+}
+
+/// The names of retry policies that an annotation holds, separated by commas, in order, each once.
+///
+/// # Errors
+/// An item is empty, or cannot be the name of an object.
+pub fn policy_names(text: &str) -> Result<Vec<String>, PolicyNamesError> {
+    let mut names: Vec<String> = vec![];
+    for item in text.split(',').map(str::trim) {
+        if item.is_empty() {
+            return Err(PolicyNamesError::Empty);
+        }
+        if !is_subdomain(item) {
+            return Err(PolicyNamesError::Malformed(shortened(item)));
+        }
+        if !names.iter().any(|name| name == item) {
+            names.push(item.to_owned());
+        }
+    }
+    Ok(names)
+}
+
+/// At most 64 characters: a message is for people.
+pub(crate) fn shortened(text: &str) -> String {
+    const CHARS_MAX: usize = 64;
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// The known name that takes the fewest edits to reach; of several, the first.
+#[must_use]
+pub fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
+    known.iter().copied().min_by_key(|name| distance(text, name))
+}
+
+/// Letters added, removed, replaced or swapped with their neighbour, case apart.
+fn distance(a: &str, b: &str) -> usize {
+    // a longer text is nobody's typo, and the table must stay small
+    const CHARS_MAX: usize = 100;
+    let a: Vec<char> = a.to_lowercase().chars().take(CHARS_MAX).collect();
+    let b: Vec<char> = b.to_lowercase().chars().take(CHARS_MAX).collect();
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_and_subdomains_are_those_of_kubernetes() {
+        for (text, label, subdomain) in [
+            ("a", true, true),
+            ("a-1", true, true),
+            ("1", true, true),
+            ("a.b", false, true),
+            ("", false, false),
+            ("-a", false, false),
+            ("a-", false, false),
+            ("A", false, false),
+            ("a..b", false, false),
+            ("a.", false, false),
+            ("é", false, false),
+            ("a\u{200b}b", false, false),
+            (&"a".repeat(63), true, true),
+            (&"a".repeat(64), false, true),
+            (&"a".repeat(253), false, true),
+            (&"a".repeat(254), false, false),
+        ] {
+            assert_eq!((is_label(text), is_subdomain(text)), (label, subdomain), "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_policies_keep_their_order() {
+        assert_eq!(policy_names("b, a.c ,b"), Ok(vec!["b".to_owned(), "a.c".to_owned()]));
+        for text in ["", "a,,b", "a,", " "] {
+            assert_eq!(policy_names(text), Err(PolicyNamesError::Empty), "{text}");
+        }
+        for text in ["A", "a b", "a/b", "a;b", "_"] {
+            assert_eq!(policy_names(text), Err(PolicyNamesError::Malformed(text.into())), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_name_is_the_one_that_was_meant() {
+        let known = ["retryLimit", "retryPolicies", "successTTLDuration"];
+        for (text, want) in [
+            ("retryLimitt", "retryLimit"),
+            ("retrylimit", "retryLimit"),
+            ("rteryLimit", "retryLimit"),
+            ("retryPolicy", "retryPolicies"),
+            ("successTTL", "successTTLDuration"),
+        ] {
+            assert_eq!(nearest(text, &known), Some(want), "{text}");
+        }
+        assert_eq!(nearest("x", &[]), None);
+        assert_eq!(distance("ab", "ba"), 1);
+        assert_eq!(distance(&"a".repeat(100_000), ""), 100);
+    }
+}

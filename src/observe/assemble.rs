@@ -1,0 +1,218 @@
+//! Facts about single objects become one look at the world. Pure: the same for the cluster and a bundle.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::ancestry::{Ancestors, Lineage, lineage};
+use super::cache::KindKey;
+use super::records::{Controller, ObjectRecord, PodRecord};
+use crate::api::{AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, GROUP, PodSet};
+use crate::podsets::{self, Kind};
+use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
+
+/// An AppWrapper as it is stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Wrapper {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub version: String,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
+    /// Its finalizers.
+    pub finalizers: Vec<String>,
+    /// Its annotations.
+    pub annotations: BTreeMap<String, String>,
+    /// What it asks for.
+    pub spec: AppWrapperSpec,
+    /// What was seen of it.
+    pub status: AppWrapperStatus,
+}
+
+impl Wrapper {
+    /// What the template of a component says; nothing is known of its object yet.
+    #[must_use]
+    pub fn component(&self, index: usize) -> Component {
+        let wrapped = &self.spec.components[index];
+        let recorded = self.status.component_status.get(index);
+        let mut component = match podsets::inspect(wrapped) {
+            Ok(inspected) => Component {
+                name: inspected.name,
+                kind: inspected.kind,
+                api_version: inspected.api_version,
+                pod_sets: inspected.pod_sets,
+                ..Component::default()
+            },
+            Err(flaw) => Component {
+                name: text(wrapped, "/metadata/name"),
+                kind: text(wrapped, "/kind"),
+                api_version: text(wrapped, "/apiVersion"),
+                flaw: Some(format!("spec.components[{index}].{flaw}")),
+                ..Component::default()
+            },
+        };
+        if let Some(recorded) = recorded {
+            // An object that the Go controller made from `generateName` has only this name.
+            if !recorded.name.is_empty() {
+                component.name.clone_from(&recorded.name);
+                component.kind.clone_from(&recorded.kind);
+                component.api_version.clone_from(&recorded.api_version);
+            }
+            component.pod_sets.clone_from(&recorded.pod_sets);
+        }
+        component.ends = ends(Kind::of(&component.api_version, &component.kind));
+        component
+    }
+
+    /// UIDs to which the chain of a pod of ours leads: the AppWrapper's and its components', each with
+    /// the index of the component.
+    #[must_use]
+    pub fn roots(&self, components: &[Component]) -> BTreeMap<String, Option<usize>> {
+        let recorded = self
+            .status
+            .component_status
+            .iter()
+            .enumerate()
+            .filter_map(|(index, status)| Some((status.uid.clone()?, Some(index))));
+        let present = components
+            .iter()
+            .enumerate()
+            .filter_map(|(index, component)| Some((component.ours()?.uid.clone(), Some(index))));
+        recorded.chain(present).chain([(self.uid.clone(), None)]).collect()
+    }
+
+    /// Presence of an object that was found under a component's name.
+    #[must_use]
+    pub fn presence(&self, index: usize, record: ObjectRecord, pod_sets: &[PodSet]) -> Presence {
+        let identity = record.identity;
+        let recorded = self
+            .status
+            .component_status
+            .get(index)
+            .is_some_and(|status| status.uid.as_deref() == Some(identity.uid.as_str()));
+        let owner = match &identity.controller {
+            _ if recorded => Owner::Us,
+            Some(controller) if controller.uid == self.uid => Owner::Us,
+            Some(controller) if is_former(controller, &self.name) => Owner::Former,
+            Some(controller) => Owner::Stranger(format!("{}/{}", controller.kind, controller.name)),
+            None => Owner::Stranger("no controller".to_owned()),
+        };
+        Presence::Present(Object {
+            uid: identity.uid,
+            owner,
+            attempt: identity.attempt,
+            terminating: identity.terminating,
+            finalizers: identity.finalizers,
+            report: reindexed(record.report, &record.paths, pod_sets),
+        })
+    }
+}
+
+/// Kinds that report their own end.
+const fn ends(kind: Kind) -> bool {
+    match kind {
+        Kind::Pod | Kind::Job | Kind::JobSet | Kind::Kubeflow(_) | Kind::RayJob => true,
+        Kind::Deployment
+        | Kind::StatefulSet
+        | Kind::LeaderWorkerSet
+        | Kind::RayCluster
+        | Kind::RayService
+        | Kind::Other => false,
+    }
+}
+
+fn is_former(controller: &Controller, name: &str) -> bool {
+    controller.kind == podsets::OWNER_KIND
+        && controller.api_version.split('/').next() == Some(GROUP)
+        && controller.name == name
+}
+
+/// The report with its pod sets in the order of the AppWrapper instead of that of the kind.
+fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
+    let index = |old: usize| {
+        let path = paths.get(old)?;
+        pod_sets.iter().position(|set| set.path == *path)
+    };
+    Report {
+        outcome: report.outcome,
+        expected: report
+            .expected
+            .into_iter()
+            .filter_map(|(old, expected)| Some((index(old)?, expected)))
+            .collect(),
+        unreplaced: report.unreplaced.into_iter().filter_map(index).collect(),
+    }
+}
+
+fn text(component: &ApiComponent, pointer: &str) -> String {
+    let value = component.template.pointer(pointer).and_then(|value| value.as_str());
+    value.unwrap_or_default().to_owned()
+}
+
+/// The kind of a component.
+#[must_use]
+pub fn kind_of(component: &Component) -> KindKey {
+    KindKey { api_version: component.api_version.clone(), kind: component.kind.clone() }
+}
+
+/// Our pods among those that name the AppWrapper, and the owners that must be read to tell the rest.
+#[must_use]
+pub fn pods(
+    records: &[PodRecord],
+    uid: &str,
+    roots: &BTreeMap<String, Option<usize>>,
+    components: &[Component],
+    ancestors: &Ancestors,
+) -> (Vec<Pod>, BTreeSet<Controller>) {
+    let uids: BTreeSet<String> = roots.keys().cloned().collect();
+    let mut ours = vec![];
+    let mut unknown = BTreeSet::new();
+    for record in records {
+        let component = match lineage(record, uid, &uids, ancestors) {
+            Lineage::Ours(root) => roots.get(&root).copied().flatten().or_else(|| {
+                // owned by the AppWrapper itself: a wrapped Pod
+                components
+                    .iter()
+                    .position(|c| kind_of(c).is_pod() && c.name == record.identity.name)
+            }),
+            Lineage::Orphan => record.pod_set.map(|(component, _)| component),
+            Lineage::Stranger => continue,
+            Lineage::Unknown(owner) => {
+                unknown.insert(owner);
+                continue;
+            }
+        };
+        let labelled = record
+            .pod_set
+            .filter(|(index, _)| component.is_none_or(|component| component == *index));
+        let pod_set = labelled.map(|(_, pod_set)| pod_set);
+        ours.push(Pod { component, pod_set, ..record.pod.clone() });
+    }
+    place_unlabelled(&mut ours, components);
+    (ours, unknown)
+}
+
+/// Pods of the Go controller have no label for their pod set: they fill the sets in order.
+fn place_unlabelled(pods: &mut [Pod], components: &[Component]) {
+    for (index, component) in components.iter().enumerate() {
+        let mut room: Vec<i64> =
+            component.pod_sets.iter().map(|set| i64::from(set.count())).collect();
+        for pod in pods.iter().filter(|pod| pod.component == Some(index)) {
+            if let Some(left) = pod.pod_set.and_then(|pod_set| room.get_mut(pod_set)) {
+                *left -= 1;
+            }
+        }
+        for pod in pods.iter_mut() {
+            if pod.component == Some(index) && pod.pod_set.is_none() {
+                let pod_set = room.iter().position(|left| *left > 0).unwrap_or(0);
+                if let Some(left) = room.get_mut(pod_set) {
+                    *left -= 1;
+                    pod.pod_set = Some(pod_set);
+                }
+            }
+        }
+    }
+}

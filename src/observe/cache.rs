@@ -1,0 +1,237 @@
+//! What the watches have shown: a cache of facts, from which presence may be concluded but never absence.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::ancestry::{Ancestor, Ancestors};
+use super::records::{ObjectRecord, PodRecord};
+use crate::snapshot::Node;
+
+/// An AppWrapper, by namespace and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Key {
+    /// Its namespace.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+}
+
+/// A kind, by API version and name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct KindKey {
+    /// Such as `batch/v1`.
+    pub api_version: String,
+    /// Such as `Job`.
+    pub kind: String,
+}
+
+/// How far the watch of a kind is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sync {
+    /// Its first list is not complete: the cache says nothing.
+    #[default]
+    Starting,
+    /// It has listed everything once.
+    Done,
+    /// It cannot list (no such kind, no permission): the API server itself must be asked.
+    Blind,
+}
+
+#[derive(Debug, Default)]
+struct KindCache {
+    sync: Sync,
+    objects: BTreeMap<Key, ObjectRecord>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    pods: BTreeMap<Key, BTreeMap<String, PodRecord>>,
+    kinds: BTreeMap<KindKey, KindCache>,
+    nodes: BTreeMap<String, Node>,
+    ancestors: Ancestors,
+}
+
+/// The cache; all of it behind one lock that is held for moments.
+#[derive(Debug, Default)]
+pub struct Cache(Mutex<Inner>);
+
+/// How many ancestors are remembered before all are forgotten and read again as needed.
+const ANCESTORS_MAX: usize = 50_000;
+
+impl KindKey {
+    /// Pods: they are watched in any case, so that no watch of their own is needed.
+    #[must_use]
+    pub fn is_pod(&self) -> bool {
+        self.api_version == "v1" && self.kind == "Pod"
+    }
+}
+
+impl Cache {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stores a pod; returns the AppWrapper that it names.
+    pub fn put_pod(&self, record: PodRecord) -> Option<Key> {
+        let key = pod_key(&record)?;
+        self.lock()
+            .pods
+            .entry(key.clone())
+            .or_default()
+            .insert(record.identity.name.clone(), record);
+        Some(key)
+    }
+
+    /// Forgets a pod; returns the AppWrapper that it named.
+    pub fn remove_pod(&self, record: &PodRecord) -> Option<Key> {
+        let key = pod_key(record)?;
+        let mut inner = self.lock();
+        let pods = inner.pods.get_mut(&key)?;
+        pods.remove(&record.identity.name);
+        if pods.is_empty() {
+            inner.pods.remove(&key);
+        }
+        Some(key)
+    }
+
+    /// Replaces all pods after a new list; returns the AppWrappers that old or new pods name.
+    pub fn replace_pods(&self, records: Vec<PodRecord>) -> BTreeSet<Key> {
+        let mut fresh: BTreeMap<Key, BTreeMap<String, PodRecord>> = BTreeMap::new();
+        for record in records {
+            if let Some(key) = pod_key(&record) {
+                fresh.entry(key).or_default().insert(record.identity.name.clone(), record);
+            }
+        }
+        let mut inner = self.lock();
+        let old = std::mem::replace(&mut inner.pods, fresh);
+        old.into_keys().chain(inner.pods.keys().cloned()).collect()
+    }
+
+    /// The pods that name an AppWrapper.
+    #[must_use]
+    pub fn pods(&self, key: &Key) -> Vec<PodRecord> {
+        self.lock().pods.get(key).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// Stores an object of a kind.
+    pub fn put_object(&self, kind: &KindKey, record: ObjectRecord) {
+        let key = object_key(&record);
+        self.lock().kinds.entry(kind.clone()).or_default().objects.insert(key, record);
+    }
+
+    /// Forgets an object of a kind.
+    pub fn remove_object(&self, kind: &KindKey, record: &ObjectRecord) {
+        if let Some(cache) = self.lock().kinds.get_mut(kind) {
+            cache.objects.remove(&object_key(record));
+        }
+    }
+
+    /// Replaces all objects of a kind after a new list; returns the AppWrappers that they name.
+    pub fn replace_objects(&self, kind: &KindKey, records: Vec<ObjectRecord>) -> BTreeSet<Key> {
+        let fresh: BTreeMap<Key, ObjectRecord> =
+            records.into_iter().map(|record| (object_key(&record), record)).collect();
+        let mut inner = self.lock();
+        let cache = inner.kinds.entry(kind.clone()).or_default();
+        cache.sync = Sync::Done;
+        let old = std::mem::replace(&mut cache.objects, fresh);
+        old.values().chain(cache.objects.values()).filter_map(appwrapper_of).collect()
+    }
+
+    /// Says that a kind cannot be watched now.
+    pub fn set_blind(&self, kind: &KindKey) -> BTreeSet<Key> {
+        let mut inner = self.lock();
+        let cache = inner.kinds.entry(kind.clone()).or_default();
+        cache.sync = Sync::Blind;
+        std::mem::take(&mut cache.objects).values().filter_map(appwrapper_of).collect()
+    }
+
+    /// Forgets a kind that is not in use any more.
+    pub fn remove_kind(&self, kind: &KindKey) {
+        self.lock().kinds.remove(kind);
+    }
+
+    /// How far the watch of a kind is.
+    #[must_use]
+    pub fn sync(&self, kind: &KindKey) -> Sync {
+        if kind.is_pod() {
+            return Sync::Done;
+        }
+        self.lock().kinds.get(kind).map(|cache| cache.sync).unwrap_or_default()
+    }
+
+    /// The object of a kind that has a name.
+    #[must_use]
+    pub fn object(&self, kind: &KindKey, at: &Key, owner: &Key) -> Option<ObjectRecord> {
+        let inner = self.lock();
+        if kind.is_pod() {
+            return inner.pods.get(owner)?.get(&at.name).map(ObjectRecord::of_pod);
+        }
+        inner.kinds.get(kind)?.objects.get(at).cloned()
+    }
+
+    /// Stores a node; whether that changed anything.
+    pub fn put_node(&self, name: &str, node: Node) -> bool {
+        let mut inner = self.lock();
+        if inner.nodes.get(name) == Some(&node) {
+            return false;
+        }
+        inner.nodes.insert(name.to_owned(), node);
+        true
+    }
+
+    /// Forgets a node.
+    pub fn remove_node(&self, name: &str) {
+        self.lock().nodes.remove(name);
+    }
+
+    /// The nodes on which these pods are.
+    #[must_use]
+    pub fn nodes(&self, pods: &[PodRecord]) -> BTreeMap<String, Node> {
+        let inner = self.lock();
+        pods.iter()
+            .filter_map(|record| record.pod.node.as_ref())
+            .filter_map(|name| Some((name.clone(), inner.nodes.get(name)?.clone())))
+            .collect()
+    }
+
+    /// The AppWrappers that have pods on a node.
+    #[must_use]
+    pub fn on_node(&self, node: &str) -> BTreeSet<Key> {
+        let inner = self.lock();
+        let on_node = |pods: &BTreeMap<String, PodRecord>| {
+            pods.values().any(|record| record.pod.node.as_deref() == Some(node))
+        };
+        inner.pods.iter().filter(|(_, pods)| on_node(pods)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// What is remembered of the owners of pods.
+    #[must_use]
+    pub fn ancestors(&self, wanted: impl FnOnce(&Ancestors) -> Ancestors) -> Ancestors {
+        wanted(&self.lock().ancestors)
+    }
+
+    /// Remembers an owner of a pod.
+    pub fn put_ancestor(&self, uid: String, ancestor: Ancestor) {
+        let mut inner = self.lock();
+        if inner.ancestors.len() >= ANCESTORS_MAX {
+            inner.ancestors.clear();
+        }
+        inner.ancestors.insert(uid, ancestor);
+    }
+}
+
+fn pod_key(record: &PodRecord) -> Option<Key> {
+    let name = record.identity.appwrapper.clone()?;
+    Some(Key { namespace: record.identity.namespace.clone(), name })
+}
+
+fn object_key(record: &ObjectRecord) -> Key {
+    Key { namespace: record.identity.namespace.clone(), name: record.identity.name.clone() }
+}
+
+/// The AppWrapper that an object's label names.
+#[must_use]
+pub fn appwrapper_of(record: &ObjectRecord) -> Option<Key> {
+    let name = record.identity.appwrapper.clone()?;
+    Some(Key { namespace: record.identity.namespace.clone(), name })
+}

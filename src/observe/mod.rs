@@ -1,0 +1,6 @@
+//! Reads.
+pub mod ancestry;
+pub mod assemble;
+pub mod cache;
+pub mod records;
+pub mod seen;

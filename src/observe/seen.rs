@@ -1,0 +1,150 @@
+//! An object as it comes over the wire: its metadata, and the rest unread.
+//!
+//! A list or a watch of typed objects fails as a whole when one of them cannot be read: an unknown
+//! phase, a template nested 10,000 deep. Here the rest of the object is skipped over, which cannot
+//! fail, and read object by object afterwards.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::Resource;
+use kube::core::ApiResource;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+
+/// An object: its metadata, and the whole of it as JSON text.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// Metadata, without `managedFields` and annotations of no use here.
+    pub meta: ObjectMeta,
+    /// The whole object.
+    pub raw: Box<RawValue>,
+}
+
+/// The part of the metadata that is used. `managedFields` mirrors a hostile object's depth.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct LeanMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    generation: Option<i64>,
+    deletion_timestamp: Option<Time>,
+    creation_timestamp: Option<Time>,
+    #[serde(default)]
+    labels: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    annotations: Option<BTreeMap<String, String>>,
+    #[serde(default)]
+    owner_references: Option<Vec<OwnerReference>>,
+    #[serde(default)]
+    finalizers: Option<Vec<String>>,
+}
+
+#[derive(Deserialize)]
+struct Envelope {
+    metadata: LeanMeta,
+}
+
+impl<'de> Deserialize<'de> for Seen {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        let Envelope { metadata } =
+            serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
+        Ok(Self { meta: metadata.into(), raw })
+    }
+}
+
+impl From<LeanMeta> for ObjectMeta {
+    fn from(lean: LeanMeta) -> Self {
+        Self {
+            name: lean.name,
+            namespace: lean.namespace,
+            uid: lean.uid,
+            resource_version: lean.resource_version,
+            generation: lean.generation,
+            deletion_timestamp: lean.deletion_timestamp,
+            creation_timestamp: lean.creation_timestamp,
+            labels: lean.labels,
+            annotations: lean.annotations.map(|mut all| {
+                all.remove("kubectl.kubernetes.io/last-applied-configuration");
+                all
+            }),
+            owner_references: lean.owner_references,
+            finalizers: lean.finalizers,
+            ..Self::default()
+        }
+    }
+}
+
+impl Resource for Seen {
+    type DynamicType = ApiResource;
+    type Scope = kube::core::DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        resource.kind.as_str().into()
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        resource.group.as_str().into()
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.version.as_str().into()
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        resource.api_version.as_str().into()
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        resource.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::{ObjectList, WatchEvent};
+
+    use super::*;
+
+    fn deep(levels: usize) -> String {
+        let nest = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        format!(
+            r#"{{"metadata":{{"name":"deep","managedFields":[{nest}]}},"spec":{nest},"status":3}}"#
+        )
+    }
+
+    #[test]
+    fn a_hostile_object_does_not_hide_the_others_of_a_list() {
+        let good = r#"{"metadata":{"name":"good","uid":"u"}}"#;
+        let text = format!(
+            r#"{{"kind":"XList","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},"items":[{},{good}]}}"#,
+            deep(9_000)
+        );
+        let list: ObjectList<Seen> = serde_json::from_str(&text).unwrap();
+        let names: Vec<_> =
+            list.items.iter().filter_map(|seen| seen.meta.name.as_deref()).collect();
+        assert_eq!(names, ["deep", "good"]);
+        assert!(serde_json::from_str::<serde_json::Value>(list.items[0].raw.get()).is_err());
+    }
+
+    #[test]
+    fn a_hostile_object_does_not_end_a_watch() {
+        let text = format!(r#"{{"type":"ADDED","object":{}}}"#, deep(9_000));
+        match serde_json::from_str::<WatchEvent<Seen>>(&text).unwrap() {
+            WatchEvent::Added(seen) => assert_eq!(seen.meta.name.as_deref(), Some("deep")),
+            other => panic!("{other:?}"),
+        }
+    }
+}

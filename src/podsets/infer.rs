@@ -1,0 +1,349 @@
+//! Pod sets of the known kinds, counted from their own fields.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::node::Node;
+use super::{Error, Kind, KubeflowKind, Path, pod_template};
+use crate::api::{PodSet, keys};
+
+/// Label and annotation by which a Job numbers its pods.
+const JOB_INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// Label by which a JobSet numbers its Jobs.
+const JOBSET_JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
+/// Label by which the Training Operator numbers the pods of a replica type.
+const KUBEFLOW_INDEX: &str = "training.kubeflow.org/replica-index";
+/// Label by which a LeaderWorkerSet numbers the pods of a group.
+const LWS_WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
+/// Label by which a LeaderWorkerSet numbers its groups.
+const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+
+/// The pod sets that a template implies; none for a kind that is not known.
+///
+/// Counts are those of the pods that the kind's controller makes:
+///
+/// | kind | pods |
+/// |---|---|
+/// | Pod | 1 |
+/// | Job | the smaller of `parallelism` (1) and `completions` |
+/// | JobSet | for each replicated Job, its `replicas` (1) × the pods of one Job |
+/// | Deployment, StatefulSet | `replicas` (1) |
+/// | LeaderWorkerSet | leaders `replicas` (1), workers `replicas` × (`size` (1) − 1); without a leader template all from the worker template |
+/// | Kubeflow | `replicas` of each replica type |
+/// | RayCluster, RayJob, RayService | 1 head; for each worker group `replicas` (0), at least `minReplicas` and at most `maxReplicas`, × `numOfHosts` (1); the pod that submits a RayJob is not counted |
+///
+/// Go: `InferPodSets`, which counts neither hosts nor bounds of Ray workers.
+///
+/// # Errors
+/// Where a count is no integer from 0 to 2147483647, alone or multiplied, or where there is no pod
+/// template at a path that the kind implies.
+pub fn infer(template: &Value) -> Result<Vec<PodSet>, Error> {
+    let root = Node::template(template);
+    let pod_sets = match Kind::of_object(template) {
+        Kind::Pod => vec![pod_set(root.path(), 1, &root, [])?],
+        Kind::Job => {
+            let spec = root.field("spec")?;
+            let count = pods_per_job(&spec)?;
+            let labels = [(keys::TAS_POD_INDEX, JOB_INDEX.to_owned())];
+            vec![pod_set("template.spec.template", count, &spec, labels)?]
+        }
+        Kind::JobSet => job_set(&root)?,
+        Kind::Deployment | Kind::StatefulSet => {
+            let replicas = root.walk(&["spec", "replicas"])?;
+            let count = replicas.count()?.unwrap_or(1);
+            vec![pod_set("template.spec.template", count, &replicas, [])?]
+        }
+        Kind::LeaderWorkerSet => leader_worker_set(&root)?,
+        Kind::Kubeflow(kind) => kubeflow(&root, kind)?,
+        Kind::RayCluster => ray(&root.field("spec")?)?,
+        Kind::RayJob => ray(&root.walk(&["spec", "rayClusterSpec"])?)?,
+        Kind::RayService => ray(&root.walk(&["spec", "rayClusterConfig"])?)?,
+        Kind::Other => Vec::new(),
+    };
+    for set in &pod_sets {
+        let path: Path = set.path.parse().map_err(|problem: super::PathError| {
+            Error::new(set.path.as_str(), &set.path, problem.to_string())
+        })?;
+        pod_template(template, &path)?;
+    }
+    Ok(pod_sets)
+}
+
+/// A pod set; `counted` is the place to blame where the count is too large.
+fn pod_set<const N: usize>(
+    path: &str,
+    count: i64,
+    counted: &Node<'_>,
+    annotations: [(&str, String); N],
+) -> Result<PodSet, Error> {
+    let replicas = i32::try_from(count).map_err(|_| {
+        Error::new(counted.path(), &count.to_string(), "at most 2147483647 pods in a pod set")
+    })?;
+    let annotations = annotations.map(|(key, value)| (key.to_owned(), value));
+    Ok(PodSet {
+        replicas: Some(replicas),
+        path: path.to_owned(),
+        annotations: BTreeMap::from(annotations),
+    })
+}
+
+/// Pods that a Job of this `spec` runs at a time: never more than have to complete.
+fn pods_per_job(spec: &Node<'_>) -> Result<i64, Error> {
+    let parallelism = spec.field("parallelism")?.count()?.unwrap_or(1);
+    let completions = spec.field("completions")?.count()?;
+    Ok(completions.map_or(parallelism, |completions| completions.min(parallelism)))
+}
+
+fn job_set(root: &Node<'_>) -> Result<Vec<PodSet>, Error> {
+    let mut pod_sets = Vec::new();
+    for job in root.walk(&["spec", "replicatedJobs"])?.items()? {
+        let replicas = job.field("replicas")?.count()?.unwrap_or(1);
+        let spec = job.walk(&["template", "spec"])?;
+        let count = replicas.saturating_mul(pods_per_job(&spec)?);
+        let path = spec.field("template")?;
+        let annotations = [
+            (keys::TAS_POD_INDEX, JOB_INDEX.to_owned()),
+            (keys::TAS_SUB_GROUP_INDEX, JOBSET_JOB_INDEX.to_owned()),
+            (keys::TAS_SUB_GROUP_COUNT, replicas.to_string()),
+        ];
+        pod_sets.push(pod_set(path.path(), count, &job.field("replicas")?, annotations)?);
+    }
+    Ok(pod_sets)
+}
+
+fn leader_worker_set(root: &Node<'_>) -> Result<Vec<PodSet>, Error> {
+    let replicas_field = root.walk(&["spec", "replicas"])?;
+    let replicas = replicas_field.count()?.unwrap_or(1);
+    let group = root.walk(&["spec", "leaderWorkerTemplate"])?;
+    let size_field = group.field("size")?;
+    let size = size_field.count()?.unwrap_or(1);
+    if size == 0 {
+        return Err(size_field.error("1 or more"));
+    }
+    let leader = group.field("leaderTemplate")?;
+    let worker = group.field("workerTemplate")?;
+    if leader.value().is_null() {
+        let annotations = [
+            (keys::TAS_POD_INDEX, LWS_WORKER_INDEX.to_owned()),
+            (keys::TAS_SUB_GROUP_INDEX, LWS_GROUP_INDEX.to_owned()),
+            (keys::TAS_SUB_GROUP_COUNT, replicas.to_string()),
+        ];
+        let count = replicas.saturating_mul(size);
+        return Ok(vec![pod_set(worker.path(), count, &replicas_field, annotations)?]);
+    }
+    // without annotations: the workers of a group are numbered from 1 here, not from 0
+    let workers = replicas.saturating_mul(size - 1);
+    Ok(vec![
+        pod_set(leader.path(), replicas, &replicas_field, [])?,
+        pod_set(worker.path(), workers, &replicas_field, [])?,
+    ])
+}
+
+fn kubeflow(root: &Node<'_>, kind: KubeflowKind) -> Result<Vec<PodSet>, Error> {
+    let specs = root.walk(&["spec", kind.replica_specs()])?;
+    let types = kind.replica_types();
+    if let Some(unknown) = specs.object()?.keys().find(|name| !types.contains(&name.as_str())) {
+        let expected = format!("replica types {}", types.join(", "));
+        return Err(Error::new(specs.path(), unknown, expected));
+    }
+    let mut pod_sets = Vec::new();
+    for replica_type in types {
+        let spec = specs.field(replica_type)?;
+        if spec.value().is_null() {
+            continue;
+        }
+        let replicas = spec.field("replicas")?;
+        let count = replicas.count()?.unwrap_or_else(|| kind.default_replicas(replica_type));
+        let annotations = [(keys::TAS_POD_INDEX, KUBEFLOW_INDEX.to_owned())];
+        let path = spec.field("template")?;
+        pod_sets.push(pod_set(path.path(), count, &replicas, annotations)?);
+    }
+    Ok(pod_sets)
+}
+
+/// Pod sets of a Ray cluster whose specification is `spec`.
+fn ray(spec: &Node<'_>) -> Result<Vec<PodSet>, Error> {
+    let head = spec.walk(&["headGroupSpec", "template"])?;
+    let mut pod_sets = vec![pod_set(head.path(), 1, &head, [])?];
+    for group in spec.field("workerGroupSpecs")?.items()? {
+        let replicas = group.field("replicas")?;
+        let least = group.field("minReplicas")?.count()?.unwrap_or(0);
+        let most = group.field("maxReplicas")?.count()?.unwrap_or(i64::from(i32::MAX));
+        // as KubeRay: the lower bound is asked first, and 0 hosts mean 1
+        let wanted = match replicas.count()?.unwrap_or(0) {
+            few if few < least => least,
+            many => many.min(most),
+        };
+        let hosts = group.field("numOfHosts")?.count()?.unwrap_or(1).max(1);
+        let count = if group.field("suspend")?.value() == &Value::Bool(true) {
+            0
+        } else {
+            wanted.saturating_mul(hosts)
+        };
+        pod_sets.push(pod_set(group.field("template")?.path(), count, &replicas, [])?);
+    }
+    Ok(pod_sets)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::testing::{any_json, config, damaged, given_kinds, given_object, given_pod};
+    use super::*;
+
+    #[test]
+    fn every_known_kind_counts_its_pods() {
+        for (object, want) in given_kinds() {
+            let found = infer(&object).expect("it is well formed");
+            let found: Vec<(&str, i32)> =
+                found.iter().map(|set| (set.path.as_str(), set.count())).collect();
+            assert_eq!(found, want, "{object}");
+        }
+    }
+
+    #[test]
+    fn topology_aware_scheduling_learns_how_pods_are_numbered() {
+        let pod_sets = |kind: &str| {
+            let objects = given_kinds().into_iter().map(|(object, _)| object);
+            let object = objects.into_iter().find(|object| object["kind"] == kind).expect(kind);
+            infer(&object).expect("it is well formed")
+        };
+        let annotations = |set: &PodSet| -> Vec<(String, String)> {
+            set.annotations.clone().into_iter().collect()
+        };
+        let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+        let index = |label| pair(keys::TAS_POD_INDEX, label);
+        assert_eq!(annotations(&pod_sets("Job")[0]), [index(JOB_INDEX)]);
+        assert_eq!(
+            annotations(&pod_sets("JobSet")[1]),
+            [
+                index(JOB_INDEX),
+                pair(keys::TAS_SUB_GROUP_COUNT, "3"),
+                pair(keys::TAS_SUB_GROUP_INDEX, JOBSET_JOB_INDEX),
+            ]
+        );
+        assert_eq!(annotations(&pod_sets("PyTorchJob")[1]), [index(KUBEFLOW_INDEX)]);
+        for kind in ["Pod", "Deployment", "StatefulSet", "RayCluster", "LeaderWorkerSet"] {
+            assert_eq!(annotations(&pod_sets(kind)[0]), [], "{kind}");
+        }
+    }
+
+    #[test]
+    fn jobs_never_run_more_pods_than_have_to_complete() {
+        for (parallelism, completions, want) in [
+            (json!(null), json!(null), Ok(1)),
+            (json!(5), json!(null), Ok(5)),
+            (json!(5), json!(3), Ok(3)),
+            (json!(2), json!(9), Ok(2)),
+            (json!(null), json!(9), Ok(1)),
+            (json!(0), json!(null), Ok(0)),
+            (json!(-7), json!(null), Err("template.spec.parallelism")),
+            (json!(4_294_967_297_i64), json!(null), Err("template.spec.parallelism")),
+            (json!("2"), json!(null), Err("template.spec.parallelism")),
+            (json!(1.0), json!(null), Err("template.spec.parallelism")),
+            (json!(1), json!([]), Err("template.spec.completions")),
+        ] {
+            let spec = json!({"parallelism": parallelism, "completions": completions,
+                "template": given_pod()});
+            let found = infer(&given_object("batch/v1", "Job", spec.clone()));
+            let found = found.map(|sets| sets[0].count()).map_err(|error| error.field);
+            assert_eq!(found, want.map_err(str::to_owned), "{spec}");
+        }
+    }
+
+    #[test]
+    fn products_are_checked() {
+        let pod = given_pod();
+        let job = json!({"replicas": 65536, "template": {"spec": {"parallelism": 65536, "template": pod}}});
+        let lws = json!({"replicas": 65536, "leaderWorkerTemplate": {"size": 65536, "workerTemplate": pod}});
+        let ray = json!({"headGroupSpec": {"template": pod},
+            "workerGroupSpecs": [{"replicas": 65536, "numOfHosts": 65536, "template": pod}]});
+        for (api_version, kind, spec, want) in [
+            (
+                "jobset.x-k8s.io/v1alpha2",
+                "JobSet",
+                json!({"replicatedJobs": [job]}),
+                "template.spec.replicatedJobs[0].replicas",
+            ),
+            ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", lws, "template.spec.replicas"),
+            ("ray.io/v1", "RayCluster", ray, "template.spec.workerGroupSpecs[0].replicas"),
+        ] {
+            let error = infer(&given_object(api_version, kind, spec)).expect_err(kind);
+            assert_eq!((error.field.as_str(), error.value.as_str()), (want, "4294967296"));
+        }
+    }
+
+    #[test]
+    fn ray_workers_stay_within_their_bounds() {
+        for (group, want) in [
+            (json!({}), 0),
+            (json!({"minReplicas": 2}), 2),
+            (json!({"replicas": 1, "minReplicas": 2, "numOfHosts": 4}), 8),
+            (json!({"replicas": 9, "maxReplicas": 5}), 5),
+            (json!({"replicas": 3, "numOfHosts": 0}), 3),
+            (json!({"replicas": 3, "suspend": true}), 0),
+        ] {
+            let mut group = group;
+            group["template"] = given_pod();
+            let spec =
+                json!({"headGroupSpec": {"template": given_pod()}, "workerGroupSpecs": [group]});
+            let sets = infer(&given_object("ray.io/v1", "RayCluster", spec)).expect("well formed");
+            assert_eq!(sets[1].count(), want, "{group}");
+        }
+    }
+
+    #[test]
+    fn a_leader_worker_set_without_leader_template_is_one_pod_set() {
+        for (size, want) in [(json!(null), Ok(3)), (json!(4), Ok(12)), (json!(0), Err(()))] {
+            let spec = json!({"replicas": 3,
+                "leaderWorkerTemplate": {"size": size, "workerTemplate": given_pod()}});
+            let object = given_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec);
+            let found = infer(&object).map(|sets| {
+                assert_eq!(sets.len(), 1);
+                sets[0].count()
+            });
+            assert_eq!(found.map_err(|_| ()), want, "{size}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_pod_template_is_named() {
+        let pod = given_pod();
+        let boo = json!({"metadata": "boo", "spec": pod["spec"]});
+        for (api_version, kind, spec, want) in [
+            ("batch/v1", "Job", json!(null), "template.spec"),
+            ("batch/v1", "Job", json!("x"), "template.spec"),
+            ("batch/v1", "Job", json!({}), "template.spec"),
+            ("batch/v1", "Job", json!({"template": boo}), "template.spec.template.metadata"),
+            ("v1", "Pod", json!({}), "template.spec.containers"),
+            ("kubeflow.org/v1", "PyTorchJob", json!({}), "template.spec.pytorchReplicaSpecs"),
+            (
+                "kubeflow.org/v1",
+                "PyTorchJob",
+                json!({"pytorchReplicaSpecs": {"master": {"template": pod}}}),
+                "template.spec.pytorchReplicaSpecs",
+            ),
+            ("ray.io/v1", "RayJob", json!({"clusterSelector": {}}), "template.spec"),
+        ] {
+            let error = infer(&given_object(api_version, kind, spec)).expect_err(kind);
+            assert_eq!(error.field, want);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn whatever_it_is_there_is_an_answer(object in prop_oneof![any_json(), damaged()]) {
+            if let Ok(pod_sets) = infer(&object) {
+                for set in pod_sets {
+                    let path: Path = set.path.parse().expect("inferred paths parse");
+                    prop_assert!(pod_template(&object, &path).is_ok() && set.count() >= 0);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! What must be known of a component before it is created.
+
+use serde_json::Value;
+
+use super::node::Node;
+use super::{Error, Path, check_declared, infer, pod_template};
+use crate::api::{Component, PodSet};
+
+/// What a component's template says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Inspected {
+    /// Its API version.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its `metadata.name`, never empty.
+    pub name: String,
+    /// Its `metadata.namespace`, where it names one.
+    pub namespace: Option<String>,
+    /// Its pod sets: the declared ones, or else the inferred ones.
+    pub pod_sets: Vec<PodSet>,
+}
+
+/// Reads a component: name, kind and pod sets. Pure, and cheap enough for every reconcile.
+///
+/// Go: the checks of `validateAppWrapperInvariants` that concern one component, and
+/// `EnsureComponentStatusInitialized`.
+///
+/// # Errors
+/// The first field from which nothing can be created: no object, API version, kind or name, a
+/// `generateName`, labels or annotations that are no strings, pod sets that lead nowhere or do not
+/// agree with the template.
+pub fn inspect(component: &Component) -> Result<Inspected, Error> {
+    let root = Node::template(&component.template);
+    root.object()?;
+    let api_version = root.field("apiVersion")?.required_text()?.to_owned();
+    let kind = root.field("kind")?.required_text()?.to_owned();
+    let metadata = root.field("metadata")?;
+    metadata.object()?;
+    let generate_name = metadata.field("generateName")?;
+    if !matches!(generate_name.text()?, None | Some("")) {
+        return Err(generate_name.error("a name instead"));
+    }
+    let name = metadata.field("name")?.required_text()?.to_owned();
+    let namespace = metadata.field("namespace")?.text()?;
+    metadata.field("labels")?.string_map()?;
+    metadata.field("annotations")?.string_map()?;
+
+    for (index, set) in component.pod_sets.iter().enumerate() {
+        check_path(&component.template, index, &set.path)?;
+    }
+    let inferred = infer(&component.template)?;
+    check_declared(&component.pod_sets, &inferred)?;
+    let pod_sets =
+        if component.pod_sets.is_empty() { inferred } else { component.pod_sets.clone() };
+    let namespace = namespace.filter(|name| !name.is_empty()).map(str::to_owned);
+    Ok(Inspected { api_version, kind, name, namespace, pod_sets })
+}
+
+/// Checks that the path of a declared pod set leads to a pod template.
+fn check_path(template: &Value, index: usize, text: &str) -> Result<(), Error> {
+    let refuse = |expected: String| Error::new(format!("podSets[{index}].path"), text, expected);
+    let path: Path =
+        text.parse().map_err(|problem: super::PathError| refuse(problem.to_string()))?;
+    pod_template(template, &path)
+        .map(drop)
+        .map_err(|problem| refuse(format!("a path to a pod template, but {problem}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::testing::{any_json, config, damaged, given_kinds, given_object, given_pod};
+    use super::*;
+
+    fn given(template: Value, pod_sets: &[(&str, Option<i32>)]) -> Component {
+        let pod_sets = pod_sets.iter().map(|(path, replicas)| PodSet {
+            path: (*path).to_owned(),
+            replicas: *replicas,
+            ..PodSet::default()
+        });
+        Component { template, pod_sets: pod_sets.collect(), ..Component::default() }
+    }
+
+    #[test]
+    fn every_known_kind_passes_with_and_without_its_own_pod_sets() {
+        for (object, want) in given_kinds() {
+            let declared: Vec<_> = want.iter().map(|(path, count)| (*path, Some(*count))).collect();
+            for component in [given(object.clone(), &[]), given(object.clone(), &declared)] {
+                let found = inspect(&component).expect("it is well formed");
+                assert_eq!((found.name.as_str(), found.namespace), ("x", None));
+                assert_eq!(found.kind, object["kind"].as_str().expect("it has a kind"));
+                assert_eq!(found.pod_sets.len(), want.len());
+            }
+        }
+    }
+
+    #[test]
+    fn a_flaw_is_named_by_its_field() {
+        let job = given_object("batch/v1", "Job", json!({"template": given_pod()}));
+        for (pointer, value, want) in [
+            ("", json!("x"), "template"),
+            ("/apiVersion", json!(""), "template.apiVersion"),
+            ("/kind", json!(null), "template.kind"),
+            ("/metadata", json!("boo"), "template.metadata"),
+            ("/metadata", json!({}), "template.metadata.name"),
+            ("/metadata/name", json!(""), "template.metadata.name"),
+            (
+                "/metadata",
+                json!({"name": "x", "generateName": "x-"}),
+                "template.metadata.generateName",
+            ),
+            ("/metadata", json!({"name": "x", "labels": {"a": {}}}), "template.metadata.labels[a]"),
+            ("/metadata", json!({"name": "x", "namespace": 1}), "template.metadata.namespace"),
+            ("/spec", json!({"template": {}}), "template.spec.template.spec"),
+        ] {
+            let mut object = job.clone();
+            *object.pointer_mut(pointer).expect("the job has it") = value;
+            let error = inspect(&given(object, &[])).expect_err(want);
+            assert_eq!(error.field, want);
+        }
+    }
+
+    #[test]
+    fn declared_paths_lead_to_pod_templates() {
+        let other = given_object("example.com/v1", "Thing", json!({"pods": [given_pod()], "a": 1}));
+        for (path, replicas, want) in [
+            ("template.spec.pods[0]", None, None),
+            (
+                "template.spec.pods[0]",
+                Some(-1),
+                Some("podSets[0].replicas: Invalid value: \"-1\": expected 0 or more"),
+            ),
+            (
+                "template.spec.pods[1]",
+                None,
+                Some(
+                    "podSets[0].path: Invalid value: \"template.spec.pods[1]\": expected a path to a pod template, but template.spec.pods: Invalid value: \"[…]\": expected an array with the index 1",
+                ),
+            ),
+            (
+                "template.spec",
+                None,
+                Some(
+                    "podSets[0].path: Invalid value: \"template.spec\": expected a path to a pod template, but template.spec.spec: Invalid value: \"null\": expected an object",
+                ),
+            ),
+            (
+                "template/../../etc",
+                None,
+                Some(
+                    "podSets[0].path: Invalid value: \"template/../../etc\": expected \".\" or \"[\" at position 8",
+                ),
+            ),
+        ] {
+            let found = inspect(&given(other.clone(), &[(path, replicas)]));
+            assert_eq!(found.err().map(|error| error.to_string()).as_deref(), want, "{path}");
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn whatever_it_is_there_is_an_answer(
+            template in prop_oneof![any_json(), damaged()],
+            path in prop_oneof![Just("template.spec.template".to_owned()), ".{0,12}"],
+            replicas in any::<Option<i32>>(),
+        ) {
+            for component in [given(template.clone(), &[]), given(template, &[(&path, replicas)])] {
+                if let Ok(inspected) = inspect(&component) {
+                    prop_assert!(!inspected.name.is_empty());
+                }
+            }
+        }
+    }
+}

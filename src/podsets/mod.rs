@@ -1,0 +1,34 @@
+//! What the wrapped kinds are made of: where their pods come from, how many they are, what is
+//! written into them, and what they say of their own end.
+//!
+//! ```text
+//! template ─ inspect ─▶ name, kind, pod sets        before anything is created
+//!               ├─ infer   known kinds count their own pods
+//!               └─ check   declared pod sets agree with them
+//! template ─ render ──▶ the object to create        labels, owner, what Kueue adds
+//! object ─── report ──▶ its own verdict             from the status of its kind
+//! ```
+//!
+//! Everything here is a pure function of JSON that anybody may have written: whatever it is, the
+//! answer is a value or an [`Error`] that names the field, never a panic.
+
+mod check;
+mod error;
+mod infer;
+mod inspect;
+mod kinds;
+mod node;
+mod path;
+mod render;
+mod report;
+#[cfg(test)]
+mod testing;
+
+pub use check::{POD_TOTAL_MAX, check_declared, expected_total, pod_template};
+pub use error::Error;
+pub use infer::infer;
+pub use inspect::{Inspected, inspect};
+pub use kinds::{Kind, KubeflowKind};
+pub use path::{Path, PathError};
+pub use render::{OWNER_API_VERSION, OWNER_KIND, Stamp, render};
+pub use report::report;

@@ -1,0 +1,133 @@
+//! The parts of a control plane, and where each of them is built from.
+
+/// A program that runs as part of a control plane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Component {
+    /// The store.
+    Etcd,
+    /// The API server.
+    ApiServer,
+    /// Job, garbage collection, node lifecycle and the other built-in controllers.
+    ControllerManager,
+    /// Gives pods their nodes.
+    Scheduler,
+    /// Plays the nodes and the pods.
+    Kwok,
+    /// The controller of `JobSet`s.
+    JobSet,
+    /// Kubeflow's training operator, for `PyTorchJob`s.
+    Training,
+    /// `KubeRay`'s operator.
+    Ray,
+    /// The queueing of workloads.
+    Kueue,
+}
+
+/// A Go module of ours, a directory under `go/`. There are several because what they pin does not
+/// go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum GoModule {
+    ControlPlane,
+    Training,
+    Ray,
+}
+
+impl Component {
+    /// All of them, in the order in which they are built.
+    pub const ALL: [Self; 9] = [
+        Self::Etcd,
+        Self::ApiServer,
+        Self::ControllerManager,
+        Self::Scheduler,
+        Self::Kwok,
+        Self::JobSet,
+        Self::Training,
+        Self::Ray,
+        Self::Kueue,
+    ];
+
+    /// The name of the binary, which is also that of the log file (`<name>.log`).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Etcd => "etcd",
+            Self::ApiServer => "kube-apiserver",
+            Self::ControllerManager => "kube-controller-manager",
+            Self::Scheduler => "kube-scheduler",
+            Self::Kwok => "kwok",
+            Self::JobSet => "jobset",
+            Self::Training => "training-operator",
+            Self::Ray => "ray-operator",
+            Self::Kueue => "kueue",
+        }
+    }
+
+    /// The Go package it is built from.
+    pub(crate) const fn package(self) -> &'static str {
+        match self {
+            Self::Etcd => "go.etcd.io/etcd/server/v3",
+            Self::ApiServer => "k8s.io/kubernetes/cmd/kube-apiserver",
+            Self::ControllerManager => "k8s.io/kubernetes/cmd/kube-controller-manager",
+            Self::Scheduler => "k8s.io/kubernetes/cmd/kube-scheduler",
+            Self::Kwok => "sigs.k8s.io/kwok/cmd/kwok",
+            Self::JobSet => "sigs.k8s.io/jobset",
+            Self::Training => "github.com/kubeflow/training-operator/cmd/training-operator.v1",
+            Self::Ray => "github.com/ray-project/kuberay/ray-operator",
+            Self::Kueue => "sigs.k8s.io/kueue/cmd/kueue",
+        }
+    }
+
+    /// Which of our Go modules pins that package.
+    pub(crate) const fn go_module(self) -> GoModule {
+        match self {
+            Self::Training => GoModule::Training,
+            Self::Ray => GoModule::Ray,
+            Self::Etcd
+            | Self::ApiServer
+            | Self::ControllerManager
+            | Self::Scheduler
+            | Self::Kwok
+            | Self::JobSet
+            | Self::Kueue => GoModule::ControlPlane,
+        }
+    }
+
+    /// The Go module whose directory has its manifests, for those that come with some.
+    pub(crate) const fn manifests_module(self) -> Option<&'static str> {
+        match self {
+            Self::Kwok => Some("sigs.k8s.io/kwok"),
+            Self::JobSet => Some("sigs.k8s.io/jobset"),
+            Self::Training => Some("github.com/kubeflow/training-operator"),
+            Self::Ray => Some("github.com/ray-project/kuberay/ray-operator"),
+            Self::Kueue => Some("sigs.k8s.io/kueue"),
+            Self::Etcd | Self::ApiServer | Self::ControllerManager | Self::Scheduler => None,
+        }
+    }
+}
+
+impl GoModule {
+    pub(crate) const ALL: [Self; 3] = [Self::ControlPlane, Self::Training, Self::Ray];
+
+    /// Its directory, below `go/`.
+    pub(crate) const fn dir(self) -> &'static str {
+        match self {
+            Self::ControlPlane => "control-plane",
+            Self::Training => "training",
+            Self::Ray => "ray",
+        }
+    }
+
+    /// What it pins: the texts of its `go.mod` and `go.sum`.
+    pub(crate) const fn pins(self) -> [&'static str; 2] {
+        match self {
+            Self::ControlPlane => [
+                include_str!("../go/control-plane/go.mod"),
+                include_str!("../go/control-plane/go.sum"),
+            ],
+            Self::Training => {
+                [include_str!("../go/training/go.mod"), include_str!("../go/training/go.sum")]
+            }
+            Self::Ray => [include_str!("../go/ray/go.mod"), include_str!("../go/ray/go.sum")],
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The configuration files and the objects that a control plane begins with. Pure.
+
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+use crate::Options;
+use crate::site::{OperatorPorts, Site};
+
+/// An administrator's kubeconfig, with everything in it.
+pub(crate) fn kubeconfig(site: &Site) -> Value {
+    let name = "test";
+    json!({
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{ "name": name, "cluster": {
+            "server": format!("https://127.0.0.1:{}", site.ports.api),
+            "certificate-authority-data": base64(&site.pki.ca),
+        }}],
+        "users": [{ "name": name, "user": {
+            "client-certificate-data": base64(&site.pki.admin.certificate),
+            "client-key-data": base64(&site.pki.admin.key),
+        }}],
+        "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
+        "current-context": name,
+    })
+}
+
+/// Who asked for what, once for each request, without the bodies.
+pub(crate) fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": [{ "level": "Metadata" }],
+    })
+}
+
+pub(crate) fn jobset(site: &Site) -> Value {
+    let mut config = outside_a_cluster(site, site.ports.jobset);
+    config["apiVersion"] = json!("config.jobset.x-k8s.io/v1alpha1");
+    config
+}
+
+pub(crate) fn kueue(site: &Site, options: &Options) -> Value {
+    let mut frameworks = vec!["batch/job", "workload.codeflare.dev/appwrapper"];
+    if options.jobset {
+        frameworks.push("jobset.x-k8s.io/jobset");
+    }
+    let mut config = outside_a_cluster(site, site.ports.kueue);
+    config["apiVersion"] = json!("config.kueue.x-k8s.io/v1beta2");
+    // It would serve an aggregated API, for which there is no service here.
+    config["featureGates"] = json!({ "VisibilityOnDemand": false });
+    config["integrations"] = json!({ "frameworks": frameworks });
+    config["managedJobsNamespaceSelector"] = json!({ "matchExpressions": [{
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": ["kube-system", KUEUE_NAMESPACE],
+    }]});
+    config
+}
+
+/// Where Kueue takes itself to be.
+pub(crate) const KUEUE_NAMESPACE: &str = "kueue-system";
+
+/// What `JobSet` and Kueue need to know when they do not run in a pod: webhooks with the
+/// certificates of the control plane, no leader election.
+fn outside_a_cluster(site: &Site, ports: OperatorPorts) -> Value {
+    json!({
+        "kind": "Configuration",
+        "webhook": { "host": "127.0.0.1", "port": ports.webhook, "certDir": site.files.dir },
+        "health": { "healthProbeBindAddress": format!("127.0.0.1:{}", ports.health) },
+        "metrics": { "bindAddress": "0" },
+        "internalCertManagement": { "enable": false },
+        "leaderElection": { "leaderElect": false },
+        "clientConnection": { "qps": 500, "burst": 1000 },
+    })
+}
+
+/// One of KWOK's nodes.
+pub(crate) fn node(name: &str, cpu: &str) -> Value {
+    let resources = json!({
+        "cpu": cpu,
+        "memory": "256Gi",
+        "pods": "1000",
+        "nvidia.com/gpu": "8",
+    });
+    json!({
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": name,
+            "labels": { "kubernetes.io/hostname": name, "type": "kwok" },
+            "annotations": { "kwok.x-k8s.io/node": "fake" },
+        },
+        "status": { "capacity": resources, "allocatable": resources },
+    })
+}
+
+/// As Kubernetes writes bytes in JSON.
+pub(crate) fn base64(text: &str) -> Value {
+    json!(ByteString(text.as_bytes().to_vec()))
+}

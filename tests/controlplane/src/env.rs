@@ -1,0 +1,28 @@
+//! The environment, read here alone.
+
+use std::path::{Path, PathBuf};
+
+/// The file by which Cargo marks its target directory.
+const TARGET_MARK: &str = "CACHEDIR.TAG";
+
+/// The directory with ready-made binaries, if the user names one.
+pub(crate) fn assets_dir() -> Option<PathBuf> {
+    variable("KUBEBUILDER_ASSETS")
+}
+
+/// Cargo's target directory: the running test lies in it, wherever it was put.
+pub(crate) fn target_dir() -> PathBuf {
+    let running = std::env::current_exe().ok();
+    running
+        .iter()
+        .flat_map(|exe| exe.ancestors())
+        .find(|dir| dir.join(TARGET_MARK).is_file())
+        .map(Path::to_path_buf)
+        .or_else(|| variable("CARGO_TARGET_DIR"))
+        .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this module is the edge of the crate")]
+fn variable(name: &str) -> Option<PathBuf> {
+    std::env::var(name).ok().filter(|value| !value.is_empty()).map(PathBuf::from)
+}

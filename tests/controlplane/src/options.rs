@@ -1,0 +1,70 @@
+//! What a test wants to have.
+
+use std::path::PathBuf;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+
+use crate::Component;
+
+/// What to start. Write what differs: `Options { jobset: true, ..Options::default() }`.
+#[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
+pub struct Options {
+    /// How many nodes there are, named `node-0` and so on (default 4). With 0, KWOK is left out.
+    pub nodes: usize,
+    /// The CPUs of each node, as a quantity (default `32`). Besides, each has 256Gi of memory and
+    /// 8 of `nvidia.com/gpu`, and takes 1000 pods.
+    pub node_cpu: String,
+    /// Run `JobSet`.
+    pub jobset: bool,
+    /// Run Kubeflow's training operator.
+    pub training: bool,
+    /// Run `KubeRay`.
+    pub ray: bool,
+    /// Run Kueue.
+    pub kueue: bool,
+    /// Keep an audit log of all requests; see [`crate::ControlPlane::audit_log`].
+    pub audit: bool,
+    /// Definitions to have in place before kube-controller-manager starts. Its garbage collector
+    /// looks for new kinds every 30 seconds only, and until then does not see their owners go.
+    pub crds: Vec<CustomResourceDefinition>,
+    /// Where data, logs, certificates and the kubeconfig go: an empty or new directory, which
+    /// stays there afterwards. By default a directory under Cargo's target directory, which is
+    /// removed at the end unless the start failed.
+    pub state_dir: Option<PathBuf>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nodes: 4,
+            node_cpu: "32".to_owned(),
+            jobset: false,
+            training: false,
+            ray: false,
+            kueue: false,
+            audit: false,
+            crds: Vec::new(),
+            state_dir: None,
+        }
+    }
+}
+
+impl Options {
+    /// The components that these options call for, in the order of [`Component::ALL`].
+    #[must_use]
+    pub fn components(&self) -> Vec<Component> {
+        let wanted = |component: &Component| match component {
+            Component::Etcd
+            | Component::ApiServer
+            | Component::ControllerManager
+            | Component::Scheduler => true,
+            Component::Kwok => self.nodes > 0,
+            Component::JobSet => self.jobset,
+            Component::Training => self.training,
+            Component::Ray => self.ray,
+            Component::Kueue => self.kueue,
+        };
+        Component::ALL.into_iter().filter(wanted).collect()
+    }
+}
