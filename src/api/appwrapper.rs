@@ -137,14 +137,6 @@ impl PodSet {
     }
 }
 
-impl AppWrapper {
-    /// Whether this controller is the one that looks after the AppWrapper.
-    #[must_use]
-    pub fn is_ours(&self) -> bool {
-        self.spec.managed_by.as_deref().is_none_or(|name| name == super::keys::CONTROLLER_NAME)
-    }
-}
-
 fn embedded_resource(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "description": "The resource itself.",

@@ -63,8 +63,8 @@ pub fn policy_names(text: &str) -> Result<Vec<String>, PolicyNamesError> {
 
 /// At most 64 characters: a message is for people.
 pub(crate) fn shortened(text: &str) -> String {
-    const CHARS_MAX: usize = 64;
-    match text.char_indices().nth(CHARS_MAX) {
+    const LENGTH_MAX: usize = 64;
+    match text.char_indices().nth(LENGTH_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),
         None => text.to_owned(),
     }
@@ -76,10 +76,18 @@ pub fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().min_by_key(|name| distance(text, name))
 }
 
+/// The known name that a text probably means: [`nearest`], where it is near.
+#[must_use]
+pub fn close<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
+    let most = text.chars().count().min(CHARS_MAX) / 3;
+    nearest(text, known).filter(|name| distance(text, name) <= most)
+}
+
+/// A longer text is nobody's typo, and the table of distances must stay small.
+const CHARS_MAX: usize = 100;
+
 /// Letters added, removed, replaced or swapped with their neighbour, case apart.
 fn distance(a: &str, b: &str) -> usize {
-    // a longer text is nobody's typo, and the table must stay small
-    const CHARS_MAX: usize = 100;
     let a: Vec<char> = a.to_lowercase().chars().take(CHARS_MAX).collect();
     let b: Vec<char> = b.to_lowercase().chars().take(CHARS_MAX).collect();
     let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
@@ -150,6 +158,8 @@ mod tests {
             assert_eq!(nearest(text, &known), Some(want), "{text}");
         }
         assert_eq!(nearest("x", &[]), None);
+        assert_eq!(close("retryLimits", &known), Some("retryLimit"));
+        assert_eq!(close("colour", &known), None);
         assert_eq!(distance("ab", "ba"), 1);
         assert_eq!(distance(&"a".repeat(100_000), ""), 100);
     }

@@ -137,12 +137,12 @@ impl Cache {
         old.values().chain(cache.objects.values()).filter_map(appwrapper_of).collect()
     }
 
-    /// Says that a kind cannot be watched now.
-    pub fn set_blind(&self, kind: &KindKey) -> BTreeSet<Key> {
+    /// Says that a kind cannot be watched now; whether that is new.
+    pub fn set_blind(&self, kind: &KindKey) -> bool {
         let mut inner = self.lock();
         let cache = inner.kinds.entry(kind.clone()).or_default();
-        cache.sync = Sync::Blind;
-        std::mem::take(&mut cache.objects).values().filter_map(appwrapper_of).collect()
+        cache.objects.clear();
+        std::mem::replace(&mut cache.sync, Sync::Blind) != Sync::Blind
     }
 
     /// Forgets a kind that is not in use any more.
@@ -204,10 +204,29 @@ impl Cache {
         inner.pods.iter().filter(|(_, pods)| on_node(pods)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// What is remembered of the owners of pods.
+    /// What is remembered of the owners of these pods, and of theirs.
     #[must_use]
-    pub fn ancestors(&self, wanted: impl FnOnce(&Ancestors) -> Ancestors) -> Ancestors {
-        wanted(&self.lock().ancestors)
+    pub fn ancestors(&self, pods: &[PodRecord]) -> Ancestors {
+        let inner = self.lock();
+        let mut found = Ancestors::new();
+        for record in pods {
+            let mut owner = record.identity.controller.as_ref();
+            while let Some(controller) = owner.take() {
+                let Some(ancestor) = inner.ancestors.get(&controller.uid) else { break };
+                if found.insert(controller.uid.clone(), ancestor.clone()).is_none()
+                    && let Ancestor::Exists(next) = ancestor
+                {
+                    owner = next.as_ref();
+                }
+            }
+        }
+        found
+    }
+
+    /// What is remembered of one owner.
+    #[must_use]
+    pub fn ancestor(&self, uid: &str) -> Option<Ancestor> {
+        self.lock().ancestors.get(uid).cloned()
     }
 
     /// Remembers an owner of a pod.

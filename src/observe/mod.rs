@@ -1,6 +1,179 @@
-//! Reads.
+//! Reads: from what the watches have shown, and from the API server itself where a decision asks.
+//!
+//! ```text
+//! watches ─▶ seen ─▶ records ─▶ cache ─┐
+//!                                      ├─ assemble ─▶ Snapshot
+//! live reads ───────▶ records ─────────┘
+//! ```
+
 pub mod ancestry;
 pub mod assemble;
 pub mod cache;
+pub mod live;
+pub mod memory;
 pub mod records;
 pub mod seen;
+pub mod stored;
+
+use kube::Client;
+
+use crate::api::keys;
+use crate::plan::Ask;
+use crate::snapshot::{Component, Presence, Snapshot};
+use ancestry::Ancestors;
+use assemble::{Wrapper, kind_of};
+use cache::{Cache, Key, Sync};
+use live::{Error, Live};
+use memory::Memory;
+use records::PodRecord;
+
+/// The longest chain of owners that is read for one pod.
+const CHAIN_MAX: usize = 10;
+
+/// Where is looked.
+#[derive(Clone, Copy)]
+pub struct Eyes<'a> {
+    /// For reads from the API server itself.
+    pub client: &'a Client,
+    /// The kinds that are known.
+    pub live: &'a Live,
+    /// What the watches have shown.
+    pub cache: &'a Cache,
+}
+
+/// Looks at the world around an AppWrapper; `ask` says what must be read from the API server itself.
+///
+/// # Errors
+/// Where something that must be read cannot be: an error is never an absence.
+pub async fn observe(
+    eyes: Eyes<'_>,
+    wrapper: &Wrapper,
+    memory: &Memory,
+    ask: Ask,
+) -> Result<Snapshot, Error> {
+    let key = wrapper.key();
+    let mut components = Vec::with_capacity(wrapper.spec.components.len());
+    for index in 0..wrapper.spec.components.len() {
+        let mut component = wrapper.component(index);
+        component.presence = presence(eyes, wrapper, memory, &component, index, ask).await?;
+        component.creation = memory.failure(index).cloned();
+        components.push(component);
+    }
+    let records = match ask {
+        Ask::Gone => live::listed_pods(eyes.client, &key).await?,
+        Ask::Nothing | Ask::Missing => eyes.cache.pods(&key),
+    };
+    let roots = wrapper.roots(&components);
+    let ancestors = ancestors(eyes, wrapper, &records, &roots, &components).await?;
+    let (pods, _) = assemble::pods(&records, &wrapper.uid, &roots, &components, &ancestors);
+    Ok(Snapshot {
+        nodes: eyes.cache.nodes(&records),
+        components,
+        pods,
+        answered: ask,
+        ..wrapper.snapshot()
+    })
+}
+
+/// Whether every kind of an AppWrapper has been listed once, so that its cache says something.
+#[must_use]
+pub fn is_synced(cache: &Cache, wrapper: &Wrapper) -> bool {
+    (0..wrapper.spec.components.len()).map(|index| wrapper.component(index)).all(|component| {
+        component.flaw.is_some() || cache.sync(&kind_of(&component)) != Sync::Starting
+    })
+}
+
+async fn presence(
+    eyes: Eyes<'_>,
+    wrapper: &Wrapper,
+    memory: &Memory,
+    component: &Component,
+    index: usize,
+    ask: Ask,
+) -> Result<Presence, Error> {
+    if component.name.is_empty() || component.kind.is_empty() {
+        return Ok(Presence::Absent); // nothing can have been created from it
+    }
+    let kind = kind_of(component);
+    let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
+    let found = |record| wrapper.presence(index, record, &component.pod_sets);
+    let cached = || {
+        let cached = eyes.cache.object(&kind, &at, &wrapper.key());
+        cached.or_else(|| memory.recently_created(index).cloned())
+    };
+    let read = match ask {
+        Ask::Nothing => return Ok(cached().map_or(Presence::Unseen, found)),
+        // What the cache holds is there; only what it lacks must be asked for.
+        Ask::Missing => match cached().map(found) {
+            Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
+            Some(_) | None => eyes.live.object(eyes.client, &kind, &at).await,
+        },
+        Ask::Gone => eyes.live.listed_object(eyes.client, &kind, &at).await,
+    };
+    match read {
+        Ok(Some(record)) => Ok(found(record)),
+        Ok(None) => Ok(Presence::Absent),
+        // A kind that does not exist, or of which nothing can be in a namespace.
+        Err(Error::NoKind(_) | Error::NotNamespaced(_)) => Ok(Presence::NoKind),
+        Err(error @ Error::Api { .. }) => Err(error),
+    }
+}
+
+fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
+    let recorded =
+        wrapper.status.component_status.get(index).and_then(|status| status.uid.as_ref());
+    match presence {
+        Presence::Present(object) => recorded.is_none_or(|uid| *uid == object.uid),
+        Presence::Unseen | Presence::Absent | Presence::NoKind => false,
+    }
+}
+
+/// The owners that must be known to tell whose these pods are; those that are not are read.
+async fn ancestors(
+    eyes: Eyes<'_>,
+    wrapper: &Wrapper,
+    records: &[PodRecord],
+    roots: &std::collections::BTreeMap<String, Option<usize>>,
+    components: &[Component],
+) -> Result<Ancestors, Error> {
+    let mut known = eyes.cache.ancestors(records);
+    for _ in 0..CHAIN_MAX {
+        let (_, unknown) = assemble::pods(records, &wrapper.uid, roots, components, &known);
+        if unknown.is_empty() {
+            break;
+        }
+        for owner in unknown {
+            let ancestor = match eyes.cache.ancestor(&owner.uid) {
+                Some(ancestor) => ancestor,
+                None => live::ancestor(eyes.client, eyes.live, &wrapper.namespace, &owner).await?,
+            };
+            eyes.cache.put_ancestor(owner.uid.clone(), ancestor.clone());
+            known.insert(owner.uid, ancestor);
+        }
+    }
+    Ok(known)
+}
+
+impl Wrapper {
+    /// Its namespace and name.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        Key { namespace: self.namespace.clone(), name: self.name.clone() }
+    }
+
+    /// What is known from the AppWrapper alone.
+    #[must_use]
+    pub fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            namespace: self.namespace.clone(),
+            name: self.name.clone(),
+            uid: self.uid.clone(),
+            deleting: self.deleting,
+            finalizer: self.finalizers.iter().any(|name| name == keys::FINALIZER),
+            suspend: self.spec.suspend,
+            max_restarts: self.spec.failure_policy.as_ref().and_then(|policy| policy.max_restarts),
+            status: self.status.clone(),
+            ..Snapshot::default()
+        }
+    }
+}

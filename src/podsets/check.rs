@@ -114,41 +114,27 @@ mod tests {
     #[test]
     fn declared_pod_sets_agree_with_the_inferred() {
         let inferred = [set("template.a", Some(1)), set("template.b", Some(2))];
+        let (a, b) = (set("template.a", None), set("template.b", Some(2)));
+        let other = set("template.c", None);
         for (declared, want) in [
             (vec![], None),
-            (vec![set("template.a", None), set("template.b", Some(2))], None),
-            (vec![set("template.b", Some(2)), set("template.a", Some(1))], None),
+            (vec![a.clone(), b.clone()], None),
+            (vec![b.clone(), a.clone()], None),
+            (vec![a.clone()], Some(("podSets", "also a pod set with the path template.b"))),
             (
-                vec![set("template.a", None)],
-                Some(
-                    "podSets: Invalid value: \"1\": expected also a pod set with the path template.b",
-                ),
+                vec![a.clone(), a.clone()],
+                Some(("podSets[1].path", "another path than that of podSets[0]")),
             ),
+            (vec![b, other], Some(("podSets[1].path", "one of template.a, template.b"))),
             (
-                vec![set("template.a", None), set("template.a", None)],
-                Some(
-                    "podSets[1].path: Invalid value: \"template.a\": expected another path than that of podSets[0]",
-                ),
+                vec![a, set("template.b", None)],
+                Some(("podSets[1].replicas", "2, as many as the template makes")),
             ),
-            (
-                vec![set("template.c", None)],
-                Some(
-                    "podSets[0].path: Invalid value: \"template.c\": expected one of template.a, template.b",
-                ),
-            ),
-            (
-                vec![set("template.a", None), set("template.b", None)],
-                Some(
-                    "podSets[1].replicas: Invalid value: \"1\": expected 2, as many as the template makes",
-                ),
-            ),
-            (
-                vec![set("template.a", Some(-1))],
-                Some("podSets[0].replicas: Invalid value: \"-1\": expected 0 or more"),
-            ),
+            (vec![set("template.a", Some(-1))], Some(("podSets[0].replicas", "0 or more"))),
         ] {
-            let found = check_declared(&declared, &inferred).err().map(|error| error.to_string());
-            assert_eq!(found.as_deref(), want);
+            let found = check_declared(&declared, &inferred).err();
+            let found = found.as_ref().map(|error| (error.field.as_str(), error.expected.as_str()));
+            assert_eq!(found, want);
         }
         assert_eq!(check_declared(&[set("template.x", Some(7))], &[]), Ok(()));
     }

@@ -19,6 +19,9 @@ const LWS_WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
 /// Label by which a LeaderWorkerSet numbers its groups.
 const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
 
+/// The most replicas of anything in Kubernetes.
+const COUNT_MAX: i64 = i32::MAX as i64;
+
 /// The pod sets that a template implies; none for a kind that is not known.
 ///
 /// Counts are those of the pods that the kind's controller makes:
@@ -169,7 +172,7 @@ fn ray(spec: &Node<'_>) -> Result<Vec<PodSet>, Error> {
     for group in spec.field("workerGroupSpecs")?.items()? {
         let replicas = group.field("replicas")?;
         let least = group.field("minReplicas")?.count()?.unwrap_or(0);
-        let most = group.field("maxReplicas")?.count()?.unwrap_or(i64::from(i32::MAX));
+        let most = group.field("maxReplicas")?.count()?.unwrap_or(COUNT_MAX);
         // as KubeRay: the lower bound is asked first, and 0 hosts mean 1
         let wanted = match replicas.count()?.unwrap_or(0) {
             few if few < least => least,
@@ -248,7 +251,7 @@ mod tests {
         ] {
             let spec = json!({"parallelism": parallelism, "completions": completions,
                 "template": given_pod()});
-            let found = infer(&given_object("batch/v1", "Job", spec.clone()));
+            let found = infer(&given_object("batch/v1", "Job", &spec));
             let found = found.map(|sets| sets[0].count()).map_err(|error| error.field);
             assert_eq!(found, want.map_err(str::to_owned), "{spec}");
         }
@@ -257,21 +260,24 @@ mod tests {
     #[test]
     fn products_are_checked() {
         let pod = given_pod();
-        let job = json!({"replicas": 65536, "template": {"spec": {"parallelism": 65536, "template": pod}}});
-        let lws = json!({"replicas": 65536, "leaderWorkerTemplate": {"size": 65536, "workerTemplate": pod}});
-        let ray = json!({"headGroupSpec": {"template": pod},
-            "workerGroupSpecs": [{"replicas": 65536, "numOfHosts": 65536, "template": pod}]});
+        let many = 65536;
+        let job = json!({"parallelism": many, "template": pod});
+        let job_set = json!({"replicatedJobs": [{"replicas": many, "template": {"spec": job}}]});
+        let group = json!({"size": many, "workerTemplate": pod});
+        let lws = json!({"replicas": many, "leaderWorkerTemplate": group});
+        let workers = json!([{"replicas": many, "numOfHosts": many, "template": pod}]);
+        let ray = json!({"headGroupSpec": {"template": pod}, "workerGroupSpecs": workers});
         for (api_version, kind, spec, want) in [
             (
                 "jobset.x-k8s.io/v1alpha2",
                 "JobSet",
-                json!({"replicatedJobs": [job]}),
+                job_set,
                 "template.spec.replicatedJobs[0].replicas",
             ),
             ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", lws, "template.spec.replicas"),
             ("ray.io/v1", "RayCluster", ray, "template.spec.workerGroupSpecs[0].replicas"),
         ] {
-            let error = infer(&given_object(api_version, kind, spec)).expect_err(kind);
+            let error = infer(&given_object(api_version, kind, &spec)).expect_err(kind);
             assert_eq!((error.field.as_str(), error.value.as_str()), (want, "4294967296"));
         }
     }
@@ -290,7 +296,7 @@ mod tests {
             group["template"] = given_pod();
             let spec =
                 json!({"headGroupSpec": {"template": given_pod()}, "workerGroupSpecs": [group]});
-            let sets = infer(&given_object("ray.io/v1", "RayCluster", spec)).expect("well formed");
+            let sets = infer(&given_object("ray.io/v1", "RayCluster", &spec)).expect("well formed");
             assert_eq!(sets[1].count(), want, "{group}");
         }
     }
@@ -300,7 +306,7 @@ mod tests {
         for (size, want) in [(json!(null), Ok(3)), (json!(4), Ok(12)), (json!(0), Err(()))] {
             let spec = json!({"replicas": 3,
                 "leaderWorkerTemplate": {"size": size, "workerTemplate": given_pod()}});
-            let object = given_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", spec);
+            let object = given_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", &spec);
             let found = infer(&object).map(|sets| {
                 assert_eq!(sets.len(), 1);
                 sets[0].count()
@@ -328,7 +334,7 @@ mod tests {
             ),
             ("ray.io/v1", "RayJob", json!({"clusterSelector": {}}), "template.spec"),
         ] {
-            let error = infer(&given_object(api_version, kind, spec)).expect_err(kind);
+            let error = infer(&given_object(api_version, kind, &spec)).expect_err(kind);
             assert_eq!(error.field, want);
         }
     }

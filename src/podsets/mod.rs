@@ -14,6 +14,7 @@
 
 mod check;
 mod error;
+mod fields;
 mod infer;
 mod inspect;
 mod kinds;
@@ -21,6 +22,7 @@ mod node;
 mod path;
 mod render;
 mod report;
+mod status;
 #[cfg(test)]
 mod testing;
 

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use serde_json::{Map, Value, json};
 
+use super::fields::Fields;
 use super::{Error, Path, PathError};
 use crate::api::{Component, PodSet, PodSetInfo, keys};
 
@@ -96,9 +97,8 @@ pub fn render(
         pod.object("metadata")?.object("labels")?.overwrite(labels);
         if let Some(name) = stamp.scheduler_name {
             let spec = pod.object("spec")?;
-            if matches!(spec.map.get("schedulerName"), None | Some(Value::Null))
-                || spec.map.get("schedulerName").and_then(Value::as_str) == Some("")
-            {
+            let named = spec.map.get("schedulerName").and_then(Value::as_str);
+            if named.is_none_or(str::is_empty) {
                 spec.map.insert("schedulerName".to_owned(), name.into());
             }
         }
@@ -184,73 +184,216 @@ fn toleration(toleration: &Toleration) -> Value {
     Value::Object(fields)
 }
 
-/// The fields of an object that is being written, with its path for errors.
-struct Fields<'a> {
-    map: &'a mut Map<String, Value>,
-    path: String,
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
 
-impl<'a> Fields<'a> {
-    fn of(value: &'a mut Value, path: String) -> Result<Self, Error> {
-        match value {
-            Value::Object(map) => Ok(Self { map, path }),
-            other => Err(Error::found(path, other, "an object")),
+    use super::super::inspect;
+    use super::super::testing::{any_json, config, damaged, given_object, given_pod};
+    use super::*;
+
+    const STAMP: Stamp<'_> = Stamp {
+        appwrapper: "aw",
+        uid: "u-1",
+        attempt: 2,
+        namespace: "team",
+        component: 3,
+        scheduler_name: None,
+    };
+
+    fn given_job(metadata: Value) -> Component {
+        let mut pod = given_pod();
+        pod["metadata"] = metadata;
+        let template = given_object("batch/v1", "Job", &json!({ "template": pod }));
+        Component { template, ..Component::default() }
+    }
+
+    fn map(entries: &[(&str, &str)]) -> BTreeMap<String, String> {
+        entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn rendered(component: &Component, stamp: &Stamp<'_>) -> Result<Value, Error> {
+        let inspected = inspect(component).expect("it is well formed");
+        render(component, &inspected.pod_sets, stamp)
+    }
+
+    #[test]
+    fn the_object_is_ours_and_says_so() {
+        let mut component = given_job(json!(null));
+        component.template["status"] = json!({"active": 1});
+        component.template["metadata"] = json!({
+            "name": "x", "namespace": "team", "uid": "other", "resourceVersion": "7",
+            "labels": {"mine": "yes", keys::APPWRAPPER: "victim"},
+            "ownerReferences": [{"name": "someone"}], "finalizers": ["example.com/keep"],
+        });
+        let object = rendered(&component, &STAMP).expect("nothing is in the way");
+        assert_eq!(object.get("status"), None);
+        assert_eq!(
+            object["metadata"],
+            json!({
+                "name": "x", "namespace": "team", "finalizers": ["example.com/keep"],
+                "labels": {
+                    "mine": "yes", keys::APPWRAPPER: "aw", keys::APPWRAPPER_UID: "u-1",
+                    keys::ATTEMPT: "2",
+                },
+                "ownerReferences": [{
+                    "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+                    "name": "aw", "uid": "u-1", "controller": true, "blockOwnerDeletion": true,
+                }],
+            })
+        );
+    }
+
+    #[test]
+    fn pods_carry_our_labels_whatever_metadata_they_had() {
+        for (metadata, extra) in [
+            (json!(null), None),
+            (json!({}), None),
+            (json!({"labels": null}), None),
+            (json!({"labels": {"a": "b", keys::POD_SET: "9-9"}}), Some(("a", "b"))),
+        ] {
+            let object = rendered(&given_job(metadata), &STAMP).expect("nothing is in the way");
+            let mut want = STAMP.pod_labels(0);
+            assert_eq!(want[keys::POD_SET], "3-0");
+            want.extend(extra.map(|(key, value)| (key.to_owned(), value.to_owned())));
+            assert_eq!(object["spec"]["template"]["metadata"]["labels"], json!(want));
         }
     }
 
-    /// The object in a field; an empty one where there is none yet.
-    fn object(&mut self, name: &str) -> Result<Fields<'_>, Error> {
-        let path = format!("{}.{name}", self.path);
-        let value = self.map.entry(name).or_insert(Value::Null);
-        if value.is_null() {
-            *value = Value::Object(Map::new());
-        }
-        Fields::of(value, path)
+    #[test]
+    fn a_wrapped_pod_is_its_own_template() {
+        let template = given_object("v1", "Pod", &given_pod()["spec"]);
+        let component = Component { template, ..Component::default() };
+        let object = rendered(&component, &STAMP).expect("nothing is in the way");
+        assert_eq!(object["metadata"]["labels"], json!(STAMP.pod_labels(0)));
+        assert_eq!(object["metadata"]["name"], "x");
     }
 
-    /// The array in a field; an empty one where there is none yet.
-    fn array(&mut self, name: &str) -> Result<&mut Vec<Value>, Error> {
-        let value = self.map.entry(name).or_insert(Value::Null);
-        if value.is_null() {
-            *value = Value::Array(Vec::new());
-        }
-        match value {
-            Value::Array(items) => Ok(items),
-            other => Err(Error::found(format!("{}.{name}", self.path), other, "an array")),
+    #[test]
+    fn what_kueue_adds_is_merged() {
+        let mut component = given_job(json!({"labels": {"a": "1"}}));
+        component.template["spec"]["template"]["spec"]["nodeSelector"] = json!({"zone": "z"});
+        component.template["spec"]["template"]["spec"]["tolerations"] = json!([{"key": "t"}]);
+        component.template["spec"]["template"]["spec"]["schedulingGates"] = json!([{"name": "g"}]);
+        let gate = |name: &str| PodSchedulingGate { name: name.to_owned() };
+        component.pod_set_infos = vec![PodSetInfo {
+            annotations: map(&[("note", "n")]),
+            labels: map(&[("a", "1"), ("b", "2"), (keys::ATTEMPT, "77")]),
+            node_selector: map(&[("zone", "z"), ("gpu", "h100")]),
+            tolerations: vec![Toleration {
+                key: Some("gpu".to_owned()),
+                toleration_seconds: Some(5),
+                ..Toleration::default()
+            }],
+            scheduling_gates: vec![gate("g"), gate("topology")],
+        }];
+        let stamp = Stamp { scheduler_name: Some("coscheduler"), ..STAMP };
+        let object = rendered(&component, &stamp).expect("nothing is in the way");
+        let pod = &object["spec"]["template"];
+        let mut labels = stamp.pod_labels(0);
+        labels.extend(map(&[("a", "1"), ("b", "2")]));
+        assert_eq!(pod["metadata"], json!({"annotations": {"note": "n"}, "labels": labels}));
+        assert_eq!(pod["spec"]["nodeSelector"], json!({"zone": "z", "gpu": "h100"}));
+        assert_eq!(
+            pod["spec"]["tolerations"],
+            json!([{"key": "t"}, {"key": "gpu", "tolerationSeconds": 5}])
+        );
+        assert_eq!(pod["spec"]["schedulingGates"], json!([{"name": "g"}, {"name": "topology"}]));
+        assert_eq!(pod["spec"]["schedulerName"], "coscheduler");
+    }
+
+    #[test]
+    fn a_scheduler_that_was_chosen_stays() {
+        let stamp = Stamp { scheduler_name: Some("coscheduler"), ..STAMP };
+        for (chosen, want) in [(json!("own"), "own"), (json!(""), "coscheduler")] {
+            let mut component = given_job(json!(null));
+            component.template["spec"]["template"]["spec"]["schedulerName"] = chosen;
+            let object = rendered(&component, &stamp).expect("nothing is in the way");
+            assert_eq!(object["spec"]["template"]["spec"]["schedulerName"], want);
         }
     }
 
-    /// Adds entries to the map in a field; an entry that is there already must be the same.
-    fn merge(
-        &mut self,
-        name: &str,
-        additions: &BTreeMap<String, String>,
-        source: &str,
-    ) -> Result<(), Error> {
-        if additions.is_empty() {
-            return Ok(());
+    #[test]
+    fn different_values_for_one_key_are_an_error() {
+        let entry = || map(&[("k", "new")]);
+        for (info, want) in [
+            (PodSetInfo { labels: entry(), ..PodSetInfo::default() }, "labels[k]"),
+            (PodSetInfo { annotations: entry(), ..PodSetInfo::default() }, "annotations[k]"),
+            (PodSetInfo { node_selector: entry(), ..PodSetInfo::default() }, "nodeSelector[k]"),
+        ] {
+            let old = json!({"k": "old"});
+            let mut component = given_job(json!({"labels": old, "annotations": old}));
+            component.template["spec"]["template"]["spec"]["nodeSelector"] = old;
+            component.pod_set_infos = vec![info];
+            let error = rendered(&component, &STAMP).expect_err("they differ");
+            assert_eq!(error.field, format!("podSetInfos[0].{want}"));
+            assert!(error.expected.starts_with("\"old\", the value in template.spec.template"));
         }
-        let target = self.object(name)?;
-        for (key, value) in additions {
-            match target.map.get(key) {
-                Some(Value::String(text)) if text != value => {
-                    let expected = format!("{text:?}, the value in {}", target.path);
-                    return Err(Error::new(format!("{source}.{name}[{key}]"), value, expected));
-                }
-                Some(Value::String(_)) => {}
-                None | Some(Value::Null) => {
-                    target.map.insert(key.clone(), value.as_str().into());
-                }
-                Some(other) => {
-                    return Err(Error::found(format!("{}[{key}]", target.path), other, "a string"));
-                }
+    }
+
+    #[test]
+    fn another_namespace_is_an_error() {
+        let mut component = given_job(json!(null));
+        component.template["metadata"]["namespace"] = json!("other");
+        let error = rendered(&component, &STAMP).expect_err("it is another");
+        assert_eq!(error.field, "template.metadata.namespace");
+    }
+
+    /// Whether everything of `before` is still in `after`; null may have become anything.
+    fn keeps(before: &Value, after: &Value) -> bool {
+        match before {
+            Value::Null => true,
+            Value::Object(fields) => fields
+                .iter()
+                .all(|(name, value)| after.get(name).is_some_and(|after| keeps(value, after))),
+            Value::Array(items) => {
+                let after = after.as_array().map_or(&[][..], Vec::as_slice);
+                items.len() == after.len()
+                    && items.iter().zip(after).all(|(before, after)| keeps(before, after))
+            }
+            Value::Bool(_) | Value::Number(_) | Value::String(_) => before == after,
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn what_is_not_ours_is_kept(template in damaged()) {
+            let component = Component { template, ..Component::default() };
+            if let Ok(inspected) = inspect(&component) {
+                let namespace = inspected.namespace.as_deref().unwrap_or("team");
+                let stamp = Stamp { namespace, ..STAMP };
+                let object = render(&component, &inspected.pod_sets, &stamp);
+                let object = object.expect("what passes inspection can be rendered");
+                let mut before = component.template.clone();
+                before.as_object_mut().expect("it passed").remove("status");
+                before["metadata"]["namespace"] = namespace.into();
+                prop_assert!(keeps(&before, &object), "{} became {}", before, object);
+                let again = Component { template: object.clone(), ..Component::default() };
+                prop_assert_eq!(render(&again, &inspected.pod_sets, &stamp), Ok(object));
             }
         }
-        Ok(())
-    }
 
-    /// Sets entries, whatever was there.
-    fn overwrite(&mut self, entries: BTreeMap<String, String>) {
-        self.map.extend(entries.into_iter().map(|(key, value)| (key, value.into())));
+        #[test]
+        fn whatever_it_is_there_is_an_answer(
+            template in prop_oneof![any_json(), damaged()],
+            path in prop_oneof![Just("template".to_owned()), Just("template.spec".to_owned()), ".{0,9}"],
+        ) {
+            let entries = map(&[("a", "b")]);
+            let info = PodSetInfo {
+                labels: entries.clone(),
+                node_selector: entries,
+                tolerations: vec![Toleration::default()],
+                scheduling_gates: vec![PodSchedulingGate::default()],
+                ..PodSetInfo::default()
+            };
+            let pod_sets = [PodSet { path, ..PodSet::default() }];
+            let component =
+                Component { template, pod_set_infos: vec![info], ..Component::default() };
+            if let Ok(object) = render(&component, &pod_sets, &STAMP) {
+                prop_assert!(object["metadata"]["ownerReferences"].is_array());
+            }
+        }
     }
 }

@@ -1,10 +1,8 @@
 //! What a component's object says of itself: its end, and the pods that it still runs.
 
-use std::collections::{BTreeMap, BTreeSet};
-
-use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use super::status::{Object, indexes};
 use super::{Kind, KubeflowKind};
 use crate::api::PodSet;
 use crate::snapshot::{Expected, Outcome, Report};
@@ -21,41 +19,44 @@ use crate::snapshot::{Expected, Outcome, Report};
 /// | all else | never | never |
 ///
 /// `pod_sets` are the component's, as recorded; their paths tell which index a replicated Job or a
-/// replica type has. [`Report::expected`] is filled for Jobs, JobSets and Kubeflow jobs, from the
-/// live object: how many pods should be Pending or Running now, besides those that succeeded.
+/// replica type has. [`Report::expected`] is filled for a Job, a JobSet and a Kubeflow job, from
+/// the live object: [`Expected::running`] is the number of pods that should be Pending or Running
+/// now, besides those that succeeded. It is 0 for a replicated Job that still waits for others.
 #[must_use]
 pub fn report(api_version: &str, kind: &str, pod_sets: &[PodSet], object: &Value) -> Report {
     let object = Object(object);
+    let mut report = Report::default();
     match Kind::of(api_version, kind) {
-        Kind::Pod => pod(object, pod_sets),
-        Kind::Job => job(object, pod_sets),
-        Kind::JobSet => job_set(object, pod_sets),
-        Kind::Kubeflow(kind) => kubeflow(object, kind, pod_sets),
-        Kind::RayJob => Report { outcome: ray_job(object), ..Report::default() },
+        Kind::Pod => pod(object, pod_sets, &mut report),
+        Kind::Job => job(object, pod_sets, &mut report),
+        Kind::JobSet => job_set(object, pod_sets, &mut report),
+        Kind::Kubeflow(kind) => kubeflow(object, kind, pod_sets, &mut report),
+        Kind::RayJob => report.outcome = ray_job(object),
         Kind::Deployment
         | Kind::StatefulSet
         | Kind::LeaderWorkerSet
         | Kind::RayCluster
         | Kind::RayService
-        | Kind::Other => Report::default(),
+        | Kind::Other => {}
     }
+    report
 }
 
-fn pod(object: Object<'_>, pod_sets: &[PodSet]) -> Report {
-    let succeeded = object.text("/status/phase") == "Succeeded";
-    Report {
-        outcome: if succeeded { Outcome::Succeeded } else { Outcome::Active },
-        expected: BTreeMap::new(),
-        unreplaced: (0..pod_sets.len()).collect(),
+fn pod(object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
+    if object.text("/status/phase") == "Succeeded" {
+        report.outcome = Outcome::Succeeded;
     }
+    report.unreplaced = (0..pod_sets.len()).collect();
 }
 
-fn job(object: Object<'_>, pod_sets: &[PodSet]) -> Report {
+fn job(object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
     // FailureTarget comes first: it says why, while the pods still end
-    let outcome = object.verdict("Complete", &["FailureTarget", "Failed"]);
+    report.outcome = object.verdict("Complete", &["FailureTarget", "Failed"]);
+    let Some(index) = index_of(pod_sets, "template.spec.template") else { return };
     let (parallelism, completions) = object.job_shape("/spec");
     let succeeded = object.count("/status/succeeded").unwrap_or(0);
     let expected = match completions {
+        // it ends: what still runs is being deleted
         _ if object.condition("SuccessCriteriaMet").is_some() => Expected::default(),
         Some(completions) => {
             // an index beyond its backoff limit is never completed
@@ -65,39 +66,36 @@ fn job(object: Object<'_>, pod_sets: &[PodSet]) -> Report {
         }
         None => Expected { jobs: 1, parallelism, completions, succeeded: succeeded.min(1) },
     };
-    let index = index_of(pod_sets, "template.spec.template");
-    let expected = index.map(|index| (index, expected)).into_iter().collect();
-    Report { outcome, expected, unreplaced: BTreeSet::new() }
+    report.expected.insert(index, expected);
 }
 
-fn job_set(object: Object<'_>, pod_sets: &[PodSet]) -> Report {
-    let outcome = object.verdict("Completed", &["Failed"]);
+fn job_set(object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
+    report.outcome = object.verdict("Completed", &["Failed"]);
     let jobs = object.array("/spec/replicatedJobs");
-    let mut expected = BTreeMap::new();
     for (number, job) in jobs.iter().map(Object).enumerate() {
         let path = format!("template.spec.replicatedJobs[{number}].template.spec.template");
         let Some(index) = index_of(pod_sets, &path) else { continue };
-        if !has_started(object, jobs, number) {
-            expected.insert(index, Expected::default());
-            continue;
-        }
         let (parallelism, completions) = job.job_shape("/template/spec");
         let done = object.job_status(job.text("/name"), "succeeded");
         let succeeded = done.saturating_mul(completions.unwrap_or(1));
-        let jobs = job.count("/replicas").unwrap_or(1);
-        expected.insert(index, Expected { jobs, parallelism, completions, succeeded });
+        let replicas = job.count("/replicas").unwrap_or(1);
+        let expected = if has_started(object, jobs, number) {
+            Expected { jobs: replicas, parallelism, completions, succeeded }
+        } else {
+            Expected::default()
+        };
+        report.expected.insert(index, expected);
     }
-    Report { outcome, expected, unreplaced: BTreeSet::new() }
 }
 
-/// Whether a JobSet has come to create its replicated Job of this number.
+/// Whether a JobSet has come to create its replicated Job of this number: `startupPolicy` and
+/// `dependsOn` let one wait for others, for hours.
 fn has_started(object: Object<'_>, jobs: &[Value], number: usize) -> bool {
     let Some(job) = jobs.get(number).map(Object) else { return false };
     let status = |name: &str, fields: &[&str]| -> i64 {
         fields.iter().map(|field| object.job_status(name, field)).fold(0, i64::saturating_add)
     };
-    let begun = ["ready", "active", "succeeded", "failed"];
-    if status(job.text("/name"), &begun) > 0 {
+    if status(job.text("/name"), &["ready", "active", "succeeded", "failed"]) > 0 {
         return true;
     }
     let replicas = |name: &str| {
@@ -106,9 +104,10 @@ fn has_started(object: Object<'_>, jobs: &[Value], number: usize) -> bool {
     };
     let is_up = |name: &str| status(name, &["ready", "succeeded", "failed"]) >= replicas(name);
     let in_order = object.text("/spec/startupPolicy/startupPolicyOrder") == "InOrder";
-    let earlier = jobs.iter().take(number).map(Object);
-    (!in_order || earlier.into_iter().all(|other| is_up(other.text("/name"))))
-        && job.array("/dependsOn").iter().map(Object).all(|dependency| {
+    let mut earlier = jobs.iter().take(number).map(Object);
+    let mut dependencies = job.array("/dependsOn").iter().map(Object);
+    (!in_order || earlier.all(|other| is_up(other.text("/name"))))
+        && dependencies.all(|dependency| {
             let name = dependency.text("/name");
             match dependency.text("/status") {
                 "Complete" => status(name, &["succeeded"]) >= replicas(name),
@@ -117,25 +116,18 @@ fn has_started(object: Object<'_>, jobs: &[Value], number: usize) -> bool {
         })
 }
 
-fn kubeflow(object: Object<'_>, kind: KubeflowKind, pod_sets: &[PodSet]) -> Report {
-    let mut report =
-        Report { outcome: object.verdict("Succeeded", &["Failed"]), ..Report::default() };
+fn kubeflow(object: Object<'_>, kind: KubeflowKind, pod_sets: &[PodSet], report: &mut Report) {
+    report.outcome = object.verdict("Succeeded", &["Failed"]);
     let specs = kind.replica_specs();
     for replica_type in kind.replica_types() {
         let path = format!("template.spec.{specs}.{replica_type}.template");
         let Some(index) = index_of(pod_sets, &path) else { continue };
         let field = format!("/spec/{specs}/{replica_type}");
         let replicas = object.count(&format!("{field}/replicas"));
+        let replicas = replicas.unwrap_or_else(|| kind.default_replicas(replica_type));
         let succeeded = object.count(&format!("/status/replicaStatuses/{replica_type}/succeeded"));
-        report.expected.insert(
-            index,
-            Expected {
-                jobs: replicas.unwrap_or_else(|| kind.default_replicas(replica_type)),
-                parallelism: 1,
-                completions: Some(1),
-                succeeded: succeeded.unwrap_or(0),
-            },
-        );
+        let expected = Expected { succeeded: succeeded.unwrap_or(0), ..Expected::pods(replicas) };
+        report.expected.insert(index, expected);
         let policy = match object.text(&format!("{field}/restartPolicy")) {
             "" => kind.default_restart_policy(),
             policy => policy,
@@ -144,7 +136,6 @@ fn kubeflow(object: Object<'_>, kind: KubeflowKind, pod_sets: &[PodSet]) -> Repo
             report.unreplaced.insert(index);
         }
     }
-    report
 }
 
 /// KubeRay has no conditions here. `Retrying` and the suspended states go on; the rest is final.
@@ -170,72 +161,255 @@ fn index_of(pod_sets: &[PodSet], path: &str) -> Option<usize> {
     pod_sets.iter().position(|set| set.path == path)
 }
 
-/// Number of indexes in a list such as `1,3-5,7`.
-fn indexes(list: &str) -> i64 {
-    let number = |text: &str| text.trim().parse::<i64>().ok();
-    let items = list.split(',').filter_map(|item| match item.split_once('-') {
-        Some((first, last)) => {
-            number(last)?.checked_sub(number(first)?)?.checked_add(1).filter(|count| *count > 0)
-        }
-        None => number(item).map(|_| 1),
-    });
-    items.fold(0, i64::saturating_add)
-}
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
 
-/// An object whose status is read leniently.
-#[derive(Clone, Copy)]
-struct Object<'a>(&'a Value);
+    use super::super::infer;
+    use super::super::testing::{any_json, config, damaged, given_kinds};
+    use super::*;
 
-impl<'a> Object<'a> {
-    /// The text at a JSON pointer; "" where there is none.
-    fn text(self, pointer: &str) -> &'a str {
-        self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    /// The object of a kind in the test data, with a status, and its pod sets.
+    fn given(kind: &str, status: &Value) -> (Value, Vec<PodSet>) {
+        let mut objects = given_kinds().into_iter().map(|(object, _)| object);
+        let mut object = objects.find(|object| object["kind"] == kind).expect(kind);
+        let pod_sets = infer(&object).expect("it is well formed");
+        object["status"] = status.clone();
+        (object, pod_sets)
     }
 
-    /// The number at a JSON pointer, where there is one from 0 on.
-    fn count(self, pointer: &str) -> Option<i64> {
-        self.0.pointer(pointer).and_then(Value::as_i64).filter(|count| *count >= 0)
+    fn reported(kind: &str, status: &Value) -> Report {
+        let (object, pod_sets) = given(kind, status);
+        let api_version = object["apiVersion"].as_str().expect("it has one");
+        report(api_version, kind, &pod_sets, &object)
     }
 
-    /// The elements at a JSON pointer; none where there is no array.
-    fn array(self, pointer: &str) -> &'a [Value] {
-        self.0.pointer(pointer).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    fn condition(kind: &str, status: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": "R", "message": "M",
+            "lastTransitionTime": "2026-01-01T00:00:01Z"})
     }
 
-    /// The condition of a type, where it is True.
-    fn condition(self, kind: &str) -> Option<Object<'a>> {
-        let mut conditions = self.array("/status/conditions").iter().map(Object);
-        conditions.find(|it| it.text("/type") == kind && it.text("/status") == "True")
-    }
-
-    /// The outcome that the conditions tell; of several failures the first that is named.
-    fn verdict(self, success: &str, failures: &[&str]) -> Outcome {
-        if self.condition(success).is_some() {
-            return Outcome::Succeeded;
-        }
-        match failures.iter().find_map(|kind| self.condition(kind)) {
-            Some(condition) => Outcome::Failed {
-                reason: condition.text("/reason").to_owned(),
-                message: condition.text("/message").to_owned(),
-                at: condition.text("/lastTransitionTime").parse::<Timestamp>().ok(),
-            },
-            None => Outcome::Active,
+    fn failed(reason: &str, message: &str) -> Outcome {
+        Outcome::Failed {
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            at: "2026-01-01T00:00:01Z".parse().ok(),
         }
     }
 
-    /// Parallelism and completions of the Job whose `spec` is at a pointer; no completions where
-    /// it works on a queue, until one pod succeeds.
-    fn job_shape(self, spec: &str) -> (i64, Option<i64>) {
-        let parallelism = self.count(&format!("{spec}/parallelism"));
-        let completions = self.count(&format!("{spec}/completions"));
-        let queue = parallelism.is_some() && completions.is_none();
-        (parallelism.unwrap_or(1), completions.or(if queue { None } else { Some(1) }))
+    #[test]
+    fn conditions_tell_how_it_ended() {
+        for (kind, conditions, want) in [
+            ("Job", vec![("Complete", "True")], Outcome::Succeeded),
+            ("Job", vec![("Complete", "False")], Outcome::Active),
+            ("Job", vec![("SuccessCriteriaMet", "True")], Outcome::Active),
+            ("Job", vec![("Failed", "True")], failed("R", "M")),
+            ("Job", vec![("FailureTarget", "True")], failed("R", "M")),
+            ("Job", vec![("FailureTarget", "Unknown"), ("Suspended", "True")], Outcome::Active),
+            ("JobSet", vec![("Completed", "True")], Outcome::Succeeded),
+            ("JobSet", vec![("Complete", "True")], Outcome::Active),
+            ("JobSet", vec![("Suspended", "False"), ("Failed", "True")], failed("R", "M")),
+            ("PyTorchJob", vec![("Running", "False"), ("Succeeded", "True")], Outcome::Succeeded),
+            ("PyTorchJob", vec![("Restarting", "True"), ("Failed", "False")], Outcome::Active),
+            ("MPIJob", vec![("Failed", "True")], failed("R", "M")),
+            ("TFJob", vec![("Failed", "True")], failed("R", "M")),
+            ("Deployment", vec![("Failed", "True")], Outcome::Active),
+            ("RayCluster", vec![("Failed", "True")], Outcome::Active),
+            ("ConfigMap", vec![("Failed", "True")], Outcome::Active),
+        ] {
+            let list = conditions.iter().map(|(kind, status)| condition(kind, status));
+            let status = json!({"conditions": list.collect::<Vec<_>>()});
+            assert_eq!(reported(kind, &status).outcome, want, "{kind} {conditions:?}");
+        }
     }
 
-    /// A number of Jobs in the status of a JobSet's replicated Job.
-    fn job_status(self, name: &str, field: &str) -> i64 {
-        let mut statuses = self.array("/status/replicatedJobsStatus").iter().map(Object);
-        let status = statuses.find(|status| status.text("/name") == name);
-        status.and_then(|status| status.count(&format!("/{field}"))).unwrap_or(0)
+    #[test]
+    fn the_failure_target_explains_a_failed_job() {
+        let mut first = condition("FailureTarget", "True");
+        first["reason"] = json!("PodFailurePolicy");
+        let status = json!({"conditions": [condition("Failed", "True"), first]});
+        assert_eq!(reported("Job", &status).outcome, failed("PodFailurePolicy", "M"));
+    }
+
+    #[test]
+    fn a_pod_fails_as_a_pod_and_nothing_replaces_it() {
+        for (phase, want) in [
+            ("Succeeded", Outcome::Succeeded),
+            ("Failed", Outcome::Active),
+            ("Running", Outcome::Active),
+        ] {
+            let found = reported("Pod", &json!({"phase": phase}));
+            assert_eq!((found.outcome, found.unreplaced), (want, [0].into()), "{phase}");
+        }
+    }
+
+    #[test]
+    fn a_ray_job_ends_by_its_deployment_status() {
+        for (deployment, job, want) in [
+            ("", "", None),
+            ("Running", "SUCCEEDED", None),
+            ("Retrying", "FAILED", None),
+            ("Suspended", "", None),
+            ("Complete", "SUCCEEDED", Some(Outcome::Succeeded)),
+            ("Complete", "STOPPED", Some(failed("STOPPED", "m"))),
+            ("Complete", "", Some(failed("Complete", "m"))),
+            ("Failed", "FAILED", Some(failed("FAILED", "m"))),
+            ("ValidationFailed", "", Some(failed("ValidationFailed", "m"))),
+        ] {
+            let mut status = json!({"jobDeploymentStatus": deployment, "jobStatus": job,
+                "message": "m", "endTime": "2026-01-01T00:00:01Z"});
+            let want = want.unwrap_or(Outcome::Active);
+            assert_eq!(reported("RayJob", &status).outcome, want, "{deployment} {job}");
+            status["reason"] = json!("AppFailed");
+            let want = match want {
+                Outcome::Failed { .. } => failed("AppFailed", "m"),
+                Outcome::Active | Outcome::Succeeded => want,
+            };
+            assert_eq!(reported("RayJob", &status).outcome, want, "{deployment} {job}");
+        }
+    }
+
+    #[test]
+    fn a_job_near_its_end_runs_fewer_pods() {
+        let met = json!({"conditions": [condition("SuccessCriteriaMet", "True")]});
+        let (one, ten) = (json!(null), json!(10));
+        for (parallelism, completions, status, seen, want) in [
+            (json!(3), &ten, json!(null), 0, 3),
+            (json!(3), &ten, json!({"succeeded": 8}), 0, 2),
+            (json!(3), &ten, json!({"succeeded": 7}), 9, 1),
+            (json!(3), &ten, json!({"succeeded": 10}), 0, 0),
+            (json!(3), &ten, json!({"succeeded": 4, "failedIndexes": "0,3-6"}), 0, 1),
+            (json!(3), &ten, met, 0, 0),
+            (json!(5), &json!(2), json!(null), 0, 2),
+            (json!(null), &one, json!(null), 0, 1),
+            (json!(null), &one, json!(null), 1, 0),
+            // without completions, the first success ends it
+            (json!(4), &json!(null), json!(null), 0, 4),
+            (json!(4), &json!(null), json!({"succeeded": 2}), 0, 0),
+            (json!(4), &json!(null), json!(null), 1, 0),
+        ] {
+            let (mut object, pod_sets) = given("Job", &status);
+            object["spec"]["parallelism"] = parallelism;
+            object["spec"]["completions"] = completions.clone();
+            let found = report("batch/v1", "Job", &pod_sets, &object);
+            assert_eq!(found.expected[&0].running(seen), want, "{object} {seen}");
+        }
+    }
+
+    #[test]
+    fn a_job_set_runs_the_jobs_that_are_left() {
+        // "a" is one pod; "b" is 3 Jobs of 8 pods, 2 at a time
+        let status = |a: Value, b: Value| json!({"replicatedJobsStatus": [a, b]});
+        for (status, seen, want) in [
+            (json!(null), (0, 0), (1, 6)),
+            (status(json!({"name": "a", "succeeded": 1}), json!({})), (0, 0), (0, 6)),
+            (status(json!({}), json!({"name": "b", "succeeded": 2})), (0, 0), (1, 2)),
+            (status(json!({}), json!({"name": "b", "succeeded": 3})), (0, 0), (1, 0)),
+            // two untouched, and one pod of the third; or one near the end of each
+            (json!(null), (0, 7), (1, 5)),
+            (json!(null), (0, 21), (1, 2)),
+        ] {
+            let found = reported("JobSet", &status);
+            let running = (found.expected[&0].running(seen.0), found.expected[&1].running(seen.1));
+            assert_eq!(running, want, "{status} {seen:?}");
+        }
+    }
+
+    #[test]
+    fn a_replicated_job_that_waits_for_another_runs_nothing() {
+        let status = |status: Value| json!({ "replicatedJobsStatus": [status] });
+        let ready = status(json!({"name": "a", "ready": 1}));
+        let done = status(json!({"name": "a", "succeeded": 1}));
+        let begun = status(json!({"name": "b", "active": 1}));
+        let nothing = json!(null);
+        let after = |state: &str| json!([{"name": "a", "status": state}]);
+        for (order, depends, status, want) in [
+            ("InOrder", json!(null), &nothing, 0),
+            ("InOrder", json!(null), &ready, 6),
+            ("InOrder", json!(null), &done, 6),
+            ("InOrder", json!(null), &begun, 6),
+            ("AnyOrder", json!(null), &nothing, 6),
+            ("AnyOrder", after("Complete"), &nothing, 0),
+            ("AnyOrder", after("Complete"), &ready, 0),
+            ("AnyOrder", after("Complete"), &done, 6),
+            ("AnyOrder", after("Ready"), &nothing, 0),
+            ("AnyOrder", after("Ready"), &ready, 6),
+        ] {
+            let (mut object, pod_sets) = given("JobSet", status);
+            object["spec"]["startupPolicy"] = json!({"startupPolicyOrder": order});
+            object["spec"]["replicatedJobs"][1]["dependsOn"] = depends.clone();
+            let found = report("jobset.x-k8s.io/v1alpha2", "JobSet", &pod_sets, &object);
+            assert_eq!(found.expected[&1].running(0), want, "{order} {depends} {status}");
+            assert_eq!(found.expected[&0].jobs, 1);
+        }
+    }
+
+    #[test]
+    fn kubeflow_replicas_that_never_restart_are_not_replaced() {
+        let status = json!({"replicaStatuses": {"Worker": {"succeeded": 2, "active": 1}}});
+        let (mut object, mut pod_sets) = given("PyTorchJob", &status);
+        // a user may declare them in another order
+        pod_sets.reverse();
+        for (policy, want) in [
+            (json!(null), vec![]),
+            (json!("OnFailure"), vec![]),
+            (json!("ExitCode"), vec![]),
+            (json!("Never"), vec![0]),
+        ] {
+            object["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = policy;
+            let found = report("kubeflow.org/v1", "PyTorchJob", &pod_sets, &object);
+            assert_eq!(found.unreplaced, want.into_iter().collect());
+            let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
+            assert_eq!(running, [1, 1]);
+        }
+        assert_eq!(reported("TFJob", &json!(null)).unreplaced, [0, 1].into());
+    }
+
+    #[test]
+    fn a_malformed_status_says_nothing() {
+        for kind in ["Pod", "Job", "JobSet", "PyTorchJob", "RayJob", "Deployment"] {
+            let untouched = reported(kind, &json!(null));
+            assert_eq!(untouched.outcome, Outcome::Active);
+            for status in [
+                json!("x"),
+                json!({"conditions": "x", "phase": 1, "succeeded": "1", "jobStatus": []}),
+                json!({"conditions": [1, {"type": "Failed"}, {"status": "True"}, null]}),
+                json!({"replicatedJobsStatus": 1, "replicaStatuses": [], "succeeded": -5}),
+            ] {
+                assert_eq!(reported(kind, &status), untouched, "{kind} {status}");
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn whatever_it_is_there_is_an_answer(
+            mut object in prop_oneof![any_json(), damaged()],
+            status in any_json(),
+            seen in any::<i64>(),
+        ) {
+            let pod_sets = infer(&object).unwrap_or_default();
+            let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+            let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+            if let Some(fields) = object.as_object_mut() {
+                fields.insert("status".to_owned(), status);
+            }
+            let found = report(&api_version, &kind, &pod_sets, &object);
+            prop_assert!(found.expected.values().all(|expected| expected.running(seen) >= 0));
+        }
+
+        #[test]
+        fn never_more_is_expected_than_is_left_or_runs_at_a_time(
+            jobs in 0_i64..5, parallelism in 0_i64..5, completions in 0_i64..5, seen in 0_i64..30,
+        ) {
+            let left = (jobs * completions - seen).max(0);
+            let completions = Some(completions);
+            let expected = Expected { jobs, parallelism, completions, succeeded: 0 };
+            prop_assert!(expected.running(seen) <= left.min(jobs * parallelism));
+            prop_assert!(parallelism == 0 || (expected.running(seen) > 0) == (left > 0));
+        }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 /// Settings of the property tests: there is no file for regressions.
 pub(super) fn config() -> ProptestConfig {
-    ProptestConfig { failure_persistence: None, cases: 256, ..ProptestConfig::default() }
+    ProptestConfig { failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// A pod template.
@@ -14,124 +14,132 @@ pub(super) fn given_pod() -> Value {
 }
 
 /// An object with a name.
-pub(super) fn given_object(api_version: &str, kind: &str, spec: Value) -> Value {
-    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}});
-    object["spec"] = spec;
-    object
+pub(super) fn given_object(api_version: &str, kind: &str, spec: &Value) -> Value {
+    json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "x"}, "spec": spec})
 }
 
-/// One object of each known kind, with its pod sets as (path, pods).
-pub(super) fn given_kinds() -> Vec<(Value, Vec<(&'static str, i32)>)> {
+/// An object and its pod sets as (path, pods).
+type Sample = (Value, Vec<(&'static str, i32)>);
+
+/// One object of each known kind, with its pod sets.
+pub(super) fn given_kinds() -> Vec<Sample> {
+    [given_core_kinds(), given_groups(), given_kubeflow_kinds(), given_ray_kinds()].concat()
+}
+
+fn given_core_kinds() -> Vec<Sample> {
     let pod = given_pod();
-    let ray = json!({
-        "headGroupSpec": {"template": pod},
-        "workerGroupSpecs": [{"replicas": 3, "numOfHosts": 2, "template": pod}],
+    let job = json!({"parallelism": 4, "completions": 2, "template": pod});
+    let template = "template.spec.template";
+    vec![
+        (given_object("v1", "Pod", &pod["spec"]), vec![("template", 1)]),
+        (given_object("batch/v1", "Job", &job), vec![(template, 2)]),
+        (
+            given_object("apps/v1", "Deployment", &json!({"replicas": 3, "template": pod})),
+            vec![(template, 3)],
+        ),
+        (given_object("apps/v1", "StatefulSet", &json!({"template": pod})), vec![(template, 1)]),
+        (given_object("v1", "ConfigMap", &json!({})), vec![]),
+    ]
+}
+
+fn given_groups() -> Vec<Sample> {
+    let pod = given_pod();
+    let job = json!({"parallelism": 2, "completions": 8, "template": pod});
+    let job_set = json!({"replicatedJobs": [
+        {"name": "a", "template": {"spec": {"template": pod}}},
+        {"name": "b", "replicas": 3, "template": {"spec": job}},
+    ]});
+    let lws = json!({
+        "replicas": 2,
+        "leaderWorkerTemplate": {"size": 4, "leaderTemplate": pod, "workerTemplate": pod},
     });
     vec![
-        (given_object("v1", "Pod", pod["spec"].clone()), vec![("template", 1)]),
         (
-            given_object(
-                "batch/v1",
-                "Job",
-                json!({"parallelism": 4, "completions": 2, "template": pod}),
-            ),
-            vec![("template.spec.template", 2)],
-        ),
-        (
-            given_object(
-                "jobset.x-k8s.io/v1alpha2",
-                "JobSet",
-                json!({"replicatedJobs": [
-                    {"name": "a", "template": {"spec": {"template": pod}}},
-                    {"name": "b", "replicas": 3, "template": {"spec": {
-                        "parallelism": 2, "completions": 8, "template": pod}}},
-                ]}),
-            ),
+            given_object("jobset.x-k8s.io/v1alpha2", "JobSet", &job_set),
             vec![
                 ("template.spec.replicatedJobs[0].template.spec.template", 1),
                 ("template.spec.replicatedJobs[1].template.spec.template", 6),
             ],
         ),
         (
-            given_object("apps/v1", "Deployment", json!({"replicas": 3, "template": pod})),
-            vec![("template.spec.template", 3)],
-        ),
-        (
-            given_object("apps/v1", "StatefulSet", json!({"template": pod})),
-            vec![("template.spec.template", 1)],
-        ),
-        (
-            given_object(
-                "leaderworkerset.x-k8s.io/v1",
-                "LeaderWorkerSet",
-                json!({
-                    "replicas": 2,
-                    "leaderWorkerTemplate": {"size": 4, "leaderTemplate": pod, "workerTemplate": pod},
-                }),
-            ),
+            given_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", &lws),
             vec![
                 ("template.spec.leaderWorkerTemplate.leaderTemplate", 2),
                 ("template.spec.leaderWorkerTemplate.workerTemplate", 6),
             ],
         ),
+    ]
+}
+
+fn given_kubeflow_kinds() -> Vec<Sample> {
+    let one = json!({"template": given_pod()});
+    let three = json!({"replicas": 3, "template": given_pod()});
+    let given = |kind: &str, specs: Value| given_object("kubeflow.org/v1", kind, &specs);
+    vec![
         (
-            given_object(
-                "kubeflow.org/v1",
-                "PyTorchJob",
-                json!({"pytorchReplicaSpecs": {
-                "Worker": {"replicas": 3, "template": pod}, "Master": {"template": pod}}}),
-            ),
+            given("PyTorchJob", json!({"pytorchReplicaSpecs": {"Worker": three, "Master": one}})),
             vec![
                 ("template.spec.pytorchReplicaSpecs.Master.template", 1),
                 ("template.spec.pytorchReplicaSpecs.Worker.template", 3),
             ],
         ),
         (
-            given_object(
-                "kubeflow.org/v1",
-                "MPIJob",
-                json!({"mpiReplicaSpecs": {
-                "Worker": {"template": pod}, "Launcher": {"template": pod}}}),
-            ),
+            given("MPIJob", json!({"mpiReplicaSpecs": {"Worker": one, "Launcher": one}})),
             vec![
                 ("template.spec.mpiReplicaSpecs.Launcher.template", 1),
                 ("template.spec.mpiReplicaSpecs.Worker.template", 0),
             ],
         ),
         (
-            given_object(
-                "kubeflow.org/v1",
-                "TFJob",
-                json!({"tfReplicaSpecs": {
-                "PS": {"replicas": 2, "template": pod}, "Chief": {"template": pod}}}),
-            ),
+            given("TFJob", json!({"tfReplicaSpecs": {"PS": three, "Chief": one}})),
             vec![
                 ("template.spec.tfReplicaSpecs.Chief.template", 1),
-                ("template.spec.tfReplicaSpecs.PS.template", 2),
+                ("template.spec.tfReplicaSpecs.PS.template", 3),
             ],
         ),
         (
-            given_object("ray.io/v1", "RayCluster", ray.clone()),
+            given("XGBoostJob", json!({"xgbReplicaSpecs": {"Master": one}})),
+            vec![("template.spec.xgbReplicaSpecs.Master.template", 1)],
+        ),
+        (
+            given("PaddleJob", json!({"paddleReplicaSpecs": {"Worker": three}})),
+            vec![("template.spec.paddleReplicaSpecs.Worker.template", 3)],
+        ),
+        (
+            given("JAXJob", json!({"jaxReplicaSpecs": {"Worker": three}})),
+            vec![("template.spec.jaxReplicaSpecs.Worker.template", 3)],
+        ),
+    ]
+}
+
+fn given_ray_kinds() -> Vec<Sample> {
+    let pod = given_pod();
+    let ray = json!({
+        "headGroupSpec": {"template": pod},
+        "workerGroupSpecs": [{"replicas": 3, "numOfHosts": 2, "template": pod}],
+    });
+    vec![
+        (
+            given_object("ray.io/v1", "RayCluster", &ray),
             vec![
                 ("template.spec.headGroupSpec.template", 1),
                 ("template.spec.workerGroupSpecs[0].template", 6),
             ],
         ),
         (
-            given_object("ray.io/v1", "RayJob", json!({"rayClusterSpec": ray})),
+            given_object("ray.io/v1", "RayJob", &json!({"rayClusterSpec": ray})),
             vec![
                 ("template.spec.rayClusterSpec.headGroupSpec.template", 1),
                 ("template.spec.rayClusterSpec.workerGroupSpecs[0].template", 6),
             ],
         ),
         (
-            given_object("ray.io/v1", "RayService", json!({"rayClusterConfig": ray})),
+            given_object("ray.io/v1", "RayService", &json!({"rayClusterConfig": ray})),
             vec![
                 ("template.spec.rayClusterConfig.headGroupSpec.template", 1),
                 ("template.spec.rayClusterConfig.workerGroupSpecs[0].template", 6),
             ],
         ),
-        (given_object("v1", "ConfigMap", json!({})), vec![]),
     ]
 }
 

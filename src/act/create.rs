@@ -1,0 +1,159 @@
+//! Creates a component, as the running attempt.
+
+use kube::api::PostParams;
+use kube::core::{ApiResource, Request};
+use kube::{Client, Resource};
+
+use crate::decide::current_attempt;
+use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::cache::Key;
+use crate::observe::live::{self, Live};
+use crate::observe::records::ObjectRecord;
+use crate::observe::seen::Seen;
+use crate::podsets::{self, Stamp};
+use crate::snapshot::{Component, CreationFailure, Owner, Presence};
+
+/// Creates a component; an object of the same attempt that is there already is as good.
+///
+/// # Errors
+/// Why there is none, and whether it is worth trying again.
+pub async fn create(
+    client: &Client,
+    live: &Live,
+    wrapper: &Wrapper,
+    index: usize,
+    component: &Component,
+    scheduler_name: Option<&str>,
+) -> Result<ObjectRecord, CreationFailure> {
+    let kind = kind_of(component);
+    let resource = live.resource(client, &kind).await.map_err(|error| read_failure(&error))?;
+    let attempt = current_attempt(&wrapper.status);
+    let stamp = Stamp {
+        appwrapper: &wrapper.name,
+        uid: &wrapper.uid,
+        attempt,
+        namespace: &wrapper.namespace,
+        component: index,
+        scheduler_name,
+    };
+    let object = podsets::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
+        .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;
+    match post(client, &resource, &wrapper.namespace, object.to_string().into_bytes()).await {
+        Ok(seen) => Ok(ObjectRecord::of(&seen, &kind.api_version, &kind.kind)),
+        // AlreadyExists, but also a conflict inside a quota or a webhook
+        Err(error) if live::code(&error) == Some(409) => {
+            let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
+            match live.object(client, &kind, &at).await {
+                Ok(Some(found)) => adopt(wrapper, index, component, attempt, found),
+                Ok(None) => Err(transient(said(&error))),
+                Err(error) => Err(read_failure(&error)),
+            }
+        }
+        Err(error) if live::code(&error) == Some(404) => {
+            // the namespace is going, or the kind is gone
+            let missing = live.discover(client, &kind).await.err();
+            Err(missing.map_or_else(|| transient(said(&error)), |error| read_failure(&error)))
+        }
+        Err(error) => Err(write_failure(&error)),
+    }
+}
+
+async fn post(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    body: Vec<u8>,
+) -> Result<Seen, kube::Error> {
+    let request = Request::new(Seen::url_path(resource, Some(namespace)))
+        .create(&PostParams::default(), body)
+        .map_err(kube::Error::BuildRequest)?;
+    client.request(request).await
+}
+
+/// What to make of an object that has the name already. Only our own of the same attempt is taken.
+fn adopt(
+    wrapper: &Wrapper,
+    index: usize,
+    component: &Component,
+    attempt: i32,
+    found: ObjectRecord,
+) -> Result<ObjectRecord, CreationFailure> {
+    let title = component.title();
+    let Presence::Present(object) = wrapper.presence(index, found.clone(), &component.pod_sets)
+    else {
+        return Err(transient(format!("{title} cannot be told")));
+    };
+    match object.owner {
+        Owner::Stranger(who) if !object.terminating => Err(fatal(format!(
+            "the object exists already and belongs to {who}; it was left as it is"
+        ))),
+        Owner::Us if !object.terminating && object.attempt.is_none_or(|n| n == attempt) => {
+            Ok(found)
+        }
+        Owner::Us | Owner::Former | Owner::Stranger(_) => {
+            Err(transient(format!("{title} of UID {} is in the way and being deleted", object.uid)))
+        }
+    }
+}
+
+fn fatal(message: impl Into<String>) -> CreationFailure {
+    CreationFailure { fatal: true, message: message.into() }
+}
+
+fn transient(message: impl Into<String>) -> CreationFailure {
+    CreationFailure { fatal: false, message: message.into() }
+}
+
+fn read_failure(error: &live::Error) -> CreationFailure {
+    match error {
+        live::Error::NoKind(_) | live::Error::NotNamespaced(_) => fatal(error.to_string()),
+        live::Error::Api { source, .. } => write_failure(source),
+    }
+}
+
+/// Invalid, forbidden and the like will not change by themselves; all else may.
+fn write_failure(error: &kube::Error) -> CreationFailure {
+    let message = said(error);
+    match live::code(error) {
+        // A quota of the namespace frees up by itself; the namespace's end does not.
+        Some(403) if message.contains("exceeded quota") => transient(message),
+        Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
+        _ => transient(message),
+    }
+}
+
+/// What the API server said, without the debugging text that the client adds.
+fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_will_not_change_by_itself_is_fatal() {
+        for (code, message, want) in [
+            (422, "spec.replicas: Invalid value", true),
+            (403, "jobs is forbidden: User x cannot create", true),
+            (403, "pods is forbidden: exceeded quota: q", false),
+            (400, "strict decoding error", true),
+            (409, "conflict", false),
+            (429, "too many requests", false),
+            (500, "webhook failed", false),
+            (503, "etcd", false),
+            (504, "timeout", false),
+        ] {
+            let status = kube::core::Status {
+                code,
+                message: message.to_owned(),
+                ..kube::core::Status::default()
+            };
+            let failure = write_failure(&kube::Error::Api(Box::new(status)));
+            assert_eq!(failure, CreationFailure { fatal: want, message: message.into() }, "{code}");
+        }
+    }
+}

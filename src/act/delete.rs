@@ -1,0 +1,51 @@
+//! Deletes components and pods, each only if it still has the UID that it was seen with.
+
+use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
+use kube::core::{ApiResource, Request};
+use kube::{Client, Resource};
+
+use super::Error;
+use crate::observe::live;
+use crate::observe::seen::Seen;
+
+/// How an object is deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// In the ordinary way; what it owns follows in the background.
+    Graceful,
+    /// With grace period 0.
+    Forced,
+}
+
+/// Deletes an object; one that is gone, or is another of the same name, is as good.
+///
+/// # Errors
+/// Where the API server refused or could not be asked.
+pub async fn delete(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+    uid: &str,
+    how: How,
+) -> Result<(), Error> {
+    let what = || format!("delete {}/{name}", resource.kind);
+    let params = DeleteParams {
+        grace_period_seconds: match how {
+            How::Graceful => None,
+            How::Forced => Some(0),
+        },
+        propagation_policy: Some(PropagationPolicy::Background),
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    let request = Request::new(Seen::url_path(resource, Some(namespace)))
+        .delete(name, &params)
+        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
+    match client.request_text(request).await {
+        Ok(_) => Ok(()),
+        // 404: gone. 409: another object has the name now, which is not ours to delete.
+        Err(error) if matches!(live::code(&error), Some(404 | 409)) => Ok(()),
+        Err(error) => Err(Error::new(what(), error)),
+    }
+}

@@ -1,0 +1,32 @@
+//! Writes: components, pods, the finalizer, the status and events. Each is safe to repeat.
+//!
+//! Nothing is deleted without the UID that it was seen with, and no AppWrapper is written without the
+//! resource version that it was read with.
+
+pub mod create;
+pub mod delete;
+pub mod events;
+pub mod wrapper;
+
+/// Why a write failed.
+#[derive(Debug, thiserror::Error)]
+#[error("{what}")]
+pub struct Error {
+    /// What was being done.
+    pub what: String,
+    /// What happened.
+    #[source]
+    pub source: Box<kube::Error>,
+}
+
+impl Error {
+    fn new(what: impl Into<String>, source: impl Into<Box<kube::Error>>) -> Self {
+        Self { what: what.into(), source: source.into() }
+    }
+
+    /// The HTTP status that the API server answered with, where it did.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        crate::observe::live::code(&self.source)
+    }
+}

@@ -1,0 +1,115 @@
+//! Writes the AppWrapper itself: finalizer and status, guarded by the resource version.
+
+use kube::api::{Patch, PatchParams};
+use kube::core::Request;
+use kube::{Client, Resource};
+use serde_json::{Map, Value, json};
+
+use super::Error;
+use crate::api::{AppWrapper, AppWrapperStatus, keys};
+use crate::observe::assemble::Wrapper;
+use crate::observe::seen::Seen;
+
+/// Sets our finalizer.
+///
+/// # Errors
+/// 409 where somebody wrote in between.
+pub async fn add_finalizer(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
+    let mut finalizers = wrapper.finalizers.clone();
+    finalizers.push(keys::FINALIZER.to_owned());
+    write_finalizers(client, wrapper, finalizers).await
+}
+
+/// Removes our finalizer, and leaves those of others.
+///
+/// # Errors
+/// 409 where somebody wrote in between, 404 where the object is gone.
+pub async fn remove_finalizer(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
+    let others = wrapper.finalizers.iter().filter(|name| *name != keys::FINALIZER);
+    write_finalizers(client, wrapper, others.cloned().collect()).await
+}
+
+async fn write_finalizers(
+    client: &Client,
+    wrapper: &Wrapper,
+    finalizers: Vec<String>,
+) -> Result<Seen, Error> {
+    let patch = json!({"metadata": {
+        "uid": wrapper.uid, "resourceVersion": wrapper.version, "finalizers": finalizers,
+    }});
+    let what = || format!("write finalizers of AppWrapper {}", wrapper.name);
+    let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
+        .patch(&wrapper.name, &PatchParams::default(), &Patch::Merge(patch))
+        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
+    client.request(request).await.map_err(|error| Error::new(what(), error))
+}
+
+/// Writes the status: only what changed, so that fields of another version stay.
+///
+/// # Errors
+/// 409 where somebody wrote in between.
+pub async fn write_status(
+    client: &Client,
+    wrapper: &Wrapper,
+    status: &AppWrapperStatus,
+) -> Result<Seen, Error> {
+    let what = || format!("write status of AppWrapper {}", wrapper.name);
+    let json = |status: &AppWrapperStatus| {
+        serde_json::to_value(status)
+            .map_err(|error| Error::new(what(), kube::Error::SerdeError(error)))
+    };
+    let change = merge_patch(&json(&wrapper.status)?, &json(status)?).unwrap_or_default();
+    let patch = json!({
+        "metadata": {"uid": wrapper.uid, "resourceVersion": wrapper.version},
+        "status": change,
+    });
+    let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
+        .patch_subresource("status", &wrapper.name, &PatchParams::default(), &Patch::Merge(patch))
+        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
+    client.request(request).await.map_err(|error| Error::new(what(), error))
+}
+
+/// The merge patch (RFC 7396) that turns one value into another; `None` where they are equal.
+#[must_use]
+pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
+    let (Value::Object(old), Value::Object(new)) = (old, new) else {
+        return (old != new).then(|| new.clone());
+    };
+    let mut patch = Map::new();
+    for (key, value) in new {
+        let change = match old.get(key) {
+            Some(before) => merge_patch(before, value),
+            None => Some(value.clone()),
+        };
+        if let Some(change) = change {
+            patch.insert(key.clone(), change);
+        }
+    }
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_merge_patch_holds_only_what_changed() {
+        for (old, new, want) in [
+            (json!({"a": 1}), json!({"a": 1}), None),
+            (json!({"a": 1, "b": 2}), json!({"a": 1}), Some(json!({"b": null}))),
+            (
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"b": 3, "c": 2}}),
+                Some(json!({"a": {"b": 3}})),
+            ),
+            (json!({"a": [1, 2]}), json!({"a": [1]}), Some(json!({"a": [1]}))),
+            (json!({}), json!({"a": {"b": 1}}), Some(json!({"a": {"b": 1}}))),
+            (json!({"a": {"b": 1}}), json!({"a": {}}), Some(json!({"a": {"b": null}}))),
+        ] {
+            assert_eq!(merge_patch(&old, &new), want, "{old} → {new}");
+        }
+    }
+}

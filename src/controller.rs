@@ -1,0 +1,119 @@
+//! Watches, queue and shutdown: everything that moves. What is decided is not decided here.
+//!
+//! ```text
+//! AppWrappers ─┬─▶ store ────────────┐
+//!              └─▶ kinds in use ─┐   │
+//! pods, nodes ──▶ cache ─────────┼─▶ queue ─▶ reconcile
+//! one watch a kind ─▶ cache ─────┘
+//! ```
+
+mod kinds;
+mod watches;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use kube::Client;
+use kube::runtime::controller::{Action as Requeue, Config as QueueConfig, applier};
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::store::Writer;
+use tokio::sync::watch;
+
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::observe::cache::Key;
+use crate::observe::stored::Stored;
+use crate::reconcile::{self, Context};
+
+/// How many AppWrappers are looked at side by side.
+const CONCURRENCY: u16 = 32;
+
+/// A controller that has been put together and is not running yet.
+pub struct Controller {
+    /// What it shares with servers: settings, metrics.
+    pub context: Arc<Context>,
+    writer: Writer<Stored>,
+    queue: Queue,
+    requests: UnboundedReceiver<ObjectRef<Stored>>,
+    ready: watch::Sender<bool>,
+}
+
+/// Where AppWrappers are asked to be looked at.
+#[derive(Clone, Debug)]
+struct Queue(UnboundedSender<ObjectRef<Stored>>);
+
+impl Queue {
+    fn push(&self, key: &Key) {
+        // Fails only when the controller has ended, and then nobody waits for it.
+        drop(self.0.unbounded_send(ObjectRef::new(&key.name).within(&key.namespace)));
+    }
+
+    fn push_all<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
+        keys.into_iter().for_each(|key| self.push(key));
+    }
+}
+
+impl Controller {
+    /// Puts a controller together. The client must not retry by itself.
+    #[must_use]
+    pub fn new(client: Client, clock: Arc<dyn Clock>, config: Config) -> Self {
+        let writer: Writer<Stored> = Writer::new(());
+        let context = Arc::new(Context::new(client, clock, config, writer.as_reader()));
+        let (sender, requests) = unbounded();
+        let (ready, _) = watch::channel(false);
+        Self { context, writer, queue: Queue(sender), requests, ready }
+    }
+
+    /// Becomes true once the AppWrappers, their pods and the nodes have been listed.
+    #[must_use]
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
+    }
+
+    /// Runs until `shutdown` ends; what is being written then is finished first.
+    pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        let Self { context, writer, queue, requests, ready } = self;
+        let store = writer.as_reader();
+        let error_policy = |stored: Arc<Stored>,
+                            error: &reconcile::Error,
+                            context: Arc<Context>| {
+            let key = stored.key();
+            let pause = reconcile::error_pause(&context, &key);
+            let cause = chain(error);
+            tracing::warn!(namespace = key.namespace, name = key.name, cause, "Will try again.");
+            Requeue::requeue(pause)
+        };
+        let worked = applier(
+            |stored, context| Box::pin(reconcile::reconcile(stored, context)),
+            error_policy,
+            context.clone(),
+            store,
+            requests.map(Ok::<_, std::convert::Infallible>),
+            QueueConfig::default().concurrency(CONCURRENCY),
+        )
+        // an AppWrapper that is gone, or an error that was logged above
+        .for_each(|_| std::future::ready(()));
+        let watched = watches::run(context, writer, queue, ready);
+        tokio::select! {
+            () = worked => {}
+            () = watched => {}
+            () = shutdown => {}
+        }
+    }
+}
+
+/// An error and its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
+}
+
+/// Pause before a watch that failed to start is started again.
+const WATCH_AGAIN_AFTER: Duration = Duration::from_secs(2);

@@ -1,0 +1,185 @@
+//! The watches that are always there: AppWrappers, their pods, and nodes.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use kube::api::Api;
+use kube::core::ApiResource;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::{self, Event};
+use kube::runtime::{WatchStreamExt, watcher as watch_kind};
+use tokio::sync::watch;
+
+use super::Queue;
+use super::kinds::Kinds;
+use crate::api::{AppWrapper, keys};
+use crate::config::Effect;
+use crate::observe::cache::Key;
+use crate::observe::live::pod_resource;
+use crate::observe::records::{self, PodRecord};
+use crate::observe::seen::Seen;
+use crate::observe::stored::Stored;
+use crate::reconcile::Context;
+
+/// How often kinds that nobody uses are looked for.
+const SWEEP_EVERY: Duration = Duration::from_secs(20);
+
+/// Runs all watches; never ends by itself.
+pub(super) async fn run(
+    context: Arc<Context>,
+    writer: Writer<Stored>,
+    queue: Queue,
+    ready: watch::Sender<bool>,
+) {
+    let (pods_listed, pods_ready) = watch::channel(false);
+    let (nodes_listed, nodes_ready) = watch::channel(!context.config().autopilot.monitor_nodes);
+    let (wrappers_listed, wrappers_ready) = watch::channel(false);
+    let tell = async {
+        for mut part in [pods_ready, nodes_ready, wrappers_ready] {
+            // fails only when the watch has ended, and with it everything
+            if part.wait_for(|listed| *listed).await.is_err() {
+                return;
+            }
+        }
+        ready.send_replace(true);
+        std::future::pending().await
+    };
+    tokio::join!(
+        pods(&context, &queue, pods_listed),
+        nodes(&context, &queue, nodes_listed),
+        wrappers(&context, writer, &queue, wrappers_listed),
+        tell,
+    );
+}
+
+/// The watch of a resource in all namespaces, started again with a backoff whenever it ends.
+pub(super) fn stream(
+    context: &Context,
+    resource: &ApiResource,
+    config: watcher::Config,
+) -> impl Stream<Item = Result<Event<Seen>, watcher::Error>> + Send + use<> {
+    let api: Api<Seen> = Api::all_with(context.client.clone(), resource);
+    watch_kind(api, config).default_backoff()
+}
+
+async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
+    let config = watcher::Config::default().labels(keys::APPWRAPPER);
+    let mut events = Box::pin(stream(context, &pod_resource(), config));
+    let mut list = vec![];
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => list.clear(),
+            Ok(Event::InitApply(seen)) => list.push(PodRecord::of(&seen)),
+            Ok(Event::InitDone) => {
+                queue.push_all(&context.cache.replace_pods(std::mem::take(&mut list)));
+                listed.send_replace(true);
+            }
+            Ok(Event::Apply(seen)) => {
+                queue.push_all(&context.cache.put_pod(PodRecord::of(&seen)));
+            }
+            Ok(Event::Delete(seen)) => {
+                queue.push_all(&context.cache.remove_pod(&PodRecord::of(&seen)));
+            }
+            Err(error) => tracing::warn!(%error, "The watch of pods failed."),
+        }
+    }
+}
+
+async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
+    let autopilot = context.config().autopilot.clone();
+    if !autopilot.monitor_nodes {
+        return std::future::pending().await;
+    }
+    let marks: BTreeMap<String, Vec<(String, String)>> = autopilot
+        .resource_taints
+        .iter()
+        .map(|(resource, taints)| {
+            let no_execute = taints.iter().filter(|taint| taint.effect == Effect::NoExecute);
+            let marks = no_execute.map(|taint| (taint.key.clone(), taint.value.clone()));
+            (resource.clone(), marks.collect())
+        })
+        .collect();
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+    let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => {}
+            Ok(Event::InitDone) => {
+                listed.send_replace(true);
+            }
+            Ok(Event::InitApply(seen) | Event::Apply(seen)) => {
+                let name = seen.meta.name.clone().unwrap_or_default();
+                if context.cache.put_node(&name, records::node(&seen, &marks)) {
+                    queue.push_all(&context.cache.on_node(&name));
+                }
+            }
+            Ok(Event::Delete(seen)) => {
+                context.cache.remove_node(&seen.meta.name.unwrap_or_default());
+            }
+            Err(error) => tracing::warn!(%error, "The watch of nodes failed."),
+        }
+    }
+}
+
+async fn wrappers(
+    context: &Arc<Context>,
+    mut writer: Writer<Stored>,
+    queue: &Queue,
+    listed: watch::Sender<bool>,
+) {
+    let resource = ApiResource::erase::<AppWrapper>(&());
+    let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
+    let mut kinds = Kinds::new(context.clone(), queue.clone());
+    let mut sweep = tokio::time::interval(SWEEP_EVERY);
+    loop {
+        let event = tokio::select! {
+            event = events.next() => event,
+            _ = sweep.tick() => {
+                kinds.sweep();
+                continue;
+            }
+        };
+        let Some(event) = event else { return };
+        let event = match event {
+            Ok(event) => read(event),
+            Err(error) => {
+                tracing::warn!(%error, "The watch of AppWrappers failed.");
+                continue;
+            }
+        };
+        writer.apply_watcher_event(&event);
+        match &event {
+            Event::Init => kinds.restart(),
+            Event::InitApply(stored) | Event::Apply(stored) => kinds.used_by(stored),
+            Event::Delete(stored) => gone(context, &mut kinds, &stored.key()),
+            Event::InitDone => {
+                for key in kinds.unlisted() {
+                    gone(context, &mut kinds, &key);
+                }
+                let all = writer.as_reader().state();
+                queue.push_all(&all.iter().map(|stored| stored.key()).collect::<Vec<_>>());
+                listed.send_replace(true);
+            }
+        }
+        if let Event::Apply(stored) = &event {
+            queue.push(&stored.key());
+        }
+    }
+}
+
+fn gone(context: &Context, kinds: &mut Kinds, key: &Key) {
+    kinds.released_by(key);
+    context.forget(key);
+}
+
+fn read(event: Event<Seen>) -> Event<Stored> {
+    match event {
+        Event::Apply(seen) => Event::Apply(seen.into()),
+        Event::Delete(seen) => Event::Delete(seen.into()),
+        Event::Init => Event::Init,
+        Event::InitApply(seen) => Event::InitApply(seen.into()),
+        Event::InitDone => Event::InitDone,
+    }
+}

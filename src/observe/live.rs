@@ -1,0 +1,231 @@
+//! Reads from the API server itself: what a cache may never be asked.
+
+use std::sync::Mutex;
+use std::{collections::BTreeMap, sync::PoisonError};
+
+use kube::api::{GetParams, ListParams};
+use kube::core::{ApiResource, GroupVersionKind, ObjectList, Request};
+use kube::discovery::{Scope, pinned_kind};
+use kube::{Client, Resource};
+
+use super::ancestry::Ancestor;
+use super::cache::{Key, KindKey};
+use super::records::{Controller, Identity, ObjectRecord, PodRecord};
+use super::seen::Seen;
+use crate::api::keys;
+
+/// Why a read failed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The API server could not be asked, or answered with an error.
+    #[error("{what}")]
+    Api {
+        /// What was being done.
+        what: String,
+        /// What happened.
+        #[source]
+        source: Box<kube::Error>,
+    },
+    /// Discovery, asked afresh, does not know the kind.
+    #[error("the API server knows no kind {} of {}", .0.kind, .0.api_version)]
+    NoKind(KindKey),
+    /// The kind is not namespaced, and an AppWrapper wraps only what is.
+    #[error("{} of {} is not namespaced: it cannot be wrapped", .0.kind, .0.api_version)]
+    NotNamespaced(KindKey),
+}
+
+impl Error {
+    /// Wraps an error of the client.
+    pub fn api(what: impl Into<String>, source: impl Into<Box<kube::Error>>) -> Self {
+        Self::Api { what: what.into(), source: source.into() }
+    }
+
+    /// The HTTP status that the API server answered with, where it did.
+    #[must_use]
+    pub fn code(&self) -> Option<u16> {
+        match self {
+            Self::Api { source, .. } => code(source),
+            Self::NoKind(_) | Self::NotNamespaced(_) => None,
+        }
+    }
+}
+
+/// The HTTP status that the API server answered with, where it did.
+#[must_use]
+pub fn code(error: &kube::Error) -> Option<u16> {
+    match error {
+        kube::Error::Api(status) => Some(status.code),
+        _ => None,
+    }
+}
+
+/// A client, and the kinds that it has discovered.
+#[derive(Debug)]
+pub struct Live {
+    kinds: Mutex<BTreeMap<KindKey, ApiResource>>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self { kinds: Mutex::new(BTreeMap::new()) }
+    }
+}
+
+/// Pods, for requests.
+#[must_use]
+pub fn pod_resource() -> ApiResource {
+    ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&())
+}
+
+impl Live {
+    /// The resource of a kind: its plural, by discovery; remembered until [`Live::forget`].
+    ///
+    /// # Errors
+    /// [`Error::NoKind`] where discovery, asked afresh, does not know it; [`Error::NotNamespaced`].
+    pub async fn resource(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
+        let known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
+        match known {
+            Some(resource) => Ok(resource),
+            None => self.discover(client, kind).await,
+        }
+    }
+
+    /// Asks discovery afresh.
+    ///
+    /// # Errors
+    /// As [`Live::resource`].
+    pub async fn discover(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
+        self.forget(kind);
+        let (group, version) = kind.api_version.rsplit_once('/').unwrap_or(("", &kind.api_version));
+        let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
+        let (resource, capabilities) = match pinned_kind(client, &gvk).await {
+            Ok(found) => found,
+            Err(kube::Error::Discovery(_)) => return Err(Error::NoKind(kind.clone())),
+            Err(error) if code(&error) == Some(404) => return Err(Error::NoKind(kind.clone())),
+            Err(error) => return Err(Error::api(format!("discover {}", kind.kind), error)),
+        };
+        match capabilities.scope {
+            Scope::Cluster => return Err(Error::NotNamespaced(kind.clone())),
+            Scope::Namespaced => {}
+        }
+        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
+        kinds.insert(kind.clone(), resource.clone());
+        Ok(resource)
+    }
+
+    /// Forgets what is known of a kind, so that it is discovered again.
+    pub fn forget(&self, kind: &KindKey) {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+    }
+
+    /// The object of a kind that has a name; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where that cannot be told, and [`Error::NoKind`].
+    pub async fn object(
+        &self,
+        client: &Client,
+        kind: &KindKey,
+        at: &Key,
+    ) -> Result<Option<ObjectRecord>, Error> {
+        let resource = self.resource(client, kind).await?;
+        let what = || format!("get {}/{}", kind.kind, at.name);
+        let request = Request::new(Seen::url_path(&resource, Some(&at.namespace)))
+            .get(&at.name, &GetParams::default())
+            .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
+        match client.request::<Seen>(request).await {
+            Ok(seen) => Ok(Some(ObjectRecord::of(&seen, &kind.api_version, &kind.kind))),
+            Err(error) if code(&error) == Some(404) => {
+                // of the object, or of its kind
+                self.discover(client, kind).await.map(|_| None)
+            }
+            Err(error) => Err(Error::api(what(), error)),
+        }
+    }
+
+    /// The object of a kind that has a name, by a LIST; `None` where there is none.
+    ///
+    /// # Errors
+    /// Where that cannot be told, and [`Error::NoKind`].
+    pub async fn listed_object(
+        &self,
+        client: &Client,
+        kind: &KindKey,
+        at: &Key,
+    ) -> Result<Option<ObjectRecord>, Error> {
+        let resource = self.resource(client, kind).await?;
+        let params = ListParams::default().fields(&format!("metadata.name={}", at.name));
+        let found = list(client, &resource, &at.namespace, &params).await;
+        match found {
+            Ok(objects) => Ok(objects
+                .iter()
+                .map(|seen| ObjectRecord::of(seen, &kind.api_version, &kind.kind))
+                .find(|record| record.identity.name == at.name)),
+            Err(error) if error.code() == Some(404) => {
+                self.discover(client, kind).await.map(|_| None)
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The pods that name an AppWrapper, by a LIST.
+///
+/// # Errors
+/// Where they cannot be listed, all of them.
+pub async fn listed_pods(client: &Client, appwrapper: &Key) -> Result<Vec<PodRecord>, Error> {
+    let params = ListParams::default().labels(&format!("{}={}", keys::APPWRAPPER, appwrapper.name));
+    let pods = list(client, &pod_resource(), &appwrapper.namespace, &params).await?;
+    Ok(pods.iter().map(PodRecord::of).collect())
+}
+
+/// A LIST with `resourceVersion` unset, so that it is answered from what is stored, page by page.
+async fn list(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    params: &ListParams,
+) -> Result<Vec<Seen>, Error> {
+    const PAGE: u32 = 500;
+    let what = || format!("list {} in {namespace}", resource.plural);
+    let path = Seen::url_path(resource, Some(namespace));
+    let mut params = params.clone().limit(PAGE);
+    let mut all = vec![];
+    loop {
+        let request = Request::new(&path)
+            .list(&params)
+            .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
+        let page: ObjectList<Seen> =
+            client.request(request).await.map_err(|error| Error::api(what(), error))?;
+        all.extend(page.items);
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) => params.continue_token = Some(token),
+            None => return Ok(all),
+        }
+    }
+}
+
+/// What is known of an owner: the API server itself is asked.
+///
+/// # Errors
+/// Where that cannot be told.
+pub async fn ancestor(
+    client: &Client,
+    live: &Live,
+    namespace: &str,
+    owner: &Controller,
+) -> Result<Ancestor, Error> {
+    let kind = KindKey { api_version: owner.api_version.clone(), kind: owner.kind.clone() };
+    let at = Key { namespace: namespace.to_owned(), name: owner.name.clone() };
+    match live.object(client, &kind, &at).await {
+        Ok(Some(ObjectRecord { identity: Identity { uid, controller, .. }, .. }))
+            if uid == owner.uid =>
+        {
+            Ok(Ancestor::Exists(controller))
+        }
+        Ok(_) | Err(Error::NoKind(_)) => Ok(Ancestor::Gone),
+        // a Node or the like: it exists for all we know, and is no AppWrapper
+        Err(Error::NotNamespaced(_)) => Ok(Ancestor::Exists(None)),
+        Err(error @ Error::Api { .. }) => Err(error),
+    }
+}

@@ -1,0 +1,159 @@
+//! What this process did lately: only ever a reason not to repeat a call, never a fact to decide by.
+//!
+//! Losing it, as at every restart, costs calls and nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::records::ObjectRecord;
+use crate::snapshot::CreationFailure;
+
+/// A created object is believed to exist for this long until the watch shows it.
+const CREATED_FOR: Duration = Duration::from_secs(5);
+/// The same deletion is not sent again within this time.
+const DELETE_AGAIN_AFTER: Duration = Duration::from_secs(4);
+/// First and longest pause between two tries to create a component.
+const CREATE_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+
+/// What this process did lately for one AppWrapper.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// UID of the AppWrapper and attempt that all this is about.
+    about: Option<(String, i32)>,
+    /// Resource version of our last write to the AppWrapper.
+    written: Option<u128>,
+    created: BTreeMap<usize, (ObjectRecord, Instant)>,
+    failures: BTreeMap<usize, Failure>,
+    deletions: BTreeMap<(String, bool), Instant>,
+    /// The remarks on annotations that were made last.
+    pub remarks: Vec<String>,
+    /// Consecutive errors.
+    pub errors: u32,
+}
+
+#[derive(Debug)]
+struct Failure {
+    failure: CreationFailure,
+    tries: u32,
+    again_at: Instant,
+}
+
+impl Memory {
+    /// Forgets what was about another object or attempt.
+    pub fn focus(&mut self, uid: &str, attempt: i32) {
+        let about = Some((uid.to_owned(), attempt));
+        if self.about != about {
+            let same_object = self.about.as_ref().is_some_and(|(old, _)| old == uid);
+            let written = if same_object { self.written } else { None };
+            let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
+            *self = Self { about, written, remarks, ..Self::default() };
+        }
+    }
+
+    /// Remembers the version that a write of ours made.
+    pub fn wrote(&mut self, version: Option<&str>) {
+        self.written = version.and_then(|text| text.parse().ok()).or(self.written);
+    }
+
+    /// Whether a version is older than our last write: what was read with it must not be decided by.
+    #[must_use]
+    pub fn outdates(&self, version: &str) -> bool {
+        matches!((self.written, version.parse::<u128>()), (Some(written), Ok(read)) if read < written)
+    }
+
+    /// Remembers an object that was created.
+    pub fn created(&mut self, index: usize, record: ObjectRecord) {
+        self.failures.remove(&index);
+        self.created.insert(index, (record, Instant::now()));
+    }
+
+    /// An object that was created a moment ago, for as long as the watch may still lack it.
+    #[must_use]
+    pub fn recently_created(&self, index: usize) -> Option<&ObjectRecord> {
+        let (record, at) = self.created.get(&index)?;
+        (at.elapsed() < CREATED_FOR).then_some(record)
+    }
+
+    /// Remembers that a component could not be created.
+    pub fn failed(&mut self, index: usize, failure: CreationFailure) {
+        let tries = self.failures.get(&index).map_or(0, |old| old.tries);
+        let (first, longest) = CREATE_AGAIN_AFTER;
+        let pause = first.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
+        let again_at = Instant::now() + pause;
+        self.failures.insert(index, Failure { failure, tries: tries.saturating_add(1), again_at });
+    }
+
+    /// Why a component could not be created, the last time.
+    #[must_use]
+    pub fn failure(&self, index: usize) -> Option<&CreationFailure> {
+        self.failures.get(&index).map(|failure| &failure.failure)
+    }
+
+    /// How long to wait before a component is tried again; zero where it can be tried now.
+    #[must_use]
+    pub fn pause_before_create(&self, index: usize) -> Duration {
+        let now = Instant::now();
+        self.failures
+            .get(&index)
+            .map_or(Duration::ZERO, |f| f.again_at.saturating_duration_since(now))
+    }
+
+    /// Whether a deletion is to be sent, and not just repeated; remembers that it is.
+    pub fn may_delete(&mut self, uid: &str, forced: bool) -> bool {
+        let key = (uid.to_owned(), forced);
+        let recent = self.deletions.get(&key).is_some_and(|at| at.elapsed() < DELETE_AGAIN_AFTER);
+        if !recent {
+            self.deletions.insert(key, Instant::now());
+        }
+        !recent
+    }
+
+    /// A deletion that failed may be sent again at once.
+    pub fn deletion_failed(&mut self, uid: &str, forced: bool) {
+        self.deletions.remove(&(uid.to_owned(), forced));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_try_to_create_backs_off_up_to_a_limit() {
+        let mut memory = Memory::default();
+        let mut pauses = vec![];
+        for _ in 0..6 {
+            memory.failed(0, CreationFailure { fatal: false, message: String::new() });
+            pauses.push(memory.pause_before_create(0).as_secs());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 15, 15]);
+        tokio::time::advance(Duration::from_secs(15)).await;
+        assert_eq!(memory.pause_before_create(0), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_deletion_is_not_repeated_at_once() {
+        let mut memory = Memory::default();
+        assert!(memory.may_delete("u", false));
+        assert!(!memory.may_delete("u", false));
+        assert!(memory.may_delete("u", true), "a forceful one is another");
+        tokio::time::advance(DELETE_AGAIN_AFTER).await;
+        assert!(memory.may_delete("u", false));
+    }
+
+    #[tokio::test]
+    async fn an_older_version_than_our_last_write_is_not_decided_by() {
+        let mut memory = Memory::default();
+        memory.focus("u", 0);
+        assert!(!memory.outdates("5"));
+        memory.wrote(Some("7"));
+        assert!(memory.outdates("6"));
+        assert!(!memory.outdates("7"));
+        memory.focus("u", 1);
+        assert!(memory.outdates("6"), "another attempt of the same object");
+        memory.focus("v", 0);
+        assert!(!memory.outdates("6"), "another object of the same name");
+    }
+}

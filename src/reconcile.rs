@@ -1,0 +1,445 @@
+//! The one place where looking, deciding and doing meet.
+//!
+//! ```text
+//! observe ─▶ Snapshot ─▶ decide ─▶ Decision ─┬─▶ status changed: one guarded write
+//!    ▲                                       ├─▶ actions: carried out
+//!    └── a read that the decision asks for ──┘
+//! ```
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::time::Duration;
+
+use kube::Client;
+use kube::runtime::controller::Action as Requeue;
+use kube::runtime::reflector::{ObjectRef, Store};
+
+use crate::act::events::{About, Events};
+use crate::act::{self, create, delete, wrapper as write};
+use crate::api::Phase;
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::decide::{Decision, Facts, Warning, decide};
+use crate::limits::Limits;
+use crate::metrics::Metrics;
+use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::cache::{Cache, Key, KindKey};
+use crate::observe::live::{self, Live};
+use crate::observe::memory::Memory;
+use crate::observe::{self, Eyes, stored::Stored};
+use crate::plan::{Action, Ask, Target};
+use crate::snapshot::Snapshot;
+
+/// How often a decision may ask for a read, or go on after an action, in one go.
+const ROUNDS_MAX: usize = 6;
+/// Looked at again after this time where a write of ours has not come back through the watch.
+const ECHO_OVERDUE: Duration = Duration::from_secs(5);
+/// First and longest pause after an error.
+const ERROR_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(1));
+
+/// All that a reconcile needs.
+pub struct Context {
+    /// For every read and write.
+    pub client: Client,
+    /// What the watches have shown.
+    pub cache: Cache,
+    /// The kinds that are known.
+    pub live: Live,
+    /// Where events go.
+    pub events: Events,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Counters.
+    pub metrics: Metrics,
+    /// The settings; replaced when the file changes.
+    pub config: RwLock<Arc<Config>>,
+    /// The AppWrappers, as the watch has shown them.
+    pub store: Store<Stored>,
+    memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<Memory>>>>,
+}
+
+/// Why a reconcile failed; it is tried again.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A read failed.
+    #[error("observe")]
+    Observe(#[from] live::Error),
+    /// A write failed.
+    #[error("act")]
+    Act(#[from] act::Error),
+}
+
+impl Error {
+    /// Somebody else wrote in between, or the object is gone: the watch will say.
+    fn is_stale(&self) -> bool {
+        match self {
+            Self::Act(error) => matches!(error.code(), Some(404 | 409)),
+            Self::Observe(_) => false,
+        }
+    }
+}
+
+impl Context {
+    /// A context without memory.
+    #[must_use]
+    pub fn new(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        store: Store<Stored>,
+    ) -> Self {
+        Self {
+            events: Events::start(client.clone()),
+            client,
+            cache: Cache::default(),
+            live: Live::default(),
+            clock,
+            metrics: Metrics::new(),
+            config: RwLock::new(Arc::new(config)),
+            store,
+            memories: Mutex::new(BTreeMap::new()),
+        }
+    }
+
+    /// The settings that hold now.
+    #[must_use]
+    pub fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The AppWrappers that wrap a kind.
+    #[must_use]
+    pub fn users_of(&self, kind: &KindKey) -> Vec<Key> {
+        let uses = |stored: &Stored| {
+            stored.wrapper.as_ref().is_ok_and(|wrapper| {
+                (0..wrapper.spec.components.len())
+                    .any(|index| kind_of(&wrapper.component(index)) == *kind)
+            })
+        };
+        self.store.state_filter(uses).iter().map(|stored| stored.key()).collect()
+    }
+
+    /// Forgets an AppWrapper that is gone.
+    pub fn forget(&self, key: &Key) {
+        self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+    }
+
+    fn memory(&self, key: &Key) -> Arc<tokio::sync::Mutex<Memory>> {
+        let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
+        memories.entry(key.clone()).or_default().clone()
+    }
+
+    fn eyes(&self) -> Eyes<'_> {
+        Eyes { client: &self.client, live: &self.live, cache: &self.cache }
+    }
+}
+
+/// Looks at one AppWrapper and does what is next.
+///
+/// # Errors
+/// Where a read or a write failed; nothing was concluded from it.
+pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Requeue, Error> {
+    let memory = context.memory(&stored.key());
+    let mut memory = memory.lock().await;
+    let wrapper = match &stored.wrapper {
+        Ok(wrapper) => wrapper.clone(),
+        Err(flaw) => {
+            report_unreadable(&context, &mut memory, &stored, flaw);
+            return Ok(Requeue::await_change());
+        }
+    };
+    if !wrapper.is_ours() {
+        return Ok(Requeue::await_change());
+    }
+    memory.focus(&wrapper.uid, crate::decide::current_attempt(&wrapper.status));
+    if memory.outdates(&wrapper.version) {
+        return Ok(Requeue::requeue(ECHO_OVERDUE));
+    }
+    if !observe::is_synced(&context.cache, &wrapper) {
+        return Ok(Requeue::requeue(ECHO_OVERDUE)); // the end of the first list wakes it earlier
+    }
+    let done = steps(&context, &mut memory, wrapper).await;
+    match done {
+        Ok(requeue) => {
+            memory.errors = 0;
+            Ok(requeue)
+        }
+        Err(error) if error.is_stale() => Ok(Requeue::requeue(ECHO_OVERDUE)),
+        Err(error) => {
+            memory.errors = memory.errors.saturating_add(1);
+            report_too_large(&context, &memory, &stored, &error);
+            Err(error)
+        }
+    }
+}
+
+/// How long to wait after an error.
+pub fn error_pause(context: &Context, key: &Key) -> Duration {
+    let errors = context.memory(key).try_lock().map_or(1, |memory| memory.errors);
+    let (first, longest) = ERROR_PAUSE;
+    first.saturating_mul(2_u32.saturating_pow(errors.saturating_sub(1))).min(longest)
+}
+
+async fn steps(
+    context: &Context,
+    memory: &mut Memory,
+    mut wrapper: Arc<Wrapper>,
+) -> Result<Requeue, Error> {
+    let config = context.config();
+    let mut ask = Ask::Nothing;
+    for _ in 0..ROUNDS_MAX {
+        let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
+        let snapshot = observe::observe(context.eyes(), &wrapper, memory, ask).await?;
+        let now = context.clock.now();
+        let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now };
+        let decision = decide(facts);
+        if decision.ask != Ask::Nothing {
+            ask = decision.ask;
+            continue;
+        }
+        if decision.status != wrapper.status {
+            let written = write::write_status(&context.client, &wrapper, &decision.status).await?;
+            memory.wrote(written.meta.resource_version.as_deref());
+            let remarks = remarks.iter().map(ToString::to_string).collect();
+            announce(context, memory, &wrapper, &decision, remarks);
+            return Ok(requeue(context, &decision));
+        }
+        match carry_out(context, memory, &wrapper, &snapshot, &decision).await? {
+            Carried::Wrote(newer) => wrapper = newer,
+            Carried::GoOn => {}
+            Carried::Done => return Ok(requeue(context, &decision)),
+            Carried::Later(pause) => return Ok(Requeue::requeue(pause)),
+        }
+        ask = Ask::Nothing;
+    }
+    Ok(Requeue::requeue(ERROR_PAUSE.0))
+}
+
+fn requeue(context: &Context, decision: &Decision) -> Requeue {
+    match decision.requeue {
+        Some(at) => Requeue::requeue(context.clock.until(at)),
+        None => Requeue::await_change(),
+    }
+}
+
+/// What came of the actions of a decision.
+enum Carried {
+    /// The AppWrapper was written; this is what it is now.
+    Wrote(Arc<Wrapper>),
+    /// Something was created: decide again.
+    GoOn,
+    /// Nothing more to do now.
+    Done,
+    /// Try again after this time.
+    Later(Duration),
+}
+
+async fn carry_out(
+    context: &Context,
+    memory: &mut Memory,
+    wrapper: &Arc<Wrapper>,
+    snapshot: &Snapshot,
+    decision: &Decision,
+) -> Result<Carried, Error> {
+    let mut result = Carried::Done;
+    for action in &decision.actions {
+        match action {
+            Action::AddFinalizer => {
+                let written = write::add_finalizer(&context.client, wrapper).await?;
+                memory.wrote(written.meta.resource_version.as_deref());
+                return Ok(match Stored::from(written).wrapper {
+                    Ok(newer) => Carried::Wrote(newer),
+                    Err(_) => Carried::Done,
+                });
+            }
+            Action::Create(index) => {
+                if is_superseded(context, wrapper) {
+                    return Ok(Carried::Later(Duration::ZERO));
+                }
+                result = create_one(context, memory, wrapper, snapshot, *index, result).await;
+            }
+            Action::Delete(target) => {
+                delete_one(context, memory, snapshot, target, delete::How::Graceful).await?;
+            }
+            Action::ForceDelete(target) => {
+                delete_one(context, memory, snapshot, target, delete::How::Forced).await?;
+            }
+            Action::ForceDeletePod { name, uid } => {
+                let pod = Victim { resource: &live::pod_resource(), name, uid };
+                send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Forced)
+                    .await?;
+            }
+            Action::RemoveFinalizer => {
+                let written = write::remove_finalizer(&context.client, wrapper).await?;
+                memory.wrote(written.meta.resource_version.as_deref());
+            }
+        }
+    }
+    Ok(result)
+}
+
+/// Whether the watch has shown a newer version that asks for something else: then nothing is created.
+fn is_superseded(context: &Context, wrapper: &Wrapper) -> bool {
+    let at = ObjectRef::new(&wrapper.name).within(&wrapper.namespace);
+    context.store.get(&at).is_none_or(|newest| {
+        newest.wrapper.as_ref().is_ok_and(|newest| {
+            newest.uid != wrapper.uid
+                || newest.spec.suspend != wrapper.spec.suspend
+                || newest.deleting != wrapper.deleting
+        })
+    })
+}
+
+async fn create_one(
+    context: &Context,
+    memory: &mut Memory,
+    wrapper: &Wrapper,
+    snapshot: &Snapshot,
+    index: usize,
+    before: Carried,
+) -> Carried {
+    let pause = memory.pause_before_create(index);
+    if !pause.is_zero() {
+        return sooner(before, pause);
+    }
+    let component = &snapshot.components[index];
+    let config = context.config();
+    let scheduler = config.scheduler_name.as_deref();
+    let created =
+        create::create(&context.client, &context.live, wrapper, index, component, scheduler).await;
+    match created {
+        Ok(record) => memory.created(index, record),
+        Err(failure) => {
+            tracing::warn!(component = component.title(), failure.message, "Not created.");
+            memory.failed(index, failure);
+        }
+    }
+    Carried::GoOn
+}
+
+/// The earlier of two next tries; having done something comes before both.
+fn sooner(before: Carried, pause: Duration) -> Carried {
+    match before {
+        Carried::Later(earlier) => Carried::Later(earlier.min(pause)),
+        Carried::Done => Carried::Later(pause),
+        done @ (Carried::GoOn | Carried::Wrote(_)) => done,
+    }
+}
+
+/// What is deleted.
+struct Victim<'a> {
+    resource: &'a kube::core::ApiResource,
+    name: &'a str,
+    uid: &'a str,
+}
+
+async fn delete_one(
+    context: &Context,
+    memory: &mut Memory,
+    snapshot: &Snapshot,
+    target: &Target,
+    how: delete::How,
+) -> Result<(), Error> {
+    let component = &snapshot.components[target.component];
+    let kind: KindKey = kind_of(component);
+    let resource = match context.live.resource(&context.client, &kind).await {
+        Ok(resource) => resource,
+        // nothing of a kind that does not exist is left to delete
+        Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(()),
+        Err(error @ live::Error::Api { .. }) => return Err(error.into()),
+    };
+    let victim = Victim { resource: &resource, name: &component.name, uid: &target.uid };
+    send_delete(context, memory, &snapshot.namespace, &victim, how).await
+}
+
+async fn send_delete(
+    context: &Context,
+    memory: &mut Memory,
+    namespace: &str,
+    victim: &Victim<'_>,
+    how: delete::How,
+) -> Result<(), Error> {
+    let forced = how == delete::How::Forced;
+    if !memory.may_delete(victim.uid, forced) {
+        return Ok(());
+    }
+    let Victim { resource, name, uid } = victim;
+    let sent = delete::delete(&context.client, resource, namespace, name, uid, how).await;
+    if sent.is_err() {
+        memory.deletion_failed(uid, forced);
+    }
+    Ok(sent?)
+}
+
+/// Log, metrics and events of a status that was written.
+fn announce(
+    context: &Context,
+    memory: &mut Memory,
+    wrapper: &Wrapper,
+    decision: &Decision,
+    remarks: Vec<String>,
+) {
+    let (from, to) = (wrapper.status.phase, decision.next);
+    let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
+    let now = context.clock.now();
+    if from != to {
+        context.metrics.phase_change(from, to);
+        let AboutName { namespace, name } = AboutName::of(wrapper);
+        tracing::info!(namespace, name, %from, %to, "Phase changed.");
+    }
+    if from == Phase::Empty || (memory.remarks != remarks && !memory.remarks.is_empty()) {
+        for message in &remarks {
+            let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
+            context.events.warn(&about, &warning, now);
+        }
+    }
+    memory.remarks = remarks;
+    for warning in &decision.events {
+        context.metrics.warning(warning.reason);
+        context.events.warn(&about, warning, now);
+    }
+}
+
+struct AboutName<'a> {
+    namespace: &'a str,
+    name: &'a str,
+}
+
+impl<'a> AboutName<'a> {
+    fn of(wrapper: &'a Wrapper) -> Self {
+        Self { namespace: &wrapper.namespace, name: &wrapper.name }
+    }
+}
+
+/// An AppWrapper that cannot be read is left as it is, and said so, once for each version.
+fn report_unreadable(context: &Context, memory: &mut Memory, stored: &Stored, flaw: &str) {
+    let remark = vec![format!("{} {flaw}", stored.version())];
+    if memory.remarks == remark {
+        return;
+    }
+    let key = stored.key();
+    tracing::warn!(
+        namespace = key.namespace,
+        name = key.name,
+        flaw,
+        "An AppWrapper cannot be read."
+    );
+    let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
+    let message = format!("This AppWrapper cannot be read and is left as it is: {flaw}");
+    let warning = Warning { reason: "InvalidObject", message };
+    context.events.warn(&about, &warning, context.clock.now());
+    memory.remarks = remark;
+}
+
+/// An object near the limit of what can be stored takes no status: its owner must know.
+fn report_too_large(context: &Context, memory: &Memory, stored: &Stored, error: &Error) {
+    let Error::Act(act) = error else { return };
+    let too_large = act.code() == Some(413) || act.source.to_string().contains("too large");
+    if too_large && memory.errors == 1 {
+        let key = stored.key();
+        let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
+        let message = "This AppWrapper is too large to be written: make it smaller than 1 MiB";
+        let warning = Warning { reason: "ObjectTooLarge", message: message.to_owned() };
+        context.events.warn(&about, &warning, context.clock.now());
+    }
+}
