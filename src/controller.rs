@@ -60,10 +60,13 @@ impl Controller {
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, config: Config) -> Self {
         let writer: Writer<Stored> = Writer::new(());
-        let context = Arc::new(Context::new(client, clock, config, writer.as_reader()));
         let (sender, requests) = unbounded();
+        let queue = Queue(sender);
+        let wake = queue.clone();
+        let store = writer.as_reader();
+        let context = Context::new(client, clock, config, store, move |key| wake.push(key));
         let (ready, _) = watch::channel(false);
-        Self { context, writer, queue: Queue(sender), requests, ready }
+        Self { context: Arc::new(context), writer, queue, requests, ready }
     }
 
     /// Becomes true once the AppWrappers, their pods and the nodes have been listed.

@@ -55,6 +55,7 @@ pub struct Context {
     pub config: RwLock<Arc<Config>>,
     /// The AppWrappers, as the watch has shown them.
     pub store: Store<Stored>,
+    wake: Box<dyn Fn(&Key) + Send + Sync>,
     memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<Memory>>>>,
 }
 
@@ -80,13 +81,14 @@ impl Error {
 }
 
 impl Context {
-    /// A context without memory.
+    /// A context without memory; `wake` asks for an AppWrapper to be looked at.
     #[must_use]
     pub fn new(
         client: Client,
         clock: Arc<dyn Clock>,
         config: Config,
         store: Store<Stored>,
+        wake: impl Fn(&Key) + Send + Sync + 'static,
     ) -> Self {
         Self {
             events: Events::start(client.clone()),
@@ -97,6 +99,7 @@ impl Context {
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),
             store,
+            wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),
         }
     }
@@ -117,6 +120,13 @@ impl Context {
             })
         };
         self.store.state_filter(uses).iter().map(|stored| stored.key()).collect()
+    }
+
+    /// Asks for every AppWrapper to be looked at: something changed that concerns them all.
+    pub fn look_at_all(&self) {
+        for stored in self.store.state() {
+            (self.wake)(&stored.key());
+        }
     }
 
     /// Forgets an AppWrapper that is gone.

@@ -63,7 +63,7 @@ impl Wrapper {
             }
             component.pod_sets.clone_from(&recorded.pod_sets);
         }
-        component.ends = ends(Kind::of(&component.api_version, &component.kind));
+        component.ends = Kind::of(&component.api_version, &component.kind).reports_end();
         component
     }
 
@@ -108,19 +108,6 @@ impl Wrapper {
             finalizers: identity.finalizers,
             report: reindexed(record.report, &record.paths, pod_sets),
         })
-    }
-}
-
-/// Kinds that report their own end.
-const fn ends(kind: Kind) -> bool {
-    match kind {
-        Kind::Pod | Kind::Job | Kind::JobSet | Kind::Kubeflow(_) | Kind::RayJob => true,
-        Kind::Deployment
-        | Kind::StatefulSet
-        | Kind::LeaderWorkerSet
-        | Kind::RayCluster
-        | Kind::RayService
-        | Kind::Other => false,
     }
 }
 

@@ -22,6 +22,7 @@ pub struct Stored {
 
 #[derive(Deserialize)]
 struct Body {
+    #[serde(default)]
     spec: AppWrapperSpec,
     #[serde(default)]
     status: Option<AppWrapperStatus>,

@@ -1,0 +1,11 @@
+//! `appwrapper crd`
+
+use std::process::ExitCode;
+
+use super::{DONE, Error, term};
+
+pub(super) fn crd() -> Result<ExitCode, Error> {
+    let yaml = crate::crd::yaml().map_err(|error| Error::Usage(error.to_string()))?;
+    term::print(&yaml);
+    Ok(DONE)
+}
