@@ -16,3 +16,4 @@ pub mod reconcile;
 pub mod serve;
 pub mod snapshot;
 pub mod telemetry;
+pub mod webhook;

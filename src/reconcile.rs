@@ -212,12 +212,12 @@ async fn steps(
             memory.wrote(written.meta.resource_version.as_deref());
             let remarks = remarks.iter().map(ToString::to_string).collect();
             announce(context, memory, &wrapper, &decision, remarks);
-            return Ok(requeue(context, &decision));
+            return Ok(requeue(context, memory, &decision));
         }
         match carry_out(context, memory, &wrapper, &snapshot, &decision).await? {
             Carried::Wrote(newer) => wrapper = newer,
             Carried::GoOn => {}
-            Carried::Done => return Ok(requeue(context, &decision)),
+            Carried::Done => return Ok(requeue(context, memory, &decision)),
             Carried::Later(pause) => return Ok(Requeue::requeue(pause)),
         }
         ask = Ask::Nothing;
@@ -225,11 +225,13 @@ async fn steps(
     Ok(Requeue::requeue(ERROR_PAUSE.0))
 }
 
-fn requeue(context: &Context, decision: &Decision) -> Requeue {
-    match decision.requeue {
-        Some(at) => Requeue::requeue(context.clock.until(at)),
-        None => Requeue::await_change(),
-    }
+fn requeue(context: &Context, memory: &Memory, decision: &Decision) -> Requeue {
+    let deadline = decision.requeue.map(|at| context.clock.until(at));
+    deadline
+        .into_iter()
+        .chain(memory.unshown_for())
+        .min()
+        .map_or_else(Requeue::await_change, Requeue::requeue)
 }
 
 /// What came of the actions of a decision.

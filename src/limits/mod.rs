@@ -100,6 +100,9 @@ const KNOWN: [&str; 11] = [
     suffix(keys::RETRY_POLICIES),
 ];
 
+/// The most unknown annotations that are remarked upon.
+const UNKNOWN_MAX: usize = 20;
+
 /// Annotations with our prefix that belong to a pod set.
 const OF_POD_SETS: [&str; 3] =
     [keys::TAS_POD_INDEX, keys::TAS_SUB_GROUP_INDEX, keys::TAS_SUB_GROUP_COUNT];
@@ -218,11 +221,11 @@ impl Reader<'_> {
     }
 
     fn unknown_keys(&mut self) {
-        for (key, value) in self.annotations {
-            let Some(name) = key.strip_prefix(keys::ANNOTATION_PREFIX) else { continue };
-            if KNOWN.contains(&name) {
-                continue;
-            }
+        let unknown = self.annotations.iter().filter_map(|(key, value)| {
+            let name = key.strip_prefix(keys::ANNOTATION_PREFIX)?;
+            (!KNOWN.contains(&name)).then_some((key, name, value))
+        });
+        for (key, name, value) in unknown.take(UNKNOWN_MAX) {
             let message = if OF_POD_SETS.contains(&key.as_str()) {
                 "has no effect here: it belongs in the annotations of a pod set".to_owned()
             } else {

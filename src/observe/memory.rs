@@ -76,6 +76,18 @@ impl Memory {
         (at.elapsed() < CREATED_FOR).then_some(record)
     }
 
+    /// The watch has shown the object of a component: from here on, the watch alone is believed.
+    pub fn shown(&mut self, index: usize) {
+        self.created.remove(&index);
+    }
+
+    /// When to look again for objects that were created and that the watch has not shown.
+    #[must_use]
+    pub fn unshown_for(&self) -> Option<Duration> {
+        let left = self.created.values().map(|(_, at)| CREATED_FOR.saturating_sub(at.elapsed()));
+        left.filter(|left| !left.is_zero()).max()
+    }
+
     /// Remembers that a component could not be created.
     pub fn failed(&mut self, index: usize, failure: CreationFailure) {
         let tries = self.failures.get(&index).map_or(0, |old| old.tries);

@@ -17,7 +17,7 @@ pub mod stored;
 
 use kube::Client;
 
-use crate::api::keys;
+use crate::api::{Phase, keys};
 use crate::plan::Ask;
 use crate::snapshot::{Component, Presence, Snapshot};
 use ancestry::Ancestors;
@@ -48,7 +48,7 @@ pub struct Eyes<'a> {
 pub async fn observe(
     eyes: Eyes<'_>,
     wrapper: &Wrapper,
-    memory: &Memory,
+    memory: &mut Memory,
     ask: Ask,
 ) -> Result<Snapshot, Error> {
     let key = wrapper.key();
@@ -86,7 +86,7 @@ pub fn is_synced(cache: &Cache, wrapper: &Wrapper) -> bool {
 async fn presence(
     eyes: Eyes<'_>,
     wrapper: &Wrapper,
-    memory: &Memory,
+    memory: &mut Memory,
     component: &Component,
     index: usize,
     ask: Ask,
@@ -97,14 +97,27 @@ async fn presence(
     let kind = kind_of(component);
     let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
     let found = |record| wrapper.presence(index, record, &component.pod_sets);
-    let cached = || {
-        let cached = eyes.cache.object(&kind, &at, &wrapper.key());
-        cached.or_else(|| memory.recently_created(index).cloned())
+    let cached = match eyes.cache.object(&kind, &at, &wrapper.key()) {
+        Some(record) => {
+            memory.shown(index);
+            Some(record)
+        }
+        // On the way down only what is seen counts, else a deleted object would live on here.
+        None => match wrapper.status.phase {
+            Phase::Resuming | Phase::Running => memory.recently_created(index).cloned(),
+            Phase::Empty
+            | Phase::Suspended
+            | Phase::Resetting
+            | Phase::Suspending
+            | Phase::Succeeded
+            | Phase::Failed
+            | Phase::Terminating => None,
+        },
     };
     let read = match ask {
-        Ask::Nothing => return Ok(cached().map_or(Presence::Unseen, found)),
+        Ask::Nothing => return Ok(cached.map_or(Presence::Unseen, found)),
         // What the cache holds is there; only what it lacks must be asked for.
-        Ask::Missing => match cached().map(found) {
+        Ask::Missing => match cached.map(found) {
             Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
             Some(_) | None => eyes.live.object(eyes.client, &kind, &at).await,
         },

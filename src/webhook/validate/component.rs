@@ -1,0 +1,143 @@
+//! Components: each on its own, and all together.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::Value;
+
+use super::finding::{Report, text};
+use super::template;
+use crate::api::{Component, PodSet, keys};
+use crate::config::Config;
+use crate::podsets::{self, Kind};
+
+/// The most pod sets of one AppWrapper: Kueue's Workload has no room for more.
+const POD_SETS_MAX: usize = 10;
+
+/// What is known of a component after its own checks.
+#[derive(Debug)]
+pub(super) struct Judged {
+    /// `metadata.name` of its template; empty where it has none.
+    pub(super) name: String,
+    /// Kind of its template; empty where it has none.
+    pub(super) kind: String,
+    /// Which of the known kinds.
+    pub(super) known: Kind,
+    /// Its pod sets; none where something is wrong with it.
+    pub(super) pod_sets: Option<Vec<PodSet>>,
+    /// Names of the containers of its pods.
+    pub(super) containers: BTreeSet<String>,
+}
+
+/// What a component is checked against.
+pub(super) struct Around<'a> {
+    /// Namespace of the AppWrapper, where it names one.
+    pub(super) namespace: Option<&'a str>,
+    /// Its queue, where it has one.
+    pub(super) queue: Option<&'a str>,
+    /// The configuration.
+    pub(super) config: &'a Config,
+}
+
+impl<'a> Around<'a> {
+    fn of(metadata: &'a Value, config: &'a Config) -> Self {
+        let given = |value: &'a Value| value.as_str().filter(|text| !text.is_empty());
+        Self {
+            namespace: given(&metadata["namespace"]),
+            queue: given(&metadata["labels"][keys::QUEUE_NAME])
+                .or(config.admission.default_queue_name.as_deref()),
+            config,
+        }
+    }
+}
+
+/// Checks every component of a `spec`.
+pub(super) fn check_all(
+    spec: &Value,
+    metadata: &Value,
+    config: &Config,
+    report: &mut Report,
+) -> Vec<Judged> {
+    let Some(components) = spec["components"].as_array() else { return vec![] };
+    if components.is_empty() {
+        report.invalid("spec.components", "[]", "must have at least one component");
+        return vec![];
+    }
+    let around = Around::of(metadata, config);
+    let all: Vec<Judged> = components
+        .iter()
+        .enumerate()
+        .map(|(i, raw)| check(raw, &format!("spec.components[{i}]"), &around, report))
+        .collect();
+    unique_names(components, report);
+    totals(&all, report);
+    all
+}
+
+fn check(raw: &Value, path: &str, around: &Around<'_>, report: &mut Report) -> Judged {
+    let object = &raw["template"];
+    let field = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
+    template::check(object, &format!("{path}.template"), around, report);
+    // where it does not decode, the schema has said why
+    let component: Option<Component> = serde_json::from_value(raw.clone()).ok();
+    let inspected = component.as_ref().map(podsets::inspect);
+    let pod_sets = match inspected {
+        Some(Ok(inspected)) => Some(inspected.pod_sets),
+        Some(Err(error)) => {
+            let place = format!("{path}.{}", error.field);
+            if !report.has_error(&place) {
+                report.invalid(place, error.value, format!("expected {}", error.expected));
+            }
+            None
+        }
+        None => None,
+    };
+    let declared = component.map(|component| component.pod_sets).unwrap_or_default();
+    Judged {
+        name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
+        kind: field("kind"),
+        known: Kind::of_object(object),
+        pod_sets,
+        containers: template::check_pods(object, path, &declared, report),
+    }
+}
+
+/// One AppWrapper cannot create the same object twice, whatever the version of its API.
+fn unique_names(components: &[Value], report: &mut Report) {
+    let mut seen: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
+    for (i, raw) in components.iter().enumerate() {
+        let object = &raw["template"];
+        let [api_version, kind, name] =
+            [&object["apiVersion"], &object["kind"], &object["metadata"]["name"]]
+                .map(|value| value.as_str().unwrap_or_default());
+        if kind.is_empty() || name.is_empty() {
+            continue;
+        }
+        match seen.get(&(template::group(api_version), kind, name)) {
+            Some(first) => {
+                let message =
+                    format!("must be unique: spec.components[{first}] is {kind}/{name} too");
+                let field = format!("spec.components[{i}].template.metadata.name");
+                report.invalid(field, text(&object["metadata"]["name"]), message);
+            }
+            None => _ = seen.insert((template::group(api_version), kind, name), i),
+        }
+    }
+}
+
+/// The numbers of pod sets and of pods; unknown while something is wrong with a component.
+fn totals(all: &[Judged], report: &mut Report) {
+    let known: Option<Vec<_>> = all.iter().map(|each| each.pod_sets.as_deref()).collect();
+    let Some(known) = known else { return };
+    let count = known.iter().map(|pod_sets| pod_sets.len()).sum::<usize>();
+    if !(1..=POD_SETS_MAX).contains(&count) {
+        let message = format!(
+            "must have 1 to {POD_SETS_MAX} pod sets in all components together: a component whose \
+             kind is not known declares its own in podSets"
+        );
+        report.invalid("spec.components", count.to_string(), message);
+        return;
+    }
+    if let Err(error) = podsets::expected_total(known.into_iter().flatten()) {
+        report.invalid("spec.components", error.value, format!("expected {}", error.expected));
+    }
+}

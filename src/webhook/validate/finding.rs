@@ -1,0 +1,120 @@
+use std::fmt;
+
+use serde_json::Value;
+
+use crate::limits::{Remark, Severity, shortened};
+
+/// Something that is wrong, or probably not meant, in an object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Finding {
+    /// How bad it is: an error refuses the object.
+    pub severity: Severity,
+    /// Path of the field, such as `spec.components[0].template.metadata.namespace`; empty for the
+    /// object as a whole.
+    pub field: String,
+    /// The value as it stands there, shortened; none where something is missing or nothing fits.
+    pub value: Option<String>,
+    /// What is wrong with it and what is allowed.
+    pub message: String,
+}
+
+/// In the manner of Kubernetes: `spec.x: Invalid value: "v": must be …`, without the severity.
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { severity: _, field, value, message } = self;
+        if !field.is_empty() {
+            write!(f, "{field}: ")?;
+        }
+        match value {
+            Some(value) => write!(f, "Invalid value: {value:?}: {message}"),
+            None => f.write_str(message),
+        }
+    }
+}
+
+impl From<Remark> for Finding {
+    fn from(remark: Remark) -> Self {
+        Self {
+            severity: remark.severity,
+            field: format!("metadata.annotations[{}]", remark.key),
+            value: Some(remark.value),
+            message: remark.message,
+        }
+    }
+}
+
+/// The findings so far, each once.
+#[derive(Debug, Default)]
+pub(super) struct Report {
+    findings: Vec<Finding>,
+}
+
+/// The most findings of one severity: an object of 1 MiB can be wrong in very many places.
+const FINDINGS_MAX: usize = 100;
+
+impl Report {
+    /// A value is not allowed.
+    pub(super) fn invalid(
+        &mut self,
+        field: impl Into<String>,
+        value: impl AsRef<str>,
+        message: impl Into<String>,
+    ) {
+        self.add(Severity::Error, field.into(), Some(value.as_ref()), message.into());
+    }
+
+    /// Something is missing, or wrong as a whole.
+    pub(super) fn wrong(&mut self, field: impl Into<String>, message: impl Into<String>) {
+        self.add(Severity::Error, field.into(), None, message.into());
+    }
+
+    /// Something is allowed, but probably not meant.
+    pub(super) fn doubtful(
+        &mut self,
+        field: impl Into<String>,
+        value: Option<&str>,
+        message: impl Into<String>,
+    ) {
+        self.add(Severity::Warning, field.into(), value, message.into());
+    }
+
+    /// Whether a field has an error already.
+    pub(super) fn has_error(&self, field: &str) -> bool {
+        let mut errors = self.findings.iter().filter(|each| each.severity == Severity::Error);
+        errors.any(|each| each.field == field)
+    }
+
+    pub(super) fn push(&mut self, finding: Finding) {
+        // each severity has its own bound, so that warnings never crowd out an error
+        let severity = finding.severity;
+        let count = self.findings.iter().filter(|each| each.severity == severity).count();
+        if count < FINDINGS_MAX {
+            if !self.findings.contains(&finding) {
+                self.findings.push(finding);
+            }
+        } else if count == FINDINGS_MAX {
+            let message = format!("there is more: only {FINDINGS_MAX} of a kind are listed");
+            self.findings.push(Finding { severity, field: String::new(), value: None, message });
+        }
+    }
+
+    pub(super) fn into_findings(self) -> Vec<Finding> {
+        self.findings
+    }
+
+    fn add(&mut self, severity: Severity, field: String, value: Option<&str>, message: String) {
+        self.push(Finding { severity, field, value: value.map(shortened), message });
+    }
+}
+
+/// A JSON value as it is named in a message: texts and numbers themselves, the rest by their kind.
+pub(super) fn text(value: &Value) -> String {
+    match value {
+        Value::String(text) => shortened(text),
+        Value::Array(items) if items.is_empty() => "[]".to_owned(),
+        Value::Array(_) => "[…]".to_owned(),
+        Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
+        Value::Object(_) => "{…}".to_owned(),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,156 @@
+//! The object as a whole: size, depth, what it is, what it is called, its annotations.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use serde_json::Value;
+
+use super::finding::{Finding, Report, text};
+use crate::config::Config;
+use crate::limits::{Limits, names, shortened};
+
+/// The most levels of objects and lists, the object itself being the first.
+const LEVELS_MAX: usize = 64;
+/// The largest object, as JSON without spaces.
+const BYTES_MAX: usize = 1 << 20;
+/// The longest name of an AppWrapper: Kueue and labels need room for a suffix.
+const NAME_MAX: usize = 61;
+/// What the API server appends to `generateName`.
+const GENERATED: &str = "xxxxx";
+
+/// Whether the object is small and shallow enough to be looked at.
+pub(super) fn is_bounded(object: &Value, report: &mut Report) -> bool {
+    if levels(object) > LEVELS_MAX {
+        report.wrong("", format!("must have at most {LEVELS_MAX} levels of objects and lists"));
+        return false;
+    }
+    let mut size = Size(0);
+    // cannot fail: keys are texts, and the counter takes everything
+    let written = serde_json::to_writer(&mut size, object);
+    if written.is_err() || size.0 > BYTES_MAX {
+        report.wrong("", format!("must be at most {BYTES_MAX} bytes, and is {}", size.0));
+        return false;
+    }
+    true
+}
+
+/// Levels of objects and lists. Without recursion: it must bear any depth.
+fn levels(object: &Value) -> usize {
+    let mut deepest = 0;
+    let mut open = vec![(object, 0)];
+    while let Some((value, above)) = open.pop() {
+        match value {
+            Value::Array(items) => open.extend(items.iter().map(|item| (item, above + 1))),
+            Value::Object(fields) => open.extend(fields.values().map(|item| (item, above + 1))),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => continue,
+        }
+        deepest = deepest.max(above + 1);
+        if deepest > LEVELS_MAX {
+            break;
+        }
+    }
+    deepest
+}
+
+/// Counts what is written to it.
+struct Size(usize);
+
+impl io::Write for Size {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Whether the object is of the kind that is to be judged.
+pub(super) fn is_a(object: &Value, api_version: &str, kind: &str, report: &mut Report) -> bool {
+    if !object.is_object() {
+        report.invalid("", text(object), format!("must be an object of kind {kind}"));
+        return false;
+    }
+    let mut right = true;
+    for (field, want) in [("apiVersion", api_version), ("kind", kind)] {
+        let given = object.get(field).unwrap_or(&Value::Null);
+        if given != want {
+            report.invalid(field, text(given), format!("must be {want}"));
+            right = false;
+        }
+    }
+    right
+}
+
+/// The fields of `metadata`, where it is an object.
+pub(super) fn metadata<'a>(object: &'a Value, report: &mut Report) -> Option<&'a Value> {
+    let metadata = object.get("metadata").unwrap_or(&Value::Null);
+    if metadata.is_object() {
+        return Some(metadata);
+    }
+    report.invalid("metadata", text(metadata), "must be an object with a name");
+    None
+}
+
+/// A name of 1 to 61 characters without dots, or a `generateName` that makes one.
+pub(super) fn name(metadata: &Value, report: &mut Report) {
+    let rule = "must be 1 to 61 lower-case letters, digits or '-', beginning and ending with a letter or digit";
+    let given = |field: &str| match metadata.get(field) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) if text.is_empty() => None,
+        Some(other) => Some(other),
+    };
+    let fits = |name: &str| name.len() <= NAME_MAX && names::is_label(name);
+    match (given("name"), given("generateName")) {
+        (Some(Value::String(name)), _) if fits(name) => {}
+        (Some(name), _) => report.invalid("metadata.name", text(name), rule),
+        (None, Some(Value::String(prefix))) if fits(&format!("{prefix}{GENERATED}")) => {}
+        (None, Some(prefix)) => {
+            let message =
+                format!("{rule}, together with the {} that are appended", GENERATED.len());
+            report.invalid("metadata.generateName", text(prefix), message);
+        }
+        (None, None) => report.wrong("metadata.name", rule),
+    }
+}
+
+/// A map of texts in `metadata`; what is no text is reported and left out.
+pub(super) fn texts(
+    metadata: &Value,
+    field: &str,
+    report: &mut Report,
+) -> BTreeMap<String, String> {
+    let path = format!("metadata.{field}");
+    let fields = match metadata.get(field) {
+        None | Some(Value::Null) => return BTreeMap::new(),
+        Some(Value::Object(fields)) => fields,
+        Some(other) => {
+            report.invalid(path, text(other), "must be an object of strings");
+            return BTreeMap::new();
+        }
+    };
+    let mut texts = BTreeMap::new();
+    for (key, value) in fields {
+        match value {
+            Value::String(value) => _ = texts.insert(key.clone(), value.clone()),
+            // the API server reads null as ""
+            Value::Null => _ = texts.insert(key.clone(), String::new()),
+            other => {
+                let field = format!("{path}[{}]", shortened(key));
+                report.invalid(field, text(other), "must be a string");
+            }
+        }
+    }
+    texts
+}
+
+/// What the annotations set.
+pub(super) fn limits(metadata: &Value, config: &Config, report: &mut Report) -> Limits {
+    let annotations = texts(metadata, "annotations", report);
+    let (limits, remarks) = Limits::of(&annotations, &config.fault_tolerance);
+    for remark in remarks {
+        report.push(Finding::from(remark));
+    }
+    limits
+}

@@ -1,0 +1,101 @@
+//! `spec.podFailurePolicy` (KEP-3329).
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::component::Judged;
+use super::finding::Report;
+use super::target::Targets;
+use super::{RULES_MAX, exit_codes, items};
+use crate::api::{OnExitCodes, OnPodCondition, PodFailurePolicyRule};
+use crate::limits::names;
+use crate::podsets::Kind;
+
+/// Types that pods have by themselves or from Kubernetes.
+const CONDITIONS: [&str; 7] = [
+    "DisruptionTarget",
+    "PodScheduled",
+    "Ready",
+    "Initialized",
+    "ContainersReady",
+    "PodReadyToStartContainers",
+    "ConfigIssue",
+];
+
+pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) {
+    let rules: Vec<(usize, PodFailurePolicyRule)> = items(&policy["rules"], RULES_MAX);
+    for (i, rule) in &rules {
+        let path = format!("spec.podFailurePolicy.rules[{i}]");
+        targets.check(&rule.target_components, &format!("{path}.targetComponents"), report);
+        match (&rule.on_exit_codes, &rule.on_pod_conditions[..]) {
+            (Some(_), [_, ..]) => report.invalid(
+                &path,
+                "onExitCodes, onPodConditions",
+                "must have exactly one of onExitCodes and onPodConditions",
+            ),
+            (None, []) => {
+                report.wrong(&path, "must have exactly one of onExitCodes and onPodConditions");
+            }
+            _ => {}
+        }
+        if let Some(codes) = &rule.on_exit_codes {
+            let path = format!("{path}.onExitCodes");
+            exit_codes::check(codes.operator, &codes.values, &path, report);
+            let components = targets.filtered(&rule.target_components);
+            container(codes, &components, &path, report);
+        }
+        for (j, condition) in rule.on_pod_conditions.iter().enumerate() {
+            pod_condition(condition, &format!("{path}.onPodConditions[{j}]"), report);
+        }
+    }
+}
+
+/// The container must be one of the pods' own; only where an operator or a webhook of a kind adds
+/// containers, it may be another.
+fn container(codes: &OnExitCodes, components: &[&Judged], path: &str, report: &mut Report) {
+    let Some(name) = codes.container_name.as_deref() else { return };
+    let field = format!("{path}.containerName");
+    if !names::is_label(name) {
+        return report.invalid(field, name, names::LABEL);
+    }
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for component in components {
+        known.extend(component.containers.iter().map(String::as_str));
+    }
+    // while something is wrong with the pods, their containers are unknown
+    let incomplete = components.iter().any(|component| component.pod_sets.is_none());
+    if known.contains(name) || incomplete || components.is_empty() {
+        return;
+    }
+    let listed: Vec<&str> = known.iter().copied().take(10).collect();
+    let message = format!("must be a container of the pods: one of {}", listed.join(", "));
+    let adds = |kind: Kind| {
+        matches!(kind, Kind::RayCluster | Kind::RayJob | Kind::RayService | Kind::Other)
+    };
+    if components.iter().any(|component| adds(component.known)) {
+        report.doubtful(field, Some(name), message);
+    } else {
+        report.invalid(field, name, message);
+    }
+}
+
+fn pod_condition(condition: &OnPodCondition, path: &str, report: &mut Report) {
+    let OnPodCondition { type_, status } = condition;
+    let name = type_.rsplit_once('/').map_or(type_.as_str(), |(_, name)| name);
+    let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    if name.is_empty() || type_.len() > 316 || !name.bytes().all(inner) {
+        let message = "must be the type of a pod's condition, such as DisruptionTarget";
+        report.invalid(format!("{path}.type"), type_, message);
+    } else if let Some(meant) = names::close(type_, &CONDITIONS)
+        && meant != type_
+    {
+        let message = format!("did you mean {meant}?");
+        report.doubtful(format!("{path}.type"), Some(type_), message);
+    }
+    if let Some(status) = status
+        && !["True", "False", "Unknown"].contains(&status.as_str())
+    {
+        report.invalid(format!("{path}.status"), status, "must be True, False or Unknown");
+    }
+}

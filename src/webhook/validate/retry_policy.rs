@@ -1,0 +1,177 @@
+//! RetryPolicy objects.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::finding::Report;
+use super::{Finding, exit_codes, items, object, quantity, schema};
+use crate::api::{Backoff as RawBackoff, RetryAction, RetryRule};
+use crate::config::{Backoff, BackoffError, CONDITIONS, Pattern};
+use crate::limits::names;
+
+const API_VERSION: &str = "workload.codeflare.dev/v1alpha1";
+
+/// The most rules, as the schema says it.
+const RULES_MAX: usize = 100;
+
+/// The most that memory may grow from one attempt to the next.
+const FACTOR_MAX: f64 = 100.0;
+
+/// Everything that is wrong with a RetryPolicy.
+#[must_use]
+pub fn retry_policy(policy: &Value) -> Vec<Finding> {
+    let mut report = Report::default();
+    if object::is_bounded(policy, &mut report)
+        && object::is_a(policy, API_VERSION, "RetryPolicy", &mut report)
+    {
+        if let Some(metadata) = object::metadata(policy, &mut report) {
+            let name = metadata["name"].as_str().unwrap_or_default();
+            if !names::is_subdomain(name) {
+                report.invalid("metadata.name", name, names::SUBDOMAIN);
+            }
+        }
+        spec(policy, &mut report);
+    }
+    report.into_findings()
+}
+
+fn spec(policy: &Value, report: &mut Report) {
+    let Some(spec) = policy.get("spec") else {
+        return report.wrong("spec", "must be given");
+    };
+    let spec = schema::check(&schema::RETRY_POLICY, spec, "spec", report);
+    if !spec.is_object() {
+        return;
+    }
+    if let Ok(raw) = serde_json::from_value(spec["backoff"].clone()) {
+        backoff(&raw, "spec.backoff", report);
+    }
+    let mut seen = BTreeMap::new();
+    for (i, rule) in items::<RetryRule>(&spec["rules"], RULES_MAX) {
+        check(&rule, i, &mut seen, report);
+    }
+}
+
+fn check(rule: &RetryRule, i: usize, seen: &mut BTreeMap<String, usize>, report: &mut Report) {
+    let path = format!("spec.rules[{i}]");
+    name(rule.name.as_deref(), i, seen, report);
+    matcher(rule, &path, report);
+    if let Some(container) = rule.container_name.as_deref()
+        && !names::is_label(container)
+    {
+        report.invalid(format!("{path}.containerName"), container, names::LABEL);
+    }
+    if let Some(raw) = &rule.backoff {
+        backoff(raw, &format!("{path}.backoff"), report);
+    }
+    mutate(rule, &path, report);
+    if rule.action == RetryAction::Fail {
+        for (field, given) in [
+            ("retryLimit", rule.retry_limit.is_some()),
+            ("backoff", rule.backoff.is_some()),
+            ("antiAffinity", rule.anti_affinity.is_some()),
+        ] {
+            if given {
+                report.doubtful(format!("{path}.{field}"), None, "has no effect with action Fail");
+            }
+        }
+    }
+}
+
+fn name(given: Option<&str>, i: usize, seen: &mut BTreeMap<String, usize>, report: &mut Report) {
+    let field = format!("spec.rules[{i}].name");
+    if let Some(name) = given
+        && !names::is_label(name)
+    {
+        return report.invalid(field, name, names::LABEL);
+    }
+    let name = given.map_or_else(|| format!("rule{i}"), str::to_owned);
+    if let Some(first) = seen.get(&name) {
+        let message = format!("must be unique: spec.rules[{first}] has it too");
+        return report.invalid(field, name, message);
+    }
+    seen.insert(name, i);
+}
+
+fn matcher(rule: &RetryRule, path: &str, report: &mut Report) {
+    let matchers = [
+        ("onConditions", !rule.on_conditions.is_empty()),
+        ("onExitCodes", rule.on_exit_codes.is_some()),
+        ("onTerminationMessage", rule.on_termination_message.is_some()),
+        ("onFailureCategory", !rule.on_failure_category.is_empty()),
+    ];
+    let given: Vec<_> =
+        matchers.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    let all = matchers.map(|(name, _)| name).join(", ");
+    match given.len() {
+        0 => report.wrong(path, format!("must have exactly one of {all}")),
+        1 => {}
+        _ => report.invalid(path, given.join(", "), format!("must have exactly one of {all}")),
+    }
+    for (i, condition) in rule.on_conditions.iter().enumerate() {
+        if !CONDITIONS.contains(&condition.as_str()) {
+            let message = format!("must be one of {}", CONDITIONS.join(", "));
+            report.invalid(format!("{path}.onConditions[{i}]"), condition, message);
+        }
+    }
+    if let Some(codes) = &rule.on_exit_codes {
+        exit_codes::check(codes.operator, &codes.values, &format!("{path}.onExitCodes"), report);
+    }
+    if let Some(message) = &rule.on_termination_message
+        && let Err(error) = Pattern::new(&message.pattern)
+    {
+        let field = format!("{path}.onTerminationMessage.pattern");
+        report.invalid(field, &message.pattern, error.to_string());
+    }
+    for (i, category) in rule.on_failure_category.iter().enumerate() {
+        // the names of categories may have underscores, such as cuda_error
+        if !names::is_label(&category.replace('_', "-")) {
+            let message = "must be the name of a category, such as oom or node";
+            report.invalid(format!("{path}.onFailureCategory[{i}]"), category, message);
+        }
+    }
+}
+
+fn backoff(raw: &RawBackoff, path: &str, report: &mut Report) {
+    match Backoff::try_from(raw) {
+        Ok(_) => {}
+        Err(BackoffError::InitialDelay(error)) => {
+            report.invalid(format!("{path}.initialDelay"), &raw.initial_delay, error.expected());
+        }
+        Err(BackoffError::MaxDelay(error)) => {
+            let given = raw.max_delay.as_deref().unwrap_or_default();
+            report.invalid(format!("{path}.maxDelay"), given, error.expected());
+        }
+        Err(BackoffError::Multiplier(given)) => {
+            let message = "must be a number of 1 or more";
+            report.invalid(format!("{path}.multiplier"), given.to_string(), message);
+        }
+        Err(BackoffError::Order(_, maximum)) => {
+            let message = format!("must be at most maxDelay ({maximum})");
+            report.invalid(format!("{path}.initialDelay"), &raw.initial_delay, message);
+        }
+    }
+}
+
+fn mutate(rule: &RetryRule, path: &str, report: &mut Report) {
+    let Some(mutation) = &rule.mutate else { return };
+    let path = format!("{path}.mutate");
+    if rule.action != RetryAction::Retry {
+        report.wrong(&path, "must be left out: it needs action Retry");
+    }
+    let Some(memory) = &mutation.memory else {
+        return report.wrong(format!("{path}.memory"), "must be given");
+    };
+    // written so that what is no number fails too
+    if !(memory.factor > 1.0 && memory.factor <= FACTOR_MAX) {
+        let message = format!("must be above 1 and at most {FACTOR_MAX}");
+        report.invalid(format!("{path}.memory.factor"), memory.factor.to_string(), message);
+    }
+    if let Some(max) = memory.max.as_deref()
+        && !quantity::is_positive(max)
+    {
+        let message = "must be a quantity above 0, such as 64Gi";
+        report.invalid(format!("{path}.memory.max"), max, message);
+    }
+}

@@ -1,0 +1,171 @@
+//! Structure: types, required fields, enums and bounds, as the CRDs' own schemas say them.
+//!
+//! The API server checks the same; here every problem is reported with its path, and a name from
+//! Job or JobSet gets ours suggested.
+
+use std::sync::LazyLock;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, JSONSchemaProps as Schema, JSONSchemaPropsOrArray,
+    JSONSchemaPropsOrBool,
+};
+use kube::CustomResourceExt;
+use serde_json::{Map, Value};
+
+use super::finding::{Report, text};
+use crate::api::{AppWrapper, RetryPolicy};
+use crate::limits::names;
+
+/// Schema of `spec` of an AppWrapper.
+pub(super) static APPWRAPPER: LazyLock<Schema> = LazyLock::new(|| spec_of(AppWrapper::crd()));
+/// Schema of `spec` of a RetryPolicy.
+pub(super) static RETRY_POLICY: LazyLock<Schema> = LazyLock::new(|| spec_of(RetryPolicy::crd()));
+
+/// What Job and JobSet call it, and what it is called here.
+const RENAMED: [(&str, &str); 9] = [
+    ("FailJobSet", "FailAppWrapper"),
+    ("RestartJobSet", "RestartAppWrapper"),
+    ("RestartJobSetAndIgnoreMaxRestarts", "RestartAppWrapperAndIgnoreMaxRestarts"),
+    ("RestartJob", "RecreateComponent"),
+    ("RecreateJob", "RecreateComponent"),
+    ("FailJob", "FailAppWrapper"),
+    ("targetReplicatedJobs", "targetComponents"),
+    ("waitForReplicatedJobsStatus", "waitForComponentsStatus"),
+    ("startupPolicy", "executionPolicy"),
+];
+
+fn spec_of(crd: CustomResourceDefinition) -> Schema {
+    let version = crd.spec.versions.into_iter().next();
+    let root = version.and_then(|version| version.schema?.open_api_v3_schema);
+    let spec = root.and_then(|root| root.properties?.remove("spec"));
+    spec.unwrap_or_default()
+}
+
+/// Reports what does not follow a schema, and returns the value without the fields that the schema
+/// does not know, as the API server would store it.
+pub(super) fn check(schema: &Schema, value: &Value, path: &str, report: &mut Report) -> Value {
+    if value.is_null() && schema.nullable == Some(true) {
+        return Value::Null;
+    }
+    if let Some(kind) = &schema.type_
+        && !is_a(kind, schema.format.as_deref(), value)
+    {
+        report.invalid(path, text(value), expected(schema, kind));
+        return value.clone();
+    }
+    bounds(schema, value, path, report);
+    match value {
+        Value::Object(fields) => Value::Object(object(schema, fields, path, report)),
+        Value::Array(items) => {
+            let Some(JSONSchemaPropsOrArray::Schema(each)) = &schema.items else {
+                return value.clone();
+            };
+            let checked = |(i, item)| check(each, item, &format!("{path}[{i}]"), report);
+            Value::Array(items.iter().enumerate().map(checked).collect())
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+fn object(
+    schema: &Schema,
+    fields: &Map<String, Value>,
+    path: &str,
+    report: &mut Report,
+) -> Map<String, Value> {
+    for name in schema.required.iter().flatten() {
+        if fields.get(name).is_none_or(|value| is_absent(schema, name, value)) {
+            report.wrong(format!("{path}.{name}"), "must be given");
+        }
+    }
+    let mut kept = Map::new();
+    for (name, value) in fields {
+        if is_absent(schema, name, value) {
+            continue;
+        }
+        let known = schema.properties.as_ref().and_then(|properties| properties.get(name));
+        if let Some(known) = known {
+            kept.insert(name.clone(), check(known, value, &format!("{path}.{name}"), report));
+        } else if let Some(JSONSchemaPropsOrBool::Schema(each)) = &schema.additional_properties {
+            kept.insert(name.clone(), check(each, value, &format!("{path}[{name}]"), report));
+        } else if schema.x_kubernetes_preserve_unknown_fields == Some(true) {
+            kept.insert(name.clone(), value.clone());
+        } else {
+            let names: Vec<&str> =
+                schema.properties.iter().flatten().map(|(name, _)| name.as_str()).collect();
+            let message = format!("unknown field, without effect{}", suggestion(name, &names));
+            let field = format!("{path}.{}", crate::limits::shortened(name));
+            report.doubtful(field, Some(&text(value)), message);
+        }
+    }
+    kept
+}
+
+/// The API server drops a null where the schema does not allow it.
+fn is_absent(schema: &Schema, name: &str, value: &Value) -> bool {
+    let known = schema.properties.as_ref().and_then(|properties| properties.get(name));
+    value.is_null() && known.is_some_and(|known| known.nullable != Some(true))
+}
+
+fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Report) {
+    if let Some(allowed) = &schema.enum_
+        && !allowed.iter().any(|each| each.0 == *value)
+    {
+        let names: Vec<&str> = allowed.iter().filter_map(|each| each.0.as_str()).collect();
+        let given = value.as_str().unwrap_or_default();
+        let message = format!("must be one of {}{}", names.join(", "), suggestion(given, &names));
+        report.invalid(path, text(value), message);
+    }
+    if let (Some(least), Some(number)) = (schema.minimum, value.as_f64())
+        && number < least
+    {
+        report.invalid(path, text(value), format!("must be at least {least}"));
+    }
+    if let Some(items) = value.as_array() {
+        let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
+        if schema.max_items.is_some_and(|most| count > most) {
+            let most = schema.max_items.unwrap_or_default();
+            report.invalid(path, count.to_string(), format!("must have at most {most} entries"));
+        }
+        if schema.min_items.is_some_and(|least| count < least) {
+            let least = schema.min_items.unwrap_or_default();
+            report.invalid(path, count.to_string(), format!("must have at least {least} entries"));
+        }
+    }
+}
+
+fn is_a(kind: &str, format: Option<&str>, value: &Value) -> bool {
+    match (kind, format) {
+        ("object", _) => value.is_object(),
+        ("array", _) => value.is_array(),
+        ("string", _) => value.is_string(),
+        ("boolean", _) => value.is_boolean(),
+        ("integer", Some("int32")) => {
+            value.as_i64().is_some_and(|number| i32::try_from(number).is_ok())
+        }
+        ("integer", _) => value.is_i64() || value.is_u64(),
+        ("number", _) => value.is_number(),
+        _ => true,
+    }
+}
+
+fn expected(schema: &Schema, kind: &str) -> String {
+    match (kind, schema.format.as_deref()) {
+        ("array", _) => "must be a list".to_owned(),
+        ("object", _) => "must be an object".to_owned(),
+        ("boolean", _) => "must be true or false".to_owned(),
+        ("integer", Some("int32")) => {
+            let least = schema.minimum.unwrap_or_else(|| i32::MIN.into());
+            format!("must be a whole number from {least} to {}", i32::MAX)
+        }
+        ("integer", _) => "must be a whole number".to_owned(),
+        (other, _) => format!("must be a {other}"),
+    }
+}
+
+/// `: did you mean …?`, where something is near enough.
+fn suggestion(given: &str, known: &[&str]) -> String {
+    let renamed = RENAMED.iter().find(|(theirs, ours)| *theirs == given && known.contains(ours));
+    let meant = renamed.map(|(_, ours)| *ours).or_else(|| names::close(given, known));
+    meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"))
+}

@@ -1,0 +1,228 @@
+//! What a template may hold: one object that the user could create alone, and nothing of ours.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::component::Around;
+use super::finding::{Report, text};
+use crate::api::{GROUP, PodSet, keys};
+use crate::limits::{names, shortened};
+use crate::podsets;
+
+/// Labels that the controller sets and finds its objects by.
+const OURS: [&str; 4] = [keys::APPWRAPPER, keys::APPWRAPPER_UID, keys::ATTEMPT, keys::POD_SET];
+
+/// What the API server sets, or what would tie the object to another owner.
+const FORBIDDEN: [(&str, &str); 6] = [
+    ("generateName", "must be left out: the object needs a name of its own"),
+    ("ownerReferences", "must be left out: the AppWrapper becomes the owner"),
+    ("finalizers", "must be left out: they would keep the object from being deleted"),
+    ("uid", "must be left out: the API server sets it"),
+    ("resourceVersion", "must be left out: the API server sets it"),
+    ("managedFields", "must be left out: the API server sets it"),
+];
+
+/// API group of an `apiVersion`; empty for the core group.
+pub(super) fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+/// Checks a template, pods apart.
+pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
+    if !object.is_object() {
+        return;
+    }
+    kind(object, path, around, report);
+    nested(object, path, report);
+    if has(object, "status") {
+        let field = format!("{path}.status");
+        report.invalid(field, text(&object["status"]), "must be left out: the API server sets it");
+    }
+    let metadata = &object["metadata"];
+    if !metadata.is_object() {
+        let field = format!("{path}.metadata");
+        return report.invalid(field, text(metadata), "must be an object with a name");
+    }
+    let path = format!("{path}.metadata");
+    name(object, metadata, &path, report);
+    for (field, message) in FORBIDDEN {
+        if has(metadata, field) {
+            report.invalid(format!("{path}.{field}"), text(&metadata[field]), message);
+        }
+    }
+    namespace(&metadata["namespace"], &format!("{path}.namespace"), around, report);
+    labels(metadata, &path, report);
+    queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, report);
+}
+
+/// Checks the pod templates of a component, those that are declared and those that its kind
+/// implies, and returns the names of their containers.
+pub(super) fn check_pods(
+    object: &Value,
+    component: &str,
+    declared: &[PodSet],
+    report: &mut Report,
+) -> BTreeSet<String> {
+    // where there is something wrong with the pod sets, that is reported by who inspects them
+    let inferred = podsets::infer(object).unwrap_or_default();
+    let paths: BTreeSet<&str> =
+        inferred.iter().chain(declared).map(|set| set.path.as_str()).collect();
+    let mut containers = BTreeSet::new();
+    for text_of_path in paths {
+        let Ok(path) = text_of_path.parse::<podsets::Path>() else { continue };
+        let Ok(pod) = podsets::pod_template(object, &path) else { continue };
+        labels(&pod["metadata"], &format!("{component}.{text_of_path}.metadata"), report);
+        let spec = &pod["spec"];
+        if has(spec, "nodeName") {
+            let message = "must be left out: it bypasses the scheduler and the quota";
+            let field = format!("{component}.{text_of_path}.spec.nodeName");
+            report.invalid(field, text(&spec["nodeName"]), message);
+        }
+        for list in ["containers", "initContainers"] {
+            let items = spec[list].as_array().into_iter().flatten();
+            containers.extend(items.filter_map(|item| Some(item["name"].as_str()?.to_owned())));
+        }
+    }
+    containers
+}
+
+/// Whether a field says anything. Go's clients write `status: {}` and `null` for what is not set.
+fn has(object: &Value, field: &str) -> bool {
+    match object.get(field) {
+        None | Some(Value::Null) => false,
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Array(items)) => !items.is_empty(),
+        Some(Value::Object(fields)) => !fields.is_empty(),
+        Some(Value::Bool(_) | Value::Number(_)) => true,
+    }
+}
+
+fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    let parts: Vec<&str> = api_version.split('/').collect();
+    let good = match parts[..] {
+        [version] => names::is_label(version),
+        [group, version] => names::is_subdomain(group) && names::is_label(version),
+        _ => false,
+    };
+    if !good {
+        let message = "must be an API version, such as v1 or batch/v1";
+        report.invalid(format!("{path}.apiVersion"), text(&object["apiVersion"]), message);
+    }
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let field = format!("{path}.kind");
+    let alphanumeric = kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    if kind.is_empty() || kind.len() > 63 || !alphanumeric {
+        return report.invalid(field, text(&object["kind"]), "must be a kind, such as Job");
+    }
+    let group = group(api_version);
+    if group == GROUP && kind == "AppWrapper" {
+        return report.invalid(field, kind, "must not be an AppWrapper, of any version");
+    }
+    if kind.ends_with("List") {
+        let message = "must not be a list: each object is a component of its own";
+        return report.invalid(field, kind, message);
+    }
+    let admission = &around.config.admission;
+    if good && !admission.allows(group, kind) {
+        let allowed: Vec<_> = admission.allowed_kinds.iter().map(ToString::to_string).collect();
+        let message = format!("the configuration allows only {}", allowed.join(", "));
+        report.invalid(field, kind, message);
+    }
+}
+
+/// An AppWrapper deeper down, such as in a template of a template.
+fn nested(object: &Value, path: &str, report: &mut Report) {
+    for (name, value) in object.as_object().into_iter().flatten() {
+        search(value, &format!("{path}.{}", shortened(name)), report);
+    }
+}
+
+/// Recursion is bounded: an object that is too deep is not looked at.
+fn search(value: &Value, path: &str, report: &mut Report) {
+    match value {
+        Value::Array(items) => {
+            for (i, item) in items.iter().enumerate() {
+                search(item, &format!("{path}[{i}]"), report);
+            }
+        }
+        Value::Object(fields) => {
+            let api_version = value["apiVersion"].as_str().unwrap_or_default();
+            let ours = value["kind"] == "AppWrapper" && group(api_version) == GROUP;
+            // without a spec it is a reference, such as that of an event
+            if ours && fields.contains_key("spec") {
+                let field = format!("{path}.kind");
+                report.invalid(field, "AppWrapper", "must not be an AppWrapper, of any version");
+            }
+            for (name, field) in fields {
+                search(field, &format!("{path}.{}", shortened(name)), report);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn name(object: &Value, metadata: &Value, path: &str, report: &mut Report) {
+    let field = format!("{path}.name");
+    let name = match &metadata["name"] {
+        Value::String(name) if !name.is_empty() => name,
+        other => return report.invalid(field, text(other), "must be given: a name that is kept"),
+    };
+    let api_version = object["apiVersion"].as_str().unwrap_or_default();
+    // roles and their bindings may have names with colons and capitals
+    let segment = group(api_version) == "rbac.authorization.k8s.io"
+        && name.len() <= 253
+        && ![".", ".."].contains(&name.as_str())
+        && name.bytes().all(|byte| byte.is_ascii_graphic() && !b"/%".contains(&byte));
+    if !segment && !names::is_subdomain(name) {
+        report.invalid(field, name, names::SUBDOMAIN);
+    }
+}
+
+fn namespace(value: &Value, field: &str, around: &Around<'_>, report: &mut Report) {
+    let given = match value {
+        Value::Null => return,
+        Value::String(given) if given.is_empty() => return,
+        Value::String(given) => given,
+        other => return report.invalid(field, text(other), "must be a string"),
+    };
+    match around.namespace {
+        Some(own) if own == given => {}
+        Some(own) => {
+            let message = format!("must be the AppWrapper's own namespace {own:?}, or left out");
+            report.invalid(field, given, message);
+        }
+        None => {
+            let message = "must be the AppWrapper's own namespace, which is not named in it";
+            report.doubtful(field, Some(given), message);
+        }
+    }
+}
+
+fn labels(metadata: &Value, path: &str, report: &mut Report) {
+    for key in OURS {
+        if let Some(value) = metadata["labels"].get(key) {
+            let field = format!("{path}.labels[{key}]");
+            report.invalid(field, text(value), "must be left out: the controller sets it");
+        }
+    }
+}
+
+/// A queue of its own would have the component admitted a second time.
+fn queue(value: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
+    let Some(given) = value.as_str().filter(|given| !given.is_empty()) else { return };
+    let field = format!("{path}.labels[{}]", keys::QUEUE_NAME);
+    match around.queue {
+        Some(own) if own == given => {}
+        Some(own) => {
+            let message = format!("must be the AppWrapper's own queue {own:?}, or left out");
+            report.invalid(field, given, message);
+        }
+        None => {
+            let message = "the queue belongs in the labels of the AppWrapper, which has none: \
+                           Kueue would admit this component alone";
+            report.doubtful(field, Some(given), message);
+        }
+    }
+}

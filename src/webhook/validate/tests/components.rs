@@ -1,0 +1,240 @@
+use super::*;
+
+const LABEL: &str = "workload.codeflare.dev/appwrapper";
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
+#[test]
+fn a_template_is_one_object_of_the_user_alone() {
+    let template = "/spec/components/0/template";
+    for (row, place, value, fragment) in [
+        ("46", "metadata", json!("boo"), "must be an object with a name"),
+        ("46", "apiVersion", json!("a/b/c"), "must be an API version"),
+        ("46", "apiVersion", json!(null), "must be an API version"),
+        ("46", "kind", json!(""), "must be a kind"),
+        ("46", "kind", json!("pods/exec"), "must be a kind"),
+        ("51", "metadata.name", json!(null), "must be given"),
+        ("51", "metadata.name", json!(""), "must be given"),
+        ("51", "metadata.name", json!("A b"), "must be at most 253 lower-case"),
+        ("51", "metadata.generateName", json!("a-"), "must be left out"),
+        ("52", "metadata.ownerReferences", json!([{"uid": "x"}]), "must be left out"),
+        ("52", "metadata.finalizers", json!(["a/b"]), "must be left out"),
+        ("53", "metadata.uid", json!("x"), "must be left out"),
+        ("53", "metadata.resourceVersion", json!("1"), "must be left out"),
+        ("53", "metadata.managedFields", json!([{}]), "must be left out"),
+        ("53", "status", json!({"succeeded": 1}), "must be left out"),
+        ("57", "metadata.namespace", json!("other"), "the AppWrapper's own namespace \"team\""),
+        ("60", "kind", json!("JobList"), "must not be a list"),
+    ] {
+        let pointer = format!("{template}/{}", place.replace('.', "/"));
+        // without pods, so that a kind that is not known any more is no second problem
+        let said = judged(&with(&given(&[service("a"), job("b")]), &pointer, value));
+        let start = format!("error: spec.components[0].template.{place}: Invalid value: ");
+        only(row, &said, &start, fragment);
+    }
+    let own = with(&given(&[job("a")]), &format!("{template}/metadata/namespace"), json!("team"));
+    assert_eq!(judged(&own), Vec::<String>::new());
+    let unnamed = with(&own, "/metadata/namespace", json!(null));
+    let start = "warning: spec.components[0].template.metadata.namespace: ";
+    only("57", &judged(&unnamed), start, "which is not named in it");
+}
+
+#[test]
+fn an_appwrapper_is_not_nested_in_any_way() {
+    for version in ["v1beta2", "v1beta1", "v7"] {
+        let inner = json!({
+            "apiVersion": format!("workload.codeflare.dev/{version}"), "kind": "AppWrapper",
+            "metadata": {"name": "inner"}, "spec": {"components": []},
+        });
+        let said = judged(&given(&[inner.clone(), job("a")]));
+        let start = "error: spec.components[0].template.kind: Invalid value: \"AppWrapper\": ";
+        only("60", &said, start, "of any version");
+        let list = json!({
+            "apiVersion": "v1", "kind": "List", "metadata": {"name": "a"}, "items": [inner],
+        });
+        let said = judged(&given(&[list, job("a")]));
+        assert_eq!(said.len(), 2, "row 62: {said:?}");
+        assert!(said[0].starts_with("error: spec.components[0].template.kind: "), "{said:?}");
+        assert!(said[1].starts_with("error: spec.components[0].template.items[0].kind: "));
+        let template = with(&service("a"), "/spec", json!({"template": inner}));
+        let start = "error: spec.components[0].template.spec.template.kind: ";
+        only("62", &judged(&given(&[template, job("a")])), start, "of any version");
+    }
+    let reference = json!({"kind": "AppWrapper", "apiVersion": "workload.codeflare.dev/v1beta2"});
+    let event = with(&service("a"), "/regarding", reference);
+    assert_eq!(judged(&given(&[event, job("a")])), Vec::<String>::new());
+}
+
+#[test]
+fn names_are_unique_within_a_kind() {
+    let start = "error: spec.components[1].template.metadata.name: Invalid value: \"a\": ";
+    only("50", &judged(&given(&[job("a"), job("a")])), start, "spec.components[0] is Job/a too");
+    let other_version = with(&job("a"), "/apiVersion", json!("batch/v2"));
+    only("50", &judged(&given(&[job("a"), other_version])), start, "must be unique");
+    let other_group = with(&service("a"), "/apiVersion", json!("example.com/v1"));
+    let all = [job("a"), service("a"), other_group];
+    assert_eq!(judged(&given(&all)), Vec::<String>::new());
+}
+
+#[test]
+fn labels_of_ours_are_refused_in_objects_and_pods() {
+    for key in [
+        LABEL,
+        "workload.codeflare.dev/appwrapper-uid",
+        "workload.codeflare.dev/attempt",
+        "workload.codeflare.dev/podset",
+    ] {
+        let mut template = job("a");
+        template["metadata"]["labels"] = json!({ key: "victim" });
+        let field = format!("spec.components[0].template.metadata.labels[{key}]");
+        let start = format!("error: {field}: Invalid value: \"victim\": ");
+        only("54", &judged(&given(&[template])), &start, "the controller sets it");
+        let mut template = job("a");
+        template["spec"]["template"]["metadata"] = json!({"labels": { key: "victim" }});
+        let field = format!("spec.components[0].template.spec.template.metadata.labels[{key}]");
+        only("54", &judged(&given(&[template])), &format!("error: {field}: "), "must be left out");
+    }
+    let pod = json!({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "labels": {LABEL: "victim"}},
+        "spec": {"containers": [{"name": "main"}]},
+    });
+    let start = "error: spec.components[0].template.metadata.labels[";
+    only("54", &judged(&given(&[pod])), start, "must be left out");
+}
+
+#[test]
+fn queues_of_components_are_those_of_the_appwrapper() {
+    let mut aw = given(&[job("a")]);
+    aw["spec"]["components"][0]["template"]["metadata"]["labels"] = json!({ QUEUE: "other" });
+    let field = format!("spec.components[0].template.metadata.labels[{QUEUE}]: ");
+    only("55", &judged(&aw), &format!("warning: {field}"), "Kueue would admit this component");
+    aw["metadata"]["labels"] = json!({ QUEUE: "main" });
+    only("55", &judged(&aw), &format!("error: {field}"), "own queue \"main\"");
+    aw["metadata"]["labels"] = json!({ QUEUE: "other" });
+    assert_eq!(judged(&aw), Vec::<String>::new());
+}
+
+#[test]
+fn a_pod_does_not_choose_its_node() {
+    let place = "/spec/components/0/template/spec/template/spec/nodeName";
+    let said = judged(&with(&given(&[job("a")]), place, json!("node-1")));
+    let start = "error: spec.components[0].template.spec.template.spec.nodeName: ";
+    only("67", &said, start, "bypasses the scheduler");
+    assert_eq!(judged(&with(&given(&[job("a")]), place, json!(""))), Vec::<String>::new());
+}
+
+#[test]
+fn only_allowed_kinds_are_wrapped() {
+    let config = Config::parse("admission: {allowedKinds: [Job.batch]}").unwrap();
+    assert_eq!(create(&given(&[job("a")]), &config), vec![]);
+    let said = say(create(&given(&[job("a"), service("b")]), &config));
+    let start = "error: spec.components[1].template.kind: Invalid value: \"Service\": ";
+    only("63", &said, start, "allows only Job.batch");
+}
+
+#[test]
+fn pod_sets_are_counted() {
+    let first = "/spec/components/0";
+    let sets = |sets: Value| with(&given(&[job("a")]), &format!("{first}/podSets"), sets);
+    let path = "template.spec.template";
+    for (row, aw, start, fragment) in [
+        ("35", sets(json!([{"path": path, "replicas": -1}])), "podSets[0].replicas", "0 or more"),
+        ("35", sets(json!([{"path": path, "replicas": 7}])), "podSets[0].replicas", "expected 1"),
+        (
+            "35",
+            sets(json!([{"path": path, "replicas": 4_294_967_297_i64}])),
+            "podSets[0].replicas",
+            "must be a whole number",
+        ),
+        (
+            "37",
+            with(&given(&[job("a")]), &format!("{first}/template/spec/parallelism"), json!(-7)),
+            "template.spec.parallelism",
+            "expected",
+        ),
+        (
+            "37",
+            with(
+                &given(&[job("a")]),
+                &format!("{first}/template/spec/parallelism"),
+                json!(4_294_967_297_i64),
+            ),
+            "template.spec.parallelism",
+            "expected",
+        ),
+        ("41", sets(json!([{"path": path}, {"path": path}])), "podSets[1].path", "another path"),
+        ("42", sets(json!([{"path": "template/../../etc"}])), "podSets[0].path", "position 8"),
+        ("43", sets(json!([{"path": "template[0]"}])), "podSets[0].path", "array"),
+        ("44", sets(json!([{"path": "template.template."}])), "podSets[0].path", "position 18"),
+        (
+            "44",
+            sets(json!([{"path": "template.a[100000000000000000000]"}])),
+            "podSets[0].path",
+            "index",
+        ),
+        (
+            "45",
+            sets(json!([{"path": format!("template.{}", "a".repeat(100_000))}])),
+            "podSets[0].path",
+            "512 bytes",
+        ),
+        ("45", sets(json!([{"path": "template.spec"}])), "podSets[0].path", "a pod template"),
+        ("45", sets(json!([{"replicas": 1}])), "podSets[0].path", "must be given"),
+    ] {
+        only(row, &judged(&aw), &format!("error: spec.components[0].{start}: "), fragment);
+    }
+}
+
+#[test]
+fn totals_are_bounded() {
+    let many = |count: usize| given(&(0..count).map(|i| job(&format!("j{i}"))).collect::<Vec<_>>());
+    let wide = |jobs: i64, pods: i64| {
+        json!({
+            "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "a"},
+            "spec": {"replicatedJobs": [{"name": "a", "replicas": jobs, "template": {
+                "spec": {"parallelism": pods, "completions": pods,
+                    "template": {"spec": {"containers": [{"name": "main"}]}}},
+            }}]},
+        })
+    };
+    let large = |count: i64| with(&job("a"), "/spec/parallelism", json!(count));
+    let deployment = |replicas: i64| {
+        json!({
+            "apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "d"},
+            "spec": {"replicas": replicas,
+                "template": {"spec": {"containers": [{"name": "main"}]}}},
+        })
+    };
+    assert_eq!(judged(&many(10)), Vec::<String>::new(), "row 40");
+    assert_eq!(judged(&given(&[large(1_000_000)])), Vec::<String>::new());
+    for (row, aw, value, fragment) in [
+        ("39", given(&[]), "[]", "at least one component"),
+        ("39", given(&[service("a")]), "0", "1 to 10 pod sets"),
+        ("40", many(11), "11", "1 to 10 pod sets"),
+        ("35", given(&[large(1_000_000), job("b")]), "1000001", "1 to 1000000 pods"),
+        ("35", given(&[large(2_147_483_647), deployment(2_147_483_647)]), "4294967294", "pods"),
+        ("38", given(&[deployment(0)]), "0", "1 to 1000000 pods"),
+    ] {
+        let start = format!("error: spec.components: Invalid value: {value:?}: ");
+        only(row, &judged(&aw), &start, fragment);
+    }
+    let said = judged(&given(&[wide(65536, 65536)]));
+    only("36", &said, "error: spec.components[0].template.spec.replicatedJobs[0]", "expected");
+    assert_eq!(judged(&given(&[wide(1000, 1000)])), Vec::<String>::new());
+}
+
+#[test]
+fn every_problem_of_every_component_is_reported() {
+    let mut aw = given(&[job("a"), job("b"), json!("x")]);
+    aw["spec"]["components"][0]["template"]["metadata"]["uid"] = json!("x");
+    aw["spec"]["components"][0]["template"]["spec"]["parallelism"] = json!(-1);
+    aw["spec"]["components"][1]["template"]["kind"] = json!(null);
+    assert_eq!(
+        judged(&aw),
+        [
+            "error: spec.components[2].template: Invalid value: \"x\": must be an object",
+            "error: spec.components[0].template.metadata.uid: Invalid value: \"x\": must be left out: the API server sets it",
+            "error: spec.components[0].template.spec.parallelism: Invalid value: \"-1\": expected an integer from 0 to 2147483647",
+            "error: spec.components[1].template.kind: Invalid value: \"null\": must be a kind, such as Job",
+        ]
+    );
+}

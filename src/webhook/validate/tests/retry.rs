@@ -1,0 +1,182 @@
+use super::*;
+
+fn policy(spec: Value) -> Vec<String> {
+    say(retry_policy(&json!({
+        "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
+        "metadata": {"name": "infra"}, "spec": spec,
+    })))
+}
+
+fn rule(more: Value) -> Vec<String> {
+    let mut rule = json!({"action": "Retry", "onConditions": ["Evicted"]});
+    rule.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    policy(json!({"rules": [rule]}))
+}
+
+#[test]
+fn a_good_policy_is_let_through() {
+    let said = policy(json!({
+        "retryLimit": 5, "defaultAction": "Fail",
+        "backoff": {"initialDelay": "10s", "multiplier": 2.0, "maxDelay": "5m"},
+        "antiAffinity": {"mode": "none"},
+        "rules": [
+            {"name": "preempted", "action": "Retry", "containerName": "main",
+                "includeInitContainers": false, "onConditions": ["OOMKilled", "Preempted"],
+                "retryLimit": 3, "backoff": {"initialDelay": "0"}, "antiAffinity": {"mode": "node"},
+                "mutate": {"memory": {"factor": 1.5, "max": "64Gi"}}},
+            {"action": "Fail", "onExitCodes": {"operator": "NotIn", "values": [137]}},
+            {"action": "Retry", "onTerminationMessage": {"pattern": ".*TRANSIENT.*"}},
+            {"action": "Retry", "onFailureCategory": ["node", "cuda_error"]},
+        ],
+    }));
+    assert_eq!(said, Vec::<String>::new());
+    assert_eq!(policy(json!({})), Vec::<String>::new());
+}
+
+#[test]
+fn what_is_wrong_with_a_rule_is_named() {
+    for (row, more, start, fragment) in [
+        ("29", json!({"action": null}), ".action", "must be given"),
+        ("29", json!({"action": "Ignore"}), ".action", "Retry, Fail"),
+        ("29", json!({"action": "retry"}), ".action", "did you mean Retry?"),
+        ("30", json!({"onConditions": []}), "", "exactly one of onConditions, onExitCodes"),
+        ("30", json!({"onFailureCategory": ["oom"]}), "", "exactly one of"),
+        ("30", json!({"mutate": {}}), ".mutate.memory", "must be given"),
+        ("30", json!({"mutate": {"memory": {}}}), ".mutate.memory.factor", "must be given"),
+        ("31", json!({"mutate": {"memory": {"factor": 1}}}), ".mutate.memory.factor", "above 1"),
+        ("31", json!({"mutate": {"memory": {"factor": 0.5}}}), ".mutate.memory.factor", "above 1"),
+        (
+            "31",
+            json!({"mutate": {"memory": {"factor": 1e308}}}),
+            ".mutate.memory.factor",
+            "at most 100",
+        ),
+        (
+            "31",
+            json!({"mutate": {"memory": {"factor": "2"}}}),
+            ".mutate.memory.factor",
+            "must be a number",
+        ),
+        (
+            "31",
+            json!({"mutate": {"memory": {"factor": 2, "max": "64GB"}}}),
+            ".mutate.memory.max",
+            "such as 64Gi",
+        ),
+        (
+            "31",
+            json!({"mutate": {"memory": {"factor": 2, "max": "0"}}}),
+            ".mutate.memory.max",
+            "above 0",
+        ),
+        (
+            "31",
+            json!({"action": "Fail", "mutate": {"memory": {"factor": 2}}}),
+            ".mutate",
+            "needs action Retry",
+        ),
+        ("32", json!({"name": "a".repeat(64)}), ".name", "1 to 63"),
+        ("32", json!({"name": "A"}), ".name", "1 to 63"),
+        ("32", json!({"name": ""}), ".name", "1 to 63"),
+        ("32", json!({"containerName": "A"}), ".containerName", "1 to 63"),
+        ("32", json!({"onConditions": ["OOM"]}), ".onConditions[0]", "OOMKilled, Evicted"),
+        (
+            "32",
+            json!({"onConditions": [], "onFailureCategory": [""]}),
+            ".onFailureCategory[0]",
+            "name of a category",
+        ),
+        (
+            "32",
+            json!({"onConditions": [], "onTerminationMessage": {"pattern": "("}}),
+            ".onTerminationMessage.pattern",
+            "unclosed group",
+        ),
+        (
+            "32",
+            json!({"onConditions": [], "onExitCodes": {"operator": "In", "values": [0]}}),
+            ".onExitCodes.values[0]",
+            "must not be 0",
+        ),
+        ("32", json!({"retryLimit": 4_294_967_296_i64}), ".retryLimit", "must be a whole number"),
+        ("32", json!({"retryLimit": -1}), ".retryLimit", "at least 0"),
+        ("32", json!({"backoff": {}}), ".backoff.initialDelay", "must be given"),
+        (
+            "32",
+            json!({"backoff": {"initialDelay": "5 days"}}),
+            ".backoff.initialDelay",
+            "must be a duration",
+        ),
+        (
+            "32",
+            json!({"backoff": {"initialDelay": "1s", "maxDelay": "-1s"}}),
+            ".backoff.maxDelay",
+            "not be negative",
+        ),
+        (
+            "32",
+            json!({"backoff": {"initialDelay": "11m"}}),
+            ".backoff.initialDelay",
+            "at most maxDelay (10m)",
+        ),
+        (
+            "32",
+            json!({"backoff": {"initialDelay": "1s", "multiplier": 0.5}}),
+            ".backoff.multiplier",
+            "1 or more",
+        ),
+        ("32", json!({"antiAffinity": {"mode": "zone"}}), ".antiAffinity.mode", "none, node"),
+    ] {
+        only(row, &rule(more), &format!("error: spec.rules[0]{start}: "), fragment);
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_policy_is_named() {
+    let evicted =
+        |name: &str| json!({"name": name, "action": "Retry", "onConditions": ["Evicted"]});
+    let unnamed = json!({"action": "Fail", "onConditions": ["Evicted"]});
+    for (row, spec, start, fragment) in [
+        (
+            "32",
+            json!({"retryLimit": 4_294_967_296_i64}),
+            "error: spec.retryLimit: ",
+            "whole number",
+        ),
+        ("32", json!({"retryLimit": -1}), "error: spec.retryLimit: ", "at least 0"),
+        ("32", json!({"defaultAction": "Ignore"}), "error: spec.defaultAction: ", "Retry, Fail"),
+        (
+            "32",
+            json!({"backoff": {"initialDelay": "x"}}),
+            "error: spec.backoff.initialDelay: ",
+            "duration",
+        ),
+        ("32", json!({"backoff": 7}), "error: spec.backoff: ", "must be an object"),
+        ("32", json!({"retrylimit": 7}), "warning: spec.retrylimit: ", "did you mean retryLimit?"),
+        (
+            "32",
+            json!({"rules": [evicted("a"), evicted("a")]}),
+            "error: spec.rules[1].name: ",
+            "spec.rules[0] has it too",
+        ),
+        (
+            "32",
+            json!({"rules": [evicted("rule1"), unnamed]}),
+            "error: spec.rules[1].name: ",
+            "must be unique",
+        ),
+        ("32", json!("x"), "error: spec: ", "must be an object"),
+    ] {
+        only(row, &policy(spec), start, fragment);
+    }
+    let fail = json!({"action": "Fail", "onConditions": ["Evicted"], "retryLimit": 1});
+    let said = policy(json!({"rules": [fail]}));
+    only("-", &said, "warning: spec.rules[0].retryLimit: ", "no effect with action Fail");
+    let nameless = json!({
+        "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy", "metadata": {},
+    });
+    let said = say(retry_policy(&nameless));
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert!(said[0].starts_with("error: metadata.name: "), "{said:?}");
+    assert_eq!(said[1], "error: spec: must be given");
+}

@@ -1,0 +1,438 @@
+//! The control plane, the controller, and a namespace for each test.
+
+use std::sync::{Arc, LazyLock, OnceLock, mpsc};
+use std::time::Duration;
+
+use appwrapper::clock::SystemClock;
+use appwrapper::config::Config;
+use appwrapper::controller::Controller;
+use controlplane::{ControlPlane, Options};
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::{WatchStreamExt, watcher};
+use kube::{Client, ResourceExt};
+use serde_json::{Value, json};
+use tokio::sync::watch;
+
+/// Nothing that a test waits for takes longer, unless it never comes.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// The control plane that all tests share.
+pub static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| {
+    let options = Options { jobset: true, training: true, ray: true, ..own_crds() };
+    start_plane(options)
+});
+
+/// Options with our own definitions, so that garbage collection knows them from the start.
+pub fn own_crds() -> Options {
+    Options { crds: appwrapper::crd::all().into(), ..Options::default() }
+}
+
+/// Starts a control plane from a thread that has no runtime.
+pub fn start_plane(options: Options) -> ControlPlane {
+    let started = std::thread::spawn(|| runtime().block_on(ControlPlane::start(options)));
+    started.join().expect("the thread ends").expect("the control plane starts")
+}
+
+pub fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime starts")
+}
+
+/// Settings with periods that suit a test; each can be changed by an annotation.
+pub fn config() -> Config {
+    Config::parse(
+        "{faultTolerance: {retryPausePeriod: 0s}, autopilot: {resourceTaints:
+           {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: EVICT, effect: NoExecute}]}}}",
+    )
+    .expect("the settings are right")
+}
+
+/// Starts the controller that serves all tests, once; it runs until the process ends.
+fn controller() {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    STARTED.get_or_init(|| {
+        let (ready, is_ready) = mpsc::channel();
+        std::thread::spawn(move || {
+            runtime().block_on(async move {
+                drop(
+                    tracing_subscriber::fmt()
+                        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+                        .with_test_writer()
+                        .try_init(),
+                );
+                let clock = Arc::new(SystemClock);
+                let controller = Controller::new(PLANE.client(), clock, config());
+                let mut listed = controller.ready();
+                tokio::spawn(async move {
+                    listed.wait_for(|listed| *listed).await.expect("the controller runs");
+                    ready.send(()).expect("the test waits");
+                });
+                controller.run(std::future::pending()).await;
+            });
+        });
+        is_ready.recv().expect("the controller gets ready");
+    });
+}
+
+/// Runs a test in a namespace of its own, with the shared controller.
+pub fn test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
+    let client = || {
+        LazyLock::force(&PLANE);
+        controller();
+        PLANE.client()
+    };
+    runtime_test(name, client, body);
+}
+
+/// Runs a test in a namespace of its own, on any control plane.
+pub fn runtime_test<F: Future<Output = ()>>(
+    name: &str,
+    client: impl FnOnce() -> Client,
+    body: impl FnOnce(Case) -> F,
+) {
+    // The plane must be started outside of a runtime, the client made inside of one.
+    LazyLock::force(&PLANE);
+    runtime().block_on(async {
+        let case = Case::new(client(), name).await;
+        body(case).await;
+    });
+}
+
+/// A namespace, and all that was seen in it.
+pub struct Case {
+    pub client: Client,
+    pub namespace: String,
+    log: watch::Receiver<Log>,
+    sender: Arc<watch::Sender<Log>>,
+}
+
+/// Everything that was seen in a namespace, in order.
+#[derive(Clone, Debug, Default)]
+pub struct Log(Vec<Seen>);
+
+/// One change of one object.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub kind: String,
+    pub name: String,
+    pub deleted: bool,
+    pub object: Arc<Value>,
+}
+
+impl Seen {
+    pub fn is(&self, kind: &str, name: &str) -> bool {
+        self.kind == kind && self.name == name
+    }
+
+    pub fn uid(&self) -> &str {
+        self.object["metadata"]["uid"].as_str().expect("an object has a UID")
+    }
+
+    pub fn phase(&self) -> &str {
+        self.object["status"]["phase"].as_str().unwrap_or_default()
+    }
+
+    /// Status of a condition of an AppWrapper: "True", "False", or "" where there is none.
+    pub fn condition(&self, kind: &str) -> &str {
+        self.condition_field(kind, "status")
+    }
+
+    pub fn condition_field(&self, kind: &str, field: &str) -> &str {
+        let conditions = self.object["status"]["conditions"].as_array();
+        let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);
+        found.and_then(|condition| condition[field].as_str()).unwrap_or_default()
+    }
+}
+
+impl Log {
+    /// Every state of one object.
+    pub fn of(&self, kind: &str, name: &str) -> impl Iterator<Item = &Seen> {
+        self.0.iter().filter(move |seen| seen.is(kind, name))
+    }
+
+    /// Everything of a kind.
+    pub fn all(&self, kind: &str) -> impl Iterator<Item = &Seen> {
+        self.0.iter().filter(move |seen| seen.kind == kind)
+    }
+
+    /// Everything, in order.
+    pub fn everything(&self) -> &[Seen] {
+        &self.0
+    }
+
+    /// The last state of an object that exists.
+    pub fn last(&self, kind: &str, name: &str) -> Option<&Seen> {
+        self.of(kind, name).last().filter(|seen| !seen.deleted)
+    }
+
+    /// The phases of an AppWrapper, without repetitions.
+    pub fn phases(&self, name: &str) -> Vec<String> {
+        let mut phases: Vec<String> =
+            self.of("AppWrapper", name).map(|s| s.phase().into()).collect();
+        phases.dedup();
+        phases
+    }
+
+    /// UIDs that objects of a kind and name prefix had, in order of appearance.
+    pub fn uids(&self, kind: &str, prefix: &str) -> Vec<String> {
+        let mut uids: Vec<String> = vec![];
+        for seen in self.all(kind).filter(|seen| seen.name.starts_with(prefix)) {
+            if !uids.iter().any(|uid| uid == seen.uid()) {
+                uids.push(seen.uid().to_owned());
+            }
+        }
+        uids
+    }
+}
+
+impl Case {
+    pub async fn new(client: Client, name: &str) -> Self {
+        let namespace = name.replace('_', "-");
+        let object: Namespace =
+            serde_json::from_value(json!({"metadata": {"name": namespace}})).expect("a namespace");
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        namespaces.create(&PostParams::default(), &object).await.expect("the namespace is new");
+        let (sender, log) = watch::channel(Log::default());
+        let case = Self { client, namespace, log, sender: Arc::new(sender) };
+        case.record("workload.codeflare.dev/v1beta2", "AppWrapper").await;
+        case.record("v1", "Pod").await;
+        case.record("v1", "Event").await;
+        case
+    }
+
+    /// Records a kind from here on.
+    pub async fn record(&self, api_version: &str, kind: &str) {
+        let api = self.api(api_version, kind);
+        let kind = kind.to_owned();
+        let sender = self.sender.clone();
+        let (listed, is_listed) = tokio::sync::oneshot::channel();
+        let mut listed = Some(listed);
+        tokio::spawn(async move {
+            let mut events = Box::pin(watcher(api, watcher::Config::default()).default_backoff());
+            while let Some(event) = events.next().await {
+                let (object, deleted) = match event {
+                    Ok(watcher::Event::Apply(object) | watcher::Event::InitApply(object)) => {
+                        (object, false)
+                    }
+                    Ok(watcher::Event::Delete(object)) => (object, true),
+                    Ok(watcher::Event::InitDone) => {
+                        listed.take().map(|listed| listed.send(()));
+                        continue;
+                    }
+                    Ok(watcher::Event::Init) | Err(_) => continue,
+                };
+                let seen = Seen {
+                    kind: kind.clone(),
+                    name: object.name_any(),
+                    deleted,
+                    object: Arc::new(serde_json::to_value(object).expect("an object is JSON")),
+                };
+                sender.send_modify(|log| log.0.push(seen));
+            }
+        });
+        is_listed.await.expect("the watch starts");
+    }
+
+    pub fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client.clone(), &self.namespace, &resource)
+    }
+
+    pub fn wrappers(&self) -> Api<DynamicObject> {
+        self.api("workload.codeflare.dev/v1beta2", "AppWrapper")
+    }
+
+    /// Creates an object; its namespace is this one.
+    pub async fn create(&self, object: Value) -> DynamicObject {
+        self.try_create(object).await.expect("the object is accepted")
+    }
+
+    pub async fn try_create(&self, object: Value) -> Result<DynamicObject, kube::Error> {
+        let text = |pointer: &str| object[pointer].as_str().expect("an object has a kind");
+        let api = self.api(text("apiVersion"), text("kind"));
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        api.create(&PostParams::default(), &object).await
+    }
+
+    /// Creates an AppWrapper around these templates, unsuspended.
+    pub async fn wrap(
+        &self,
+        name: &str,
+        annotations: Value,
+        templates: Vec<Value>,
+    ) -> DynamicObject {
+        self.create(wrapper(name, annotations, templates)).await
+    }
+
+    /// Sets `spec.suspend`.
+    pub async fn suspend(&self, name: &str, suspend: bool) {
+        self.patch(name, json!({"spec": {"suspend": suspend}})).await;
+    }
+
+    pub async fn patch(&self, name: &str, patch: Value) {
+        let (api, params, patch) = (self.wrappers(), PatchParams::default(), Patch::Merge(patch));
+        api.patch(name, &params, &patch).await.expect("the patch is accepted");
+    }
+
+    pub async fn delete(&self, api_version: &str, kind: &str, name: &str) {
+        let params = DeleteParams::background();
+        self.api(api_version, kind).delete(name, &params).await.expect("the object is deleted");
+    }
+
+    pub async fn delete_wrapper(&self, name: &str) {
+        self.delete("workload.codeflare.dev/v1beta2", "AppWrapper", name).await;
+    }
+
+    pub fn log(&self) -> Log {
+        self.log.borrow().clone()
+    }
+
+    /// Waits until something was seen.
+    pub async fn until<T>(&self, what: &str, seen: impl Fn(&Log) -> Option<T>) -> T {
+        let mut log = self.log.clone();
+        let wait = async {
+            loop {
+                if let Some(found) = seen(&log.borrow_and_update()) {
+                    return found;
+                }
+                log.changed().await.expect("the watches run");
+            }
+        };
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(found) => found,
+            Err(_) => panic!("never seen: {what}\n{}", self.story()),
+        }
+    }
+
+    /// Waits for a phase of an AppWrapper.
+    pub async fn phase(&self, name: &str, phase: &str) -> Seen {
+        self.until(&format!("{name} {phase}"), |log| {
+            log.last("AppWrapper", name).filter(|seen| seen.phase() == phase).cloned()
+        })
+        .await
+    }
+
+    /// Waits for an AppWrapper to have been in these phases, in this order, with nothing between.
+    pub async fn phases(&self, name: &str, phases: &[&str]) {
+        self.until(&format!("{name}: {}", phases.join(" → ")), |log| {
+            (log.phases(name) == phases).then_some(())
+        })
+        .await;
+    }
+
+    /// Waits for a condition of an AppWrapper.
+    pub async fn condition(&self, name: &str, kind: &str, status: &str) -> Seen {
+        self.until(&format!("{name} {kind} {status}"), |log| {
+            log.last("AppWrapper", name).filter(|seen| seen.condition(kind) == status).cloned()
+        })
+        .await
+    }
+
+    /// Waits for an AppWrapper to be gone.
+    pub async fn gone(&self, kind: &str, name: &str) {
+        self.until(&format!("{kind}/{name} gone"), |log| {
+            log.of(kind, name).last().filter(|seen| seen.deleted).map(drop)
+        })
+        .await;
+    }
+
+    /// Waits for a pod of a name prefix to be in a phase.
+    pub async fn pod(&self, prefix: &str, phase: &str) -> Seen {
+        self.until(&format!("a pod {prefix}* {phase}"), |log| {
+            let mut pods = log.all("Pod").filter(|pod| pod.name.starts_with(prefix));
+            pods.find(|pod| pod.phase() == phase).cloned()
+        })
+        .await
+    }
+
+    /// Waits for a Warning event about an AppWrapper; returns its message.
+    pub async fn warning(&self, name: &str, reason: &str) -> String {
+        self.until(&format!("a Warning {reason} about {name}"), |log| {
+            log.all("Event")
+                .filter(|event| event.object["involvedObject"]["name"] == name)
+                .filter(|event| event.object["type"] == "Warning")
+                .find(|event| event.object["reason"] == reason)
+                .map(|event| event.object["message"].as_str().unwrap_or_default().to_owned())
+        })
+        .await
+    }
+
+    /// What was seen, for a failed test: one line a change.
+    fn story(&self) -> String {
+        let mut lines: Vec<String> = vec![];
+        for seen in &self.log.borrow().0 {
+            let status = &seen.object["status"];
+            let detail = match seen.kind.as_str() {
+                "Event" => format!("{}: {}", seen.object["reason"], seen.object["message"]),
+                "Pod" => status["phase"].to_string(),
+                _ => status.to_string(),
+            };
+            let gone = if seen.deleted { " deleted" } else { "" };
+            lines.push(format!("{}/{}{gone} {detail}", seen.kind, seen.name));
+        }
+        lines.join("\n")
+    }
+}
+
+/// An AppWrapper around these templates, unsuspended.
+pub fn wrapper(name: &str, annotations: Value, templates: Vec<Value>) -> Value {
+    let components: Vec<Value> =
+        templates.into_iter().map(|template| json!({"template": template})).collect();
+    json!({
+        "apiVersion": "workload.codeflare.dev/v1beta2",
+        "kind": "AppWrapper",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"suspend": false, "components": components},
+    })
+}
+
+/// The prefix of our annotations, for short.
+pub fn tuned(settings: &[(&str, &str)]) -> Value {
+    settings
+        .iter()
+        .map(|(key, value)| {
+            (format!("workload.codeflare.dev.appwrapper/{key}"), Value::from(*value))
+        })
+        .collect::<serde_json::Map<_, _>>()
+        .into()
+}
+
+/// A pod template whose pods live as these `sim/…` annotations say.
+pub fn pod_template(life: &[(&str, &str)]) -> Value {
+    let annotations: serde_json::Map<String, Value> =
+        life.iter().map(|(key, value)| (format!("sim/{key}"), Value::from(*value))).collect();
+    json!({
+        "metadata": {"annotations": annotations},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "10m"}}}
+            ],
+        },
+    })
+}
+
+/// A Pod.
+pub fn pod(name: &str, life: &[(&str, &str)]) -> Value {
+    let mut pod = pod_template(life);
+    pod["apiVersion"] = "v1".into();
+    pod["kind"] = "Pod".into();
+    pod["metadata"]["name"] = name.into();
+    pod
+}
+
+/// A Job; its own settings are merged in.
+pub fn job(name: &str, settings: Value, life: &[(&str, &str)]) -> Value {
+    let mut spec = json!({"backoffLimit": 0, "template": pod_template(life)});
+    for (key, value) in settings.as_object().into_iter().flatten() {
+        spec[key] = value.clone();
+    }
+    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
+}
