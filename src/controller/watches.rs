@@ -1,6 +1,5 @@
 //! The watches that are always there: AppWrappers, their pods, and nodes.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,7 +14,6 @@ use tokio::sync::watch;
 use super::Queue;
 use super::kinds::Kinds;
 use crate::api::{AppWrapper, keys};
-use crate::config::Effect;
 use crate::observe::cache::Key;
 use crate::observe::live::pod_resource;
 use crate::observe::records::{self, PodRecord};
@@ -92,15 +90,7 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     if !autopilot.monitor_nodes {
         return std::future::pending().await;
     }
-    let marks: BTreeMap<String, Vec<(String, String)>> = autopilot
-        .resource_taints
-        .iter()
-        .map(|(resource, taints)| {
-            let no_execute = taints.iter().filter(|taint| taint.effect == Effect::NoExecute);
-            let marks = no_execute.map(|taint| (taint.key.clone(), taint.value.clone()));
-            (resource.clone(), marks.collect())
-        })
-        .collect();
+    let marks = records::marks(&autopilot);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
     while let Some(event) = events.next().await {

@@ -19,7 +19,7 @@ pub struct PodSetHealth<'a> {
     pub expected: i64,
     /// Pods that are Running, or Succeeded and still counted.
     pub running: i64,
-    /// Pods that are Pending, Running, or Succeeded and still counted.
+    /// Pods that are Pending or beyond: Running, Failed, or Succeeded and still counted.
     pub there: i64,
     /// A pod is Terminating: it counts as neither running nor missing.
     pub terminating: bool,
@@ -117,7 +117,7 @@ fn tally(
         pod_set,
         expected,
         running,
-        there: running + count(of_phase(PodPhase::Pending)),
+        there: running + count(of_phase(PodPhase::Pending)) + count(of_phase(PodPhase::Failed)),
         terminating: of(snapshot, (component, pod_set)).any(|pod| pod.terminating),
         waiting,
         failed,
@@ -180,7 +180,12 @@ pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Tim
                 .filter(|c| c.reason == condition::unhealthy::INSUFFICIENT_PODS_READY)
                 .map(|c| c.last_transition_time.0)
         })
-        .or_else(|| condition::since(conditions, condition::RESOURCES_DEPLOYED))
+        .or_else(|| {
+            let deployed = condition::since(conditions, condition::RESOURCES_DEPLOYED)?;
+            // a pod that ended since then had come up before
+            let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
+            Some(ended.map_or(deployed, |ended| ended.max(deployed)))
+        })
         .or(Some(draft.facts.now))
 }
 

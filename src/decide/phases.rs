@@ -13,17 +13,21 @@ use crate::snapshot::{Component, Outcome, Owner, PodPhase, Presence, Snapshot};
 
 /// Nothing was looked at yet: the components are inspected.
 pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
+    let suspend = draft.facts.snapshot.suspend;
+    if !suspend && !resume(draft, "Suspend is false") {
+        return here.stay(); // the finalizer first; a status of its own would be one write too many
+    }
     draft.component_status();
     for component in &draft.facts.snapshot.components {
         if let Some(flaw) = &component.flaw {
             draft.warn(unhealthy::CREATE_FAILED, flaw.clone());
         }
     }
-    if draft.facts.snapshot.suspend {
+    if suspend {
         "Suspend is true".clone_into(&mut draft.verdict.message);
         return here.to::<Suspended>();
     }
-    if resume(draft, "Suspend is false") { here.to::<Resuming>() } else { here.stay() }
+    here.to::<Resuming>()
 }
 
 /// Nothing is deployed.
@@ -111,11 +115,11 @@ fn hopeless(snapshot: &Snapshot) -> Option<(usize, String)> {
         let why = match (&component.flaw, &component.presence, &component.creation) {
             (Some(flaw), ..) => flaw.clone(),
             (None, Presence::Present(object), _) => match &object.owner {
-                Owner::Stranger(who) => format!(
+                Owner::Stranger(who) if !object.terminating => format!(
                     "{} exists already and belongs to {who}; it was left as it is",
                     component.title()
                 ),
-                Owner::Us | Owner::Former => return None,
+                Owner::Us | Owner::Former | Owner::Stranger(_) => return None,
             },
             (None, Presence::NoKind, _) => format!(
                 "{}: the API server knows no kind {} of {}",
@@ -296,7 +300,7 @@ fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     draft.verdict.action = VerdictAction::Succeed;
     message.clone_into(&mut draft.verdict.message);
     if draft.facts.limits.success_ttl.is_zero() {
-        draft.verdict.delete = teardown::present(draft);
+        draft.verdict.delete = teardown::deletable(draft);
     }
     here.to::<Succeeded>()
 }

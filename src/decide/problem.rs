@@ -287,7 +287,7 @@ where
     draft.verdict.action =
         if counted { VerdictAction::Restart } else { VerdictAction::RestartIgnoringLimit };
     draft.verdict.counted = Some(counted);
-    draft.verdict.delete = teardown::present(draft);
+    draft.verdict.delete = teardown::deletable(draft);
     let pause = pause::pause(&draft.status, draft.facts.limits);
     draft.verdict.retry_after_seconds = Some(pause::seconds(pause));
     teardown::begin(draft, "Resetting");

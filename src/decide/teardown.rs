@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
@@ -30,7 +31,7 @@ pub(super) fn delete_requested(here: At<Alive>, draft: &mut Draft<'_>) -> Move {
     }
     begin(draft, "Terminating");
     draft.verdict.action = VerdictAction::Delete;
-    draft.verdict.delete = present(draft);
+    draft.verdict.delete = deletable(draft);
     "The AppWrapper is being deleted".clone_into(&mut draft.verdict.message);
     here.to::<Terminating>()
 }
@@ -40,7 +41,7 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
     attempts::outcome(draft, AttemptOutcome::Suspended);
     begin(draft, "Suspending");
     draft.verdict.action = VerdictAction::Delete;
-    draft.verdict.delete = present(draft);
+    draft.verdict.delete = deletable(draft);
     "Suspend is true".clone_into(&mut draft.verdict.message);
     here.to::<Suspending>()
 }
@@ -56,8 +57,12 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
         }
         attempts::end(draft);
         finish(draft, "Resetting", "Everything is gone; pausing before the next attempt");
-        draft.status.since = Some(Since { gone: draft.now(), ..Since::default() });
-        return paused(here, draft, draft.facts.now, pause);
+        // False already where another controller began the pause
+        let conditions = &draft.status.conditions;
+        let gone = condition::since(conditions, condition::RESOURCES_DEPLOYED);
+        let gone = gone.unwrap_or(draft.facts.now);
+        draft.status.since = Some(Since { gone: Some(Time(gone)), ..Since::default() });
+        return paused(here, draft, gone, pause);
     };
     paused(here, draft, gone, pause)
 }
@@ -67,6 +72,7 @@ fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp, pause: Du
     let until = draft.status.retry_after.as_ref().map_or(until, |time| time.0);
     if draft.facts.now < until {
         draft.wait(until);
+        draft.verdict.reason = Some("Resetting".to_owned());
         let left = until.as_second() - draft.facts.now.as_second();
         draft.verdict.retry_after_seconds = Some(left);
         "Pausing before the next attempt".clone_into(&mut draft.verdict.message);
@@ -94,7 +100,7 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
 
 /// Done: the components are kept for `SuccessTTL`.
 pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
-    if !deployed(draft) {
+    if nothing_deployed(draft) {
         return here.stay();
     }
     let since = draft.status.since.as_ref();
@@ -106,6 +112,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
         let until = draft.facts.limits.success_ttl.after(from);
         if draft.facts.now < until {
             draft.wait(until);
+            draft.verdict.reason = Some("Succeeded".to_owned());
             "Kept until SuccessTTL is over".clone_into(&mut draft.verdict.message);
             return here.stay();
         }
@@ -121,11 +128,12 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
 /// Given up: the components are kept for `DeletionOnFailureGracePeriod`, then they go.
 pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
-    if !deployed(draft) && !holds_quota {
+    if nothing_deployed(draft) && !holds_quota {
         return here.stay();
     }
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {
         draft.wait(until);
+        draft.verdict.reason = Some(deleting::PAUSED.to_owned());
         "Kept for DeletionOnFailureGracePeriod".clone_into(&mut draft.verdict.message);
         return here.stay();
     }
@@ -188,7 +196,7 @@ pub(super) fn begin_after_failure(draft: &mut Draft<'_>) {
     let grace = draft.facts.limits.deletion_on_failure_grace;
     if grace.is_zero() || draft.facts.snapshot.suspend {
         begin(draft, "Failed");
-        draft.verdict.delete = present(draft);
+        draft.verdict.delete = deletable(draft);
     } else {
         let message = format!("Deletion begins after {grace}");
         draft.condition(condition::DELETING_RESOURCES, false, deleting::PAUSED, &message);
@@ -205,7 +213,8 @@ fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
 /// Deletes what there is, gracefully and then forcefully; whether a LIST showed that nothing is left.
 fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
-    if present(draft).is_empty() && snapshot.pods.is_empty() {
+    let mut components = snapshot.components.iter();
+    if snapshot.pods.is_empty() && components.all(|component| component.ours().is_none()) {
         let confirmed = snapshot.answered == Ask::Gone;
         if !confirmed {
             draft.ask(Ask::Gone);
@@ -243,6 +252,7 @@ fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Tim
         draft.look_again(forced_from);
     } else {
         draft.wait(forced_from);
+        draft.verdict.reason = Some(deleting::INITIATED.to_owned());
     }
 }
 
@@ -255,10 +265,12 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
     }
     for pod in &draft.facts.snapshot.pods {
         draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+        draft.verdict.delete_pods.push(pod.name.clone());
     }
     let blockers = blockers(draft);
     name_blockers(draft, &blockers, deleting::FORCED);
     draft.verdict.action = VerdictAction::Delete;
+    draft.verdict.reason = Some(deleting::FORCED.to_owned());
     draft.verdict.message = waiting_for(&blockers);
     // Twice as long after each time: as long again as it has lasted.
     let lasted = draft.facts.now.as_second() - forced_from.as_second();
@@ -318,14 +330,22 @@ fn keeps(finalizers: &[String]) -> String {
     }
 }
 
-/// Components of which an object of ours exists: their indexes.
-pub(super) fn present(draft: &Draft<'_>) -> Vec<usize> {
+/// Components of which an object of ours exists that is not Terminating: their indexes.
+pub(super) fn deletable(draft: &Draft<'_>) -> Vec<usize> {
     let components = draft.facts.snapshot.components.iter().enumerate();
-    components.filter(|(_, component)| component.ours().is_some()).map(|(index, _)| index).collect()
+    let alive =
+        components.filter(|(_, each)| each.ours().is_some_and(|object| !object.terminating));
+    alive.map(|(index, _)| index).collect()
 }
 
 fn deployed(draft: &Draft<'_>) -> bool {
     condition::is_true(&draft.status.conditions, condition::RESOURCES_DEPLOYED)
+}
+
+/// Whether it was said that nothing exists any more; that it was never said means nothing.
+fn nothing_deployed(draft: &Draft<'_>) -> bool {
+    condition::find(&draft.status.conditions, condition::RESOURCES_DEPLOYED)
+        .is_some_and(|condition| condition.status != "True")
 }
 
 fn deleting_since(draft: &Draft<'_>) -> Timestamp {

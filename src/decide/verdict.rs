@@ -27,6 +27,8 @@ pub struct Verdict {
     pub create: Vec<usize>,
     /// Components that are deleted now, or first in the next phase: indexes.
     pub delete: Vec<usize>,
+    /// Pods that are deleted now, beside those that their owners delete: names.
+    pub delete_pods: Vec<String>,
 }
 
 /// What is done now.

@@ -1,0 +1,206 @@
+//! Laws that hold in every world, generated ones included.
+
+use proptest::prelude::*;
+
+use super::given::{World, at, given, pod};
+use crate::api::{Phase, condition};
+use crate::decide::machine::EDGES;
+use crate::plan::{Action, Ask};
+use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence};
+
+fn phases() -> impl Strategy<Value = Phase> {
+    prop::sample::select(Phase::ALL.to_vec())
+}
+
+fn outcomes() -> impl Strategy<Value = Outcome> {
+    prop_oneof![
+        Just(Outcome::Active),
+        Just(Outcome::Succeeded),
+        (0_i64..600).prop_map(|second| Outcome::Failed {
+            reason: "R".into(),
+            message: "m".into(),
+            at: Some(at(second)),
+        }),
+    ]
+}
+
+fn owners() -> impl Strategy<Value = Owner> {
+    prop_oneof![
+        4 => Just(Owner::Us),
+        1 => Just(Owner::Former),
+        1 => Just(Owner::Stranger("X/y".into())),
+    ]
+}
+
+fn pods() -> impl Strategy<Value = Vec<(PodPhase, bool, i64, i32)>> {
+    let phase = prop::sample::select(vec![
+        PodPhase::Pending,
+        PodPhase::Running,
+        PodPhase::Succeeded,
+        PodPhase::Failed,
+        PodPhase::Unknown,
+    ]);
+    prop::collection::vec((phase, any::<bool>(), 0_i64..4000, 0_i32..2), 0..4)
+}
+
+prop_compose! {
+    /// Any phase, with anything in the world around it.
+    fn worlds()(
+        phase in phases(),
+        suspend in any::<bool>(),
+        deleting in any::<bool>(),
+        finalizer in any::<bool>(),
+        (present, owner, terminating, outcome) in (0..4, owners(), any::<bool>(), outcomes()),
+        pods in pods(),
+        creation in prop::option::of(any::<bool>()),
+        answered in prop::sample::select(vec![Ask::Nothing, Ask::Missing, Ask::Gone]),
+        used in 0_i32..5,
+        anchors in any::<bool>(),
+    ) -> World {
+        let mut world = given(phase).suspended(suspend).retries(used).answered(answered);
+        world.snapshot.deleting = deleting;
+        world.snapshot.finalizer = finalizer;
+        world = match present {
+            0 => world.presence(Presence::Absent),
+            1 => world.presence(Presence::Unseen),
+            2 => world.presence(Presence::NoKind),
+            _ => world.presence(Presence::Present(crate::snapshot::Object {
+                uid: "job".into(),
+                attempt: Some(0),
+                owner,
+                terminating,
+                ..Default::default()
+            })).says(outcome),
+        };
+        world.snapshot.pods = pods
+            .iter()
+            .enumerate()
+            .map(|(index, (phase, terminating, second, attempt))| {
+                let mut pod = pod(index, *phase);
+                pod.terminating = *terminating;
+                pod.attempt = Some(*attempt);
+                pod.created = Some(at(*second));
+                pod
+            })
+            .collect();
+        world.snapshot.components[0].creation =
+            creation.map(|fatal| CreationFailure { fatal, message: "no".into() });
+        if !anchors {
+            world.snapshot.status.since = None;
+        }
+        world
+    }
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn only_edges_of_the_table_are_taken(world in worlds(), second in 0_i64..5000) {
+        let from = world.snapshot.status.phase;
+        let decision = world.decide(second);
+        let edge = (from, decision.next);
+        prop_assert!(from == decision.next || EDGES.contains(&edge), "{edge:?}");
+        prop_assert_eq!(decision.status.phase, decision.next);
+    }
+
+    #[test]
+    fn a_status_that_changes_carries_no_action(world in worlds(), second in 0_i64..5000) {
+        let decision = world.decide(second);
+        let changed = decision.status != world.snapshot.status;
+        prop_assert!(!changed || decision.actions.is_empty());
+        prop_assert!(decision.ask == Ask::Nothing || (!changed && decision.actions.is_empty()));
+    }
+
+    #[test]
+    fn nothing_is_created_while_it_is_suspended_or_deleted(
+        world in worlds(), second in 0_i64..5000,
+    ) {
+        let decision = world.decide(second);
+        let creates = decision.actions.iter().any(|a| matches!(a, Action::Create(_)));
+        if creates {
+            prop_assert!(!world.snapshot.suspend && !world.snapshot.deleting);
+            prop_assert!(world.snapshot.finalizer);
+            prop_assert_eq!(world.snapshot.status.phase, Phase::Resuming);
+        }
+    }
+
+    #[test]
+    fn nothing_that_is_not_ours_is_deleted(world in worlds(), second in 0_i64..5000) {
+        let ours = world.snapshot.components[0].ours().map(|object| object.uid.clone());
+        for action in world.decide(second).actions {
+            if let Action::Delete(target) | Action::ForceDelete(target) = action {
+                prop_assert_eq!(Some(target.uid), ours.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn quota_and_finalizer_go_only_when_everything_is_gone(
+        world in worlds(), second in 0_i64..5000,
+    ) {
+        let empty = world.snapshot.components[0].ours().is_none()
+            && world.snapshot.pods.is_empty()
+            && world.snapshot.answered == Ask::Gone;
+        let decision = world.decide(second);
+        let had = |kind| condition::is_true(&world.snapshot.status.conditions, kind);
+        let has = |kind| condition::is_true(&decision.status.conditions, kind);
+        if had(condition::RESOURCES_DEPLOYED) && !has(condition::RESOURCES_DEPLOYED) {
+            prop_assert!(empty);
+        }
+        if had(condition::QUOTA_RESERVED) && !has(condition::QUOTA_RESERVED) {
+            prop_assert!(empty || decision.next == Phase::Succeeded);
+        }
+        if decision.actions.contains(&Action::RemoveFinalizer) {
+            prop_assert!(empty);
+        }
+    }
+
+    #[test]
+    fn quota_is_held_from_resuming_to_the_last_resetting(
+        world in worlds(), second in 0_i64..5000,
+    ) {
+        let decision = world.decide(second);
+        if matches!(decision.next, Phase::Resuming | Phase::Running | Phase::Resetting) {
+            prop_assert!(condition::is_true(&decision.status.conditions, condition::QUOTA_RESERVED));
+        }
+    }
+
+    #[test]
+    fn counted_restarts_stay_within_the_limit(world in worlds(), second in 0_i64..5000) {
+        let before = world.snapshot.status.resetting_count;
+        let after = world.decide(second).status.resetting_count;
+        prop_assert!(after == before || (after == before + 1 && after <= world.limits.retry_limit));
+    }
+
+    #[test]
+    fn a_wait_and_only_a_wait_has_a_deadline(world in worlds(), second in 0_i64..5000) {
+        let decision = world.decide(second);
+        if decision.ask == Ask::Nothing {
+            let waits = decision.verdict.action == crate::decide::VerdictAction::Wait;
+            prop_assert_eq!(waits, decision.verdict.deadline.is_some());
+            if let Some(deadline) = decision.verdict.deadline {
+                prop_assert!(deadline > at(second));
+                prop_assert!(decision.requeue.is_some_and(|requeue| requeue <= deadline));
+            }
+        }
+    }
+
+    #[test]
+    fn a_world_that_stands_still_comes_to_rest(world in worlds(), second in 0_i64..5000) {
+        let mut world = world.answered(Ask::Gone);
+        let mut decision = world.decide(second);
+        for _ in 0..6 {
+            if decision.status == world.snapshot.status {
+                return Ok(());
+            }
+            world = world.written(&decision);
+            decision = world.decide(second);
+        }
+        prop_assert!(false, "still writing: {:?} → {:?}", world.snapshot.status, decision.status);
+    }
+}

@@ -1,0 +1,5 @@
+//! Tables of facts, then laws over generated worlds.
+
+mod given;
+mod laws;
+mod table;

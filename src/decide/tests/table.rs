@@ -1,0 +1,393 @@
+//! One row of the contract's tables each: phases, health, deletion, policies.
+
+use super::given::{World, at, given};
+use crate::api::{AttemptAction, AttemptOutcome, Phase, condition};
+use crate::decide::{Decision, VerdictAction};
+use crate::limits::Period;
+use crate::plan::{Action, Ask, Target};
+use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence};
+
+use PodPhase::{Failed as FailedPod, Pending, Running as RunningPod, Succeeded as SucceededPod};
+
+const TWO: [PodPhase; 2] = [RunningPod, RunningPod];
+
+/// What a decision does, in one line: `Running → Resetting`, or the actions, or the question.
+fn line(from: Phase, decision: &Decision) -> String {
+    let name = |phase: Phase| if phase == Phase::Empty { "Empty" } else { phase.as_str() };
+    if decision.next != from {
+        return format!("{} → {}", name(from), name(decision.next));
+    }
+    let actions: Vec<String> = decision.actions.iter().map(|action| action.name().into()).collect();
+    match (decision.ask, actions.is_empty()) {
+        (Ask::Gone, _) => format!("{}: is everything gone?", name(from)),
+        (Ask::Missing, _) => format!("{}: is it missing?", name(from)),
+        (Ask::Nothing, false) => format!("{}: {}", name(from), actions.join(", ")),
+        (Ask::Nothing, true) => format!("{}: {}", name(from), decision.verdict.action.as_str()),
+    }
+}
+
+fn rows(rows: Vec<(&str, Phase, World, i64)>) -> String {
+    rows.into_iter()
+        .map(|(what, phase, world, second)| {
+            format!("{what:<44} {}\n", line(phase, &world.decide(second)))
+        })
+        .collect()
+}
+
+#[test]
+fn the_table_of_phases() {
+    let empty = || given(Phase::Empty);
+    let resuming = || given(Phase::Resuming);
+    let running = || given(Phase::Running).pods(&TWO);
+    let transient = CreationFailure { fatal: false, message: "timeout".into() };
+    let fatal = CreationFailure { fatal: true, message: "invalid".into() };
+    let failing = |failure: CreationFailure| {
+        let mut world = resuming().presence(Presence::Absent);
+        world.snapshot.components[0].creation = Some(failure);
+        world
+    };
+    let stranger = || resuming().owner(Owner::Stranger("Deployment/d".into()));
+    insta::assert_snapshot!(rows(vec![
+        ("born suspended", Phase::Empty, empty().suspended(true), 1),
+        ("born unsuspended, no finalizer", Phase::Empty, empty(), 1),
+        ("born unsuspended", Phase::Empty, empty().with_finalizer(), 1),
+        ("stays suspended", Phase::Suspended, given(Phase::Suspended), 1),
+        ("unsuspended, no finalizer", Phase::Suspended, given(Phase::Suspended).suspended(false), 1),
+        ("unsuspended", Phase::Suspended, given(Phase::Suspended).suspended(false).with_finalizer(), 1),
+        ("nothing created yet", Phase::Resuming, resuming().presence(Presence::Unseen), 1),
+        ("everything created", Phase::Resuming, resuming(), 1),
+        ("creation failed for good", Phase::Resuming, failing(fatal), 1),
+        ("creation failed for now", Phase::Resuming, failing(transient.clone()), 59),
+        ("creation failed for too long", Phase::Resuming, failing(transient.clone()), 60),
+        ("… and no retry is left", Phase::Resuming, failing(transient).retries(3), 60),
+        ("name taken by a stranger", Phase::Resuming, stranger(), 1),
+        ("name taken, but being deleted", Phase::Resuming, stranger().object(|o| o.terminating = true), 59),
+        ("… for too long", Phase::Resuming, stranger().object(|o| o.terminating = true), 60),
+        ("name taken by an older UID of ours", Phase::Resuming, resuming().owner(Owner::Former), 59),
+        ("object of an earlier attempt", Phase::Resuming, resuming().object(|o| o.attempt = Some(7)), 1),
+        ("kind does not exist", Phase::Resuming, resuming().presence(Presence::NoKind), 1),
+        ("suspended while resuming", Phase::Resuming, resuming().suspended(true), 1),
+        ("healthy", Phase::Running, running(), 1),
+        ("succeeded", Phase::Running, given(Phase::Running).pods(&[SucceededPod; 2]).says(Outcome::Succeeded), 1),
+        ("failed component", Phase::Running, running().failed_job(), 21),
+        ("failed component, no retry left", Phase::Running, running().failed_job().retries(3), 21),
+        ("suspended while running", Phase::Running, running().suspended(true), 1),
+        ("resetting, not deleted yet", Phase::Resetting, given(Phase::Resetting).pods(&TWO), 1),
+        ("resetting, being deleted", Phase::Resetting, given(Phase::Resetting).pods(&TWO).object(|o| o.terminating = true), 1),
+        ("resetting, cache empty", Phase::Resetting, given(Phase::Resetting).gone().answered(Ask::Nothing), 1),
+        ("resetting, everything gone", Phase::Resetting, given(Phase::Resetting).gone(), 1),
+        ("resetting, paused", Phase::Resetting, given(Phase::Resetting).gone().since(|s| s.gone = Some(time(100))), 189),
+        ("resetting, pause over", Phase::Resetting, given(Phase::Resetting).gone().since(|s| s.gone = Some(time(100))), 190),
+        ("suspended while resetting", Phase::Resetting, given(Phase::Resetting).suspended(true), 1),
+        ("suspending, not gone", Phase::Suspending, given(Phase::Suspending), 1),
+        ("suspending, gone", Phase::Suspending, given(Phase::Suspending).gone(), 1),
+        ("unsuspended while suspending", Phase::Suspending, given(Phase::Suspending).suspended(false), 1),
+        ("failed, to be deleted", Phase::Failed, given(Phase::Failed), 1),
+        ("failed, all gone", Phase::Failed, given(Phase::Failed).gone(), 1),
+        ("succeeded, kept", Phase::Succeeded, given(Phase::Succeeded), 604_799),
+        ("succeeded, kept long enough", Phase::Succeeded, given(Phase::Succeeded).since(|s| s.deleting = Some(time(604_800))), 604_800),
+        ("terminating", Phase::Terminating, given(Phase::Terminating), 1),
+        ("terminating, all gone", Phase::Terminating, given(Phase::Terminating).gone(), 1),
+    ]), @"
+    born suspended                               Empty → Suspended
+    born unsuspended, no finalizer               Empty: add-finalizer
+    born unsuspended                             Empty → Resuming
+    stays suspended                              Suspended: None
+    unsuspended, no finalizer                    Suspended: add-finalizer
+    unsuspended                                  Suspended → Resuming
+    nothing created yet                          Resuming: create
+    everything created                           Resuming → Running
+    creation failed for good                     Resuming → Failed
+    creation failed for now                      Resuming: Deploy
+    creation failed for too long                 Resuming → Resetting
+    … and no retry is left                       Resuming → Failed
+    name taken by a stranger                     Resuming → Failed
+    name taken, but being deleted                Resuming: Wait
+    … for too long                               Resuming → Resetting
+    name taken by an older UID of ours           Resuming: Wait
+    object of an earlier attempt                 Resuming: delete
+    kind does not exist                          Resuming → Failed
+    suspended while resuming                     Resuming → Suspending
+    healthy                                      Running: None
+    succeeded                                    Running → Succeeded
+    failed component                             Running → Resetting
+    failed component, no retry left              Running → Failed
+    suspended while running                      Running → Suspending
+    resetting, not deleted yet                   Resetting: delete
+    resetting, being deleted                     Resetting: Wait
+    resetting, cache empty                       Resetting: is everything gone?
+    resetting, everything gone                   Resetting: Wait
+    resetting, paused                            Resetting: Wait
+    resetting, pause over                        Resetting → Resuming
+    suspended while resetting                    Resetting → Suspending
+    suspending, not gone                         Suspending: delete
+    suspending, gone                             Suspending → Suspended
+    unsuspended while suspending                 Suspending: delete
+    failed, to be deleted                        Failed: delete
+    failed, all gone                             Failed: None
+    succeeded, kept                              Succeeded: Wait
+    succeeded, kept long enough                  Succeeded: delete
+    terminating                                  Terminating: delete
+    terminating, all gone                        Terminating: remove-finalizer
+    ");
+}
+
+fn time(second: i64) -> k8s_openapi::apimachinery::pkg::apis::meta::v1::Time {
+    k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(second))
+}
+
+#[test]
+fn the_table_of_health() {
+    let running = |pods: &[PodPhase]| given(Phase::Running).pods(pods);
+    let was_ready = |pods: &[PodPhase], second| {
+        let world = running(&TWO);
+        let decision = world.decide(second);
+        let pods = pods.to_vec();
+        world.written(&decision).pods(&pods)
+    };
+    let lost = |pods: &[PodPhase], ready, lost| {
+        let world = was_ready(pods, ready);
+        let decision = world.decide(lost);
+        world.written(&decision)
+    };
+    let three = |mut world: World| {
+        world.snapshot.pods.push(super::given::pod(2, RunningPod));
+        world
+    };
+    let terminating = |world: World| world.pod(0, |pod| pod.terminating = true);
+    insta::assert_snapshot!(rows(vec![
+        ("a failed pod, within grace", Phase::Running, running(&[FailedPod, RunningPod]), 79),
+        ("a failed pod, grace over", Phase::Running, running(&[FailedPod, RunningPod]), 80),
+        ("a failed pod that was made up for", Phase::Running, three(running(&[FailedPod, RunningPod])), 500),
+        ("too few pods there, within grace", Phase::Running, running(&[Pending]), 119),
+        ("too few pods there, grace over", Phase::Running, running(&[Pending]), 120),
+        ("pods not running, within grace", Phase::Running, running(&[Pending, RunningPod]), 359),
+        ("pods not running, grace over", Phase::Running, running(&[Pending, RunningPod]), 360),
+        ("lost an hour later: a new clock", Phase::Running, lost(&[Pending, RunningPod], 10, 3600), 3959),
+        ("… and it runs out", Phase::Running, lost(&[Pending, RunningPod], 10, 3600), 3960),
+        ("… a Terminating pod stops it", Phase::Running, terminating(lost(&[RunningPod, RunningPod], 10, 3600)), 9000),
+        ("missing, says the cache", Phase::Running, running(&TWO).presence(Presence::Unseen), 1),
+        ("missing, says a live read", Phase::Running, running(&TWO).presence(Presence::Absent), 1),
+        ("another object has its name", Phase::Running, running(&TWO).object(|o| o.uid = "other".into()), 1),
+        ("… says a live read", Phase::Running, running(&TWO).object(|o| o.uid = "other".into()).answered(Ask::Missing), 1),
+        ("Terminating component", Phase::Running, running(&TWO).object(|o| o.terminating = true), 1),
+        ("succeeded, a pod still runs", Phase::Running, running(&TWO).says(Outcome::Succeeded), 1),
+        ("succeeded, a pod is Terminating", Phase::Running, terminating(running(&[SucceededPod; 2]).says(Outcome::Succeeded)), 1),
+        ("pods succeeded, the Job has not", Phase::Running, running(&[SucceededPod; 2]), 1),
+    ]), @"
+    a failed pod, within grace                   Running: Wait
+    a failed pod, grace over                     Running → Resetting
+    a failed pod that was made up for            Running: None
+    too few pods there, within grace             Running: Wait
+    too few pods there, grace over               Running → Resetting
+    pods not running, within grace               Running: Wait
+    pods not running, grace over                 Running → Resetting
+    lost an hour later: a new clock              Running: Wait
+    … and it runs out                            Running → Resetting
+    … a Terminating pod stops it                 Running: None
+    missing, says the cache                      Running: is it missing?
+    missing, says a live read                    Running → Resetting
+    another object has its name                  Running: is it missing?
+    … says a live read                           Running → Resetting
+    Terminating component                        Running: None
+    succeeded, a pod still runs                  Running: None
+    succeeded, a pod is Terminating              Running: None
+    pods succeeded, the Job has not              Running: None
+    ");
+}
+
+#[test]
+fn a_job_that_is_done_counts_also_when_it_is_gone() {
+    let done = given(Phase::Running).pods(&TWO).says(Outcome::Succeeded);
+    let noted = done.decide(1);
+    assert_eq!(noted.next, Phase::Running);
+    assert!(condition::is_true(&noted.status.component_status[0].conditions, "Succeeded"));
+    let gone = done.written(&noted).presence(Presence::Absent).pods(&[]);
+    assert_eq!(gone.decide(2).next, Phase::Succeeded);
+}
+
+#[test]
+fn deletion_wins_over_everything_and_suspension_over_the_rest() {
+    for phase in Phase::ALL {
+        let world = given(phase).pods(&TWO).failed_job().with_finalizer().suspended(true);
+        let want = match phase {
+            Phase::Resuming | Phase::Running | Phase::Resetting => Phase::Suspending,
+            Phase::Empty => Phase::Suspended,
+            other @ (Phase::Suspended
+            | Phase::Suspending
+            | Phase::Succeeded
+            | Phase::Failed
+            | Phase::Terminating) => other,
+        };
+        if phase != Phase::Terminating {
+            assert_eq!(world.decide(30).next, want, "{phase:?}");
+        }
+        assert_eq!(world.deleted().decide(30).next, Phase::Terminating, "{phase:?}");
+    }
+}
+
+#[test]
+fn an_object_that_we_do_not_hold_is_let_go() {
+    let world = given(Phase::Suspended).deleted();
+    let decision = world.decide(1);
+    assert_eq!((decision.next, decision.actions), (Phase::Suspended, vec![]));
+}
+
+#[test]
+fn a_restart_is_recorded_before_anything_is_deleted() {
+    let world = given(Phase::Running).pods(&[FailedPod, FailedPod]).failed_job();
+    let decision = world.decide(30);
+    assert_eq!(decision.next, Phase::Resetting);
+    assert_eq!(decision.actions, []);
+    assert_eq!(decision.status.resetting_count, 1);
+    let attempt = decision.status.attempts.last().unwrap();
+    assert_eq!(attempt.outcome, Some(AttemptOutcome::Failed));
+    assert_eq!(attempt.action, Some(AttemptAction::Restart));
+    assert_eq!(attempt.failed_at, Some(time(20)));
+    assert_eq!(attempt.collateral, Some(1));
+    let failure = attempt.failure.as_ref().unwrap();
+    assert_eq!(failure.pod.as_deref(), Some("work-0"));
+    assert_eq!(failure.exit_code, Some(3));
+    assert_eq!(failure.category.as_deref(), Some("application"));
+    let messages: Vec<_> = decision.events.iter().map(|event| event.reason).collect();
+    assert_eq!(messages, ["FailedComponent", "Resetting"]);
+}
+
+#[test]
+fn deletion_is_graceful_then_forced_then_tried_again() {
+    let world = given(Phase::Resetting).pods(&[RunningPod]);
+    let target = Target { component: 0, uid: "job".into() };
+    assert_eq!(world.decide(1).actions, [Action::Delete(target.clone())]);
+    let waiting = world.clone().object(|object| object.terminating = true);
+    let decision = waiting.decide(9);
+    assert_eq!(decision.actions, []);
+    assert_eq!(decision.requeue, Some(at(10)));
+    let named = waiting.decide(10);
+    let deleting =
+        condition::find(&named.status.conditions, condition::DELETING_RESOURCES).unwrap();
+    assert_eq!(deleting.message, "Waiting for Pod/work-0 on node node-1, Job/work");
+    assert_eq!(named.verdict.deadline, Some(at(600)));
+    let noted = waiting.clone().decide(600);
+    assert_eq!(noted.actions, [], "the condition is written first");
+    let forced = waiting.written(&noted).decide(600);
+    let pod = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
+    assert_eq!(forced.actions, [Action::ForceDelete(target), pod]);
+    assert_eq!(forced.requeue, Some(at(605)));
+}
+
+#[test]
+fn suspending_a_reset_does_not_restart_the_deletion() {
+    let world = given(Phase::Resetting).pods(&TWO).suspended(true);
+    let decision = world.decide(300);
+    assert_eq!(decision.next, Phase::Suspending);
+    assert_eq!(decision.status.since.unwrap().deleting, Some(time(0)));
+}
+
+#[test]
+fn a_failed_appwrapper_is_kept_for_its_grace_once() {
+    let world = given(Phase::Running).pods(&TWO).failed_job().retries(3).limits(|limits| {
+        limits.deletion_on_failure_grace = Period::from_secs(100);
+    });
+    let decision = world.decide(30);
+    assert_eq!(decision.next, Phase::Failed);
+    let failed = world.written(&decision);
+    assert_eq!(failed.decide(129).verdict.deadline, Some(at(130)));
+    assert_eq!(failed.clone().suspended(true).decide(31).verdict.action, VerdictAction::Delete);
+    let begun = failed.decide(130);
+    assert_eq!(begun.status.since.as_ref().unwrap().deleting, Some(time(130)));
+    let deleting = failed.written(&begun);
+    assert_eq!(deleting.decide(130).actions.len(), 1);
+    let gone = deleting.gone().decide(140);
+    assert!(!condition::is_true(&gone.status.conditions, condition::QUOTA_RESERVED));
+    assert!(!condition::is_true(&gone.status.conditions, condition::RESOURCES_DEPLOYED));
+    assert_eq!(gone.next, Phase::Failed);
+}
+
+#[test]
+fn the_stages_of_the_policy() {
+    let failed = || given(Phase::Running).pods(&[FailedPod, RunningPod]);
+    let codes = |codes: &[i32]| codes.iter().copied().collect();
+    let terminal = |list: &[i32]| {
+        let list = codes(list);
+        failed().limits(|limits| limits.terminal_exit_codes = list)
+    };
+    let retryable = |list: &[i32]| {
+        let list = codes(list);
+        failed().limits(|limits| limits.retryable_exit_codes = list)
+    };
+    let kill = || failed().config(|config| config.retry_policy.global_max_retries = 0);
+    let global = |most, used| {
+        failed().config(|config| config.retry_policy.global_max_retries = most).retries(used)
+    };
+    for (what, world, second, next, source) in [
+        ("terminal code: at once", terminal(&[1, 3]), 20, Phase::Failed, "exitCodeAnnotation"),
+        ("another code", terminal(&[1]), 80, Phase::Resetting, "retryLimit"),
+        ("retryable code", retryable(&[3]), 80, Phase::Resetting, "retryLimit"),
+        ("code that is not retryable", retryable(&[4]), 20, Phase::Failed, "exitCodeAnnotation"),
+        ("kill switch: after the grace", kill(), 80, Phase::Failed, "killSwitch"),
+        ("limit reached", failed().retries(3), 80, Phase::Failed, "retryLimit"),
+        ("limit not reached", failed().retries(2), 80, Phase::Resetting, "retryLimit"),
+        ("global limit reached", global(2, 2), 80, Phase::Failed, "retryLimit"),
+        ("global limit above", global(9, 3), 80, Phase::Failed, "retryLimit"),
+    ] {
+        let decision = world.decide(second);
+        assert_eq!(decision.next, next, "{what}");
+        let rule = decision.verdict.rule.expect("a rule is named");
+        assert_eq!(rule.source.to_string(), source, "{what}");
+    }
+    assert_eq!(kill().decide(79).next, Phase::Running, "the kill switch is not said by a rule");
+    let mut own = failed().retries(3);
+    own.snapshot.max_restarts = Some(4);
+    assert_eq!(own.decide(80).next, Phase::Resetting, "maxRestarts comes before retryLimit");
+}
+
+#[test]
+fn an_evacuation_is_not_counted_and_pauses_longer_each_time() {
+    let node = crate::snapshot::Node { no_execute: ["gpu".to_owned()].into() };
+    let mut world = given(Phase::Running).pods(&[RunningPod, Pending]).pod(0, |pod| {
+        pod.resources = ["gpu".to_owned()].into();
+    });
+    world.snapshot.nodes.insert("node-1".into(), node);
+    let mut seconds = vec![];
+    for _ in 0..5 {
+        let decision = world.decide(30);
+        assert_eq!(decision.verdict.action, VerdictAction::RestartIgnoringLimit);
+        assert_eq!(decision.status.resetting_count, 0);
+        seconds.push(decision.verdict.retry_after_seconds.unwrap());
+        let mut attempts = decision.status.attempts.clone();
+        attempts.push(crate::api::Attempt {
+            attempt: attempts.last().unwrap().attempt + 1,
+            ..Default::default()
+        });
+        let number = attempts.last().unwrap().attempt;
+        world.snapshot.status.attempts = attempts;
+        world = world.object(|object| object.attempt = Some(number));
+        world.snapshot.pods.iter_mut().for_each(|pod| pod.attempt = Some(number));
+    }
+    assert_eq!(seconds, [90, 180, 360, 600, 600]);
+    let killed = world.config(|config| config.retry_policy.global_max_retries = 0);
+    assert_eq!(killed.decide(30).next, Phase::Failed);
+}
+
+#[test]
+fn an_older_failure_that_was_made_up_for_does_not_age_a_new_one() {
+    let pods = [FailedPod, RunningPod, RunningPod];
+    let world = given(Phase::Running).pods(&pods);
+    let world = world.clone().written(&world.decide(30));
+    assert!(condition::is_true(&world.snapshot.status.conditions, condition::PODS_READY));
+    let again = world.pod(1, |pod| {
+        let at_1000 = super::given::pod(1, FailedPod);
+        *pod = at_1000;
+        for container in &mut pod.containers {
+            if let crate::snapshot::ContainerState::Terminated(end) = &mut container.state {
+                end.finished_at = Some(at(1000));
+            }
+        }
+    });
+    let decision = again.decide(1001);
+    assert_eq!(decision.next, Phase::Running);
+    assert_eq!(decision.verdict.deadline, Some(at(1060)));
+    let decision = again.clone().written(&decision).decide(1059);
+    assert_eq!(decision.verdict.deadline, Some(at(1060)), "the anchor is kept");
+    assert_eq!(again.written(&decision).decide(1060).next, Phase::Resetting);
+}
