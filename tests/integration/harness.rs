@@ -436,3 +436,30 @@ pub fn job(name: &str, settings: Value, life: &[(&str, &str)]) -> Value {
     }
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
 }
+
+/// From the first time it is True to the end of the last attempt, `QuotaReserved` has no gap.
+pub fn quota_without_a_gap(log: &Log, name: &str) {
+    let states: Vec<(String, String)> = log
+        .of("AppWrapper", name)
+        .map(|seen| (seen.phase().to_owned(), seen.condition("QuotaReserved").to_owned()))
+        .collect();
+    for (phase, quota) in &states {
+        if ["Resuming", "Running", "Resetting"].contains(&phase.as_str()) {
+            assert_eq!(quota, "True", "{states:?}");
+        }
+    }
+}
+
+/// A pod of a later attempt appears only after every pod of an earlier one is gone.
+pub fn attempts_do_not_overlap(log: &Log) {
+    let mut alive: Vec<(String, i32)> = vec![];
+    for seen in log.all("Pod") {
+        let label = &seen.object["metadata"]["labels"]["workload.codeflare.dev/attempt"];
+        let Some(attempt) = label.as_str().and_then(|text| text.parse().ok()) else { continue };
+        alive.retain(|(uid, _)| uid != seen.uid());
+        if !seen.deleted {
+            alive.push((seen.uid().to_owned(), attempt));
+        }
+        assert!(alive.iter().all(|(_, other)| *other == attempt), "{alive:?}");
+    }
+}
