@@ -1,9 +1,12 @@
 //! The command line. Each command is a function that returns an exit code or an error.
 
+mod bundle;
 mod cluster;
 mod crd;
+mod explain;
 mod run;
 pub mod term;
+mod validate;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,6 +27,10 @@ enum Command {
     Run(run::Args),
     /// Print the CustomResourceDefinitions
     Crd,
+    /// Say what the controller would decide now, and why; changes nothing
+    Explain(explain::Args),
+    /// Check AppWrappers and RetryPolicies in files, without a cluster
+    Validate(validate::Args),
 }
 
 /// How results are printed.
@@ -73,6 +80,8 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Crd => crd::crd(),
+        Command::Explain(args) => explain::run(&args),
+        Command::Validate(args) => validate::run(&args),
     };
     outcome.unwrap_or_else(|error| {
         term::complain(&error.to_string());

@@ -69,7 +69,8 @@ fn mortal_client(namespace: &str, at: usize, moment: Moment, death: Arc<Death>) 
 fn within(uri: &Uri, namespace: &str) -> Uri {
     let path = uri.path();
     let plural = path.rsplit('/').next().unwrap_or_default();
-    let of_all = ["appwrappers", "pods", "jobs"].contains(&plural) && !path.contains("/namespaces/");
+    let of_all =
+        ["appwrappers", "pods", "jobs"].contains(&plural) && !path.contains("/namespaces/");
     if !of_all {
         return uri.clone();
     }

@@ -1,0 +1,168 @@
+//! Kubernetes objects from files: multi-document YAML, JSON, lists, directories, standard input.
+//!
+//! Files are anybody's: nesting, aliases and sizes are bounded, and every flaw names its place.
+
+mod parse;
+mod source;
+
+use std::fmt;
+
+use serde_json::Value;
+
+pub use source::{Source, sources};
+
+/// Where an object was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Origin {
+    /// The file, or `stdin`.
+    pub file: String,
+    /// Number of the document in the file, from 1; absent where it is the only one.
+    pub document: Option<usize>,
+    /// Line of the file on which the document begins, from 1.
+    pub line: Option<u64>,
+    /// Path of the object in its document where that is a list: `items[2]`.
+    pub path: String,
+}
+
+/// A Kubernetes object: a JSON object that has a kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Document {
+    /// Where it was found.
+    pub origin: Origin,
+    /// The object.
+    pub value: Value,
+}
+
+/// Something in a file that is no Kubernetes object.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{origin}: {message}")]
+pub struct Flaw {
+    /// Where it is.
+    pub origin: Origin,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl Document {
+    /// A text in it by JSON pointer; empty where there is none.
+    #[must_use]
+    pub fn text(&self, pointer: &str) -> &str {
+        self.value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+    }
+
+    /// Its kind.
+    #[must_use]
+    pub fn kind(&self) -> &str {
+        self.text("/kind")
+    }
+
+    /// The group of its API version; empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &str {
+        group(self.text("/apiVersion"))
+    }
+
+    /// `Kind/name`, for messages.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.kind(), self.text("/metadata/name"))
+    }
+
+    /// Whether it is of one of our kinds.
+    #[must_use]
+    pub fn is_ours(&self, kind: &str) -> bool {
+        self.kind() == kind && self.group() == crate::api::GROUP
+    }
+}
+
+/// The group of an API version; empty for the core group.
+#[must_use]
+pub fn group(api_version: &str) -> &str {
+    api_version.rsplit_once('/').map_or("", |(group, _)| group)
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file, document, line, path } = self;
+        f.write_str(file)?;
+        if let Some(number) = document {
+            write!(f, ", document {number}")?;
+        }
+        if let Some(line) = line.filter(|line| *line > 1) {
+            write!(f, " (line {line})")?;
+        }
+        if !path.is_empty() {
+            write!(f, ", {path}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The objects of a file, in order, lists taken apart.
+#[must_use]
+pub fn documents(source: &Source) -> Vec<Result<Document, Flaw>> {
+    let parsed = match std::str::from_utf8(&source.bytes) {
+        Ok(text) => parse::parse(text),
+        Err(error) => vec![parse::Parsed {
+            line: None,
+            value: Err(format!("not UTF-8 at byte {}", error.valid_up_to())),
+        }],
+    };
+    let many = parsed.len() > 1;
+    let mut all = vec![];
+    for (number, parsed) in (1..).zip(parsed) {
+        let origin = Origin {
+            file: source.name.clone(),
+            document: many.then_some(number),
+            line: parsed.line,
+            path: String::new(),
+        };
+        match parsed.value {
+            Ok(value) => take_apart(origin, value, &mut all),
+            Err(message) => all.push(Err(Flaw { origin, message })),
+        }
+    }
+    all
+}
+
+/// A list's items; anything else as it is.
+fn take_apart(origin: Origin, value: Value, all: &mut Vec<Result<Document, Flaw>>) {
+    let flaw = |origin, message: &str| Err(Flaw { origin, message: message.to_owned() });
+    let Value::Object(mut object) = value else {
+        all.push(flaw(origin, "must be a Kubernetes object, with apiVersion, kind and metadata"));
+        return;
+    };
+    let text = |field: &str| object.get(field).and_then(Value::as_str).unwrap_or_default();
+    let (api_version, kind) = (text("apiVersion").to_owned(), text("kind").to_owned());
+    if kind.is_empty() {
+        all.push(flaw(origin, "kind: must be given"));
+        return;
+    }
+    let is_list = kind.ends_with("List") && !object.contains_key("spec");
+    let items = match object.get_mut("items") {
+        Some(Value::Array(items)) if is_list => std::mem::take(items),
+        Some(Value::Null) | None if is_list => vec![],
+        Some(_) if is_list => {
+            all.push(flaw(origin, "items: must be a list"));
+            return;
+        }
+        _ => {
+            all.push(Ok(Document { origin, value: Value::Object(object) }));
+            return;
+        }
+    };
+    let kind_of_items = kind.strip_suffix("List").filter(|kind| !kind.is_empty());
+    for (index, mut item) in items.into_iter().enumerate() {
+        let separator = if origin.path.is_empty() { "" } else { "." };
+        let path = format!("{}{separator}items[{index}]", origin.path);
+        // the API server leaves the kind out of the items of a list of one kind
+        if let (Value::Object(item), Some(kind)) = (&mut item, kind_of_items) {
+            item.entry("kind").or_insert_with(|| kind.into());
+            item.entry("apiVersion").or_insert_with(|| api_version.as_str().into());
+        }
+        take_apart(Origin { path, ..origin.clone() }, item, all);
+    }
+}
+
+#[cfg(test)]
+mod tests;

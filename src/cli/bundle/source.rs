@@ -1,0 +1,97 @@
+//! Files, directories and standard input.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+/// The largest file that is read, in bytes.
+const BYTES_MAX: u64 = 256 << 20;
+
+/// A file that was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Its name for messages.
+    pub name: String,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// Why a file cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// It cannot be opened or read.
+    #[error("{name}: {source}")]
+    Read {
+        /// The file.
+        name: String,
+        /// Why.
+        source: std::io::Error,
+    },
+    /// It is too large.
+    #[error("{name}: larger than {} MiB", BYTES_MAX >> 20)]
+    TooLarge {
+        /// The file.
+        name: String,
+    },
+    /// A directory has nothing that could be read.
+    #[error("{0}: no *.yaml, *.yml or *.json in this directory")]
+    Empty(String),
+}
+
+/// Reads files, the files of directories in the order of their names, and standard input (`-`).
+///
+/// # Errors
+/// The first that cannot be read.
+pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
+    let mut all = vec![];
+    for path in paths {
+        let name = path.display().to_string();
+        let cannot = |source| Error::Read { name: name.clone(), source };
+        if path.as_os_str() == "-" {
+            all.push(read("stdin".to_owned(), std::io::stdin().lock())?);
+        } else if path.is_dir() {
+            let files = files_of(path).map_err(cannot)?;
+            if files.is_empty() {
+                return Err(Error::Empty(name));
+            }
+            for file in files {
+                all.push(open(&file)?);
+            }
+        } else {
+            all.push(open(path)?);
+        }
+    }
+    Ok(all)
+}
+
+fn files_of(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files = vec![];
+    for entry in std::fs::read_dir(directory)? {
+        let path = entry?.path();
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        if path.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
+}
+
+fn open(path: &Path) -> Result<Source, Error> {
+    let name = path.display().to_string();
+    match std::fs::File::open(path) {
+        Ok(file) => read(name, file),
+        Err(source) => Err(Error::Read { name, source }),
+    }
+}
+
+fn read(name: String, input: impl Read) -> Result<Source, Error> {
+    let mut bytes = vec![];
+    let mut input = input.take(BYTES_MAX + 1);
+    if let Err(source) = input.read_to_end(&mut bytes) {
+        return Err(Error::Read { name, source });
+    }
+    if input.limit() == 0 {
+        return Err(Error::TooLarge { name });
+    }
+    Ok(Source { name, bytes })
+}

@@ -1,0 +1,98 @@
+use super::*;
+
+fn read(text: &str) -> Vec<Result<String, String>> {
+    let source = Source { name: "f".into(), bytes: text.as_bytes().to_vec() };
+    let show = |each: Result<Document, Flaw>| match each {
+        Ok(document) => Ok(format!("{}: {}", document.origin, document.title())),
+        Err(flaw) => Err(flaw.to_string()),
+    };
+    documents(&source).into_iter().map(show).collect()
+}
+
+fn good(text: &str) -> Vec<String> {
+    read(text).into_iter().map(|each| each.expect("it is well formed")).collect()
+}
+
+#[test]
+fn documents_lists_and_json_are_read() {
+    let object = r#"{"kind": "Pod", "metadata": {"name": "p"}}"#;
+    for (text, want) in [
+        ("kind: Pod\nmetadata: {name: p}\n", vec!["f: Pod/p"]),
+        (
+            "# nothing\n---\nkind: Pod\nmetadata:\n  name: p\n---\n---\nkind: Job\nmetadata: {name: j}\n",
+            vec!["f, document 1 (line 3): Pod/p", "f, document 2 (line 8): Job/j"],
+        ),
+        (object, vec!["f: Pod/p"]),
+        (&format!("{object}\n{object}"), vec!["f, document 1: Pod/p", "f, document 2: Pod/p"]),
+        (&format!("{{kind: List, items: [{object}]}}"), vec!["f, items[0]: Pod/p"]),
+        (
+            r#"{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]}"#,
+            vec!["f, items[0]: Pod/a"],
+        ),
+        (
+            "kind: List\nitems:\n- {kind: List, items: [{kind: A, metadata: {name: b}}]}\n",
+            vec!["f, items[0].items[0]: A/b"],
+        ),
+        ("kind: JobList\n", vec![]),
+        ("", vec![]),
+    ] {
+        assert_eq!(good(text), want, "{text}");
+    }
+}
+
+#[test]
+fn timestamps_and_numbers_stay_what_they_are() {
+    let source = Source {
+        name: "f".into(),
+        bytes: b"kind: X\nat: 2026-01-01T00:00:00Z\non: yes\nn: 1\nb: true\n".to_vec(),
+    };
+    let document = documents(&source).remove(0).unwrap();
+    let want = serde_json::json!(
+        {"kind": "X", "at": "2026-01-01T00:00:00Z", "on": "yes", "n": 1, "b": true});
+    assert_eq!(document.value, want);
+}
+
+#[test]
+fn a_flaw_names_its_place() {
+    for (text, want) in [
+        ("just a text", "must be a Kubernetes object"),
+        ("kind: A\n---\n- 1\n", "f, document 2 (line 3): must be a Kubernetes object"),
+        ("metadata: {}", "kind: must be given"),
+        ("kind: List\nitems: 3", "items: must be a list"),
+        ("kind: A\nspec: [\n", "invalid YAML"),
+        ("kind: A\n  bad: indent\n", "line 2"),
+        ("kind: A\nkind: B\n", "duplicate"),
+        ("{\"kind\": \"A\",\n \"b\": }", "line 2"),
+        ("kind: A\nx: *nobody\n", "invalid YAML"),
+    ] {
+        let flaws: Vec<String> = read(text).into_iter().filter_map(Result::err).collect();
+        assert!(flaws.len() == 1 && flaws[0].contains(want), "{text}: {flaws:?}");
+    }
+}
+
+#[test]
+fn bombs_are_refused_with_one_clear_error() {
+    let deep_json = format!("{}1{}", "{\"a\":".repeat(10_000), "}".repeat(10_000));
+    let deep_flow = format!("kind: A\nspec: {}1{}", "[".repeat(10_000), "]".repeat(10_000));
+    let mut deep_block = "kind: A\n".to_owned();
+    for level in 0..2_000 {
+        deep_block += &format!("{}a:\n", " ".repeat(level));
+    }
+    let deep_dashes = format!("kind: A\nx:\n{}1\n", "- ".repeat(10_000));
+    let mut aliases = "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n".to_owned();
+    for level in 1..20 {
+        let before = format!("*a{}", level - 1);
+        aliases += &format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(", "));
+    }
+    for bomb in [deep_json, deep_flow, deep_block, deep_dashes, aliases] {
+        let found = read(&bomb);
+        let [Err(flaw)] = found.as_slice() else { panic!("{} {found:?}", &bomb[..40]) };
+        assert!(flaw.len() < 300, "{flaw}");
+    }
+}
+
+#[test]
+fn what_is_allowed_is_not_too_deep() {
+    let nest = format!("{}1{}", "{a: ".repeat(62), "}".repeat(62));
+    assert_eq!(good(&format!("kind: List\nitems:\n- kind: A\n  x: {nest}\n")).len(), 1);
+}

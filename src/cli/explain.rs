@@ -1,0 +1,105 @@
+//! `appwrapper explain`: what the controller would decide now, by its own code; changes nothing.
+
+mod answer;
+mod live;
+mod objects;
+mod text;
+mod unreadable;
+mod world;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::bundle::{self, Document};
+use super::{ClusterArgs, DONE, Error, Output, term};
+use crate::clock::{Clock, ManualClock, SystemClock};
+use crate::config::Config;
+use crate::snapshot::Snapshot;
+use answer::Explanation;
+
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(super) struct Args {
+    /// Name of an AppWrapper in the cluster; or read a bundle with -f
+    #[arg(value_name = "NAME", required_unless_present = "files", conflicts_with = "files")]
+    name: Option<String>,
+    /// Bundle: a file, a directory, or - for standard input; with one AppWrapper and all around it
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
+    files: Vec<PathBuf>,
+    /// Namespace of the AppWrapper in the cluster
+    #[arg(short, long, requires = "name")]
+    namespace: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Configuration file of the controller; every key is optional
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// The moment at which is decided; by default now
+    #[arg(long, value_name = "RFC3339", value_parser = moment)]
+    now: Option<Timestamp>,
+    /// How the answer is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// What is looked at: an AppWrapper and the world around it.
+#[derive(Debug)]
+struct Scene {
+    /// What was seen.
+    snapshot: Snapshot,
+    /// `metadata.annotations` of the AppWrapper.
+    annotations: std::collections::BTreeMap<String, String>,
+    /// `spec.managedBy`, where that is another controller.
+    other_manager: Option<String>,
+    /// What is worth knowing about how this was read.
+    notes: Vec<String>,
+}
+
+fn moment(text: &str) -> Result<Timestamp, String> {
+    text.parse().map_err(|_| "must be a moment such as 2026-01-01T00:00:00Z".to_owned())
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let config = match &args.config {
+        Some(path) => Config::load(path).map_err(|error| Error::Usage(term::chain(&error)))?,
+        None => Config::default(),
+    };
+    let now = match args.now {
+        Some(moment) => ManualClock::at(moment).now(),
+        None => SystemClock.now(),
+    };
+    let scene = match &args.name {
+        Some(name) => match live::scene(args, name, &config)? {
+            live::Found::Scene(scene) => *scene,
+            live::Found::Nothing(message) => {
+                term::complain(&message);
+                return Ok(ExitCode::from(1));
+            }
+        },
+        None => bundled(&args.files, &config, now)?,
+    };
+    let explanation = answer::explain(&scene, &config, now);
+    term::print(&match args.output {
+        Output::Json => json(&explanation)?,
+        Output::Text => text::text(&explanation, now, term::has_colour()),
+    });
+    Ok(DONE)
+}
+
+fn bundled(paths: &[PathBuf], config: &Config, now: Timestamp) -> Result<Scene, Error> {
+    let sources = bundle::sources(paths).map_err(|error| Error::Usage(error.to_string()))?;
+    let documents: Result<Vec<Document>, _> = sources.iter().flat_map(bundle::documents).collect();
+    let documents = documents.map_err(|flaw| Error::Usage(flaw.to_string()))?;
+    world::scene(documents, config, now).map_err(Error::Usage)
+}
+
+fn json(explanation: &Explanation) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(explanation)
+        .map_err(|error| Error::Usage(format!("cannot print: {error}")))?;
+    Ok(text + "\n")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! The answer: a decision in the words of the contract.
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use super::Scene;
+use crate::api::{Phase, RuleRef};
+use crate::config::Config;
+use crate::decide::{Decision, Facts, decide};
+use crate::limits::Limits;
+use crate::plan::Action;
+
+/// What the controller would decide. Serialised, it has the keys of the contract, in its order.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Explanation {
+    pub phase: Phase,
+    pub next_phase: Phase,
+    pub action: &'static str,
+    pub reason: Option<String>,
+    pub message: String,
+    pub failure: Option<Failure>,
+    pub rule: Option<Rule>,
+    pub counted: Option<bool>,
+    pub retries: Option<crate::api::Retries>,
+    pub retry_after_seconds: Option<i64>,
+    pub deadline: Option<Timestamp>,
+    pub avoid_nodes: Vec<String>,
+    pub create: Vec<String>,
+    pub delete: Vec<String>,
+    /// Namespace and name, for the headline.
+    #[serde(skip)]
+    pub title: String,
+    /// What else is worth knowing.
+    #[serde(skip)]
+    pub notes: Vec<String>,
+}
+
+/// The first cause of a failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Failure {
+    pub component: Option<String>,
+    pub pod: Option<String>,
+    pub node: Option<String>,
+    pub container: Option<String>,
+    pub exit_code: Option<i32>,
+    pub reason: Option<String>,
+    pub category: Option<String>,
+    /// What the component said, where no pod tells more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+}
+
+/// The rule that named the action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Rule {
+    pub source: String,
+    pub policy: Option<String>,
+    pub name: Option<String>,
+    pub index: Option<i32>,
+}
+
+/// Decides, by the controller's own code.
+pub(super) fn explain(scene: &Scene, config: &Config, now: Timestamp) -> Explanation {
+    let snapshot = &scene.snapshot;
+    let title = format!("{}/{}", snapshot.namespace, snapshot.name);
+    if let Some(manager) = &scene.other_manager {
+        let message = format!("managed by {manager}: this controller leaves it alone");
+        let stays = Decision { next: snapshot.status.phase, ..Decision::default() };
+        let mut explanation = of(scene, &stays, title, scene.notes.clone());
+        explanation.message = message;
+        return explanation;
+    }
+    let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
+    let mut decision = decide(Facts { snapshot, limits: &limits, config, now });
+    if decision.actions.contains(&Action::AddFinalizer) {
+        // The finalizer is a step on the way, taken in the same go.
+        let mut next = snapshot.clone();
+        next.finalizer = true;
+        decision = decide(Facts { snapshot: &next, limits: &limits, config, now });
+    }
+    let mut notes: Vec<String> = remarks.iter().map(ToString::to_string).collect();
+    notes.extend(scene.notes.iter().cloned());
+    of(scene, &decision, title, notes)
+}
+
+fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> Explanation {
+    let snapshot = &scene.snapshot;
+    let verdict = &decision.verdict;
+    let titles = |indexes: &[usize]| {
+        indexes.iter().map(|index| snapshot.components[*index].title()).collect::<Vec<_>>()
+    };
+    let mut delete = titles(&verdict.delete);
+    for pod in &verdict.delete_pods {
+        let title = format!("Pod/{pod}");
+        if !delete.contains(&title) {
+            delete.push(title);
+        }
+    }
+    Explanation {
+        phase: snapshot.status.phase,
+        next_phase: decision.next,
+        action: verdict.action.as_str(),
+        reason: verdict.reason.clone(),
+        message: verdict.message.clone(),
+        failure: verdict.failure.as_ref().map(Failure::of),
+        rule: verdict.rule.as_ref().map(Rule::of),
+        counted: verdict.counted,
+        retries: verdict.retries,
+        retry_after_seconds: verdict.retry_after_seconds,
+        deadline: verdict.deadline,
+        avoid_nodes: decision.status.avoid_nodes.clone(),
+        create: titles(&verdict.create),
+        delete,
+        title,
+        notes,
+    }
+}
+
+impl Failure {
+    fn of(record: &crate::api::FailureRecord) -> Self {
+        Self {
+            component: record.component.clone(),
+            pod: record.pod.clone(),
+            node: record.node.clone(),
+            container: record.container.clone(),
+            exit_code: record.exit_code,
+            reason: record.reason.clone(),
+            category: record.category.clone(),
+            message: record.message.clone().filter(|_| record.pod.is_none()),
+        }
+    }
+}
+
+impl Rule {
+    fn of(rule: &RuleRef) -> Self {
+        Self {
+            source: rule.source.to_string(),
+            policy: rule.policy.clone(),
+            name: rule.name.clone(),
+            index: rule.index,
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! The same look at the world, taken from a cluster.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use kube::api::GetParams;
+use kube::core::{ApiResource, Request};
+use kube::{Client, Resource};
+
+use super::super::{Error, cluster, term};
+use super::{Args, Scene, world};
+use crate::api::AppWrapper;
+use crate::config::Config;
+use crate::observe::assemble::Wrapper;
+use crate::observe::cache::Cache;
+use crate::observe::live::{self, Live};
+use crate::observe::memory::Memory;
+use crate::observe::records;
+use crate::observe::seen::Seen;
+use crate::observe::stored::Stored;
+use crate::observe::{self, Eyes};
+use crate::plan::Ask;
+use crate::snapshot::Snapshot;
+
+/// What a cluster answers.
+pub(super) enum Found {
+    /// The AppWrapper, and what is around it.
+    Scene(Box<Scene>),
+    /// There is no such AppWrapper, or it cannot be read.
+    Nothing(String),
+}
+
+/// Looks at an AppWrapper in a cluster.
+///
+/// # Errors
+/// The cluster cannot be reached, or does not answer.
+pub(super) fn scene(args: &Args, name: &str, config: &Config) -> Result<Found, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
+    let kubeconfig = args.cluster.kubeconfig.as_deref();
+    runtime.block_on(look(kubeconfig, args.namespace.as_deref(), name, config))
+}
+
+async fn look(
+    kubeconfig: Option<&Path>,
+    namespace: Option<&str>,
+    name: &str,
+    config: &Config,
+) -> Result<Found, Error> {
+    let client = cluster::connect(kubeconfig).await?;
+    let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
+    let resource = ApiResource::erase::<AppWrapper>(&());
+    let seen = match get(&client, &resource, Some(&namespace), name).await {
+        Ok(seen) => seen,
+        Err(error) if live::code(&error) == Some(404) => {
+            let message = format!("there is no AppWrapper {name} in namespace {namespace}");
+            return Ok(Found::Nothing(message));
+        }
+        Err(error) => return Err(unreachable(&error)),
+    };
+    let wrapper = match Stored::from(seen).wrapper {
+        Ok(wrapper) => wrapper,
+        Err(flaw) => {
+            let message = format!("AppWrapper {namespace}/{name} cannot be read: {flaw}");
+            return Ok(Found::Nothing(message));
+        }
+    };
+    around(&client, &wrapper, config).await.map(|scene| Found::Scene(Box::new(scene)))
+}
+
+async fn around(client: &Client, wrapper: &Arc<Wrapper>, config: &Config) -> Result<Scene, Error> {
+    let (kinds, cache) = (Live::default(), Cache::default());
+    let eyes = Eyes { client, live: &kinds, cache: &cache };
+    // everything is read from the API server itself: there is no cache to start from
+    let mut memory = Memory::default();
+    let mut snapshot = observe::observe(eyes, wrapper, &mut memory, Ask::Gone)
+        .await
+        .map_err(|error| unreachable(&error))?;
+    let blind = nodes(client, &mut snapshot, config).await;
+    let mut scene = world::of(wrapper, snapshot);
+    scene.notes.extend(blind);
+    Ok(scene)
+}
+
+/// Reads the nodes of the pods. Who may not see nodes is told so, and they are unknown.
+async fn nodes(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
+    let marks = records::marks(&config.autopilot);
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+    let names: std::collections::BTreeSet<String> =
+        snapshot.pods.iter().filter_map(|pod| pod.node.clone()).collect();
+    for name in names {
+        match get(client, &resource, None, &name).await {
+            Ok(seen) => drop(snapshot.nodes.insert(name, records::node(&seen, &marks))),
+            Err(error) if live::code(&error) == Some(404) => {}
+            Err(error) => {
+                return Some(format!("nodes are not looked at: {}", term::chain(&error)));
+            }
+        }
+    }
+    None
+}
+
+async fn get(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Seen, kube::Error> {
+    let request = Request::new(Seen::url_path(resource, namespace))
+        .get(name, &GetParams::default())
+        .map_err(kube::Error::BuildRequest)?;
+    client.request(request).await
+}
+
+fn unreachable(error: &dyn std::error::Error) -> Error {
+    Error::Cluster(format!("the cluster does not answer: {}", term::chain(error)))
+}

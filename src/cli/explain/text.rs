@@ -1,0 +1,122 @@
+//! The answer for people.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::super::term::{Colour, paint};
+use super::answer::{Explanation, Failure, Rule};
+use crate::api::Phase;
+use crate::limits::Period;
+
+/// The answer as a headline and a few lines.
+pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> String {
+    let mut text = headline(answer, now, colours);
+    let mut line = |name: &str, value: String| {
+        if !value.is_empty() {
+            text += &format!("  {name:<9} {value}\n");
+        }
+    };
+    line("why", why(answer));
+    line("failure", answer.failure.as_ref().map(failure).unwrap_or_default());
+    line("rule", answer.rule.as_ref().map(rule).unwrap_or_default());
+    line("retries", retries(answer));
+    line("pause", answer.retry_after_seconds.map(|left| pause(answer, left)).unwrap_or_default());
+    line("avoids", answer.avoid_nodes.join(", "));
+    line("creates", answer.create.join(", "));
+    line("deletes", answer.delete.join(", "));
+    for note in &answer.notes {
+        line("note", note.clone());
+    }
+    text
+}
+
+fn headline(answer: &Explanation, now: Timestamp, colours: bool) -> String {
+    let shown = |phase: Phase| match phase {
+        Phase::Empty => "(new)",
+        other => other.as_str(),
+    };
+    let mut phases = shown(answer.phase).to_owned();
+    if answer.next_phase != answer.phase {
+        phases += &format!(" → {}", shown(answer.next_phase));
+    }
+    let colour = match answer.action {
+        "None" | "Succeed" => Colour::Green,
+        "Fail" => Colour::Red,
+        _ => Colour::Yellow,
+    };
+    let phases = paint(&phases, colour, colours);
+    let action = match (answer.action, answer.deadline) {
+        ("None", _) if answer.next_phase == answer.phase => "nothing to do".to_owned(),
+        ("None", _) => String::new(),
+        ("Wait", Some(deadline)) => format!("waits until {deadline}, {}", relative(deadline, now)),
+        (action, _) => match (answer.counted, answer.retries) {
+            (Some(true), Some(retries)) => {
+                format!("{action}, retry {} of {}", retries.used.saturating_add(1), retries.limit)
+            }
+            (Some(false), _) => format!("{action}, not counted"),
+            _ => action.to_owned(),
+        },
+    };
+    let action = if action.is_empty() { action } else { format!(" ({action})") };
+    format!("{}: {phases}{action}\n", answer.title)
+}
+
+fn why(answer: &Explanation) -> String {
+    match (&answer.reason, answer.message.as_str()) {
+        (Some(reason), "") => reason.clone(),
+        (Some(reason), message) => format!("{reason}: {message}"),
+        (None, message) => message.to_owned(),
+    }
+}
+
+fn failure(failure: &Failure) -> String {
+    let mut facts = vec![];
+    let mut fact = |name: &str, value: Option<&str>| {
+        facts.extend(value.map(|value| format!("{name} {value}")));
+    };
+    fact("component", failure.component.as_deref());
+    fact("pod", failure.pod.as_deref());
+    fact("node", failure.node.as_deref());
+    fact("container", failure.container.as_deref());
+    fact("exit code", failure.exit_code.map(|code| code.to_string()).as_deref());
+    fact("reason", failure.reason.as_deref());
+    fact("category", failure.category.as_deref());
+    facts.join(", ")
+}
+
+fn rule(rule: &Rule) -> String {
+    let mut text = rule.source.clone();
+    if let Some(policy) = &rule.policy {
+        text += &format!(", policy {policy}");
+    }
+    if let Some(name) = &rule.name {
+        text += &format!(", rule {name}");
+    }
+    if let Some(index) = rule.index {
+        text += &format!(" (number {} in it)", index.saturating_add(1));
+    }
+    text
+}
+
+fn retries(answer: &Explanation) -> String {
+    let Some(retries) = answer.retries else { return String::new() };
+    format!("{} of {} used before", retries.used, retries.limit)
+}
+
+fn pause(answer: &Explanation, left: i64) -> String {
+    let left = span(left);
+    if answer.phase == Phase::Resetting && answer.deadline.is_some() && answer.delete.is_empty() {
+        format!("{left} left")
+    } else {
+        format!("{left} once everything is gone")
+    }
+}
+
+fn relative(moment: Timestamp, now: Timestamp) -> String {
+    let seconds = moment.as_second() - now.as_second();
+    if seconds < 0 { format!("{} ago", span(-seconds)) } else { format!("in {}", span(seconds)) }
+}
+
+/// Seconds for people: `1m 30s`.
+fn span(seconds: i64) -> String {
+    Period::from_secs(u64::try_from(seconds).unwrap_or(0)).to_string()
+}

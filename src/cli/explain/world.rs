@@ -1,0 +1,229 @@
+//! A bundle becomes a look at the world: what is not in it does not exist, but for nodes and queues.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::super::bundle::Document;
+use super::objects::{complete, id};
+use super::{Scene, unreadable};
+use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP};
+use crate::config::Config;
+use crate::observe::ancestry::{Ancestor, Ancestors};
+use crate::observe::assemble::{self, Wrapper};
+use crate::observe::records::{self, Identity, ObjectRecord, PodRecord};
+use crate::observe::seen::Seen;
+use crate::observe::stored::Stored;
+use crate::plan::Ask;
+use crate::snapshot::{Component, Presence, Snapshot};
+
+/// An object of the bundle.
+struct Found {
+    group: String,
+    kind: String,
+    seen: Seen,
+}
+
+/// What the objects of a bundle show.
+///
+/// # Errors
+/// There is not exactly one AppWrapper, or something cannot be read.
+pub(super) fn scene(
+    documents: Vec<Document>,
+    config: &Config,
+    now: Timestamp,
+) -> Result<Scene, String> {
+    for document in &documents {
+        check(document)?;
+    }
+    let (mut wrapper, mut others) = the_appwrapper(documents)?;
+    complete(&mut wrapper, &mut others, now);
+    let wrapper = stored(&wrapper)?;
+    none_twice(&others)?;
+    let objects: Vec<Found> = others.iter().map(found).collect::<Result<_, _>>()?;
+    let snapshot = snapshot(&wrapper, &objects, config);
+    Ok(of(&wrapper, snapshot))
+}
+
+/// An AppWrapper, and what was seen around it.
+pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> Scene {
+    Scene {
+        snapshot,
+        annotations: wrapper.annotations.clone(),
+        other_manager: wrapper.spec.managed_by.clone().filter(|_| !wrapper.is_ours()),
+        notes: vec![],
+    }
+}
+
+fn check(document: &Document) -> Result<(), String> {
+    for field in ["/apiVersion", "/metadata/name"] {
+        if document.text(field).is_empty() {
+            let field = field[1..].replace('/', ".");
+            let kind = document.kind();
+            return Err(format!("{}: {kind}: {field}: must be given", document.origin));
+        }
+    }
+    Ok(())
+}
+
+/// The one AppWrapper, and the rest.
+fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>), String> {
+    let (mut wrappers, others): (Vec<_>, Vec<_>) =
+        documents.into_iter().partition(|document| document.is_ours("AppWrapper"));
+    match (wrappers.pop(), wrappers.len()) {
+        (Some(wrapper), 0) => Ok((wrapper, others)),
+        (Some(last), more) => {
+            let named = |one: &Document| format!("{} ({})", one.text("/metadata/name"), one.origin);
+            let names: Vec<_> = wrappers.iter().map(named).chain([named(&last)]).collect();
+            let count = more + 1;
+            Err(format!(
+                "a bundle has exactly one AppWrapper, this has {count}: {}",
+                names.join(", ")
+            ))
+        }
+        (None, _) if others.is_empty() => {
+            Err(format!("a bundle has exactly one AppWrapper of {GROUP}, this is empty"))
+        }
+        (None, _) => {
+            let mut titles: Vec<_> = others.iter().map(Document::title).collect();
+            let more = titles.len().saturating_sub(5);
+            titles.truncate(5);
+            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+            let found = titles.join(", ");
+            Err(format!(
+                "a bundle has exactly one AppWrapper of {GROUP}, this has only {found}{more}"
+            ))
+        }
+    }
+}
+
+fn stored(document: &Document) -> Result<Arc<Wrapper>, String> {
+    let because = |field: &str, why: &str| {
+        let colon = if field.is_empty() { "" } else { ": " };
+        format!("{}: {}: {field}{colon}{why}", document.origin, document.title())
+    };
+    let stored: Stored = found(document)?.seen.into();
+    stored.wrapper.map_err(|_| {
+        let read = |value: Value| -> Result<(), String> {
+            let part = |name: &str| value.get(name).cloned().filter(|part| !part.is_null());
+            let text = |error: serde_json::Error| error.to_string();
+            let spec = part("spec").unwrap_or_else(|| serde_json::json!({"components": []}));
+            serde_json::from_value::<AppWrapperSpec>(spec).map_err(text)?;
+            let status = part("status").unwrap_or_else(|| serde_json::json!({}));
+            serde_json::from_value::<AppWrapperStatus>(status).map(drop).map_err(text)
+        };
+        match read(document.value.clone()) {
+            Err(why) => because(&unreadable::field(&document.value, read), &why),
+            Ok(()) => because("", "it is nested too deeply"),
+        }
+    })
+}
+
+/// Reads the metadata; the rest is read by its kind.
+fn found(document: &Document) -> Result<Found, String> {
+    let read = |value: Value| -> Result<Seen, String> {
+        serde_json::from_str(&value.to_string()).map_err(|error| {
+            // the position is one in a text that nobody has seen
+            let text = error.to_string();
+            text.split(" at line ").next().unwrap_or_default().to_owned()
+        })
+    };
+    match read(document.value.clone()) {
+        Ok(seen) => {
+            let (group, kind) = (document.group().to_owned(), document.kind().to_owned());
+            Ok(Found { group, kind, seen })
+        }
+        Err(why) => {
+            let field = unreadable::field(&document.value, |value| read(value).map(drop));
+            Err(format!("{}: {}: {field}: {why}", document.origin, document.title()))
+        }
+    }
+}
+
+fn none_twice(documents: &[Document]) -> Result<(), String> {
+    let mut first = BTreeMap::new();
+    for document in documents {
+        if let Some(other) = first.insert(id(document), document) {
+            return Err(format!(
+                "{} is in the bundle twice: {}; {}",
+                document.title(),
+                other.origin,
+                document.origin
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
+    let mut components: Vec<Component> = vec![];
+    for index in 0..wrapper.spec.components.len() {
+        let mut component = wrapper.component(index);
+        component.presence = match object_of(wrapper, &component, objects) {
+            Some(found) => {
+                let record = ObjectRecord::of(&found.seen, &component.api_version, &component.kind);
+                wrapper.presence(index, record, &component.pod_sets)
+            }
+            None => Presence::Absent,
+        };
+        components.push(component);
+    }
+    let records: Vec<PodRecord> = objects
+        .iter()
+        .filter(|found| found.kind == "Pod" && found.group.is_empty())
+        .map(|found| PodRecord::of(&found.seen))
+        .filter(|record| record.identity.namespace == wrapper.namespace)
+        .collect();
+    let roots = wrapper.roots(&components);
+    let mut ancestors = ancestors(objects);
+    let pods = loop {
+        let (pods, unknown) =
+            assemble::pods(&records, &wrapper.uid, &roots, &components, &ancestors);
+        if unknown.is_empty() {
+            break pods;
+        }
+        ancestors.extend(unknown.into_iter().map(|owner| (owner.uid, Ancestor::Gone)));
+    };
+    Snapshot {
+        nodes: nodes(objects, config),
+        components,
+        pods,
+        answered: Ask::Gone,
+        ..wrapper.snapshot()
+    }
+}
+
+fn object_of<'o>(
+    wrapper: &Wrapper,
+    component: &Component,
+    objects: &'o [Found],
+) -> Option<&'o Found> {
+    let group = super::super::bundle::group(&component.api_version);
+    objects.iter().find(|found| {
+        found.group == group
+            && found.kind == component.kind
+            && found.seen.meta.name.as_deref() == Some(&component.name)
+            && found.seen.meta.namespace.as_deref() == Some(&wrapper.namespace)
+    })
+}
+
+fn ancestors(objects: &[Found]) -> Ancestors {
+    let known = objects.iter().map(|found| {
+        let identity = Identity::of(&found.seen.meta);
+        (identity.uid, Ancestor::Exists(identity.controller))
+    });
+    known.collect()
+}
+
+fn nodes(objects: &[Found], config: &Config) -> BTreeMap<String, crate::snapshot::Node> {
+    let marks = records::marks(&config.autopilot);
+    objects
+        .iter()
+        .filter(|found| found.kind == "Node" && found.group.is_empty())
+        .filter_map(|found| {
+            Some((found.seen.meta.name.clone()?, records::node(&found.seen, &marks)))
+        })
+        .collect()
+}

@@ -1,0 +1,248 @@
+//! `appwrapper validate`: what admission would say of files, as far as no cluster is needed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::bundle::{self, Document, Flaw};
+use super::{DONE, Error, Output, term};
+use crate::config::Config;
+use crate::webhook::validate::{self, Finding, Severity};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// A file, a directory, or - for standard input: every AppWrapper and RetryPolicy in it is checked
+    #[arg(required = true, value_name = "FILE|DIR|-")]
+    files: Vec<PathBuf>,
+    /// Configuration file of the controller; every key is optional
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// How the answer is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// What is said of all files.
+#[derive(Debug, Serialize)]
+struct Answer {
+    valid: bool,
+    objects: Vec<Checked>,
+    /// The checks that need a cluster.
+    skipped: &'static [&'static str],
+    /// Objects of other kinds, which nobody checked.
+    #[serde(skip)]
+    others: Vec<String>,
+}
+
+/// What is said of one object, or of what is in its place.
+#[derive(Debug, Serialize)]
+struct Checked {
+    file: String,
+    kind: Option<String>,
+    namespace: Option<String>,
+    name: Option<String>,
+    valid: bool,
+    findings: Vec<Said>,
+    /// What the lines about it begin with.
+    #[serde(skip)]
+    title: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Said {
+    severity: String,
+    field: String,
+    value: Option<String>,
+    message: String,
+    #[serde(skip)]
+    line: String,
+}
+
+pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let config = match &args.config {
+        Some(path) => Config::load(path).map_err(|error| Error::Usage(term::chain(&error)))?,
+        None => Config::default(),
+    };
+    let sources = bundle::sources(&args.files).map_err(|error| Error::Usage(error.to_string()))?;
+    let answer = answer(sources.iter().flat_map(bundle::documents), &config);
+    if answer.objects.is_empty() {
+        let files: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
+        let files = files.join(", ");
+        return Err(Error::Usage(format!("{files}: there is no AppWrapper and no RetryPolicy")));
+    }
+    let text = match args.output {
+        Output::Json => serde_json::to_string_pretty(&answer)
+            .map_err(|error| Error::Usage(format!("cannot print: {error}")))?,
+        Output::Text => text(&answer, term::has_colour()),
+    };
+    term::print(&(text + "\n"));
+    Ok(if answer.valid { DONE } else { ExitCode::from(1) })
+}
+
+fn answer(documents: impl Iterator<Item = Result<Document, Flaw>>, config: &Config) -> Answer {
+    let (mut objects, mut others) = (vec![], vec![]);
+    for document in documents {
+        match document {
+            Ok(document) if is_kind(&document, "AppWrapper") => {
+                let findings = validate::create(&document.value, config);
+                objects.push(Checked::of(&document, findings));
+            }
+            Ok(document) if is_kind(&document, "RetryPolicy") => {
+                let findings = validate::retry_policy(&document.value);
+                objects.push(Checked::of(&document, findings));
+            }
+            Ok(document) => others.push(format!("{}: {}", document.origin, document.title())),
+            Err(flaw) => objects.push(Checked::flawed(flaw)),
+        }
+    }
+    let valid = objects.iter().all(|object| object.valid);
+    Answer { valid, objects, skipped: validate::SKIPPED, others }
+}
+
+/// Whether an object is to be checked as one of our kinds; the check says so where its API version is
+/// none of ours, or is left out.
+fn is_kind(document: &Document, kind: &str) -> bool {
+    document.is_ours(kind) || (document.kind() == kind && document.group().is_empty())
+}
+
+impl Checked {
+    fn of(document: &Document, findings: Vec<Finding>) -> Self {
+        let given = |pointer: &str| {
+            Some(document.text(pointer)).filter(|text| !text.is_empty()).map(str::to_owned)
+        };
+        let namespace = given("/metadata/namespace");
+        let name = given("/metadata/name").or_else(|| given("/metadata/generateName"));
+        let shown = name.as_deref().unwrap_or("(no name)");
+        let path = namespace.iter().map(|namespace| format!("{namespace}/")).collect::<String>();
+        Self {
+            file: document.origin.file.clone(),
+            kind: given("/kind"),
+            valid: findings.iter().all(|finding| finding.severity != Severity::Error),
+            findings: findings.into_iter().map(Said::of).collect(),
+            title: format!("{}: {} {path}{shown}", document.origin, document.kind()),
+            namespace,
+            name,
+        }
+    }
+
+    fn flawed(flaw: Flaw) -> Self {
+        let title = flaw.origin.to_string();
+        let said = Said {
+            severity: Severity::Error.to_string(),
+            field: flaw.origin.path,
+            value: None,
+            line: flaw.message.clone(),
+            message: flaw.message,
+        };
+        Self {
+            file: flaw.origin.file,
+            kind: None,
+            namespace: None,
+            name: None,
+            valid: false,
+            findings: vec![said],
+            title,
+        }
+    }
+}
+
+impl Said {
+    fn of(finding: Finding) -> Self {
+        let line = match finding.severity {
+            Severity::Error => finding.to_string(),
+            Severity::Warning => format!("warning: {finding}"),
+        };
+        Self {
+            severity: finding.severity.to_string(),
+            field: finding.field,
+            value: finding.value,
+            message: finding.message,
+            line,
+        }
+    }
+}
+
+fn text(answer: &Answer, colours: bool) -> String {
+    let mut lines = vec![];
+    for object in &answer.objects {
+        let findings = object.findings.iter();
+        lines.extend(findings.map(|finding| format!("{}: {}", object.title, finding.line)));
+        if object.valid {
+            let ok = term::paint("valid", term::Colour::Green, colours);
+            lines.push(format!("{}: {ok}", object.title));
+        }
+    }
+    lines.extend(answer.others.iter().map(|other| format!("{other}: not checked")));
+    let valid = answer.objects.iter().filter(|object| object.valid).count();
+    let invalid = answer.objects.len() - valid;
+    let colour = if answer.valid { term::Colour::Green } else { term::Colour::Red };
+    let summary = term::paint(&format!("{valid} valid, {invalid} invalid"), colour, colours);
+    lines.push(format!("{summary}; not checked without a cluster:"));
+    lines.extend(answer.skipped.iter().map(|skipped| format!("  {skipped}")));
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(text: &str) -> Answer {
+        let source = bundle::Source { name: "f.yaml".into(), bytes: text.as_bytes().to_vec() };
+        answer(bundle::documents(&source).into_iter(), &Config::default())
+    }
+
+    const GOOD: &str = "
+apiVersion: workload.codeflare.dev/v1beta2
+kind: AppWrapper
+metadata: {name: train, namespace: n}
+spec:
+  components:
+  - template:
+      apiVersion: v1
+      kind: Pod
+      metadata: {name: p}
+      spec: {containers: [{name: c, image: i}], restartPolicy: Never}
+";
+
+    #[test]
+    fn every_object_is_judged_and_the_rest_is_named() {
+        let bad = GOOD.replace("name: p}", "name: p, namespace: other}").replace("train", "bad");
+        let other = "kind: Node\napiVersion: v1\nmetadata: {name: node-1}";
+        let answer = given(&format!("{GOOD}---{bad}---\n{other}\n---\n- 1\n"));
+        let valid: Vec<_> = answer.objects.iter().map(|object| object.valid).collect();
+        assert_eq!((answer.valid, valid), (false, vec![true, false, false]));
+        assert_eq!(answer.others, ["f.yaml, document 3 (line 25): Node/node-1"]);
+        let said = text(&answer, false);
+        for want in [
+            "f.yaml, document 1 (line 2): AppWrapper n/train: valid\n",
+            "AppWrapper n/bad: spec.components[0].template.metadata.namespace: Invalid value",
+            "f.yaml, document 4 (line 29): must be a Kubernetes object",
+            "\n1 valid, 2 invalid; not checked without a cluster:\n",
+        ] {
+            assert!(said.contains(want), "{want}\n{said}");
+        }
+    }
+
+    #[test]
+    fn programs_get_the_same_as_json() {
+        let annotated = GOOD.replace(
+            "namespace: n}",
+            "annotations: {workload.codeflare.dev.appwrapper/retryLimits: '4'}}",
+        );
+        let answer = serde_json::to_value(given(&annotated)).unwrap();
+        let object = &answer["objects"][0];
+        assert_eq!((&answer["valid"], &object["valid"]), (&true.into(), &true.into()));
+        assert_eq!(object["file"], "f.yaml");
+        assert_eq!(object["namespace"], serde_json::Value::Null);
+        assert_eq!(object["findings"][0]["severity"], "warning");
+        assert!(answer["skipped"].as_array().is_some_and(|skipped| !skipped.is_empty()));
+    }
+
+    #[test]
+    fn a_kind_without_our_api_version_is_judged_too() {
+        let answer = given("kind: AppWrapper\nmetadata: {name: a}\nspec: {components: []}");
+        assert!(!answer.valid);
+        assert_eq!(answer.objects[0].findings[0].field, "apiVersion");
+    }
+}
