@@ -1,4 +1,16 @@
-//! The AppWrapper controller.
+//! A Kubernetes controller for `AppWrapper` objects: any set of resources, admitted, watched, retried and
+//! deleted as one unit.
+//!
+//! ```text
+//!           ┌──────────── a read that the decision asks for ────────────┐
+//!           ▼                                                           │
+//! watches ─▶ observe ─▶ Snapshot ─▶ decide ─▶ Decision ─┬─ status changed: one guarded write
+//!                                                       └─ actions: carried out by act
+//! ```
+//!
+//! The modules below stand in the order of that line; each uses only modules above it, and a test
+//! checks it. [`decide`] is pure, [`observe`] reads, [`act`] writes, [`reconcile`] is where they meet.
+
 pub mod act;
 pub mod api;
 pub mod cli;

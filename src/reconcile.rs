@@ -115,8 +115,7 @@ impl Context {
     pub fn users_of(&self, kind: &KindKey) -> Vec<Key> {
         let uses = |stored: &Stored| {
             stored.wrapper.as_ref().is_ok_and(|wrapper| {
-                (0..wrapper.spec.components.len())
-                    .any(|index| kind_of(&wrapper.component(index)) == *kind)
+                wrapper.components.iter().any(|component| kind_of(component) == *kind)
             })
         };
         self.store.state_filter(uses).iter().map(|stored| stored.key()).collect()

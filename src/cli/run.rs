@@ -31,8 +31,9 @@ pub(super) struct Args {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     telemetry::init(args.log_json);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
+    // One thread: the work is waiting for the API server, and every hand-over between threads costs
+    // more than the step that it hands over.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Error::Usage(format!("cannot start: {error}")))?;

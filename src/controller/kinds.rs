@@ -62,8 +62,10 @@ impl Kinds {
         if !wrapper.is_ours() {
             return;
         }
-        let kinds: BTreeSet<KindKey> = (0..wrapper.spec.components.len())
-            .map(|index| kind_of(&wrapper.component(index)))
+        let kinds: BTreeSet<KindKey> = wrapper
+            .components
+            .iter()
+            .map(kind_of)
             .filter(|kind| !kind.is_pod() && !kind.kind.is_empty())
             .collect();
         if self.users.get(&key) == Some(&kinds) {

@@ -176,6 +176,7 @@ pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move 
 /// Starts a deletion: the condition, and the anchor, which an earlier start keeps.
 pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     draft.clear(condition::PODS_READY, reason, "");
+    remember_objects(draft);
     let message = "The components are being deleted";
     draft.condition(condition::DELETING_RESOURCES, true, deleting::INITIATED, message);
     let now = draft.now();
@@ -189,6 +190,16 @@ pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
         failed: stored.failed,
         succeeded: stored.succeeded,
     });
+}
+
+/// Writes down the UIDs of objects that another controller created: once they are gone, only this tells
+/// whose their pods were.
+fn remember_objects(draft: &mut Draft<'_>) {
+    for (index, component) in draft.facts.snapshot.components.iter().enumerate() {
+        if let Some(object) = component.ours() {
+            draft.component_status()[index].uid.get_or_insert_with(|| object.uid.clone());
+        }
+    }
 }
 
 /// Starts the deletion of a failed AppWrapper, or its delay.

@@ -30,12 +30,20 @@ pub struct Wrapper {
     pub spec: AppWrapperSpec,
     /// What was seen of it.
     pub status: AppWrapperStatus,
+    /// What the templates of its components say; nothing is known of their objects yet.
+    pub components: Vec<Component>,
 }
 
 impl Wrapper {
-    /// What the template of a component says; nothing is known of its object yet.
+    /// Reads the templates of the components.
     #[must_use]
-    pub fn component(&self, index: usize) -> Component {
+    pub(super) fn inspected(mut self) -> Self {
+        self.components =
+            (0..self.spec.components.len()).map(|index| self.inspect(index)).collect();
+        self
+    }
+
+    fn inspect(&self, index: usize) -> Component {
         let wrapped = &self.spec.components[index];
         let recorded = self.status.component_status.get(index);
         let mut component = match podsets::inspect(wrapped) {

@@ -83,6 +83,9 @@ impl Live {
     /// # Errors
     /// [`Error::NoKind`] where discovery, asked afresh, does not know it; [`Error::NotNamespaced`].
     pub async fn resource(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
+        if kind.is_pod() {
+            return Ok(pod_resource());
+        }
         let known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
         match known {
             Some(resource) => Ok(resource),

@@ -52,9 +52,9 @@ pub async fn observe(
     ask: Ask,
 ) -> Result<Snapshot, Error> {
     let key = wrapper.key();
-    let mut components = Vec::with_capacity(wrapper.spec.components.len());
-    for index in 0..wrapper.spec.components.len() {
-        let mut component = wrapper.component(index);
+    let mut components = Vec::with_capacity(wrapper.components.len());
+    for index in 0..wrapper.components.len() {
+        let mut component = wrapper.components[index].clone();
         component.presence = presence(eyes, wrapper, memory, &component, index, ask).await?;
         component.creation = memory.failure(index).cloned();
         components.push(component);
@@ -78,8 +78,8 @@ pub async fn observe(
 /// Whether every kind of an AppWrapper has been listed once, so that its cache says something.
 #[must_use]
 pub fn is_synced(cache: &Cache, wrapper: &Wrapper) -> bool {
-    (0..wrapper.spec.components.len()).map(|index| wrapper.component(index)).all(|component| {
-        component.flaw.is_some() || cache.sync(&kind_of(&component)) != Sync::Starting
+    wrapper.components.iter().all(|component| {
+        component.flaw.is_some() || cache.sync(&kind_of(component)) != Sync::Starting
     })
 }
 

@@ -84,7 +84,9 @@ impl Wrapper {
             annotations: meta.annotations.clone().unwrap_or_default(),
             spec,
             status,
+            components: vec![],
         }
+        .inspected()
     }
 
     /// Whether this controller is the one that looks after it.

@@ -161,11 +161,6 @@ impl Log {
         self.0.iter().filter(move |seen| seen.kind == kind)
     }
 
-    /// Everything, in order.
-    pub fn everything(&self) -> &[Seen] {
-        &self.0
-    }
-
     /// The last state of an object that exists.
     pub fn last(&self, kind: &str, name: &str) -> Option<&Seen> {
         self.of(kind, name).last().filter(|seen| !seen.deleted)
@@ -450,16 +445,21 @@ pub fn quota_without_a_gap(log: &Log, name: &str) {
     }
 }
 
-/// A pod of a later attempt appears only after every pod of an earlier one is gone.
+/// A pod of a later attempt appears only after every pod of an earlier one of its AppWrapper is gone.
 pub fn attempts_do_not_overlap(log: &Log) {
-    let mut alive: Vec<(String, i32)> = vec![];
+    let mut alive: Vec<(&str, &Value, &Value)> = vec![];
     for seen in log.all("Pod") {
-        let label = &seen.object["metadata"]["labels"]["workload.codeflare.dev/attempt"];
-        let Some(attempt) = label.as_str().and_then(|text| text.parse().ok()) else { continue };
-        alive.retain(|(uid, _)| uid != seen.uid());
-        if !seen.deleted {
-            alive.push((seen.uid().to_owned(), attempt));
+        let labels = &seen.object["metadata"]["labels"];
+        let (owner, attempt) = (
+            &labels["workload.codeflare.dev/appwrapper-uid"],
+            &labels["workload.codeflare.dev/attempt"],
+        );
+        alive.retain(|(uid, ..)| *uid != seen.uid());
+        if !seen.deleted && attempt.is_string() {
+            alive.push((seen.uid(), owner, attempt));
         }
-        assert!(alive.iter().all(|(_, other)| *other == attempt), "{alive:?}");
+        let overlaps =
+            |(_, who, other): &(&str, &Value, &Value)| *who == owner && *other != attempt;
+        assert!(seen.deleted || !alive.iter().any(overlaps), "{} beside {alive:?}", seen.name);
     }
 }

@@ -3,6 +3,18 @@
 //! One control plane and one controller serve all of them; each test has a namespace of its own and
 //! waits for what it watches, never for time.
 
+mod adopted;
 mod crashes;
+mod crds;
+mod deeds;
+mod deleting;
+mod failing;
 mod harness;
+mod hostile;
+mod kinds;
+mod layers;
 mod lifecycle;
+mod objects;
+mod ownership;
+mod samples;
+mod suspending;

@@ -160,7 +160,7 @@ fn none_twice(documents: &[Document]) -> Result<(), String> {
 fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
     let mut components: Vec<Component> = vec![];
     for index in 0..wrapper.spec.components.len() {
-        let mut component = wrapper.component(index);
+        let mut component = wrapper.components[index].clone();
         component.presence = match object_of(wrapper, &component, objects) {
             Some(found) => {
                 let record = ObjectRecord::of(&found.seen, &component.api_version, &component.kind);
