@@ -8,8 +8,10 @@
 //!                                                       └─ actions: carried out by act
 //! ```
 //!
-//! The modules below stand in the order of that line; each uses only modules above it, and a test
-//! checks it. [`decide`] is pure, [`observe`] reads, [`act`] writes, [`reconcile`] is where they meet.
+//! In data order: [`api`], [`limits`], [`config`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
+//! [`podsets`], [`crd`], [`webhook`], [`observe`] (reads), [`act`] (writes), [`metrics`], [`reconcile`]
+//! (where they meet), [`controller`], [`serve`], [`telemetry`], [`cli`]. A module uses only modules
+//! before it, and a test checks that.
 
 pub mod act;
 pub mod api;

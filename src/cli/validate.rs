@@ -212,12 +212,12 @@ spec:
         let answer = given(&format!("{GOOD}---{bad}---\n{other}\n---\n- 1\n"));
         let valid: Vec<_> = answer.objects.iter().map(|object| object.valid).collect();
         assert_eq!((answer.valid, valid), (false, vec![true, false, false]));
-        assert_eq!(answer.others, ["f.yaml, document 3 (line 25): Node/node-1"]);
+        assert_eq!(answer.others, ["f.yaml, document 3 (line 24): Node/node-1"]);
         let said = text(&answer, false);
         for want in [
             "f.yaml, document 1 (line 2): AppWrapper n/train: valid\n",
             "AppWrapper n/bad: spec.components[0].template.metadata.namespace: Invalid value",
-            "f.yaml, document 4 (line 29): must be a Kubernetes object",
+            "f.yaml, document 4 (line 28): must be a Kubernetes object",
             "\n1 valid, 2 invalid; not checked without a cluster:\n",
         ] {
             assert!(said.contains(want), "{want}\n{said}");

@@ -15,7 +15,7 @@ use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
 use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
-use crate::snapshot::Pod;
+use crate::snapshot::{Component, Pod, Presence};
 
 /// What still exists is named after this time, or after a quarter of the grace period if that is less.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
@@ -231,6 +231,13 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
             draft.ask(Ask::Gone);
         }
         return confirmed;
+    }
+    // An object that the watch does not show, because somebody took its label away, makes new pods for
+    // as long as it is not deleted.
+    let unseen = |component: &Component| component.presence == Presence::Unseen;
+    if snapshot.answered != Ask::Gone && snapshot.components.iter().any(unseen) {
+        draft.ask(Ask::Gone);
+        return false;
     }
     let started = deleting_since(draft);
     let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);

@@ -2,7 +2,7 @@
 //!
 //! Losing it, as at every restart, costs calls and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -27,6 +27,8 @@ pub struct Memory {
     created: BTreeMap<usize, (ObjectRecord, Instant)>,
     failures: BTreeMap<usize, Failure>,
     deletions: BTreeMap<(String, bool), Instant>,
+    /// Components of which a LIST found nothing, on the way down.
+    absent: BTreeSet<usize>,
     /// The remarks on annotations that were made last.
     pub remarks: Vec<String>,
     /// Consecutive errors.
@@ -66,6 +68,7 @@ impl Memory {
     /// Remembers an object that was created.
     pub fn created(&mut self, index: usize, record: ObjectRecord) {
         self.failures.remove(&index);
+        self.absent.remove(&index);
         self.created.insert(index, (record, Instant::now()));
     }
 
@@ -79,6 +82,18 @@ impl Memory {
     /// The watch has shown the object of a component: from here on, the watch alone is believed.
     pub fn shown(&mut self, index: usize) {
         self.created.remove(&index);
+    }
+
+    /// A LIST found nothing of a component, on the way down.
+    pub fn listed_absent(&mut self, index: usize) {
+        self.absent.insert(index);
+    }
+
+    /// Whether a LIST found nothing of a component since this attempt began: reason enough not to ask
+    /// again with every pod that goes. The last word before anything is released is another LIST.
+    #[must_use]
+    pub fn is_absent(&self, index: usize) -> bool {
+        self.absent.contains(&index)
     }
 
     /// When to look again for objects that were created and that the watch has not shown.

@@ -115,7 +115,10 @@ async fn presence(
         },
     };
     let read = match ask {
-        Ask::Nothing => return Ok(cached.map_or(Presence::Unseen, found)),
+        Ask::Nothing => {
+            let lacking = if memory.is_absent(index) { Presence::Absent } else { Presence::Unseen };
+            return Ok(cached.map_or(lacking, found));
+        }
         // What the cache holds is there; only what it lacks must be asked for.
         Ask::Missing => match cached.map(found) {
             Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
@@ -125,7 +128,12 @@ async fn presence(
     };
     match read {
         Ok(Some(record)) => Ok(found(record)),
-        Ok(None) => Ok(Presence::Absent),
+        Ok(None) => {
+            if ask == Ask::Gone {
+                memory.listed_absent(index);
+            }
+            Ok(Presence::Absent)
+        }
         // A kind that does not exist, or of which nothing can be in a namespace.
         Err(Error::NoKind(_) | Error::NotNamespaced(_)) => Ok(Presence::NoKind),
         Err(error @ Error::Api { .. }) => Err(error),

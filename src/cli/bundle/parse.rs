@@ -6,6 +6,9 @@ use serde_json::Value;
 /// The deepest nesting: an AppWrapper may have 64 levels, and a list adds two.
 const DEPTH_MAX: usize = 100;
 
+/// Stack of the YAML reader, which recurses.
+const STACK_BYTES: usize = 64 << 20;
+
 /// One document of a text.
 #[derive(Debug)]
 pub(super) struct Parsed {
@@ -39,7 +42,18 @@ fn json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
     values.map(|value| Ok(Parsed { line: None, value: Ok(value?) })).collect()
 }
 
+/// YAML documents, read on a stack that holds [`DEPTH_MAX`] levels of an unoptimised reader too.
 fn yaml(text: &str) -> Vec<Parsed> {
+    let read = std::thread::scope(|scope| {
+        let reader = std::thread::Builder::new().stack_size(STACK_BYTES);
+        reader.spawn_scoped(scope, || yaml_here(text)).ok().and_then(|thread| thread.join().ok())
+    });
+    read.unwrap_or_else(|| {
+        vec![Parsed { line: None, value: Err("cannot be read: no thread for it".to_owned()) }]
+    })
+}
+
+fn yaml_here(text: &str) -> Vec<Parsed> {
     #[derive(Deserialize)]
     #[serde(transparent)]
     struct Root(serde_saphyr::Spanned<Value>);

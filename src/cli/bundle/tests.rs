@@ -62,7 +62,7 @@ fn a_flaw_names_its_place() {
         ("kind: A\nspec: [\n", "invalid YAML"),
         ("kind: A\n  bad: indent\n", "line 2"),
         ("kind: A\nkind: B\n", "duplicate"),
-        ("{\"kind\": \"A\",\n \"b\": }", "line 2"),
+        ("{\"kind\": \"A\",\n \"b\": ]}", "line 2"),
         ("kind: A\nx: *nobody\n", "invalid YAML"),
     ] {
         let flaws: Vec<String> = read(text).into_iter().filter_map(Result::err).collect();

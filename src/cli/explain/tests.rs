@@ -1,1 +1,191 @@
+//! Bundles for the rows of the contract's tables, and the answers that the tables give.
 
+mod health;
+mod phases;
+mod policy;
+
+use serde_json::{Value, json};
+
+use super::super::bundle::{Document, Source, documents};
+use super::{answer, world};
+use crate::config::Config;
+
+/// The keys of an answer, in their order.
+const KEYS: [&str; 14] = [
+    "phase",
+    "nextPhase",
+    "action",
+    "reason",
+    "message",
+    "failure",
+    "rule",
+    "counted",
+    "retries",
+    "retryAfterSeconds",
+    "deadline",
+    "avoidNodes",
+    "create",
+    "delete",
+];
+
+/// A moment so many seconds after midnight.
+fn at(second: i64) -> String {
+    format!("2026-01-01T{:02}:{:02}:{:02}Z", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// An AppWrapper around one Job of two pods, as it stands in a cluster: it was deployed at second 0.
+fn wrapper(phase: &str) -> Value {
+    let up = ["Resuming", "Running", "Resetting", "Suspending", "Failed", "Terminating"];
+    let deployed = up.contains(&phase) || phase == "Succeeded";
+    let condition = |kind: &str, status: bool| {
+        json!({"type": kind, "status": if status { "True" } else { "False" }, "reason": "Test",
+               "message": "", "lastTransitionTime": at(0)})
+    };
+    let mut conditions = vec![
+        condition("QuotaReserved", up.contains(&phase)),
+        condition("ResourcesDeployed", deployed),
+    ];
+    if ["Resetting", "Suspending", "Terminating"].contains(&phase) {
+        conditions.push(condition("DeletingResources", true));
+    }
+    if phase == "Failed" {
+        conditions.push(condition("Unhealthy", true));
+    }
+    let suspend = ["Suspended", "Suspending"].contains(&phase);
+    let status = json!({
+        "phase": phase, "conditions": conditions,
+        "componentStatus": [{
+            "name": "work", "kind": "Job", "apiVersion": "batch/v1",
+            "podSets": [{"path": "template.spec.template", "replicas": 2}],
+        }],
+    });
+    json!({
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "metadata": {
+            "name": "aw", "namespace": "ns", "uid": "aw-uid", "annotations": {},
+            "finalizers": ["workload.codeflare.dev/finalizer"],
+        },
+        "spec": {
+            "suspend": suspend,
+            "components": [{"template": template()}],
+        },
+        "status": if phase.is_empty() { json!({}) } else { status },
+    })
+}
+
+fn template() -> Value {
+    json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"},
+        "spec": {"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": {
+            "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]},
+        }},
+    })
+}
+
+/// The Job of the AppWrapper.
+fn job() -> Value {
+    let mut job = template();
+    job["metadata"] = json!({"name": "work", "namespace": "ns", "uid": "job-uid", "ownerReferences": [{
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper", "name": "aw",
+        "uid": "aw-uid", "controller": true,
+    }]});
+    job
+}
+
+/// The Job, with a condition since second 20.
+fn job_that_is(condition: &str, reason: &str) -> Value {
+    let mut job = job();
+    job["status"]["conditions"] = json!([{
+        "type": condition, "status": "True", "reason": reason, "message": "says the Job",
+        "lastTransitionTime": at(20),
+    }]);
+    job
+}
+
+/// A pod of the Job; one that ended did so at second 20.
+fn pod(name: &str, phase: &str, exit_code: i32) -> Value {
+    let ended = json!({"exitCode": exit_code, "reason": "Error", "finishedAt": at(20)});
+    let state = match phase {
+        "Failed" | "Succeeded" => json!({"terminated": ended}),
+        "Running" => json!({"running": {"startedAt": at(1)}}),
+        _ => json!({"waiting": {"reason": "ContainerCreating"}}),
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": name, "namespace": "ns", "uid": format!("{name}-uid"), "creationTimestamp": at(0),
+            "labels": {"workload.codeflare.dev/appwrapper": "aw"},
+            "ownerReferences": [{"apiVersion": "batch/v1", "kind": "Job", "name": "work",
+                "uid": "job-uid", "controller": true}],
+        },
+        "spec": {"nodeName": "node-1", "containers": [{"name": "main"}]},
+        "status": {"phase": phase, "containerStatuses": [{"name": "main", "state": state}]},
+    })
+}
+
+/// Two pods that run.
+fn two() -> Vec<Value> {
+    vec![pod("w-0", "Running", 0), pod("w-1", "Running", 0)]
+}
+
+/// An object with a value put in at a JSON pointer, whose parents exist.
+fn with(mut object: Value, pointer: &str, value: Value) -> Value {
+    let (parent, key) = pointer.rsplit_once('/').expect("a pointer has a slash");
+    let parent = if parent.is_empty() { Some(&mut object) } else { object.pointer_mut(parent) };
+    parent.expect("the parent is there")[key] = value;
+    object
+}
+
+/// The wrapper with an annotation of ours.
+fn tuned(wrapper: Value, key: &str, value: &str) -> Value {
+    let mut wrapper = wrapper;
+    let key = format!("workload.codeflare.dev.appwrapper/{key}");
+    wrapper["metadata"]["annotations"][key] = value.into();
+    wrapper
+}
+
+/// The answer for these objects at a moment, with the settings of a file.
+fn explain_with(settings: &str, objects: &[Value], second: i64) -> Value {
+    let text: Vec<String> = objects.iter().map(Value::to_string).collect();
+    let source = Source { name: "bundle".into(), bytes: text.join("\n---\n").into_bytes() };
+    let read: Result<Vec<Document>, _> = documents(&source).into_iter().collect();
+    let config = Config::parse(settings).expect("the settings are right");
+    let now = at(second).parse().expect("a moment");
+    let scene =
+        world::scene(read.expect("a readable bundle"), &config, now).expect("one AppWrapper");
+    let explanation = answer::explain(&scene, &config, now);
+    let text = serde_json::to_string(&explanation).expect("JSON");
+    let answer: Value = serde_json::from_str(&text).expect("JSON");
+    check(&answer, &text);
+    answer
+}
+
+/// The answer for these objects at a moment.
+fn explain(objects: &[Value], second: i64) -> Value {
+    explain_with("{}", objects, second)
+}
+
+/// What holds for every answer.
+fn check(answer: &Value, text: &str) {
+    let mut last = 0;
+    for key in KEYS {
+        let place = text[last..].find(&format!("\"{key}\":")).map(|place| place + last);
+        last = place.unwrap_or_else(|| panic!("{key} is missing or out of order: {text}"));
+    }
+    assert_eq!(answer.as_object().expect("an object").len(), KEYS.len(), "{text}");
+    let action = answer["action"].as_str().expect("an action");
+    assert_eq!(action == "Wait", answer["deadline"].is_string(), "{text}");
+    let restarts = ["Restart", "RestartIgnoringLimit", "RecreateComponent"].contains(&action);
+    assert_eq!(restarts, answer["counted"].is_boolean(), "{text}");
+    assert!(answer["rule"].is_null() || restarts || action == "Fail", "{text}");
+}
+
+/// The chosen fields of an answer, in a line.
+fn line(answer: &Value, fields: &[&str]) -> String {
+    let shown = fields.iter().map(|field| match answer.pointer(field) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value) => value.to_string(),
+        None => "-".to_owned(),
+    });
+    shown.collect::<Vec<_>>().join(" ")
+}
