@@ -40,7 +40,7 @@ pub struct Snapshot {
 }
 
 /// One component: what the template says, and what is known of its object.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Component {
     /// `metadata.name` of the template, or the name that was recorded when it was created.
     pub name: String,
@@ -70,7 +70,8 @@ pub struct CreationFailure {
 }
 
 /// What is known of a component's object.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[expect(clippy::large_enum_variant, reason = "there are a handful at a time")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Presence {
     /// Not in the cache: nothing may be concluded.
     #[default]
@@ -84,7 +85,7 @@ pub enum Presence {
 }
 
 /// An object that has the name of a component.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     /// Its UID.
     pub uid: String,
@@ -113,12 +114,12 @@ pub enum Owner {
 }
 
 /// What a component's object says of itself.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Its own verdict.
     pub outcome: Outcome,
     /// Pods that it still has to run, for each pod set of which its object tells: those of Jobs,
-    /// JobSets and Kubeflow jobs. Of any other pod set it is the declared number.
+    /// `JobSet`s and Kubeflow jobs. Of any other pod set it is the declared number.
     pub expected: BTreeMap<usize, Expected>,
     /// Pod sets whose pods nothing replaces: a Pod itself, a Kubeflow replica that never restarts.
     pub unreplaced: BTreeSet<usize>,
@@ -158,7 +159,7 @@ pub enum Outcome {
 }
 
 /// One of our pods.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pod {
     /// Its name.
     pub name: String,

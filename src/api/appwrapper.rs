@@ -10,6 +10,7 @@ use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
 use super::status::AppWrapperStatus;
 
 /// What an AppWrapper asks for. Go: `AppWrapperSpec`, and three policies of ours.
+#[expect(clippy::duplicated_attributes, reason = "each column has a type of its own")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "workload.codeflare.dev",

@@ -9,7 +9,7 @@ use kube::{Client, Config};
 use super::{Error, term};
 
 /// No single answer of the API server may take longer; watches say when they end themselves.
-const ANSWER_WITHIN: Duration = Duration::from_secs(300);
+const ANSWER_WITHIN: Duration = Duration::from_mins(5);
 
 /// A client that does not retry by itself: what is tried again, and when, is decided by the controller.
 ///

@@ -114,7 +114,7 @@ impl Checked {
         let namespace = given("/metadata/namespace");
         let name = given("/metadata/name").or_else(|| given("/metadata/generateName"));
         let shown = name.as_deref().unwrap_or("(no name)");
-        let path = namespace.iter().map(|namespace| format!("{namespace}/")).collect::<String>();
+        let path = namespace.as_ref().map(|namespace| format!("{namespace}/")).unwrap_or_default();
         Self {
             file: document.origin.file.clone(),
             kind: given("/kind"),

@@ -176,7 +176,7 @@ fn apply(
                 &error,
                 watcher::Error::InitialListFailed(kube::Error::Api(status))
                 | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-                    if matches!(status.code, 403 | 404 | 405)
+                    if matches!(status.code, 403..=405)
             );
             if gone {
                 context.live.forget(kind);

@@ -42,7 +42,7 @@ pub(super) async fn run(
             }
         }
         ready.send_replace(true);
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     tokio::join!(
         pods(&context, &queue, pods_listed),

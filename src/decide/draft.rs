@@ -53,8 +53,8 @@ impl<'a> Draft<'a> {
     }
 
     /// The time, as it is stored.
-    pub fn now(&self) -> Option<Time> {
-        Some(Time(self.facts.now))
+    pub const fn now(&self) -> Time {
+        Time(self.facts.now)
     }
 
     /// Asks for something to be done.

@@ -263,8 +263,8 @@ pub(super) fn step(stored: Phase, draft: &mut Draft<'_>) -> Phase {
     stored
 }
 
-const fn outcome(moved: Move) -> Outcome<Phase> {
-    match moved.to {
+const fn outcome(Move { to }: Move) -> Outcome<Phase> {
+    match to {
         Some(next) => Outcome::Transition(next),
         None => Outcome::Handled,
     }

@@ -61,7 +61,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     draft.clear(condition::DELETING_RESOURCES, condition::deleting::COMPLETE, "");
     attempts::open(draft);
     draft.status.retry_after = None;
-    draft.status.since = Some(Since { deployed: draft.now(), ..Since::default() });
+    draft.status.since = Some(Since { deployed: Some(draft.now()), ..Since::default() });
     true
 }
 
@@ -230,13 +230,11 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     let pod_sets = health::pod_sets(draft);
     let problems = problem::of_pods(draft, &pod_sets);
     note_readiness(draft, &pod_sets);
-    match problem::most_urgent(draft, problems) {
-        Some(problem) => problem::settle(here, draft, &problem),
-        None => {
-            draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-            here.stay()
-        }
+    if let Some(problem) = problem::most_urgent(draft, problems) {
+        return problem::settle(here, draft, &problem);
     }
+    draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
+    here.stay()
 }
 
 /// The first component that says that it failed.
@@ -296,7 +294,7 @@ fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
     attempts::outcome(draft, AttemptOutcome::Succeeded);
     attempts::end(draft);
-    draft.status.since = Some(Since { succeeded: draft.now(), ..Since::default() });
+    draft.status.since = Some(Since { succeeded: Some(draft.now()), ..Since::default() });
     draft.verdict.action = VerdictAction::Succeed;
     message.clone_into(&mut draft.verdict.message);
     if draft.facts.limits.success_ttl.is_zero() {

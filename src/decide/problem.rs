@@ -101,7 +101,8 @@ fn unmended_pods(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Option
     };
     let stored = draft.status.since.as_ref().and_then(|since| since.failed_pods.as_ref());
     // Node clocks may run ahead of ours.
-    let at = failure::finished_at(first).or(stored.map(|time| time.0)).unwrap_or(now).min(now);
+    let finished = failure::finished_at(first).or_else(|| stored.map(|time| time.0));
+    let at = finished.unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
     let component = first.component.and_then(|index| draft.facts.snapshot.components.get(index));
     let record = failure::of_pod(first, component);
@@ -303,7 +304,7 @@ where
     record(draft, problem, AttemptAction::Fail);
     draft.verdict.action = VerdictAction::Fail;
     draft.condition(condition::PODS_READY, false, "Failed", &problem.message);
-    draft.status.since = Some(Since { failed: draft.now(), ..Since::default() });
+    draft.status.since = Some(Since { failed: Some(draft.now()), ..Since::default() });
     teardown::begin_after_failure(draft);
     draft.warn("Failed", format!("Given up: {}", problem.message));
     here.to::<Failed>()

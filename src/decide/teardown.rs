@@ -179,7 +179,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     remember_objects(draft);
     let message = "The components are being deleted";
     draft.condition(condition::DELETING_RESOURCES, true, deleting::INITIATED, message);
-    let now = draft.now();
+    let now = Some(draft.now());
     let stored = draft.status.since.take().unwrap_or_default();
     draft.status.since = Some(Since {
         deleting: stored.deleting.or(now),

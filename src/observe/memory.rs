@@ -37,7 +37,7 @@ pub struct Memory {
 
 #[derive(Debug)]
 struct Failure {
-    failure: CreationFailure,
+    why: CreationFailure,
     tries: u32,
     again_at: Instant,
 }
@@ -109,13 +109,14 @@ impl Memory {
         let (first, longest) = CREATE_AGAIN_AFTER;
         let pause = first.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
         let again_at = Instant::now() + pause;
-        self.failures.insert(index, Failure { failure, tries: tries.saturating_add(1), again_at });
+        self.failures
+            .insert(index, Failure { why: failure, tries: tries.saturating_add(1), again_at });
     }
 
     /// Why a component could not be created, the last time.
     #[must_use]
     pub fn failure(&self, index: usize) -> Option<&CreationFailure> {
-        self.failures.get(&index).map(|failure| &failure.failure)
+        self.failures.get(&index).map(|failure| &failure.why)
     }
 
     /// How long to wait before a component is tried again; zero where it can be tried now.

@@ -51,7 +51,7 @@ pub struct Controller {
 }
 
 /// A pod, with whose it is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodRecord {
     /// Identity and ownership.
     pub identity: Identity,
@@ -62,7 +62,7 @@ pub struct PodRecord {
 }
 
 /// A component's object, with whose it is.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRecord {
     /// Identity and ownership.
     pub identity: Identity,

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 /// Nothing that a test waits for takes longer, unless it never comes.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_mins(2);
 
 /// The control plane that all tests share.
 pub static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| {
@@ -300,10 +300,8 @@ impl Case {
                 log.changed().await.expect("the watches run");
             }
         };
-        match tokio::time::timeout(PATIENCE, wait).await {
-            Ok(found) => found,
-            Err(_) => panic!("never seen: {what}\n{}", self.story()),
-        }
+        let found = tokio::time::timeout(PATIENCE, wait).await;
+        found.unwrap_or_else(|_| panic!("never seen: {what}\n{}", self.story()))
     }
 
     /// Waits for a phase of an AppWrapper.

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{job, pod_template};
 
-/// A ConfigMap: a component without pods.
+/// A `ConfigMap`: a component without pods.
 pub fn config_map(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}})
 }
@@ -87,7 +87,7 @@ pub fn service(name: &str) -> Value {
     })
 }
 
-/// A ResourceQuota: `nothing` of a resource may be created any more.
+/// A `ResourceQuota`: `nothing` of a resource may be created any more.
 pub fn no_more(resource: &str) -> Value {
     json!({
         "apiVersion": "v1",

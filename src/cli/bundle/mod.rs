@@ -25,7 +25,7 @@ pub struct Origin {
 }
 
 /// A Kubernetes object: a JSON object that has a kind.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
     /// Where it was found.
     pub origin: Origin,

@@ -50,7 +50,7 @@ async fn look(
     config: &Config,
 ) -> Result<Found, Error> {
     let client = cluster::connect(kubeconfig).await?;
-    let namespace = namespace.unwrap_or(client.default_namespace()).to_owned();
+    let namespace = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
     let resource = ApiResource::erase::<AppWrapper>(&());
     let seen = match get(&client, &resource, Some(&namespace), name).await {
         Ok(seen) => seen,

@@ -76,11 +76,11 @@ fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>),
         (Some(wrapper), 0) => Ok((wrapper, others)),
         (Some(last), more) => {
             let named = |one: &Document| format!("{} ({})", one.text("/metadata/name"), one.origin);
-            let names: Vec<_> = wrappers.iter().map(named).chain([named(&last)]).collect();
+            let found: Vec<_> = wrappers.iter().map(named).chain([named(&last)]).collect();
             let count = more + 1;
             Err(format!(
                 "a bundle has exactly one AppWrapper, this has {count}: {}",
-                names.join(", ")
+                found.join(", ")
             ))
         }
         (None, _) if others.is_empty() => {

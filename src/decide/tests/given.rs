@@ -79,17 +79,15 @@ pub fn given(phase: Phase) -> World {
             Some(Since { deleting: now, ..Since::default() })
         }
         Phase::Succeeded => Some(Since { succeeded: now, ..Since::default() }),
-        Phase::Failed => Some(Since { failed: now, deleting: now_of(at(0)), ..Since::default() }),
+        Phase::Failed => {
+            Some(Since { failed: now, deleting: Some(Time(at(0))), ..Since::default() })
+        }
         Phase::Empty | Phase::Suspended => None,
     };
     snapshot.deleting = phase == Phase::Terminating;
     snapshot.suspend = matches!(phase, Phase::Suspended | Phase::Suspending);
     snapshot.components = vec![component];
     World { snapshot, limits, config }
-}
-
-fn now_of(moment: Timestamp) -> Option<Time> {
-    Some(Time(moment))
 }
 
 fn set(conditions: &mut Vec<Condition>, kind: &str, status: bool) {

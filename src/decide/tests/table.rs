@@ -27,14 +27,14 @@ fn line(from: Phase, decision: &Decision) -> String {
 }
 
 fn rows(rows: Vec<(&str, Phase, World, i64)>) -> String {
-    rows.into_iter()
-        .map(|(what, phase, world, second)| {
-            format!("{what:<44} {}\n", line(phase, &world.decide(second)))
-        })
-        .collect()
+    let line = |(what, phase, world, second): (&str, Phase, World, i64)| {
+        format!("{what:<44} {}", line(phase, &world.decide(second)))
+    };
+    rows.into_iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table has as many lines as rows")]
 fn the_table_of_phases() {
     let empty = || given(Phase::Empty);
     let resuming = || given(Phase::Resuming);

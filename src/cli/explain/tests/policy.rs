@@ -24,6 +24,7 @@ fn used(count: i32) -> Value {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table has as many lines as rows")]
 fn the_stages_in_their_order() {
     let codes = |key, value| failed(tuned(wrapper("Running"), key, value));
     let delete = r#"["Job/work"]"#;
