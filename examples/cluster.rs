@@ -94,10 +94,10 @@ async fn show_phases(client: Client) {
     let mut states =
         Box::pin(watcher(wrappers, watcher::Config::default()).default_backoff().applied_objects());
     let mut phases = std::collections::BTreeMap::new();
-    while let Some(state) = states.next().await {
-        let Ok(state) = state else { continue };
-        let name = state.name_any();
-        let status = state.status.unwrap_or_default();
+    while let Some(next) = states.next().await {
+        let Ok(wrapper) = next else { continue };
+        let name = wrapper.name_any();
+        let status = wrapper.status.unwrap_or_default();
         if status.phase == Phase::Empty || phases.get(&name) == Some(&status.phase) {
             continue;
         }
