@@ -91,10 +91,10 @@ async fn apply(client: &Client, sample: &Path) -> Result<(), Failure> {
 async fn show_phases(client: Client) {
     let begin = Instant::now();
     let wrappers: Api<AppWrapper> = Api::all(client);
-    let mut states =
+    let mut changes =
         Box::pin(watcher(wrappers, watcher::Config::default()).default_backoff().applied_objects());
     let mut phases = std::collections::BTreeMap::new();
-    while let Some(next) = states.next().await {
+    while let Some(next) = changes.next().await {
         let Ok(wrapper) = next else { continue };
         let name = wrapper.name_any();
         let status = wrapper.status.unwrap_or_default();
