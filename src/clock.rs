@@ -10,6 +10,9 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// The time, in whole seconds: the API stores no more, and what is compared must compare equal.
     fn now(&self) -> Timestamp;
 
+    /// The time in whole seconds, rounded down and rounded up.
+    fn around_now(&self) -> (Timestamp, Timestamp);
+
     /// How long it is until a moment; zero where it is over.
     fn until(&self, moment: Timestamp) -> Duration;
 }
@@ -28,6 +31,10 @@ impl SystemClock {
 impl Clock for SystemClock {
     fn now(&self) -> Timestamp {
         whole_seconds(Self::precise())
+    }
+
+    fn around_now(&self) -> (Timestamp, Timestamp) {
+        around(Self::precise())
     }
 
     fn until(&self, moment: Timestamp) -> Duration {
@@ -57,9 +64,19 @@ impl Clock for ManualClock {
         *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    fn around_now(&self) -> (Timestamp, Timestamp) {
+        around(self.now())
+    }
+
     fn until(&self, moment: Timestamp) -> Duration {
         Duration::try_from(moment.duration_since(self.now())).unwrap_or(Duration::ZERO)
     }
+}
+
+fn around(moment: Timestamp) -> (Timestamp, Timestamp) {
+    let down = whole_seconds(moment);
+    let up = if down < moment { down.as_second().saturating_add(1) } else { down.as_second() };
+    (down, Timestamp::from_second(up).unwrap_or(moment))
 }
 
 fn whole_seconds(moment: Timestamp) -> Timestamp {
@@ -76,6 +93,10 @@ mod tests {
         let clock = ManualClock::at(Timestamp::from_millisecond(1_500).unwrap());
         assert_eq!(clock.now(), Timestamp::from_second(1).unwrap());
         assert_eq!(clock.until(Timestamp::from_second(4).unwrap()), Duration::from_secs(3));
+        let second = |second| Timestamp::from_second(second).unwrap();
+        let half = Timestamp::from_millisecond(1_500).unwrap();
+        assert_eq!(around(half), (second(1), second(2)));
+        assert_eq!(around(second(2)), (second(2), second(2)));
         clock.set(Timestamp::from_second(9).unwrap());
         assert_eq!(clock.until(Timestamp::from_second(4).unwrap()), Duration::ZERO);
     }

@@ -199,8 +199,8 @@ async fn steps(
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let snapshot = observe::observe(context.eyes(), &wrapper, memory, ask).await?;
-        let now = context.clock.now();
-        let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now };
+        let (now, anchor) = context.clock.around_now();
+        let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         if decision.ask != Ask::Nothing {
             ask = decision.ask;

@@ -17,7 +17,7 @@ pub fn current(status: &AppWrapperStatus) -> i32 {
 /// Opens the next attempt; its number grows with every teardown.
 pub fn open(draft: &mut Draft<'_>) {
     let number = draft.status.attempts.last().map_or(0, |last| last.attempt.saturating_add(1));
-    let started_at = Some(draft.now());
+    let started_at = Some(Time(draft.facts.now));
     let attempts = &mut draft.status.attempts;
     attempts.push(Attempt { attempt: number, started_at, ..Attempt::default() });
     let surplus = attempts.len().saturating_sub(ATTEMPTS_MAX);

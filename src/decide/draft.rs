@@ -52,9 +52,9 @@ impl<'a> Draft<'a> {
         self.status.since.get_or_insert_default()
     }
 
-    /// The time, as it is stored.
-    pub const fn now(&self) -> Time {
-        Time(self.facts.now)
+    /// The moment from which a period runs that begins now.
+    pub const fn anchor(&self) -> Time {
+        Time(self.facts.anchor)
     }
 
     /// Asks for something to be done.

@@ -191,7 +191,7 @@ pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Tim
 
 /// Writes down when pod sets became ready or stopped being so.
 pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
-    let now = draft.facts.now;
+    let now = draft.facts.anchor;
     let lost_unrecorded =
         condition::is_true(&draft.facts.snapshot.status.conditions, condition::PODS_READY);
     for health in all {

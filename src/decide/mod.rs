@@ -42,8 +42,10 @@ pub struct Facts<'a> {
     pub limits: &'a Limits,
     /// The administrator's settings.
     pub config: &'a Config,
-    /// The time, in whole seconds.
+    /// The time, in whole seconds, rounded down: what is compared and shown.
     pub now: Timestamp,
+    /// The time, in whole seconds, rounded up: what a period runs from, so that none ends too early.
+    pub anchor: Timestamp,
 }
 
 /// What to do about one AppWrapper.

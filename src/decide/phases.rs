@@ -61,7 +61,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     draft.clear(condition::DELETING_RESOURCES, condition::deleting::COMPLETE, "");
     attempts::open(draft);
     draft.status.retry_after = None;
-    draft.status.since = Some(Since { deployed: Some(draft.now()), ..Since::default() });
+    draft.status.since = Some(Since { deployed: Some(draft.anchor()), ..Since::default() });
     true
 }
 
@@ -294,7 +294,7 @@ fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
     attempts::outcome(draft, AttemptOutcome::Succeeded);
     attempts::end(draft);
-    draft.status.since = Some(Since { succeeded: Some(draft.now()), ..Since::default() });
+    draft.status.since = Some(Since { succeeded: Some(draft.anchor()), ..Since::default() });
     draft.verdict.action = VerdictAction::Succeed;
     message.clone_into(&mut draft.verdict.message);
     if draft.facts.limits.success_ttl.is_zero() {

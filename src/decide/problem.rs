@@ -304,7 +304,7 @@ where
     record(draft, problem, AttemptAction::Fail);
     draft.verdict.action = VerdictAction::Fail;
     draft.condition(condition::PODS_READY, false, "Failed", &problem.message);
-    draft.status.since = Some(Since { failed: Some(draft.now()), ..Since::default() });
+    draft.status.since = Some(Since { failed: Some(draft.anchor()), ..Since::default() });
     teardown::begin_after_failure(draft);
     draft.warn("Failed", format!("Given up: {}", problem.message));
     here.to::<Failed>()

@@ -60,7 +60,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
         // False already where another controller began the pause
         let conditions = &draft.status.conditions;
         let gone = condition::since(conditions, condition::RESOURCES_DEPLOYED);
-        let gone = gone.unwrap_or(draft.facts.now);
+        let gone = gone.filter(|moment| *moment < draft.facts.now).unwrap_or(draft.facts.anchor);
         draft.status.since = Some(Since { gone: Some(Time(gone)), ..Since::default() });
         return paused(here, draft, gone, pause);
     };
@@ -70,7 +70,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
 fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp, pause: Duration) -> Move {
     let until = Period::from_duration(pause).after(gone);
     let until = draft.status.retry_after.as_ref().map_or(until, |time| time.0);
-    if draft.facts.now < until {
+    if !pause.is_zero() && draft.facts.now < until {
         draft.wait(until);
         draft.verdict.reason = Some("Resetting".to_owned());
         let left = until.as_second() - draft.facts.now.as_second();
@@ -110,7 +110,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
             .or_else(|| condition::since(&draft.status.conditions, condition::QUOTA_RESERVED))
             .unwrap_or(draft.facts.now);
         let until = draft.facts.limits.success_ttl.after(from);
-        if draft.facts.now < until {
+        if !draft.facts.limits.success_ttl.is_zero() && draft.facts.now < until {
             draft.wait(until);
             draft.verdict.reason = Some("Succeeded".to_owned());
             "Kept until SuccessTTL is over".clone_into(&mut draft.verdict.message);
@@ -179,10 +179,10 @@ pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     remember_objects(draft);
     let message = "The components are being deleted";
     draft.condition(condition::DELETING_RESOURCES, true, deleting::INITIATED, message);
-    let now = Some(draft.now());
+    let anchor = Some(draft.anchor());
     let stored = draft.status.since.take().unwrap_or_default();
     draft.status.since = Some(Since {
-        deleting: stored.deleting.or(now),
+        deleting: stored.deleting.or(anchor),
         gone: None,
         deployed: None,
         pod_sets: vec![],

@@ -73,12 +73,12 @@ pub(super) fn explain(scene: &Scene, config: &Config, now: Timestamp) -> Explana
         return explanation;
     }
     let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
-    let mut decision = decide(Facts { snapshot, limits: &limits, config, now });
+    let mut decision = decide(Facts { snapshot, limits: &limits, config, now, anchor: now });
     if decision.actions.contains(&Action::AddFinalizer) {
         // The finalizer is a step on the way, taken in the same go.
         let mut next = snapshot.clone();
         next.finalizer = true;
-        decision = decide(Facts { snapshot: &next, limits: &limits, config, now });
+        decision = decide(Facts { snapshot: &next, limits: &limits, config, now, anchor: now });
     }
     let mut notes: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     notes.extend(scene.notes.iter().cloned());

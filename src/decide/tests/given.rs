@@ -186,7 +186,8 @@ impl World {
 
     pub fn decide(&self, second: i64) -> Decision {
         let Self { snapshot, limits, config } = self;
-        decide(Facts { snapshot, limits, config, now: at(second) })
+        let now = at(second);
+        decide(Facts { snapshot, limits, config, now, anchor: now })
     }
 
     /// The world after the status of a decision was written and seen.
