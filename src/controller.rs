@@ -26,6 +26,7 @@ use crate::config::Config;
 use crate::observe::cache::Key;
 use crate::observe::stored::Stored;
 use crate::reconcile::{self, Context};
+use crate::telemetry;
 
 /// How many AppWrappers are looked at side by side.
 const CONCURRENCY: u16 = 32;
@@ -84,7 +85,7 @@ impl Controller {
                             context: Arc<Context>| {
             let key = stored.key();
             let pause = reconcile::error_pause(&context, &key);
-            let cause = chain(error);
+            let cause = telemetry::chain(error);
             tracing::warn!(namespace = key.namespace, name = key.name, cause, "Will try again.");
             Requeue::requeue(pause)
         };
@@ -105,17 +106,6 @@ impl Controller {
             () = shutdown => {}
         }
     }
-}
-
-/// An error and its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
 }
 
 /// Pause before a watch that failed to start is started again.

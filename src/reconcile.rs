@@ -6,6 +6,8 @@
 //!    └── a read that the decision asks for ──┘
 //! ```
 
+mod report;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
@@ -14,12 +16,11 @@ use kube::Client;
 use kube::runtime::controller::Action as Requeue;
 use kube::runtime::reflector::{ObjectRef, Store};
 
-use crate::act::events::{About, Events};
+use crate::act::events::Events;
 use crate::act::{self, create, delete, wrapper as write};
-use crate::api::Phase;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::decide::{Decision, Facts, Warning, decide};
+use crate::decide::{Decision, Facts, decide};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::observe::assemble::{Wrapper, kind_of};
@@ -153,7 +154,7 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Req
     let wrapper = match &stored.wrapper {
         Ok(wrapper) => wrapper.clone(),
         Err(flaw) => {
-            report_unreadable(&context, &mut memory, &stored, flaw);
+            report::unreadable(&context, &mut memory, &stored, flaw);
             return Ok(Requeue::await_change());
         }
     };
@@ -176,7 +177,7 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Req
         Err(error) if error.is_stale() => Ok(Requeue::requeue(ECHO_OVERDUE)),
         Err(error) => {
             memory.errors = memory.errors.saturating_add(1);
-            report_too_large(&context, &memory, &stored, &error);
+            report::too_large(&context, &memory, &stored, &error);
             Err(error)
         }
     }
@@ -210,7 +211,7 @@ async fn steps(
             let written = write::write_status(&context.client, &wrapper, &decision.status).await?;
             memory.wrote(written.meta.resource_version.as_deref());
             let remarks = remarks.iter().map(ToString::to_string).collect();
-            announce(context, memory, &wrapper, &decision, remarks);
+            report::announce(context, memory, &wrapper, &decision, remarks);
             return Ok(requeue(context, memory, &decision));
         }
         match carry_out(context, memory, &wrapper, &snapshot, &decision).await? {
@@ -380,77 +381,4 @@ async fn send_delete(
         memory.deletion_failed(uid, forced);
     }
     Ok(sent?)
-}
-
-/// Log, metrics and events of a status that was written.
-fn announce(
-    context: &Context,
-    memory: &mut Memory,
-    wrapper: &Wrapper,
-    decision: &Decision,
-    remarks: Vec<String>,
-) {
-    let (from, to) = (wrapper.status.phase, decision.next);
-    let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
-    let now = context.clock.now();
-    if from != to {
-        context.metrics.phase_change(from, to);
-        let AboutName { namespace, name } = AboutName::of(wrapper);
-        tracing::info!(namespace, name, %from, %to, "Phase changed.");
-    }
-    if from == Phase::Empty || (memory.remarks != remarks && !memory.remarks.is_empty()) {
-        for message in &remarks {
-            let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
-            context.events.warn(&about, &warning, now);
-        }
-    }
-    memory.remarks = remarks;
-    for warning in &decision.events {
-        context.metrics.warning(warning.reason);
-        context.events.warn(&about, warning, now);
-    }
-}
-
-struct AboutName<'a> {
-    namespace: &'a str,
-    name: &'a str,
-}
-
-impl<'a> AboutName<'a> {
-    fn of(wrapper: &'a Wrapper) -> Self {
-        Self { namespace: &wrapper.namespace, name: &wrapper.name }
-    }
-}
-
-/// An AppWrapper that cannot be read is left as it is, and said so, once for each version.
-fn report_unreadable(context: &Context, memory: &mut Memory, stored: &Stored, flaw: &str) {
-    let remark = vec![format!("{} {flaw}", stored.version())];
-    if memory.remarks == remark {
-        return;
-    }
-    let key = stored.key();
-    tracing::warn!(
-        namespace = key.namespace,
-        name = key.name,
-        flaw,
-        "An AppWrapper cannot be read."
-    );
-    let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
-    let message = format!("This AppWrapper cannot be read and is left as it is: {flaw}");
-    let warning = Warning { reason: "InvalidObject", message };
-    context.events.warn(&about, &warning, context.clock.now());
-    memory.remarks = remark;
-}
-
-/// An object near the limit of what can be stored takes no status: its owner must know.
-fn report_too_large(context: &Context, memory: &Memory, stored: &Stored, error: &Error) {
-    let Error::Act(act) = error else { return };
-    let too_large = act.code() == Some(413) || act.source.to_string().contains("too large");
-    if too_large && memory.errors == 1 {
-        let key = stored.key();
-        let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
-        let message = "This AppWrapper is too large to be written: make it smaller than 1 MiB";
-        let warning = Warning { reason: "ObjectTooLarge", message: message.to_owned() };
-        context.events.warn(&about, &warning, context.clock.now());
-    }
 }

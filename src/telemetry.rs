@@ -1,4 +1,4 @@
-//! Logs.
+//! Logs, and how errors are written in them.
 
 use std::io::IsTerminal;
 
@@ -15,4 +15,16 @@ pub fn init(json: bool) {
     // Fails only where a test has started logging already.
     let started = if json { logs.json().try_init() } else { logs.try_init() };
     drop(started);
+}
+
+/// An error and its causes, on one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text += &format!(": {cause}");
+        source = cause.source();
+    }
+    text
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use super::{Error, term};
+use super::Error;
+use crate::telemetry;
 
 /// No single answer of the API server may take longer; watches say when they end themselves.
 const ANSWER_WITHIN: Duration = Duration::from_mins(5);
@@ -19,7 +20,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
             let cannot = |error| {
-                Error::Usage(format!("kubeconfig {}: {}", path.display(), term::chain(&error)))
+                Error::Usage(format!("kubeconfig {}: {}", path.display(), telemetry::chain(&error)))
             };
             let file = Kubeconfig::read_from(path).map_err(cannot)?;
             Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
@@ -29,13 +30,14 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
         None => Config::infer().await.map_err(|error| {
             Error::Cluster(format!(
                 "no cluster to connect to: {}; name a kubeconfig with --kubeconfig",
-                term::chain(&error)
+                telemetry::chain(&error)
             ))
         })?,
     };
     prepare(&mut config);
-    Client::try_from(config)
-        .map_err(|error| Error::Cluster(format!("cannot make a client: {}", term::chain(&error))))
+    Client::try_from(config).map_err(|error| {
+        Error::Cluster(format!("cannot make a client: {}", telemetry::chain(&error)))
+    })
 }
 
 /// Sets what the controller relies on.

@@ -17,6 +17,7 @@ use super::{ClusterArgs, DONE, Error, Output, term};
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::Config;
 use crate::snapshot::Snapshot;
+use crate::telemetry;
 use answer::Explanation;
 
 #[derive(Debug, clap::Args)]
@@ -63,7 +64,7 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let config = match &args.config {
-        Some(path) => Config::load(path).map_err(|error| Error::Usage(term::chain(&error)))?,
+        Some(path) => Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error)))?,
         None => Config::default(),
     };
     let now = match args.now {

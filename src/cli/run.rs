@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::{ClusterArgs, DONE, Error, cluster, term};
+use super::{ClusterArgs, DONE, Error, cluster};
 use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::controller::Controller;
@@ -43,17 +43,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 
 async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let config = match &args.config {
-        Some(path) => Config::load(path).map_err(|error| Error::Usage(term::chain(&error)))?,
+        Some(path) => Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error)))?,
         None => Config::default(),
     };
     let client = cluster::connect(args.cluster.kubeconfig.as_deref()).await?;
     let version = client.apiserver_version().await.map_err(|error| {
-        Error::Cluster(format!("the cluster cannot be reached: {}", term::chain(&error)))
+        Error::Cluster(format!("the cluster cannot be reached: {}", telemetry::chain(&error)))
     })?;
     tracing::info!(kubernetes = version.git_version, "Connected.");
     let controller = Controller::new(client, Arc::new(SystemClock), config.clone());
     let context = controller.context.clone();
-    let listen = |error: serve::Error| Error::Usage(term::chain(&error));
+    let listen = |error: serve::Error| Error::Usage(telemetry::chain(&error));
     serve::health(config.health.address, controller.ready()).await.map_err(listen)?;
     if config.metrics.secure {
         tracing::warn!("Metrics over HTTPS are not part of this version: none are served.");
@@ -97,7 +97,7 @@ async fn reload(context: Arc<Context>, path: PathBuf) {
                 tracing::info!(file = %path.display(), "The configuration was loaded again.");
             }
             Err(error) => {
-                let cause = term::chain(&error);
+                let cause = telemetry::chain(&error);
                 tracing::error!(cause, "The configuration is not usable; the old one stays.");
             }
         }

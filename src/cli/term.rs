@@ -47,15 +47,3 @@ pub fn paint(text: &str, colour: Colour, colours: bool) -> String {
     };
     if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
-
-/// An error and its causes, on one line.
-#[must_use]
-pub fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text += &format!(": {cause}");
-        source = cause.source();
-    }
-    text
-}

@@ -8,6 +8,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("limits", &["api"]),
     ("config", &["api", "limits"]),
     ("clock", &[]),
+    ("telemetry", &[]),
     ("plan", &[]),
     ("snapshot", &["api", "plan"]),
     ("decide", &["api", "limits", "config", "plan", "snapshot"]),
@@ -23,9 +24,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "metrics",
         ],
     ),
-    ("controller", &["api", "config", "clock", "observe", "reconcile"]),
+    ("controller", &["api", "config", "clock", "observe", "reconcile", "telemetry"]),
     ("serve", &["metrics"]),
-    ("telemetry", &[]),
     ("crd", &["api"]),
 ];
 

@@ -7,7 +7,7 @@ use kube::api::GetParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
-use super::super::{Error, cluster, term};
+use super::super::{Error, cluster};
 use super::{Args, Scene, world};
 use crate::api::AppWrapper;
 use crate::config::Config;
@@ -21,6 +21,7 @@ use crate::observe::stored::Stored;
 use crate::observe::{self, Eyes};
 use crate::plan::Ask;
 use crate::snapshot::Snapshot;
+use crate::telemetry;
 
 /// What a cluster answers.
 pub(super) enum Found {
@@ -95,7 +96,7 @@ async fn nodes(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Opt
             Ok(seen) => drop(snapshot.nodes.insert(name, records::node(&seen, &marks))),
             Err(error) if live::code(&error) == Some(404) => {}
             Err(error) => {
-                return Some(format!("nodes are not looked at: {}", term::chain(&error)));
+                return Some(format!("nodes are not looked at: {}", telemetry::chain(&error)));
             }
         }
     }
@@ -115,5 +116,5 @@ async fn get(
 }
 
 fn unreachable(error: &dyn std::error::Error) -> Error {
-    Error::Cluster(format!("the cluster does not answer: {}", term::chain(error)))
+    Error::Cluster(format!("the cluster does not answer: {}", telemetry::chain(error)))
 }
