@@ -74,7 +74,8 @@ async fn apply(client: &Client, sample: &Path) -> Result<(), Failure> {
     let wrappers: Api<AppWrapper> = Api::namespaced(client.clone(), "default");
     let name = wrapper.name_any();
     wrappers.create(&PostParams::default(), &wrapper).await?;
-    say(&format!("Applied {}.", sample.display()))?;
+    let shown = sample.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(sample);
+    say(&format!("Applied {}.", shown.display()))?;
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut states = Box::pin(watcher(wrappers.clone(), only).applied_objects());
     while let Some(state) = states.next().await {
