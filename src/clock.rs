@@ -1,7 +1,7 @@
 //! The only place that reads time.
 
-use std::sync::Mutex;
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -15,6 +15,9 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 
     /// How long it is until a moment; zero where it is over.
     fn until(&self, moment: Timestamp) -> Duration;
+
+    /// Time since some moment in the past; unlike the time of day it never jumps.
+    fn elapsed(&self) -> Duration;
 }
 
 /// The machine's clock.
@@ -25,6 +28,11 @@ impl SystemClock {
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads time")]
     fn precise() -> Timestamp {
         Timestamp::now()
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the place that reads time")]
+    fn instant() -> Instant {
+        Instant::now()
     }
 }
 
@@ -40,36 +48,69 @@ impl Clock for SystemClock {
     fn until(&self, moment: Timestamp) -> Duration {
         Duration::try_from(moment.duration_since(Self::precise())).unwrap_or(Duration::ZERO)
     }
+
+    fn elapsed(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        let now = Self::instant();
+        now.saturating_duration_since(*START.get_or_init(|| now))
+    }
 }
 
 /// A clock that moves when it is told to.
 #[derive(Debug)]
-pub struct ManualClock(Mutex<Timestamp>);
+pub struct ManualClock(Mutex<Hands>);
+
+#[derive(Clone, Copy, Debug)]
+struct Hands {
+    time: Timestamp,
+    elapsed: Duration,
+}
 
 impl ManualClock {
     /// A clock that stands at a moment.
     #[must_use]
     pub fn at(moment: Timestamp) -> Self {
-        Self(Mutex::new(whole_seconds(moment)))
+        Self(Mutex::new(Hands { time: moment, elapsed: Duration::ZERO }))
     }
 
-    /// Moves to a moment.
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Jumps to a moment, as a time of day that is set; no time passes.
     pub fn set(&self, moment: Timestamp) {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = whole_seconds(moment);
+        self.hands().time = moment;
+    }
+
+    /// Lets time pass.
+    pub fn advance(&self, by: Duration) {
+        let mut hands = self.hands();
+        hands.elapsed = hands.elapsed.saturating_add(by);
+        hands.time = hands.time.checked_add(by).unwrap_or(Timestamp::MAX);
+    }
+
+    /// The time, not rounded.
+    #[must_use]
+    pub fn precise(&self) -> Timestamp {
+        self.hands().time
     }
 }
 
 impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
-        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        whole_seconds(self.precise())
     }
 
     fn around_now(&self) -> (Timestamp, Timestamp) {
-        around(self.now())
+        around(self.precise())
     }
 
     fn until(&self, moment: Timestamp) -> Duration {
-        Duration::try_from(moment.duration_since(self.now())).unwrap_or(Duration::ZERO)
+        Duration::try_from(moment.duration_since(self.precise())).unwrap_or(Duration::ZERO)
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.hands().elapsed
     }
 }
 
@@ -92,12 +133,16 @@ mod tests {
         assert_eq!(SystemClock.now().subsec_nanosecond(), 0);
         let clock = ManualClock::at(Timestamp::from_millisecond(1_500).unwrap());
         assert_eq!(clock.now(), Timestamp::from_second(1).unwrap());
-        assert_eq!(clock.until(Timestamp::from_second(4).unwrap()), Duration::from_secs(3));
+        assert_eq!(clock.until(Timestamp::from_second(4).unwrap()), Duration::from_millis(2_500));
         let second = |second| Timestamp::from_second(second).unwrap();
         let half = Timestamp::from_millisecond(1_500).unwrap();
         assert_eq!(around(half), (second(1), second(2)));
         assert_eq!(around(second(2)), (second(2), second(2)));
+        assert_eq!(clock.around_now(), (second(1), second(2)));
         clock.set(Timestamp::from_second(9).unwrap());
         assert_eq!(clock.until(Timestamp::from_second(4).unwrap()), Duration::ZERO);
+        assert_eq!(clock.elapsed(), Duration::ZERO, "a jump is no passing of time");
+        clock.advance(Duration::from_secs(2));
+        assert_eq!((clock.now(), clock.elapsed()), (second(11), Duration::from_secs(2)));
     }
 }

@@ -25,7 +25,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::observe::cache::Key;
 use crate::observe::stored::Stored;
-use crate::reconcile::{self, Context};
+use crate::reconcile::{self, Context, Next};
 use crate::telemetry;
 
 /// How many AppWrappers are looked at side by side.
@@ -90,7 +90,7 @@ impl Controller {
             Requeue::requeue(pause)
         };
         let worked = applier(
-            |stored, context| Box::pin(reconcile::reconcile(stored, context)),
+            |stored, context| Box::pin(look(stored, context)),
             error_policy,
             context.clone(),
             store,
@@ -106,6 +106,13 @@ impl Controller {
             () = shutdown => {}
         }
     }
+}
+
+async fn look(stored: Arc<Stored>, context: Arc<Context>) -> Result<Requeue, reconcile::Error> {
+    Ok(match reconcile::reconcile(stored, context).await? {
+        Next::OnChange => Requeue::await_change(),
+        Next::After(pause) => Requeue::requeue(pause),
+    })
 }
 
 /// Pause before a watch that failed to start is started again.

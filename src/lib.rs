@@ -28,6 +28,7 @@ pub mod plan;
 pub mod podsets;
 pub mod reconcile;
 pub mod serve;
+pub mod sim;
 pub mod snapshot;
 pub mod telemetry;
 pub mod webhook;

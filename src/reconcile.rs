@@ -13,7 +13,6 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 use kube::Client;
-use kube::runtime::controller::Action as Requeue;
 use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::act::events::Events;
@@ -58,6 +57,15 @@ pub struct Context {
     pub store: Store<Stored>,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
     memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<Memory>>>>,
+}
+
+/// When an AppWrapper is to be looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// When something happens.
+    OnChange,
+    /// After this time, if nothing happens before.
+    After(Duration),
 }
 
 /// Why a reconcile failed; it is tried again.
@@ -148,25 +156,26 @@ impl Context {
 ///
 /// # Errors
 /// Where a read or a write failed; nothing was concluded from it.
-pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Requeue, Error> {
+pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Next, Error> {
     let memory = context.memory(&stored.key());
     let mut memory = memory.lock().await;
+    memory.tick(context.clock.elapsed());
     let wrapper = match &stored.wrapper {
         Ok(wrapper) => wrapper.clone(),
         Err(flaw) => {
             report::unreadable(&context, &mut memory, &stored, flaw);
-            return Ok(Requeue::await_change());
+            return Ok(Next::OnChange);
         }
     };
     if !wrapper.is_ours() {
-        return Ok(Requeue::await_change());
+        return Ok(Next::OnChange);
     }
     memory.focus(&wrapper.uid, crate::decide::current_attempt(&wrapper.status));
     if memory.outdates(&wrapper.version) {
-        return Ok(Requeue::requeue(ECHO_OVERDUE));
+        return Ok(Next::After(ECHO_OVERDUE));
     }
     if !observe::is_synced(&context.cache, &wrapper) {
-        return Ok(Requeue::requeue(ECHO_OVERDUE)); // the end of the first list wakes it earlier
+        return Ok(Next::After(ECHO_OVERDUE)); // the end of the first list wakes it earlier
     }
     let done = steps(&context, &mut memory, wrapper).await;
     match done {
@@ -174,7 +183,7 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Req
             memory.errors = 0;
             Ok(requeue)
         }
-        Err(error) if error.is_stale() => Ok(Requeue::requeue(ECHO_OVERDUE)),
+        Err(error) if error.is_stale() => Ok(Next::After(ECHO_OVERDUE)),
         Err(error) => {
             memory.errors = memory.errors.saturating_add(1);
             report::too_large(&context, &memory, &stored, &error);
@@ -194,7 +203,7 @@ async fn steps(
     context: &Context,
     memory: &mut Memory,
     mut wrapper: Arc<Wrapper>,
-) -> Result<Requeue, Error> {
+) -> Result<Next, Error> {
     let config = context.config();
     let mut ask = Ask::Nothing;
     for _ in 0..ROUNDS_MAX {
@@ -203,6 +212,7 @@ async fn steps(
         let (now, anchor) = context.clock.around_now();
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
+        memory.tick(context.clock.elapsed());
         if decision.ask != Ask::Nothing {
             ask = decision.ask;
             continue;
@@ -218,20 +228,16 @@ async fn steps(
             Carried::Wrote(newer) => wrapper = newer,
             Carried::GoOn => {}
             Carried::Done => return Ok(requeue(context, memory, &decision)),
-            Carried::Later(pause) => return Ok(Requeue::requeue(pause)),
+            Carried::Later(pause) => return Ok(Next::After(pause)),
         }
         ask = Ask::Nothing;
     }
-    Ok(Requeue::requeue(ERROR_PAUSE.0))
+    Ok(Next::After(ERROR_PAUSE.0))
 }
 
-fn requeue(context: &Context, memory: &Memory, decision: &Decision) -> Requeue {
+fn requeue(context: &Context, memory: &Memory, decision: &Decision) -> Next {
     let deadline = decision.requeue.map(|at| context.clock.until(at));
-    deadline
-        .into_iter()
-        .chain(memory.unshown_for())
-        .min()
-        .map_or_else(Requeue::await_change, Requeue::requeue)
+    deadline.into_iter().chain(memory.unshown_for()).min().map_or(Next::OnChange, Next::After)
 }
 
 /// What came of the actions of a decision.

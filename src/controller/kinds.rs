@@ -13,8 +13,8 @@ use tokio::time::Instant;
 use super::{Queue, WATCH_AGAIN_AFTER, watches};
 use crate::api::keys;
 use crate::observe::assemble::kind_of;
-use crate::observe::cache::{Key, KindKey, appwrapper_of};
-use crate::observe::records::ObjectRecord;
+use crate::observe::cache::{Key, KindKey};
+use crate::observe::feed;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
@@ -127,9 +127,9 @@ async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
             Ok(resource) => {
                 let config = watcher::Config::default().labels(keys::APPWRAPPER);
                 let mut events = Box::pin(watches::stream(&context, &resource, config));
-                let mut list = vec![];
+                let mut feed = feed::Objects::new(kind.clone());
                 while let Some(event) = events.next().await {
-                    if !apply(&context, &queue, &kind, &mut list, event) {
+                    if !apply(&context, &queue, &kind, &mut feed, event) {
                         break;
                     }
                 }
@@ -148,27 +148,16 @@ fn apply(
     context: &Context,
     queue: &Queue,
     kind: &KindKey,
-    list: &mut Vec<ObjectRecord>,
+    feed: &mut feed::Objects,
     event: Result<Event<crate::observe::seen::Seen>, watcher::Error>,
 ) -> bool {
-    let record = |seen| ObjectRecord::of(&seen, &kind.api_version, &kind.kind);
     match event {
-        Ok(Event::Init) => list.clear(),
-        Ok(Event::InitApply(seen)) => list.push(record(seen)),
-        Ok(Event::InitDone) => {
-            queue.push_all(&context.cache.replace_objects(kind, std::mem::take(list)));
-            queue.push_all(&context.users_of(kind));
-        }
-        Ok(Event::Apply(seen)) => {
-            let record = record(seen);
-            let key = appwrapper_of(&record);
-            context.cache.put_object(kind, record);
-            queue.push_all(&key);
-        }
-        Ok(Event::Delete(seen)) => {
-            let record = record(seen);
-            context.cache.remove_object(kind, &record);
-            queue.push_all(&appwrapper_of(&record));
+        Ok(event) => {
+            let complete = matches!(event, Event::InitDone);
+            queue.push_all(&feed.take(&context.cache, event));
+            if complete {
+                queue.push_all(&context.users_of(kind));
+            }
         }
         Err(error) => {
             tracing::warn!(kind = kind.kind, %error, "The watch of a kind failed.");

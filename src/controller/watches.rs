@@ -15,8 +15,9 @@ use super::Queue;
 use super::kinds::Kinds;
 use crate::api::{AppWrapper, keys};
 use crate::observe::cache::Key;
+use crate::observe::feed;
 use crate::observe::live::pod_resource;
-use crate::observe::records::{self, PodRecord};
+use crate::observe::records;
 use crate::observe::seen::Seen;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
@@ -65,20 +66,15 @@ pub(super) fn stream(
 async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     let config = watcher::Config::default().labels(keys::APPWRAPPER);
     let mut events = Box::pin(stream(context, &pod_resource(), config));
-    let mut list = vec![];
+    let mut feed = feed::Pods::default();
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => list.clear(),
-            Ok(Event::InitApply(seen)) => list.push(PodRecord::of(&seen)),
-            Ok(Event::InitDone) => {
-                queue.push_all(&context.cache.replace_pods(std::mem::take(&mut list)));
-                listed.send_replace(true);
-            }
-            Ok(Event::Apply(seen)) => {
-                queue.push_all(&context.cache.put_pod(PodRecord::of(&seen)));
-            }
-            Ok(Event::Delete(seen)) => {
-                queue.push_all(&context.cache.remove_pod(&PodRecord::of(&seen)));
+            Ok(event) => {
+                let complete = matches!(event, Event::InitDone);
+                queue.push_all(&feed.take(&context.cache, event));
+                if complete {
+                    listed.send_replace(true);
+                }
             }
             Err(error) => tracing::warn!(%error, "The watch of pods failed."),
         }
@@ -90,23 +86,17 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     if !autopilot.monitor_nodes {
         return std::future::pending().await;
     }
-    let marks = records::marks(&autopilot);
+    let feed = feed::Nodes::new(records::marks(&autopilot));
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
     while let Some(event) = events.next().await {
         match event {
-            Ok(Event::Init) => {}
-            Ok(Event::InitDone) => {
-                listed.send_replace(true);
-            }
-            Ok(Event::InitApply(seen) | Event::Apply(seen)) => {
-                let name = seen.meta.name.clone().unwrap_or_default();
-                if context.cache.put_node(&name, records::node(&seen, &marks)) {
-                    queue.push_all(&context.cache.on_node(&name));
+            Ok(event) => {
+                let complete = matches!(event, Event::InitDone);
+                queue.push_all(&feed.take(&context.cache, event));
+                if complete {
+                    listed.send_replace(true);
                 }
-            }
-            Ok(Event::Delete(seen)) => {
-                context.cache.remove_node(&seen.meta.name.unwrap_or_default());
             }
             Err(error) => tracing::warn!(%error, "The watch of nodes failed."),
         }

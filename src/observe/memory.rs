@@ -5,8 +5,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use super::records::ObjectRecord;
 use crate::snapshot::CreationFailure;
 
@@ -18,15 +16,18 @@ const DELETE_AGAIN_AFTER: Duration = Duration::from_secs(4);
 const CREATE_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
 /// What this process did lately for one AppWrapper.
+///
+/// Its times are those of [`Memory::tick`]: they never jump, and mean nothing to another process.
 #[derive(Debug, Default)]
 pub struct Memory {
+    now: Duration,
     /// UID of the AppWrapper and attempt that all this is about.
     about: Option<(String, i32)>,
     /// Resource version of our last write to the AppWrapper.
     written: Option<u128>,
-    created: BTreeMap<usize, (ObjectRecord, Instant)>,
+    created: BTreeMap<usize, (ObjectRecord, Duration)>,
     failures: BTreeMap<usize, Failure>,
-    deletions: BTreeMap<(String, bool), Instant>,
+    deletions: BTreeMap<(String, bool), Duration>,
     /// Components of which a LIST found nothing, on the way down.
     absent: BTreeSet<usize>,
     /// The remarks on annotations that were made last.
@@ -39,10 +40,15 @@ pub struct Memory {
 struct Failure {
     why: CreationFailure,
     tries: u32,
-    again_at: Instant,
+    again_at: Duration,
 }
 
 impl Memory {
+    /// Time has passed: `elapsed` is the time since some moment that stays the same.
+    pub fn tick(&mut self, elapsed: Duration) {
+        self.now = elapsed;
+    }
+
     /// Forgets what was about another object or attempt.
     pub fn focus(&mut self, uid: &str, attempt: i32) {
         let about = Some((uid.to_owned(), attempt));
@@ -50,8 +56,12 @@ impl Memory {
             let same_object = self.about.as_ref().is_some_and(|(old, _)| old == uid);
             let written = if same_object { self.written } else { None };
             let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
-            *self = Self { about, written, remarks, ..Self::default() };
+            *self = Self { now: self.now, about, written, remarks, ..Self::default() };
         }
+    }
+
+    fn since(&self, moment: Duration) -> Duration {
+        self.now.saturating_sub(moment)
     }
 
     /// Remembers the version that a write of ours made.
@@ -69,14 +79,14 @@ impl Memory {
     pub fn created(&mut self, index: usize, record: ObjectRecord) {
         self.failures.remove(&index);
         self.absent.remove(&index);
-        self.created.insert(index, (record, Instant::now()));
+        self.created.insert(index, (record, self.now));
     }
 
     /// An object that was created a moment ago, for as long as the watch may still lack it.
     #[must_use]
     pub fn recently_created(&self, index: usize) -> Option<&ObjectRecord> {
         let (record, at) = self.created.get(&index)?;
-        (at.elapsed() < CREATED_FOR).then_some(record)
+        (self.since(*at) < CREATED_FOR).then_some(record)
     }
 
     /// The watch has shown the object of a component: from here on, the watch alone is believed.
@@ -99,7 +109,7 @@ impl Memory {
     /// When to look again for objects that were created and that the watch has not shown.
     #[must_use]
     pub fn unshown_for(&self) -> Option<Duration> {
-        let left = self.created.values().map(|(_, at)| CREATED_FOR.saturating_sub(at.elapsed()));
+        let left = self.created.values().map(|(_, at)| CREATED_FOR.saturating_sub(self.since(*at)));
         left.filter(|left| !left.is_zero()).max()
     }
 
@@ -108,7 +118,7 @@ impl Memory {
         let tries = self.failures.get(&index).map_or(0, |old| old.tries);
         let (first, longest) = CREATE_AGAIN_AFTER;
         let pause = first.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
-        let again_at = Instant::now() + pause;
+        let again_at = self.now + pause;
         self.failures
             .insert(index, Failure { why: failure, tries: tries.saturating_add(1), again_at });
     }
@@ -122,18 +132,18 @@ impl Memory {
     /// How long to wait before a component is tried again; zero where it can be tried now.
     #[must_use]
     pub fn pause_before_create(&self, index: usize) -> Duration {
-        let now = Instant::now();
         self.failures
             .get(&index)
-            .map_or(Duration::ZERO, |f| f.again_at.saturating_duration_since(now))
+            .map_or(Duration::ZERO, |failure| failure.again_at.saturating_sub(self.now))
     }
 
     /// Whether a deletion is to be sent, and not just repeated; remembers that it is.
     pub fn may_delete(&mut self, uid: &str, forced: bool) -> bool {
         let key = (uid.to_owned(), forced);
-        let recent = self.deletions.get(&key).is_some_and(|at| at.elapsed() < DELETE_AGAIN_AFTER);
+        let recent =
+            self.deletions.get(&key).is_some_and(|at| self.since(*at) < DELETE_AGAIN_AFTER);
         if !recent {
-            self.deletions.insert(key, Instant::now());
+            self.deletions.insert(key, self.now);
         }
         !recent
     }
@@ -148,8 +158,8 @@ impl Memory {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn a_try_to_create_backs_off_up_to_a_limit() {
+    #[test]
+    fn a_try_to_create_backs_off_up_to_a_limit() {
         let mut memory = Memory::default();
         let mut pauses = vec![];
         for _ in 0..6 {
@@ -157,22 +167,22 @@ mod tests {
             pauses.push(memory.pause_before_create(0).as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 15, 15]);
-        tokio::time::advance(Duration::from_secs(15)).await;
+        memory.tick(Duration::from_secs(15));
         assert_eq!(memory.pause_before_create(0), Duration::ZERO);
     }
 
-    #[tokio::test(start_paused = true)]
-    async fn a_deletion_is_not_repeated_at_once() {
+    #[test]
+    fn a_deletion_is_not_repeated_at_once() {
         let mut memory = Memory::default();
         assert!(memory.may_delete("u", false));
         assert!(!memory.may_delete("u", false));
         assert!(memory.may_delete("u", true), "a forceful one is another");
-        tokio::time::advance(DELETE_AGAIN_AFTER).await;
+        memory.tick(DELETE_AGAIN_AFTER);
         assert!(memory.may_delete("u", false));
     }
 
-    #[tokio::test]
-    async fn an_older_version_than_our_last_write_is_not_decided_by() {
+    #[test]
+    fn an_older_version_than_our_last_write_is_not_decided_by() {
         let mut memory = Memory::default();
         memory.focus("u", 0);
         assert!(!memory.outdates("5"));

@@ -9,6 +9,7 @@
 pub mod ancestry;
 pub mod assemble;
 pub mod cache;
+pub mod feed;
 pub mod live;
 pub mod memory;
 pub mod records;

@@ -27,6 +27,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("controller", &["api", "config", "clock", "observe", "reconcile", "telemetry"]),
     ("serve", &["metrics"]),
     ("crd", &["api"]),
+    ("sim", &[]),
 ];
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {

@@ -1,0 +1,179 @@
+//! Answers a request from the store.
+
+use std::sync::Arc;
+
+use http::Method;
+use serde_json::{Value, json};
+
+use super::discovery;
+use super::kinds::{Kind, KindId};
+use super::object::{Address, Object};
+use super::patch::{self, Form};
+use super::query::{self, Params, Query};
+use super::refusal::Refusal;
+use super::remove::Deletion;
+use super::selector::Filter;
+use super::store::{Part, Store};
+use super::watch::Watch;
+
+/// The answer to a request.
+#[derive(Debug)]
+pub enum Answer {
+    /// A document, with the HTTP status.
+    Document(u16, String),
+    /// What happens from here on.
+    Watch(Watch),
+}
+
+/// Answers a request: method, path with query, content type, body.
+#[must_use]
+pub fn answer(
+    store: &mut Store,
+    method: &Method,
+    uri: &str,
+    content_type: &str,
+    body: &[u8],
+) -> Answer {
+    let answered = respond(store, method, uri, content_type, body);
+    answered.unwrap_or_else(|refusal| Answer::Document(refusal.code, refusal.status().to_string()))
+}
+
+fn respond(
+    store: &mut Store,
+    method: &Method,
+    uri: &str,
+    content_type: &str,
+    body: &[u8],
+) -> Result<Answer, Refusal> {
+    let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
+    let params = query::params(query);
+    let query = query::read(store, method, path, &params, content_type)?;
+    let read_body = || -> Result<Value, Refusal> {
+        serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))
+    };
+    let ok = |object: &Arc<Object>| Answer::Document(200, object.text().to_owned());
+    Ok(match query {
+        Query::Discover(path) => Answer::Document(200, discovery::document(store, &path)?),
+        Query::Create(kind, namespace) => {
+            let value = read_body()?;
+            check_kind(store.kinds.get(kind), &value)?;
+            let object = store.create(kind, &namespace, value)?;
+            Answer::Document(201, object.text().to_owned())
+        }
+        Query::Get(address) => ok(&store.existing(&address)?),
+        Query::List(kind, namespace) => {
+            Answer::Document(200, list(store, kind, &namespace, &params)?)
+        }
+        Query::Watch(kind, namespace) => {
+            Answer::Watch(Watch::open(store, kind, &namespace, &params)?)
+        }
+        Query::Replace(address, part) => {
+            let value = read_body()?;
+            check_kind(store.kinds.get(address.kind), &value)?;
+            ok(&store.replace(&address, part, value)?)
+        }
+        Query::Patch(address, part, form) => {
+            ok(&patched(store, &address, part, form, read_body()?)?)
+        }
+        Query::Delete(address) => {
+            let options = if body.is_empty() { Value::Null } else { read_body()? };
+            delete(store, &address, &Deletion::parse(&options)?)?
+        }
+        Query::Review(_) => Answer::Document(201, review(store, read_body()?).to_string()),
+    })
+}
+
+fn check_kind(kind: &Kind, value: &Value) -> Result<(), Refusal> {
+    let differs = |key: &str, want: &str| {
+        value.get(key).and_then(Value::as_str).is_some_and(|found| found != want)
+    };
+    if differs("kind", &kind.kind) || differs("apiVersion", &kind.api_version()) {
+        return Err(Refusal::bad_request(format!(
+            "the object provided is no {} of {}",
+            kind.kind,
+            kind.api_version()
+        )));
+    }
+    Ok(())
+}
+
+fn patched(
+    store: &mut Store,
+    address: &Address,
+    part: Part,
+    form: Form,
+    patch: Value,
+) -> Result<Arc<Object>, Refusal> {
+    let old = store.existing(address)?;
+    let value = patch::apply(form, &old.value, patch)?;
+    store.replace(address, part, value)
+}
+
+fn delete(store: &mut Store, address: &Address, deletion: &Deletion) -> Result<Answer, Refusal> {
+    let last = store.delete(address, deletion)?;
+    let kind = store.kinds.get(address.kind);
+    if store.get(address).is_some() || kind.graceful {
+        return Ok(Answer::Document(200, last.text().to_owned()));
+    }
+    let status = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
+        "details": {"name": &*address.name, "group": kind.group, "kind": kind.plural, "uid": &*last.uid},
+    });
+    Ok(Answer::Document(200, status.to_string()))
+}
+
+/// Whether an access is allowed: everything is that was not denied.
+fn review(store: &Store, mut review: Value) -> Value {
+    let text = |key: &str| {
+        review["spec"]["resourceAttributes"][key].as_str().unwrap_or_default().to_owned()
+    };
+    let denied = store.denied.contains(&(text("verb"), text("resource")));
+    review["status"] = json!({"allowed": !denied});
+    review
+}
+
+/// A list, or one page of it.
+fn list(store: &Store, kind: KindId, namespace: &str, params: &Params) -> Result<String, Refusal> {
+    let text = |key: &str| params.get(key).map(String::as_str).unwrap_or_default();
+    let known = store.kinds.get(kind);
+    let filter =
+        Filter::parse(namespace, text("labelSelector"), text("fieldSelector"), known.graceful)?;
+    let limit: usize = text("limit").parse().unwrap_or(0);
+    let (version, after) = match text("continue") {
+        "" => (store.version(), None),
+        token => {
+            let wrong = || Refusal::bad_request("continue key is not valid");
+            let (version, after) = token.split_once(':').ok_or_else(wrong)?;
+            let (namespace, name) = after.split_once('/').ok_or_else(wrong)?;
+            let after = Address::new(kind, namespace, name);
+            (version.parse().map_err(|_| wrong())?, Some(after))
+        }
+    };
+    let matches = |object: &&Arc<Object>| {
+        filter.matches(&object.address.namespace, &object.value)
+            && after.as_ref().is_none_or(|after| object.address > *after)
+    };
+    let past;
+    let found: Vec<&Arc<Object>> = if version == store.version() {
+        store.all(kind).filter(matches).collect()
+    } else {
+        past = store.all_at(kind, version)?;
+        past.values().filter(matches).collect()
+    };
+    let page = if limit == 0 { found.len() } else { limit.min(found.len()) };
+    let mut metadata = json!({"resourceVersion": version.to_string()});
+    if page < found.len() {
+        let Address { namespace, name, .. } = &found[page - 1].address;
+        metadata["continue"] = format!("{version}:{namespace}/{name}").into();
+        if !filter.selects() {
+            metadata["remainingItemCount"] = (found.len() - page).into();
+        }
+    }
+    let items: Vec<&str> = found[..page].iter().map(|object| object.text()).collect();
+    Ok(format!(
+        r#"{{"kind":"{}List","apiVersion":"{}","metadata":{metadata},"items":[{}]}}"#,
+        known.kind,
+        known.api_version(),
+        items.join(",")
+    ))
+}
