@@ -20,13 +20,50 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     fn elapsed(&self) -> Duration;
 }
 
+/// A jump of the time of day is taken in at this share of the time that passes. A clock that is set
+/// a day ahead must not end every grace period at once.
+const TAKEN_IN: u32 = 20;
+
+/// A time of day that does not jump: it follows time that passes, and what it is off by it makes up
+/// for slowly. A process begins with the time of day as it is.
+#[derive(Debug, Default)]
+struct Steady(Mutex<Option<(Timestamp, Duration)>>);
+
+impl Steady {
+    const fn new() -> Self {
+        Self(Mutex::new(None))
+    }
+
+    fn read(&self, wall: Timestamp, elapsed: Duration) -> Timestamp {
+        let mut last = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let time = last.map_or(wall, |(time, at)| {
+            let passed = elapsed.saturating_sub(at);
+            let expected = time.checked_add(passed).unwrap_or(time);
+            let most = jiff::SignedDuration::try_from(passed / TAKEN_IN).unwrap_or_default();
+            let off = wall.duration_since(expected).clamp(-most, most);
+            expected.checked_add(off).unwrap_or(expected)
+        });
+        *last = Some((time, elapsed));
+        time
+    }
+
+    fn forget(&self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+}
+
 /// The machine's clock.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct SystemClock;
 
 impl SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is the place that reads time")]
     fn precise() -> Timestamp {
+        static STEADY: Steady = Steady::new();
+        STEADY.read(Self::wall(), Self.elapsed())
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "this is the place that reads time")]
+    fn wall() -> Timestamp {
         Timestamp::now()
     }
 
@@ -58,7 +95,10 @@ impl Clock for SystemClock {
 
 /// A clock that moves when it is told to.
 #[derive(Debug)]
-pub struct ManualClock(Mutex<Hands>);
+pub struct ManualClock {
+    hands: Mutex<Hands>,
+    steady: Steady,
+}
 
 #[derive(Clone, Copy, Debug)]
 struct Hands {
@@ -70,16 +110,25 @@ impl ManualClock {
     /// A clock that stands at a moment.
     #[must_use]
     pub fn at(moment: Timestamp) -> Self {
-        Self(Mutex::new(Hands { time: moment, elapsed: Duration::ZERO }))
+        let hands = Mutex::new(Hands { time: moment, elapsed: Duration::ZERO });
+        Self { hands, steady: Steady::new() }
     }
 
     fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Jumps to a moment, as a time of day that is set; no time passes.
+    /// Shows another moment from here on, as for a process that has just started; no time passes.
     pub fn set(&self, moment: Timestamp) {
         self.hands().time = moment;
+        self.steady.forget();
+    }
+
+    /// The time of day jumps by so many seconds; no time passes.
+    pub fn jump(&self, seconds: i64) {
+        let mut hands = self.hands();
+        let span = jiff::SignedDuration::from_secs(seconds);
+        hands.time = hands.time.checked_add(span).unwrap_or(hands.time);
     }
 
     /// Lets time pass.
@@ -89,10 +138,15 @@ impl ManualClock {
         hands.time = hands.time.checked_add(by).unwrap_or(Timestamp::MAX);
     }
 
-    /// The time, not rounded.
+    /// How far the time that is shown is from another, whichever is ahead.
     #[must_use]
-    pub fn precise(&self) -> Timestamp {
-        self.hands().time
+    pub fn off_by(&self, other: Timestamp) -> Duration {
+        self.precise().duration_since(other).unsigned_abs()
+    }
+
+    fn precise(&self) -> Timestamp {
+        let Hands { time, elapsed } = *self.hands();
+        self.steady.read(time, elapsed)
     }
 }
 
@@ -127,6 +181,19 @@ fn whole_seconds(moment: Timestamp) -> Timestamp {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_jump_is_taken_in_slowly() {
+        let second = |second| Timestamp::from_second(second).unwrap();
+        for (jump, want) in [(86_400, 121 + 6), (-86_400, 121 - 6), (3, 121 + 3), (0, 121)] {
+            let clock = ManualClock::at(second(1));
+            assert_eq!(clock.now(), second(1));
+            clock.jump(jump);
+            assert_eq!(clock.now(), second(1), "{jump}");
+            clock.advance(Duration::from_secs(120));
+            assert_eq!(clock.now(), second(want), "{jump}");
+        }
+    }
 
     #[test]
     fn time_comes_in_whole_seconds() {

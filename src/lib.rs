@@ -32,3 +32,4 @@ pub mod sim;
 pub mod snapshot;
 pub mod telemetry;
 pub mod webhook;
+pub mod world;

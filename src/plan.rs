@@ -44,6 +44,18 @@ pub enum Ask {
 }
 
 impl Action {
+    /// Whether the API server carries it out whatever has become of the AppWrapper meanwhile.
+    #[must_use]
+    pub const fn is_unguarded(&self) -> bool {
+        match self {
+            Self::Create(_)
+            | Self::Delete(_)
+            | Self::ForceDelete(_)
+            | Self::ForceDeletePod { .. } => true,
+            Self::AddFinalizer | Self::RemoveFinalizer => false,
+        }
+    }
+
     /// The action's name in logs and metrics.
     #[must_use]
     pub const fn name(&self) -> &'static str {

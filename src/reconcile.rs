@@ -174,6 +174,7 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
     if memory.outdates(&wrapper.version) {
         return Ok(Next::After(ECHO_OVERDUE));
     }
+    memory.saw(&wrapper.version);
     if !observe::is_synced(&context.cache, &wrapper) {
         return Ok(Next::After(ECHO_OVERDUE)); // the end of the first list wakes it earlier
     }
@@ -219,7 +220,7 @@ async fn steps(
         }
         if decision.status != wrapper.status {
             let written = write::write_status(&context.client, &wrapper, &decision.status).await?;
-            memory.wrote(written.meta.resource_version.as_deref());
+            memory.confirm(written.meta.resource_version.as_deref());
             let remarks = remarks.iter().map(ToString::to_string).collect();
             report::announce(context, memory, &wrapper, &decision, remarks);
             return Ok(requeue(context, memory, &decision));
@@ -259,12 +260,17 @@ async fn carry_out(
     snapshot: &Snapshot,
     decision: &Decision,
 ) -> Result<Carried, Error> {
+    if decision.actions.iter().any(Action::is_unguarded)
+        && !is_newest(context, memory, wrapper).await?
+    {
+        return Ok(Carried::Later(ECHO_OVERDUE)); // the watch will show what is newer
+    }
     let mut result = Carried::Done;
     for action in &decision.actions {
         match action {
             Action::AddFinalizer => {
                 let written = write::add_finalizer(&context.client, wrapper).await?;
-                memory.wrote(written.meta.resource_version.as_deref());
+                memory.confirm(written.meta.resource_version.as_deref());
                 return Ok(match Stored::from(written).wrapper {
                     Ok(newer) => Carried::Wrote(newer),
                     Err(_) => Carried::Done,
@@ -289,11 +295,26 @@ async fn carry_out(
             }
             Action::RemoveFinalizer => {
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
-                memory.wrote(written.meta.resource_version.as_deref());
+                memory.confirm(written.meta.resource_version.as_deref());
             }
         }
     }
     Ok(result)
+}
+
+/// Whether an AppWrapper is as it was read, by the API server's own word. Creations and deletions carry
+/// no precondition on it, and the watch of a process that has just started may show the past.
+async fn is_newest(
+    context: &Context,
+    memory: &mut Memory,
+    wrapper: &Wrapper,
+) -> Result<bool, Error> {
+    if !memory.is_confirmed(&wrapper.version) {
+        let newest = live::version(&context.client, wrapper).await?;
+        memory.confirm(newest.as_deref());
+        return Ok(newest.as_deref() == Some(wrapper.version.as_str()));
+    }
+    Ok(true)
 }
 
 /// Whether the watch has shown a newer version that asks for something else: then nothing is created.

@@ -5,6 +5,7 @@ mod cluster;
 mod crd;
 mod explain;
 mod run;
+mod simulate;
 pub mod term;
 mod validate;
 
@@ -29,6 +30,8 @@ enum Command {
     Crd,
     /// Say what the controller would decide now, and why; changes nothing
     Explain(explain::Args),
+    /// Run the controller in a simulated cluster, seed after seed, and check every invariant
+    Simulate(simulate::Args),
     /// Check AppWrappers and RetryPolicies in files, without a cluster
     Validate(validate::Args),
 }
@@ -81,6 +84,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => run::run(&args),
         Command::Crd => crd::crd(),
         Command::Explain(args) => explain::run(&args),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Validate(args) => validate::run(&args),
     };
     outcome.unwrap_or_else(|error| {

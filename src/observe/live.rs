@@ -9,10 +9,11 @@ use kube::discovery::{Scope, pinned_kind};
 use kube::{Client, Resource};
 
 use super::ancestry::Ancestor;
+use super::assemble::Wrapper;
 use super::cache::{Key, KindKey};
 use super::records::{Controller, Identity, ObjectRecord, PodRecord};
 use super::seen::Seen;
-use crate::api::keys;
+use crate::api::{AppWrapper, keys};
 
 /// Why a read failed.
 #[derive(Debug, thiserror::Error)]
@@ -169,6 +170,25 @@ impl Live {
             }
             Err(error) => Err(error),
         }
+    }
+}
+
+/// The resource version of an AppWrapper, by a GET; `None` where it is gone, or another has its name.
+///
+/// # Errors
+/// Where that cannot be told.
+pub async fn version(client: &Client, wrapper: &Wrapper) -> Result<Option<String>, Error> {
+    let what = || format!("get AppWrapper {}", wrapper.name);
+    let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
+        .get(&wrapper.name, &GetParams::default())
+        .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
+    match client.request::<Seen>(request).await {
+        Ok(seen) if seen.meta.uid.as_deref() == Some(wrapper.uid.as_str()) => {
+            Ok(seen.meta.resource_version)
+        }
+        Ok(_) => Ok(None),
+        Err(error) if code(&error) == Some(404) => Ok(None),
+        Err(error) => Err(Error::api(what(), error)),
     }
 }
 

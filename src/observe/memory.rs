@@ -23,8 +23,11 @@ pub struct Memory {
     now: Duration,
     /// UID of the AppWrapper and attempt that all this is about.
     about: Option<(String, i32)>,
-    /// Resource version of our last write to the AppWrapper.
-    written: Option<u128>,
+    /// The newest resource version of the AppWrapper that was seen or written.
+    newest: Option<u128>,
+    /// The resource version that the AppWrapper is known to have had a moment ago: our own write made it,
+    /// or the API server itself said so.
+    confirmed: Option<u128>,
     created: BTreeMap<usize, (ObjectRecord, Duration)>,
     failures: BTreeMap<usize, Failure>,
     deletions: BTreeMap<(String, bool), Duration>,
@@ -54,9 +57,10 @@ impl Memory {
         let about = Some((uid.to_owned(), attempt));
         if self.about != about {
             let same_object = self.about.as_ref().is_some_and(|(old, _)| old == uid);
-            let written = if same_object { self.written } else { None };
+            let newest = self.newest.filter(|_| same_object);
+            let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
-            *self = Self { now: self.now, about, written, remarks, ..Self::default() };
+            *self = Self { now: self.now, about, newest, confirmed, remarks, ..Self::default() };
         }
     }
 
@@ -64,15 +68,29 @@ impl Memory {
         self.now.saturating_sub(moment)
     }
 
-    /// Remembers the version that a write of ours made.
-    pub fn wrote(&mut self, version: Option<&str>) {
-        self.written = version.and_then(|text| text.parse().ok()).or(self.written);
+    /// Remembers the version that a write of ours made, or that the API server itself told.
+    pub fn confirm(&mut self, version: Option<&str>) {
+        let version = version.and_then(|text| text.parse().ok());
+        self.confirmed = version.or(self.confirmed);
+        self.newest = self.newest.max(version);
     }
 
-    /// Whether a version is older than our last write: what was read with it must not be decided by.
+    /// Remembers that a version was seen.
+    pub fn saw(&mut self, version: &str) {
+        self.newest = self.newest.max(version.parse().ok());
+    }
+
+    /// Whether a version is older than one that was seen or written: a watch that went back in time
+    /// shows it, and it must not be decided by.
     #[must_use]
     pub fn outdates(&self, version: &str) -> bool {
-        matches!((self.written, version.parse::<u128>()), (Some(written), Ok(read)) if read < written)
+        matches!((self.newest, version.parse::<u128>()), (Some(newest), Ok(read)) if read < newest)
+    }
+
+    /// Whether a version is known to be more than the word of a watch, which may lag behind by any time.
+    #[must_use]
+    pub fn is_confirmed(&self, version: &str) -> bool {
+        self.confirmed.is_some() && version.parse().ok() == self.confirmed
     }
 
     /// Remembers an object that was created.
@@ -182,11 +200,13 @@ mod tests {
     }
 
     #[test]
-    fn an_older_version_than_our_last_write_is_not_decided_by() {
+    fn an_older_version_than_the_newest_is_not_decided_by() {
         let mut memory = Memory::default();
         memory.focus("u", 0);
         assert!(!memory.outdates("5"));
-        memory.wrote(Some("7"));
+        memory.confirm(Some("7"));
+        assert!(memory.is_confirmed("7") && !memory.is_confirmed("8"));
+        memory.saw("6");
         assert!(memory.outdates("6"));
         assert!(!memory.outdates("7"));
         memory.focus("u", 1);

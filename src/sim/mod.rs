@@ -9,6 +9,7 @@
 //! a test sends the same requests to it and to a real kube-apiserver and compares.
 
 mod answer;
+mod create;
 mod discovery;
 mod garbage;
 mod kinds;
@@ -22,6 +23,7 @@ mod selector;
 mod service;
 mod store;
 mod watch;
+mod write;
 
 pub use answer::{Answer, answer};
 pub use garbage::Garbage;
@@ -32,4 +34,4 @@ pub use remove::{Deletion, Propagation};
 pub use selector::Filter;
 pub use service::{ApiServer, Reply, reply};
 pub use store::{Change, Part, Store, Verb};
-pub use watch::Watch;
+pub use watch::{Watch, view};

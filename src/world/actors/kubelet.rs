@@ -1,0 +1,396 @@
+//! Scheduler, kubelets, node lifecycle and the collector of pods on lost nodes.
+//!
+//! What becomes of a pod is written in its annotations, the same that the tests on a real control
+//! plane use: `sim/run-for`, `sim/exit-code`, `sim/reason`, `sim/message`, `sim/fail-until-attempt`,
+//! `sim/never-ready`, `sim/stuck`. Chance may add to that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Env, Task, has_ended, phase, set_condition};
+use crate::sim::{Address, Deletion, Object, Part, Store};
+
+/// Label of the attempt, which a pod's fate may depend on.
+const ATTEMPT: &str = "workload.codeflare.dev/attempt";
+/// How long a pod may stay on a node that does not answer.
+const TOLERATION: Duration = Duration::from_mins(5);
+
+/// How likely it is that something goes wrong with a pod, in thousandths.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Temper {
+    /// It fails.
+    pub fails: u32,
+    /// It never runs.
+    pub hangs: u32,
+    /// It does not go when it is deleted.
+    pub sticks: u32,
+    /// It is evicted while it runs.
+    pub evicted: u32,
+}
+
+/// What becomes of one pod.
+#[derive(Clone, Debug, Default)]
+struct Life {
+    runs_at: Option<Duration>,
+    ends_at: Option<Duration>,
+    evicted_at: Option<Duration>,
+    code: i64,
+    reason: String,
+    message: String,
+    sticks: bool,
+    gone_at: Option<Duration>,
+}
+
+/// All nodes and what runs on them.
+#[derive(Clone, Debug, Default)]
+pub struct Kubelets {
+    /// How likely it is that something goes wrong.
+    pub temper: Temper,
+    lives: BTreeMap<Arc<str>, Life>,
+}
+
+impl Kubelets {
+    /// Kubelets whose pods behave like this.
+    #[must_use]
+    pub const fn new(temper: Temper) -> Self {
+        Self { temper, lives: BTreeMap::new() }
+    }
+
+    /// Looks at a pod: binds it, runs it, ends it, removes it.
+    pub fn pod(&mut self, env: &mut Env<'_>, address: &Address) {
+        let Some(pod) = env.store.get(address).cloned() else { return };
+        let Some(node) = pod.value["spec"]["nodeName"].as_str().map(str::to_owned) else {
+            schedule(env, &pod);
+            return;
+        };
+        match node_state(env.store, &node) {
+            NodeState::Gone => collect(env, &pod),
+            NodeState::Down(since) => self.abandoned(env, &pod, since),
+            NodeState::Up => self.run(env, &pod),
+        }
+    }
+
+    /// A node changed: its pods are looked at.
+    pub fn node(&mut self, env: &mut Env<'_>, address: &Address) {
+        let Some(kind) = env.store.kinds.by_name("v1", "Pod") else { return };
+        let waits = |pod: &&Arc<Object>| {
+            let node = &pod.value["spec"]["nodeName"];
+            node.is_null() || node == &*address.name
+        };
+        let pods: Vec<Address> =
+            env.store.all(kind).filter(waits).map(|pod| pod.address.clone()).collect();
+        pods.into_iter().for_each(|pod| env.agenda.add(Task::Pod(pod)));
+    }
+
+    /// Pods no longer refuse to go.
+    pub fn heal(&mut self, env: &mut Env<'_>) {
+        self.temper = Temper::default();
+        for (uid, life) in &mut self.lives {
+            life.sticks = false;
+            if let Some(pod) = env.store.by_uid(uid) {
+                env.agenda.add(Task::Pod(pod.address.clone()));
+            }
+        }
+    }
+
+    fn run(&mut self, env: &mut Env<'_>, pod: &Arc<Object>) {
+        let temper = self.temper;
+        let life = self.lives.entry(pod.uid.clone()).or_insert_with(|| Life::of(env, pod, temper));
+        let due = |moment: Option<Duration>| moment.is_some_and(|moment| moment <= env.elapsed);
+        if pod.is_deleting() {
+            leave(env, pod, life);
+        } else if phase(pod) == "Pending" {
+            match life.runs_at {
+                Some(_) if due(life.runs_at) => begin(env, pod, life),
+                Some(_) => {}
+                None => wait_for_image(env, pod),
+            }
+        } else if phase(pod) == "Running" {
+            if due(life.evicted_at) {
+                life.evicted_at = None;
+                evict(env, pod);
+            } else if due(life.ends_at) {
+                end(env, pod, life.code, &life.reason, &life.message);
+            }
+        }
+    }
+
+    /// Nobody looks after the pod; after a while it is deleted, which nobody carries out.
+    fn abandoned(&mut self, env: &mut Env<'_>, pod: &Arc<Object>, since: Duration) {
+        let until = since + TOLERATION;
+        if pod.is_deleting() || has_ended(pod) {
+            return;
+        }
+        if env.elapsed < until {
+            env.agenda.at(until, Task::Pod(pod.address.clone()));
+            return;
+        }
+        disrupt(env, pod, "DeletionByTaintManager");
+        drop(env.store.delete(&pod.address, &Deletion::default()));
+    }
+}
+
+enum NodeState {
+    Up,
+    Down(Duration),
+    Gone,
+}
+
+/// Annotation of a node that is down: since when.
+const DOWN_SINCE: &str = "sim/down-since";
+
+fn node_state(store: &Store, name: &str) -> NodeState {
+    let kind = store.kinds.by_name("v1", "Node");
+    let node = kind.and_then(|kind| store.get(&Address::new(kind, "", name)));
+    let Some(node) = node else { return NodeState::Gone };
+    match node.annotation(DOWN_SINCE).and_then(|text| text.parse().ok()) {
+        Some(millis) => NodeState::Down(Duration::from_millis(millis)),
+        None => NodeState::Up,
+    }
+}
+
+/// A node stops to answer, or answers again.
+pub fn set_node(store: &mut Store, name: &str, down_since: Option<Duration>) {
+    let Some(kind) = store.kinds.by_name("v1", "Node") else { return };
+    let address = Address::new(kind, "", name);
+    let now = store.now();
+    store.change(&address, Part::Whole, |node| match down_since {
+        Some(since) => {
+            node["metadata"]["annotations"][DOWN_SINCE] = since.as_millis().to_string().into();
+        }
+        None => {
+            if let Some(all) = node["metadata"]["annotations"].as_object_mut() {
+                all.remove(DOWN_SINCE);
+            }
+        }
+    });
+    let ready = down_since.is_none();
+    store.change(&address, Part::Status, |node| {
+        let reason = if ready { "KubeletReady" } else { "NodeStatusUnknown" };
+        set_condition(node, "Ready", ready, reason, "", &now);
+    });
+}
+
+fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
+    let gated = pod.value["spec"]["schedulingGates"].as_array().is_some_and(|all| !all.is_empty());
+    if pod.is_deleting() || gated || has_ended(pod) {
+        return;
+    }
+    let kinds = (env.store.kinds.by_name("v1", "Node"), env.store.kinds.by_name("v1", "Pod"));
+    let (Some(nodes), Some(pods)) = kinds else { return };
+    let load = |node: &Object| {
+        let on = |each: &&Arc<Object>| {
+            each.value["spec"]["nodeName"] == *node.address.name && !has_ended(each)
+        };
+        env.store.all(pods).filter(on).count()
+    };
+    let room = |node: &Object| {
+        let slots = node.value["status"]["allocatable"]["pods"].as_str();
+        slots.and_then(|text| text.parse().ok()).unwrap_or(usize::MAX)
+    };
+    let fits = |node: &&Arc<Object>| {
+        node.annotation(DOWN_SINCE).is_none()
+            && node.value["spec"]["unschedulable"] != true
+            && load(node) < room(node)
+    };
+    let best = env.store.all(nodes).filter(fits).min_by_key(|node| load(node));
+    let name = best.map(|node| node.address.name.clone());
+    let now = env.store.now();
+    match name {
+        Some(name) => {
+            env.store
+                .change(&pod.address, Part::Whole, |pod| pod["spec"]["nodeName"] = (*name).into());
+            env.store.change(&pod.address, Part::Status, |pod| {
+                set_condition(pod, "PodScheduled", true, "", "", &now);
+            });
+        }
+        None => {
+            env.store.change(&pod.address, Part::Status, |pod| {
+                let message = "no node has room";
+                set_condition(pod, "PodScheduled", false, "Unschedulable", message, &now);
+            });
+            env.agenda.at(env.elapsed + Duration::from_secs(5), Task::Pod(pod.address.clone()));
+        }
+    }
+}
+
+impl Life {
+    fn of(env: &mut Env<'_>, pod: &Arc<Object>, temper: Temper) -> Self {
+        let annotation = |key: &str| pod.annotation(key);
+        let attempt = pod.label(ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or(0_i64);
+        let fail_until = annotation("sim/fail-until-attempt").and_then(|text| text.parse().ok());
+        let runs_for = annotation("sim/run-for").and_then(duration);
+        let code = annotation("sim/exit-code").and_then(|text| text.parse().ok());
+        let fails = fail_until.is_none_or(|until| attempt < until);
+        let default = i64::from(fail_until.is_some());
+        let code = if fails { code.unwrap_or(default) } else { 0 };
+        let text = |key: &str| annotation(key).filter(|_| fails).unwrap_or_default().to_owned();
+        let mut life = Self {
+            runs_at: Some(env.elapsed + Duration::from_millis(env.rng.between(100, 2_000))),
+            code,
+            reason: text("sim/reason"),
+            message: text("sim/message"),
+            sticks: annotation("sim/stuck").is_some(),
+            ..Self::default()
+        };
+        life.ends_at = runs_for.and_then(|length| Some(life.runs_at? + length));
+        life.spoil(env, temper);
+        if annotation("sim/never-ready").is_some() {
+            life.runs_at = None;
+        }
+        let moments = [life.runs_at, life.ends_at, life.evicted_at];
+        for moment in moments.into_iter().flatten() {
+            env.agenda.at(moment, Task::Pod(pod.address.clone()));
+        }
+        life
+    }
+
+    /// Lets chance do harm.
+    fn spoil(&mut self, env: &mut Env<'_>, temper: Temper) {
+        let Some(runs_at) = self.runs_at else { return };
+        let soon = |env: &mut Env<'_>| Duration::from_millis(env.rng.between(1, 60_000));
+        if env.rng.permille(temper.fails) {
+            self.ends_at = Some(runs_at + soon(env));
+            self.code = *env.rng.pick(&[1, 2, 42, 126, 137, 143]);
+            self.reason = if self.code == 137 { "OOMKilled" } else { "Error" }.to_owned();
+        }
+        if env.rng.permille(temper.evicted) {
+            self.evicted_at = Some(runs_at + soon(env));
+        }
+        self.sticks |= env.rng.permille(temper.sticks);
+        if env.rng.permille(temper.hangs) {
+            self.runs_at = None;
+        }
+    }
+}
+
+/// A duration such as `300ms`, `3s`, `2m`, `1h`.
+fn duration(text: &str) -> Option<Duration> {
+    let at = text.find(|c: char| !c.is_ascii_digit())?;
+    let count: u64 = text[..at].parse().ok()?;
+    match &text[at..] {
+        "ms" => Some(Duration::from_millis(count)),
+        "s" => Some(Duration::from_secs(count)),
+        "m" => Some(Duration::from_mins(count)),
+        "h" => Some(Duration::from_hours(count)),
+        _ => None,
+    }
+}
+
+fn containers(pod: &Value) -> Vec<String> {
+    let all = pod["spec"]["containers"].as_array();
+    let names = all.into_iter().flatten().filter_map(|one| one["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+fn begin(env: &mut Env<'_>, pod: &Arc<Object>, life: &Life) {
+    let now = env.store.now();
+    env.store.change(&pod.address, Part::Status, |pod| {
+        pod["status"]["phase"] = "Running".into();
+        pod["status"]["startTime"] = now.clone().into();
+        let running = json!({"running": {"startedAt": now}});
+        pod["status"]["containerStatuses"] = states(pod, &running);
+        set_condition(pod, "Ready", true, "", "", &now);
+    });
+    let moments = [life.ends_at, life.evicted_at];
+    for moment in moments.into_iter().flatten() {
+        env.agenda.at(moment, Task::Pod(pod.address.clone()));
+    }
+}
+
+fn states(pod: &Value, state: &Value) -> Value {
+    let one = |name: String| json!({"name": name, "state": state});
+    containers(pod).into_iter().map(one).collect()
+}
+
+fn wait_for_image(env: &mut Env<'_>, pod: &Arc<Object>) {
+    env.store.change(&pod.address, Part::Status, |pod| {
+        let reason = "ImagePullBackOff";
+        let waiting = json!({"waiting": {"reason": reason, "message": "Back-off pulling image"}});
+        pod["status"]["containerStatuses"] = states(pod, &waiting);
+    });
+}
+
+fn end(env: &mut Env<'_>, pod: &Arc<Object>, code: i64, reason: &str, message: &str) {
+    let now = env.store.now();
+    env.store.change(&pod.address, Part::Status, |pod| {
+        pod["status"]["phase"] = if code == 0 { "Succeeded" } else { "Failed" }.into();
+        let default = if code == 0 { "Completed" } else { "Error" };
+        let reason = if reason.is_empty() { default } else { reason };
+        let mut ended = json!({"exitCode": code, "reason": reason, "finishedAt": now});
+        if !message.is_empty() {
+            ended["message"] = message.into();
+        }
+        pod["status"]["containerStatuses"] = states(pod, &json!({"terminated": ended}));
+        let why = if code == 0 { "PodCompleted" } else { "PodFailed" };
+        set_condition(pod, "Ready", false, why, "", &now);
+    });
+}
+
+fn disrupt(env: &mut Env<'_>, pod: &Arc<Object>, reason: &str) {
+    let now = env.store.now();
+    env.store.change(&pod.address, Part::Status, |pod| {
+        set_condition(pod, "DisruptionTarget", true, reason, "", &now);
+    });
+}
+
+/// The eviction API: a condition, then an ordinary deletion.
+fn evict(env: &mut Env<'_>, pod: &Arc<Object>) {
+    disrupt(env, pod, "EvictionByEvictionAPI");
+    drop(env.store.delete(&pod.address, &Deletion::default()));
+}
+
+/// A pod that is deleted ends, and then it goes.
+fn leave(env: &mut Env<'_>, pod: &Arc<Object>, life: &mut Life) {
+    if life.sticks {
+        return;
+    }
+    let Some(gone_at) = life.gone_at else {
+        let at = env.elapsed + Duration::from_millis(env.rng.between(100, 5_000));
+        life.gone_at = Some(at);
+        env.agenda.at(at, Task::Pod(pod.address.clone()));
+        return;
+    };
+    if env.elapsed < gone_at {
+        return;
+    }
+    if !has_ended(pod) {
+        end(env, pod, 143, "Error", "");
+        env.agenda.add(Task::Pod(pod.address.clone()));
+        return;
+    }
+    remove(env, pod);
+}
+
+fn remove(env: &mut Env<'_>, pod: &Arc<Object>) {
+    let deletion =
+        Deletion { grace: Some(0), uid: Some(pod.uid.to_string()), ..Deletion::default() };
+    drop(env.store.delete(&pod.address, &deletion));
+}
+
+/// The node of a pod is gone: the pod is ended in its absence.
+fn collect(env: &mut Env<'_>, pod: &Arc<Object>) {
+    if !has_ended(pod) {
+        disrupt(env, pod, "DeletionByPodGC");
+        env.store
+            .change(&pod.address, Part::Status, |pod| pod["status"]["phase"] = "Failed".into());
+    }
+    remove(env, pod);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_of_annotations_are_read() {
+        assert_eq!(duration("300ms"), Some(Duration::from_millis(300)));
+        assert_eq!(duration("3s"), Some(Duration::from_secs(3)));
+        assert_eq!(duration("2m"), Some(Duration::from_mins(2)));
+        assert_eq!(duration("3"), None);
+        assert_eq!(duration("x"), None);
+    }
+}

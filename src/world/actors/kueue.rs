@@ -1,0 +1,343 @@
+//! Kueue: lets AppWrappers in as quota allows, and takes quota back once it is told to be free.
+//!
+//! The Workload of each AppWrapper is a record of the model. As in Kueue's job reconciler, a stop
+//! sets `suspend` and then reads `QuotaReserved` from the reply: while that is True, the quota stays.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Env, Task, is_true};
+use crate::sim::{Address, Object, Part, Store};
+
+/// Label that names the LocalQueue.
+pub const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+/// Label that names the priority; a number here.
+pub const PRIORITY: &str = "kueue.x-k8s.io/priority-class";
+
+/// Where a workload is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits for quota.
+    Pending,
+    /// It has quota.
+    Admitted,
+    /// It has to go, and keeps its quota until it says that it holds nothing.
+    Evicting,
+    /// It has ended and holds nothing.
+    Finished,
+}
+
+/// What Kueue knows of an AppWrapper.
+#[derive(Clone, Debug)]
+pub struct Workload {
+    /// Where it is.
+    pub standing: Standing,
+    /// What it asks for: resources (pods, cpu, …) and amounts in thousandths.
+    pub requests: BTreeMap<String, i64>,
+    priority: i64,
+    queued: u64,
+    ready_by: Option<Duration>,
+    again_at: Duration,
+}
+
+/// Kueue.
+#[derive(Clone, Debug, Default)]
+pub struct Kueue {
+    /// By UID of the AppWrapper.
+    pub workloads: BTreeMap<Arc<str>, Workload>,
+    /// What the ClusterQueue has of each resource, in thousandths; nothing is managed where empty.
+    pub quota: BTreeMap<String, i64>,
+    /// How long pods may take to be ready, where that is asked for.
+    pub ready_within: Option<Duration>,
+    counted: u64,
+}
+
+/// What happened to an AppWrapper.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Nothing.
+    Nothing,
+    /// It was let in.
+    Admitted,
+    /// It has to make room for another.
+    Preempted,
+    /// Its pods took too long.
+    NotReady,
+    /// Its quota was taken back.
+    Released,
+}
+
+/// The AppWrapper that it happened to, and what.
+pub type Verdict = (Address, Outcome);
+
+impl Kueue {
+    /// A ClusterQueue with so much of each resource, and Kueue's patience.
+    #[must_use]
+    pub fn new(quota: BTreeMap<String, i64>, ready_within: Option<Duration>) -> Self {
+        Self { quota, ready_within, ..Self::default() }
+    }
+
+    /// What is reserved of each resource.
+    #[must_use]
+    pub fn used(&self) -> BTreeMap<String, i64> {
+        let mut used = BTreeMap::new();
+        for workload in self.workloads.values() {
+            if matches!(workload.standing, Standing::Admitted | Standing::Evicting) {
+                for (name, amount) in &workload.requests {
+                    *used.entry(name.clone()).or_insert(0) += amount;
+                }
+            }
+        }
+        used
+    }
+
+    /// Looks at an AppWrapper and makes one move.
+    pub fn act(&mut self, env: &mut Env<'_>, address: &Address) -> Verdict {
+        let nothing = (address.clone(), Outcome::Nothing);
+        let gone: Vec<Arc<str>> = self.gone(env.store);
+        if !gone.is_empty() {
+            for uid in gone {
+                self.workloads.remove(&uid);
+            }
+            self.wake_pending(env);
+        }
+        let Some(wrapper) = env.store.get(address).cloned() else { return nothing };
+        if self.quota.is_empty() || wrapper.label(QUEUE).is_none() || wrapper.is_deleting() {
+            return nothing;
+        }
+        if !self.workloads.contains_key(&wrapper.uid) {
+            self.enqueue(&wrapper);
+        }
+        let Some(workload) = self.workloads.get(&wrapper.uid) else { return nothing };
+        match workload.standing {
+            Standing::Pending => self.admit(env, &wrapper),
+            Standing::Admitted => self.look_after(env, &wrapper),
+            Standing::Evicting => (address.clone(), self.release(env, &wrapper)),
+            Standing::Finished => nothing,
+        }
+    }
+
+    fn gone(&self, store: &Store) -> Vec<Arc<str>> {
+        self.workloads.keys().filter(|uid| store.by_uid(uid).is_none()).cloned().collect()
+    }
+
+    fn wake_pending(&self, env: &mut Env<'_>) {
+        for uid in self.workloads.keys() {
+            if let Some(wrapper) = env.store.by_uid(uid) {
+                env.agenda.add(Task::Queue(wrapper.address.clone()));
+            }
+        }
+    }
+
+    fn enqueue(&mut self, wrapper: &Object) {
+        self.counted += 1;
+        let workload = Workload {
+            standing: Standing::Pending,
+            requests: requests(&wrapper.value, &self.quota),
+            priority: wrapper.label(PRIORITY).and_then(|text| text.parse().ok()).unwrap_or(0),
+            queued: self.counted,
+            ready_by: None,
+            again_at: Duration::ZERO,
+        };
+        self.workloads.insert(wrapper.uid.clone(), workload);
+    }
+
+    fn set(&mut self, uid: &str, standing: Standing) {
+        if let Some(workload) = self.workloads.get_mut(uid) {
+            workload.standing = standing;
+        }
+    }
+
+    fn fits(&self, requests: &BTreeMap<String, i64>) -> bool {
+        let used = self.used();
+        requests.iter().all(|(name, amount)| {
+            let has = self.quota.get(name).copied().unwrap_or(0);
+            used.get(name).copied().unwrap_or(0) + amount <= has
+        })
+    }
+
+    fn admit(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Verdict {
+        let nothing = (wrapper.address.clone(), Outcome::Nothing);
+        let mine = &self.workloads[&wrapper.uid];
+        if wrapper.value["spec"]["suspend"] != true {
+            // created or set running past the queue: it is stopped
+            self.stop(env, wrapper);
+            return nothing;
+        }
+        // what still holds quota by its own word is not let in again
+        if is_true(&wrapper.value, "QuotaReserved") {
+            return nothing;
+        }
+        if env.elapsed < mine.again_at {
+            env.agenda.at(mine.again_at, Task::Queue(wrapper.address.clone()));
+            return nothing;
+        }
+        let before = |other: &Workload| {
+            other.standing == Standing::Pending
+                && env.elapsed >= other.again_at
+                && (-other.priority, other.queued) < (-mine.priority, mine.queued)
+                && self.fits(&other.requests)
+        };
+        if self.workloads.values().any(before) {
+            return nothing;
+        }
+        if !self.fits(&mine.requests) {
+            return self.preempt_for(env, wrapper);
+        }
+        let ready_by = self.ready_within.map(|within| env.elapsed + within);
+        env.store.change(&wrapper.address, Part::Whole, |wrapper| start(wrapper));
+        if let Some(ready_by) = ready_by {
+            env.agenda.at(ready_by, Task::Queue(wrapper.address.clone()));
+        }
+        if let Some(workload) = self.workloads.get_mut(&wrapper.uid) {
+            workload.standing = Standing::Admitted;
+            workload.ready_by = ready_by;
+        }
+        (wrapper.address.clone(), Outcome::Admitted)
+    }
+
+    /// Something of lower priority has to go.
+    fn preempt_for(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Verdict {
+        let nothing = (wrapper.address.clone(), Outcome::Nothing);
+        let mine = self.workloads[&wrapper.uid].priority;
+        let leaving = self.workloads.values().any(|one| one.standing == Standing::Evicting);
+        let lower = |one: &Workload| one.standing == Standing::Admitted && one.priority < mine;
+        let victim = self.workloads.iter().find(|(_, one)| lower(one)).map(|(uid, _)| uid.clone());
+        let Some(victim) = victim.filter(|_| !leaving) else { return nothing };
+        let Some(other) = env.store.by_uid(&victim).cloned() else { return nothing };
+        env.agenda.add(Task::Queue(wrapper.address.clone()));
+        self.evict(env, &other, Outcome::Preempted)
+    }
+
+    /// Makes an AppWrapper go.
+    pub fn evict(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>, why: Outcome) -> Verdict {
+        self.set(&wrapper.uid, Standing::Evicting);
+        self.stop(env, wrapper);
+        env.agenda.add(Task::Queue(wrapper.address.clone()));
+        (wrapper.address.clone(), why)
+    }
+
+    fn stop(&self, env: &mut Env<'_>, wrapper: &Arc<Object>) {
+        env.store.change(&wrapper.address, Part::Whole, |wrapper| {
+            wrapper["spec"]["suspend"] = true.into();
+            for component in wrapper["spec"]["components"].as_array_mut().into_iter().flatten() {
+                if let Some(fields) = component.as_object_mut() {
+                    fields.remove("podSetInfos");
+                }
+            }
+        });
+    }
+
+    fn look_after(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Verdict {
+        let nothing = (wrapper.address.clone(), Outcome::Nothing);
+        let phase = wrapper.value["status"]["phase"].as_str().unwrap_or_default();
+        let holds = is_true(&wrapper.value, "QuotaReserved");
+        let ended = phase == "Succeeded"
+            || phase == "Failed" && !is_true(&wrapper.value, "ResourcesDeployed");
+        if ended && !holds {
+            self.set(&wrapper.uid, Standing::Finished);
+            self.wake_pending(env);
+            return (wrapper.address.clone(), Outcome::Released);
+        }
+        if wrapper.value["spec"]["suspend"] == true {
+            // it is admitted: whoever suspended it is overruled
+            env.store.change(&wrapper.address, Part::Whole, |wrapper| start(wrapper));
+            return nothing;
+        }
+        let Some(within) = self.ready_within else { return nothing };
+        let workload = self.workloads.get_mut(&wrapper.uid);
+        let Some(workload) = workload else { return nothing };
+        if is_true(&wrapper.value, "PodsReady") || ended {
+            workload.ready_by = None;
+            return nothing;
+        }
+        let ready_by = *workload.ready_by.get_or_insert_with(|| {
+            env.agenda.at(env.elapsed + within, Task::Queue(wrapper.address.clone()));
+            env.elapsed + within
+        });
+        if env.elapsed < ready_by {
+            return nothing;
+        }
+        workload.ready_by = None;
+        workload.again_at = env.elapsed + Duration::from_mins(1);
+        self.evict(env, wrapper, Outcome::NotReady)
+    }
+
+    /// Takes the quota back, once the AppWrapper says that it holds none.
+    fn release(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Outcome {
+        if wrapper.value["spec"]["suspend"] != true {
+            self.stop(env, wrapper);
+            return Outcome::Nothing;
+        }
+        if is_true(&wrapper.value, "QuotaReserved") {
+            return Outcome::Nothing;
+        }
+        self.set(&wrapper.uid, Standing::Pending);
+        self.wake_pending(env);
+        Outcome::Released
+    }
+}
+
+/// Lets an AppWrapper run, with what admission adds to its pods.
+fn start(wrapper: &mut Value) {
+    wrapper["spec"]["suspend"] = false.into();
+    for component in wrapper["spec"]["components"].as_array_mut().into_iter().flatten() {
+        let sets = component["podSets"].as_array().map_or(0, Vec::len);
+        let info = serde_json::json!({"labels": {"sim/admitted": "true"}});
+        if sets > 0 {
+            component["podSetInfos"] = vec![info; sets].into();
+        }
+    }
+}
+
+/// What an AppWrapper asks for: the pods of its components, and what their containers request.
+fn requests(wrapper: &Value, quota: &BTreeMap<String, i64>) -> BTreeMap<String, i64> {
+    let mut all = BTreeMap::new();
+    let components = wrapper["spec"]["components"].as_array();
+    for component in components.into_iter().flatten() {
+        let template = &component["template"];
+        for (count, pod) in super::super::scene::pods_in(template) {
+            for name in quota.keys() {
+                let each = if name == "pods" { 1000 } else { request_of(pod, name) };
+                *all.entry(name.clone()).or_insert(0) += each * count;
+            }
+        }
+    }
+    all
+}
+
+fn request_of(pod: &Value, name: &str) -> i64 {
+    let containers = pod["spec"]["containers"].as_array();
+    let of = |container: &Value| {
+        let resources = &container["resources"];
+        let amount = &resources["requests"][name];
+        let amount = if amount.is_null() { &resources["limits"][name] } else { amount };
+        match amount {
+            Value::String(text) => thousandths(text),
+            Value::Number(number) => number.as_i64().unwrap_or(0) * 1000,
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => 0,
+        }
+    };
+    containers.into_iter().flatten().map(of).sum()
+}
+
+/// A quantity in thousandths: whole numbers, `m`, and the binary and decimal suffixes.
+#[must_use]
+pub fn thousandths(text: &str) -> i64 {
+    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let count: i64 = text[..at].parse().unwrap_or(0);
+    let factor = match &text[at..] {
+        "m" => 1,
+        "k" => 1_000_000,
+        "M" => 1_000_000_000,
+        "G" => 1_000_000_000_000,
+        "Ki" => 1000 << 10,
+        "Mi" => 1000 << 20,
+        "Gi" => 1000 << 30,
+        _ => 1000,
+    };
+    count.saturating_mul(factor)
+}

@@ -1,0 +1,245 @@
+//! What must hold of every call that a controller makes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::{Invariant, Violation};
+use crate::api::Phase;
+use crate::sim::{Address, Store};
+use crate::world::actors::is_true;
+use crate::world::truth::{Truth, Wrapper};
+use crate::world::wire::Call;
+
+/// The most calls that one reconcile may make.
+const CALLS_MAX: u32 = 120;
+
+/// Where a call goes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Target {
+    /// API version in the path.
+    pub api_version: String,
+    /// Namespace; empty for none.
+    pub namespace: String,
+    /// Resource.
+    pub plural: String,
+    /// Name; empty for a collection.
+    pub name: String,
+    /// Subresource; empty for none.
+    pub sub: String,
+}
+
+impl Target {
+    /// Reads a path.
+    #[must_use]
+    pub fn of(uri: &str) -> Self {
+        let path = uri.split('?').next().unwrap_or_default();
+        let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+        let (api_version, rest) = match parts.as_slice() {
+            ["api", version, rest @ ..] => ((*version).to_owned(), rest),
+            ["apis", group, version, rest @ ..] => (format!("{group}/{version}"), rest),
+            _ => return Self::default(),
+        };
+        let (namespace, rest) = match rest {
+            ["namespaces", namespace, rest @ ..] if !rest.is_empty() => (*namespace, rest),
+            rest => ("", rest),
+        };
+        let at = |n: usize| rest.get(n).copied().unwrap_or_default().to_owned();
+        Self {
+            api_version,
+            namespace: namespace.to_owned(),
+            plural: at(0),
+            name: at(1),
+            sub: at(2),
+        }
+    }
+
+    /// Where the object is.
+    #[must_use]
+    pub fn address(&self, store: &Store) -> Option<Address> {
+        let (group, version) = self.api_version.rsplit_once('/').unwrap_or(("", &self.api_version));
+        let kind = store.kinds.by_path(group, version, &self.plural)?;
+        Some(Address::new(kind, &self.namespace, &self.name))
+    }
+
+    /// It is an AppWrapper or its status.
+    #[must_use]
+    pub fn is_wrapper(&self) -> bool {
+        self.plural == "appwrappers"
+    }
+}
+
+/// A call, and all that a check may ask about it.
+#[derive(Clone, Copy, Debug)]
+pub struct CallScope<'a> {
+    /// The cluster before the call.
+    pub store: &'a Store,
+    /// What is really there.
+    pub truth: &'a Truth,
+    /// The call.
+    pub call: &'a Call,
+    /// Where it goes.
+    pub target: &'a Target,
+    /// Its body.
+    pub body: &'a Value,
+    /// What was listed since the last write of the same reconcile.
+    pub listed: &'a BTreeSet<String>,
+    /// How many calls its reconcile has made.
+    pub calls: u32,
+    /// How many status writes its reconcile has made, with this one.
+    pub status_writes: u32,
+    /// Time since the world began.
+    pub elapsed: Duration,
+    /// How much clocks may differ, and what rounding to seconds may take.
+    pub slack: Duration,
+    /// It was sent by a process that has lost its right, or comes too late.
+    pub late: bool,
+}
+
+type Check = fn(&CallScope<'_>) -> Option<String>;
+
+/// The invariants of calls.
+pub const CALLS: &[Invariant<Check>] = &[
+    ("S7", "only what is ours is deleted, and by its UID", ours_alone),
+    ("S10", "every write of an AppWrapper is guarded by version and UID", guarded),
+    ("S10", "a reconcile writes status once at most", one_status),
+    ("S12", "absence is concluded from lists made after the last write", listed_first),
+    ("S13", "a deletion after failure or success waits for its period", kept_long_enough),
+    ("S14", "force is used only after the grace from the beginning of the deletion", forced_late),
+    ("S16", "every write is in the namespace of its AppWrapper", in_namespace),
+    ("S20", "a reconcile makes few calls", few_calls),
+];
+
+/// Checks all of them; the first that does not hold.
+#[must_use]
+pub fn check(scope: &CallScope<'_>) -> Option<Violation> {
+    CALLS.iter().find_map(|(invariant, sentence, check)| {
+        Some(Violation { invariant, sentence, seen: check(scope)? })
+    })
+}
+
+impl CallScope<'_> {
+    fn is(&self, method: &str) -> bool {
+        self.call.method.as_str() == method
+    }
+
+    /// The AppWrapper to which the object of a deletion belongs, where it exists with that UID.
+    fn victim(&self) -> Option<(String, Option<&Wrapper>)> {
+        let object = self.store.get(&self.target.address(self.store)?)?;
+        let wanted = self.body["preconditions"]["uid"].as_str();
+        let hits = self.is("DELETE") && wanted.is_none_or(|uid| uid == &*object.uid);
+        let root = self.truth.root_of(&object.uid);
+        let wrapper = root.and_then(|root| self.truth.wrappers.get(root));
+        hits.then(|| (object.address.name.to_string(), wrapper))
+    }
+
+    /// The AppWrapper that is written.
+    fn written(&self) -> Option<&Wrapper> {
+        if !self.is("PATCH") || !self.target.is_wrapper() {
+            return None;
+        }
+        let object = self.store.get(&self.target.address(self.store)?)?;
+        self.truth.wrappers.get(&object.uid)
+    }
+}
+
+fn ours_alone(scope: &CallScope<'_>) -> Option<String> {
+    if !scope.is("DELETE") {
+        return None;
+    }
+    if !scope.body["preconditions"]["uid"].is_string() {
+        return Some(format!("{} without a UID", scope.call.uri));
+    }
+    let object = scope.store.get(&scope.target.address(scope.store)?)?;
+    let hits = scope.body["preconditions"]["uid"] == *object.uid;
+    let stranger = hits && scope.truth.root_of(&object.uid).is_none();
+    stranger.then(|| scope.call.uri.clone())
+}
+
+fn guarded(scope: &CallScope<'_>) -> Option<String> {
+    let writes = scope.call.is_write() && scope.target.is_wrapper();
+    let metadata = &scope.body["metadata"];
+    let has = |key: &str| metadata[key].as_str().is_some_and(|text| !text.is_empty());
+    (writes && !(has("resourceVersion") && has("uid"))).then(|| scope.call.uri.clone())
+}
+
+fn one_status(scope: &CallScope<'_>) -> Option<String> {
+    (scope.status_writes > 1).then(|| format!("{} writes", scope.status_writes))
+}
+
+/// A write that says that nothing exists, or that lets the object go.
+fn listed_first(scope: &CallScope<'_>) -> Option<String> {
+    let wrapper = scope.written()?;
+    let finalizers = scope.body["metadata"]["finalizers"].as_array();
+    let lets_go = wrapper.state.finalizer
+        && finalizers
+            .is_some_and(|all| !all.iter().any(|name| name == crate::world::truth::FINALIZER));
+    let conditions = scope.body["status"]["conditions"].as_array();
+    let says_gone =
+        wrapper.state.deployed && conditions.is_some() && !is_true(scope.body, "ResourcesDeployed");
+    if !lets_go && !says_gone {
+        return None;
+    }
+    let has = |part: &str| scope.listed.iter().any(|path| path.contains(part));
+    let object = scope.store.get(&wrapper.address)?;
+    let components = object.value["spec"]["components"].as_array();
+    let unlisted = components.into_iter().flatten().find(|component| {
+        let text = |key: &str| component["template"][key].as_str().unwrap_or_default();
+        let served = scope.store.kinds.by_name(text("apiVersion"), text("kind"));
+        let name = component["template"]["metadata"]["name"].as_str().unwrap_or_default();
+        let namespaced = served.is_some_and(|kind| scope.store.kinds.get(kind).namespaced);
+        namespaced && !has(&format!("metadata.name%3D{name}&"))
+    });
+    (unlisted.is_some() || !has("/pods?"))
+        .then(|| format!("{} after {:?}", scope.call.uri, scope.listed))
+}
+
+fn kept_long_enough(scope: &CallScope<'_>) -> Option<String> {
+    let (name, wrapper) = scope.victim()?;
+    let wrapper = wrapper?;
+    let state = wrapper.state;
+    if state.deleting || state.suspend || scope.late {
+        return None;
+    }
+    let period = match state.phase {
+        Phase::Failed => wrapper.tuning.keep,
+        Phase::Succeeded => wrapper.tuning.ttl,
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Terminating => return None,
+    };
+    let waited = scope.elapsed.saturating_sub(wrapper.entered);
+    (waited + scope.slack < period).then(|| format!("{name} after {waited:?} of {period:?}"))
+}
+
+fn forced_late(scope: &CallScope<'_>) -> Option<String> {
+    if scope.body["gracePeriodSeconds"] != 0 || scope.late {
+        return None;
+    }
+    let (name, wrapper) = scope.victim()?;
+    let wrapper = wrapper?;
+    let Some(since) = wrapper.teardown else {
+        return Some(format!("{name} in {:?}", wrapper.state.phase));
+    };
+    let waited = scope.elapsed.saturating_sub(since);
+    let grace = wrapper.tuning.force;
+    (waited + scope.slack < grace).then(|| format!("{name} after {waited:?} of {grace:?}"))
+}
+
+fn in_namespace(scope: &CallScope<'_>) -> Option<String> {
+    let known =
+        scope.truth.wrappers.values().any(|w| *w.address.namespace == *scope.target.namespace);
+    let wrong = scope.call.is_write() && !known && !scope.late;
+    // an AppWrapper may be gone by the time that the last call for it comes
+    let nobody = scope.truth.wrappers.is_empty();
+    (wrong && !nobody).then(|| scope.call.uri.clone())
+}
+
+fn few_calls(scope: &CallScope<'_>) -> Option<String> {
+    (scope.calls > CALLS_MAX).then(|| format!("{} calls", scope.calls))
+}

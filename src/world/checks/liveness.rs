@@ -1,0 +1,176 @@
+//! What must be reached once nothing goes wrong any more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{Invariant, Violation};
+use crate::api::Phase;
+use crate::observe::cache::Key;
+use crate::sim::{Object, Store};
+use crate::world::actors::is_true;
+use crate::world::actors::kueue::{Kueue, QUEUE, Standing};
+use crate::world::replica::Replica;
+use crate::world::truth::{Truth, Wrapper};
+
+/// The end of a run, and all that a check may ask about it.
+#[derive(Clone, Copy)]
+pub struct EndScope<'a> {
+    /// The cluster.
+    pub store: &'a Store,
+    /// What is really there.
+    pub truth: &'a Truth,
+    /// Kueue's books.
+    pub kueue: &'a Kueue,
+    /// The controller that leads.
+    pub leader: &'a Replica,
+    /// Resource version when everything had come to rest, and after everything was looked at once more.
+    pub rest: (u64, u64),
+    /// Whether everything came to rest at all.
+    pub rested: bool,
+}
+
+type Check = fn(&EndScope<'_>) -> Option<String>;
+
+/// The invariants of the end.
+pub const LIVENESS: &[Invariant<Check>] = &[
+    ("L10", "everything comes to rest", comes_to_rest),
+    ("L1", "what may run runs or has ended, and is healthy", runs_or_ended),
+    ("L2", "what is suspended is Suspended, and holds no quota", suspended),
+    ("L3", "what is deleted goes", deleted),
+    ("L5", "what has failed holds nothing", failed_holds_nothing),
+    ("L6", "what has succeeded is cleaned up after its TTL", cleaned_up),
+    ("L2", "what came too late is taken away", nothing_late),
+    ("S4", "quota is given back", quota_is_back),
+    ("L7", "every AppWrapper is looked at", nothing_due),
+    ("L8", "the caches show what is stored", caches_agree),
+    ("S20", "nothing is written once everything is at rest", no_writes_at_rest),
+];
+
+/// Checks all of them; the first that does not hold.
+#[must_use]
+pub fn check(scope: &EndScope<'_>) -> Option<Violation> {
+    LIVENESS.iter().find_map(|(invariant, sentence, check)| {
+        Some(Violation { invariant, sentence, seen: check(scope)? })
+    })
+}
+
+impl<'a> EndScope<'a> {
+    fn wrappers(&self) -> impl Iterator<Item = (&'a Wrapper, &'a Arc<Object>)> {
+        let all = self.truth.wrappers.values().filter(|wrapper| wrapper.sane);
+        let store = self.store;
+        all.filter_map(move |wrapper| Some((wrapper, store.get(&wrapper.address)?)))
+    }
+
+    fn find(&self, wrong: impl Fn(&Wrapper, &Value) -> Option<String>) -> Option<String> {
+        self.wrappers().find_map(|(wrapper, object)| {
+            let why = wrong(wrapper, &object.value)?;
+            Some(format!("{}: {why}", wrapper.address.name))
+        })
+    }
+}
+
+fn comes_to_rest(scope: &EndScope<'_>) -> Option<String> {
+    (!scope.rested).then(|| "there is always something to do".to_owned())
+}
+
+fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
+    scope.find(|wrapper, object| {
+        let state = wrapper.state;
+        if state.deleting || state.suspend {
+            return None;
+        }
+        match state.phase {
+            Phase::Succeeded | Phase::Failed => None,
+            Phase::Running => {
+                let healthy = is_true(object, "PodsReady") && !is_true(object, "Unhealthy");
+                (!healthy).then(|| "Running, and not healthy".to_owned())
+            }
+            Phase::Empty
+            | Phase::Suspended
+            | Phase::Resuming
+            | Phase::Resetting
+            | Phase::Suspending
+            | Phase::Terminating => Some(format!("stuck in {:?}", state.phase)),
+        }
+    })
+}
+
+fn suspended(scope: &EndScope<'_>) -> Option<String> {
+    scope.find(|wrapper, _| {
+        let state = wrapper.state;
+        let right = !state.suspend
+            || state.deleting
+            || matches!(state.phase, Phase::Succeeded | Phase::Failed)
+            || state.phase == Phase::Suspended && !state.quota && wrapper.things.is_empty();
+        (!right).then(|| format!("suspended, and in {:?}", state.phase))
+    })
+}
+
+fn deleted(scope: &EndScope<'_>) -> Option<String> {
+    scope.find(|wrapper, _| {
+        wrapper.state.deleting.then(|| format!("deleted, and in {:?}", wrapper.state.phase))
+    })
+}
+
+fn failed_holds_nothing(scope: &EndScope<'_>) -> Option<String> {
+    scope.find(|wrapper, _| {
+        let holds = wrapper.state.quota || wrapper.state.deployed || !wrapper.things.is_empty();
+        (wrapper.state.phase == Phase::Failed && holds)
+            .then(|| format!("Failed with {} things", wrapper.things.len()))
+    })
+}
+
+fn cleaned_up(scope: &EndScope<'_>) -> Option<String> {
+    scope.find(|wrapper, _| {
+        let holds = wrapper.state.quota || wrapper.state.deployed || !wrapper.things.is_empty();
+        (wrapper.state.phase == Phase::Succeeded && holds)
+            .then(|| format!("Succeeded with {} things", wrapper.things.len()))
+    })
+}
+
+fn nothing_late(scope: &EndScope<'_>) -> Option<String> {
+    scope.find(|wrapper, _| {
+        let attempt = wrapper.state.attempt;
+        let mut things = wrapper.things.values();
+        let stray = things.find(|thing| thing.component && thing.attempt != attempt)?;
+        Some(format!("{} of attempt {} beside {attempt}", stray.name, stray.attempt))
+    })
+}
+
+fn quota_is_back(scope: &EndScope<'_>) -> Option<String> {
+    scope.wrappers().find_map(|(wrapper, object)| {
+        object.label(QUEUE)?;
+        let workload = scope.kueue.workloads.get(&object.uid)?;
+        let ended = matches!(wrapper.state.phase, Phase::Succeeded | Phase::Failed);
+        let holds = matches!(workload.standing, Standing::Admitted | Standing::Evicting);
+        (ended && holds).then(|| format!("{} in {:?}", wrapper.address.name, wrapper.state.phase))
+    })
+}
+
+fn nothing_due(scope: &EndScope<'_>) -> Option<String> {
+    let key = scope.leader.flights.keys().next()?;
+    Some(format!("{} is still looked at", key.name))
+}
+
+fn caches_agree(scope: &EndScope<'_>) -> Option<String> {
+    let pods = scope.store.kinds.by_name("v1", "Pod")?;
+    let mut stored: BTreeMap<Key, usize> = BTreeMap::new();
+    for pod in scope.store.all(pods) {
+        if let Some(name) = pod.label("workload.codeflare.dev/appwrapper") {
+            let namespace = pod.address.namespace.to_string();
+            *stored.entry(Key { namespace, name: name.to_owned() }).or_default() += 1;
+        }
+    }
+    let differs = |(key, count): (&Key, &usize)| {
+        let cached = scope.leader.context.cache.pods(key).len();
+        (cached != *count).then(|| format!("{}: {cached} of {count} pods", key.name))
+    };
+    stored.iter().find_map(differs)
+}
+
+fn no_writes_at_rest(scope: &EndScope<'_>) -> Option<String> {
+    let (before, after) = scope.rest;
+    (before != after).then(|| format!("{} writes", after - before))
+}

@@ -1,0 +1,57 @@
+//! The invariants: each a function of its own, with the sentence that it checks.
+
+pub mod calls;
+pub mod liveness;
+pub mod safety;
+
+use std::fmt;
+use std::time::Duration;
+
+use super::truth::{State, Truth, Wrapper};
+use crate::sim::{Change, Store};
+
+/// An invariant that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Its number in the catalogue.
+    pub invariant: &'static str,
+    /// The sentence.
+    pub sentence: &'static str,
+    /// What was seen instead.
+    pub seen: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} — {}", self.invariant, self.sentence, self.seen)
+    }
+}
+
+/// A change, and all that a check may ask about it.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// The cluster after the change.
+    pub store: &'a Store,
+    /// What is really there.
+    pub truth: &'a Truth,
+    /// The change.
+    pub change: &'a Change,
+    /// The AppWrapper that it concerns.
+    pub wrapper: &'a Wrapper,
+    /// Its state before the change.
+    pub before: State,
+    /// The change was made by a controller.
+    pub ours: bool,
+    /// Made by a write that came too late.
+    pub late: bool,
+    /// Time since the world began.
+    pub elapsed: Duration,
+    /// How much clocks may differ, and what rounding to seconds may take.
+    pub slack: Duration,
+}
+
+/// A check: what is wrong, where something is.
+pub type Check = fn(&Scope<'_>) -> Option<String>;
+
+/// An invariant with its sentence.
+pub type Invariant<C> = (&'static str, &'static str, C);

@@ -1,0 +1,203 @@
+//! What must hold after every change.
+
+use std::collections::BTreeSet;
+
+use super::{Check, Invariant, Scope, Violation};
+use crate::api::Phase;
+use crate::sim::Verb;
+use crate::world::truth::State;
+
+/// The invariants of state.
+pub const SAFETY: &[Invariant<Check>] = &[
+    ("S1", "ResourcesDeployed is not True only when nothing of it exists", nothing_undeclared),
+    ("S2", "without QuotaReserved no live pod of it exists", no_pod_without_quota),
+    ("S2", "QuotaReserved is True in Resuming, Running and Resetting", quota_without_a_gap),
+    ("S3", "a component is created only by right of a stored Resuming", created_by_right),
+    ("S5", "objects of two attempts never exist side by side", attempts_do_not_overlap),
+    ("S6", "the count never falls, and rises by one on the way to Resetting", counted_once),
+    ("S6", "the count never exceeds the limit in force", within_the_limit),
+    ("S8", "a component has one object at a time", one_object_each),
+    ("S9", "phases change along the edges of the table", along_the_edges),
+    ("S11", "the finalizer is there before anything is created", finalizer_first),
+    ("S11", "the finalizer goes only when nothing is left", finalizer_last),
+    ("S13", "the retry pause runs from the moment that everything is gone", pause_kept),
+    ("S13", "a failure is acted on after its grace", grace_kept),
+    ("S15", "a failure is charged once", charged_once),
+    ("S19", "Succeeded only when every pod has ended", ended_before_success),
+    ("S19", "phase and conditions agree", conditions_agree),
+];
+
+/// Checks all of them; the first that does not hold.
+#[must_use]
+pub fn check(scope: &Scope<'_>) -> Option<Violation> {
+    SAFETY.iter().find_map(|(invariant, sentence, check)| {
+        Some(Violation { invariant, sentence, seen: check(scope)? })
+    })
+}
+
+fn names<'a>(things: impl Iterator<Item = &'a crate::world::truth::Thing>) -> String {
+    let all: Vec<String> = things.map(|thing| format!("{}/{}", thing.kind, thing.name)).collect();
+    all.join(", ")
+}
+
+fn nothing_undeclared(scope: &Scope<'_>) -> Option<String> {
+    let State { deployed, phase, .. } = scope.wrapper.state;
+    let exists = scope.wrapper.rightful().next().is_some();
+    (!deployed && exists).then(|| format!("{phase:?} with {}", names(scope.wrapper.rightful())))
+}
+
+fn no_pod_without_quota(scope: &Scope<'_>) -> Option<String> {
+    let State { quota, phase, .. } = scope.wrapper.state;
+    let live = || scope.wrapper.rightful().filter(|thing| thing.is_live_pod());
+    (!quota && live().next().is_some()).then(|| format!("{phase:?} with {}", names(live())))
+}
+
+fn quota_without_a_gap(scope: &Scope<'_>) -> Option<String> {
+    let State { quota, phase, .. } = scope.wrapper.state;
+    let holds = matches!(phase, Phase::Resuming | Phase::Running | Phase::Resetting);
+    (holds && !quota).then(|| format!("{phase:?} without quota"))
+}
+
+fn is_new_component(scope: &Scope<'_>) -> bool {
+    let thing = scope.wrapper.things.get(&scope.change.object.uid);
+    scope.ours && scope.change.verb == Verb::Added && thing.is_some_and(|thing| thing.component)
+}
+
+fn created_by_right(scope: &Scope<'_>) -> Option<String> {
+    if !is_new_component(scope) || scope.late {
+        return None;
+    }
+    let State { phase, attempt, quota, .. } = scope.wrapper.state;
+    let thing = scope.wrapper.things.get(&scope.change.object.uid)?;
+    let right = phase == Phase::Resuming && quota && thing.attempt == attempt;
+    (!right).then(|| {
+        format!("{} of attempt {} in {phase:?} of attempt {attempt}", thing.name, thing.attempt)
+    })
+}
+
+fn attempts_do_not_overlap(scope: &Scope<'_>) -> Option<String> {
+    let attempts: BTreeSet<i64> = scope
+        .wrapper
+        .rightful()
+        .filter(|thing| thing.component || thing.pod)
+        .map(|thing| thing.attempt)
+        .collect();
+    (attempts.len() > 1)
+        .then(|| format!("attempts {attempts:?}: {}", names(scope.wrapper.rightful())))
+}
+
+fn counted_once(scope: &Scope<'_>) -> Option<String> {
+    let (before, after) = (scope.before, scope.wrapper.state);
+    let grew = after.count - before.count;
+    let on_the_edge = after.phase == Phase::Resetting && before.phase != Phase::Resetting;
+    let right = grew == 0 || grew == 1 && on_the_edge;
+    (!right).then(|| format!("{} → {} in {:?}", before.count, after.count, after.phase))
+}
+
+fn within_the_limit(scope: &Scope<'_>) -> Option<String> {
+    let (count, limit) = (scope.wrapper.state.count, scope.wrapper.tuning.limit);
+    (count > limit).then(|| format!("{count} of {limit}"))
+}
+
+fn one_object_each(scope: &Scope<'_>) -> Option<String> {
+    let components = scope.wrapper.rightful().filter(|thing| thing.component);
+    let mut seen = BTreeSet::new();
+    let twice: Vec<_> =
+        components.filter(|thing| !seen.insert((&thing.kind, &thing.name))).collect();
+    (!twice.is_empty()).then(|| names(twice.into_iter()))
+}
+
+fn along_the_edges(scope: &Scope<'_>) -> Option<String> {
+    use Phase as P;
+    let (from, to) = (scope.before.phase, scope.wrapper.state.phase);
+    let right = from == to
+        || to == P::Terminating
+        || matches!(
+            (from, to),
+            (P::Empty, P::Suspended | P::Resuming)
+                | (P::Suspended, P::Resuming)
+                | (P::Resuming, P::Running | P::Resetting | P::Failed | P::Suspending)
+                | (P::Running, P::Succeeded | P::Resetting | P::Failed | P::Suspending)
+                | (P::Resetting, P::Resuming | P::Suspending)
+                | (P::Suspending, P::Suspended)
+        );
+    (!right || from == P::Terminating && to != from).then(|| format!("{from:?} → {to:?}"))
+}
+
+fn finalizer_first(scope: &Scope<'_>) -> Option<String> {
+    let lacks = is_new_component(scope) && !scope.late && !scope.wrapper.state.finalizer;
+    lacks.then(|| scope.change.object.address.name.to_string())
+}
+
+fn finalizer_last(scope: &Scope<'_>) -> Option<String> {
+    let went = scope.before.finalizer && !scope.wrapper.state.finalizer;
+    let exists = scope.wrapper.rightful().next().is_some();
+    (went && exists).then(|| names(scope.wrapper.rightful()))
+}
+
+fn pause_kept(scope: &Scope<'_>) -> Option<String> {
+    let (before, after) = (scope.before.phase, scope.wrapper.state.phase);
+    if before != Phase::Resetting || after != Phase::Resuming {
+        return None;
+    }
+    // the state of the phase before is still known: note_state has run, so the pause is kept beside it
+    let paused = scope.elapsed.saturating_sub(scope.wrapper.paused_from?);
+    let pause = scope.wrapper.tuning.pause;
+    (paused + scope.slack < pause).then(|| format!("{paused:?} of {pause:?}"))
+}
+
+fn grace_kept(scope: &Scope<'_>) -> Option<String> {
+    let (before, after) = (scope.before.phase, scope.wrapper.state.phase);
+    let acted = matches!(after, Phase::Resetting | Phase::Failed) && before == Phase::Running;
+    if !acted || scope.wrapper.tuning.codes {
+        return None;
+    }
+    let conditions = scope.change.object.value["status"]["conditions"].as_array();
+    let unhealthy = conditions.into_iter().flatten().find(|one| one["type"] == "Unhealthy")?;
+    let tuning = &scope.wrapper.tuning;
+    let (waited, grace) = match unhealthy["reason"].as_str()? {
+        "FoundFailedPods" => {
+            let failed = scope.wrapper.failed_before?;
+            (scope.elapsed.saturating_sub(failed), tuning.failure)
+        }
+        // which of a Job's many completions should run now, only the Job knows
+        "InsufficientPodsReady" if !scope.wrapper.countable => return None,
+        "InsufficientPodsReady" => {
+            let shortest = tuning.admission.min(tuning.warmup);
+            (scope.wrapper.short_before, shortest + tuning.failure)
+        }
+        _ => return None,
+    };
+    (waited + scope.slack < grace)
+        .then(|| format!("{} after {waited:?} of {grace:?}", unhealthy["reason"]))
+}
+
+fn charged_once(scope: &Scope<'_>) -> Option<String> {
+    let charged = &scope.wrapper.charged;
+    let last = charged.last()?;
+    let grew = scope.wrapper.state.count > scope.before.count;
+    let twice = charged.iter().filter(|uid| *uid == last).count() > 1;
+    (grew && twice).then(|| format!("pod {last}"))
+}
+
+fn ended_before_success(scope: &Scope<'_>) -> Option<String> {
+    let enters =
+        scope.wrapper.state.phase == Phase::Succeeded && scope.before.phase != Phase::Succeeded;
+    let live = || scope.wrapper.rightful().filter(|t| t.pod && (t.is_live_pod() || t.terminating));
+    (enters && live().next().is_some()).then(|| names(live()))
+}
+
+fn conditions_agree(scope: &Scope<'_>) -> Option<String> {
+    let State { phase, quota, deployed, count, .. } = scope.wrapper.state;
+    let right = match phase {
+        Phase::Empty | Phase::Suspended => !quota && !deployed,
+        Phase::Resuming | Phase::Running => quota && deployed,
+        // nothing is deployed in a pause, from which it may be suspended
+        Phase::Resetting | Phase::Suspending => quota,
+        Phase::Succeeded => !quota,
+        // the quota goes with the last object, in one write
+        Phase::Failed => quota == deployed,
+        Phase::Terminating => true,
+    };
+    (!right).then(|| format!("{phase:?}: quota {quota}, deployed {deployed}, count {count}"))
+}

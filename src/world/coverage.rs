@@ -1,0 +1,172 @@
+//! Which events were met in which phase.
+
+use crate::api::Phase;
+
+macro_rules! happenings {
+    ($($name:ident: $text:literal, $doc:literal;)+) => {
+        /// Something that happens to an AppWrapper or around it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Happening {
+            $(#[doc = $doc] $name,)+
+        }
+
+        impl Happening {
+            /// Every one.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// Its name in tables.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+happenings! {
+    PodRunning: "pod-running", "A pod of it runs.";
+    PodSucceeded: "pod-succeeded", "A pod of it has succeeded.";
+    PodFailed: "pod-failed", "A pod of it has failed.";
+    PodDisrupted: "pod-disrupted", "A pod of it is to be disrupted.";
+    PodTerminating: "pod-terminating", "A pod of it is being deleted.";
+    PodGone: "pod-gone", "A pod of it is gone.";
+    ComponentSucceeded: "component-succeeded", "A component says that it has succeeded.";
+    ComponentFailed: "component-failed", "A component says that it has failed.";
+    ComponentTerminating: "component-terminating", "A component is being deleted.";
+    ComponentGone: "component-gone", "A component is gone.";
+    ComponentDeleted: "component-deleted", "Somebody else deletes a component.";
+    ComponentUnlabelled: "component-unlabelled", "Somebody takes our label from a component.";
+    PodDeleted: "pod-deleted", "Somebody else deletes a pod.";
+    FinalizerHeld: "finalizer-held", "Somebody's finalizer holds something of it.";
+    NodeDown: "node-down", "A node stops to answer.";
+    NodeUp: "node-up", "A node answers again.";
+    NodeDeleted: "node-deleted", "A node is deleted.";
+    NodeMarked: "node-marked", "A node is marked NoExecute, or not any more.";
+    Suspended: "suspended", "A user suspends it.";
+    Resumed: "resumed", "A user resumes it.";
+    Deleted: "deleted", "A user deletes it.";
+    Edited: "edited", "A user changes its annotations.";
+    Admitted: "admitted", "Kueue lets it in.";
+    Preempted: "preempted", "Kueue makes it go for another, or for no reason.";
+    NotReady: "not-ready", "Kueue makes it go because its pods took too long.";
+    Stranger: "stranger", "Somebody's object takes a name or a label of it.";
+    KindRemoved: "kind-removed", "A kind is not served any more.";
+    KindServed: "kind-served", "A kind is served again.";
+    NamespaceClosed: "namespace-closed", "Nothing new can be created.";
+    Crash: "crash", "A controller dies.";
+    TwoLeaders: "two-leaders", "Another replica leads, and the first does not know.";
+    ReplyLost: "reply-lost", "A call is applied and its reply lost.";
+    LateWrite: "late-write", "A write is applied after its caller gave up.";
+    Conflict: "409", "A call is refused with 409.";
+    TooMany: "429", "A call is refused with 429.";
+    ServerError: "5xx", "A call is refused with 5xx.";
+    Outage: "outage", "Every call fails for a while.";
+    WatchLags: "watch-lags", "A watch falls behind.";
+    WatchRestarts: "watch-restarts", "A watch lists again.";
+    WatchGoesBack: "watch-goes-back", "A watch goes back in time.";
+    WatchRepeats: "watch-repeats", "A watch repeats itself.";
+    WatchSkips: "watch-skips", "A watch leaves out states.";
+    ClockJumps: "clock-jumps", "A clock jumps.";
+    Deadline: "deadline", "A moment comes at which it was to be looked at again.";
+}
+
+const EVENTS: usize = Happening::ALL.len();
+const PHASES: usize = Phase::ALL.len();
+
+/// How often each event was met in each phase, and more.
+#[derive(Clone, Debug)]
+pub struct Coverage {
+    seen: [[u64; EVENTS]; PHASES],
+    /// Faults injected, by kind.
+    pub faults: [u64; super::faults::Fault::ALL.len()],
+    /// Invariant checks made.
+    pub checks: u64,
+}
+
+impl Default for Coverage {
+    fn default() -> Self {
+        Self {
+            seen: [[0; EVENTS]; PHASES],
+            faults: [0; super::faults::Fault::ALL.len()],
+            checks: 0,
+        }
+    }
+}
+
+impl Coverage {
+    /// Notes an event.
+    pub const fn note(&mut self, phase: Phase, happening: Happening) {
+        self.seen[phase as usize][happening as usize] += 1;
+    }
+
+    /// Notes an injected fault.
+    pub const fn fault(&mut self, fault: super::faults::Fault) {
+        self.faults[fault as usize] += 1;
+    }
+
+    /// Adds what another run has seen.
+    pub fn merge(&mut self, other: &Self) {
+        for (row, others) in self.seen.iter_mut().zip(&other.seen) {
+            row.iter_mut().zip(others).for_each(|(sum, more)| *sum += more);
+        }
+        self.faults.iter_mut().zip(&other.faults).for_each(|(sum, more)| *sum += more);
+        self.checks += other.checks;
+    }
+
+    /// How often an event was met in a phase.
+    #[must_use]
+    pub const fn count(&self, phase: Phase, happening: Happening) -> u64 {
+        self.seen[phase as usize][happening as usize]
+    }
+
+    /// The pairs that can be met and were not.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<(Phase, Happening)> {
+        let pairs = Phase::ALL
+            .into_iter()
+            .flat_map(|phase| Happening::ALL.iter().map(move |happening| (phase, *happening)));
+        pairs
+            .filter(|(phase, happening)| why_never(*phase, *happening).is_none())
+            .filter(|(phase, happening)| self.count(*phase, *happening) == 0)
+            .collect()
+    }
+
+    /// How many pairs can be met, and how many of them were.
+    #[must_use]
+    pub fn pairs(&self) -> (usize, usize) {
+        let impossible = |phase: Phase| {
+            Happening::ALL.iter().filter(|h| why_never(phase, **h).is_some()).count()
+        };
+        let all = PHASES * EVENTS - Phase::ALL.into_iter().map(impossible).sum::<usize>();
+        (all - self.unseen().len(), all)
+    }
+}
+
+/// Why an event cannot be met in a phase, where it cannot.
+#[must_use]
+pub fn why_never(phase: Phase, happening: Happening) -> Option<&'static str> {
+    use Happening as H;
+    let of_things = matches!(
+        happening,
+        H::PodRunning
+            | H::PodSucceeded
+            | H::PodFailed
+            | H::PodDisrupted
+            | H::PodTerminating
+            | H::PodGone
+            | H::PodDeleted
+            | H::ComponentSucceeded
+            | H::ComponentFailed
+            | H::ComponentTerminating
+            | H::ComponentGone
+            | H::ComponentDeleted
+            | H::ComponentUnlabelled
+            | H::FinalizerHeld
+    );
+    match (phase, happening) {
+        (Phase::Empty, _) if of_things => Some("nothing was created yet"),
+        (Phase::Empty, H::Preempted | H::NotReady) => Some("Kueue has not let it in yet"),
+        (Phase::Empty | Phase::Suspended, H::Deadline) => Some("nothing is waited for"),
+        _ => None,
+    }
+}

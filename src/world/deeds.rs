@@ -1,0 +1,262 @@
+//! What users, strangers, machines and Kueue's administrator do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::actors::kueue::Outcome;
+use super::actors::{Env, Task, kubelet};
+use super::coverage::Happening;
+use super::scene::Act;
+use super::{LABEL, NAMESPACE, World, truth};
+use crate::sim::{Address, Deletion, Object, Part, Propagation};
+
+/// A finalizer of nobody that we know.
+const HOLD: &str = "example.com/hold";
+
+impl World {
+    /// Carries out a move of the script.
+    pub(super) fn deed(&mut self, index: usize) {
+        let act = self.script[index].clone();
+        let again = self.elapsed + Duration::from_secs(1);
+        self.trace.detail(|| act.to_string().chars().take(600).collect());
+        match act {
+            Act::Create(object) => {
+                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+                let stranger = object["kind"] != "AppWrapper";
+                if self.closed || !self.create(*object) {
+                    if self.faults_on {
+                        self.agenda.at(again, Task::Script(index));
+                    }
+                } else if stranger {
+                    let owner = name.split('-').next().unwrap_or_default().to_owned();
+                    self.happened_to(&owner, Happening::Stranger);
+                }
+            }
+            Act::Suspend(name, suspend) => {
+                let happening = if suspend { Happening::Suspended } else { Happening::Resumed };
+                self.edit(&name, happening, |value| value["spec"]["suspend"] = suspend.into());
+            }
+            Act::Annotate(name, key, value) => {
+                let key = format!("workload.codeflare.dev.appwrapper/{key}Duration");
+                self.edit(&name, Happening::Edited, |object| {
+                    object["metadata"]["annotations"][key] = value.into();
+                });
+            }
+            Act::Delete(name, propagation) => self.delete_wrapper(&name, propagation),
+            Act::DeleteComponent(name) => self.delete_thing(&name, false),
+            Act::DeletePod(name) => self.delete_thing(&name, true),
+            Act::Unlabel(name) => self.unlabel(&name),
+            Act::Hold(name) => self.hold(&name),
+            Act::Preempt(name) => self.preempt(&name),
+            Act::Impostor(name) => self.impostor(&name),
+            Act::Node(name, up) => {
+                self.happened(if up { Happening::NodeUp } else { Happening::NodeDown });
+                kubelet::set_node(&mut self.store, &name, (!up).then_some(self.elapsed));
+            }
+            Act::DeleteNode(name) => self.delete_node(&name),
+            Act::Mark(name, marked) => self.mark(&name, marked),
+            Act::Serve(api, kind, served) => self.serve_kind(api, kind, served),
+            Act::Close(closed) => {
+                self.closed = closed;
+                self.happened(Happening::NamespaceClosed);
+            }
+        }
+    }
+
+    fn wrapper(&self, name: &str) -> Option<Arc<Object>> {
+        let kind = self.store.kinds.by_name("workload.codeflare.dev/v1beta2", "AppWrapper")?;
+        self.store.get(&Address::new(kind, NAMESPACE, name)).cloned()
+    }
+
+    fn edit(&mut self, name: &str, happening: Happening, change: impl FnOnce(&mut Value)) {
+        let Some(wrapper) = self.wrapper(name) else { return };
+        self.happened_to(name, happening);
+        self.store.change(&wrapper.address, Part::Whole, change);
+    }
+
+    fn delete_wrapper(&mut self, name: &str, propagation: Option<Propagation>) {
+        let Some(wrapper) = self.wrapper(name) else { return };
+        self.happened_to(name, Happening::Deleted);
+        let deletion = Deletion { propagation, ..Deletion::default() };
+        drop(self.store.delete(&wrapper.address, &deletion));
+    }
+
+    /// One of the things of an AppWrapper, by chance.
+    fn thing(&mut self, name: &str, wanted: impl Fn(&truth::Thing) -> bool) -> Option<Arc<Object>> {
+        let wrapper = self.wrapper(name)?;
+        let things = &self.truth.wrappers.get(&wrapper.uid)?.things;
+        let uids: Vec<&Arc<str>> =
+            things.iter().filter(|(_, thing)| wanted(thing)).map(|(uid, _)| uid).collect();
+        if uids.is_empty() {
+            return None;
+        }
+        let uid = uids[self.folk.below(uids.len())].clone();
+        self.store.by_uid(&uid).cloned()
+    }
+
+    fn delete_thing(&mut self, name: &str, pod: bool) {
+        let wanted =
+            |thing: &truth::Thing| if pod { thing.pod } else { thing.component && !thing.pod };
+        let Some(object) = self.thing(name, wanted) else { return };
+        let happening = if pod { Happening::PodDeleted } else { Happening::ComponentDeleted };
+        self.happened_to(name, happening);
+        let deletion =
+            Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
+        drop(self.store.delete(&object.address, &deletion));
+    }
+
+    fn unlabel(&mut self, name: &str) {
+        let Some(object) = self.thing(name, |thing| thing.component) else { return };
+        self.happened_to(name, Happening::ComponentUnlabelled);
+        self.store.change(&object.address, Part::Whole, |object| {
+            if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
+                labels.remove(LABEL);
+            }
+        });
+    }
+
+    fn hold(&mut self, name: &str) {
+        let Some(object) = self.thing(name, |thing| thing.component || thing.pod) else { return };
+        if object.is_deleting() {
+            return;
+        }
+        self.happened_to(name, Happening::FinalizerHeld);
+        self.coverage.fault(super::faults::Fault::Finalizer);
+        self.store.change(&object.address, Part::Whole, |object| {
+            let mut all = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
+            all.push(HOLD.into());
+            object["metadata"]["finalizers"] = all.into();
+        });
+    }
+
+    /// Nobody holds anything any more.
+    pub(super) fn release_all(&mut self) {
+        let held: Vec<Address> = self
+            .truth
+            .wrappers
+            .values()
+            .flat_map(|wrapper| wrapper.things.keys())
+            .filter_map(|uid| self.store.by_uid(uid))
+            .filter(|object| object.finalizers().any(|name| name == HOLD))
+            .map(|object| object.address.clone())
+            .collect();
+        for address in held {
+            self.store.change(&address, Part::Whole, |object| {
+                if let Some(all) = object["metadata"]["finalizers"].as_array_mut() {
+                    all.retain(|name| name != HOLD);
+                }
+            });
+        }
+    }
+
+    fn preempt(&mut self, name: &str) {
+        let Some(wrapper) = self.wrapper(name) else { return };
+        let admitted =
+            self.kueue.workloads.get(&wrapper.uid).is_some_and(|workload| {
+                workload.standing == super::actors::kueue::Standing::Admitted
+            });
+        if !admitted || wrapper.is_deleting() {
+            return;
+        }
+        self.happened_to(name, Happening::Preempted);
+        self.coverage.fault(super::faults::Fault::Kueue);
+        let mut env = Env {
+            store: &mut self.store,
+            rng: &mut self.folk,
+            agenda: &mut self.agenda,
+            elapsed: self.elapsed,
+        };
+        self.kueue.evict(&mut env, &wrapper, Outcome::Preempted);
+    }
+
+    /// A pod with our labels that belongs to somebody else.
+    fn impostor(&mut self, name: &str) {
+        let uid = self.wrapper(name).map(|wrapper| wrapper.uid.to_string()).unwrap_or_default();
+        let owner = json!([{
+            "apiVersion": "batch/v1", "kind": "Job", "name": "other", "uid": "not-ours",
+            "controller": true,
+        }]);
+        let mut pod = json!({
+            "apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": format!("{name}-impostor"), "labels": {
+                LABEL: name, truth::ATTEMPT: "0", "workload.codeflare.dev/podset": "0-0",
+            }, "annotations": {"sim/run-for": "1s", "sim/exit-code": "3"}},
+            "spec": {"containers": [{"name": "main", "image": "x"}]},
+        });
+        if self.folk.one_in(2) {
+            // with its owner there, so that it is nobody's orphan
+            self.create(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}}),
+            );
+            let kind = self.store.kinds.by_name("v1", "ConfigMap");
+            let other =
+                kind.and_then(|kind| self.store.get(&Address::new(kind, NAMESPACE, "other")));
+            let other = other.map(|other| other.uid.to_string()).unwrap_or_default();
+            pod["metadata"]["ownerReferences"] = owner;
+            pod["metadata"]["ownerReferences"][0]["uid"] = other.into();
+            pod["metadata"]["ownerReferences"][0]["apiVersion"] = "v1".into();
+            pod["metadata"]["ownerReferences"][0]["kind"] = "ConfigMap".into();
+            pod["metadata"]["labels"]["workload.codeflare.dev/appwrapper-uid"] = uid.into();
+        }
+        if self.create(pod) {
+            self.happened_to(name, Happening::Stranger);
+            self.coverage.fault(super::faults::Fault::Stranger);
+        }
+    }
+
+    fn delete_node(&mut self, name: &str) {
+        let Some(kind) = self.store.kinds.by_name("v1", "Node") else { return };
+        let address = Address::new(kind, "", name);
+        if self.store.delete(&address, &Deletion::default()).is_err() {
+            return;
+        }
+        self.happened(Happening::NodeDeleted);
+        self.coverage.fault(super::faults::Fault::Node);
+        // its pods are looked at, and another machine takes its name
+        let mut env = Env {
+            store: &mut self.store,
+            rng: &mut self.folk,
+            agenda: &mut self.agenda,
+            elapsed: self.elapsed,
+        };
+        self.kubelets.node(&mut env, &address);
+        let node = json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": format!("{name}x"), "labels": {"kubernetes.io/hostname": name}}});
+        self.script.push(Act::Create(Box::new(node)));
+        let at = self.elapsed + Duration::from_secs(20);
+        self.agenda.at(at, Task::Script(self.script.len() - 1));
+    }
+
+    fn mark(&mut self, name: &str, marked: bool) {
+        let Some(kind) = self.store.kinds.by_name("v1", "Node") else { return };
+        self.happened(Happening::NodeMarked);
+        self.store.change(&Address::new(kind, "", name), Part::Whole, |node| {
+            node["metadata"]["labels"]["health"] = if marked { "EVICT" } else { "OK" }.into();
+        });
+    }
+
+    pub(super) fn serve_kind(&mut self, api: &str, kind: &str, served: bool) {
+        if served {
+            for id in std::mem::take(&mut self.unserved) {
+                self.store.kinds.serve(id, true);
+            }
+            self.happened(Happening::KindServed);
+            return;
+        }
+        let Some(id) = self.store.kinds.by_name(api, kind) else { return };
+        self.happened(Happening::KindRemoved);
+        self.coverage.fault(super::faults::Fault::Kind);
+        // the definition goes, and its objects with it
+        let all: Vec<Address> = self.store.all(id).map(|object| object.address.clone()).collect();
+        for address in all {
+            self.store.change(&address, Part::Whole, |object| {
+                object["metadata"]["finalizers"] = json!([]);
+            });
+            drop(self.store.delete(&address, &Deletion::default()));
+        }
+        self.store.kinds.serve(id, false);
+        self.unserved.push(id);
+    }
+}

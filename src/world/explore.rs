@@ -1,0 +1,102 @@
+//! Many seeds, on many threads.
+
+use std::sync::Mutex;
+use std::sync::PoisonError;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::coverage::Coverage;
+use super::faults::Faults;
+use super::rng::mix;
+use super::{Options, Report, World};
+
+/// What came of many seeds.
+#[derive(Clone, Debug, Default)]
+pub struct Total {
+    /// Seeds that were run.
+    pub seeds: u64,
+    /// Steps of all of them.
+    pub steps: u64,
+    /// Calls of the controllers.
+    pub calls: u64,
+    /// Hash of all events of all seeds, whatever the order in which they ran.
+    pub hash: u64,
+    /// What was met.
+    pub coverage: Coverage,
+    /// The runs in which an invariant did not hold, by seed.
+    pub failed: Vec<Report>,
+}
+
+/// Runs one world to its end.
+#[must_use]
+pub fn run_one(options: Options) -> Report {
+    run(|| World::random(options))
+}
+
+/// Runs a world that is made inside the runtime that it needs.
+///
+/// # Panics
+/// Where the machine has no room for a runtime.
+#[must_use]
+pub fn run(make: impl FnOnce() -> World) -> Report {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
+            .build()
+            .unwrap_or_else(|error| unreachable!("a runtime without any driver: {error}"));
+    }
+    RUNTIME.with(|runtime| runtime.block_on(async { make().run().await }))
+}
+
+/// Runs seeds from `first` on, on so many threads; `done` hears of each.
+#[must_use]
+pub fn explore(
+    first: u64,
+    seeds: u64,
+    jobs: usize,
+    faults: &Faults,
+    done: &(dyn Fn(&Report) + Sync),
+) -> Total {
+    let next = AtomicU64::new(first);
+    let total = Mutex::new(Total::default());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                let mut own = Total::default();
+                loop {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= first.saturating_add(seeds) {
+                        break;
+                    }
+                    let report = run_one(Options::of(seed, faults.clone()));
+                    own.add(&report);
+                    done(&report);
+                }
+                total.lock().unwrap_or_else(PoisonError::into_inner).merge(own);
+            });
+        }
+    });
+    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    total.failed.sort_by_key(|report| report.seed);
+    total
+}
+
+impl Total {
+    fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.steps += report.steps;
+        self.calls += u64::from(report.calls);
+        self.hash = self.hash.wrapping_add(mix(mix(0, report.seed), report.hash));
+        self.coverage.merge(&report.coverage);
+        if report.violation.is_some() {
+            self.failed.push(report.clone());
+        }
+    }
+
+    fn merge(&mut self, other: Self) {
+        self.seeds += other.seeds;
+        self.steps += other.steps;
+        self.calls += other.calls;
+        self.hash = self.hash.wrapping_add(other.hash);
+        self.coverage.merge(&other.coverage);
+        self.failed.extend(other.failed);
+    }
+}

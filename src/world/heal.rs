@@ -1,0 +1,208 @@
+//! Faults that strike anything but a call; and the end of all faults.
+
+use std::time::Duration;
+
+use super::actors::{Env, kubelet};
+use super::checks::liveness::{self, EndScope};
+use super::coverage::Happening;
+use super::faults::Fault;
+use super::{Source, World};
+
+/// Steps in which everything must come to rest once nothing goes wrong any more.
+const REST_STEPS: u64 = 40_000;
+/// And the time: longer than the longest period, a week.
+const REST_TIME: Duration = Duration::from_hours(24 * 30);
+
+impl World {
+    /// Perhaps something goes wrong.
+    pub(super) fn strike(&mut self) {
+        if self.mischief.below(10_000) >= self.weights.other_faults as usize {
+            return;
+        }
+        let choices = [
+            Fault::Lag,
+            Fault::Relist,
+            Fault::Stale,
+            Fault::Repeat,
+            Fault::Clock,
+            Fault::Outage,
+            Fault::Leader,
+            Fault::Crash,
+        ];
+        let fault = *self.mischief.pick(&choices);
+        let replica = self.mischief.below(self.replicas.len());
+        let stream = self.mischief.below(self.replicas[replica].streams.len());
+        if !self.may_strike(fault) {
+            return;
+        }
+        match fault {
+            Fault::Lag => {
+                let wait = Duration::from_millis(self.mischief.between(10, 20_000));
+                self.replicas[replica].streams[stream].lags_until = self.elapsed + wait;
+                self.happened(Happening::WatchLags);
+            }
+            Fault::Relist => {
+                self.replicas[replica].streams[stream].relist = true;
+                self.happened(Happening::WatchRestarts);
+            }
+            Fault::Stale => {
+                self.go_back(replica, stream);
+                self.happened(Happening::WatchGoesBack);
+            }
+            Fault::Repeat => {
+                let back = self.mischief.below(6);
+                let stream = &mut self.replicas[replica].streams[stream];
+                stream.at = stream.at.map(|at| at.saturating_sub(back));
+                self.happened(Happening::WatchRepeats);
+            }
+            Fault::Clock => {
+                let seconds = self.mischief.between(0, 2 * 86_400);
+                let seconds = i64::try_from(seconds).unwrap_or(0) - 86_400;
+                self.replicas[replica].clock.jump(seconds);
+                self.happened(Happening::ClockJumps);
+            }
+            Fault::Outage => {
+                let wait = Duration::from_millis(self.mischief.between(100, 120_000));
+                self.outage_until = self.elapsed + wait;
+                self.happened(Happening::Outage);
+            }
+            Fault::Leader => self.take_over(replica),
+            _ => self.crash(replica),
+        }
+    }
+
+    /// A process dies, and starts again.
+    pub(super) fn crash(&mut self, index: usize) {
+        self.happened(Happening::Crash);
+        let leads = self.replicas[index].leads && self.replicas[index].doubts.is_none();
+        self.replicas[index] = self.new_replica(leads);
+    }
+
+    /// The process stands still, and another leads; later it goes on, and does not know.
+    pub(super) fn take_over(&mut self, index: usize) {
+        if self.replicas[index].doubts.is_some() || !self.replicas[index].leads {
+            return;
+        }
+        self.happened(Happening::TwoLeaders);
+        let pause = Duration::from_millis(self.mischief.between(0, 40_000));
+        let moves = u32::try_from(self.mischief.between(0, 30)).unwrap_or(0);
+        let old = &mut self.replicas[index];
+        old.frozen_until = self.elapsed + pause;
+        old.doubts = Some(moves);
+        if self.replicas.len() == 1 {
+            let new = self.new_replica(true);
+            self.replicas.push(new);
+            return;
+        }
+        let elapsed = self.elapsed;
+        let new = &mut self.replicas[1 - index];
+        new.leads = true;
+        new.doubts = None;
+        new.frozen_until = elapsed;
+        new.push_known(elapsed);
+    }
+
+    /// A process that has been replaced notices, sooner or later, and ends.
+    pub(super) fn grow_doubt(&mut self, index: usize) {
+        let Some(replica) = self.replicas.get_mut(index) else { return };
+        let Some(left) = replica.doubts else { return };
+        if left > 0 {
+            replica.doubts = Some(left - 1);
+        } else {
+            self.replicas[index] = self.new_replica(false);
+        }
+    }
+
+    /// From here on nothing goes wrong.
+    pub(super) fn heal(&mut self) {
+        self.trace.note(self.elapsed, "heal", "", &[]);
+        self.faults_on = false;
+        self.outage_until = Duration::ZERO;
+        self.closed = false;
+        self.serve_kind("", "", true);
+        let nodes: Vec<String> = self
+            .store
+            .kinds
+            .by_name("v1", "Node")
+            .map(|kind| self.store.all(kind).map(|node| node.address.name.to_string()).collect())
+            .unwrap_or_default();
+        if nodes.is_empty() {
+            self.add_node("node-1", 16);
+        }
+        for node in nodes {
+            kubelet::set_node(&mut self.store, &node, None);
+            self.deed_mark(&node);
+        }
+        self.release_all();
+        let mut env = Env {
+            store: &mut self.store,
+            rng: &mut self.folk,
+            agenda: &mut self.agenda,
+            elapsed: self.elapsed,
+        };
+        self.kubelets.heal(&mut env);
+        self.absorb(Source::Others);
+        for index in 0..self.replicas.len() {
+            if self.replicas[index].doubts.is_some() {
+                self.replicas[index] = self.new_replica(false);
+            }
+            let replica = &mut self.replicas[index];
+            replica.frozen_until = Duration::ZERO;
+            replica.clock.set(super::moment(self.elapsed));
+            for stream in &mut replica.streams {
+                stream.lags_until = Duration::ZERO;
+                stream.relist = true;
+            }
+        }
+    }
+
+    fn deed_mark(&mut self, node: &str) {
+        let Some(kind) = self.store.kinds.by_name("v1", "Node") else { return };
+        let address = crate::sim::Address::new(kind, "", node);
+        self.store.change(&address, crate::sim::Part::Whole, |node| {
+            if node["metadata"]["labels"]["health"] == "EVICT" {
+                node["metadata"]["labels"]["health"] = "OK".into();
+            }
+        });
+    }
+
+    /// Goes on until nothing is left to do, then looks at everything once more.
+    pub(super) async fn come_to_rest(&mut self) {
+        let rested = self.settle().await;
+        let version = self.store.version();
+        let elapsed = self.elapsed;
+        for replica in &mut self.replicas {
+            if replica.leads {
+                replica.push_known(elapsed);
+            }
+        }
+        let rested = self.settle().await && rested;
+        if self.violation.is_some() {
+            return;
+        }
+        let Some(leader) = self.replicas.iter().find(|replica| replica.leads) else { return };
+        let scope = EndScope {
+            store: &self.store,
+            truth: &self.truth,
+            kueue: &self.kueue,
+            leader,
+            rest: (version, self.store.version()),
+            rested,
+        };
+        self.coverage.checks += liveness::LIVENESS.len() as u64;
+        if let Some(violation) = liveness::check(&scope) {
+            self.violated(violation);
+        }
+    }
+
+    async fn settle(&mut self) -> bool {
+        let (steps, time) = (self.trace.steps + REST_STEPS, self.elapsed + REST_TIME);
+        while self.is_busy() && self.violation.is_none() {
+            if self.trace.steps > steps || self.elapsed > time {
+                return false;
+            }
+            self.step().await;
+        }
+        true
+    }
+}

@@ -1,0 +1,513 @@
+//! A world in a box: the API server in memory, the controller's own reconcile, everybody else as small
+//! models, a clock that is moved by hand, and one seed from which all chance comes.
+//!
+//! ```text
+//! scene ─▶ world ─┬─ choose a step: deliver an event, serve a call, begin a reconcile, an actor's move, time
+//!                 ├─ faults strike it
+//!                 ├─ absorb what changed: logs of the watches, agenda of the actors, truth
+//!                 └─ checks: every invariant, after every step
+//! ```
+//!
+//! The same seed gives the same trace on any machine: nothing here asks a clock, a thread or an
+//! unordered collection.
+
+pub mod actors;
+pub mod checks;
+pub mod coverage;
+mod deeds;
+pub mod explore;
+pub mod faults;
+mod heal;
+mod perform;
+pub mod replica;
+mod rng;
+pub mod scene;
+mod serve;
+pub mod trace;
+pub mod truth;
+mod wire;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+use crate::clock::ManualClock;
+use crate::config::Config;
+use crate::crd;
+use crate::sim::{Filter, Garbage, KindId, Store, Verb, view};
+use actors::kubelet::Kubelets;
+use actors::kueue::Kueue;
+use actors::{Agenda, Task};
+use checks::Violation;
+use coverage::{Coverage, Happening};
+use faults::{Faults, Plan};
+use replica::{Replica, Told, Topic};
+use rng::Rng;
+use scene::Scene;
+use trace::Trace;
+use truth::{State, Truth};
+use wire::Call;
+
+/// The namespace in which everything happens.
+pub const NAMESPACE: &str = "default";
+/// When every world begins.
+const BEGIN: i64 = 1_767_225_600;
+const LABEL: &str = "workload.codeflare.dev/appwrapper";
+
+/// How a world is run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// All chance comes from it.
+    pub seed: u64,
+    /// What may go wrong.
+    pub faults: Faults,
+    /// Steps until everything is healed.
+    pub steps: u64,
+    /// The lines of the trace are kept.
+    pub keep_trace: bool,
+    /// One planned fault, instead of chance.
+    pub plan: Option<Plan>,
+    /// Faults that do not strike, by their number in the run: for shrinking.
+    pub without: BTreeSet<u64>,
+}
+
+impl Options {
+    /// A run of a seed.
+    #[must_use]
+    pub const fn of(seed: u64, faults: Faults) -> Self {
+        Self { seed, faults, steps: 1_500, keep_trace: false, plan: None, without: BTreeSet::new() }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// The seed.
+    pub seed: u64,
+    /// The invariant that did not hold, and at which step.
+    pub violation: Option<(Violation, u64)>,
+    /// How many steps there were.
+    pub steps: u64,
+    /// Hash of all events.
+    pub hash: u64,
+    /// What was met.
+    pub coverage: Coverage,
+    /// How many faults struck.
+    pub injected: u64,
+    /// Calls of the controllers.
+    pub calls: u32,
+    /// The events, where they were kept.
+    pub lines: Vec<String>,
+    /// The phases at the end, by name.
+    pub phases: BTreeMap<String, String>,
+}
+
+/// A call that is carried out after its caller gave up.
+#[derive(Debug)]
+struct LateCall {
+    at: Duration,
+    call: Call,
+}
+
+/// How likely each kind of step is, and each fault, in this world.
+#[derive(Clone, Debug, Default)]
+struct Weights {
+    deliver: usize,
+    serve: usize,
+    begin: usize,
+    act: usize,
+    collect: usize,
+    /// A fault of a call, in thousandths.
+    call_faults: u32,
+    /// A fault of anything else, in ten-thousandths of a step.
+    other_faults: u32,
+}
+
+/// A world.
+pub struct World {
+    options: Options,
+    config: Config,
+    /// Time since the world began.
+    elapsed: Duration,
+    /// The cluster.
+    store: Store,
+    agenda: Agenda,
+    garbage: Garbage,
+    kubelets: Kubelets,
+    kueue: Kueue,
+    script: Vec<scene::Act>,
+    replicas: Vec<Replica>,
+    logs: BTreeMap<Topic, (KindId, Filter, Vec<Told>)>,
+    seen: usize,
+    truth: Truth,
+    coverage: Coverage,
+    trace: Trace,
+    weights: Weights,
+    chance: Rng,
+    mischief: Rng,
+    folk: Rng,
+    late: Vec<LateCall>,
+    outage_until: Duration,
+    outage_code: u16,
+    closed: bool,
+    skew: Duration,
+    /// Kinds that are not served for a while.
+    unserved: Vec<KindId>,
+    calls_of_events: u64,
+    keep_events: bool,
+    /// Kubernetes events: when, about what, reason, message.
+    events: Vec<(Duration, String, String, String)>,
+    /// A create by a controller that has lost its right is refused, as a webhook would.
+    fenced: bool,
+    faults_on: bool,
+    injected: u64,
+    calls: u32,
+    hash_of_calls: u64,
+    violation: Option<(Violation, u64)>,
+}
+
+impl World {
+    /// The world of a seed.
+    #[must_use]
+    pub fn random(options: Options) -> Self {
+        let mut rng = Rng::new(options.seed, 1);
+        let scene = Scene::random(&mut rng, &options.faults);
+        Self::of(options, scene)
+    }
+
+    /// The world of a scene.
+    ///
+    /// # Panics
+    /// Where the configuration of the scene is not one.
+    #[must_use]
+    pub fn of(options: Options, scene: Scene) -> Self {
+        let seed = options.seed;
+        let mut store = Store::new(moment(Duration::ZERO));
+        for crd in crd::all() {
+            store.kinds.define(&serde_json::to_value(crd).unwrap_or_default());
+        }
+        // the scenes are ours, and a test reads each
+        let config = Config::parse(&scene.config).unwrap_or_default();
+        let mut chance = Rng::new(seed, 2);
+        let weights = Weights::random(&mut chance, &options);
+        let mut world = Self {
+            fenced: chance.one_in(2),
+            config,
+            elapsed: Duration::ZERO,
+            store,
+            agenda: Agenda::default(),
+            garbage: Garbage::default(),
+            kubelets: Kubelets::new(scene.temper),
+            kueue: Kueue::new(scene.quota, scene.ready_within),
+            script: vec![],
+            replicas: vec![],
+            logs: BTreeMap::new(),
+            seen: 0,
+            truth: Truth::default(),
+            coverage: Coverage::default(),
+            trace: if options.keep_trace { Trace::kept() } else { Trace::default() },
+            weights,
+            chance,
+            mischief: Rng::new(seed, 3),
+            folk: Rng::new(seed, 4),
+            late: vec![],
+            outage_until: Duration::ZERO,
+            outage_code: 503,
+            closed: false,
+            skew: Duration::ZERO,
+            unserved: vec![],
+            calls_of_events: 0,
+            keep_events: false,
+            events: vec![],
+            faults_on: true,
+            injected: 0,
+            calls: 0,
+            hash_of_calls: 0,
+            violation: None,
+            options,
+        };
+        for (name, room) in &scene.nodes {
+            world.add_node(name, *room);
+        }
+        for object in scene.objects {
+            world.create(object);
+        }
+        for (at, act) in scene.script {
+            world.script.push(act);
+            world.agenda.at(at, Task::Script(world.script.len() - 1));
+        }
+        world.absorb(Source::Others);
+        let leader = world.new_replica(true);
+        world.replicas.push(leader);
+        world
+    }
+
+    fn new_replica(&self, leads: bool) -> Replica {
+        let clock = Arc::new(ManualClock::at(moment(self.elapsed)));
+        Replica::start(&self.config, clock, leads)
+    }
+
+    fn add_node(&mut self, name: &str, room: usize) {
+        let Some(kind) = self.store.kinds.by_name("v1", "Node") else { return };
+        let node = json!({"metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}}});
+        if let Ok(node) = self.store.create(kind, "", node) {
+            self.store.change(&node.address, crate::sim::Part::Status, |node| {
+                node["status"]["allocatable"]["pods"] = room.to_string().into();
+            });
+            actors::kubelet::set_node(&mut self.store, name, None);
+        }
+    }
+
+    /// Creates an object as a user; whether it was accepted.
+    fn create(&mut self, object: serde_json::Value) -> bool {
+        let text = |key: &str| object[key].as_str().unwrap_or_default();
+        let Some(kind) = self.store.kinds.by_name(text("apiVersion"), text("kind")) else {
+            return false;
+        };
+        let namespaced = self.store.kinds.get(kind).namespaced;
+        self.store.create(kind, if namespaced { NAMESPACE } else { "" }, object).is_ok()
+    }
+
+    /// Runs to the end: faults, then healing, then rest.
+    pub async fn run(mut self) -> Report {
+        while self.violation.is_none() && self.trace.steps < self.options.steps && self.is_busy() {
+            self.step().await;
+        }
+        if self.violation.is_none() {
+            self.heal();
+            self.come_to_rest().await;
+        }
+        self.report()
+    }
+
+    fn report(mut self) -> Report {
+        let phases = self.truth.wrappers.values().map(|wrapper| {
+            (wrapper.address.name.to_string(), format!("{:?}", wrapper.state.phase))
+        });
+        Report {
+            seed: self.options.seed,
+            phases: phases.collect(),
+            steps: self.trace.steps,
+            hash: rng::mix(self.trace.hash(), self.hash_of_calls),
+            injected: self.injected,
+            calls: self.calls,
+            lines: self.trace.drain(),
+            violation: self.violation,
+            coverage: self.coverage,
+        }
+    }
+
+    /// Something does not hold: the run ends.
+    fn violated(&mut self, violation: Violation) {
+        if self.violation.is_none() {
+            self.trace.detail(|| format!("VIOLATION {violation}"));
+            self.violation = Some((violation, self.trace.steps));
+        }
+    }
+
+    /// How much clocks may differ, and what rounding to seconds may take.
+    fn slack(&self) -> Duration {
+        Duration::from_secs(2) + self.skew
+    }
+
+    /// By how much the clocks of the processes have been off, at most.
+    fn note_skew(&mut self) {
+        let now = moment(self.elapsed);
+        for replica in &self.replicas {
+            let off = replica.clock.off_by(now);
+            self.skew = self.skew.max(off);
+        }
+    }
+
+    /// Takes in what has changed: for the watches, the actors, the truth; and checks it.
+    fn absorb(&mut self, source: Source) {
+        while self.seen < self.store.history().len() {
+            let change = self.store.history()[self.seen].clone();
+            self.seen += 1;
+            self.garbage.note(&self.store, &change);
+            actors::route(&mut self.agenda, &self.store, &change);
+            for (kind, filter, log) in self.logs.values_mut() {
+                if let Some((verb, object)) = view(&change, *kind, filter) {
+                    log.push(Told::new(verb, object));
+                }
+            }
+            let object = &change.object;
+            let verb = change.verb as u64;
+            let name = object.address.name.clone();
+            let numbers = [object.version, verb, object.address.kind as u64];
+            self.trace.note(self.elapsed, "change", &name, &numbers);
+            let (store, elapsed) = (&self.store, self.elapsed);
+            self.trace.detail(|| describe(store, &change));
+            let wrongful = source == Source::Late && !self.is_rightful(&change);
+            let Some((uid, before)) = self.truth.note(&self.store, &change, wrongful, elapsed)
+            else {
+                continue;
+            };
+            self.check(&uid, before, &change, source, wrongful);
+        }
+    }
+
+    /// Whether a component that was created late is still wanted.
+    fn is_rightful(&self, change: &crate::sim::Change) -> bool {
+        let Some(owner) = change.object.controller() else { return true };
+        let uid = owner["uid"].as_str().unwrap_or_default();
+        let attempt = change.object.label(truth::ATTEMPT).and_then(|text| text.parse().ok());
+        self.truth.wrappers.get(uid).is_some_and(|wrapper| {
+            let State { phase, attempt: current, deleting, .. } = wrapper.state;
+            phase == crate::api::Phase::Resuming && attempt == Some(current) && !deleting
+        })
+    }
+
+    fn check(
+        &mut self,
+        uid: &str,
+        before: State,
+        change: &crate::sim::Change,
+        source: Source,
+        late: bool,
+    ) {
+        let Some(wrapper) = self.truth.wrappers.get(uid) else { return };
+        for happening in coverage_of(&self.store, change) {
+            self.coverage.note(wrapper.state.phase, happening);
+        }
+        if !wrapper.sane {
+            return;
+        }
+        let scope = checks::Scope {
+            store: &self.store,
+            truth: &self.truth,
+            change,
+            wrapper,
+            before,
+            ours: source != Source::Others,
+            late,
+            elapsed: self.elapsed,
+            slack: self.slack(),
+        };
+        self.coverage.checks += checks::safety::SAFETY.len() as u64;
+        if let Some(violation) = checks::safety::check(&scope) {
+            self.violated(violation);
+        }
+        self.check_quota();
+    }
+
+    /// Notes that something happened to everything there is.
+    fn happened(&mut self, happening: Happening) {
+        for wrapper in self.truth.wrappers.values() {
+            self.coverage.note(wrapper.state.phase, happening);
+        }
+    }
+
+    /// Notes that something happened to an AppWrapper.
+    fn happened_to(&mut self, name: &str, happening: Happening) {
+        for wrapper in self.truth.wrappers.values() {
+            if &*wrapper.address.name == name {
+                self.coverage.note(wrapper.state.phase, happening);
+            }
+        }
+    }
+
+    /// The log of a topic, made when it is first asked for.
+    fn log(&mut self, topic: &Topic) -> Option<&(KindId, Filter, Vec<Told>)> {
+        if !self.logs.contains_key(topic) {
+            let (kind, filter) = self.scope_of(topic)?;
+            let told = self.store.history()[..self.seen].iter().filter_map(|change| {
+                view(change, kind, &filter).map(|(verb, object)| Told::new(verb, object))
+            });
+            let log = told.collect();
+            self.logs.insert(topic.clone(), (kind, filter, log));
+        }
+        self.logs.get(topic)
+    }
+
+    fn scope_of(&self, topic: &Topic) -> Option<(KindId, Filter)> {
+        let kinds = &self.store.kinds;
+        Some(match topic {
+            Topic::Wrappers => {
+                (kinds.by_name("workload.codeflare.dev/v1beta2", "AppWrapper")?, Filter::default())
+            }
+            Topic::Pods => (kinds.by_name("v1", "Pod")?, Filter::labelled(LABEL)),
+            Topic::Nodes => (kinds.by_name("v1", "Node")?, Filter::default()),
+            Topic::Kind(kind) => {
+                (kinds.by_name(&kind.api_version, &kind.kind)?, Filter::labelled(LABEL))
+            }
+        })
+    }
+}
+
+/// Who makes a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Source {
+    /// A controller, by right.
+    Ours,
+    /// A controller that has lost the right, or whose call comes too late.
+    Late,
+    /// Anybody else.
+    Others,
+}
+
+/// A moment of the world as a time of day.
+fn moment(elapsed: Duration) -> Timestamp {
+    let begin = Timestamp::from_second(BEGIN).unwrap_or(Timestamp::UNIX_EPOCH);
+    begin.checked_add(elapsed).unwrap_or(begin)
+}
+
+/// One line about a change.
+fn describe(store: &Store, change: &crate::sim::Change) -> String {
+    let object = &change.object;
+    let kind = &store.kinds.get(object.address.kind).kind;
+    let status = &object.value["status"];
+    let phase = status["phase"].as_str().unwrap_or_default();
+    let deleting = if object.is_deleting() { " deleting" } else { "" };
+    let attempt = object.label(truth::ATTEMPT).map(|n| format!(" attempt {n}")).unwrap_or_default();
+    let suspend = &object.value["spec"]["suspend"];
+    let suspend =
+        if kind == "AppWrapper" { format!(" suspend={suspend} {status}") } else { String::new() };
+    let verb = change.verb;
+    format!("{verb:?} {kind}/{} {phase}{attempt}{suspend}{deleting}", object.address.name)
+}
+
+/// What a change means for the AppWrapper whose it is.
+fn coverage_of(store: &Store, change: &crate::sim::Change) -> Vec<Happening> {
+    let object = &change.object;
+    let kind = store.kinds.get(object.address.kind).kind.as_str();
+    let before = change.before.as_ref();
+    let is_pod = kind == "Pod";
+    if kind == "AppWrapper" {
+        return vec![];
+    }
+    if change.verb == Verb::Deleted {
+        return vec![if is_pod { Happening::PodGone } else { Happening::ComponentGone }];
+    }
+    let mut all = vec![];
+    let began = object.is_deleting() && !before.is_some_and(|before| before.is_deleting());
+    if began {
+        all.push(if is_pod { Happening::PodTerminating } else { Happening::ComponentTerminating });
+    }
+    let became = |condition: &str| {
+        actors::is_true(&object.value, condition)
+            && !before.is_some_and(|before| actors::is_true(&before.value, condition))
+    };
+    if is_pod {
+        let phase = actors::phase(object);
+        if before.is_none_or(|before| actors::phase(before) != phase) {
+            match phase {
+                "Running" => all.push(Happening::PodRunning),
+                "Succeeded" => all.push(Happening::PodSucceeded),
+                "Failed" => all.push(Happening::PodFailed),
+                _ => {}
+            }
+        }
+        if became("DisruptionTarget") {
+            all.push(Happening::PodDisrupted);
+        }
+    } else if became("Complete") || became("Completed") || became("Succeeded") {
+        all.push(Happening::ComponentSucceeded);
+    } else if became("Failed") {
+        all.push(Happening::ComponentFailed);
+    }
+    all
+}

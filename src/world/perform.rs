@@ -1,0 +1,337 @@
+//! One step: what can happen now, and which of it does.
+
+use std::time::Duration;
+
+use super::actors::kueue::Outcome;
+use super::actors::{Env, Task, batch, operators};
+use super::coverage::Happening;
+use super::faults::Fault;
+use super::replica::{Landed, Topic, state_at};
+use super::rng::Rng;
+use super::{Options, Source, Weights, World};
+use crate::clock::Clock;
+use crate::observe::cache::Key;
+use crate::reconcile::Next;
+
+/// Something that can happen now.
+#[derive(Clone, Debug)]
+enum Step {
+    Deliver(usize, usize),
+    Serve(usize, Key),
+    Resume(usize, Key),
+    Begin(usize, Key),
+    Act,
+    Collect,
+    Late(usize),
+}
+
+impl Weights {
+    pub(super) fn random(rng: &mut Rng, options: &Options) -> Self {
+        let mut one = || 1 + rng.below(8);
+        let (deliver, serve, begin, act, collect) = (one(), one(), one(), one(), one());
+        let harm = !options.faults.0.is_empty();
+        Self {
+            deliver,
+            serve,
+            begin,
+            act,
+            collect,
+            call_faults: if harm { *rng.pick(&[0, 10, 30, 100]) } else { 0 },
+            other_faults: if harm { *rng.pick(&[0, 20, 60, 150]) } else { 0 },
+        }
+    }
+}
+
+impl World {
+    /// Whether anything is left to happen, now or later.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.possible().is_empty() || self.next_moment().is_some()
+    }
+
+    /// Makes one step.
+    pub(super) async fn step(&mut self) {
+        self.trace.steps += 1;
+        let possible = self.possible();
+        if possible.is_empty() {
+            self.wait();
+            return;
+        }
+        if self.faults_on {
+            self.strike();
+        }
+        let step = self.choose(&possible);
+        // a strike may have taken away what was possible
+        self.take(step).await;
+        let pass = Duration::from_millis(self.chance.between(0, 8));
+        self.pass(pass);
+    }
+
+    fn possible(&self) -> Vec<Step> {
+        let mut all = vec![];
+        for (index, replica) in self.replicas.iter().enumerate() {
+            if replica.frozen_until > self.elapsed {
+                continue;
+            }
+            for (number, stream) in replica.streams.iter().enumerate() {
+                let waits = stream.lags_until > self.elapsed;
+                let behind = match (self.logs.get(&stream.topic), stream.at) {
+                    (Some((.., log)), Some(at)) => stream.relist || log.len() > at,
+                    (_, None) | (None, _) => true,
+                };
+                if behind && !waits {
+                    all.push(Step::Deliver(index, number));
+                }
+            }
+            for (key, flight) in &replica.flights {
+                let key = key.clone();
+                let waits = flight.call.is_some();
+                all.push(if waits { Step::Serve(index, key) } else { Step::Resume(index, key) });
+            }
+            let listed = replica.streams.iter().take(3).all(|stream| stream.at.is_some());
+            for (key, at) in &replica.due {
+                let free = !replica.flights.contains_key(key);
+                if replica.leads && listed && *at <= self.elapsed && free {
+                    all.push(Step::Begin(index, key.clone()));
+                }
+            }
+        }
+        for (index, late) in self.late.iter().enumerate() {
+            if late.at <= self.elapsed {
+                all.push(Step::Late(index));
+            }
+        }
+        if !self.agenda.is_empty() {
+            all.push(Step::Act);
+        }
+        if !self.garbage.is_empty() {
+            all.push(Step::Collect);
+        }
+        all
+    }
+
+    fn choose(&mut self, possible: &[Step]) -> Step {
+        let weight = |step: &Step| match step {
+            Step::Deliver(..) => self.weights.deliver,
+            Step::Serve(..) | Step::Resume(..) => self.weights.serve,
+            Step::Begin(..) => self.weights.begin,
+            Step::Act => self.weights.act * self.agenda.len().min(4),
+            Step::Collect => self.weights.collect * self.garbage.len().min(4),
+            Step::Late(_) => 1,
+        };
+        let total = possible.iter().map(weight).sum();
+        let mut at = self.chance.below(total);
+        for step in possible {
+            let share = match step {
+                Step::Deliver(..) => self.weights.deliver,
+                Step::Serve(..) | Step::Resume(..) => self.weights.serve,
+                Step::Begin(..) => self.weights.begin,
+                Step::Act => self.weights.act * self.agenda.len().min(4),
+                Step::Collect => self.weights.collect * self.garbage.len().min(4),
+                Step::Late(_) => 1,
+            };
+            if at < share {
+                return step.clone();
+            }
+            at -= share;
+        }
+        possible[0].clone()
+    }
+
+    async fn take(&mut self, step: Step) {
+        match step {
+            Step::Deliver(replica, stream) => self.deliver(replica, stream),
+            Step::Serve(replica, key) => self.serve(replica, &key).await,
+            Step::Resume(replica, key) => {
+                self.drive(replica, &key).await;
+                self.grow_doubt(replica);
+            }
+            Step::Begin(replica, key) => self.begin(replica, &key).await,
+            Step::Act => {
+                let n = self.chance.below(self.agenda.len());
+                if let Some(task) = self.agenda.take(n) {
+                    self.act(task);
+                }
+            }
+            Step::Collect => {
+                let n = self.chance.below(self.garbage.len());
+                self.garbage.collect(&mut self.store, n);
+                self.trace.note(self.elapsed, "collect", "", &[n as u64]);
+                self.absorb(Source::Others);
+            }
+            Step::Late(index) => self.carry_out_late(index),
+        }
+    }
+
+    /// The next moment at which something happens by itself.
+    pub(super) fn next_moment(&self) -> Option<Duration> {
+        let leaders = self.replicas.iter().filter(|replica| replica.leads);
+        let dues = leaders.flat_map(|replica| replica.due.values().copied());
+        let lags = self.replicas.iter().flat_map(|replica| {
+            replica.streams.iter().map(|stream| stream.lags_until).chain([replica.frozen_until])
+        });
+        let late = self.late.iter().map(|late| late.at);
+        let all = self.agenda.next().into_iter().chain(dues).chain(lags).chain(late);
+        all.filter(|moment| *moment > self.elapsed).min()
+    }
+
+    /// Nothing can happen now: time passes until something can.
+    fn wait(&mut self) {
+        if let Some(moment) = self.next_moment() {
+            self.trace.note(self.elapsed, "wait", "", &[]);
+            self.pass(moment.saturating_sub(self.elapsed));
+        }
+    }
+
+    /// Lets time pass.
+    pub(super) fn pass(&mut self, by: Duration) {
+        self.elapsed += by;
+        for replica in &self.replicas {
+            replica.clock.advance(by);
+        }
+        if self.options.faults.has(Fault::Clock) {
+            self.note_skew();
+        }
+        self.store.set_now(super::moment(self.elapsed));
+        self.agenda.advance(self.elapsed);
+    }
+
+    fn deliver(&mut self, index: usize, number: usize) {
+        let Some(stream) = self.replicas[index].streams.get(number) else { return };
+        let (topic, at, relist) = (stream.topic.clone(), stream.at, stream.relist);
+        let known = self.scope_of(&topic).is_some();
+        if let Topic::Kind(kind) = &topic
+            && !known
+        {
+            self.trace.note(self.elapsed, "blind", &kind.kind, &[index as u64]);
+            self.replicas[index].blind(kind, self.elapsed);
+            let stream = &mut self.replicas[index].streams[number];
+            stream.at = None;
+            stream.lags_until = self.elapsed + Duration::from_secs(2);
+            return;
+        }
+        let elapsed = self.elapsed;
+        self.log(&topic);
+        let Some((.., log)) = self.logs.get(&topic) else { return };
+        match at {
+            Some(at) if !relist => {
+                let Some(told) = log.get(at) else { return };
+                let address = &told.object.address;
+                let replaced =
+                    log[at + 1..].iter().take(8).any(|later| later.object.address == *address);
+                let skips = replaced
+                    && self.faults_on
+                    && self.options.faults.has(Fault::Skip)
+                    && self.mischief.one_in(6);
+                self.replicas[index].streams[number].at = Some(at + 1);
+                let numbers = [index as u64, number as u64, told.object.version];
+                if skips {
+                    self.trace.note(elapsed, "skip", &address.name, &numbers);
+                    self.coverage.fault(Fault::Skip);
+                    self.happened(Happening::WatchSkips);
+                    return;
+                }
+                self.trace.note(elapsed, "deliver", &address.name, &numbers);
+                self.replicas[index].tell(number, told, elapsed);
+            }
+            Some(_) | None => {
+                let upto = log.len();
+                self.trace.note(elapsed, "list", "", &[index as u64, number as u64, upto as u64]);
+                self.replicas[index].list(number, log, upto, elapsed);
+            }
+        }
+    }
+
+    /// A watch lists a state of the past, and goes on from there.
+    pub(super) fn go_back(&mut self, index: usize, number: usize) {
+        let topic = self.replicas[index].streams[number].topic.clone();
+        let Some((.., log)) = self.logs.get(&topic) else { return };
+        let Some(at) = self.replicas[index].streams[number].at else { return };
+        let upto = at.saturating_sub(self.mischief.below(12));
+        debug_assert!(state_at(log, upto).len() <= log.len());
+        let elapsed = self.elapsed;
+        self.replicas[index].list(number, log, upto, elapsed);
+    }
+
+    async fn begin(&mut self, index: usize, key: &Key) {
+        let timed = self.replicas[index].timed.remove(key);
+        if timed {
+            self.happened_to(&key.name, Happening::Deadline);
+        }
+        self.trace.note(self.elapsed, "look", &key.name, &[index as u64]);
+        if self.replicas[index].begin(key) {
+            self.drive(index, key).await;
+        }
+    }
+
+    /// Drives a reconcile to its next call or its end.
+    pub(super) async fn drive(&mut self, index: usize, key: &Key) {
+        let mut events = vec![];
+        let landed = self.replicas[index].drive(key, |call| events.push(call)).await;
+        for call in events {
+            self.serve_event(&call);
+        }
+        let elapsed = self.elapsed;
+        let replica = &mut self.replicas[index];
+        replica.drain_woken(elapsed);
+        match landed {
+            Landed::Waits => {}
+            Landed::Done(Ok(Next::OnChange)) => {}
+            Landed::Done(Ok(Next::After(pause))) => {
+                replica.push_later(key.clone(), elapsed + pause)
+            }
+            Landed::Done(Err(error)) => {
+                let pause = crate::reconcile::error_pause(&replica.context, key);
+                replica.push_later(key.clone(), elapsed + pause);
+                self.trace.detail(|| format!("error: {}", crate::telemetry::chain(&error)));
+            }
+            Landed::Panicked(text) => self.violated(super::checks::Violation {
+                invariant: "S20",
+                sentence: "the controller does not panic",
+                seen: text,
+            }),
+        }
+    }
+
+    fn act(&mut self, task: Task) {
+        let elapsed = self.elapsed;
+        let mut env =
+            Env { store: &mut self.store, rng: &mut self.folk, agenda: &mut self.agenda, elapsed };
+        match &task {
+            Task::Pod(address) => self.kubelets.pod(&mut env, address),
+            Task::Node(address) => self.kubelets.node(&mut env, address),
+            Task::Job(address) => batch::job(&mut env, address),
+            Task::JobSet(address) => batch::job_set(&mut env, address),
+            Task::Operator(address) => operators::act(&mut env, address),
+            Task::Queue(address) => {
+                let (address, outcome) = self.kueue.act(&mut env, address);
+                let happening = match outcome {
+                    Outcome::Admitted => Some(Happening::Admitted),
+                    Outcome::Preempted => Some(Happening::Preempted),
+                    Outcome::NotReady => Some(Happening::NotReady),
+                    Outcome::Nothing | Outcome::Released => None,
+                };
+                if let Some(happening) = happening {
+                    self.happened_to(&address.name, happening);
+                }
+            }
+            Task::Script(index) => self.deed(*index),
+        }
+        let name = match &task {
+            Task::Pod(at)
+            | Task::Node(at)
+            | Task::Job(at)
+            | Task::JobSet(at)
+            | Task::Operator(at)
+            | Task::Queue(at) => at.name.clone(),
+            Task::Script(_) => "script".into(),
+        };
+        self.trace.note(elapsed, "act", &name, &[self.agenda.len() as u64]);
+        self.absorb(Source::Others);
+    }
+
+    /// Time of day as a process sees it.
+    #[must_use]
+    pub fn time_of(&self, replica: usize) -> k8s_openapi::jiff::Timestamp {
+        self.replicas[replica].clock.now()
+    }
+}

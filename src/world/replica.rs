@@ -1,0 +1,385 @@
+//! One controller process: the controller's own reconcile and caches, fed and driven by the world.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use kube::runtime::reflector::ObjectRef;
+use kube::runtime::reflector::store::Writer;
+use kube::runtime::watcher::Event;
+
+use super::wire::{Call, Wire};
+use crate::clock::{Clock, ManualClock};
+use crate::config::Config;
+use crate::observe::assemble::kind_of;
+use crate::observe::cache::{Key, KindKey};
+use crate::observe::feed;
+use crate::observe::records;
+use crate::observe::seen::Seen;
+use crate::observe::stored::Stored;
+use crate::reconcile::{self, Context, Next};
+use crate::sim::{Address, Object, Verb};
+
+/// What is watched.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Topic {
+    /// All AppWrappers.
+    Wrappers,
+    /// The pods that have our label.
+    Pods,
+    /// All nodes.
+    Nodes,
+    /// The objects of a kind that have our label.
+    Kind(KindKey),
+}
+
+/// One event as a watch would tell it.
+#[derive(Clone, Debug)]
+pub struct Told {
+    /// What happened.
+    pub verb: Verb,
+    /// The object.
+    pub object: Arc<Object>,
+    seen: OnceCell<Option<Seen>>,
+}
+
+impl Told {
+    /// An event.
+    #[must_use]
+    pub const fn new(verb: Verb, object: Arc<Object>) -> Self {
+        Self { verb, object, seen: OnceCell::new() }
+    }
+
+    /// The object as it comes over the wire; read once.
+    fn seen(&self) -> Option<Seen> {
+        let read = || serde_json::from_str(self.object.text()).ok();
+        self.seen.get_or_init(read).clone()
+    }
+}
+
+/// The state that a list shows, after the first so many events.
+#[must_use]
+pub fn state_at(log: &[Told], upto: usize) -> BTreeMap<Address, &Told> {
+    let mut state = BTreeMap::new();
+    for told in &log[..upto.min(log.len())] {
+        match told.verb {
+            Verb::Added | Verb::Modified => {
+                state.insert(told.object.address.clone(), told);
+            }
+            Verb::Deleted => {
+                state.remove(&told.object.address);
+            }
+        }
+    }
+    state
+}
+
+/// One watch of a process.
+#[derive(Debug)]
+pub struct Stream {
+    /// What it watches.
+    pub topic: Topic,
+    /// How many events of its topic it has been told; none before its first list.
+    pub at: Option<usize>,
+    /// It falls behind until this moment.
+    pub lags_until: Duration,
+    /// It lists again before anything else.
+    pub relist: bool,
+    feed: Feed,
+}
+
+#[derive(Debug)]
+enum Feed {
+    Wrappers,
+    Pods(feed::Pods),
+    Nodes(feed::Nodes),
+    Objects(feed::Objects),
+}
+
+/// A reconcile that is under way.
+pub struct Flight {
+    work: Pin<Box<dyn Future<Output = Result<Next, reconcile::Error>> + Send>>,
+    /// The call that waits for its answer.
+    pub call: Option<Call>,
+    /// How many calls it has made.
+    pub calls: u32,
+    /// Status writes that it has made.
+    pub status_writes: u32,
+    /// What it has listed since its last write, by path: pods and components.
+    pub listed: BTreeSet<String>,
+}
+
+/// How a reconcile ended.
+pub enum Landed {
+    /// It is still waiting for a call.
+    Waits,
+    /// It is over.
+    Done(Result<Next, reconcile::Error>),
+    /// It panicked.
+    Panicked(String),
+}
+
+/// One controller process.
+pub struct Replica {
+    /// What its reconciles share.
+    pub context: Arc<Context>,
+    /// Its clock.
+    pub clock: Arc<ManualClock>,
+    /// Its calls.
+    pub wire: Wire,
+    /// Its watches.
+    pub streams: Vec<Stream>,
+    /// Reconciles that are under way.
+    pub flights: BTreeMap<Key, Flight>,
+    /// When each AppWrapper is to be looked at.
+    pub due: BTreeMap<Key, Duration>,
+    /// Those of them that a deadline of their own will bring, and no event.
+    pub timed: BTreeSet<Key>,
+    /// It believes that it leads.
+    pub leads: bool,
+    /// It does not move until this moment.
+    pub frozen_until: Duration,
+    /// Where it has stopped believing that it leads: after so many more of its moves.
+    pub doubts: Option<u32>,
+    writer: Writer<Stored>,
+    woken: Arc<Mutex<Vec<Key>>>,
+}
+
+impl Replica {
+    /// A process that has just started.
+    #[must_use]
+    pub fn start(config: &Config, clock: Arc<ManualClock>, leads: bool) -> Self {
+        let wire = Wire::default();
+        let client = kube::Client::new(wire.clone(), "default");
+        let writer: Writer<Stored> = Writer::new(());
+        let woken = Arc::new(Mutex::new(vec![]));
+        let wake = woken.clone();
+        let time: Arc<dyn Clock> = clock.clone();
+        let context = Context::new(client, time, config.clone(), writer.as_reader(), move |key| {
+            wake.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
+        });
+        let marks = records::marks(&config.autopilot);
+        let stream = |topic, feed| Stream {
+            topic,
+            at: None,
+            lags_until: Duration::ZERO,
+            relist: false,
+            feed,
+        };
+        let streams = vec![
+            stream(Topic::Wrappers, Feed::Wrappers),
+            stream(Topic::Pods, Feed::Pods(feed::Pods::default())),
+            stream(Topic::Nodes, Feed::Nodes(feed::Nodes::new(marks))),
+        ];
+        Self {
+            context: Arc::new(context),
+            clock,
+            wire,
+            streams,
+            flights: BTreeMap::new(),
+            due: BTreeMap::new(),
+            timed: BTreeSet::new(),
+            leads,
+            frozen_until: Duration::ZERO,
+            doubts: None,
+            writer,
+            woken,
+        }
+    }
+
+    /// Asks for an AppWrapper to be looked at, at a moment or earlier.
+    pub fn push(&mut self, key: Key, at: Duration) {
+        self.timed.remove(&key);
+        let due = self.due.entry(key).or_insert(at);
+        *due = at.min(*due);
+    }
+
+    /// Asks for an AppWrapper to be looked at when a pause is over, if nothing happens before.
+    pub fn push_later(&mut self, key: Key, at: Duration) {
+        if self.due.get(&key).is_none_or(|due| at < *due) {
+            self.due.insert(key.clone(), at);
+            self.timed.insert(key);
+        }
+    }
+
+    fn push_all(&mut self, keys: impl IntoIterator<Item = Key>, at: Duration) {
+        keys.into_iter().for_each(|key| self.push(key, at));
+    }
+
+    /// Asks for every AppWrapper to be looked at.
+    pub fn push_known(&mut self, at: Duration) {
+        let keys: Vec<Key> =
+            self.writer.as_reader().state().iter().map(|stored| stored.key()).collect();
+        self.push_all(keys, at);
+    }
+
+    /// Takes in what the controller asked to be looked at.
+    pub fn drain_woken(&mut self, at: Duration) {
+        let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
+        self.push_all(woken, at);
+    }
+
+    /// The AppWrapper as its watch has shown it.
+    #[must_use]
+    pub fn stored(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.writer.as_reader().get(&ObjectRef::new(&key.name).within(&key.namespace))
+    }
+
+    /// A list, and its end: the state after the first so many events.
+    pub fn list(&mut self, stream: usize, log: &[Told], upto: usize, elapsed: Duration) {
+        let mut events = vec![Event::Init];
+        for told in state_at(log, upto).into_values() {
+            events.extend(told.seen().map(Event::InitApply));
+        }
+        events.push(Event::InitDone);
+        for event in events {
+            self.feed(stream, event, elapsed);
+        }
+        self.streams[stream].at = Some(upto);
+        self.streams[stream].relist = false;
+    }
+
+    /// One event of a watch.
+    pub fn tell(&mut self, stream: usize, told: &Told, elapsed: Duration) {
+        let Some(seen) = told.seen() else { return };
+        let event = match told.verb {
+            Verb::Added | Verb::Modified => Event::Apply(seen),
+            Verb::Deleted => Event::Delete(seen),
+        };
+        self.feed(stream, event, elapsed);
+    }
+
+    /// A kind that is not served cannot be watched.
+    pub fn blind(&mut self, kind: &KindKey, elapsed: Duration) {
+        self.context.live.forget(kind);
+        if self.context.cache.set_blind(kind) {
+            let users = self.context.users_of(kind);
+            self.push_all(users, elapsed);
+        }
+    }
+
+    fn feed(&mut self, stream: usize, event: Event<Seen>, elapsed: Duration) {
+        let cache = &self.context.cache;
+        let ends_list = matches!(event, Event::InitDone);
+        let keys = match &mut self.streams[stream].feed {
+            Feed::Wrappers => return self.feed_wrapper(event, elapsed),
+            Feed::Pods(feed) => feed.take(cache, event),
+            Feed::Nodes(feed) => feed.take(cache, event),
+            Feed::Objects(feed) => feed.take(cache, event),
+        };
+        self.push_all(keys, elapsed);
+        if let (true, Topic::Kind(kind)) = (ends_list, &self.streams[stream].topic) {
+            let users = self.context.users_of(kind);
+            self.push_all(users, elapsed);
+        }
+    }
+
+    /// As the controller's own watch of AppWrappers does.
+    fn feed_wrapper(&mut self, event: Event<Seen>, elapsed: Duration) {
+        let event = match event {
+            Event::Apply(seen) => Event::Apply(Stored::from(seen)),
+            Event::Delete(seen) => Event::Delete(seen.into()),
+            Event::Init => Event::Init,
+            Event::InitApply(seen) => Event::InitApply(seen.into()),
+            Event::InitDone => Event::InitDone,
+        };
+        let known: BTreeSet<Key> = if matches!(event, Event::InitDone) {
+            self.writer.as_reader().state().iter().map(|stored| stored.key()).collect()
+        } else {
+            BTreeSet::new()
+        };
+        self.writer.apply_watcher_event(&event);
+        match &event {
+            Event::Init => {}
+            Event::InitApply(stored) => self.watch_kinds(stored),
+            Event::Apply(stored) => {
+                self.watch_kinds(stored);
+                self.push(stored.key(), elapsed);
+            }
+            Event::Delete(stored) => self.context.forget(&stored.key()),
+            Event::InitDone => {
+                let now = self.writer.as_reader().state();
+                for key in known {
+                    if !now.iter().any(|stored| stored.key() == key) {
+                        self.context.forget(&key);
+                    }
+                }
+                self.push_known(elapsed);
+            }
+        }
+    }
+
+    fn watch_kinds(&mut self, stored: &Stored) {
+        let Ok(wrapper) = &stored.wrapper else { return };
+        if !wrapper.is_ours() {
+            return;
+        }
+        for kind in wrapper.components.iter().map(kind_of) {
+            let known = kind.is_pod()
+                || kind.kind.is_empty()
+                || self.streams.iter().any(|stream| stream.topic == Topic::Kind(kind.clone()));
+            if !known {
+                self.streams.push(Stream {
+                    topic: Topic::Kind(kind.clone()),
+                    at: None,
+                    lags_until: Duration::ZERO,
+                    relist: false,
+                    feed: Feed::Objects(feed::Objects::new(kind)),
+                });
+            }
+        }
+    }
+
+    /// Begins a reconcile; false where there is nothing to look at.
+    pub fn begin(&mut self, key: &Key) -> bool {
+        self.due.remove(key);
+        let Some(stored) = self.stored(key) else { return false };
+        let work = Box::pin(reconcile::reconcile(stored, self.context.clone()));
+        let flight =
+            Flight { work, call: None, calls: 0, status_writes: 0, listed: BTreeSet::new() };
+        self.flights.insert(key.clone(), flight);
+        true
+    }
+
+    /// Drives a reconcile to its next call or its end. Events that it makes are handed to `event`.
+    pub async fn drive(&mut self, key: &Key, mut event: impl FnMut(Call)) -> Landed {
+        loop {
+            let Some(flight) = self.flights.get_mut(key) else { return Landed::Waits };
+            let mut context = std::task::Context::from_waker(Waker::noop());
+            let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
+                flight.work.as_mut().poll(&mut context)
+            }));
+            match polled {
+                Err(cause) => {
+                    self.flights.remove(key);
+                    return Landed::Panicked(text_of(&cause));
+                }
+                Ok(Poll::Ready(result)) => {
+                    self.flights.remove(key);
+                    return Landed::Done(result);
+                }
+                Ok(Poll::Pending) => {}
+            }
+            // the client hands requests over in a task of its own
+            tokio::task::yield_now().await;
+            while let Some(call) = self.wire.take() {
+                if call.is_event() {
+                    event(call);
+                } else if let Some(flight) = self.flights.get_mut(key) {
+                    flight.calls += 1;
+                    flight.call = Some(call);
+                    return Landed::Waits;
+                }
+            }
+        }
+    }
+}
+
+fn text_of(cause: &Box<dyn std::any::Any + Send>) -> String {
+    let text = cause.downcast_ref::<String>().map(String::as_str);
+    text.or_else(|| cause.downcast_ref::<&str>().copied()).unwrap_or("no message").to_owned()
+}

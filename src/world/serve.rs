@@ -1,0 +1,374 @@
+//! Calls of the controllers: what they are told, and what goes wrong on the way.
+
+use std::time::Duration;
+
+use http::Method;
+use serde_json::json;
+
+use super::actors::kueue::Standing;
+use super::checks::calls::{self, CallScope, Target};
+use super::coverage::Happening;
+use super::faults::{Effect, Fault, Moment};
+use super::rng::{mix, mix_text};
+use super::wire::Call;
+use super::{LateCall, Source, World, truth};
+use crate::api::Phase;
+use crate::observe::cache::Key;
+use crate::sim::{Answer, Refusal, answer};
+
+/// What happens to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It is answered.
+    Served,
+    /// It is refused without being looked at.
+    Refused(u16),
+    /// It is applied, and its reply does not arrive; or arrives as an error.
+    Lost(Option<u16>),
+    /// It fails, and is applied later.
+    Late,
+    /// The process dies, before or after the call is applied, or when it has been answered.
+    Crash(Moment),
+    /// Another replica takes over.
+    Takeover(Moment),
+    /// It is answered, and from then on every call fails for a while.
+    ThenOutage(u16),
+}
+
+impl World {
+    /// Serves the call of a reconcile.
+    pub(super) async fn serve(&mut self, index: usize, key: &Key) {
+        let Some(replica) = self.replicas.get_mut(index) else { return };
+        let Some(flight) = replica.flights.get_mut(key) else { return };
+        let Some(call) = flight.call.take() else { return };
+        let number = self.calls;
+        self.calls += 1;
+        self.hash_of_calls = mix_text(mix(self.hash_of_calls, call.body.len() as u64), &call.uri);
+        self.trace.note(self.elapsed, call_name(&call), short(&call.uri), &[index as u64]);
+        let fate = self.fate(number, &call);
+        let doubtful = self.is_doubtful(index);
+        match fate {
+            Fate::Served => self.answer(index, key, &call, doubtful),
+            Fate::Refused(code) => self.refuse(&call, code),
+            Fate::Lost(code) => {
+                self.apply(index, key, &call, doubtful);
+                self.injure(&call, code);
+                self.happened(Happening::ReplyLost);
+            }
+            Fate::Late => {
+                let wait = Duration::from_millis(self.mischief.between(1, 90_000));
+                self.late.push(LateCall { at: self.elapsed + wait, call: call.detached() });
+                call.sever();
+            }
+            Fate::ThenOutage(code) => {
+                self.answer(index, key, &call, doubtful);
+                self.outage_until = self.elapsed + Duration::from_secs(3);
+                self.outage_code = code;
+            }
+            Fate::Crash(moment) => {
+                match moment {
+                    Moment::Before => {}
+                    Moment::Lost => drop(self.apply(index, key, &call, doubtful)),
+                    Moment::After => {
+                        self.answer(index, key, &call, doubtful);
+                        self.drive(index, key).await;
+                    }
+                }
+                self.crash(index);
+                return;
+            }
+            Fate::Takeover(moment) => {
+                match moment {
+                    // the call is still on its way while the other leads
+                    Moment::Before => {
+                        if let Some(flight) = self.replicas[index].flights.get_mut(key) {
+                            flight.call = Some(call);
+                        }
+                        self.take_over(index);
+                        return;
+                    }
+                    Moment::Lost => {
+                        self.apply(index, key, &call, doubtful);
+                        call.sever();
+                    }
+                    Moment::After => self.answer(index, key, &call, doubtful),
+                }
+                self.take_over(index);
+                return;
+            }
+        }
+        self.drive(index, key).await;
+        self.grow_doubt(index);
+    }
+
+    /// What a plan or chance has in mind for a call.
+    fn fate(&mut self, number: u32, call: &Call) -> Fate {
+        if let Some(plan) = self.options.plan {
+            return if plan.call == number && self.faults_on {
+                self.injected += 1;
+                planned(plan.moment, plan.effect)
+            } else if self.outage_until > self.elapsed {
+                Fate::Refused(self.outage_code)
+            } else {
+                Fate::Served
+            };
+        }
+        if !self.faults_on {
+            return Fate::Served;
+        }
+        if self.outage_until > self.elapsed {
+            return Fate::Refused(503);
+        }
+        if !self.mischief.permille(self.weights.call_faults) {
+            return Fate::Served;
+        }
+        let choices = [Fault::Crash, Fault::Lost, Fault::Late, Fault::Refuse, Fault::Leader];
+        let fault = *self.mischief.pick(&choices);
+        let (die, code) = (self.mischief.below(3), self.mischief.below(6));
+        if !self.may_strike(fault) {
+            return Fate::Served;
+        }
+        let moment = [Moment::Before, Moment::Lost, Moment::After][die];
+        match fault {
+            Fault::Crash => Fate::Crash(moment),
+            Fault::Lost => Fate::Lost([None, Some(504), Some(500)][die]),
+            Fault::Late if call.is_write() => Fate::Late,
+            Fault::Leader => Fate::Takeover(moment),
+            _ => Fate::Refused([409, 429, 500, 503, 504, 403][code]),
+        }
+    }
+
+    /// Whether a fault strikes now: it may happen in this world, and was not shrunk away.
+    pub(super) fn may_strike(&mut self, fault: Fault) -> bool {
+        if !self.faults_on || !self.options.faults.has(fault) {
+            return false;
+        }
+        self.injected += 1;
+        if self.options.without.contains(&self.injected) {
+            return false;
+        }
+        self.coverage.fault(fault);
+        let number = self.injected;
+        self.trace.note(self.elapsed, "fault", fault.as_str(), &[number]);
+        true
+    }
+
+    /// A process that does not lead any more, though it may believe so.
+    fn is_doubtful(&self, index: usize) -> bool {
+        self.replicas[index].doubts.is_some() || !self.replicas[index].leads
+    }
+
+    fn refuse(&mut self, call: &Call, code: u16) {
+        // only a create can be refused for quota
+        let code = if code == 403 && call.method != Method::POST { 503 } else { code };
+        self.injure(call, Some(code));
+        self.happened(match code {
+            409 => Happening::Conflict,
+            429 => Happening::TooMany,
+            _ => Happening::ServerError,
+        });
+    }
+
+    /// Answers with an error, or not at all.
+    fn injure(&self, call: &Call, code: Option<u16>) {
+        let Some(code) = code else { return call.sever() };
+        let (reason, message) = match code {
+            403 => ("Forbidden", "jobs is forbidden: exceeded quota: small"),
+            409 => ("Conflict", "the object has been modified"),
+            429 => ("TooManyRequests", "try again later"),
+            _ => ("InternalError", "the server is not well"),
+        };
+        call.answer(code, Refusal::new(code, reason, message).status().to_string());
+    }
+
+    fn answer(&mut self, index: usize, key: &Key, call: &Call, late: bool) {
+        let (code, text) = self.apply(index, key, call, late);
+        self.trace.detail(|| format!("{} {} → {code}", call.method, call.uri));
+        call.answer(code, text);
+    }
+
+    /// Applies a call, with all checks.
+    fn apply(&mut self, index: usize, key: &Key, call: &Call, late: bool) -> (u16, String) {
+        let target = Target::of(&call.uri);
+        let body = call.json();
+        let is_status = target.is_wrapper() && target.sub == "status" && call.is_write();
+        let none = std::collections::BTreeSet::new();
+        let slack = self.slack();
+        let flight = self.replicas[index].flights.get_mut(key);
+        let (listed, number, statuses) = match &flight {
+            Some(flight) => {
+                (&flight.listed, flight.calls, flight.status_writes + u32::from(is_status))
+            }
+            None => (&none, 0, 0),
+        };
+        let scope = CallScope {
+            store: &self.store,
+            truth: &self.truth,
+            call,
+            target: &target,
+            body: &body,
+            listed,
+            calls: number,
+            status_writes: statuses,
+            elapsed: self.elapsed,
+            slack,
+            late,
+        };
+        let violation = calls::check(&scope);
+        self.coverage.checks += calls::CALLS.len() as u64;
+        let (code, text, changed) = self.carry_out(call, &target, &body, late);
+        if let Some(flight) = self.replicas[index].flights.get_mut(key) {
+            if call.is_write() {
+                flight.listed.clear();
+            } else {
+                flight.listed.insert(call.uri.clone());
+            }
+            flight.status_writes += u32::from(is_status && code < 300);
+        }
+        if let Some(violation) = violation {
+            self.violated(violation);
+        } else if is_status && code < 300 && !changed {
+            self.violated(super::checks::Violation {
+                invariant: "S10",
+                sentence: "no write of status changes nothing",
+                seen: call.uri.clone(),
+            });
+        }
+        (code, text)
+    }
+
+    /// The API server's part.
+    fn carry_out(
+        &mut self,
+        call: &Call,
+        target: &Target,
+        body: &serde_json::Value,
+        late: bool,
+    ) -> (u16, String, bool) {
+        if let Some(refusal) = self.admission(call, target, body, late) {
+            return (refusal.code, refusal.status().to_string(), false);
+        }
+        let before = self.store.version();
+        // pages of one, so that every list is a list of pages
+        let uri = if self.options.faults.0.is_empty() {
+            call.uri.clone()
+        } else {
+            call.uri.replace("limit=500", "limit=1")
+        };
+        let answered = answer(&mut self.store, &call.method, &uri, &call.content_type, &call.body);
+        let changed = self.store.version() != before;
+        self.absorb(if late { Source::Late } else { Source::Ours });
+        match answered {
+            Answer::Document(code, text) => (code, text, changed),
+            // controllers here do not watch through the wire
+            Answer::Watch(_) => (500, "{}".to_owned(), changed),
+        }
+    }
+
+    /// What stands before the store: a closed namespace, and the fence, where this world has one.
+    fn admission(
+        &self,
+        call: &Call,
+        target: &Target,
+        body: &serde_json::Value,
+        late: bool,
+    ) -> Option<Refusal> {
+        if call.method != Method::POST {
+            return None;
+        }
+        if self.closed {
+            let message =
+                "unable to create new content in namespace because it is being terminated";
+            return Some(Refusal::new(403, "Forbidden", message));
+        }
+        let owner = &body["metadata"]["ownerReferences"][0];
+        if !self.fenced || !late || owner["kind"] != "AppWrapper" {
+            return None;
+        }
+        let attempt = &body["metadata"]["labels"][truth::ATTEMPT];
+        let current = owner["uid"].as_str().and_then(|uid| self.truth.wrappers.get(uid));
+        let right = current.is_some_and(|wrapper| {
+            wrapper.state.phase == Phase::Resuming
+                && !wrapper.state.suspend
+                && *attempt == *wrapper.state.attempt.to_string()
+        });
+        let message = format!("{} is not to be created now", target.plural);
+        (!right).then(|| Refusal::new(403, "Forbidden", message))
+    }
+
+    /// A Kubernetes event: nobody reads it here.
+    pub(super) fn serve_event(&mut self, call: &Call) {
+        self.calls_of_events += 1;
+        if self.faults_on && self.options.faults.has(Fault::Events) && self.mischief.one_in(4) {
+            self.coverage.fault(Fault::Events);
+            self.injure(call, Some(500));
+            return;
+        }
+        let body = call.json();
+        let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
+        let name = body["involvedObject"]["name"].as_str().unwrap_or_default().to_owned();
+        let (reason, message) = (text("reason"), text("message"));
+        self.trace.detail(|| format!("event {name} {reason}: {message}"));
+        if self.keep_events {
+            self.events.push((self.elapsed, name, reason, message));
+        }
+        let reply = json!({"metadata": {}, "involvedObject": {}});
+        call.answer(201, reply.to_string());
+    }
+
+    /// A write whose caller has given up reaches the API server.
+    pub(super) fn carry_out_late(&mut self, index: usize) {
+        let LateCall { call, .. } = self.late.remove(index);
+        let target = Target::of(&call.uri);
+        let body = call.json();
+        self.trace.note(self.elapsed, "late", short(&call.uri), &[]);
+        self.happened(Happening::LateWrite);
+        self.carry_out(&call, &target, &body, true);
+    }
+
+    /// Quota is right: whatever runs was let in. Checked here because only Kueue's books tell.
+    pub(super) fn check_quota(&mut self) {
+        let stray = self.truth.wrappers.iter().find(|(uid, wrapper)| {
+            let managed = self.kueue.workloads.get(*uid);
+            let holds = |standing| matches!(standing, Standing::Admitted | Standing::Evicting);
+            wrapper.sane
+                && managed.is_some_and(|workload| !holds(workload.standing))
+                && wrapper.rightful().any(truth::Thing::is_live_pod)
+        });
+        if let Some((_, wrapper)) = stray {
+            let seen = format!("{} in {:?}", wrapper.address.name, wrapper.state.phase);
+            self.violated(super::checks::Violation {
+                invariant: "S4",
+                sentence: "live pods of a queue-managed AppWrapper have quota",
+                seen,
+            });
+        }
+    }
+}
+
+const fn planned(moment: Moment, effect: Effect) -> Fate {
+    match (effect, moment) {
+        (Effect::Crash, moment) => Fate::Crash(moment),
+        (Effect::Leader, moment) => Fate::Takeover(moment),
+        (Effect::Code(code), Moment::Before) => Fate::Refused(code),
+        (Effect::Code(code), Moment::Lost) => Fate::Lost(Some(code)),
+        (Effect::Code(code), Moment::After) => Fate::ThenOutage(code),
+    }
+}
+
+fn call_name(call: &Call) -> &'static str {
+    match call.method.as_str() {
+        "GET" => "get",
+        "POST" => "post",
+        "PATCH" => "patch",
+        "DELETE" => "delete",
+        _ => "call",
+    }
+}
+
+/// The end of a path: what it is about.
+fn short(uri: &str) -> &str {
+    let path = uri.split('?').next().unwrap_or_default();
+    let at = path.rmatch_indices('/').nth(1).map_or(0, |(at, _)| at + 1);
+    &path[at..]
+}

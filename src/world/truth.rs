@@ -1,0 +1,345 @@
+//! What is really there, kept beside the store: whose each object is, and when things happened.
+//!
+//! Nothing here is read by the controller or taken from it; the checks compare the two.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::actors::is_true;
+use super::scene::{self, Tuning};
+use crate::api::Phase;
+use crate::sim::{Address, Change, Object, Store, Verb};
+
+/// The finalizer of the API, as a user would write it down.
+pub const FINALIZER: &str = "workload.codeflare.dev/finalizer";
+/// The label of the attempt.
+pub const ATTEMPT: &str = "workload.codeflare.dev/attempt";
+/// The label of the pod set.
+pub const POD_SET: &str = "workload.codeflare.dev/podset";
+
+/// Everything that is known.
+#[derive(Clone, Debug, Default)]
+pub struct Truth {
+    /// AppWrappers that exist, by UID.
+    pub wrappers: BTreeMap<Arc<str>, Wrapper>,
+    /// The AppWrapper to which an object's chain of owners leads, by UID; also of objects that are gone.
+    roots: BTreeMap<Arc<str>, Arc<str>>,
+    late: BTreeSet<Arc<str>>,
+}
+
+/// The state of an AppWrapper that changes from write to write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct State {
+    /// `status.phase`.
+    pub phase: Phase,
+    /// `spec.suspend`.
+    pub suspend: bool,
+    /// It has a deletion timestamp.
+    pub deleting: bool,
+    /// Our finalizer is set.
+    pub finalizer: bool,
+    /// `QuotaReserved` is True.
+    pub quota: bool,
+    /// `ResourcesDeployed` is True.
+    pub deployed: bool,
+    /// `status.resettingCount`.
+    pub count: i64,
+    /// Number of the running attempt.
+    pub attempt: i64,
+}
+
+/// What is known of an AppWrapper.
+#[derive(Clone, Debug)]
+pub struct Wrapper {
+    /// Where it is.
+    pub address: Address,
+    /// It can be read, and is this controller's.
+    pub sane: bool,
+    /// Its state.
+    pub state: State,
+    /// What exists of it: components, pods, and what lies between them, by UID.
+    pub things: BTreeMap<Arc<str>, Thing>,
+    /// Its limits, by the annotations that it ever had: the shortest periods, the highest limit.
+    pub tuning: Tuning,
+    /// Pods that each pod set should have.
+    pub pod_sets: BTreeMap<String, i64>,
+    /// No pod set has more completions than it runs at a time.
+    pub countable: bool,
+    /// Since when it is in its phase.
+    pub entered: Duration,
+    /// When its components were last said to be deployed.
+    pub deployed_at: Duration,
+    /// Since when its things are being deleted.
+    pub teardown: Option<Duration>,
+    /// When the last of its things went.
+    pub emptied: Option<Duration>,
+    /// For each pod set that was complete in this attempt: since when it is not.
+    pub full: BTreeMap<String, Option<Duration>>,
+    /// When the first of its pods failed in this attempt.
+    pub failed_pod: Option<Duration>,
+    /// Pods that a counted restart named as its cause.
+    pub charged: Vec<String>,
+    /// At the last change of phase: since when nothing of it existed.
+    pub paused_from: Option<Duration>,
+    /// At the last change of phase: for how long a pod set had lacked pods.
+    pub short_before: Duration,
+    /// At the last change of phase: when the first pod of the attempt had failed.
+    pub failed_before: Option<Duration>,
+}
+
+/// Something that belongs to an AppWrapper.
+#[derive(Clone, Debug)]
+pub struct Thing {
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The attempt in its label, or its owner's.
+    pub attempt: i64,
+    /// It is a component itself.
+    pub component: bool,
+    /// It is a pod.
+    pub pod: bool,
+    /// Label of its pod set.
+    pub pod_set: Option<String>,
+    /// Phase, of a pod.
+    pub phase: String,
+    /// It has a deletion timestamp.
+    pub terminating: bool,
+    /// Made by a write that reached the server after its controller had lost the right to it.
+    pub late: bool,
+}
+
+impl Thing {
+    /// A pod that has not ended: it may use what it asked for.
+    #[must_use]
+    pub fn is_live_pod(&self) -> bool {
+        self.pod && self.phase != "Succeeded" && self.phase != "Failed"
+    }
+
+    fn runs(&self) -> bool {
+        self.pod && !self.terminating && (self.phase == "Running" || self.phase == "Succeeded")
+    }
+}
+
+impl Truth {
+    /// The AppWrapper that an object belongs to.
+    #[must_use]
+    pub fn root_of(&self, uid: &str) -> Option<&Arc<str>> {
+        self.roots.get(uid)
+    }
+
+    /// Takes in a change; returns the AppWrapper that it concerns, and its state before.
+    pub fn note(
+        &mut self,
+        store: &Store,
+        change: &Change,
+        late: bool,
+        elapsed: Duration,
+    ) -> Option<(Arc<str>, State)> {
+        let object = &change.object;
+        let kind = store.kinds.get(object.address.kind);
+        if kind.kind == "AppWrapper" {
+            return Some(self.note_wrapper(change, elapsed));
+        }
+        if change.verb == Verb::Added {
+            let root = object.controller().and_then(|owner| {
+                let uid = owner["uid"].as_str()?;
+                if self.wrappers.contains_key(uid) {
+                    return Some(Arc::from(uid));
+                }
+                self.roots.get(uid).cloned()
+            })?;
+            self.roots.insert(object.uid.clone(), root);
+        }
+        let root = self.roots.get(&object.uid)?.clone();
+        let wrapper = self.wrappers.get_mut(&root)?;
+        let before = wrapper.state;
+        if change.verb == Verb::Deleted {
+            wrapper.things.remove(&object.uid);
+            if wrapper.things.is_empty() {
+                wrapper.emptied = Some(elapsed);
+            }
+        } else {
+            // what somebody makes by order of something late is late itself
+            let owner = object.controller().and_then(|owner| owner["uid"].as_str());
+            let late = late || owner.is_some_and(|uid| self.late.contains(uid));
+            if late {
+                self.late.insert(object.uid.clone());
+            }
+            let thing = thing(object, &kind.kind, &root, wrapper.things.get(&object.uid), late);
+            wrapper.things.insert(object.uid.clone(), thing);
+        }
+        wrapper.note_pods(elapsed);
+        Some((root, before))
+    }
+
+    fn note_wrapper(&mut self, change: &Change, elapsed: Duration) -> (Arc<str>, State) {
+        let object = &change.object;
+        let uid = object.uid.clone();
+        if change.verb == Verb::Deleted {
+            let before = self.wrappers.remove(&uid).map(|wrapper| wrapper.state);
+            return (uid, before.unwrap_or_default());
+        }
+        let state = State::of(object);
+        let tuning = Tuning::read(object);
+        let wrapper =
+            self.wrappers.entry(uid.clone()).or_insert_with(|| Wrapper::new(object, elapsed));
+        let before = wrapper.state;
+        wrapper.tuning = wrapper.tuning.loosest(&tuning);
+        wrapper.state = state;
+        wrapper.note_state(before, elapsed);
+        if is_true(&object.value, "DeletingResources") {
+            wrapper.teardown.get_or_insert(elapsed);
+        }
+        if state.count > before.count {
+            wrapper.charged.extend(cause(&object.value));
+        }
+        (uid, before)
+    }
+}
+
+impl State {
+    fn of(object: &Object) -> Self {
+        let status = &object.value["status"];
+        let attempts = status["attempts"].as_array();
+        let last = attempts.and_then(|all| all.last());
+        let phase = status["phase"].as_str().unwrap_or_default();
+        Self {
+            phase: phase.parse().unwrap_or_default(),
+            suspend: object.value["spec"]["suspend"] == true,
+            deleting: object.is_deleting(),
+            finalizer: object.finalizers().any(|name| name == FINALIZER),
+            quota: is_true(&object.value, "QuotaReserved"),
+            deployed: is_true(&object.value, "ResourcesDeployed"),
+            count: status["resettingCount"].as_i64().unwrap_or(0),
+            attempt: last.and_then(|attempt| attempt["attempt"].as_i64()).unwrap_or(0),
+        }
+    }
+}
+
+impl Wrapper {
+    fn new(object: &Object, elapsed: Duration) -> Self {
+        let components = object.value["spec"]["components"].as_array();
+        let mut pod_sets = BTreeMap::new();
+        for (index, component) in components.into_iter().flatten().enumerate() {
+            for (number, (count, _)) in scene::pods_in(&component["template"]).iter().enumerate() {
+                pod_sets.insert(format!("{index}-{number}"), *count);
+            }
+        }
+        let manager = object.value["spec"]["managedBy"].as_str();
+        Self {
+            address: object.address.clone(),
+            sane: components.is_some()
+                && manager.is_none()
+                && object.label(scene::HOSTILE).is_none(),
+            state: State::of(object),
+            things: BTreeMap::new(),
+            tuning: Tuning::read(object),
+            pod_sets,
+            countable: !object.text().contains("\"completions\""),
+            entered: elapsed,
+            deployed_at: elapsed,
+            teardown: None,
+            emptied: None,
+            full: BTreeMap::new(),
+            failed_pod: None,
+            charged: vec![],
+            paused_from: None,
+            short_before: Duration::ZERO,
+            failed_before: None,
+        }
+    }
+
+    fn note_state(&mut self, before: State, elapsed: Duration) {
+        let phase = self.state.phase;
+        if phase == before.phase {
+            return;
+        }
+        self.paused_from = self.emptied.map(|emptied| emptied.max(self.entered));
+        self.short_before = self.short_for(elapsed);
+        self.failed_before = self.failed_pod;
+        self.entered = elapsed;
+        match phase {
+            Phase::Resuming => {
+                self.deployed_at = elapsed;
+                self.teardown = None;
+                self.emptied = None;
+                self.full.clear();
+                self.failed_pod = None;
+            }
+            Phase::Resetting | Phase::Suspending | Phase::Terminating => {
+                if self.things.is_empty() {
+                    self.emptied.get_or_insert(elapsed);
+                }
+            }
+            Phase::Empty | Phase::Suspended | Phase::Running | Phase::Succeeded | Phase::Failed => {
+            }
+        }
+    }
+
+    /// Since when each pod set lacks pods, and when the first pod failed.
+    fn note_pods(&mut self, elapsed: Duration) {
+        let failed = |thing: &Thing| thing.pod && thing.phase == "Failed";
+        if self.failed_pod.is_none() && self.things.values().any(failed) {
+            self.failed_pod = Some(elapsed);
+        }
+        for (name, expected) in &self.pod_sets {
+            let own = |thing: &&Thing| thing.runs() && thing.pod_set.as_deref() == Some(name);
+            let runs = i64::try_from(self.things.values().filter(own).count()).unwrap_or(i64::MAX);
+            if runs >= *expected {
+                self.full.insert(name.clone(), None);
+            } else if let Some(lost) = self.full.get_mut(name) {
+                lost.get_or_insert(elapsed);
+            }
+        }
+    }
+
+    /// For how long the pod set that has lacked pods longest has lacked them.
+    #[must_use]
+    pub fn short_for(&self, elapsed: Duration) -> Duration {
+        let since = |name: &String| match self.full.get(name) {
+            Some(Some(lost)) => *lost,
+            Some(None) => elapsed,
+            None => self.deployed_at,
+        };
+        let longest = self.pod_sets.keys().map(since).min().unwrap_or(self.deployed_at);
+        elapsed.saturating_sub(longest)
+    }
+
+    /// Things that were made by right.
+    pub fn rightful(&self) -> impl Iterator<Item = &Thing> {
+        self.things.values().filter(|thing| !thing.late)
+    }
+}
+
+fn thing(object: &Object, kind: &str, root: &str, known: Option<&Thing>, late: bool) -> Thing {
+    let label = |key: &str| object.label(key);
+    let attempt = label(ATTEMPT).and_then(|text| text.parse().ok());
+    let component = object.controller().is_some_and(|owner| owner["uid"] == *root);
+    Thing {
+        kind: kind.to_owned(),
+        name: object.address.name.clone(),
+        // a label that somebody took away is remembered
+        attempt: known.map_or(attempt, |known| Some(known.attempt)).unwrap_or(-1),
+        component,
+        pod: kind == "Pod",
+        pod_set: label(POD_SET).map(str::to_owned),
+        phase: phase_of(&object.value),
+        terminating: object.is_deleting(),
+        late: known.map_or(late, |known| known.late),
+    }
+}
+
+/// The pod that the last attempt names as the cause of its failure.
+fn cause(value: &Value) -> Option<String> {
+    let last = value["status"]["attempts"].as_array()?.last()?;
+    Some(last["failure"]["podUID"].as_str()?.to_owned())
+}
+
+fn phase_of(value: &Value) -> String {
+    value["status"]["phase"].as_str().unwrap_or_default().to_owned()
+}
