@@ -15,6 +15,7 @@ use super::remove::Deletion;
 use super::selector::Filter;
 use super::store::{Part, Store};
 use super::watch::Watch;
+use super::write::{Writer, remove};
 
 /// The answer to a request.
 #[derive(Debug)]
@@ -35,7 +36,10 @@ pub fn answer(
     body: &[u8],
 ) -> Answer {
     let answered = respond(store, method, uri, content_type, body);
-    answered.unwrap_or_else(|refusal| Answer::Document(refusal.code, refusal.status().to_string()))
+    answered.unwrap_or_else(|refusal| {
+        let text = if refusal.is_bare() { refusal.message } else { refusal.status().to_string() };
+        Answer::Document(refusal.code, text)
+    })
 }
 
 fn respond(
@@ -67,34 +71,54 @@ fn respond(
         Query::Watch(kind, namespace) => {
             Answer::Watch(Watch::open(store, kind, &namespace, &params)?)
         }
-        Query::Replace(address, part) => {
-            let value = read_body()?;
-            check_kind(store.kinds.get(address.kind), &value)?;
-            ok(&store.replace(&address, part, value)?)
-        }
+        Query::Replace(address, part) => replaced(store, &address, part, read_body()?)?,
         Query::Patch(address, part, form) => {
             ok(&patched(store, &address, part, form, read_body()?)?)
         }
         Query::Delete(address) => {
-            let options = if body.is_empty() { Value::Null } else { read_body()? };
+            let options = if body.is_empty() { options(&params) } else { read_body()? };
             delete(store, &address, &Deletion::parse(&options)?)?
         }
         Query::Review(_) => Answer::Document(201, review(store, read_body()?).to_string()),
     })
 }
 
+/// An object must be of the kind that the path names; a custom resource must say so.
 fn check_kind(kind: &Kind, value: &Value) -> Result<(), Refusal> {
-    let differs = |key: &str, want: &str| {
-        value.get(key).and_then(Value::as_str).is_some_and(|found| found != want)
-    };
-    if differs("kind", &kind.kind) || differs("apiVersion", &kind.api_version()) {
-        return Err(Refusal::bad_request(format!(
-            "the object provided is no {} of {}",
-            kind.kind,
-            kind.api_version()
-        )));
+    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or_default();
+    let wrong = |key: &str, want: &str| !text(key).is_empty() && text(key) != want;
+    let message = || format!("the object provided is no {} of {}", kind.kind, kind.api_version());
+    if kind.is_custom() && text("kind").is_empty() {
+        return Err(Refusal::bad_request(message()));
+    }
+    if wrong("kind", &kind.kind) || wrong("apiVersion", &kind.api_version()) {
+        let invalid = kind.is_custom() && !wrong("apiVersion", &kind.api_version());
+        return Err(if invalid {
+            Refusal::invalid(message())
+        } else {
+            Refusal::bad_request(message())
+        });
     }
     Ok(())
+}
+
+/// Replaces an object; some kinds are created so.
+fn replaced(
+    store: &mut Store,
+    address: &Address,
+    part: Part,
+    value: Value,
+) -> Result<Answer, Refusal> {
+    let kind = store.kinds.get(address.kind);
+    check_kind(kind, &value)?;
+    if kind.created_by_update() && part == Part::Whole && store.get(address).is_none() {
+        let mut value = value;
+        value["metadata"]["name"] = (*address.name).into();
+        remove(&mut value["metadata"], "resourceVersion");
+        let object = store.create(address.kind, &address.namespace, value)?;
+        return Ok(Answer::Document(201, object.text().to_owned()));
+    }
+    Ok(Answer::Document(200, store.replace(address, part, value)?.text().to_owned()))
 }
 
 fn patched(
@@ -106,19 +130,32 @@ fn patched(
 ) -> Result<Arc<Object>, Refusal> {
     let old = store.existing(address)?;
     let value = patch::apply(form, &old.value, patch)?;
-    store.replace(address, part, value)
+    let same = |key: &str| value.get(key) == old.value.get(key);
+    if !same("kind") || !same("apiVersion") {
+        return Err(Refusal::invalid("the kind of an object cannot be changed"));
+    }
+    store.replace_by(address, part, value, Writer::Patch)
+}
+
+/// `DeleteOptions` in the parameters, where there is no body.
+fn options(params: &Params) -> Value {
+    let seconds = params.get("gracePeriodSeconds").and_then(|text| text.parse::<i64>().ok());
+    json!({"gracePeriodSeconds": seconds, "propagationPolicy": params.get("propagationPolicy")})
 }
 
 fn delete(store: &mut Store, address: &Address, deletion: &Deletion) -> Result<Answer, Refusal> {
     let last = store.delete(address, deletion)?;
     let kind = store.kinds.get(address.kind);
-    if store.get(address).is_some() || kind.graceful {
+    if store.get(address).is_some() || kind.returned() {
         return Ok(Answer::Document(200, last.text().to_owned()));
     }
-    let status = json!({
+    let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
-        "details": {"name": &*address.name, "group": kind.group, "kind": kind.plural, "uid": &*last.uid},
+        "details": {"name": &*address.name, "kind": kind.plural, "uid": &*last.uid},
     });
+    if !kind.group.is_empty() {
+        status["details"]["group"] = kind.group.clone().into();
+    }
     Ok(Answer::Document(200, status.to_string()))
 }
 
@@ -149,27 +186,38 @@ fn list(store: &Store, kind: KindId, namespace: &str, params: &Params) -> Result
             (version.parse().map_err(|_| wrong())?, Some(after))
         }
     };
-    let matches = |object: &&Arc<Object>| {
-        filter.matches(&object.address.namespace, &object.value)
+    let left = |object: &&Arc<Object>| {
+        filter.is_within(&object.address.namespace)
             && after.as_ref().is_none_or(|after| object.address > *after)
     };
     let past;
-    let found: Vec<&Arc<Object>> = if version == store.version() {
-        store.all(kind).filter(matches).collect()
+    let all: Vec<&Arc<Object>> = if version == store.version() {
+        store.all(kind).filter(left).collect()
     } else {
         past = store.all_at(kind, version)?;
-        past.values().filter(matches).collect()
+        past.values().filter(left).collect()
     };
-    let page = if limit == 0 { found.len() } else { limit.min(found.len()) };
+    let mut found = vec![];
     let mut metadata = json!({"resourceVersion": version.to_string()});
-    if page < found.len() {
-        let Address { namespace, name, .. } = &found[page - 1].address;
-        metadata["continue"] = format!("{version}:{namespace}/{name}").into();
-        if !filter.selects() {
-            metadata["remainingItemCount"] = (found.len() - page).into();
+    for (at, object) in all.iter().enumerate() {
+        if filter.matches(&object.address.namespace, &object.value) {
+            found.push(*object);
+        }
+        // there is another page where there is another object: whether it matches is not known yet
+        if limit > 0 && found.len() == limit && at + 1 < all.len() {
+            let Address { namespace, name, .. } = &object.address;
+            metadata["continue"] = format!("{version}:{namespace}/{name}").into();
+            if !filter.selects() {
+                metadata["remainingItemCount"] = (all.len() - at - 1).into();
+            }
+            break;
         }
     }
-    let items: Vec<&str> = found[..page].iter().map(|object| object.text()).collect();
+    let custom = known.is_custom();
+    let items: Vec<&str> = found
+        .iter()
+        .map(|object| if custom { object.text() } else { object.text_in_list() })
+        .collect();
     Ok(format!(
         r#"{{"kind":"{}List","apiVersion":"{}","metadata":{metadata},"items":[{}]}}"#,
         known.kind,

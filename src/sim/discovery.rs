@@ -1,5 +1,6 @@
 //! Discovery: which groups, versions and resources there are.
 
+use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
 use serde_json::{Value, json};
@@ -33,7 +34,7 @@ pub(super) fn document(store: &Store, path: &str) -> Result<String, Refusal> {
             group
         }
         ["apis", name, version] => resources(store, name, version)?,
-        _ => return Err(Refusal::no_path()),
+        _ => return Err(Refusal::nowhere()),
     };
     Ok(document.to_string())
 }
@@ -43,17 +44,31 @@ fn has_group(store: &Store, name: &str) -> bool {
 }
 
 fn group(store: &Store, name: &str) -> Value {
-    let versions: BTreeSet<&str> = store
+    let mut versions: Vec<&str> = store
         .kinds
         .served()
         .filter(|(_, kind)| kind.group == name)
         .map(|(_, kind)| kind.version.as_str())
         .collect();
+    versions.sort_by_key(|version| Reverse(maturity(version)));
+    versions.dedup();
     let versions: Vec<Value> = versions
         .into_iter()
         .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
         .collect();
     json!({"name": name, "preferredVersion": versions.first(), "versions": versions})
+}
+
+/// Orders versions: the mature before beta before alpha, of each the greater number first.
+fn maturity(version: &str) -> (u8, u32, u32) {
+    let number = |text: &str| text.parse().unwrap_or(0);
+    let rest = version.strip_prefix('v').unwrap_or(version);
+    for (rank, word) in [(1, "beta"), (0, "alpha")] {
+        if let Some((major, minor)) = rest.split_once(word) {
+            return (rank, number(major), number(minor));
+        }
+    }
+    (2, number(rest), 0)
 }
 
 fn resources(store: &Store, group: &str, version: &str) -> Result<Value, Refusal> {
@@ -63,7 +78,7 @@ fn resources(store: &Store, group: &str, version: &str) -> Result<Value, Refusal
         .map(|(_, kind)| kind)
         .filter(|kind| kind.group == group && kind.version == version)
         .collect();
-    let Some(first) = kinds.first() else { return Err(Refusal::no_path()) };
+    let Some(first) = kinds.first() else { return Err(Refusal::nowhere()) };
     let verbs = ["create", "delete", "get", "list", "patch", "update", "watch"];
     let mut resources = vec![];
     for kind in &kinds {

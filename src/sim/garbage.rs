@@ -107,7 +107,7 @@ impl Store {
         let left: Vec<String> =
             object.finalizers().filter(|each| *each != name).map(str::to_owned).collect();
         self.change(&object.address, Part::Whole, |value| {
-            value["metadata"]["finalizers"] = json!(left)
+            value["metadata"]["finalizers"] = json!(left);
         })
         .is_some()
     }
@@ -132,8 +132,12 @@ impl Store {
                 .filter(|(_, found)| found.as_ref().is_none_or(waits))
                 .map(|(owner, _)| uid(owner))
                 .collect();
-            for each in &gone {
-                self.change(&object.address, Part::Whole, |value| disown(value, each));
+            if !gone.is_empty() {
+                self.change(&object.address, Part::Whole, |value| {
+                    for each in &gone {
+                        disown(value, each);
+                    }
+                });
             }
             return !gone.is_empty();
         }

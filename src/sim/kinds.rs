@@ -11,6 +11,7 @@ pub type KindId = usize;
 
 /// What the server knows of a kind.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Kind {
     /// API group; empty for the core group.
     pub group: String,
@@ -47,7 +48,27 @@ impl Kind {
         }
     }
 
-    /// It was defined by a CustomResourceDefinition, not built in.
+    /// Deleted without a policy, its objects leave alone what they own: so it was before there were
+    /// policies.
+    #[must_use]
+    pub fn orphans(&self) -> bool {
+        self.group == "batch" && self.kind == "Job"
+    }
+
+    /// An update of what is not there creates it.
+    #[must_use]
+    pub fn created_by_update(&self) -> bool {
+        ["Lease", "Event"].contains(&self.kind.as_str()) && !self.is_custom()
+    }
+
+    /// A deletion is answered with the object.
+    #[must_use]
+    pub fn returned(&self) -> bool {
+        let kinds = ["Pod", "Service", "ServiceAccount", "PersistentVolumeClaim"];
+        self.group.is_empty() && kinds.contains(&self.kind.as_str())
+    }
+
+    /// It was defined by a custom resource definition, not built in.
     #[must_use]
     pub fn is_custom(&self) -> bool {
         self.group.contains('.') && !self.group.ends_with(".k8s.io")
@@ -135,7 +156,7 @@ impl Kinds {
         id
     }
 
-    /// Serves what a CustomResourceDefinition defines: every version that it serves.
+    /// Serves what a custom resource definition defines: every version that it serves.
     pub fn define(&mut self, crd: &Value) -> Vec<KindId> {
         let text = |value: &Value, pointer: &str| {
             value.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned()

@@ -1,5 +1,6 @@
 //! An object as it is stored.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
@@ -29,6 +30,7 @@ pub struct Object {
     /// The whole of it.
     pub value: Value,
     text: OnceLock<Box<str>>,
+    text_in_list: OnceLock<Box<str>>,
 }
 
 impl Address {
@@ -41,13 +43,25 @@ impl Address {
 
 impl Object {
     pub(super) const fn new(address: Address, uid: Arc<str>, version: u64, value: Value) -> Self {
-        Self { address, uid, version, value, text: OnceLock::new() }
+        Self { address, uid, version, value, text: OnceLock::new(), text_in_list: OnceLock::new() }
     }
 
     /// The whole of it as JSON; written once.
     #[must_use]
     pub fn text(&self) -> &str {
         self.text.get_or_init(|| self.value.to_string().into_boxed_str())
+    }
+
+    /// As an item of a list of a built-in kind: the list says which kind it is.
+    #[must_use]
+    pub(super) fn text_in_list(&self) -> &str {
+        self.text_in_list.get_or_init(|| {
+            let fields = self.value.as_object().into_iter().flatten();
+            let fields =
+                fields.filter(|(name, _)| !["apiVersion", "kind"].contains(&name.as_str()));
+            let item: BTreeMap<&String, &Value> = fields.collect();
+            serde_json::to_string(&item).unwrap_or_default().into_boxed_str()
+        })
     }
 
     /// A label.

@@ -29,20 +29,18 @@ impl Form {
 pub(super) fn apply(form: Form, object: &Value, patch: Value) -> Result<Value, Refusal> {
     let mut patched = object.clone();
     match form {
-        Form::Merge => {
-            if !patch.is_object() {
-                return Err(Refusal::bad_request("a merge patch is an object"));
-            }
-            merge(&mut patched, patch);
-        }
+        Form::Merge if patch.is_object() => merge(&mut patched, patch),
+        Form::Merge => return Err(Refusal::bad_request("a merge patch is an object")),
         Form::Json => {
+            if !patch.as_array().is_some_and(|all| all.iter().all(Value::is_object)) {
+                return Err(Refusal::bad_request("a JSON patch is a list of operations"));
+            }
             let mut patch: json_patch::Patch = serde_json::from_value(patch)
-                .map_err(|error| Refusal::bad_request(error.to_string()))?;
+                .map_err(|error| Refusal::invalid(error.to_string()))?;
             // a test that a field is null also holds where there is none
             patch.0.retain(|operation| !is_test_of_nothing(operation, object));
-            json_patch::patch(&mut patched, &patch).map_err(|error| {
-                Refusal::new(422, "Invalid", format!("the patch does not apply: {error}"))
-            })?;
+            json_patch::patch(&mut patched, &patch)
+                .map_err(|error| Refusal::invalid(format!("the patch does not apply: {error}")))?;
         }
     }
     Ok(patched)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use http::Method;
 
-use super::kinds::KindId;
+use super::kinds::{Kind, KindId};
 use super::object::Address;
 use super::patch::Form;
 use super::refusal::Refusal;
@@ -95,7 +95,13 @@ pub(super) fn read(
         }
         rest => ("", rest),
     };
-    let kind = store.kinds.by_path(group, version, rest[0]).ok_or_else(Refusal::no_path)?;
+    let Some(kind) = store.kinds.by_path(group, version, rest[0]) else {
+        let built_in = |(_, kind): (KindId, &Kind)| {
+            kind.group == group && kind.version == version && !kind.is_custom()
+        };
+        let known = store.kinds.served().any(built_in);
+        return Err(if known { Refusal::no_path() } else { Refusal::nowhere() });
+    };
     let known = store.kinds.get(kind);
     let address = |name: &str| Address::new(kind, namespace, name);
     match (method.as_str(), &rest[1..]) {
@@ -114,6 +120,7 @@ pub(super) fn read(
         }
         ("DELETE", [name]) => Ok(Query::Delete(address(name))),
         (_, [_, _, ..]) => Err(Refusal::no_path()),
+        ("PUT", []) if known.is_custom() => Err(Refusal::bad_request("name must be provided")),
         _ => Err(Refusal::new(
             405,
             "MethodNotAllowed",

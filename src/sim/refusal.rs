@@ -46,18 +46,32 @@ impl Refusal {
         Self::new(410, "Expired", "the resource version is too old: it is no longer kept")
     }
 
-    /// No such path.
+    /// No such resource.
     pub(super) fn no_path() -> Self {
         Self::new(404, "NotFound", "the server could not find the requested resource")
+    }
+
+    /// No such group or version, or no such custom resource: no status object tells it.
+    pub(super) fn nowhere() -> Self {
+        Self::new(404, "", "404 page not found\n")
+    }
+
+    /// Only the message is sent.
+    pub(super) const fn is_bare(&self) -> bool {
+        self.code == 404 && self.reason.is_empty()
     }
 
     /// The `Status` object.
     #[must_use]
     pub fn status(&self) -> Value {
-        json!({
+        let mut status = json!({
             "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": self.message, "reason": self.reason, "code": self.code,
-        })
+            "message": self.message, "code": self.code,
+        });
+        if !self.reason.is_empty() {
+            status["reason"] = self.reason.into();
+        }
+        status
     }
 }
 

@@ -72,6 +72,16 @@ pub(super) fn may_go(value: &Value) -> bool {
         && value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
 }
 
+/// What a deletion has to do with an object's time to end.
+enum Time {
+    /// The object is given this much, or what it was given is shortened.
+    Given(i64),
+    /// It is running.
+    Running,
+    /// There is none, or it is over.
+    None,
+}
+
 impl Store {
     /// Deletes an object, or begins to.
     ///
@@ -82,39 +92,47 @@ impl Store {
         address: &Address,
         deletion: &Deletion,
     ) -> Result<Arc<Object>, Refusal> {
-        let old = self.existing(address)?;
+        let mut old = self.existing(address)?;
         check_preconditions(&old, deletion)?;
         let kind = self.kinds.get(address.kind).clone();
         let mut value = old.value.clone();
-        set_finalizers(&mut value, deletion.propagation);
-        let seconds = seconds_to_end(&kind, &old.value, deletion.grace);
-        if object::is_deleting(&value) {
-            let left = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
-            // only ever sooner
-            if seconds < left {
-                value["metadata"]["deletionGracePeriodSeconds"] = seconds.into();
+        match time_to_end(&kind, &old.value, deletion.grace) {
+            // nothing of it can be changed any more but the time
+            Time::Running => return Ok(old),
+            Time::Given(seconds) => {
+                if !object::is_deleting(&value) {
+                    count_generation(&mut value);
+                }
                 value["metadata"]["deletionTimestamp"] = self.now_after(seconds).into();
+                value["metadata"]["deletionGracePeriodSeconds"] = seconds.into();
+                set_finalizers(&kind, &mut value, deletion.propagation);
+                // this is written even where the object goes at once
+                old = self.put(address.clone(), old.uid.clone(), Verb::Modified, Some(old), value);
+                if !may_go(&old.value) {
+                    return Ok(old);
+                }
             }
-        } else {
-            value["metadata"]["deletionTimestamp"] = self.now_after(seconds).into();
-            value["metadata"]["deletionGracePeriodSeconds"] = seconds.into();
-            if let Some(generation) = value["metadata"]["generation"].as_i64() {
-                value["metadata"]["generation"] = generation.saturating_add(1).into();
+            Time::None => {
+                set_finalizers(&kind, &mut value, deletion.propagation);
+                if object::finalizers(&value).next().is_some() {
+                    if !object::is_deleting(&value) {
+                        count_generation(&mut value);
+                        value["metadata"]["deletionTimestamp"] = self.now_after(0).into();
+                    }
+                    value["metadata"]["deletionGracePeriodSeconds"] = 0.into();
+                    if value == old.value {
+                        return Ok(old);
+                    }
+                    let uid = old.uid.clone();
+                    return Ok(self.put(address.clone(), uid, Verb::Modified, Some(old), value));
+                }
             }
         }
-        if may_go(&value) {
-            return Ok(self.remove(&old, value));
-        }
-        value["metadata"]["resourceVersion"] = old.version.to_string().into();
-        if value == old.value {
-            return Ok(old);
-        }
-        let (address, uid) = (old.address.clone(), old.uid.clone());
-        Ok(self.put(address, uid, Verb::Modified, Some(old), value))
+        Ok(self.remove(&old))
     }
 
     /// Removes an object; the last that is seen of it is its stored state.
-    pub(super) fn remove(&mut self, old: &Arc<Object>, last: Value) -> Arc<Object> {
+    pub(super) fn remove(&mut self, old: &Arc<Object>) -> Arc<Object> {
         let kind = self.kinds.get(old.address.kind);
         if kind.kind == "CustomResourceDefinition" {
             let crd = old.value.clone();
@@ -123,8 +141,7 @@ impl Store {
             }
         }
         let (address, uid) = (old.address.clone(), old.uid.clone());
-        self.put(address.clone(), uid.clone(), Verb::Deleted, Some(old.clone()), old.value.clone());
-        Arc::new(Object::new(address, uid, old.version, last))
+        self.put(address, uid, Verb::Deleted, Some(old.clone()), old.value.clone())
     }
 }
 
@@ -148,30 +165,52 @@ fn check_preconditions(old: &Object, deletion: &Deletion) -> Result<(), Refusal>
     Ok(())
 }
 
-/// The finalizers that a propagation policy asks for.
-fn set_finalizers(value: &mut Value, propagation: Option<Propagation>) {
+/// The finalizers that a propagation policy asks for; without one, those that are there, or what the
+/// kind asks for.
+fn set_finalizers(kind: &Kind, value: &mut Value, propagation: Option<Propagation>) {
+    let has = |wanted: &str| object::finalizers(value).any(|name| name == wanted);
     let wanted = match propagation {
-        None => return,
-        Some(Propagation::Background) => None,
         Some(Propagation::Foreground) => Some(FOREGROUND),
         Some(Propagation::Orphan) => Some(ORPHAN),
+        None if has(FOREGROUND) || has(ORPHAN) => return,
+        None if kind.orphans() => Some(ORPHAN),
+        Some(Propagation::Background) | None => None,
     };
     let others = object::finalizers(value).filter(|name| *name != FOREGROUND && *name != ORPHAN);
     let finalizers: Vec<String> = others.chain(wanted).map(str::to_owned).collect();
     if finalizers.is_empty() {
-        super::store::remove(&mut value["metadata"], "finalizers");
-    } else {
+        super::write::remove(&mut value["metadata"], "finalizers");
+    } else if !object::finalizers(value).eq(finalizers.iter().map(String::as_str)) {
         value["metadata"]["finalizers"] = json!(finalizers);
     }
 }
 
-/// Seconds that an object has to end: only a pod that may run somewhere has any.
-fn seconds_to_end(kind: &Kind, value: &Value, asked: Option<i64>) -> i64 {
+fn count_generation(value: &mut Value) {
+    if let Some(generation) = value["metadata"]["generation"].as_i64().filter(|it| *it > 0) {
+        value["metadata"]["generation"] = generation.saturating_add(1).into();
+    }
+}
+
+/// Seconds that an object has to end: only a pod that may run somewhere has more than none.
+fn time_to_end(kind: &Kind, value: &Value, asked: Option<i64>) -> Time {
+    if !kind.graceful {
+        return Time::None;
+    }
+    let asked = asked.map(|seconds| if seconds < 0 { 1 } else { seconds });
+    if object::is_deleting(value) {
+        let left = value["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0);
+        return match asked {
+            _ if left == 0 => Time::None,
+            // only ever sooner
+            Some(seconds) if seconds < left => Time::Given(seconds),
+            Some(_) | None => Time::Running,
+        };
+    }
     let ended = matches!(value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
     let scheduled = value["spec"]["nodeName"].as_str().is_some_and(|node| !node.is_empty());
-    if !kind.graceful || ended || !scheduled {
-        return 0;
-    }
     let own = value["spec"]["terminationGracePeriodSeconds"].as_i64().unwrap_or(30);
-    asked.unwrap_or(own).max(0)
+    Time::Given(match asked.unwrap_or(own) {
+        _ if ended || !scheduled => 0,
+        seconds => seconds.max(0),
+    })
 }

@@ -73,6 +73,9 @@ impl Schema {
                         }
                         (Some(_) | None, _) => {}
                     }
+                    if fields.get(name).is_some_and(Value::is_null) && !schema.nullable {
+                        fields.remove(name);
+                    }
                     if let Some(value) = fields.get_mut(name) {
                         schema.apply_as(value, false);
                     }
@@ -80,7 +83,9 @@ impl Schema {
             }
             Value::Array(items) => {
                 if let Some(schema) = &self.items {
-                    items.iter_mut().for_each(|item| schema.apply_as(item, false));
+                    for item in items {
+                        schema.apply_as(item, false);
+                    }
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

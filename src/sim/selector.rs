@@ -71,10 +71,16 @@ impl Filter {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
+    /// Whether a namespace is asked for.
+    #[must_use]
+    pub fn is_within(&self, namespace: &str) -> bool {
+        self.namespace.is_empty() || self.namespace == namespace
+    }
+
     /// Whether an object is asked for.
     #[must_use]
     pub fn matches(&self, namespace: &str, object: &Value) -> bool {
-        (self.namespace.is_empty() || self.namespace == namespace)
+        self.is_within(namespace)
             && self.labels.iter().all(|one| one.matches(&object["metadata"]["labels"]))
             && self.fields.iter().all(|one| one.matches(object))
     }

@@ -75,8 +75,8 @@ impl ApiServer {
     fn stream(self, watch: Watch) -> Reply {
         let ends =
             watch.timeout.map(|seconds| tokio::time::Instant::now() + Duration::from_secs(seconds));
-        let told = self.changed.subscribe();
-        let state = Told { server: self, watch, told, ends, ready: VecDeque::new(), over: false };
+        let news = self.changed.subscribe();
+        let state = Told { server: self, watch, news, ends, ready: VecDeque::new(), over: false };
         let frames = stream::unfold(state, |mut state| async move {
             let line = state.next().await?;
             Some((Ok::<_, Infallible>(Frame::data(Bytes::from(line))), state))
@@ -92,7 +92,7 @@ impl ApiServer {
 struct Told {
     server: ApiServer,
     watch: Watch,
-    told: signal::Receiver<u64>,
+    news: signal::Receiver<u64>,
     ends: Option<tokio::time::Instant>,
     ready: VecDeque<String>,
     over: bool,
@@ -107,7 +107,7 @@ impl Told {
             if self.over {
                 return None;
             }
-            self.told.mark_unchanged();
+            self.news.mark_unchanged();
             match self.watch.lines(&self.server.lock()) {
                 Some(lines) => self.ready.extend(lines),
                 None => return None,
@@ -122,7 +122,7 @@ impl Told {
                 }
             };
             tokio::select! {
-                changed = self.told.changed() => changed.ok()?,
+                changed = self.news.changed() => changed.ok()?,
                 () = ends => {
                     self.over = true;
                     if self.watch.bookmarks {

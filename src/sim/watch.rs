@@ -55,7 +55,7 @@ impl Watch {
             watch.first = wanted.map(|object| line("ADDED", object.text())).collect();
         } else {
             let wrong =
-                |_| Refusal::bad_request(format!("Invalid value: {asked:?}: not a version"));
+                |_| Refusal::new(500, "", format!("Invalid value: {asked:?}: not a version"));
             watch.version = asked.parse().map_err(wrong)?;
             watch.expired = watch.version < store.compacted();
         }
@@ -113,10 +113,10 @@ pub fn view(change: &Change, kind: KindId, filter: &Filter) -> Option<(Verb, Arc
     }
     let matches = |object: &Object| filter.matches(&object.address.namespace, &object.value);
     let before = change.before.as_ref();
-    let matched = before.is_some_and(|before| matches(before));
+    let was_told = before.is_some_and(|before| matches(before));
     match change.verb {
-        Verb::Deleted => matched.then(|| (Verb::Deleted, object.clone())),
-        Verb::Added | Verb::Modified => match (matched, matches(object)) {
+        Verb::Deleted => was_told.then(|| (Verb::Deleted, object.clone())),
+        Verb::Added | Verb::Modified => match (was_told, matches(object)) {
             (false, true) => Some((Verb::Added, object.clone())),
             (true, true) => Some((Verb::Modified, object.clone())),
             (true, false) => {
