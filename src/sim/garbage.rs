@@ -198,8 +198,8 @@ mod tests {
         let mut garbage = Garbage::default();
         let mut seen = 0;
         loop {
-            for change in store.history()[seen..].to_vec() {
-                garbage.note(&store, &change);
+            for change in &store.history()[seen..] {
+                garbage.note(&store, change);
                 seen += 1;
             }
             if garbage.is_empty() {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::kept::{KEPT, Where};
+use super::kept::{KEPT, What};
 use super::kinds::Kind;
 
 /// The UIDs and versions that one side has named, in their order.
@@ -51,10 +51,11 @@ impl Names {
 
     fn status(&mut self, body: &Value) -> Value {
         let mut status = body.clone();
-        drop_kept(&mut status, Where::Status);
-        if body["status"] == "Failure" {
-            drop_kept(&mut status, Where::Failure);
-        }
+        drop_kept(&mut status, |what| match what {
+            What::Status(field) => Some(field),
+            What::Failure(field) if body["status"] == "Failure" => Some(field),
+            What::Failure(_) | What::Metadata(_) | What::Request(_) => None,
+        });
         self.rename(&mut status);
         status
     }
@@ -128,10 +129,11 @@ pub fn stable_name(name: &Value) -> Value {
     }
 }
 
-fn drop_kept(value: &mut Value, place: Where) {
+/// Drops fields that are known to differ.
+fn drop_kept(value: &mut Value, field: impl Fn(&What) -> Option<&'static str>) {
     let Some(fields) = value.as_object_mut() else { return };
-    for kept in KEPT.iter().filter(|kept| kept.place == place) {
-        fields.remove(kept.field);
+    for field in KEPT.iter().filter_map(|kept| field(&kept.what)) {
+        fields.remove(field);
     }
 }
 
@@ -152,7 +154,10 @@ fn without_content(kind: Option<&Kind>, body: &Value) -> Value {
         }
     }
     if let Some(metadata) = object.get_mut("metadata") {
-        drop_kept(metadata, Where::Metadata);
+        drop_kept(metadata, |what| match what {
+            What::Metadata(field) => Some(field),
+            What::Status(_) | What::Failure(_) | What::Request(_) => None,
+        });
         for moment in ["creationTimestamp", "deletionTimestamp"] {
             if let Some(value) = metadata.get_mut(moment) {
                 *value = value.is_string().into();

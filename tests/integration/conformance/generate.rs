@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use super::changes::{apply, merge};
 use super::kinds::{KINDS, Kind};
 use super::random::Random;
 
@@ -30,19 +31,19 @@ pub enum Step {
 
 /// Makes the operations of one sequence: few objects, so that each meets many operations.
 pub struct Generator {
-    random: Random,
+    pub(super) random: Random,
     namespace: String,
-    targets: Vec<(&'static Kind, String)>,
+    pub(super) targets: Vec<(&'static Kind, String)>,
     generated: usize,
     /// A deletion may be in the foreground. Then all dependents block it: whether one that does not
     /// goes, too, depends on who of the collector's workers is first.
-    foreground: bool,
+    pub(super) foreground: bool,
 }
 
 const JSON: &str = "application/json";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
-const TEAMS: [&str; 3] = ["a", "b", "c"];
+pub const TEAMS: [&str; 3] = ["a", "b", "c"];
 const SELECTORS: &[&str] = &[
     "labelSelector=team%3Da",
     "labelSelector=team%3D%3Da,app",
@@ -123,7 +124,7 @@ impl Generator {
             8 => object["metadata"]["annotations"] = json!({}),
             9 => object["kind"] = "Secret".into(),
             10 => object["apiVersion"] = "v7".into(),
-            11 => namespace = "nowhere".to_owned(),
+            11 => "nowhere".clone_into(&mut namespace),
             12 => {
                 object["metadata"].as_object_mut().expect("an object").remove("name");
             }
@@ -158,159 +159,11 @@ impl Generator {
         if self.random.percent(40) {
             let content = self.content(kind);
             if kind.kind == "AppWrapper" {
-                merge(object, &content)
+                merge(object, &content);
             } else {
-                apply(object, &content)
+                apply(object, &content);
             }
         }
-    }
-
-    fn finalizers(&mut self) -> Value {
-        self.random
-            .of(&[
-                &["example.com/hold"][..],
-                &["example.com/hold"],
-                &["example.com/hold", "example.com/other"],
-                &["example.com/other"],
-                &[],
-            ])
-            .into()
-    }
-
-    /// References to objects that stand before this one, so that there is no circle.
-    fn owners(&mut self, at: usize) -> Value {
-        let mut owners = vec![];
-        let candidates: Vec<(&'static Kind, String)> =
-            self.targets[..at].iter().filter(|(kind, _)| !kind.is_unbound()).cloned().collect();
-        for (place, (kind, name)) in candidates.iter().enumerate() {
-            if self.random.percent(60) {
-                let mut owner = json!({
-                    "apiVersion": kind.api_version, "kind": kind.kind, "name": name,
-                    "uid": format!("$uid:{}/{name}", kind.plural),
-                });
-                if self.foreground || self.random.percent(50) {
-                    owner["blockOwnerDeletion"] = true.into();
-                }
-                if place == 0 && self.random.percent(50) {
-                    owner["controller"] = true.into();
-                }
-                owners.push(owner);
-            }
-        }
-        if self.random.percent(10) {
-            owners.push(json!({
-                "apiVersion": "v1", "kind": "ConfigMap", "name": "absent",
-                "uid": "22222222-2222-4222-8222-222222222222",
-            }));
-        }
-        owners.into()
-    }
-
-    /// A change of what a kind has besides metadata.
-    fn content(&mut self, kind: &Kind) -> Value {
-        let some = self.random.below(3);
-        match kind.kind {
-            "ConfigMap" => [
-                json!({"data": {"k": "2"}}),
-                json!({"data": {"k": null, "l": "1"}}),
-                json!({"data": {"k": "1"}}),
-            ][some]
-                .clone(),
-            "Lease" => [
-                json!({"spec": {"holderIdentity": "b"}}),
-                json!({"spec": {"leaseDurationSeconds": 7}}),
-                json!({"spec": {"holderIdentity": "a"}}),
-            ][some]
-                .clone(),
-            "Job" => [
-                json!({"spec": {"parallelism": 2}}),
-                json!({"spec": {"suspend": false}}),
-                json!({"spec": {"backoffLimit": 3}}),
-            ][some]
-                .clone(),
-            "AppWrapper" => self.wrapper_content(),
-            _ => json!({"metadata": {"annotations": {"pods": "have little to change"}}}),
-        }
-    }
-
-    fn wrapper_content(&mut self) -> Value {
-        let template = json!({
-            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x", "labels": {"a": "b"}},
-            "anything": {"goes": [1, {"here": true}]},
-        });
-        match self.random.below(9) {
-            0 => json!({"spec": {"suspend": true}}),
-            1 => json!({"spec": {"suspend": false}}),
-            2 => json!({"spec": {"suspend": null, "unknown": {"x": 1}}}),
-            3 => json!({"spec": {"managedBy": "example.com/somebody"}}),
-            4 => json!({"spec": {"components": [{"template": template}]}}),
-            5 => json!({"spec": {"components": [
-                {"template": template, "unknown": 1, "podSets": [{"path": "x", "also": 1}]}]}}),
-            6 => json!({"spec": {"components": [
-                {"template": template, "podSetInfos": [{"tolerations": [{"key": "a", "x": 1}]}]}]}}),
-            7 => json!({"spec": {"failurePolicy": {"maxRestarts": 3, "rules": []}}}),
-            _ => json!({"unknown": 1, "spec": {"components": []}}),
-        }
-    }
-
-    fn status(&mut self, kind: &Kind) -> Value {
-        match kind.kind {
-            "Pod" => {
-                json!({"phase": self.random.of(&["Pending", "Running", "Succeeded", "Failed"])})
-            }
-            "Job" => json!({"active": 1 + self.random.below(3)}),
-            "AppWrapper" => [
-                json!({"phase": "Running", "resettingCount": 1}),
-                json!({"phase": "Suspended", "unknown": 1}),
-                json!({"componentStatus": [{"conditions": [], "name": "x"}]}),
-                json!({"conditions": [{
-                    "type": "A", "status": "True", "reason": "R", "message": "m", "other": 1,
-                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
-                json!({"phase": null}),
-            ][self.random.below(5)]
-            .clone(),
-            _ => json!({"phase": "x"}),
-        }
-    }
-
-    /// A change of an object's metadata or content.
-    fn change(&mut self, kind: &'static Kind, name: &str, at: usize) -> Value {
-        let mut change = match self.random.below(12) {
-            0..2 => json!({"metadata": {"labels": {"team": self.random.of(&TEAMS)}}}),
-            2 => json!({"metadata": {"labels": {"team": null}}}),
-            3 => json!({"metadata": {"annotations": {"note": self.random.of(&TEAMS)}}}),
-            4 => json!({"metadata": {"annotations": null}}),
-            5..7 if !kind.is_unbound() => {
-                let finalizers = self.finalizers();
-                json!({"metadata": {"finalizers": finalizers}})
-            }
-            7 => json!({"metadata": {"ownerReferences": self.owners(at)}}),
-            8 if kind.status => json!({"status": self.status(kind)}),
-            9 => [
-                json!({}),
-                json!({"metadata": {"generation": 9}}),
-                json!({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}),
-                json!({"metadata": {"deletionTimestamp": null, "deletionGracePeriodSeconds": 1}}),
-                json!({"metadata": {"name": "other"}}),
-                json!({"metadata": {"namespace": "other"}}),
-            ][self.random.below(6)]
-            .clone(),
-            _ => self.content(kind),
-        };
-        self.guard(&mut change, kind, name);
-        change
-    }
-
-    /// Adds what an object is expected to be.
-    fn guard(&mut self, change: &mut Value, kind: &Kind, name: &str) {
-        let guard = match self.random.below(16) {
-            0 => ("resourceVersion", format!("$stale:{}/{name}", kind.plural)),
-            1..4 => ("resourceVersion", format!("$version:{}/{name}", kind.plural)),
-            4 => ("uid", "33333333-3333-4333-8333-333333333333".to_owned()),
-            5 => ("uid", format!("$uid:{}/{name}", kind.plural)),
-            _ => return,
-        };
-        merge(change, &json!({"metadata": {guard.0: guard.1}}));
     }
 
     fn rewrite(&mut self, kind: &'static Kind, name: &str, path: String, at: usize) -> Step {
@@ -346,7 +199,7 @@ impl Generator {
     fn json_patch(&mut self, kind: &'static Kind, name: &str, path: String) -> Step {
         let of = |what: &str| format!("${what}:{}/{name}", kind.plural);
         let team = self.random.of(&TEAMS);
-        let patch = match self.random.below(18) {
+        let operations = match self.random.below(18) {
             0..3 => json!([
                 {"op": "test", "path": "/metadata/labels/team", "value": self.random.of(&TEAMS)},
                 {"op": "replace", "path": "/metadata/labels/team", "value": team}]),
@@ -379,7 +232,7 @@ impl Generator {
                 {"op": "replace", "path": "/spec/containers/0/image", "value": format!("image-{team}")}]),
             _ => json!({"op": "add", "path": "/metadata/labels/team", "value": team}),
         };
-        send("PATCH", path, JSON_PATCH, Some(patch))
+        send("PATCH", path, JSON_PATCH, Some(operations))
     }
 
     fn write_status(&mut self, kind: &'static Kind, name: &str, path: String) -> Step {
@@ -408,8 +261,8 @@ impl Generator {
                     _ => ("phase", json!("Running")),
                 };
                 let path_of = format!("/status/{field}");
-                let patch = json!([{"op": "add", "path": path_of, "value": value}]);
-                send("PATCH", format!("{path}/status"), JSON_PATCH, Some(patch))
+                let operations = json!([{"op": "add", "path": path_of, "value": value}]);
+                send("PATCH", format!("{path}/status"), JSON_PATCH, Some(operations))
             }
             _ => send("PATCH", format!("{path}/status"), MERGE_PATCH, Some(change)),
         }
@@ -513,32 +366,4 @@ fn send(
     body: Option<Value>,
 ) -> Step {
     Step::Send(Request { method, path, content_type, body })
-}
-
-/// Merges a change into an object, as a merge patch does, but keeps its nulls: for a change of a change.
-pub fn merge(target: &mut Value, change: &Value) {
-    match (target, change) {
-        (Value::Object(fields), Value::Object(changes)) => {
-            for (key, change) in changes {
-                merge(fields.entry(key).or_insert(Value::Null), change);
-            }
-        }
-        (target, change) => *target = change.clone(),
-    }
-}
-
-/// Merges a change into an object; a null removes.
-pub fn apply(target: &mut Value, change: &Value) {
-    match (target, change) {
-        (Value::Object(fields), Value::Object(changes)) => {
-            for (key, change) in changes {
-                if change.is_null() {
-                    fields.remove(key);
-                } else {
-                    apply(fields.entry(key).or_insert(Value::Null), change);
-                }
-            }
-        }
-        (target, change) => *target = change.clone(),
-    }
 }

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 /// A kind, and what of its objects is compared besides metadata.
 #[derive(Debug)]
+#[expect(clippy::struct_field_names, reason = "objects call it so")]
 pub struct Kind {
     /// First letter of its objects' names.
     pub letter: &'static str,

@@ -9,13 +9,12 @@ use serde_json::{Value, json};
 
 use super::PATIENCE;
 use super::canary;
+use super::changes::apply;
 use super::compare::{difference, stable_name, state};
-use super::generate::{Request, Step, apply};
+use super::generate::{Request, Step};
 use super::kinds::Kind;
-use super::side::{Answer, Events, Side};
-
-/// The last object of each kind, by which a watch is known to have told everything.
-const LAST: &str = "zz-last";
+use super::mirror::{LAST, Mirror, all_events, version, watch_path};
+use super::side::{Answer, Side};
 
 /// The states of all objects, by kind and name.
 type States = BTreeMap<(String, String), Value>;
@@ -37,22 +36,9 @@ pub struct Pair {
     collected: bool,
 }
 
-/// All events of one kind, as they come.
-struct Mirror {
-    kind: &'static Kind,
-    events: Events,
-    seen: Vec<Value>,
-    /// The last version that was written, as far as it was answered.
-    written: u64,
-}
-
 impl Pair {
     pub async fn open(real: Client, namespace: &str, kinds: Vec<&'static Kind>) -> Self {
-        let mut store = Store::default();
-        for definition in appwrapper::crd::all() {
-            store.kinds.define(&serde_json::to_value(definition).expect("JSON"));
-        }
-        let server = ApiServer::new(store);
+        let server = simulated();
         let (mut sim, mut real) = (Side::new(server.client()), Side::new(real));
         let request = Request {
             method: "POST",
@@ -68,11 +54,9 @@ impl Pair {
         // version 1 is long gone on the real server, too
         server.with(|store| store.compact(store.version()));
         let noted = server.with(|store| store.version());
-        let mirrors = join_all(kinds.iter().map(|kind| async {
-            let path = watch_path(kind, namespace, &since.1, "");
-            Mirror { kind, events: real.watch(&path).await, seen: vec![], written: 0 }
-        }))
-        .await;
+        let open =
+            |kind: &&'static Kind| Mirror::open(real.client.clone(), kind, namespace, &since.1);
+        let mirrors = join_all(kinds.iter().map(open)).await;
         Self {
             namespace: namespace.to_owned(),
             kinds,
@@ -186,9 +170,9 @@ impl Pair {
 
     /// Waits until the real server has the state of the simulated one.
     async fn meet(&mut self) -> Result<(), String> {
-        let want = self.states().await;
+        let want = self.states();
         let outcome = within(async {
-            while !self.caught_up() || self.mirrored() != want {
+            while !self.mirrors.iter().all(Mirror::caught_up) || self.mirrored() != want {
                 self.follow().await;
             }
         })
@@ -196,22 +180,9 @@ impl Pair {
         outcome.or_else(|_| agree(&shown(&want), &shown(&self.mirrored())))
     }
 
-    /// Whether every write was told.
-    fn caught_up(&self) -> bool {
-        self.mirrors.iter().all(|mirror| {
-            let told = mirror.seen.iter().filter_map(|event| version(&event["object"])).max();
-            told.unwrap_or(0) >= mirror.written
-        })
-    }
-
     /// Takes one more event of any kind.
     async fn follow(&mut self) {
-        let next = self.mirrors.iter_mut().map(|mirror| {
-            Box::pin(async {
-                let event = mirror.events.next().await.expect("the watch goes on");
-                mirror.seen.push(event);
-            })
-        });
+        let next = self.mirrors.iter_mut().map(|mirror| Box::pin(mirror.follow()));
         futures::future::select_all(next).await;
     }
 
@@ -219,7 +190,6 @@ impl Pair {
         let mut states = States::new();
         for event in self.mirrors.iter().flat_map(|mirror| &mirror.seen) {
             let object = &event["object"];
-            // by its true name: generated names are told apart by their prefix only
             if event["type"] == "DELETED" {
                 states.remove(&key(object));
             } else {
@@ -230,7 +200,7 @@ impl Pair {
     }
 
     /// The states of all objects of the simulated server.
-    async fn states(&self) -> States {
+    fn states(&self) -> States {
         self.server.with(|store| {
             let ids =
                 self.kinds.iter().map(|kind| store.kinds.by_name(kind.api_version, kind.kind));
@@ -262,10 +232,9 @@ impl Pair {
     async fn compare_watches(&mut self, kind: &Kind, selector: &str) -> Result<(), String> {
         for from_now in [false, true] {
             let (a, b) = if from_now { ("", "") } else { (&*self.since.0, &*self.since.1) };
-            let mut sim = self.sim.watch(&watch_path(kind, &self.namespace, a, selector)).await;
-            let mut real = self.real.watch(&watch_path(kind, &self.namespace, b, selector)).await;
-            let sim = to_the_last(&mut sim).await?;
-            let real = to_the_last(&mut real).await?;
+            let path = |version| watch_path(kind, &self.namespace, version, selector);
+            let sim = all_events(&self.sim, &path(a)).await?;
+            let real = all_events(&self.real, &path(b)).await?;
             let apart = self.collected && !from_now;
             let sim: Vec<Value> =
                 sorted(sim, apart).iter().map(|it| self.sim.names.event(it)).collect();
@@ -289,42 +258,18 @@ impl Pair {
     }
 }
 
-fn version(object: &Value) -> Option<u64> {
-    object["metadata"]["resourceVersion"].as_str()?.parse().ok()
+/// A simulated server with our own kinds.
+pub fn simulated() -> ApiServer {
+    let mut store = Store::default();
+    for definition in appwrapper::crd::all() {
+        store.kinds.define(&serde_json::to_value(definition).expect("JSON"));
+    }
+    ApiServer::new(store)
 }
 
 /// A request with JSON.
 pub fn request(method: &'static str, path: String, body: Option<Value>) -> Request {
     Request { method, path, content_type: "application/json", body }
-}
-
-fn watch_path(kind: &Kind, namespace: &str, version: &str, selector: &str) -> String {
-    let mut path =
-        format!("{}?watch=true&resourceVersion={version}{selector}", kind.path(namespace));
-    // one that a controller writes into each namespace
-    if kind.kind == "ConfigMap" {
-        path += "&fieldSelector=metadata.name!%3Dkube-root-ca.crt";
-    }
-    path
-}
-
-/// Reads a watch up to the last object.
-async fn to_the_last(events: &mut Events) -> Result<Vec<Value>, String> {
-    let mut seen = vec![];
-    let outcome = within(async {
-        while let Some(event) = events.next().await {
-            let last = event["object"]["metadata"]["name"] == LAST;
-            seen.push(event);
-            if last {
-                return;
-            }
-        }
-    })
-    .await;
-    outcome.map(|()| seen.clone()).map_err(|text| {
-        let told: Vec<String> = seen.iter().map(|it| line(Some(it)).to_string()).collect();
-        format!("{text}: told were\n{}", told.join("\n"))
-    })
 }
 
 /// Events in their order; where a collector has taken part, in the order of each object.
@@ -359,7 +304,7 @@ fn shown(states: &States) -> Value {
 }
 
 /// Waits, but not forever.
-async fn within<T>(work: impl Future<Output = T>) -> Result<T, String> {
+pub async fn within<T>(work: impl Future<Output = T>) -> Result<T, String> {
     tokio::time::timeout(PATIENCE, work).await.map_err(|_| "it never came".to_owned())
 }
 

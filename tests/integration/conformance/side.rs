@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::compare::Names;
 use super::generate::Request;
+use super::kept::Probe;
 
 /// A server, and what it has answered.
 pub struct Side {
@@ -46,20 +47,39 @@ impl Side {
                 serde_json::to_vec(&body).expect("JSON")
             }
         };
-        let built = http::Request::builder()
-            .method(request.method)
-            .uri(&request.path)
-            .header(header::CONTENT_TYPE, request.content_type)
-            .header(header::ACCEPT, "application/json")
-            .body(Body::from(bytes))
-            .expect("a request");
-        let response = self.client.send(built).await.expect("the server answers");
+        let response =
+            self.send_bytes(request.method, &request.path, request.content_type, bytes).await;
         let code = response.status().as_u16();
         let bytes = response.into_body().collect().await.expect("the answer is read").to_bytes();
         let text = || Value::from(String::from_utf8_lossy(&bytes).into_owned());
         let body = serde_json::from_slice(&bytes).unwrap_or_else(|_| text());
         self.remember(&request.path, &body);
         Answer { code, body }
+    }
+
+    /// The code by which a request is answered.
+    pub async fn probe(&self, probe: &Probe) -> u16 {
+        let path = format!("/api/v1/namespaces/kept/{}", probe.path);
+        let bytes = probe.body.as_bytes().to_vec();
+        let response = self.send_bytes(probe.method, &path, probe.content_type, bytes).await;
+        response.status().as_u16()
+    }
+
+    async fn send_bytes(
+        &self,
+        method: &str,
+        path: &str,
+        content_type: &str,
+        bytes: Vec<u8>,
+    ) -> http::Response<Body> {
+        let request = http::Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::CONTENT_TYPE, content_type)
+            .header(header::ACCEPT, "application/json")
+            .body(Body::from(bytes))
+            .expect("a request");
+        self.client.send(request).await.expect("the server answers")
     }
 
     fn remember(&mut self, path: &str, body: &Value) {
