@@ -28,7 +28,8 @@ use crate::observe::live::{self, Live};
 use crate::observe::memory::Memory;
 use crate::observe::{self, Eyes, stored::Stored};
 use crate::plan::{Action, Ask, Target};
-use crate::snapshot::Snapshot;
+use crate::podsets;
+use crate::snapshot::{Component, Snapshot};
 
 /// How often a decision may ask for a read, or go on after an action, in one go.
 const ROUNDS_MAX: usize = 6;
@@ -283,10 +284,10 @@ async fn carry_out(
                 result = create_one(context, memory, wrapper, snapshot, *index, result).await;
             }
             Action::Delete(target) => {
-                delete_one(context, memory, snapshot, target, delete::How::Graceful).await?;
+                delete_one(context, memory, snapshot, target, false).await?;
             }
             Action::ForceDelete(target) => {
-                delete_one(context, memory, snapshot, target, delete::How::Forced).await?;
+                delete_one(context, memory, snapshot, target, true).await?;
             }
             Action::ForceDeletePod { name, uid } => {
                 let pod = Victim { resource: &live::pod_resource(), name, uid };
@@ -300,6 +301,18 @@ async fn carry_out(
         }
     }
     Ok(result)
+}
+
+/// What has objects between itself and its pods goes after them, also by force.
+fn how_to_delete(component: &Component, forced: bool) -> delete::How {
+    let kind = podsets::Kind::of(&component.api_version, &component.kind);
+    let last = !component.pod_sets.is_empty() && kind.has_objects_between();
+    match (forced, last) {
+        (false, false) => delete::How::Graceful,
+        (false, true) => delete::How::GracefulLast,
+        (true, false) => delete::How::Forced,
+        (true, true) => delete::How::ForcedLast,
+    }
 }
 
 /// Whether an AppWrapper is as it was read, by the API server's own word. Creations and deletions carry
@@ -377,7 +390,7 @@ async fn delete_one(
     memory: &mut Memory,
     snapshot: &Snapshot,
     target: &Target,
-    how: delete::How,
+    forced: bool,
 ) -> Result<(), Error> {
     let component = &snapshot.components[target.component];
     let kind: KindKey = kind_of(component);
@@ -388,6 +401,7 @@ async fn delete_one(
         Err(error @ live::Error::Api { .. }) => return Err(error.into()),
     };
     let victim = Victim { resource: &resource, name: &component.name, uid: &target.uid };
+    let how = how_to_delete(component, forced);
     send_delete(context, memory, &snapshot.namespace, &victim, how).await
 }
 
@@ -398,7 +412,7 @@ async fn send_delete(
     victim: &Victim<'_>,
     how: delete::How,
 ) -> Result<(), Error> {
-    let forced = how == delete::How::Forced;
+    let forced = matches!(how, delete::How::Forced | delete::How::ForcedLast);
     if !memory.may_delete(victim.uid, forced) {
         return Ok(());
     }

@@ -13,8 +13,13 @@ use crate::observe::seen::Seen;
 pub enum How {
     /// In the ordinary way; what it owns follows in the background.
     Graceful,
+    /// In the ordinary way; it stays until everything that it owns is gone, so that nothing in between
+    /// makes a pod after it was seen to be gone.
+    GracefulLast,
     /// With grace period 0.
     Forced,
+    /// With grace period 0, and still after everything that it owns.
+    ForcedLast,
 }
 
 /// Deletes an object; one that is gone, or is another of the same name, is as good.
@@ -32,10 +37,13 @@ pub async fn delete(
     let what = || format!("delete {}/{name}", resource.kind);
     let params = DeleteParams {
         grace_period_seconds: match how {
-            How::Graceful => None,
-            How::Forced => Some(0),
+            How::Graceful | How::GracefulLast => None,
+            How::Forced | How::ForcedLast => Some(0),
         },
-        propagation_policy: Some(PropagationPolicy::Background),
+        propagation_policy: Some(match how {
+            How::Graceful | How::Forced => PropagationPolicy::Background,
+            How::GracefulLast | How::ForcedLast => PropagationPolicy::Foreground,
+        }),
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };

@@ -4,18 +4,24 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::policy::category;
 use crate::api::FailureRecord;
-use crate::snapshot::{Component, Container, ContainerState, Pod, Termination};
+use crate::snapshot::{Component, Container, ContainerState, Pod, PodCondition, Termination};
 
 /// The longest message that is recorded, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// When a pod failed: its first container that ended with another code than 0, else its first that
-/// ended, else when it stopped being ready.
+/// ended, else when it stopped being ready, else when it was to be disrupted.
+///
+/// A pod whose node is deleted is ended in its absence: it is Ready to the last.
 pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
     culprit(pod)
         .and_then(|(_, end)| end.finished_at)
         .or_else(|| pod.terminated().filter_map(|(_, end)| end.finished_at).min())
-        .or_else(|| pod.conditions.iter().find(|c| c.kind == "Ready").and_then(|c| c.since))
+        .or_else(|| {
+            let unready = |c: &&PodCondition| c.kind == "Ready" && c.status != "True";
+            pod.conditions.iter().find(unready).and_then(|c| c.since)
+        })
+        .or_else(|| pod.true_condition("DisruptionTarget").and_then(|c| c.since))
 }
 
 /// Sorts pods by when they failed, ties by name; those that cannot be dated come last.

@@ -77,6 +77,23 @@ impl Kind {
         Self::of(text("apiVersion"), text("kind"))
     }
 
+    /// Whether pods of this kind are made by an object in between, which may go on making some after
+    /// the component itself is gone. Of another kind nothing is known, so that it counts as one.
+    #[must_use]
+    pub const fn has_objects_between(self) -> bool {
+        match self {
+            Self::JobSet
+            | Self::Deployment
+            | Self::LeaderWorkerSet
+            | Self::RayJob
+            | Self::RayService
+            | Self::Other => true,
+            Self::Pod | Self::Job | Self::StatefulSet | Self::Kubeflow(_) | Self::RayCluster => {
+                false
+            }
+        }
+    }
+
     /// Whether objects of this kind say when they have ended, so that pods need not be counted.
     #[must_use]
     pub const fn reports_end(self) -> bool {

@@ -36,7 +36,11 @@ impl World {
             }
             Act::Suspend(name, suspend) => {
                 let happening = if suspend { Happening::Suspended } else { Happening::Resumed };
-                self.edit(&name, happening, |value| value["spec"]["suspend"] = suspend.into());
+                // who may let it run is for Kueue alone, as the webhook has it
+                let managed = !self.kueue.quota.is_empty();
+                if suspend || !managed {
+                    self.edit(&name, happening, |value| value["spec"]["suspend"] = suspend.into());
+                }
             }
             Act::Annotate(name, key, value) => {
                 let key = format!("workload.codeflare.dev.appwrapper/{key}Duration");
@@ -108,7 +112,9 @@ impl World {
     }
 
     fn unlabel(&mut self, name: &str) {
-        let Some(object) = self.thing(name, |thing| thing.component) else { return };
+        // a pod without the label is hidden from every watch: its owner has taken it away
+        let wanted = |thing: &truth::Thing| thing.component && !thing.pod;
+        let Some(object) = self.thing(name, wanted) else { return };
         self.happened_to(name, Happening::ComponentUnlabelled);
         self.store.change(&object.address, Part::Whole, |object| {
             if let Some(labels) = object["metadata"]["labels"].as_object_mut() {
@@ -248,13 +254,15 @@ impl World {
         let Some(id) = self.store.kinds.by_name(api, kind) else { return };
         self.happened(Happening::KindRemoved);
         self.coverage.fault(super::faults::Fault::Kind);
-        // the definition goes, and its objects with it
+        // the definition goes, and its objects with it; what they own follows
         let all: Vec<Address> = self.store.all(id).map(|object| object.address.clone()).collect();
         for address in all {
             self.store.change(&address, Part::Whole, |object| {
                 object["metadata"]["finalizers"] = json!([]);
             });
-            drop(self.store.delete(&address, &Deletion::default()));
+            let background =
+                Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
+            drop(self.store.delete(&address, &background));
         }
         self.store.kinds.serve(id, false);
         self.unserved.push(id);

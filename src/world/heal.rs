@@ -94,10 +94,14 @@ impl World {
             self.replicas.push(new);
             return;
         }
+        let other = 1 - index;
+        if self.replicas[other].doubts.is_some() {
+            // who has lost the lease once has ended, and another process leads
+            self.replicas[other] = self.new_replica(true);
+        }
         let elapsed = self.elapsed;
-        let new = &mut self.replicas[1 - index];
+        let new = &mut self.replicas[other];
         new.leads = true;
-        new.doubts = None;
         new.frozen_until = elapsed;
         new.push_known(elapsed);
     }
