@@ -35,6 +35,7 @@ mod kinds;
 mod layers;
 mod lifecycle;
 mod objects;
+mod on_sim;
 mod ownership;
 mod samples;
 mod suspending;
