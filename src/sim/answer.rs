@@ -188,6 +188,7 @@ fn list(store: &Store, kind: KindId, namespace: &str, params: &Params) -> Result
     };
     let left = |object: &&Arc<Object>| {
         filter.is_within(&object.address.namespace)
+            && !filter.passes_over(&object.address.name)
             && after.as_ref().is_none_or(|after| object.address > *after)
     };
     let past;

@@ -22,6 +22,8 @@ mod schema;
 mod selector;
 mod service;
 mod store;
+#[cfg(test)]
+mod tests;
 mod watch;
 mod write;
 

@@ -71,6 +71,14 @@ impl Filter {
         !self.labels.is_empty() || !self.fields.is_empty()
     }
 
+    /// Whether there is at most one object to look at, and this is not it: a name in a namespace is
+    /// looked up, not searched for.
+    pub(super) fn passes_over(&self, name: &str) -> bool {
+        let names =
+            |field: &Field| field.equal && field.path == "/metadata/name" && field.value != name;
+        !self.namespace.is_empty() && self.fields.iter().any(names)
+    }
+
     /// Whether a namespace is asked for.
     #[must_use]
     pub fn is_within(&self, namespace: &str) -> bool {

@@ -23,8 +23,8 @@ pub enum Step {
     Send(Request),
     /// A read, and a write of what was read with this change.
     Rewrite { path: String, subresource: &'static str, change: Value },
-    /// A list, page by page.
-    Pages { path: String },
+    /// A list, page by page; something may be written after the first.
+    Pages { path: String, between: Option<Request> },
     /// A watch from a version that is not kept any more.
     Expired { path: String },
 }
@@ -98,7 +98,7 @@ impl Generator {
         match self.random.below(100) {
             0..18 => self.create(kind, &name, at),
             18..23 => send("GET", path, JSON, None),
-            23..30 => self.list(kind),
+            23..30 => self.list(kind, &name, at),
             30..44 => self.rewrite(kind, &name, path, at),
             44..60 => self.merge_patch(kind, &name, path, at),
             60..69 => self.json_patch(kind, &name, path),
@@ -309,7 +309,7 @@ impl Generator {
         send("DELETE", path, JSON, Some(options))
     }
 
-    fn list(&mut self, kind: &'static Kind) -> Step {
+    fn list(&mut self, kind: &'static Kind, name: &str, at: usize) -> Step {
         let path = kind.path(&self.namespace);
         let selector = self.random.of(SELECTORS);
         // a controller writes one more config map, and it counts as what is left after a page
@@ -319,7 +319,11 @@ impl Generator {
             0..3 if alone => {
                 let limit = 1 + self.random.below(3);
                 let query = if bare { String::new() } else { format!("&{selector}") };
-                Step::Pages { path: format!("{path}?limit={limit}{query}") }
+                let between = match self.create(kind, name, at) {
+                    Step::Send(request) if self.random.percent(40) => Some(request),
+                    _ => None,
+                };
+                Step::Pages { path: format!("{path}?limit={limit}{query}"), between }
             }
             3 if bare => send("GET", path, JSON, None),
             _ => send("GET", format!("{path}?{selector}"), JSON, None),

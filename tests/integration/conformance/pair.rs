@@ -89,7 +89,7 @@ impl Pair {
                     self.both(&put(sim.body), &put(real.body)).await?;
                 }
             }
-            Step::Pages { path } => self.pages(path).await?,
+            Step::Pages { path, between } => self.pages(path, between.as_ref()).await?,
             Step::Expired { path } => {
                 let (mut sim, mut real) = (self.sim.watch(path).await, self.real.watch(path).await);
                 let line = |event: Option<Value>| self::line(event.as_ref());
@@ -114,11 +114,14 @@ impl Pair {
     }
 
     /// A list, page by page; each side goes on with a token of its own.
-    async fn pages(&mut self, path: &str) -> Result<(), String> {
+    async fn pages(&mut self, path: &str, mut between: Option<&Request>) -> Result<(), String> {
         let (mut sim, mut real) = (path.to_owned(), path.to_owned());
         loop {
             let get = |path: &String| request("GET", path.clone(), None);
             let answers = self.both(&get(&sim), &get(&real)).await?;
+            if let Some(request) = between.take() {
+                self.both(request, request).await?;
+            }
             let next = |answer: &Answer| {
                 let token = answer.body["metadata"]["continue"].as_str().unwrap_or_default();
                 (!token.is_empty()).then(|| format!("{path}&continue={token}"))
