@@ -32,15 +32,19 @@ pub struct Target {
 }
 
 /// A read from the API server itself, which must be made before anything is concluded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+///
+/// In this order each tells all that those before it tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Ask {
     /// None: the snapshot was enough.
     #[default]
     Nothing,
-    /// LIST components and pods: is everything gone?
-    Gone,
     /// GET the components that the cache does not hold: are they missing?
     Missing,
+    /// The same, and LIST the pods: do too few of them run, or does only the cache lag behind?
+    Pods,
+    /// LIST components and pods: is everything gone?
+    Gone,
 }
 
 impl Action {

@@ -7,7 +7,7 @@ use super::machine::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
 use super::problem::{self, Problem};
 use super::{VerdictAction, attempts, failure, health, teardown};
 use crate::api::condition::{self, unhealthy};
-use crate::api::{AttemptOutcome, Phase, Since};
+use crate::api::{AttemptOutcome, Since};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Component, Outcome, Owner, PodPhase, Presence, Snapshot};
 
@@ -34,7 +34,7 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
 pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
     if draft.facts.snapshot.suspend {
         // A leader that had lost its lease may have created something after all was gone.
-        sweep(draft);
+        sweep(draft, Stray::Any);
         return here.stay();
     }
     if resume(draft, "Suspend is false") { here.to::<Resuming>() } else { here.stay() }
@@ -72,7 +72,7 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
         return problem::fail(here, draft, &problem);
     }
-    if snapshot.finalizer && sweep(draft) {
+    if snapshot.finalizer && sweep(draft, Stray::OfAnotherAttempt) {
         "Waiting for objects of an earlier attempt".clone_into(&mut draft.verdict.message);
         return here.stay();
     }
@@ -323,24 +323,41 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
     }
 }
 
-/// Deletes what is ours and of another attempt than the running one; whether there was any.
-fn sweep(draft: &mut Draft<'_>) -> bool {
+/// What is swept away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stray {
+    /// Everything: nothing is to be there.
+    Any,
+    /// Everything of another attempt than the running one.
+    OfAnotherAttempt,
+    /// Components that are not those whose UIDs were written down.
+    Unrecorded,
+}
+
+/// Deletes what a write that came too late has made; whether there was any.
+pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
     let snapshot = draft.facts.snapshot;
     let attempt = attempts::current(&draft.status);
-    let nothing_runs = draft.facts.snapshot.status.phase == Phase::Suspended;
-    let stray =
-        |number: Option<i32>| nothing_runs || number.is_some_and(|number| number != attempt);
+    let of_another = |number: Option<i32>| number.is_some_and(|number| number != attempt);
     let mut found = false;
     for (component, index) in snapshot.components.iter().zip(0..) {
-        let Some(object) = component.ours().filter(|object| stray(object.attempt)) else {
-            continue;
+        let Some(object) = component.ours() else { continue };
+        let sweeps = match stray {
+            Stray::Any => true,
+            Stray::OfAnotherAttempt => of_another(object.attempt),
+            Stray::Unrecorded => !health::is_current(draft, index, component),
         };
-        found = true;
-        if !object.terminating {
+        found |= sweeps;
+        if sweeps && !object.terminating {
             draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
             draft.verdict.action = VerdictAction::Delete;
             draft.verdict.delete.push(index);
         }
     }
-    found || snapshot.pods.iter().any(|pod| stray(pod.attempt))
+    found
+        || match stray {
+            Stray::Any => !snapshot.pods.is_empty(),
+            Stray::OfAnotherAttempt => snapshot.pods.iter().any(|pod| of_another(pod.attempt)),
+            Stray::Unrecorded => false,
+        }
 }

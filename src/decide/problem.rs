@@ -10,6 +10,7 @@ use super::policy::{self, Case, Ruling, RulingAction};
 use super::{VerdictAction, attempts, failure, pause, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptAction, AttemptOutcome, FailureRecord, RuleRef, Since};
+use crate::plan::Ask;
 use crate::snapshot::{Component, Pod, PodPhase, Snapshot};
 
 /// Something that is wrong.
@@ -220,6 +221,10 @@ where
         draft.verdict.retries = ruling.retries;
         return here.stay();
     }
+    if !at_once(draft, problem) && unsure_of_pods(draft, problem) {
+        draft.ask(Ask::Pods);
+        return here.stay();
+    }
     draft.verdict.rule = Some(ruling.rule.clone());
     draft.verdict.retries = ruling.retries;
     match ruling.action {
@@ -229,6 +234,12 @@ where
         }
         RulingAction::Fail => fail(here, draft, problem),
     }
+}
+
+/// Whether a problem is that something does not run, and only a cache says so.
+fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem) -> bool {
+    let of_pods = [unhealthy::INSUFFICIENT_PODS_READY, unhealthy::FOUND_FAILED_PODS];
+    of_pods.contains(&problem.reason) && draft.facts.snapshot.answered < Ask::Pods
 }
 
 /// Restarts without asking a policy: the node is to blame. Only the kill switch forbids it.

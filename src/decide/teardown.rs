@@ -10,6 +10,7 @@ use super::machine::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
 };
+use super::phases::Stray;
 use super::{VerdictAction, attempts, pause, phases};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
@@ -101,6 +102,7 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
 /// Done: the components are kept for `SuccessTTL`.
 pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
     if nothing_deployed(draft) {
+        phases::sweep(draft, Stray::Any);
         return here.stay();
     }
     let since = draft.status.since.as_ref();
@@ -111,6 +113,10 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
             .unwrap_or(draft.facts.now);
         let until = draft.facts.limits.success_ttl.after(from);
         if !draft.facts.limits.success_ttl.is_zero() && draft.facts.now < until {
+            if phases::sweep(draft, Stray::Unrecorded) {
+                draft.look_again(until);
+                return here.stay();
+            }
             draft.wait(until);
             draft.verdict.reason = Some("Succeeded".to_owned());
             "Kept until SuccessTTL is over".clone_into(&mut draft.verdict.message);
@@ -129,6 +135,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
 pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
     if nothing_deployed(draft) && !holds_quota {
+        phases::sweep(draft, Stray::Any);
         return here.stay();
     }
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {

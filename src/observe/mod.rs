@@ -61,7 +61,7 @@ pub async fn observe(
         components.push(component);
     }
     let records = match ask {
-        Ask::Gone => live::listed_pods(eyes.client, &key).await?,
+        Ask::Pods | Ask::Gone => live::listed_pods(eyes.client, &key).await?,
         Ask::Nothing | Ask::Missing => eyes.cache.pods(&key),
     };
     let roots = wrapper.roots(&components);
@@ -121,7 +121,7 @@ async fn presence(
             return Ok(cached.map_or(lacking, found));
         }
         // What the cache holds is there; only what it lacks must be asked for.
-        Ask::Missing => match cached.map(found) {
+        Ask::Missing | Ask::Pods => match cached.map(found) {
             Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
             Some(_) | None => eyes.live.object(eyes.client, &kind, &at).await,
         },

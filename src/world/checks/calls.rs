@@ -125,13 +125,16 @@ impl CallScope<'_> {
     }
 
     /// The AppWrapper to which the object of a deletion belongs, where it exists with that UID.
-    fn victim(&self) -> Option<(String, Option<&Wrapper>)> {
+    ///
+    /// What came too late may go at any time.
+    fn victim(&self) -> Option<(String, &Wrapper)> {
         let object = self.store.get(&self.target.address(self.store)?)?;
         let wanted = self.body["preconditions"]["uid"].as_str();
         let hits = self.is("DELETE") && wanted.is_none_or(|uid| uid == &*object.uid);
-        let root = self.truth.root_of(&object.uid);
-        let wrapper = root.and_then(|root| self.truth.wrappers.get(root));
-        hits.then(|| (object.address.name.to_string(), wrapper))
+        let root = self.truth.root_of(&object.uid)?;
+        let wrapper = self.truth.wrappers.get(root)?;
+        let late = wrapper.things.get(&object.uid).is_some_and(|thing| thing.late);
+        (hits && !late).then(|| (object.address.name.to_string(), wrapper))
     }
 
     /// The AppWrapper that is written.
@@ -197,7 +200,6 @@ fn listed_first(scope: &CallScope<'_>) -> Option<String> {
 
 fn kept_long_enough(scope: &CallScope<'_>) -> Option<String> {
     let (name, wrapper) = scope.victim()?;
-    let wrapper = wrapper?;
     let state = wrapper.state;
     if state.deleting || state.suspend || scope.late {
         return None;
@@ -222,7 +224,6 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
         return None;
     }
     let (name, wrapper) = scope.victim()?;
-    let wrapper = wrapper?;
     let Some(since) = wrapper.teardown else {
         return Some(format!("{name} in {:?}", wrapper.state.phase));
     };
