@@ -303,15 +303,18 @@ async fn carry_out(
     Ok(result)
 }
 
-/// What has objects between itself and its pods goes after them, also by force.
-fn how_to_delete(component: &Component, forced: bool) -> delete::How {
+/// What has objects between itself and its pods goes after them, also by force. Asked twice, it would
+/// wait for them twice: once it is on its way, nothing is sent.
+fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
     let kind = podsets::Kind::of(&component.api_version, &component.kind);
     let last = !component.pod_sets.is_empty() && kind.has_objects_between();
+    let on_its_way = component.ours().is_some_and(|object| object.terminating);
     match (forced, last) {
-        (false, false) => delete::How::Graceful,
-        (false, true) => delete::How::GracefulLast,
-        (true, false) => delete::How::Forced,
-        (true, true) => delete::How::ForcedLast,
+        (false, false) => Some(delete::How::Graceful),
+        (true, false) => Some(delete::How::Forced),
+        (_, true) if on_its_way => None,
+        (false, true) => Some(delete::How::GracefulLast),
+        (true, true) => Some(delete::How::ForcedLast),
     }
 }
 
@@ -393,6 +396,7 @@ async fn delete_one(
     forced: bool,
 ) -> Result<(), Error> {
     let component = &snapshot.components[target.component];
+    let Some(how) = how_to_delete(component, forced) else { return Ok(()) };
     let kind: KindKey = kind_of(component);
     let resource = match context.live.resource(&context.client, &kind).await {
         Ok(resource) => resource,
@@ -401,7 +405,6 @@ async fn delete_one(
         Err(error @ live::Error::Api { .. }) => return Err(error.into()),
     };
     let victim = Victim { resource: &resource, name: &component.name, uid: &target.uid };
-    let how = how_to_delete(component, forced);
     send_delete(context, memory, &snapshot.namespace, &victim, how).await
 }
 

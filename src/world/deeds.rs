@@ -19,6 +19,9 @@ impl World {
     /// Carries out a move of the script.
     pub(super) fn deed(&mut self, index: usize) {
         let act = self.script[index].clone();
+        if !self.faults_on && act.does_harm() {
+            return;
+        }
         let again = self.elapsed + Duration::from_secs(1);
         self.trace.detail(|| act.to_string().chars().take(600).collect());
         match act {

@@ -342,8 +342,8 @@ impl World {
             let (store, elapsed) = (&self.store, self.elapsed);
             self.trace.detail(|| describe(store, &change));
             let wrongful = source == Source::Late && !self.is_rightful(&change);
-            let Some((uid, before)) = self.truth.note(&self.store, &change, wrongful, elapsed)
-            else {
+            let by = (source != Source::Others, wrongful);
+            let Some((uid, before)) = self.truth.note(&self.store, &change, by, elapsed) else {
                 continue;
             };
             self.check(&uid, before, &change, source, wrongful);

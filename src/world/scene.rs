@@ -552,6 +552,34 @@ pub fn paths(template: &Value) -> Vec<String> {
     }
 }
 
+impl Act {
+    /// Whether nobody does it any more once everything is healed.
+    #[must_use]
+    pub const fn does_harm(&self) -> bool {
+        match self {
+            Self::Create(_)
+            | Self::Node(_, true)
+            | Self::Mark(_, false)
+            | Self::Serve(_, _, true)
+            | Self::Close(false) => false,
+            Self::Suspend(..)
+            | Self::Delete(..)
+            | Self::Annotate(..)
+            | Self::DeleteComponent(_)
+            | Self::Unlabel(_)
+            | Self::DeletePod(_)
+            | Self::Hold(_)
+            | Self::Preempt(_)
+            | Self::Impostor(_)
+            | Self::Node(_, false)
+            | Self::DeleteNode(_)
+            | Self::Mark(_, true)
+            | Self::Serve(_, _, false)
+            | Self::Close(true) => true,
+        }
+    }
+}
+
 impl std::fmt::Display for Act {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {

@@ -137,7 +137,7 @@ impl Truth {
         &mut self,
         store: &Store,
         change: &Change,
-        late: bool,
+        (ours, late): (bool, bool),
         elapsed: Duration,
     ) -> Option<(Arc<str>, State)> {
         let object = &change.object;
@@ -159,7 +159,18 @@ impl Truth {
         let wrapper = self.wrappers.get_mut(&root)?;
         let before = wrapper.state;
         if change.verb == Verb::Deleted {
-            wrapper.things.remove(&object.uid);
+            let removed = wrapper.things.remove(&object.uid);
+            let at_once = change.before.as_ref().is_some_and(|before| !before.is_deleting());
+            if !ours && at_once && removed.is_some_and(|thing| thing.component) {
+                // somebody took the component away from above what makes its pods: that goes on for a
+                // while, and nobody can see it
+                for (uid, thing) in &mut wrapper.things {
+                    if !thing.component && !thing.pod {
+                        thing.late = true;
+                        self.late.insert(uid.clone());
+                    }
+                }
+            }
             if wrapper.things.is_empty() {
                 wrapper.emptied = Some(elapsed);
             }

@@ -159,6 +159,23 @@ impl Kueue {
         })
     }
 
+    /// Whether it would fit if all of these were gone.
+    fn would_fit(
+        &self,
+        requests: &BTreeMap<String, i64>,
+        gone: impl Fn(&Workload) -> bool,
+    ) -> bool {
+        let freed = |name: &String| -> i64 {
+            let leaving = self.workloads.values().filter(|one| gone(one));
+            leaving.filter_map(|one| one.requests.get(name)).sum()
+        };
+        let used = self.used();
+        requests.iter().all(|(name, amount)| {
+            let has = self.quota.get(name).copied().unwrap_or(0);
+            used.get(name).copied().unwrap_or(0) - freed(name) + amount <= has
+        })
+    }
+
     fn admit(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Verdict {
         let nothing = (wrapper.address.clone(), Outcome::Nothing);
         let mine = &self.workloads[&wrapper.uid];
@@ -206,6 +223,9 @@ impl Kueue {
         let leaving = self.workloads.values().any(|one| one.standing == Standing::Evicting);
         let lower = |one: &Workload| one.standing == Standing::Admitted && one.priority < mine;
         let victim = self.workloads.iter().find(|(_, one)| lower(one)).map(|(uid, _)| uid.clone());
+        if !self.would_fit(&self.workloads[&wrapper.uid].requests, lower) {
+            return nothing;
+        }
         let Some(victim) = victim.filter(|_| !leaving) else { return nothing };
         let Some(other) = env.store.by_uid(&victim).cloned() else { return nothing };
         env.agenda.add(Task::Queue(wrapper.address.clone()));

@@ -143,7 +143,10 @@ impl CallScope<'_> {
             return None;
         }
         let object = self.store.get(&self.target.address(self.store)?)?;
-        self.truth.wrappers.get(&object.uid)
+        // of another version it will be refused
+        let guard = self.body["metadata"]["resourceVersion"].as_str();
+        let applies = guard.is_none_or(|version| version == object.version.to_string());
+        self.truth.wrappers.get(&object.uid).filter(|_| applies)
     }
 }
 
