@@ -158,11 +158,18 @@ pub fn is_missing(draft: &Draft<'_>, index: usize, component: &Component) -> Opt
 
 /// Since when a pod set is not ready: the anchor of admission and warm-up.
 ///
-/// `None` while a pod of it is Terminating: its replacement may only come when it is gone.
+/// `None` while a pod of it is Terminating: its replacement may only come when it is gone. A pod that
+/// failed since then had come up before, though nobody may have been able to write that down.
 pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
     if health.terminating {
         return None;
     }
+    let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
+    let ended = ended.map(|ended| ended.min(draft.facts.now));
+    recorded_unready_since(draft, health).map(|since| ended.map_or(since, |at| at.max(since)))
+}
+
+fn recorded_unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
     let since = draft.status.since.as_ref();
     let stored = since.and_then(|since| entry(&since.pod_sets, &health.name()));
     if let Some(stored) = stored {
@@ -180,12 +187,7 @@ pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Tim
                 .filter(|c| c.reason == condition::unhealthy::INSUFFICIENT_PODS_READY)
                 .map(|c| c.last_transition_time.0)
         })
-        .or_else(|| {
-            let deployed = condition::since(conditions, condition::RESOURCES_DEPLOYED)?;
-            // a pod that ended since then had come up before
-            let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
-            Some(ended.map_or(deployed, |ended| ended.max(deployed)))
-        })
+        .or_else(|| condition::since(conditions, condition::RESOURCES_DEPLOYED))
         .or(Some(draft.facts.now))
 }
 

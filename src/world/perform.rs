@@ -48,6 +48,11 @@ impl World {
         !self.possible().is_empty() || self.next_moment().is_some()
     }
 
+    /// Whether nothing can happen before time passes.
+    pub(super) fn is_idle(&self) -> bool {
+        self.possible().is_empty()
+    }
+
     /// Makes one step.
     pub(super) async fn step(&mut self) {
         self.trace.steps += 1;
@@ -311,6 +316,7 @@ impl World {
                     Outcome::Nothing | Outcome::Released => None,
                 };
                 if let Some(happening) = happening {
+                    self.trace.detail(|| format!("kueue: {} {outcome:?}", address.name));
                     self.happened_to(&address.name, happening);
                 }
             }

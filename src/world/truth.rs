@@ -76,8 +76,8 @@ pub struct Wrapper {
     pub teardown: Option<Duration>,
     /// When the last of its things went.
     pub emptied: Option<Duration>,
-    /// For each pod set that was complete in this attempt: since when it is not.
-    pub full: BTreeMap<String, Option<Duration>>,
+    /// For each pod set that was complete in this attempt: since when it is, or is not.
+    pub full: BTreeMap<String, Fullness>,
     /// When the first of its pods failed in this attempt.
     pub failed_pod: Option<Duration>,
     /// Pods that a counted restart named as its cause.
@@ -89,6 +89,18 @@ pub struct Wrapper {
     /// At the last change of phase: when the first pod of the attempt had failed.
     pub failed_before: Option<Duration>,
 }
+
+/// Whether a pod set has all its pods.
+#[derive(Clone, Copy, Debug)]
+pub enum Fullness {
+    /// It has, since the first moment; and before that it had lacked some since the second.
+    Full(Duration, Option<Duration>),
+    /// It has not, since this moment.
+    Short(Duration),
+}
+
+/// A pod set that is complete for less than this may never be seen so: watches lag.
+const SEEN_AFTER: Duration = Duration::from_secs(45);
 
 /// Something that belongs to an AppWrapper.
 #[derive(Clone, Debug)]
@@ -160,8 +172,8 @@ impl Truth {
         let before = wrapper.state;
         if change.verb == Verb::Deleted {
             let removed = wrapper.things.remove(&object.uid);
-            let at_once = change.before.as_ref().is_some_and(|before| !before.is_deleting());
-            if !ours && at_once && removed.is_some_and(|thing| thing.component) {
+            let removed_by_right = removed.as_ref().is_some_and(|thing| !thing.late);
+            if !ours && removed.is_some_and(|thing| thing.component) {
                 // somebody took the component away from above what makes its pods: that goes on for a
                 // while, and nobody can see it
                 for (uid, thing) in &mut wrapper.things {
@@ -171,7 +183,7 @@ impl Truth {
                     }
                 }
             }
-            if wrapper.things.is_empty() {
+            if removed_by_right && wrapper.rightful().next().is_none() {
                 wrapper.emptied = Some(elapsed);
             }
         } else {
@@ -283,7 +295,7 @@ impl Wrapper {
                 self.failed_pod = None;
             }
             Phase::Resetting | Phase::Suspending | Phase::Terminating => {
-                if self.things.is_empty() {
+                if self.rightful().next().is_none() {
                     self.emptied.get_or_insert(elapsed);
                 }
             }
@@ -301,11 +313,18 @@ impl Wrapper {
         for (name, expected) in &self.pod_sets {
             let own = |thing: &&Thing| thing.runs() && thing.pod_set.as_deref() == Some(name);
             let runs = i64::try_from(self.things.values().filter(own).count()).unwrap_or(i64::MAX);
-            if runs >= *expected {
-                self.full.insert(name.clone(), None);
-            } else if let Some(lost) = self.full.get_mut(name) {
-                lost.get_or_insert(elapsed);
-            }
+            let known = self.full.get(name).copied();
+            let new = match (known, runs >= *expected) {
+                (None, true) => Fullness::Full(elapsed, None),
+                (Some(Fullness::Short(lost)), true) => Fullness::Full(elapsed, Some(lost)),
+                (Some(Fullness::Full(since, before)), false) => {
+                    let brief = elapsed.saturating_sub(since) < SEEN_AFTER;
+                    Fullness::Short(before.filter(|_| brief).unwrap_or(elapsed))
+                }
+                (None, false) => continue,
+                (Some(same), _) => same,
+            };
+            self.full.insert(name.clone(), new);
         }
     }
 
@@ -313,8 +332,13 @@ impl Wrapper {
     #[must_use]
     pub fn short_for(&self, elapsed: Duration) -> Duration {
         let since = |name: &String| match self.full.get(name) {
-            Some(Some(lost)) => *lost,
-            Some(None) => elapsed,
+            Some(Fullness::Short(lost)) => *lost,
+            Some(Fullness::Full(since, Some(lost)))
+                if elapsed.saturating_sub(*since) < SEEN_AFTER =>
+            {
+                *lost
+            }
+            Some(Fullness::Full(..)) => elapsed,
             None => self.deployed_at,
         };
         let longest = self.pod_sets.keys().map(since).min().unwrap_or(self.deployed_at);

@@ -184,7 +184,14 @@ impl World {
         self
     }
 
+    /// The decision; where only the pods must be listed first, they are as they were seen.
     pub fn decide(&self, second: i64) -> Decision {
+        let first = self.ask(second);
+        if first.ask == Ask::Pods { self.clone().answered(Ask::Pods).ask(second) } else { first }
+    }
+
+    /// The decision, or what must be read before it.
+    pub fn ask(&self, second: i64) -> Decision {
         let Self { snapshot, limits, config } = self;
         let now = at(second);
         decide(Facts { snapshot, limits, config, now, anchor: now })

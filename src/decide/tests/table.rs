@@ -21,6 +21,7 @@ fn line(from: Phase, decision: &Decision) -> String {
     match (decision.ask, actions.is_empty()) {
         (Ask::Gone, _) => format!("{}: is everything gone?", name(from)),
         (Ask::Missing, _) => format!("{}: is it missing?", name(from)),
+        (Ask::Pods, _) => format!("{}: do the pods run?", name(from)),
         (Ask::Nothing, false) => format!("{}: {}", name(from), actions.join(", ")),
         (Ask::Nothing, true) => format!("{}: {}", name(from), decision.verdict.action.as_str()),
     }
@@ -31,6 +32,18 @@ fn rows(rows: Vec<(&str, Phase, World, i64)>) -> String {
         format!("{what:<44} {}", line(phase, &world.decide(second)))
     };
     rows.into_iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// What does not run may only be what a watch has not shown yet.
+#[test]
+fn too_few_pods_are_listed_before_anything_is_decided() {
+    for pods in [[RunningPod, Pending], [RunningPod, FailedPod]] {
+        let world = given(Phase::Running).pods(&pods);
+        assert_eq!(world.ask(1).ask, Ask::Nothing, "nothing to decide yet");
+        assert_eq!(world.ask(4000).ask, Ask::Pods);
+        assert_eq!(world.clone().answered(Ask::Pods).ask(4000).next, Phase::Resetting);
+        assert_eq!(world.answered(Ask::Gone).ask(4000).next, Phase::Resetting, "all was listed");
+    }
 }
 
 #[test]

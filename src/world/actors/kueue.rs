@@ -196,7 +196,7 @@ impl Kueue {
             other.standing == Standing::Pending
                 && env.elapsed >= other.again_at
                 && (-other.priority, other.queued) < (-mine.priority, mine.queued)
-                && self.fits(&other.requests)
+                && self.would_fit(&other.requests, |_| true)
         };
         if self.workloads.values().any(before) {
             return nothing;
@@ -329,7 +329,8 @@ fn requests(wrapper: &Value, quota: &BTreeMap<String, i64>) -> BTreeMap<String, 
     all
 }
 
-fn request_of(pod: &Value, name: &str) -> i64 {
+/// What the containers of a pod ask for of a resource, in thousandths.
+pub(super) fn request_of(pod: &Value, name: &str) -> i64 {
     let containers = pod["spec"]["containers"].as_array();
     let of = |container: &Value| {
         let resources = &container["resources"];
@@ -357,6 +358,7 @@ pub fn thousandths(text: &str) -> i64 {
         "Ki" => 1000 << 10,
         "Mi" => 1000 << 20,
         "Gi" => 1000 << 30,
+        "Ti" => 1000 << 40,
         _ => 1000,
     };
     count.saturating_mul(factor)

@@ -1,0 +1,81 @@
+//! Deliberate bugs, to see that the simulation finds them. Without the cargo feature
+//! `deliberate-bugs` none of them exists.
+
+macro_rules! bugs {
+    ($($name:ident: $text:literal, $doc:literal;)+) => {
+        /// A mistake that the controller could make.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Bug {
+            $(#[doc = $doc] $name,)+
+        }
+
+        impl Bug {
+            /// Every one.
+            pub const ALL: &[Self] = &[$(Self::$name),+];
+
+            /// Its name.
+            #[must_use]
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+        }
+    };
+}
+
+bugs! {
+    QuotaEarly: "quota-early", "Quota is released before the pods are gone.";
+    DeleteByName: "delete-by-name", "Objects are deleted without their UID.";
+    AdoptByName: "adopt-by-name", "An object that has the name of a component is taken, whosever it is.";
+    AttemptsOverlap: "attempts-overlap", "The next attempt begins while objects of the last exist.";
+    CountTwice: "count-twice", "A failure is counted twice.";
+    ForgetAnchor: "forget-anchor", "The moment from which the retry pause runs is forgotten.";
+    ErrorIsEmpty: "error-is-empty", "A list that failed counts as an empty one.";
+    CacheIsTruth: "cache-is-truth", "What the cache does not show is gone.";
+    FinalizerEarly: "finalizer-early", "The finalizer goes before everything is gone.";
+    FinalizerLate: "finalizer-late", "Components are created before the finalizer is there.";
+    Unguarded: "unguarded", "The status is written without the resource version.";
+    LostIsFailed: "lost-is-failed", "A create whose reply is lost fails the AppWrapper.";
+    NoPause: "no-pause", "The retry pause is left out.";
+    NoGrace: "no-grace", "A failed pod is acted on at once.";
+    NoLimit: "no-limit", "The retry limit is not asked.";
+    ForceAtOnce: "force-at-once", "Pods are deleted by force from the beginning.";
+    NeverForce: "never-force", "Pods are never deleted by force.";
+    SucceedEarly: "succeed-early", "It has succeeded while pods still run.";
+    IgnoreSuspend: "ignore-suspend", "Suspension is not answered in Resetting.";
+    StaleIsNew: "stale-is-new", "Objects are created by the word of a watch that went back in time.";
+    NothingSwept: "nothing-swept", "What came too late stays.";
+    OnlyTheFirstPage: "only-the-first-page", "Only the first page of a list is read.";
+    AlwaysWrite: "always-write", "The status is written though nothing has changed.";
+    MissedFailure: "missed-failure", "A component that says that it failed is not heard.";
+}
+
+#[cfg(feature = "deliberate-bugs")]
+mod switch {
+    use std::cell::Cell;
+
+    thread_local! {
+        static PRESENT: Cell<Option<super::Bug>> = const { Cell::new(None) };
+    }
+
+    /// Whether a bug is present in what this thread runs.
+    #[must_use]
+    pub fn is_present(bug: super::Bug) -> bool {
+        PRESENT.get() == Some(bug)
+    }
+
+    /// Puts a bug into what this thread runs, or takes it out.
+    pub fn put(bug: Option<super::Bug>) {
+        PRESENT.set(bug);
+    }
+}
+
+#[cfg(feature = "deliberate-bugs")]
+pub use switch::{is_present, put};
+
+/// Whether a bug is present: never, in this build.
+#[cfg(not(feature = "deliberate-bugs"))]
+#[must_use]
+#[inline]
+pub const fn is_present(_: Bug) -> bool {
+    false
+}
