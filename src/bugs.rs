@@ -46,7 +46,7 @@ bugs! {
     NothingSwept: "nothing-swept", "What came too late stays.";
     OnlyTheFirstPage: "only-the-first-page", "Only the first page of a list is read.";
     AlwaysWrite: "always-write", "The status is written though nothing has changed.";
-    MissedFailure: "missed-failure", "A component that says that it failed is not heard.";
+    DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
 }
 
 #[cfg(feature = "deliberate-bugs")]

@@ -15,6 +15,7 @@
 
 pub mod act;
 pub mod api;
+pub mod bugs;
 pub mod cli;
 pub mod clock;
 pub mod config;

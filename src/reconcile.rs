@@ -17,6 +17,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 
 use crate::act::events::Events;
 use crate::act::{self, create, delete, wrapper as write};
+use crate::bugs::{self, Bug};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
@@ -219,7 +220,8 @@ async fn steps(
             ask = decision.ask;
             continue;
         }
-        if decision.status != wrapper.status {
+        let idle = decision.actions.is_empty() && bugs::is_present(Bug::AlwaysWrite);
+        if decision.status != wrapper.status || idle {
             let written = write::write_status(&context.client, &wrapper, &decision.status).await?;
             memory.confirm(written.meta.resource_version.as_deref());
             let remarks = remarks.iter().map(ToString::to_string).collect();
@@ -238,6 +240,9 @@ async fn steps(
 }
 
 fn requeue(context: &Context, memory: &Memory, decision: &Decision) -> Next {
+    if bugs::is_present(Bug::DeadlineForgotten) {
+        return Next::OnChange;
+    }
     let deadline = decision.requeue.map(|at| context.clock.until(at));
     deadline.into_iter().chain(memory.unshown_for()).min().map_or(Next::OnChange, Next::After)
 }

@@ -4,6 +4,7 @@ use kube::api::PostParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
+use crate::bugs::{self, Bug};
 use crate::decide::current_attempt;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::Key;
@@ -118,6 +119,7 @@ fn write_failure(error: &kube::Error) -> CreationFailure {
         // A quota of the namespace frees up by itself; the namespace's end does not.
         Some(403) if message.contains("exceeded quota") => transient(message),
         Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
+        _ if bugs::is_present(Bug::LostIsFailed) => fatal(message),
         _ => transient(message),
     }
 }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::Error;
 use crate::api::{AppWrapper, AppWrapperStatus, keys};
+use crate::bugs::{self, Bug};
 use crate::observe::assemble::Wrapper;
 use crate::observe::seen::Seen;
 
@@ -59,10 +60,13 @@ pub async fn write_status(
             .map_err(|error| Error::new(what(), kube::Error::SerdeError(error)))
     };
     let change = merge_patch(&json(&wrapper.status)?, &json(status)?).unwrap_or_default();
-    let patch = json!({
+    let mut patch = json!({
         "metadata": {"uid": wrapper.uid, "resourceVersion": wrapper.version},
         "status": change,
     });
+    if bugs::is_present(Bug::Unguarded) {
+        patch["metadata"] = json!({});
+    }
     let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
         .patch_subresource("status", &wrapper.name, &PatchParams::default(), &Patch::Merge(patch))
         .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;

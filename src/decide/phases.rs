@@ -8,6 +8,7 @@ use super::problem::{self, Problem};
 use super::{VerdictAction, attempts, failure, health, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
+use crate::bugs::{self, Bug};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Component, Outcome, Owner, PodPhase, Presence, Snapshot};
 
@@ -45,7 +46,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     draft.verdict.action = VerdictAction::Deploy;
     message.clone_into(&mut draft.verdict.message);
     draft.verdict.create = (0..draft.facts.snapshot.components.len()).collect();
-    if !draft.facts.snapshot.finalizer {
+    if !draft.facts.snapshot.finalizer && !bugs::is_present(Bug::FinalizerLate) {
         draft.act(Action::AddFinalizer);
         return false;
     }
@@ -82,7 +83,7 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     if absent.is_empty() {
         return deployed(here, draft);
     }
-    if !snapshot.finalizer {
+    if !snapshot.finalizer && !bugs::is_present(Bug::FinalizerLate) {
         draft.act(Action::AddFinalizer);
         draft.verdict.action = VerdictAction::Deploy;
         draft.verdict.create = absent;
@@ -284,7 +285,7 @@ fn all_succeeded(draft: &Draft<'_>) -> bool {
         pod.terminating
             || matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
     });
-    any && all && !live
+    any && all && (!live || bugs::is_present(Bug::SucceedEarly))
 }
 
 fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
@@ -336,6 +337,9 @@ pub(super) enum Stray {
 
 /// Deletes what a write that came too late has made; whether there was any.
 pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
+    if bugs::is_present(Bug::NothingSwept) {
+        return false;
+    }
     let snapshot = draft.facts.snapshot;
     let attempt = attempts::current(&draft.status);
     let of_another = |number: Option<i32>| number.is_some_and(|number| number != attempt);

@@ -10,6 +10,7 @@ use super::policy::{self, Case, Ruling, RulingAction};
 use super::{VerdictAction, attempts, failure, pause, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptAction, AttemptOutcome, FailureRecord, RuleRef, Since};
+use crate::bugs::{self, Bug};
 use crate::plan::Ask;
 use crate::snapshot::{Component, Pod, PodPhase, Snapshot};
 
@@ -215,7 +216,8 @@ where
         return evacuate(here, draft, problem);
     }
     let ruling = ruling(draft);
-    let due = problem.deadline.is_none_or(|deadline| draft.facts.now >= deadline);
+    let due = problem.deadline.is_none_or(|deadline| draft.facts.now >= deadline)
+        || bugs::is_present(Bug::NoGrace);
     if !due && !at_once(draft, problem) {
         wait(draft, problem);
         draft.verdict.retries = ruling.retries;
@@ -229,7 +231,8 @@ where
     draft.verdict.retries = ruling.retries;
     match ruling.action {
         RulingAction::Restart => {
-            draft.status.resetting_count = draft.status.resetting_count.saturating_add(1);
+            let more = if bugs::is_present(Bug::CountTwice) { 2 } else { 1 };
+            draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
             restart(here, draft, problem, AttemptAction::Restart)
         }
         RulingAction::Fail => fail(here, draft, problem),

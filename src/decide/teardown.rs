@@ -14,6 +14,7 @@ use super::phases::Stray;
 use super::{VerdictAction, attempts, pause, phases};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
+use crate::bugs::{self, Bug};
 use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Component, Pod, Presence};
@@ -50,10 +51,11 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
 /// Everything goes, then pauses, then comes back.
 pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
     let pause = pause::pause(&draft.status, draft.facts.limits);
-    let gone = draft.status.since.as_ref().and_then(|since| since.gone.as_ref()).map(|t| t.0);
+    let since = draft.status.since.as_ref();
+    let gone = since.and_then(|since| since.gone.as_ref()).map(|t| t.0);
     let Some(gone) = gone else {
         draft.verdict.retry_after_seconds = Some(pause::seconds(pause));
-        if !everything_is_gone(draft) {
+        if !bugs::is_present(Bug::AttemptsOverlap) && !everything_is_gone(draft) {
             return here.stay();
         }
         attempts::end(draft);
@@ -62,6 +64,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
         let conditions = &draft.status.conditions;
         let gone = condition::since(conditions, condition::RESOURCES_DEPLOYED);
         let gone = gone.filter(|moment| *moment < draft.facts.now).unwrap_or(draft.facts.anchor);
+        let gone = if bugs::is_present(Bug::ForgetAnchor) { deleting_since(draft) } else { gone };
         draft.status.since = Some(Since { gone: Some(Time(gone)), ..Since::default() });
         return paused(here, draft, gone, pause);
     };
@@ -71,7 +74,8 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
 fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp, pause: Duration) -> Move {
     let until = Period::from_duration(pause).after(gone);
     let until = draft.status.retry_after.as_ref().map_or(until, |time| time.0);
-    if !pause.is_zero() && draft.facts.now < until {
+    let pauses = !pause.is_zero() && !bugs::is_present(Bug::NoPause);
+    if pauses && draft.facts.now < until {
         draft.wait(until);
         draft.verdict.reason = Some("Resetting".to_owned());
         let left = until.as_second() - draft.facts.now.as_second();
@@ -173,7 +177,7 @@ fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
 
 /// Everything goes, then the object itself.
 pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move {
-    if everything_is_gone(draft) {
+    if everything_is_gone(draft) || bugs::is_present(Bug::FinalizerEarly) {
         draft.act(Action::RemoveFinalizer);
         "Everything is gone; removing the finalizer".clone_into(&mut draft.verdict.message);
     }
@@ -232,8 +236,11 @@ fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
 fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     let mut components = snapshot.components.iter();
+    if bugs::is_present(Bug::QuotaEarly) && components.clone().all(|each| each.ours().is_none()) {
+        return true;
+    }
     if snapshot.pods.is_empty() && components.all(|component| component.ours().is_none()) {
-        let confirmed = snapshot.answered == Ask::Gone;
+        let confirmed = snapshot.answered == Ask::Gone || bugs::is_present(Bug::CacheIsTruth);
         if !confirmed {
             draft.ask(Ask::Gone);
         }
@@ -248,7 +255,8 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     }
     let started = deleting_since(draft);
     let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);
-    if draft.facts.now < forced_from {
+    let forced = draft.facts.now >= forced_from || bugs::is_present(Bug::ForceAtOnce);
+    if !forced || bugs::is_present(Bug::NeverForce) {
         delete_gracefully(draft, started, forced_from);
     } else {
         delete_forcefully(draft, forced_from);

@@ -6,6 +6,7 @@ use super::ancestry::{Ancestors, Lineage, lineage};
 use super::cache::KindKey;
 use super::records::{Controller, ObjectRecord, PodRecord};
 use crate::api::{AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, GROUP, PodSet};
+use crate::bugs::{self, Bug};
 use crate::podsets::{self, Kind};
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
 
@@ -102,7 +103,7 @@ impl Wrapper {
             .get(index)
             .is_some_and(|status| status.uid.as_deref() == Some(identity.uid.as_str()));
         let owner = match &identity.controller {
-            _ if recorded => Owner::Us,
+            _ if recorded || bugs::is_present(Bug::AdoptByName) => Owner::Us,
             Some(controller) if controller.uid == self.uid => Owner::Us,
             Some(controller) if is_former(controller, &self.name) => Owner::Former,
             Some(controller) => Owner::Stranger(format!("{}/{}", controller.kind, controller.name)),

@@ -14,7 +14,7 @@ use super::wire::Call;
 use super::{LateCall, Source, World, truth};
 use crate::api::Phase;
 use crate::observe::cache::Key;
-use crate::sim::{Answer, Refusal, answer};
+use crate::sim::{Address, Answer, Refusal, answer};
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -161,6 +161,7 @@ impl World {
     fn refuse(&mut self, call: &Call, code: u16) {
         // only a create can be refused for quota
         let code = if code == 403 && call.method != Method::POST { 503 } else { code };
+        self.note_refusal(call, code);
         self.injure(call, Some(code));
         self.happened(match code {
             409 => Happening::Conflict,
@@ -246,8 +247,10 @@ impl World {
         late: bool,
     ) -> (u16, String, bool) {
         if let Some(refusal) = self.admission(call, target, body, late) {
+            self.note_refusal(call, refusal.code);
             return (refusal.code, refusal.status().to_string(), false);
         }
+        self.note_obstacle(call, target, body);
         let before = self.store.version();
         // pages of one, so that every list is a list of pages
         let uri = if self.options.faults.0.is_empty() {
@@ -262,6 +265,39 @@ impl World {
             Answer::Document(code, text) => (code, text, changed),
             // controllers here do not watch through the wire
             Answer::Watch(_) => (500, "{}".to_owned(), changed),
+        }
+    }
+
+    /// Notes what stands in the way of a creation for good.
+    fn note_obstacle(&mut self, call: &Call, target: &Target, body: &serde_json::Value) {
+        let owner = &body["metadata"]["ownerReferences"][0];
+        let discovers = target.plural.is_empty() && call.uri.starts_with("/api");
+        if discovers {
+            let gone = !self.unserved.is_empty() || self.options.faults.has(Fault::Poison);
+            self.truth.wrappers.values_mut().for_each(|wrapper| wrapper.obstacle |= gone);
+        }
+        if call.method != Method::POST || owner["kind"] != "AppWrapper" {
+            return;
+        }
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let address = target.address(&self.store);
+        let at = address.map(|at| Address::new(at.kind, &target.namespace, name));
+        let taken = at.and_then(|at| self.store.get(&at)).is_some();
+        if let Some(wrapper) =
+            owner["uid"].as_str().and_then(|uid| self.truth.wrappers.get_mut(uid))
+        {
+            wrapper.obstacle |= taken || !self.unserved.is_empty();
+        }
+    }
+
+    /// A creation was refused for good.
+    fn note_refusal(&mut self, call: &Call, code: u16) {
+        if call.method == Method::POST && matches!(code, 400 | 403 | 404 | 422) {
+            let body = call.json();
+            let uid = body["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default();
+            if let Some(wrapper) = self.truth.wrappers.get_mut(uid) {
+                wrapper.obstacle = true;
+            }
         }
     }
 

@@ -82,6 +82,11 @@ pub struct Wrapper {
     pub failed_pod: Option<Duration>,
     /// Pods that a counted restart named as its cause.
     pub charged: Vec<String>,
+    /// Something stood in the way of a creation for good: a refusal, a name that is taken, a kind that
+    /// is not served.
+    pub obstacle: bool,
+    /// At the last change of phase: for how long the phase before had lasted.
+    pub lasted: Duration,
     /// At the last change of phase: since when nothing of it existed.
     pub paused_from: Option<Duration>,
     /// At the last change of phase: for how long a pod set had lacked pods.
@@ -271,6 +276,8 @@ impl Wrapper {
             full: BTreeMap::new(),
             failed_pod: None,
             charged: vec![],
+            obstacle: false,
+            lasted: Duration::ZERO,
             paused_from: None,
             short_before: Duration::ZERO,
             failed_before: None,
@@ -285,6 +292,7 @@ impl Wrapper {
         self.paused_from = self.emptied.map(|emptied| emptied.max(self.entered));
         self.short_before = self.short_for(elapsed);
         self.failed_before = self.failed_pod;
+        self.lasted = elapsed.saturating_sub(self.entered);
         self.entered = elapsed;
         match phase {
             Phase::Resuming => {

@@ -5,23 +5,25 @@ use std::path::{Path, PathBuf};
 /// Every module, with the modules above it that it may use. A module may use itself.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
+    // deliberate mistakes, in none but test builds
+    ("bugs", &[]),
     ("limits", &["api"]),
     ("config", &["api", "limits"]),
     ("clock", &[]),
     ("telemetry", &[]),
     ("plan", &[]),
     ("snapshot", &["api", "plan"]),
-    ("decide", &["api", "limits", "config", "plan", "snapshot"]),
+    ("decide", &["api", "bugs", "limits", "config", "plan", "snapshot"]),
     ("podsets", &["api", "limits", "snapshot"]),
     ("webhook", &["api", "limits", "config", "podsets", "crd"]),
-    ("observe", &["api", "plan", "snapshot", "podsets", "config"]),
-    ("act", &["api", "decide", "podsets", "snapshot", "observe"]),
+    ("observe", &["api", "bugs", "plan", "snapshot", "podsets", "config"]),
+    ("act", &["api", "bugs", "decide", "podsets", "snapshot", "observe"]),
     ("metrics", &["api"]),
     (
         "reconcile",
         &[
-            "api", "limits", "config", "clock", "plan", "snapshot", "decide", "podsets", "observe",
-            "act", "metrics",
+            "api", "bugs", "limits", "config", "clock", "plan", "snapshot", "decide", "podsets",
+            "observe", "act", "metrics",
         ],
     ),
     ("controller", &["api", "config", "clock", "observe", "reconcile", "telemetry"]),
@@ -30,7 +32,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("sim", &[]),
     // the controller as it is, on a server that shares nothing with it; the models and the checks ask
     // only for phases
-    ("world", &["api", "clock", "config", "observe", "crd", "reconcile", "telemetry", "sim"]),
+    (
+        "world",
+        &["api", "bugs", "clock", "config", "observe", "crd", "reconcile", "telemetry", "sim"],
+    ),
 ];
 
 fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {

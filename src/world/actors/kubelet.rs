@@ -89,8 +89,9 @@ impl Kubelets {
     pub fn heal(&mut self, env: &mut Env<'_>) {
         self.temper = Temper::default();
         for (uid, life) in &mut self.lives {
-            life.sticks = false;
             if let Some(pod) = env.store.by_uid(uid) {
+                // who was told to stick goes on so: force is there for that
+                life.sticks &= pod.annotation("sim/stuck").is_some();
                 env.agenda.add(Task::Pod(pod.address.clone()));
             }
         }

@@ -13,6 +13,8 @@ pub const SAFETY: &[Invariant<Check>] = &[
     ("S2", "without QuotaReserved no live pod of it exists", no_pod_without_quota),
     ("S2", "QuotaReserved is True in Resuming, Running and Resetting", quota_without_a_gap),
     ("S3", "a component is created only by right of a stored Resuming", created_by_right),
+    ("S3", "Resuming is entered only while suspend is false", resumed_by_right),
+    ("S12", "an outcome that is not known is no failure", failed_by_right),
     ("S5", "objects of two attempts never exist side by side", attempts_do_not_overlap),
     ("S6", "the count never falls, and rises by one on the way to Resetting", counted_once),
     ("S6", "the count never exceeds the limit in force", within_the_limit),
@@ -73,6 +75,24 @@ fn created_by_right(scope: &Scope<'_>) -> Option<String> {
     (!right).then(|| {
         format!("{} of attempt {} in {phase:?} of attempt {attempt}", thing.name, thing.attempt)
     })
+}
+
+fn resumed_by_right(scope: &Scope<'_>) -> Option<String> {
+    let enters =
+        scope.wrapper.state.phase == Phase::Resuming && scope.before.phase != Phase::Resuming;
+    // the write was guarded, so that whoever wrote has seen it
+    (enters && scope.wrapper.state.suspend).then(|| "suspend is true".to_owned())
+}
+
+/// Resuming fails where something was refused for good, a name is taken, or the grace is over.
+fn failed_by_right(scope: &Scope<'_>) -> Option<String> {
+    let (before, after) = (scope.before.phase, scope.wrapper.state.phase);
+    if before != Phase::Resuming || after != Phase::Failed {
+        return None;
+    }
+    let waited = scope.wrapper.lasted + scope.slack;
+    let right = scope.wrapper.obstacle || waited >= scope.wrapper.tuning.admission;
+    (!right).then(|| format!("after {:?}", scope.wrapper.lasted))
 }
 
 fn attempts_do_not_overlap(scope: &Scope<'_>) -> Option<String> {
