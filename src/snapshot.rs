@@ -177,6 +177,8 @@ pub struct Pod {
     pub phase: PodPhase,
     /// It has a deletion timestamp.
     pub terminating: bool,
+    /// When it should have been gone: its deletion timestamp, which counts in its own grace period.
+    pub due_to_go: Option<Timestamp>,
     /// Finalizers that keep it.
     pub finalizers: Vec<String>,
     /// When it was created.

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{attempts, failure};
+use super::{Facts, attempts, failure};
 use crate::api::{PodSetSince, condition};
 use crate::snapshot::{Component, Outcome, Pod, PodPhase, Presence, Snapshot};
 
@@ -21,8 +21,11 @@ pub struct PodSetHealth<'a> {
     pub running: i64,
     /// Pods that are Pending or beyond: Running, Failed, or Succeeded and still counted.
     pub there: i64,
-    /// A pod is Terminating: it counts as neither running nor missing.
+    /// A pod is Terminating, and will go by itself for all that is known: it counts as neither running
+    /// nor missing.
     pub terminating: bool,
+    /// When such a pod is given up: its node is dead, and it will never go by itself.
+    pub given_up: Option<Timestamp>,
     /// Pods that are not Running yet, oldest first.
     pub waiting: Vec<&'a Pod>,
     /// Pods that failed, the first failure first.
@@ -55,7 +58,7 @@ pub fn pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
             .get(index)
             .map_or(&component.pod_sets, |status| &status.pod_sets);
         for (pod_set, declared) in declared.iter().enumerate() {
-            all.push(tally(snapshot, (index, pod_set), i64::from(declared.count()), done));
+            all.push(tally(draft.facts, (index, pod_set), i64::from(declared.count()), done));
         }
     }
     all
@@ -88,12 +91,13 @@ fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
         })
 }
 
-fn tally(
-    snapshot: &Snapshot,
+fn tally<'a>(
+    facts: Facts<'a>,
     (component, pod_set): (usize, usize),
     declared: i64,
     done: bool,
-) -> PodSetHealth<'_> {
+) -> PodSetHealth<'a> {
+    let snapshot = facts.snapshot;
     let of_phase = |phase| {
         of(snapshot, (component, pod_set)).filter(move |p| p.phase == phase && !p.terminating)
     };
@@ -118,11 +122,24 @@ fn tally(
         expected,
         running,
         there: running + count(of_phase(PodPhase::Pending)) + count(of_phase(PodPhase::Failed)),
-        terminating: of(snapshot, (component, pod_set)).any(|pod| pod.terminating),
+        terminating: of(snapshot, (component, pod_set)).any(|pod| is_leaving(facts, pod)),
+        given_up: of(snapshot, (component, pod_set))
+            .filter(|pod| is_leaving(facts, pod))
+            .filter_map(|pod| overdue_from(facts, pod))
+            .min(),
         waiting,
         failed,
         done,
     }
+}
+
+/// When a Terminating pod is overdue: its node does not answer, and only force will end it.
+pub fn overdue_from(facts: Facts<'_>, pod: &Pod) -> Option<Timestamp> {
+    Some(facts.limits.forceful_deletion_grace.after(pod.due_to_go?))
+}
+
+fn is_leaving(facts: Facts<'_>, pod: &Pod) -> bool {
+    pod.terminating && overdue_from(facts, pod).is_none_or(|overdue| facts.now < overdue)
 }
 
 /// The pods of one pod set that belong to the running attempt.

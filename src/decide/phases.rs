@@ -335,6 +335,19 @@ pub(super) enum Stray {
     Unrecorded,
 }
 
+/// Pods that should be gone for long are deleted by force.
+fn force_overdue(draft: &mut Draft<'_>) {
+    for pod in draft.facts.snapshot.pods.iter().filter(|pod| pod.terminating) {
+        let Some(overdue) = health::overdue_from(draft.facts, pod) else { continue };
+        if draft.facts.now < overdue {
+            draft.look_again(overdue);
+        } else {
+            draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+            draft.look_again(draft.facts.limits.forceful_deletion_grace.after(draft.facts.now));
+        }
+    }
+}
+
 /// Deletes what a write that came too late has made; whether there was any.
 pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
     if bugs::is_present(Bug::NothingSwept) {
@@ -357,6 +370,9 @@ pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
             draft.verdict.action = VerdictAction::Delete;
             draft.verdict.delete.push(index);
         }
+    }
+    if stray == Stray::Any {
+        force_overdue(draft);
     }
     found
         || match stray {

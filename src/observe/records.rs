@@ -233,6 +233,7 @@ impl PodRecord {
             phase: phase(status.phase.as_deref()),
             terminating: identity.terminating,
             finalizers: identity.finalizers.clone(),
+            due_to_go: seen.meta.deletion_timestamp.as_ref().map(|time| time.0),
             created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
             reason: status.reason,
             message: status.message,

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
-use crate::sim::Verb;
+use crate::sim::{Address, Verb};
 use crate::world::truth::State;
 
 /// The invariants of state.
@@ -91,8 +91,22 @@ fn failed_by_right(scope: &Scope<'_>) -> Option<String> {
         return None;
     }
     let waited = scope.wrapper.lasted + scope.slack;
-    let right = scope.wrapper.obstacle || waited >= scope.wrapper.tuning.admission;
+    let right =
+        scope.wrapper.obstacle || waited >= scope.wrapper.tuning.admission || has_taken_name(scope);
     (!right).then(|| format!("after {:?}", scope.wrapper.lasted))
+}
+
+/// Whether somebody else's object has the name of a component.
+fn has_taken_name(scope: &Scope<'_>) -> bool {
+    let components = scope.change.object.value["spec"]["components"].as_array();
+    components.into_iter().flatten().any(|component| {
+        let text = |key: &str| component["template"][key].as_str().unwrap_or_default();
+        let name = component["template"]["metadata"]["name"].as_str().unwrap_or_default();
+        let kind = scope.store.kinds.by_name(text("apiVersion"), text("kind"));
+        let namespace = &scope.change.object.address.namespace;
+        let found = kind.and_then(|kind| scope.store.get(&Address::new(kind, namespace, name)));
+        found.is_some_and(|found| scope.truth.root_of(&found.uid) != Some(&scope.change.object.uid))
+    })
 }
 
 fn attempts_do_not_overlap(scope: &Scope<'_>) -> Option<String> {
