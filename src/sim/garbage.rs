@@ -15,36 +15,37 @@ pub struct Garbage(BTreeSet<Address>);
 
 impl Garbage {
     /// Notes what a change may have made garbage.
+    ///
+    /// An owner that waits for its dependents looks for them when it begins to wait, and again when one
+    /// of them goes or no longer blocks it; not when there is a new one.
     pub fn note(&mut self, store: &Store, change: &Change) {
         let object = &change.object;
+        let before = change.before.as_deref();
+        let mut wakes: Vec<&str> = vec![];
         match change.verb {
             Verb::Added | Verb::Modified => {
                 let lost = object.owner_uids().any(|uid| store.by_uid(uid).is_none());
-                let waits = object.is_deleting()
-                    && object.finalizers().any(|name| name == FOREGROUND || name == ORPHAN);
-                if lost || waits {
+                let begins = |name: &str| {
+                    waits(object, name) && !before.is_some_and(|before| waits(before, name))
+                };
+                if lost || begins(FOREGROUND) || begins(ORPHAN) {
                     self.0.insert(object.address.clone());
                 }
-                if waits {
+                if begins(FOREGROUND) {
                     self.0.extend(store.owned_by(&object.uid).map(|each| each.address.clone()));
                 }
+                let blocked = before.into_iter().flat_map(Object::owner_uids);
+                wakes.extend(blocked.filter(|uid| {
+                    before.is_some_and(|before| blocks(before, uid)) && !blocks(object, uid)
+                }));
             }
             Verb::Deleted => {
                 self.0.extend(store.owned_by(&object.uid).map(|each| each.address.clone()));
+                wakes.extend(object.owner_uids());
             }
         }
-        // an owner that waits for its dependents looks again with each of them
-        if let Some(before) = &change.before {
-            self.wake_owners(store, before);
-        }
-        self.wake_owners(store, object);
-    }
-
-    fn wake_owners(&mut self, store: &Store, object: &Object) {
-        for uid in object.owner_uids() {
-            if let Some(owner) = store.by_uid(uid)
-                && owner.is_deleting()
-            {
+        for owner in wakes.into_iter().filter_map(|uid| store.by_uid(uid)) {
+            if waits(owner, FOREGROUND) {
                 self.0.insert(owner.address.clone());
             }
         }
@@ -121,9 +122,7 @@ impl Store {
         let uid = |owner: &Value| owner["uid"].as_str().unwrap_or_default().to_owned();
         let found: Vec<Option<Arc<Object>>> =
             owners.iter().map(|owner| self.by_uid(&uid(owner)).cloned()).collect();
-        let waits = |owner: &Arc<Object>| {
-            owner.is_deleting() && owner.finalizers().any(|name| name == FOREGROUND)
-        };
+        let waits = |owner: &Arc<Object>| waits(owner, FOREGROUND);
         let solid = found.iter().flatten().any(|owner| !waits(owner));
         if solid {
             let gone: Vec<String> = owners
@@ -158,6 +157,11 @@ impl Store {
         };
         self.delete(&object.address, &deletion).is_ok()
     }
+}
+
+/// Whether an object waits for its dependents, in one way or the other.
+fn waits(object: &Object, finalizer: &str) -> bool {
+    object.is_deleting() && object.finalizers().any(|name| name == finalizer)
 }
 
 /// Whether an object keeps a foreground deletion of its owner waiting.

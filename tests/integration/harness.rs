@@ -358,7 +358,7 @@ impl Case {
     }
 
     /// What was seen, for a failed test: one line a change.
-    fn story(&self) -> String {
+    pub fn story(&self) -> String {
         let mut lines: Vec<String> = vec![];
         for seen in &self.log.borrow().0 {
             let status = &seen.object["status"];

@@ -8,7 +8,7 @@
 //! | line | tests |
 //! |---|---|
 //! | 1 names and labels of strangers | `ownership::the_name_of_anothers_object_is_left_to_it`, `ownership::pods_of_strangers_with_our_labels_neither_count_nor_suffer` |
-//! | 2 lost replies, failed lists | `crashes::the_controller_may_die_at_any_write`, `ownership::an_object_of_ours_that_exists_already_is_taken` |
+//! | 2 lost replies, failed lists | `proxy::the_controller_may_die_at_any_write`, `proxy::any_call_may_meet_a_fault`, `ownership::an_object_of_ours_that_exists_already_is_taken` |
 //! | 3 a paused leader | `ownership::what_appears_after_the_suspension_is_swept_away` |
 //! | 4 warm-up and pause | `failing::a_pod_that_is_replaced_late_does_not_reset`, `failing::the_retry_pause_runs_from_the_end_of_the_deletion` |
 //! | 5 deletion after failure | `deleting::a_failed_appwrapper_keeps_its_pods_for_the_grace_also_after_a_reset`, `deleting::a_stuck_pod_of_a_failed_appwrapper_is_forced_once` |
@@ -24,7 +24,6 @@
 
 mod adopted;
 mod conformance;
-mod crashes;
 mod crds;
 mod deeds;
 mod deleting;
@@ -37,5 +36,6 @@ mod lifecycle;
 mod objects;
 mod on_sim;
 mod ownership;
+mod proxy;
 mod samples;
 mod suspending;

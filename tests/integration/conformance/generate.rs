@@ -32,16 +32,18 @@ pub enum Step {
 /// Makes the operations of one sequence: few objects, so that each meets many operations.
 pub struct Generator {
     pub(super) random: Random,
-    namespace: String,
+    pub(super) namespace: String,
     pub(super) targets: Vec<(&'static Kind, String)>,
     generated: usize,
     /// A deletion may be in the foreground. Then all dependents block it: whether one that does not
     /// goes, too, depends on who of the collector's workers is first.
     pub(super) foreground: bool,
+    /// Steps to begin with, the first last.
+    family: Vec<Step>,
 }
 
-const JSON: &str = "application/json";
-const MERGE_PATCH: &str = "application/merge-patch+json";
+pub const JSON: &str = "application/json";
+pub const MERGE_PATCH: &str = "application/merge-patch+json";
 const JSON_PATCH: &str = "application/json-patch+json";
 pub const TEAMS: [&str; 3] = ["a", "b", "c"];
 const SELECTORS: &[&str] = &[
@@ -76,7 +78,18 @@ impl Generator {
                 targets.push((kind, format!("{}{known}", kind.letter)));
             }
         }
-        Self { random, namespace: namespace.to_owned(), targets, generated: 0, foreground }
+        let mut generator = Self {
+            random,
+            namespace: namespace.to_owned(),
+            targets,
+            generated: 0,
+            foreground,
+            family: vec![],
+        };
+        if generator.random.percent(30) {
+            generator.family = generator.family();
+        }
+        generator
     }
 
     /// The kinds of this sequence, each once; pods are one.
@@ -92,6 +105,9 @@ impl Generator {
 
     /// The next operation.
     pub fn step(&mut self) -> Step {
+        if let Some(step) = self.family.pop() {
+            return step;
+        }
         let at = self.random.below(self.targets.len());
         let (kind, name) = self.targets[at].clone();
         let path = format!("{}/{name}", kind.path(&self.namespace));
@@ -153,7 +169,7 @@ impl Generator {
         if !kind.is_unbound() && self.random.percent(30) {
             object["metadata"]["finalizers"] = self.finalizers();
         }
-        if self.random.percent(40) {
+        if self.random.percent(60) {
             object["metadata"]["ownerReferences"] = self.owners(at);
         }
         if self.random.percent(40) {
@@ -272,9 +288,16 @@ impl Generator {
         let policies: &[Option<&str>] = if kind.is_unbound() {
             &[None, Some("Background")]
         } else {
-            &[None, None, Some("Background"), Some("Foreground"), Some("Orphan"), Some("Nothing")]
+            &[
+                None,
+                Some("Background"),
+                Some("Foreground"),
+                Some("Foreground"),
+                Some("Orphan"),
+                Some("Nothing"),
+            ]
         };
-        let policy = if self.random.percent(50) { self.random.of(policies) } else { None };
+        let policy = if self.random.percent(60) { self.random.of(policies) } else { None };
         let policy = policy.filter(|policy| self.foreground || *policy != "Foreground");
         let mut options = json!({"kind": "DeleteOptions", "apiVersion": "v1"});
         if let Some(policy) = policy {
@@ -363,7 +386,7 @@ impl Generator {
     }
 }
 
-fn send(
+pub fn send(
     method: &'static str,
     path: String,
     content_type: &'static str,

@@ -9,6 +9,7 @@
 mod canary;
 mod changes;
 mod compare;
+mod family;
 mod generate;
 mod kept;
 mod kinds;
