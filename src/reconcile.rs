@@ -189,6 +189,7 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
         Err(error) if error.is_stale() => Ok(Next::After(ECHO_OVERDUE)),
         Err(error) => {
             memory.errors = memory.errors.saturating_add(1);
+            memory.blind_until = Some(context.clock.around_now().1);
             report::too_large(&context, &memory, &stored, &error);
             Err(error)
         }
@@ -211,7 +212,8 @@ async fn steps(
     let mut ask = Ask::Nothing;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
-        let snapshot = observe::observe(context.eyes(), &wrapper, memory, ask).await?;
+        let mut snapshot = observe::observe(context.eyes(), &wrapper, memory, ask).await?;
+        snapshot.blind_until = memory.blind_until;
         let (now, anchor) = context.clock.around_now();
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);

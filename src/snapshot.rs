@@ -35,6 +35,8 @@ pub struct Snapshot {
     pub nodes: BTreeMap<String, Node>,
     /// Which read was made from the API server itself for this snapshot, after the last write.
     pub answered: Ask,
+    /// When a call for this AppWrapper failed last: what happened before may not have been written down.
+    pub blind_until: Option<Timestamp>,
     /// `spec.failurePolicy.maxRestarts`.
     pub max_restarts: Option<i32>,
 }

@@ -1,28 +1,52 @@
 //! `appwrapper simulate`.
 
+use std::collections::BTreeSet;
 use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::{Value, json};
 
 use super::{DONE, Error, Output, term};
-use crate::world::Options;
-use crate::world::explore::{explore, run_one};
-use crate::world::faults::Faults;
+use crate::api::Phase;
+use crate::clock::{Clock, SystemClock};
+use crate::world::coverage::{Coverage, Happening};
+use crate::world::explore::{Total, explore, run_one};
+use crate::world::faults::{Fault, Faults};
+use crate::world::plans::{self, Outcome};
+use crate::world::shrink::{self, Smallest};
+use crate::world::{Options, Report};
+
+/// How many failed seeds are shrunk and shown.
+const SHOWN_MAX: usize = 5;
+/// How many lines of a trace are shown of a failed seed.
+const LINES_MAX: usize = 60;
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// How many seeds to run
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, conflicts_with = "trace")]
     seeds: u64,
-    /// Run from this seed on; with --trace, this seed alone
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Print what happened
+    /// The first seed; with --trace the only one
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// Print everything that happens in one seed
     #[arg(long)]
     trace: bool,
     /// What may go wrong: all, none, or a list
     #[arg(long, default_value = "all")]
     faults: Faults,
-    /// How many seeds run side by side
+    /// Steps of each seed before everything is healed
+    #[arg(long, default_value_t = Options::of(0, Faults::default()).steps)]
+    steps: u64,
+    /// Faults that do not strike, by their number in the run
+    #[arg(long, value_delimiter = ',', requires = "trace")]
+    without: Vec<u64>,
+    /// Run every plan instead: each call of each scenario, hit by each fault at each moment
+    #[arg(long, conflicts_with_all = ["trace", "seeds"])]
+    exhaustive: bool,
+    /// How many run side by side; as many as there are processors by default
     #[arg(long)]
     jobs: Option<usize>,
     /// How the result is printed
@@ -30,36 +54,228 @@ pub struct Args {
     output: Output,
 }
 
-/// Runs the seeds.
+/// The command did what it was asked, and something did not hold.
+const VIOLATED: u8 = 1;
+
+/// Runs seeds, one seed, or all plans.
 pub fn run(args: &Args) -> Result<ExitCode, Error> {
-    let first = args.seed.unwrap_or(0);
-    if args.trace {
-        let options = Options { keep_trace: true, ..Options::of(first, args.faults.clone()) };
-        let report = run_one(options);
-        for line in &report.lines {
-            term::print(&format!("{line}\n"));
+    let violated = if args.trace {
+        trace(args)
+    } else if args.exhaustive {
+        exhaustive(args)
+    } else {
+        many(args)
+    };
+    Ok(if violated { ExitCode::from(VIOLATED) } else { DONE })
+}
+
+fn trace(args: &Args) -> bool {
+    let without: BTreeSet<u64> = args.without.iter().copied().collect();
+    let options = Options {
+        keep_trace: true,
+        steps: args.steps,
+        without,
+        ..Options::of(args.seed, args.faults.clone())
+    };
+    let report = run_one(options);
+    let violation = report.violation.as_ref();
+    match args.output {
+        Output::Text => {
+            report.lines.iter().for_each(|line| term::print(&format!("{line}\n")));
+            let end = violation.map_or_else(
+                || "every invariant holds".to_owned(),
+                |(violation, step)| format!("step {step}: {violation}"),
+            );
+            let phases: Vec<String> =
+                report.phases.iter().map(|(name, phase)| format!("{name} {phase}")).collect();
+            term::print(&format!(
+                "{} steps, hash {:016x}; {}; {end}\n",
+                report.steps,
+                report.hash,
+                phases.join(", ")
+            ));
         }
-        term::print(&format!(
-            "{:?} {} {:x} {:?}\n",
-            report.violation, report.steps, report.hash, report.phases
-        ));
-        return Ok(DONE);
-    }
-    let jobs = args.jobs.unwrap_or(2);
-    let total = explore(first, args.seeds, jobs, &args.faults, &|_| {});
-    for report in total.failed.iter().take(12) {
-        if let Some((violation, step)) = &report.violation {
-            term::print(&format!("seed {} step {step}: {violation}\n", report.seed));
+        Output::Json => {
+            let lines = &report.lines;
+            let result = json!({
+                "seed": report.seed, "steps": report.steps, "hash": format!("{:016x}", report.hash),
+                "phases": report.phases, "trace": lines,
+                "violation": violation.map(|(violation, step)| json!({
+                    "invariant": violation.invariant, "sentence": violation.sentence,
+                    "seen": violation.seen, "step": step,
+                })),
+            });
+            term::print(&format!("{result}\n"));
         }
     }
-    term::print(&format!(
-        "{} seeds {} steps {} calls {:x} {} failed {:?}\n",
+    violation.is_some()
+}
+
+fn jobs(args: &Args) -> usize {
+    let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    args.jobs.unwrap_or(all)
+}
+
+fn progress(length: u64, what: &str) -> ProgressBar {
+    let bar = if term::is_terminal() { ProgressBar::new(length) } else { ProgressBar::hidden() };
+    let template = format!("{{bar:30}} {{pos}}/{{len}} {what}, {{per_sec}}, {{eta}} left  {{msg}}");
+    if let Ok(style) = ProgressStyle::with_template(&template) {
+        bar.set_style(style);
+    }
+    bar
+}
+
+fn many(args: &Args) -> bool {
+    let bar = progress(args.seeds, "seeds");
+    let begin = SystemClock.elapsed();
+    let done = |report: &Report| {
+        bar.inc(1);
+        if report.violation.is_some() {
+            bar.set_message("an invariant was violated");
+        }
+    };
+    let total = explore(args.seed, args.seeds, jobs(args), &args.faults, &done);
+    let lasted = SystemClock.elapsed().saturating_sub(begin);
+    bar.finish_and_clear();
+    let shown: Vec<Smallest> = total
+        .failed
+        .iter()
+        .take(SHOWN_MAX)
+        .map(|report| shrink::shrink(report, &Options::of(report.seed, args.faults.clone())))
+        .collect();
+    match args.output {
+        Output::Text => term::print(&text(&total, lasted, &shown)),
+        Output::Json => term::print(&format!("{}\n", document(&total, lasted, &shown))),
+    }
+    !total.failed.is_empty()
+}
+
+/// A number of things a second, rounded down.
+fn per_second(count: u64, lasted: Duration) -> u64 {
+    let millis = u64::try_from(lasted.as_millis()).unwrap_or(u64::MAX).max(1);
+    count.saturating_mul(1000) / millis
+}
+
+fn text(total: &Total, lasted: Duration, shown: &[Smallest]) -> String {
+    let mut text = String::new();
+    for smallest in shown {
+        text.push_str(&failure(smallest));
+    }
+    let (seen, all) = total.coverage.pairs();
+    text.push_str(&format!(
+        "{} seeds, {} steps ({} a second), {} calls, {} checks, {} violations\n\
+         {seen} of {all} pairs of phase and event were met\n",
         total.seeds,
         total.steps,
+        per_second(total.steps, lasted),
         total.calls,
-        total.hash,
+        total.coverage.checks,
         total.failed.len(),
-        total.coverage.pairs()
     ));
-    Ok(DONE)
+    for (phase, happening) in total.coverage.unseen().into_iter().take(12) {
+        text.push_str(&format!("  not met: {} in {phase:?}\n", happening.as_str()));
+    }
+    let faults: Vec<String> = Fault::ALL
+        .iter()
+        .map(|fault| format!("{fault} {}", total.coverage.faults[*fault as usize]))
+        .collect();
+    text.push_str(&format!("faults: {}\nhash {:016x}\n", faults.join(", "), total.hash));
+    text
+}
+
+/// A failed seed: what does not hold, how to see it again, and how it came.
+fn failure(smallest: &Smallest) -> String {
+    let Some((violation, step)) = &smallest.report.violation else { return String::new() };
+    let lines = &smallest.report.lines;
+    let last = &lines[lines.len().saturating_sub(LINES_MAX)..];
+    format!(
+        "seed {} step {step}: {violation}\n  {}\n{}\n\n",
+        smallest.options.seed,
+        shrink::command(&smallest.options),
+        last.join("\n")
+    )
+}
+
+fn table(coverage: &Coverage) -> Value {
+    let row = |phase: Phase| {
+        let counts = Happening::ALL
+            .iter()
+            .map(|happening| (happening.as_str(), coverage.count(phase, *happening)));
+        (format!("{phase:?}"), counts.collect::<std::collections::BTreeMap<_, _>>())
+    };
+    let rows: std::collections::BTreeMap<_, _> = Phase::ALL.into_iter().map(row).collect();
+    json!(rows)
+}
+
+fn document(total: &Total, lasted: Duration, shown: &[Smallest]) -> Value {
+    let (seen, all) = total.coverage.pairs();
+    let faults: std::collections::BTreeMap<&str, u64> = Fault::ALL
+        .iter()
+        .map(|fault| (fault.as_str(), total.coverage.faults[*fault as usize]))
+        .collect();
+    let unseen: Vec<String> = total
+        .coverage
+        .unseen()
+        .into_iter()
+        .map(|(phase, happening)| format!("{phase:?}/{}", happening.as_str()))
+        .collect();
+    let failed: Vec<Value> = shown
+        .iter()
+        .filter_map(|smallest| {
+            let (violation, step) = smallest.report.violation.as_ref()?;
+            Some(json!({
+                "seed": smallest.options.seed, "step": step, "invariant": violation.invariant,
+                "sentence": violation.sentence, "seen": violation.seen,
+                "command": shrink::command(&smallest.options), "trace": smallest.report.lines,
+            }))
+        })
+        .collect();
+    json!({
+        "seeds": total.seeds, "steps": total.steps, "seconds": lasted.as_secs_f64(),
+        "stepsPerSecond": per_second(total.steps, lasted), "violations": total.failed.len(),
+        "calls": total.calls, "checks": total.coverage.checks,
+        "hash": format!("{:016x}", total.hash), "faults": faults,
+        "pairs": {"seen": seen, "of": all, "unseen": unseen}, "events": table(&total.coverage),
+        "failed": failed,
+    })
+}
+
+fn exhaustive(args: &Args) -> bool {
+    let scenarios = plans::scenarios();
+    let bar = progress(scenarios.len() as u64, "scenarios");
+    let outcome = plans::exhaust_all(&scenarios, jobs(args), &|| bar.inc(1));
+    bar.finish_and_clear();
+    match args.output {
+        Output::Text => term::print(&plans_text(&outcome)),
+        Output::Json => {
+            let wrong: Vec<Value> = outcome
+                .wrong
+                .iter()
+                .map(|(scenario, plan, wrong)| {
+                    json!({"scenario": scenario, "plan": format!("{plan:?}"), "wrong": wrong})
+                })
+                .collect();
+            let result = json!({
+                "scenarios": outcome.calls.len(), "plans": outcome.plans,
+                "violations": outcome.wrong.len(), "calls": outcome.calls, "wrong": wrong,
+                "events": table(&outcome.coverage),
+            });
+            term::print(&format!("{result}\n"));
+        }
+    }
+    !outcome.wrong.is_empty()
+}
+
+fn plans_text(outcome: &Outcome) -> String {
+    let mut text = String::new();
+    for (scenario, plan, wrong) in outcome.wrong.iter().take(20) {
+        text.push_str(&format!("{scenario}, {plan:?}: {wrong}\n"));
+    }
+    text.push_str(&format!(
+        "{} scenarios, {} plans, {} violations\n",
+        outcome.calls.len(),
+        outcome.plans,
+        outcome.wrong.len()
+    ));
+    text
 }

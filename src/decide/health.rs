@@ -176,14 +176,16 @@ pub fn is_missing(draft: &Draft<'_>, index: usize, component: &Component) -> Opt
 /// Since when a pod set is not ready: the anchor of admission and warm-up.
 ///
 /// `None` while a pod of it is Terminating: its replacement may only come when it is gone. A pod that
-/// failed since then had come up before, though nobody may have been able to write that down.
+/// failed since then had come up before, though nobody may have been able to write that down; and what
+/// happened while the API server did not answer is not known at all.
 pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
     if health.terminating {
         return None;
     }
     let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
     let ended = ended.map(|ended| ended.min(draft.facts.now));
-    recorded_unready_since(draft, health).map(|since| ended.map_or(since, |at| at.max(since)))
+    let known_from = ended.into_iter().chain(draft.facts.snapshot.blind_until).max();
+    recorded_unready_since(draft, health).map(|since| known_from.map_or(since, |at| at.max(since)))
 }
 
 fn recorded_unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {

@@ -10,7 +10,7 @@ use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
 use crate::plan::{Action, Ask, Target};
-use crate::snapshot::{Component, Outcome, Owner, PodPhase, Presence, Snapshot};
+use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
 
 /// Nothing was looked at yet: the components are inspected.
 pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
@@ -335,9 +335,10 @@ pub(super) enum Stray {
     Unrecorded,
 }
 
-/// Pods that should be gone for long are deleted by force.
-fn force_overdue(draft: &mut Draft<'_>) {
-    for pod in draft.facts.snapshot.pods.iter().filter(|pod| pod.terminating) {
+/// Strays that should be gone for long are deleted by force.
+fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
+    let pods = draft.facts.snapshot.pods.iter();
+    for pod in pods.filter(|pod| pod.terminating && is_stray(pod)) {
         let Some(overdue) = health::overdue_from(draft.facts, pod) else { continue };
         if draft.facts.now < overdue {
             draft.look_again(overdue);
@@ -371,8 +372,10 @@ pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
             draft.verdict.delete.push(index);
         }
     }
-    if stray == Stray::Any {
-        force_overdue(draft);
+    match stray {
+        Stray::Any => force_overdue(draft, |_| true),
+        Stray::OfAnotherAttempt => force_overdue(draft, |pod| of_another(pod.attempt)),
+        Stray::Unrecorded => {}
     }
     found
         || match stray {

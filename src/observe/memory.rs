@@ -5,6 +5,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::records::ObjectRecord;
 use crate::bugs::{self, Bug};
 use crate::snapshot::CreationFailure;
@@ -38,6 +40,8 @@ pub struct Memory {
     pub remarks: Vec<String>,
     /// Consecutive errors.
     pub errors: u32,
+    /// When the last of them was.
+    pub blind_until: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -61,7 +65,16 @@ impl Memory {
             let newest = self.newest.filter(|_| same_object);
             let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
-            *self = Self { now: self.now, about, newest, confirmed, remarks, ..Self::default() };
+            let blind_until = self.blind_until.filter(|_| same_object);
+            *self = Self {
+                now: self.now,
+                about,
+                newest,
+                confirmed,
+                remarks,
+                blind_until,
+                ..Self::default()
+            };
         }
     }
 

@@ -19,10 +19,12 @@ pub mod explore;
 pub mod faults;
 mod heal;
 mod perform;
+pub mod plans;
 pub mod replica;
 mod rng;
 pub mod scene;
 mod serve;
+pub mod shrink;
 pub mod trace;
 pub mod truth;
 mod wire;
@@ -310,7 +312,8 @@ impl World {
 
     /// How much clocks may differ, and what rounding to seconds may take.
     fn slack(&self) -> Duration {
-        Duration::from_secs(2) + self.skew
+        // one clock may be ahead, and another behind
+        Duration::from_secs(2) + 2 * self.skew
     }
 
     /// By how much the clocks of the processes have been off, at most.

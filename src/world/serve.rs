@@ -46,7 +46,7 @@ impl World {
         self.hash_of_calls = mix_text(mix(self.hash_of_calls, call.body.len() as u64), &call.uri);
         self.trace.note(self.elapsed, call_name(&call), short(&call.uri), &[index as u64]);
         let fate = self.fate(number, &call);
-        let doubtful = self.is_doubtful(index);
+        let doubtful = self.is_doubtful();
         match fate {
             Fate::Served => self.answer(index, key, &call, doubtful),
             Fate::Refused(code) => self.refuse(&call, code),
@@ -153,9 +153,10 @@ impl World {
         true
     }
 
-    /// A process that does not lead any more, though it may believe so.
-    fn is_doubtful(&self, index: usize) -> bool {
-        self.replicas[index].doubts.is_some() || !self.replicas[index].leads
+    /// Two processes believe that they lead: neither can be sure that its creations are wanted when they
+    /// arrive.
+    fn is_doubtful(&self) -> bool {
+        self.replicas.iter().any(|replica| replica.doubts.is_some())
     }
 
     fn refuse(&mut self, call: &Call, code: u16) {

@@ -39,3 +39,4 @@ mod ownership;
 mod proxy;
 mod samples;
 mod suspending;
+mod world;

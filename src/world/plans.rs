@@ -1,0 +1,225 @@
+//! Every call of a scenario, hit by every fault, at every moment.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::coverage::Coverage;
+use super::explore::run;
+use super::faults::{Faults, Plan};
+use super::scene::{Act, Scene};
+use super::{Options, Report, World};
+use crate::sim::Propagation;
+
+/// A story without chance but for the order of things, and how it must end.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its name.
+    pub name: String,
+    /// The phase at the end; none where the AppWrapper is gone.
+    pub end: Option<&'static str>,
+    scene: Scene,
+}
+
+/// How a pod lives.
+const LIVES: &[(&str, &[(&str, &str)], &str)] = &[
+    ("succeeds", &[("run-for", "5s")], "Succeeded"),
+    ("fails-once", &[("run-for", "5s"), ("fail-until-attempt", "1")], "Succeeded"),
+    ("always-fails", &[("run-for", "5s"), ("exit-code", "3")], "Failed"),
+    ("sticks", &[("run-for", "5s"), ("fail-until-attempt", "1"), ("stuck", "true")], "Succeeded"),
+];
+
+/// What happens to it meanwhile.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meanwhile {
+    Nothing,
+    Suspension,
+    Deletion,
+    ComponentDeleted,
+}
+
+const MEANWHILE: [(&str, Meanwhile); 4] = [
+    ("", Meanwhile::Nothing),
+    ("-suspended", Meanwhile::Suspension),
+    ("-deleted", Meanwhile::Deletion),
+    ("-component-deleted", Meanwhile::ComponentDeleted),
+];
+
+fn pod(life: &[(&str, &str)]) -> Value {
+    let annotations: serde_json::Map<String, Value> =
+        life.iter().map(|(key, value)| (format!("sim/{key}"), Value::from(*value))).collect();
+    json!({
+        "metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]},
+    })
+}
+
+fn component(kind: &str, name: &str, life: &[(&str, &str)]) -> Value {
+    let object = |api: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let job = json!({"backoffLimit": 0, "template": pod(life)});
+    match kind {
+        "Pod" => {
+            let mut pod = pod(life);
+            pod["apiVersion"] = "v1".into();
+            pod["kind"] = "Pod".into();
+            pod["metadata"]["name"] = name.into();
+            pod
+        }
+        "Job" => object("batch/v1", job),
+        "JobSet" => {
+            let jobs = json!([{"name": "r", "replicas": 2, "template": {"spec": job}}]);
+            object("jobset.x-k8s.io/v1alpha2", json!({"replicatedJobs": jobs}))
+        }
+        _ => object("v1", json!({})),
+    }
+}
+
+/// All scenarios: shapes × lives × what happens meanwhile.
+#[must_use]
+pub fn scenarios() -> Vec<Scenario> {
+    let shapes: [(&str, &[&str]); 3] =
+        [("pod", &["Pod"]), ("job-and-config", &["Job", "ConfigMap"]), ("job-set", &["JobSet"])];
+    let mut all = vec![];
+    for (shape, kinds) in shapes {
+        for (life, annotations, end) in LIVES {
+            for (suffix, meanwhile) in MEANWHILE {
+                let name = format!("{shape}-{life}{suffix}");
+                let end = match meanwhile {
+                    Meanwhile::Deletion => None,
+                    Meanwhile::Nothing | Meanwhile::Suspension | Meanwhile::ComponentDeleted => {
+                        Some(*end)
+                    }
+                };
+                all.push(Scenario { name, end, scene: scene(kinds, annotations, meanwhile) });
+            }
+        }
+    }
+    all
+}
+
+fn scene(kinds: &[&str], life: &[(&str, &str)], meanwhile: Meanwhile) -> Scene {
+    let components: Vec<Value> = kinds
+        .iter()
+        .enumerate()
+        .map(|(index, kind)| json!({"template": component(kind, &format!("c{index}"), life)}))
+        .collect();
+    let period = |key: &str, text: &str| {
+        (format!("workload.codeflare.dev.appwrapper/{key}"), Value::from(text))
+    };
+    let annotations: serde_json::Map<String, Value> = [
+        period("failureGracePeriodDuration", "2s"),
+        period("retryPausePeriodDuration", "5s"),
+        period("retryLimit", "2"),
+        period("forcefulDeletionGracePeriodDuration", "20s"),
+        period("successTTLDuration", "300s"),
+    ]
+    .into_iter()
+    .collect();
+    let wrapper = json!({
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "metadata": {"name": "aw", "annotations": annotations},
+        "spec": {"components": components},
+    });
+    let seconds = Duration::from_secs;
+    let aw = || "aw".to_owned();
+    let script = match meanwhile {
+        Meanwhile::Nothing => vec![],
+        Meanwhile::Suspension => {
+            vec![(seconds(3), Act::Suspend(aw(), true)), (seconds(60), Act::Suspend(aw(), false))]
+        }
+        Meanwhile::Deletion => vec![(seconds(3), Act::Delete(aw(), Some(Propagation::Background)))],
+        Meanwhile::ComponentDeleted => vec![(seconds(3), Act::DeleteComponent(aw()))],
+    };
+    Scene {
+        nodes: vec![("node-1".to_owned(), 16)],
+        objects: vec![wrapper],
+        script,
+        config: "{}".to_owned(),
+        ..Scene::default()
+    }
+}
+
+impl Scenario {
+    /// Runs it, with a planned fault or without.
+    #[must_use]
+    pub fn run(&self, plan: Option<Plan>, keep_trace: bool) -> Report {
+        let options = Options { plan, keep_trace, ..Options::of(1, Faults::default()) };
+        // healed only by its own end: no chance is at work
+        let options = Options { steps: 60_000, ..options };
+        run(|| World::of(options, self.scene.clone()))
+    }
+
+    /// What is wrong with how it ended.
+    #[must_use]
+    pub fn wrong(&self, report: &Report) -> Option<String> {
+        if let Some((violation, _)) = &report.violation {
+            return Some(violation.to_string());
+        }
+        let end = report.phases.get("aw").map(String::as_str);
+        (end != self.end).then(|| format!("ended as {end:?}, expected {:?}", self.end))
+    }
+}
+
+/// What came of all plans of all scenarios.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// Plans that were run.
+    pub plans: u64,
+    /// What was met.
+    pub coverage: Coverage,
+    /// Scenario, plan, and what was wrong.
+    pub wrong: Vec<(String, Plan, String)>,
+    /// Calls of each scenario without a fault.
+    pub calls: BTreeMap<String, u32>,
+}
+
+/// Runs every plan of a scenario.
+#[must_use]
+pub fn exhaust(scenario: &Scenario) -> Outcome {
+    let mut outcome = Outcome::default();
+    let plain = scenario.run(None, false);
+    outcome.calls.insert(scenario.name.clone(), plain.calls);
+    for plan in Plan::all(plain.calls) {
+        let report = scenario.run(Some(plan), false);
+        outcome.plans += 1;
+        outcome.coverage.merge(&report.coverage);
+        if let Some(wrong) = scenario.wrong(&report) {
+            outcome.wrong.push((scenario.name.clone(), plan, wrong));
+        }
+    }
+    outcome
+}
+
+impl Outcome {
+    /// Adds what came of other scenarios.
+    pub fn merge(&mut self, other: Self) {
+        self.plans += other.plans;
+        self.coverage.merge(&other.coverage);
+        self.wrong.extend(other.wrong);
+        self.calls.extend(other.calls);
+    }
+}
+
+/// Runs every plan of these scenarios, on so many threads; `done` hears of each scenario.
+#[must_use]
+pub fn exhaust_all(scenarios: &[Scenario], jobs: usize, done: &(dyn Fn() + Sync)) -> Outcome {
+    let next = AtomicUsize::new(0);
+    let total = Mutex::new(Outcome::default());
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                while let Some(scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = exhaust(scenario);
+                    total.lock().unwrap_or_else(PoisonError::into_inner).merge(outcome);
+                    done();
+                }
+            });
+        }
+    });
+    let mut total = total.into_inner().unwrap_or_else(PoisonError::into_inner);
+    total.wrong.sort();
+    total
+}

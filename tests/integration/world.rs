@@ -1,0 +1,164 @@
+//! The controller in a simulated cluster: seeds, plans, and whether the checks find anything.
+
+use std::collections::BTreeSet;
+
+use appwrapper::api::Phase;
+use appwrapper::bugs::{self, Bug};
+use appwrapper::world::Options;
+use appwrapper::world::coverage::{Happening, why_never};
+use appwrapper::world::explore::{explore, run_one};
+use appwrapper::world::faults::{Faults, Plan};
+use appwrapper::world::plans;
+use appwrapper::world::shrink::{self, shrink};
+
+/// Seeds in which something did not hold once, and what was wrong in the controller.
+const FOUND: &[(u64, &str)] = &[
+    (8, "a watch that went back in time made a component be created in Resetting"),
+    (76, "a Job between a JobSet and its pods made a pod after everything was said to be gone"),
+    (130, "a pod whose node was deleted had failed, it was said, when it became ready"),
+    (1313, "pods that only a lagging watch did not show counted as too few"),
+    (1116, "a pod that a late write made stayed in Failed"),
+    (1013, "a forced deletion that was repeated wrote the status for ever"),
+    (4307, "an outage ate the grace period of a pod that failed in it"),
+    (13, "a pod that stuck on its way out was waited for without end in Running"),
+    (2067, "a pod of an earlier attempt that stuck was waited for without end in Resuming"),
+];
+
+/// How many seeds a bug has to be found in.
+const SEEDS_MAX: u64 = 2_000;
+
+fn hold(seed: u64) {
+    let report = run_one(Options::of(seed, Faults::all()));
+    if let Some((violation, step)) = &report.violation {
+        let smallest = shrink(&report, &Options::of(seed, Faults::all()));
+        let lines = smallest.report.lines.join("\n");
+        panic!(
+            "seed {seed} step {step}: {violation}\n{lines}\n{}",
+            shrink::command(&smallest.options)
+        );
+    }
+}
+
+#[test]
+fn what_was_found_once_stays_mended() {
+    for (seed, _) in FOUND {
+        hold(*seed);
+    }
+}
+
+#[test]
+fn every_invariant_holds_in_every_seed() {
+    for seed in 0..60 {
+        hold(seed);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    let hash = |jobs| {
+        let total = explore(7_000, 20, jobs, &Faults::all(), &|_| {});
+        (total.hash, total.steps)
+    };
+    assert_eq!(hash(1), hash(2));
+    let one = run_one(Options { keep_trace: true, ..Options::of(7_001, Faults::all()) });
+    let again = run_one(Options { keep_trace: true, ..Options::of(7_001, Faults::all()) });
+    assert_eq!(one.lines, again.lines);
+    assert_eq!(one.hash, again.hash);
+    assert_ne!(one.hash, run_one(Options::of(7_002, Faults::all())).hash);
+}
+
+/// The first seed that shows a bug; only this thread has it.
+fn first_seed_with(bug: Bug) -> Option<(u64, String)> {
+    bugs::put(Some(bug));
+    let found = (0..SEEDS_MAX).find_map(|seed| {
+        let report = run_one(Options::of(seed, Faults::all()));
+        report.violation.map(|(violation, _)| (seed, violation.to_string()))
+    });
+    bugs::put(None);
+    found
+}
+
+#[test]
+fn every_deliberate_bug_is_found() {
+    let bugs = std::sync::Mutex::new(Bug::ALL.to_vec());
+    let found = std::sync::Mutex::new(vec![]);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                loop {
+                    let Some(bug) = bugs.lock().expect("no panic").pop() else { return };
+                    let first = first_seed_with(bug);
+                    found.lock().expect("no panic").push((bug, first));
+                }
+            });
+        }
+    });
+    let found = found.into_inner().expect("no panic");
+    for (bug, first) in &found {
+        println!("{:<20} {first:?}", bug.as_str());
+    }
+    let missed: Vec<&str> =
+        found.iter().filter(|(_, first)| first.is_none()).map(|(bug, _)| bug.as_str()).collect();
+    assert!(missed.is_empty(), "not found: {missed:?}");
+    assert!(found.len() >= 15);
+}
+
+#[test]
+fn a_violation_is_shrunk_and_can_be_replayed() {
+    bugs::put(Some(Bug::QuotaEarly));
+    let report = (0..SEEDS_MAX)
+        .map(|seed| run_one(Options::of(seed, Faults::all())))
+        .find(|report| report.violation.is_some())
+        .expect("the bug is found");
+    let smallest = shrink(&report, &Options::of(report.seed, Faults::all()));
+    let again = run_one(smallest.options.clone());
+    bugs::put(None);
+    let violation = |report: &appwrapper::world::Report| {
+        report.violation.clone().map(|(violation, step)| (violation.invariant, step))
+    };
+    assert_eq!(violation(&again), violation(&smallest.report));
+    let (first, last) = (violation(&report), violation(&again));
+    assert_eq!(first.map(|(name, _)| name), last.map(|(name, _)| name));
+    assert!(last.map(|(_, step)| step) <= first.map(|(_, step)| step));
+    assert!(smallest.options.faults.0.len() < Faults::all().0.len(), "{:?}", smallest.options);
+    let command = shrink::command(&smallest.options);
+    assert!(command.contains("--trace") && command.contains("--seed"), "{command}");
+}
+
+#[test]
+fn every_scenario_ends_as_it_should() {
+    let scenarios = plans::scenarios();
+    assert!(scenarios.len() >= 40);
+    let names: BTreeSet<&str> = scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
+    assert_eq!(names.len(), scenarios.len());
+    for scenario in &scenarios {
+        let report = scenario.run(None, false);
+        assert_eq!(scenario.wrong(&report), None, "{}", scenario.name);
+    }
+}
+
+/// Every scenario, every moment and effect, spread over its calls; `appwrapper simulate --exhaustive`
+/// runs all of them.
+#[test]
+fn a_fault_at_any_call_changes_no_end() {
+    for (index, scenario) in plans::scenarios().iter().enumerate() {
+        let calls = scenario.run(None, false).calls;
+        for plan in Plan::all(calls).skip(index % 7).step_by(29) {
+            let report = scenario.run(Some(plan), false);
+            assert_eq!(scenario.wrong(&report), None, "{} {plan:?}", scenario.name);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_met_is_not_met() {
+    let total = explore(20_000, 60, 2, &Faults::all(), &|_| {});
+    for phase in Phase::ALL {
+        for happening in Happening::ALL {
+            if let Some(why) = why_never(phase, *happening) {
+                let count = total.coverage.count(phase, *happening);
+                assert_eq!(count, 0, "{} in {phase:?}, though {why}", happening.as_str());
+            }
+        }
+    }
+}
