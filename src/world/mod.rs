@@ -23,6 +23,7 @@ pub mod replica;
 mod rng;
 pub mod scene;
 mod serve;
+pub mod show;
 pub mod trace;
 pub mod truth;
 mod wire;
