@@ -1,23 +1,25 @@
 //! A world to look at: nothing goes wrong by chance, time stops where one wants to look, and everything
 //! that happens is handed out, in order.
 
+mod picture;
 mod strike;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::actors::kubelet;
-use super::actors::kueue::{QUEUE, Standing, Workload};
+use super::actors::kueue::{Standing, Workload};
 use super::faults::Faults;
 use super::rng::Rng;
-use super::scene::{Scene, pods_in};
+use super::scene::Scene;
 use super::{NAMESPACE, Options, Source, World};
-use crate::api::AppWrapperStatus;
 use crate::sim::{Change, Object, Part};
 
+pub use picture::{Picture, PodNow, WrapperNow};
 pub use strike::Misfortune;
 
 /// Annotation of an object that comes later: after so long.
@@ -96,61 +98,6 @@ pub enum What {
     },
 }
 
-/// The world as it is now.
-#[derive(Clone, Debug, Default)]
-pub struct Picture {
-    /// Time since the world began.
-    pub elapsed: Duration,
-    /// AppWrappers.
-    pub wrappers: Vec<WrapperNow>,
-    /// Pods, by name.
-    pub pods: Vec<PodNow>,
-    /// Nodes: name, whether it answers, pods on it.
-    pub nodes: Vec<(String, bool, usize)>,
-    /// What is reserved and what there is, by resource, in thousandths.
-    pub quota: BTreeMap<String, (i64, i64)>,
-    /// The controller is there.
-    pub controlled: bool,
-}
-
-/// An AppWrapper as it is now.
-#[derive(Clone, Debug)]
-pub struct WrapperNow {
-    /// Its name.
-    pub name: String,
-    /// Its annotations.
-    pub annotations: BTreeMap<String, String>,
-    /// Its status.
-    pub status: AppWrapperStatus,
-    /// It is suspended.
-    pub suspend: bool,
-    /// What Kueue thinks of it, where Kueue manages it.
-    pub standing: Option<Standing>,
-    /// What it asks Kueue for.
-    pub needs: BTreeMap<String, i64>,
-    /// Pods that run or have succeeded, and are not being deleted.
-    pub ready: usize,
-    /// Pods that it is made of.
-    pub expected: usize,
-}
-
-/// A pod as it is now.
-#[derive(Clone, Debug)]
-pub struct PodNow {
-    /// Its name.
-    pub name: String,
-    /// Its node.
-    pub node: String,
-    /// Its phase.
-    pub phase: String,
-    /// Its attempt.
-    pub attempt: String,
-    /// It is being deleted.
-    pub terminating: bool,
-    /// And nobody carries that out.
-    pub hangs: bool,
-}
-
 /// A world that is looked at.
 pub struct Show {
     world: World,
@@ -172,10 +119,10 @@ impl Show {
         let mut world = World::of(Options::of(seed, Faults::default()), scene);
         world.keep_events = true;
         let plan = strike::Plan::new(cast.misfortunes, Rng::new(seed, 5));
-        let seen = world.store.history().len();
+        let told = world.store.history().len();
         let mut show = Self {
             world,
-            seen,
+            seen: told,
             warned: 0,
             standings: BTreeMap::new(),
             beats: vec![],
@@ -249,6 +196,7 @@ impl Show {
                 return false;
             }
             if self.world.is_idle() {
+                self.hear().await;
                 let next = [self.world.next_moment(), self.next_of_plan()];
                 let next = next.into_iter().flatten().min().unwrap_or(until).min(until);
                 self.world.pass(next.saturating_sub(self.world.elapsed));
@@ -264,6 +212,19 @@ impl Show {
         true
     }
 
+    /// Takes in the events of the controller: a task in the background hands them over.
+    async fn hear(&mut self) {
+        for _ in 0..4 {
+            tokio::task::yield_now().await;
+        }
+        for index in 0..self.world.replicas.len() {
+            while let Some(call) = self.world.replicas[index].wire.take() {
+                self.world.serve_event(&call);
+            }
+        }
+        self.look();
+    }
+
     /// What has happened since this was last asked.
     pub fn drain(&mut self) -> Vec<Beat> {
         std::mem::take(&mut self.beats)
@@ -273,6 +234,13 @@ impl Show {
     #[must_use]
     pub const fn elapsed(&self) -> Duration {
         self.world.elapsed
+    }
+
+    /// When a time of day is, in time since the world began.
+    #[must_use]
+    pub fn moment_of(time: Timestamp) -> Duration {
+        let begin = super::moment(Duration::ZERO);
+        Duration::try_from(time.duration_since(begin)).unwrap_or_default()
     }
 
     /// The time of day of a moment.
@@ -294,7 +262,7 @@ impl Show {
         // what is left are controllers that look again and again at what does not change
         let quiet = self.world.elapsed >= self.changed_at + QUIET;
         let due = self.world.replicas.iter().flat_map(|replica| replica.due.values().copied());
-        quiet && !due.min().is_some_and(|at| at <= horizon) && !self.some_pod_ends()
+        quiet && due.min().is_none_or(|at| at > horizon) && !self.some_pod_ends()
     }
 
     fn some_pod_ends(&self) -> bool {
@@ -372,72 +340,6 @@ impl Show {
             (name.clone(), (used.get(name).copied().unwrap_or(0), *all))
         };
         self.world.kueue.quota.iter().map(one).collect()
-    }
-
-    /// The world as it is now.
-    #[must_use]
-    pub fn picture(&self) -> Picture {
-        let nodes = self.of_kind("v1", "Node").map(|node| {
-            let name = &*node.address.name;
-            let on = self.of_kind("v1", "Pod").filter(|pod| {
-                pod.value["spec"]["nodeName"] == *name && !super::actors::has_ended(pod)
-            });
-            (name.to_owned(), super::actors::is_true(&node.value, "Ready"), on.count())
-        });
-        Picture {
-            elapsed: self.world.elapsed,
-            wrappers: self
-                .of_kind("workload.codeflare.dev/v1beta2", "AppWrapper")
-                .map(|wrapper| self.wrapper_now(wrapper))
-                .collect(),
-            pods: self.of_kind("v1", "Pod").map(|pod| self.pod_now(pod)).collect(),
-            nodes: nodes.collect(),
-            quota: self.quota(),
-            controlled: self
-                .world
-                .replicas
-                .iter()
-                .any(|replica| replica.frozen_until <= self.world.elapsed),
-        }
-    }
-
-    fn wrapper_now(&self, wrapper: &Object) -> WrapperNow {
-        let workload = self.world.kueue.workloads.get(&wrapper.uid);
-        let workload = workload.filter(|_| wrapper.label(QUEUE).is_some());
-        let all = wrapper.value["metadata"]["annotations"].as_object().into_iter().flatten();
-        let text = |(key, value): (&String, &Value)| {
-            Some((key.clone(), value.as_str().unwrap_or_default().to_owned()))
-        };
-        let components = wrapper.value["spec"]["components"].as_array().into_iter().flatten();
-        let expected: i64 = components
-            .flat_map(|component| pods_in(&component["template"]))
-            .map(|(count, _)| count)
-            .sum();
-        let things = self.world.truth.wrappers.get(&wrapper.uid).map(|known| known.things.values());
-        let runs = |phase: &str| phase == "Running" || phase == "Succeeded";
-        let ready = things.into_iter().flatten();
-        let ready = ready.filter(|thing| thing.pod && !thing.terminating && runs(&thing.phase));
-        WrapperNow {
-            name: wrapper.address.name.to_string(),
-            annotations: all.filter_map(text).collect(),
-            status: serde_json::from_value(wrapper.value["status"].clone()).unwrap_or_default(),
-            suspend: wrapper.value["spec"]["suspend"] == true,
-            standing: workload.map(|workload| workload.standing),
-            needs: workload.map(|workload| workload.requests.clone()).unwrap_or_default(),
-            ready: ready.count(),
-            expected: usize::try_from(expected).unwrap_or(0),
-        }
-    }
-
-    fn pod_now(&self, pod: &Object) -> PodNow {
-        PodNow {
-            name: pod.address.name.to_string(),
-            node: pod.value["spec"]["nodeName"].as_str().unwrap_or_default().to_owned(),
-            phase: super::actors::phase(pod).to_owned(),
-            attempt: pod.label(super::truth::ATTEMPT).unwrap_or_default().to_owned(),
-            terminating: pod.is_deleting(),
-            hangs: self.world.kubelets.hangs(&self.world.store, pod),
-        }
     }
 }
 

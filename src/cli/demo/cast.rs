@@ -75,8 +75,8 @@ pub(super) fn prepare(
     if cast.nodes.is_empty() {
         cast.nodes = nodes();
     }
-    let queued = cast.objects.iter().any(|object| object["metadata"]["labels"][QUEUE].is_string());
-    if queues == 0 && queued {
+    let waits = cast.objects.iter().any(|object| object["metadata"]["labels"][QUEUE].is_string());
+    if queues == 0 && waits {
         cast.quota = quota_of(&cast.nodes);
         let message = "no ClusterQueue is given: there is one as large as the cluster";
         notes.push(("Kueue/kueue".to_owned(), message.to_owned()));

@@ -1,7 +1,10 @@
 //! `appwrapper demo`: a cluster in a box, with the controller's own code in it, told as a story.
 
 mod cast;
+mod live;
 mod tell;
+mod view;
+mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -48,7 +51,7 @@ enum Fault {
     Node,
     /// A pod fails
     Pod,
-    /// A pod fails, and a pod does not go when it is deleted
+    /// It starts again or is suspended, and a pod does not go when it is deleted
     Stuck,
     /// Something more urgent needs its quota; without a queue, its owner suspends it for a while
     Preempt,
@@ -74,6 +77,13 @@ impl Fault {
     }
 }
 
+/// Who looks on, and what they are told first.
+struct Audience {
+    notes: Vec<Line>,
+    speed: f64,
+    seed: u64,
+}
+
 /// Runs the show.
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     if !args.speed.is_finite() || args.speed < 0.0 {
@@ -83,7 +93,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let config = Config::default();
     let refusals = cast::refusals(&documents, &config);
     if !refusals.is_empty() {
-        refusals.iter().for_each(|refusal| term::complain(refusal));
+        for refusal in &refusals {
+            term::complain(refusal);
+        }
         return Ok(ExitCode::from(1));
     }
     if !documents.iter().any(|document| document.is_ours("AppWrapper")) {
@@ -101,7 +113,13 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let runtime = runtime.map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
     runtime.block_on(async {
         let show = Show::new(args.seed, prepared.cast).map_err(Error::Usage)?;
-        plain(show, prepared.notes, args.output).await;
+        let notes = prepared.notes.into_iter().map(|(object, text)| Line::note(object, text));
+        let audience = Audience { notes: notes.collect(), speed: args.speed, seed: args.seed };
+        if args.output == Output::Text && term::is_terminal() {
+            let seen = live::live(show, &audience).await;
+            return Ok(if seen { DONE } else { ExitCode::from(130) });
+        }
+        plain(show, &audience, args.output).await;
         Ok(DONE)
     })
 }
@@ -117,11 +135,9 @@ fn read(files: &[PathBuf]) -> Result<Vec<Document>, Error> {
 }
 
 /// One line an event.
-async fn plain(mut show: Show, notes: Vec<(String, String)>, output: Output) {
+async fn plain(mut show: Show, audience: &Audience, output: Output) {
     let mut teller = Teller::default();
-    for (object, message) in notes {
-        print(&Line::note(object, message), output);
-    }
+    audience.notes.iter().for_each(|line| print(line, output));
     loop {
         let goes_on = show.advance(HORIZON, HORIZON).await;
         for beat in show.drain() {
@@ -132,8 +148,8 @@ async fn plain(mut show: Show, notes: Vec<(String, String)>, output: Output) {
         }
     }
     let text = match output {
-        Output::Json => json!({"result": tell::result(&show)}).to_string(),
-        Output::Text => tell::summary(&show),
+        Output::Json => json!({"result": words::result(&show)}).to_string(),
+        Output::Text => format!("\n{}", words::summary(&show)),
     };
     term::print(&(text + "\n"));
 }

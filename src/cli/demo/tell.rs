@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::term::{self, Colour};
+use super::words::{amount_text, clock, seconds, span};
 use crate::api::{AppWrapperStatus, Phase, condition};
 use crate::config::FaultTolerance;
 use crate::limits::Limits;
@@ -31,6 +32,8 @@ pub(super) struct Line {
 pub(super) struct Teller {
     /// The node on which a pod of this name ran last.
     nodes: BTreeMap<String, String>,
+    /// Nodes that died.
+    dead: BTreeSet<String>,
     /// What the AppWrapper said when it became unhealthy: reasons of its events are no news.
     unhealthy: BTreeMap<String, BTreeSet<String>>,
 }
@@ -102,6 +105,9 @@ impl Teller {
                 (format!("AppWrapper/{name}"), vec![said])
             }
             What::Struck { object, event, message } => {
+                if let Some(node) = object.strip_prefix("Node/") {
+                    self.dead.insert(node.to_owned());
+                }
                 (object.clone(), vec![(*event, message.clone())])
             }
         };
@@ -183,14 +189,16 @@ impl Teller {
         match phase {
             "Running" => {
                 let last = self.nodes.insert(name, node.to_owned());
-                let moved = last.filter(|last| last != node);
+                let moved = last.filter(|last| last != node && self.dead.contains(last));
                 let moved = moved.map(|last| format!(", not on {last} again")).unwrap_or_default();
                 let attempt = pod.label("workload.codeflare.dev/attempt").unwrap_or("0");
                 said.push(("Runs", format!("on {node}{moved} (attempt {attempt})")));
             }
             "Succeeded" => {
-                said.push(("Succeeded", format!("its container ended with code 0 on {node}")))
+                said.push(("Succeeded", format!("its container ended with code 0 on {node}")));
             }
+            // it ends because it is deleted: no news
+            "Failed" if pod.is_deleting() && !hangs => {}
             "Failed" => said.push(("Failed", format!("{} on {node}", ending(pod)))),
             _ => {}
         }
@@ -213,10 +221,14 @@ fn status(object: &Object) -> AppWrapperStatus {
 }
 
 /// The limits of an AppWrapper: its annotations, else the defaults.
-pub(super) fn limits(object: &Object) -> Limits {
+pub(super) fn limits_of(annotations: &BTreeMap<String, String>) -> Limits {
+    Limits::of(annotations, &FaultTolerance::default()).0
+}
+
+fn limits(object: &Object) -> Limits {
     let all = object.value["metadata"]["annotations"].as_object().into_iter().flatten();
     let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
-    Limits::of(&all.filter_map(text).collect(), &FaultTolerance::default()).0
+    limits_of(&all.filter_map(text).collect())
 }
 
 fn gone(status: &AppWrapperStatus) -> bool {
@@ -257,9 +269,10 @@ fn entered(object: &Object, old: &AppWrapperStatus, new: &AppWrapperStatus) -> V
         ("QuotaHeld", "its quota stays reserved while it is reset: nobody else gets it".to_owned());
     let message = match new.phase {
         Phase::Empty => return vec![],
-        Phase::Suspended if old.phase == Phase::Suspending => {
+        Phase::Suspended if old.phase == Phase::Suspending && managed => {
             "nothing of it is left, and its quota is given back".to_owned()
         }
+        Phase::Suspended if old.phase == Phase::Suspending => "nothing of it is left".to_owned(),
         Phase::Suspended if managed => "nothing of it is created until Kueue admits it".to_owned(),
         Phase::Suspended => "nothing of it is created while spec.suspend is true".to_owned(),
         Phase::Resuming => format!("attempt {attempt} begins: its components are created"),
@@ -375,86 +388,4 @@ fn of_quota(
         })
         .collect();
     format!("{} are {word}", texts.join(", "))
-}
-
-/// An amount in thousandths, as a person writes it.
-pub(super) fn amount_text(amount: i64) -> String {
-    let giga = 1000 << 30;
-    let mega = 1000 << 20;
-    match amount {
-        _ if amount != 0 && amount % giga == 0 => format!("{}Gi", amount / giga),
-        _ if amount != 0 && amount % mega == 0 => format!("{}Mi", amount / mega),
-        _ if amount % 1000 == 0 => (amount / 1000).to_string(),
-        _ => format!("{amount}m"),
-    }
-}
-
-/// `02:05`, and hours where there are any.
-pub(super) fn clock(at: Duration) -> String {
-    let all = at.as_secs();
-    let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
-    if hours > 0 {
-        format!("{hours}:{minutes:02}:{seconds:02}")
-    } else {
-        format!("{minutes:02}:{seconds:02}")
-    }
-}
-
-/// `1 min 30 s`.
-pub(super) fn span(length: Duration) -> String {
-    let all = length.as_secs();
-    let parts = [(all / 3600, "h"), (all / 60 % 60, "min"), (all % 60, "s")];
-    let parts: Vec<String> = parts
-        .iter()
-        .filter(|(count, _)| *count > 0)
-        .map(|(count, unit)| format!("{count} {unit}"))
-        .collect();
-    if parts.is_empty() { "no time".to_owned() } else { parts.join(" ") }
-}
-
-fn seconds(at: Duration) -> Value {
-    let millis = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
-    #[expect(clippy::cast_precision_loss, reason = "a week has few milliseconds")]
-    let seconds = millis as f64 / 1000.0;
-    seconds.into()
-}
-
-/// The last line for programs.
-pub(super) fn result(show: &Show) -> Value {
-    let picture = show.picture();
-    let wrappers = picture.wrappers.iter();
-    let phases: serde_json::Map<String, Value> = wrappers
-        .map(|wrapper| (wrapper.name.clone(), wrapper.status.phase.as_str().into()))
-        .collect();
-    json!({"phases": phases, "virtualSeconds": seconds(show.elapsed())})
-}
-
-/// The last paragraph for people.
-pub(super) fn summary(show: &Show) -> String {
-    let picture = show.picture();
-    let one = |wrapper: &crate::world::show::WrapperNow| {
-        let phase = match wrapper.status.phase {
-            Phase::Empty => "new",
-            phase => phase.as_str(),
-        };
-        let again = match wrapper.status.resetting_count {
-            0 => String::new(),
-            1 => " after 1 restart".to_owned(),
-            more => format!(" after {more} restarts"),
-        };
-        format!("{} is {phase}{again}", wrapper.name)
-    };
-    let ends: Vec<String> = picture.wrappers.iter().map(one).collect();
-    let missed = show.unstruck();
-    let missed = if missed.is_empty() {
-        String::new()
-    } else {
-        format!(" Never struck, since no pod ran: {missed:?}.")
-    };
-    format!(
-        "\n{} of virtual time: {}.{missed} All of it was decided by the controller's own code; the \
-         cluster around it was simulated.",
-        span(show.elapsed()),
-        ends.join("; ")
-    )
 }

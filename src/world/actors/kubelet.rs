@@ -103,7 +103,8 @@ impl Kubelets {
         let Some(life) = self.lives.get_mut(&pod.uid) else { return };
         life.ends_at = Some(at);
         (life.code, life.reason, life.message) = (why.0, why.1.to_owned(), why.2.to_owned());
-        env.agenda.at(at, Task::Pod(pod.address.clone()));
+        let task = Task::Pod(pod.address.clone());
+        if at > env.elapsed { env.agenda.at(at, task) } else { env.agenda.add(task) }
     }
 
     /// A pod does not go any more when it is deleted.

@@ -29,7 +29,7 @@ pub enum Misfortune {
     Node,
     /// A pod fails.
     Pod,
-    /// A pod fails, and another (or itself) does not go when it is deleted.
+    /// It has to start again or to go, and a pod does not go when it is deleted.
     Stuck,
     /// It has to make room for something more urgent.
     Preempt,
@@ -155,8 +155,12 @@ impl Show {
                 let title = title("Pod", pod);
                 let message = "its volume hangs: it will not go when it is deleted";
                 self.say(title, "Stuck", message.to_owned());
-                let first = self.running().first().cloned();
-                self.fail(first.as_ref().unwrap_or(pod));
+                // what nobody replaces makes it start again; else something must make it go
+                let peers = self.running();
+                match peers.first().filter(|one| one.annotation(NEEDS_PEERS).is_some()) {
+                    Some(first) if peers.len() > 1 => self.fail(first),
+                    Some(_) | None => self.preempt(pod),
+                }
             }
             Misfortune::Preempt => self.preempt(pod),
             Misfortune::Crash => {
