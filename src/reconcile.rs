@@ -20,7 +20,7 @@ use crate::act::{self, create, delete, wrapper as write};
 use crate::bugs::{self, Bug};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::decide::{Decision, Facts, decide};
+use crate::decide::{Decision, Facts, decide, shows_later_attempt};
 use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::observe::assemble::{Wrapper, kind_of};
@@ -269,7 +269,7 @@ async fn carry_out(
     decision: &Decision,
 ) -> Result<Carried, Error> {
     if decision.actions.iter().any(Action::is_unguarded)
-        && !is_newest(context, memory, wrapper).await?
+        && !is_newest(context, memory, wrapper, snapshot).await?
     {
         return Ok(Carried::Later(ECHO_OVERDUE)); // the watch will show what is newer
     }
@@ -327,12 +327,15 @@ fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
 
 /// Whether an AppWrapper is as it was read, by the API server's own word. Creations and deletions carry
 /// no precondition on it, and the watch of a process that has just started may show the past.
+///
+/// Our own write is no proof where a later attempt shows: another leader has begun it since.
 async fn is_newest(
     context: &Context,
     memory: &mut Memory,
     wrapper: &Wrapper,
+    snapshot: &Snapshot,
 ) -> Result<bool, Error> {
-    if !memory.is_confirmed(&wrapper.version) {
+    if !memory.is_confirmed(&wrapper.version) || shows_later_attempt(snapshot) {
         let newest = live::version(&context.client, wrapper).await?;
         memory.confirm(newest.as_deref());
         return Ok(newest.as_deref() == Some(wrapper.version.as_str()));

@@ -3,6 +3,7 @@
 mod bundle;
 mod cluster;
 mod crd;
+mod demo;
 mod explain;
 mod run;
 mod simulate;
@@ -28,6 +29,8 @@ enum Command {
     Run(run::Args),
     /// Print the CustomResourceDefinitions
     Crd,
+    /// Tell the story of a failure and its repair in a simulated cluster, or run manifests in one
+    Demo(demo::Args),
     /// Say what the controller would decide now, and why; changes nothing
     Explain(explain::Args),
     /// Run the controller in a simulated cluster, seed after seed, and check every invariant
@@ -83,6 +86,7 @@ pub fn main() -> ExitCode {
     let outcome = match Cli::parse().command {
         Command::Run(args) => run::run(&args),
         Command::Crd => crd::crd(),
+        Command::Demo(args) => demo::run(&args),
         Command::Explain(args) => explain::run(&args),
         Command::Simulate(args) => simulate::run(&args),
         Command::Validate(args) => validate::run(&args),

@@ -4,6 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::draft::Draft;
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome};
+use crate::snapshot::{Component, Snapshot};
 
 /// How many attempts are kept.
 pub const ATTEMPTS_MAX: usize = 10;
@@ -12,6 +13,16 @@ pub const ATTEMPTS_MAX: usize = 10;
 #[must_use]
 pub fn current(status: &AppWrapperStatus) -> i32 {
     status.attempts.last().map_or(0, |last| last.attempt)
+}
+
+/// Whether something is there that a later attempt than the status knows of has made: then another
+/// process has written the status since it was read.
+#[must_use]
+pub fn shows_later(snapshot: &Snapshot) -> bool {
+    let known = current(&snapshot.status);
+    let objects = snapshot.components.iter().filter_map(Component::ours);
+    let mut made = objects.map(|o| o.attempt).chain(snapshot.pods.iter().map(|pod| pod.attempt));
+    made.any(|attempt| attempt.is_some_and(|attempt| attempt > known))
 }
 
 /// Opens the next attempt; its number grows with every teardown.
@@ -65,4 +76,23 @@ pub fn uncounted_in_a_row(status: &AppWrapperStatus) -> u32 {
         })
         .count();
     u32::try_from(run).unwrap_or(u32::MAX).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::Phase;
+    use crate::decide::tests::given::given;
+    use crate::snapshot::PodPhase;
+
+    #[test]
+    fn what_a_later_attempt_made_tells_that_the_status_is_old() {
+        let resetting = || given(Phase::Resetting).pods(&[PodPhase::Running]);
+        for (made, want) in [(None, false), (Some(0), false), (Some(1), true)] {
+            let object = resetting().object(|object| object.attempt = made);
+            assert_eq!(shows_later(&object.snapshot), want, "an object of {made:?}");
+            let pod = resetting().pod(0, |pod| pod.attempt = made);
+            assert_eq!(shows_later(&pod.snapshot), want, "a pod of {made:?}");
+        }
+    }
 }

@@ -30,7 +30,7 @@ use crate::limits::Limits;
 use crate::plan::{Action, Ask};
 use crate::snapshot::Snapshot;
 
-pub use attempts::{ATTEMPTS_MAX, current as current_attempt};
+pub use attempts::{ATTEMPTS_MAX, current as current_attempt, shows_later as shows_later_attempt};
 pub use verdict::{Verdict, VerdictAction};
 
 /// All that a decision depends on.

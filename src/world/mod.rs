@@ -24,6 +24,7 @@ pub mod replica;
 mod rng;
 pub mod scene;
 mod serve;
+pub mod show;
 pub mod shrink;
 pub mod trace;
 pub mod truth;

@@ -96,7 +96,7 @@ async fn attempt(trial: Trial) -> Outcome {
     let line = Line::new(case.client.clone(), &case.namespace, plan, counted);
     let told = async {
         let strangers = Strangers::create(&case).await;
-        story.play(&case).await;
+        story.play(&case, &line).await;
         line.settle().await;
         story.check(&case, plan.effect).await;
         strangers.check(&case).await;

@@ -1,5 +1,5 @@
 //! Tables of facts, then laws over generated worlds.
 
-mod given;
+pub mod given;
 mod laws;
 mod table;

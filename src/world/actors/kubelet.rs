@@ -4,19 +4,21 @@
 //! plane use: `sim/run-for`, `sim/exit-code`, `sim/reason`, `sim/message`, `sim/fail-until-attempt`,
 //! `sim/never-ready`, `sim/stuck`. Chance may add to that.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::kueue::{request_of, thousandths};
 use super::{Env, Task, has_ended, phase, set_condition};
 use crate::sim::{Address, Deletion, Object, Part, Store};
 
 /// Label of the attempt, which a pod's fate may depend on.
 const ATTEMPT: &str = "workload.codeflare.dev/attempt";
-/// How long a pod may stay on a node that does not answer.
+/// How long a pod may stay on a node that does not answer, where it does not say so itself.
 const TOLERATION: Duration = Duration::from_mins(5);
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
 
 /// How likely it is that something goes wrong with a pod, in thousandths.
 #[derive(Clone, Copy, Debug, Default)]
@@ -97,6 +99,30 @@ impl Kubelets {
         }
     }
 
+    /// A pod fails at a moment, and does not end before.
+    pub fn fail(&mut self, env: &mut Env<'_>, pod: &Object, at: Duration, why: (i64, &str, &str)) {
+        let Some(life) = self.lives.get_mut(&pod.uid) else { return };
+        life.ends_at = Some(at);
+        (life.code, life.reason, life.message) = (why.0, why.1.to_owned(), why.2.to_owned());
+        let task = Task::Pod(pod.address.clone());
+        if at > env.elapsed { env.agenda.at(at, task) } else { env.agenda.add(task) }
+    }
+
+    /// A pod does not go any more when it is deleted.
+    pub fn stick(&mut self, pod: &Object) {
+        if let Some(life) = self.lives.get_mut(&pod.uid) {
+            life.sticks = true;
+        }
+    }
+
+    /// Whether nobody would carry out the deletion of a pod.
+    #[must_use]
+    pub fn hangs(&self, store: &Store, pod: &Object) -> bool {
+        let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();
+        let down = !node.is_empty() && matches!(node_state(store, node), NodeState::Down(_));
+        down || self.lives.get(&pod.uid).is_some_and(|life| life.sticks)
+    }
+
     fn run(&mut self, env: &mut Env<'_>, pod: &Arc<Object>) {
         let temper = self.temper;
         let life = self.lives.entry(pod.uid.clone()).or_insert_with(|| Life::of(env, pod, temper));
@@ -121,7 +147,7 @@ impl Kubelets {
 
     /// Nobody looks after the pod; after a while it is deleted, which nobody carries out.
     fn abandoned(&mut self, env: &mut Env<'_>, pod: &Arc<Object>, since: Duration) {
-        let until = since + TOLERATION;
+        let until = since + toleration(pod);
         if pod.is_deleting() || has_ended(pod) {
             return;
         }
@@ -132,6 +158,13 @@ impl Kubelets {
         disrupt(env, pod, "DeletionByTaintManager");
         drop(env.store.delete(&pod.address, &Deletion::default()));
     }
+}
+
+/// How long a pod may stay on a node that does not answer.
+fn toleration(pod: &Object) -> Duration {
+    let all = pod.value["spec"]["tolerations"].as_array();
+    let own = all.into_iter().flatten().find(|one| one["key"] == UNREACHABLE);
+    own.and_then(|one| one["tolerationSeconds"].as_u64()).map_or(TOLERATION, Duration::from_secs)
 }
 
 enum NodeState {
@@ -196,6 +229,8 @@ fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
         node.annotation(DOWN_SINCE).is_none()
             && node.value["spec"]["unschedulable"] != true
             && load(node) < room(node)
+            && is_selected(node, pod)
+            && has_resources(env.store, node, pod)
     };
     let best = env.store.all(nodes).filter(fits).min_by_key(|node| load(node));
     let name = best.map(|node| node.address.name.clone());
@@ -216,6 +251,42 @@ fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
             env.agenda.at(env.elapsed + Duration::from_secs(5), Task::Pod(pod.address.clone()));
         }
     }
+}
+
+/// Whether a node has the labels that a pod asks for.
+fn is_selected(node: &Object, pod: &Object) -> bool {
+    let wanted = pod.value["spec"]["nodeSelector"].as_object();
+    wanted.into_iter().flatten().all(|(key, value)| node.label(key) == value.as_str())
+}
+
+/// Whether what a pod asks for is free on a node; a node that tells only how many pods it takes has
+/// enough of everything.
+fn has_resources(store: &Store, node: &Object, pod: &Object) -> bool {
+    let Some(all) = node.value["status"]["allocatable"].as_object() else { return true };
+    let Some(pods) = store.kinds.by_name("v1", "Pod") else { return true };
+    if all.keys().all(|name| name == "pods") {
+        return true;
+    }
+    let on =
+        |each: &Object| each.value["spec"]["nodeName"] == *node.address.name && !has_ended(each);
+    asked_for(pod).iter().all(|name| {
+        let has = all.get(*name).and_then(Value::as_str).map_or(0, thousandths);
+        let used: i64 =
+            store.all(pods).filter(|each| on(each)).map(|each| request_of(&each.value, name)).sum();
+        used + request_of(&pod.value, name) <= has
+    })
+}
+
+/// The resources that the containers of a pod name.
+fn asked_for(pod: &Object) -> BTreeSet<&str> {
+    let containers = pod.value["spec"]["containers"].as_array().into_iter().flatten();
+    let of = |container| ["requests", "limits"].map(|key| &container_of(container)[key]);
+    let maps = containers.flat_map(of).filter_map(Value::as_object);
+    maps.flatten().map(|(name, _)| name.as_str()).collect()
+}
+
+fn container_of(container: &Value) -> &Value {
+    &container["resources"]
 }
 
 impl Life {
@@ -269,7 +340,7 @@ impl Life {
 }
 
 /// A duration such as `300ms`, `3s`, `2m`, `1h`.
-fn duration(text: &str) -> Option<Duration> {
+pub(in crate::world) fn duration(text: &str) -> Option<Duration> {
     let at = text.find(|c: char| !c.is_ascii_digit())?;
     let count: u64 = text[..at].parse().ok()?;
     match &text[at..] {

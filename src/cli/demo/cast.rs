@@ -1,0 +1,206 @@
+//! From manifests to what a show begins with.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::bundle::Document;
+use crate::webhook::validate::{self, Finding, Severity};
+use crate::world::actors::kueue::{QUEUE, thousandths};
+use crate::world::show::{Cast, Misfortune};
+
+/// Group of Kueue's kinds.
+const KUEUE: &str = "kueue.x-k8s.io";
+/// How long a simulated pod lives.
+const RUN_FOR: &str = "sim/run-for";
+/// Pods that cannot do without their peers fail so long after one is lost.
+const NEEDS_PEERS: &str = "sim/needs-peers";
+
+/// What a show begins with, and what is to be said about it first.
+pub(super) struct Prepared {
+    pub cast: Cast,
+    /// Remarks: about what, and a sentence.
+    pub notes: Vec<(String, String)>,
+}
+
+/// What admission would refuse, each finding with the place of its object.
+pub(super) fn refusals(documents: &[Document], config: &crate::config::Config) -> Vec<String> {
+    let mut all = vec![];
+    for document in documents {
+        let findings = match document.kind() {
+            "AppWrapper" if document.is_ours("AppWrapper") || document.group().is_empty() => {
+                validate::create(&document.value, config)
+            }
+            "RetryPolicy" if document.is_ours("RetryPolicy") => {
+                validate::retry_policy(&document.value)
+            }
+            _ => continue,
+        };
+        let wrong = |finding: &&Finding| finding.severity == Severity::Error;
+        let place = format!("{}: {}", document.origin, document.title());
+        all.extend(findings.iter().filter(wrong).map(|finding| format!("{place}: {finding}")));
+    }
+    all
+}
+
+/// Sorts the objects into a cast, with what is missing added.
+pub(super) fn prepare(
+    documents: Vec<Document>,
+    misfortunes: Vec<Misfortune>,
+    seconds: u64,
+) -> Prepared {
+    let mut cast = Cast { misfortunes, ..Cast::default() };
+    let mut notes = vec![];
+    let mut queues = 0;
+    for document in documents {
+        if document.is_ours("RetryPolicy") {
+            let message = "is accepted, and has no effect yet";
+            notes.push((document.title(), message.to_owned()));
+        }
+        if document.kind() == "ClusterQueue" && document.group() == KUEUE {
+            queues += 1;
+            add_quota(&document.value, &mut cast.quota);
+        }
+        if document.kind() == "Node" && document.group().is_empty() {
+            cast.nodes.push(document.value);
+        } else {
+            cast.objects.push(document.value);
+        }
+    }
+    cast.objects.sort_by_key(rank);
+    if queues > 1 {
+        let message = "this cluster has one ClusterQueue: their quotas are added up";
+        notes.push(("Kueue/kueue".to_owned(), message.to_owned()));
+    }
+    if cast.nodes.is_empty() {
+        cast.nodes = nodes();
+    }
+    let waits = cast.objects.iter().any(|object| object["metadata"]["labels"][QUEUE].is_string());
+    if queues == 0 && waits {
+        cast.quota = quota_of(&cast.nodes);
+        let message = "no ClusterQueue is given: there is one as large as the cluster";
+        notes.push(("Kueue/kueue".to_owned(), message.to_owned()));
+    }
+    for object in &mut cast.objects {
+        admit(object);
+        give_lives(object, seconds);
+    }
+    Prepared { cast, notes }
+}
+
+/// What others need comes first.
+fn rank(object: &Value) -> u8 {
+    match object["kind"].as_str().unwrap_or_default() {
+        "CustomResourceDefinition" => 0,
+        "Namespace" => 1,
+        "AppWrapper" => 3,
+        _ => 2,
+    }
+}
+
+/// Three nodes, each with one GPU.
+fn nodes() -> Vec<Value> {
+    let allocatable = json!({"cpu": "16", "memory": "64Gi", "nvidia.com/gpu": "1", "pods": "32"});
+    let node = |n| {
+        json!({
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": format!("node-{n}")},
+            "status": {"allocatable": allocatable.clone()},
+        })
+    };
+    (1..=3).map(node).collect()
+}
+
+fn quota_of(nodes: &[Value]) -> BTreeMap<String, i64> {
+    let mut quota = BTreeMap::new();
+    for node in nodes {
+        for (name, amount) in node["status"]["allocatable"].as_object().into_iter().flatten() {
+            *quota.entry(name.clone()).or_insert(0) += quantity(amount);
+        }
+    }
+    if quota.is_empty() { BTreeMap::from([("pods".to_owned(), 100_000)]) } else { quota }
+}
+
+fn quantity(amount: &Value) -> i64 {
+    match amount {
+        Value::String(text) => thousandths(text),
+        Value::Number(number) => number.as_i64().unwrap_or(0).saturating_mul(1000),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => 0,
+    }
+}
+
+/// The nominal quotas of all flavours of a ClusterQueue.
+fn add_quota(queue: &Value, quota: &mut BTreeMap<String, i64>) {
+    let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+    for group in list(&queue["spec"], "resourceGroups") {
+        for flavor in list(&group, "flavors") {
+            for resource in list(&flavor, "resources") {
+                let name = resource["name"].as_str().unwrap_or_default().to_owned();
+                *quota.entry(name).or_insert(0) += quantity(&resource["nominalQuota"]);
+            }
+        }
+    }
+}
+
+/// What the admission webhooks do: what has a queue begins suspended.
+fn admit(object: &mut Value) {
+    if object["kind"] == "AppWrapper" && object["metadata"]["labels"][QUEUE].is_string() {
+        object["spec"]["suspend"] = true.into();
+    }
+}
+
+/// Pods that are to end, and do not say when, live for this long.
+fn give_lives(object: &mut Value, seconds: u64) {
+    let templates = object["spec"]["components"].as_array_mut();
+    let wrapped = templates.into_iter().flatten().map(|component| &mut component["template"]);
+    for template in wrapped {
+        give_life(template, seconds);
+    }
+    if object["kind"] != "AppWrapper" {
+        give_life(object, seconds);
+    }
+}
+
+fn give_life(object: &mut Value, seconds: u64) {
+    let kind = object["kind"].as_str().unwrap_or_default().to_owned();
+    let ends = kind == "Pod" || kind.ends_with("Job") || kind == "JobSet";
+    if kind == "Pod" {
+        let forever = matches!(object["spec"]["restartPolicy"].as_str(), None | Some("Always"));
+        if !forever {
+            annotate(object, RUN_FOR, seconds);
+        }
+    } else if ends {
+        let together = kind != "Job";
+        each_template(&mut object["spec"], &mut |pod| {
+            annotate(pod, RUN_FOR, seconds);
+            if together {
+                annotate(pod, NEEDS_PEERS, 30);
+            }
+        });
+    }
+}
+
+/// Every pod template below a value: what has a `spec` with containers.
+fn each_template(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
+    if value["spec"]["containers"].is_array() {
+        change(value);
+        return;
+    }
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(|field| each_template(field, change));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| each_template(item, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn annotate(pod: &mut Value, key: &str, seconds: u64) {
+    let Some(metadata) =
+        pod.as_object_mut().map(|fields| fields.entry("metadata").or_insert_with(|| json!({})))
+    else {
+        return;
+    };
+    if metadata["annotations"].get(key).is_none() {
+        metadata["annotations"][key] = format!("{seconds}s").into();
+    }
+}

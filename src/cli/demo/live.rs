@@ -1,0 +1,86 @@
+//! The show on a terminal: drawn in place until it is over or somebody has seen enough.
+
+use std::time::Duration;
+
+use super::super::term::{self, Screen};
+use super::tell::{Line, Teller};
+use super::view::{self, Frame};
+use super::{Audience, HORIZON, words};
+use crate::world::show::Show;
+
+/// Time between two pictures.
+const FRAME: Duration = Duration::from_millis(80);
+/// Frames in which nothing is told before time goes faster.
+const PATIENCE: u32 = 30;
+/// How much faster it goes at most.
+const HASTE_MAX: f64 = 200.0;
+
+/// Shows it all; false where somebody ended it.
+pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
+    let mut teller = Teller::default();
+    let mut lines: Vec<Line> = audience.notes.clone();
+    let screen = Screen::enter();
+    let mut quiet = 0_u32;
+    let mut seen_enough = false;
+    let stop = tokio::signal::ctrl_c();
+    tokio::pin!(stop);
+    loop {
+        let haste = haste(quiet);
+        let told = lines.len();
+        let goes_on = move_on(&mut show, &mut teller, &mut lines, audience.speed * haste).await;
+        quiet = if lines.len() > told { 0 } else { quiet + 1 };
+        let drawn = draw(&show, &lines, &title(audience, haste));
+        screen.draw(&drawn);
+        if !goes_on {
+            break;
+        }
+        let pause = if audience.speed > 0.0 { FRAME } else { Duration::ZERO };
+        tokio::select! {
+            _ = &mut stop => {
+                seen_enough = true;
+                break;
+            }
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+    drop(screen);
+    for line in draw(&show, &lines, &title(audience, 1.0)) {
+        term::print(&(line + "\n"));
+    }
+    let (width, _) = term::size();
+    term::print(&format!("\n{}\n", words::wrapped(&words::summary(&show), width)));
+    !seen_enough
+}
+
+/// Lets time pass, at most to the next line of the story; false where it is over.
+async fn move_on(show: &mut Show, teller: &mut Teller, lines: &mut Vec<Line>, speed: f64) -> bool {
+    let target = if speed > 0.0 { show.elapsed() + FRAME.mul_f64(speed) } else { HORIZON };
+    let told = lines.len();
+    while show.elapsed() < target && lines.len() == told {
+        let goes_on = show.advance(target, HORIZON).await;
+        for beat in show.drain() {
+            lines.extend(teller.tell(&beat));
+        }
+        if !goes_on || show.elapsed() >= HORIZON {
+            return false;
+        }
+    }
+    true
+}
+
+/// Where nothing happens for long, time goes faster and faster.
+fn haste(quiet: u32) -> f64 {
+    let over = quiet.saturating_sub(PATIENCE);
+    1.1_f64.powi(i32::try_from(over).unwrap_or(i32::MAX)).min(HASTE_MAX)
+}
+
+fn title(audience: &Audience, haste: f64) -> String {
+    let faster = if haste > 1.0 { "  »" } else { "" };
+    format!("seed {}{faster}", audience.seed)
+}
+
+fn draw(show: &Show, lines: &[Line], title: &str) -> Vec<String> {
+    let (width, height) = term::size();
+    let frame = Frame { width, height, colours: term::has_colour() };
+    view::view(title, &show.picture(), lines, frame)
+}

@@ -1,0 +1,163 @@
+//! `appwrapper demo`: a cluster in a box, with the controller's own code in it, told as a story.
+
+mod cast;
+mod live;
+mod tell;
+mod view;
+mod words;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::bundle::{self, Document, Source};
+use super::{DONE, Error, Output, term};
+use crate::config::Config;
+use crate::world::show::{Misfortune, Show};
+use tell::{Line, Teller};
+
+/// The story that is told where no file is given.
+const STORY: &str = include_str!("story.yaml");
+/// Nothing beyond this is waited for.
+const HORIZON: Duration = Duration::from_hours(2);
+
+/// Arguments of `demo`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Manifests to run, directories, or - for standard input; without any, a story is told
+    #[arg(value_name = "FILE")]
+    files: Vec<PathBuf>,
+    /// Virtual seconds in a real one, on a terminal; 0 is as fast as possible
+    #[arg(long, value_name = "N", default_value_t = 8.0)]
+    speed: f64,
+    /// All chance comes from it
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// What goes wrong while the first AppWrapper runs; a list, or given several times
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "FAULT")]
+    fault: Vec<Fault>,
+    /// How it is told
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Fault {
+    /// The node of a pod dies; its machine is taken away 15 minutes later
+    Node,
+    /// A pod fails
+    Pod,
+    /// It starts again or is suspended, and a pod does not go when it is deleted
+    Stuck,
+    /// Something more urgent needs its quota; without a queue, its owner suspends it for a while
+    Preempt,
+    /// The controller dies, and starts again after 30 s
+    Crash,
+    /// The API server answers the controller nothing but errors for 30 s
+    Outage,
+    /// Somebody deletes a component
+    Component,
+}
+
+impl Fault {
+    const fn misfortune(self) -> Misfortune {
+        match self {
+            Self::Node => Misfortune::Node,
+            Self::Pod => Misfortune::Pod,
+            Self::Stuck => Misfortune::Stuck,
+            Self::Preempt => Misfortune::Preempt,
+            Self::Crash => Misfortune::Crash,
+            Self::Outage => Misfortune::Outage,
+            Self::Component => Misfortune::Component,
+        }
+    }
+}
+
+/// Who looks on, and what they are told first.
+struct Audience {
+    notes: Vec<Line>,
+    speed: f64,
+    seed: u64,
+}
+
+/// Runs the show.
+pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+    if !args.speed.is_finite() || args.speed < 0.0 {
+        return Err(Error::Usage("--speed: must be a number, 0 or more".to_owned()));
+    }
+    let documents = read(&args.files)?;
+    let config = Config::default();
+    let refusals = cast::refusals(&documents, &config);
+    if !refusals.is_empty() {
+        for refusal in &refusals {
+            term::complain(refusal);
+        }
+        return Ok(ExitCode::from(1));
+    }
+    if !documents.iter().any(|document| document.is_ours("AppWrapper")) {
+        let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
+        return Err(Error::Usage(format!("{}: there is no AppWrapper", files.join(", "))));
+    }
+    let mut misfortunes: Vec<Misfortune> =
+        args.fault.iter().map(|fault| fault.misfortune()).collect();
+    if args.files.is_empty() {
+        misfortunes.insert(0, Misfortune::Node);
+    }
+    let lives = 40 + args.seed.wrapping_mul(7) % 41;
+    let prepared = cast::prepare(documents, misfortunes, lives);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
+    runtime.block_on(async {
+        let show = Show::new(args.seed, prepared.cast).map_err(Error::Usage)?;
+        let notes = prepared.notes.into_iter().map(|(object, text)| Line::note(object, text));
+        let audience = Audience { notes: notes.collect(), speed: args.speed, seed: args.seed };
+        if args.output == Output::Text && term::is_terminal() {
+            let seen = live::live(show, &audience).await;
+            return Ok(if seen { DONE } else { ExitCode::from(130) });
+        }
+        plain(show, &audience, args.output).await;
+        Ok(DONE)
+    })
+}
+
+fn read(files: &[PathBuf]) -> Result<Vec<Document>, Error> {
+    let sources = if files.is_empty() {
+        vec![Source { name: "the story".to_owned(), bytes: STORY.as_bytes().to_vec() }]
+    } else {
+        bundle::sources(files).map_err(|error| Error::Usage(error.to_string()))?
+    };
+    let documents = sources.iter().flat_map(bundle::documents);
+    documents.map(|document| document.map_err(|flaw| Error::Usage(flaw.to_string()))).collect()
+}
+
+/// One line an event.
+async fn plain(mut show: Show, audience: &Audience, output: Output) {
+    let mut teller = Teller::default();
+    audience.notes.iter().for_each(|line| print(line, output));
+    loop {
+        let goes_on = show.advance(HORIZON, HORIZON).await;
+        for beat in show.drain() {
+            teller.tell(&beat).iter().for_each(|line| print(line, output));
+        }
+        if !goes_on || show.elapsed() >= HORIZON {
+            break;
+        }
+    }
+    let text = match output {
+        Output::Json => json!({"result": words::result(&show)}).to_string(),
+        Output::Text => format!("\n{}", words::summary(&show)),
+    };
+    term::print(&(text + "\n"));
+}
+
+fn print(line: &Line, output: Output) {
+    let text = match output {
+        Output::Json => line.json().to_string(),
+        Output::Text => line.text(),
+    };
+    term::print(&(text + "\n"));
+}

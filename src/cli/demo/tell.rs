@@ -1,0 +1,391 @@
+//! What happens, in words for somebody who sees it for the first time.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::super::term::{self, Colour};
+use super::words::{amount_text, clock, seconds, span};
+use crate::api::{AppWrapperStatus, Phase, condition};
+use crate::config::FaultTolerance;
+use crate::limits::Limits;
+use crate::sim::{Change, Object, Verb};
+use crate::world::actors::kueue::{QUEUE, Standing};
+use crate::world::actors::{is_true, phase as phase_of};
+use crate::world::show::{Beat, Show, What};
+
+/// One line of the story.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    pub at: Duration,
+    /// `Kind/name`.
+    pub object: String,
+    /// One word.
+    pub event: String,
+    /// What happened and why.
+    pub message: String,
+}
+
+/// Who tells it, and what was told already.
+#[derive(Debug, Default)]
+pub(super) struct Teller {
+    /// The node on which a pod of this name ran last.
+    nodes: BTreeMap<String, String>,
+    /// Nodes that died.
+    dead: BTreeSet<String>,
+    /// What the AppWrapper said when it became unhealthy: reasons of its events are no news.
+    unhealthy: BTreeMap<String, BTreeSet<String>>,
+}
+
+/// Event and message.
+type Said = (&'static str, String);
+
+impl Line {
+    pub(super) fn note(object: String, message: String) -> Self {
+        Self { at: Duration::ZERO, object, event: "Note".to_owned(), message }
+    }
+
+    pub(super) fn json(&self) -> Value {
+        json!({
+            "time": Show::time(self.at), "seconds": seconds(self.at), "object": self.object,
+            "event": self.event, "message": self.message,
+        })
+    }
+
+    /// The line without colours.
+    pub(super) fn text(&self) -> String {
+        format!("{}  {:<24} {}: {}", clock(self.at), self.object, self.event, self.message)
+    }
+
+    /// The line on a terminal.
+    pub(super) fn painted(&self, width: usize, colours: bool) -> String {
+        let text: String = self.text().chars().take(width).collect();
+        let Some(at) = text.find(&format!(" {}:", self.event)) else { return text };
+        let (head, tail) = text.split_at(at + 1);
+        let (event, rest) = tail.split_at(self.event.len());
+        let painted = self.colour().map(|colour| term::paint(event, colour, colours));
+        format!("{head}{}{rest}", painted.as_deref().unwrap_or(event))
+    }
+
+    fn colour(&self) -> Option<Colour> {
+        match self.event.as_str() {
+            "Succeeded" | "Ready" | "Admitted" | "QuotaReleased" | "Back" => Some(Colour::Green),
+            "Failed" | "Unhealthy" | "NodeDied" | "Crashed" | "Outage" | "Stuck" | "Forced" => {
+                Some(Colour::Red)
+            }
+            "Resetting" | "Suspending" | "QuotaHeld" | "Waits" | "Evicted" | "Warning" => {
+                Some(Colour::Yellow)
+            }
+            _ => None,
+        }
+    }
+}
+
+impl Teller {
+    /// The lines about something that happened; none where it is not worth telling.
+    pub(super) fn tell(&mut self, beat: &Beat) -> Vec<Line> {
+        let (object, said) = match &beat.what {
+            What::Changed { change, kind, hangs, wrapper } => {
+                let object = format!("{kind}/{}", change.object.address.name);
+                let said = match kind.as_str() {
+                    "AppWrapper" => self.wrapper(change),
+                    "Pod" if wrapper.is_some() => self.pod(change, *hangs),
+                    "Node" => node(change),
+                    _ if wrapper.is_some() => component(change),
+                    _ => vec![],
+                };
+                (object, said)
+            }
+            What::Warned { name, reason, message } => {
+                (format!("AppWrapper/{name}"), self.warned(name, reason, message))
+            }
+            What::Queued { name, before, now, needs, quota } => {
+                let said = queued(*before, *now, needs, quota);
+                (format!("AppWrapper/{name}"), vec![said])
+            }
+            What::Struck { object, event, message } => {
+                if let Some(node) = object.strip_prefix("Node/") {
+                    self.dead.insert(node.to_owned());
+                }
+                (object.clone(), vec![(*event, message.clone())])
+            }
+        };
+        let line = |(event, message): Said| Line {
+            at: beat.at,
+            object: object.clone(),
+            event: event.to_owned(),
+            message,
+        };
+        said.into_iter().map(line).collect()
+    }
+
+    fn wrapper(&mut self, change: &Change) -> Vec<Said> {
+        let object = &change.object;
+        let name = object.address.name.to_string();
+        if change.verb == Verb::Deleted {
+            return vec![("Gone", "it is deleted, and nothing of it is left".to_owned())];
+        }
+        let Some(before) = &change.before else {
+            return vec![("Created", introduction(object))];
+        };
+        let (old, new) = (status(before), status(object));
+        let mut said = vec![];
+        let became = |kind: &str| {
+            condition::is_true(&new.conditions, kind) && !condition::is_true(&old.conditions, kind)
+        };
+        if became(condition::UNHEALTHY) || reason_changed(&old, &new) {
+            let found = condition::find(&new.conditions, condition::UNHEALTHY);
+            if let Some(found) = found {
+                said.push(("Unhealthy", format!("{}: {}", found.reason, found.message)));
+                self.unhealthy.entry(name).or_default().insert(found.reason.clone());
+            }
+        }
+        if old.phase != new.phase {
+            said.extend(entered(object, &old, &new));
+        }
+        if became(condition::PODS_READY) {
+            said.push(("Ready", "all of its pods run".to_owned()));
+        }
+        let lost = condition::is_true(&old.conditions, condition::PODS_READY)
+            && new.phase == Phase::Running
+            && !condition::is_true(&new.conditions, condition::PODS_READY);
+        if let Some(found) =
+            condition::find(&new.conditions, condition::PODS_READY).filter(|_| lost)
+        {
+            said.push(("NotReady", found.message.clone()));
+        }
+        if gone(&new) && !gone(&old) && new.phase == Phase::Resetting {
+            let pause = span(limits(object).retry_pause.as_duration());
+            let message = format!("nothing is left; the next attempt begins in {pause}");
+            said.push(("EverythingGone", message));
+        }
+        said
+    }
+
+    fn pod(&mut self, change: &Change, hangs: bool) -> Vec<Said> {
+        let pod = &change.object;
+        let name = pod.address.name.to_string();
+        let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();
+        if change.verb == Verb::Deleted {
+            let forced = hangs && change.before.as_ref().is_some_and(|old| old.is_deleting());
+            let message = format!("is deleted by force, though {node} never said that it ended");
+            return if forced { vec![("Forced", message)] } else { vec![] };
+        }
+        let mut said = vec![];
+        let before = change.before.as_deref();
+        if hangs && pod.is_deleting() && !before.is_some_and(Object::is_deleting) {
+            let message = format!("is to be deleted, and {node} does not carry it out: it hangs");
+            said.push(("Hangs", message));
+        }
+        let unscheduled = |object: &Object| reason_of(object, "PodScheduled") == "Unschedulable";
+        if unscheduled(pod) && !before.is_some_and(unscheduled) {
+            said.push(("Unschedulable", "no node has room for it".to_owned()));
+        }
+        let phase = phase_of(pod);
+        if before.is_some_and(|before| phase_of(before) == phase) {
+            return said;
+        }
+        match phase {
+            "Running" => {
+                let last = self.nodes.insert(name, node.to_owned());
+                let moved = last.filter(|last| last != node && self.dead.contains(last));
+                let moved = moved.map(|last| format!(", not on {last} again")).unwrap_or_default();
+                let attempt = pod.label("workload.codeflare.dev/attempt").unwrap_or("0");
+                said.push(("Runs", format!("on {node}{moved} (attempt {attempt})")));
+            }
+            "Succeeded" => {
+                said.push(("Succeeded", format!("its container ended with code 0 on {node}")));
+            }
+            // it ends because it is deleted: no news
+            "Failed" if pod.is_deleting() && !hangs => {}
+            "Failed" => said.push(("Failed", format!("{} on {node}", ending(pod)))),
+            _ => {}
+        }
+        said
+    }
+
+    fn warned(&mut self, name: &str, reason: &str, message: &str) -> Vec<Said> {
+        let known = self.unhealthy.get_mut(name).is_some_and(|reasons| reasons.remove(reason));
+        match reason {
+            // the change of phase has told it
+            "Resetting" | "Failed" => vec![],
+            _ if known => vec![],
+            _ => vec![("Warning", format!("{reason}: {message}"))],
+        }
+    }
+}
+
+fn status(object: &Object) -> AppWrapperStatus {
+    serde_json::from_value(object.value["status"].clone()).unwrap_or_default()
+}
+
+/// The limits of an AppWrapper: its annotations, else the defaults.
+pub(super) fn limits_of(annotations: &BTreeMap<String, String>) -> Limits {
+    Limits::of(annotations, &FaultTolerance::default()).0
+}
+
+fn limits(object: &Object) -> Limits {
+    let all = object.value["metadata"]["annotations"].as_object().into_iter().flatten();
+    let text = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    limits_of(&all.filter_map(text).collect())
+}
+
+fn gone(status: &AppWrapperStatus) -> bool {
+    status.since.as_ref().is_some_and(|since| since.gone.is_some())
+}
+
+fn reason_changed(old: &AppWrapperStatus, new: &AppWrapperStatus) -> bool {
+    let reason = |status: &AppWrapperStatus| {
+        condition::find(&status.conditions, condition::UNHEALTHY)
+            .filter(|found| found.status == "True")
+            .map(|found| found.reason.clone())
+    };
+    reason(new).is_some_and(|new| reason(old).is_some_and(|old| old != new))
+}
+
+fn reason_of<'a>(object: &'a Object, kind: &str) -> &'a str {
+    let mut all = object.value["status"]["conditions"].as_array().into_iter().flatten();
+    let found = all.find(|one| one["type"] == kind);
+    found.and_then(|one| one["reason"].as_str()).unwrap_or_default()
+}
+
+fn introduction(object: &Object) -> String {
+    let components = object.value["spec"]["components"].as_array().into_iter().flatten();
+    let word = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let titles: Vec<String> = components
+        .map(|one| &one["template"])
+        .map(|one| format!("{}/{}", word(&one["kind"]), word(&one["metadata"]["name"])))
+        .collect();
+    let queue = object.label(QUEUE).map(|queue| format!(" comes to the queue {queue}, and"));
+    format!("{} wraps {}", queue.unwrap_or_default(), titles.join(", ")).trim().to_owned()
+}
+
+/// What it means that an AppWrapper is in another phase.
+fn entered(object: &Object, old: &AppWrapperStatus, new: &AppWrapperStatus) -> Vec<Said> {
+    let managed = object.label(QUEUE).is_some();
+    let attempt = new.attempts.last().map_or(0, |attempt| attempt.attempt);
+    let held =
+        ("QuotaHeld", "its quota stays reserved while it is reset: nobody else gets it".to_owned());
+    let message = match new.phase {
+        Phase::Empty => return vec![],
+        Phase::Suspended if old.phase == Phase::Suspending && managed => {
+            "nothing of it is left, and its quota is given back".to_owned()
+        }
+        Phase::Suspended if old.phase == Phase::Suspending => "nothing of it is left".to_owned(),
+        Phase::Suspended if managed => "nothing of it is created until Kueue admits it".to_owned(),
+        Phase::Suspended => "nothing of it is created while spec.suspend is true".to_owned(),
+        Phase::Resuming => format!("attempt {attempt} begins: its components are created"),
+        Phase::Running => "every component exists; it waits for its pods".to_owned(),
+        Phase::Suspending => "everything of it is deleted, and not to come back soon".to_owned(),
+        Phase::Succeeded => {
+            format!("every component has succeeded, in attempt {attempt}")
+        }
+        Phase::Failed => format!("given up: {}", why_failed(new)),
+        Phase::Terminating => "it is deleted, and everything of it".to_owned(),
+        Phase::Resetting => {
+            let said =
+                ("Resetting", format!("everything is deleted, to be created again{}", count(new)));
+            return if managed { vec![said, held] } else { vec![said] };
+        }
+    };
+    vec![(new.phase.as_str(), message)]
+}
+
+fn count(status: &AppWrapperStatus) -> String {
+    let retries = status.attempts.last().and_then(|attempt| attempt.retries);
+    let counted = status.resetting_count;
+    retries.map_or_else(String::new, |retries| {
+        format!(" (restart {counted} of at most {})", retries.limit)
+    })
+}
+
+fn why_failed(status: &AppWrapperStatus) -> String {
+    let found = condition::find(&status.conditions, condition::UNHEALTHY);
+    let why = found.map(|found| found.message.clone()).unwrap_or_default();
+    let retries = status.attempts.last().and_then(|attempt| attempt.retries);
+    match retries.filter(|retries| retries.used >= retries.limit) {
+        Some(retries) => format!("{why} (and {} restarts were all)", retries.limit),
+        None => why,
+    }
+}
+
+/// How a pod that failed ended.
+fn ending(pod: &Object) -> String {
+    let statuses = pod.value["status"]["containerStatuses"].as_array().into_iter().flatten();
+    let ended = statuses.map(|one| &one["state"]["terminated"]).find(|ended| ended.is_object());
+    let Some(ended) = ended else { return "was ended in its absence".to_owned() };
+    let reason = ended["reason"].as_str().unwrap_or_default();
+    let said = ended["message"].as_str().map(|text| format!(" ({text})")).unwrap_or_default();
+    format!("exit code {}, {reason}{said},", ended["exitCode"])
+}
+
+fn node(change: &Change) -> Vec<Said> {
+    let ready = |object: &Object| is_true(&object.value, "Ready");
+    let known = |object: &Object| !reason_of(object, "Ready").is_empty();
+    match &change.before {
+        Some(before) if known(before) && !ready(before) && ready(&change.object) => {
+            vec![("Back", "answers again".to_owned())]
+        }
+        Some(_) | None => vec![],
+    }
+}
+
+fn component(change: &Change) -> Vec<Said> {
+    let owned = change.object.controller().is_some_and(|owner| owner["kind"] == "AppWrapper");
+    if !owned || change.verb == Verb::Deleted {
+        return vec![];
+    }
+    let before = change.before.as_deref();
+    let became = |kind: &str| {
+        is_true(&change.object.value, kind) && !before.is_some_and(|old| is_true(&old.value, kind))
+    };
+    if became("Failed") {
+        return vec![("Failed", reason_of(&change.object, "Failed").to_owned())];
+    }
+    if became("Complete") || became("Completed") || became("Succeeded") {
+        return vec![("Succeeded", "all of its pods have done their work".to_owned())];
+    }
+    vec![]
+}
+
+fn queued(
+    before: Option<Standing>,
+    now: Standing,
+    needs: &BTreeMap<String, i64>,
+    quota: &BTreeMap<String, (i64, i64)>,
+) -> Said {
+    let needed = needs.iter().filter(|(_, amount)| **amount > 0);
+    let needed = needed.map(|(name, amount)| format!("{} {name}", amount_text(*amount)));
+    let needed = needed.collect::<Vec<_>>().join(", ");
+    let used = || of_quota(needs, quota, |(used, all)| (used, all), "reserved");
+    let free = || of_quota(needs, quota, |(used, all)| (all - used, all), "free");
+    match now {
+        Standing::Pending => ("Waits", format!("it needs {needed}, and {}", free())),
+        Standing::Admitted => {
+            let again = if before.is_some_and(|b| b == Standing::Evicting) { " again" } else { "" };
+            ("Admitted", format!("Kueue reserves {needed} for it{again}: now {}", used()))
+        }
+        Standing::Evicting => {
+            ("Evicted", "Kueue wants its quota back, once nothing of it exists".to_owned())
+        }
+        Standing::Finished => ("QuotaReleased", format!("it gives back {needed}: now {}", used())),
+    }
+}
+
+/// `2 of 2 nvidia.com/gpu are reserved`, of what is asked for.
+fn of_quota(
+    needs: &BTreeMap<String, i64>,
+    quota: &BTreeMap<String, (i64, i64)>,
+    pick: impl Fn((i64, i64)) -> (i64, i64),
+    word: &str,
+) -> String {
+    let asked = quota.iter().filter(|(name, _)| needs.get(*name).is_some_and(|n| *n > 0));
+    let texts: Vec<String> = asked
+        .map(|(name, both)| {
+            let (part, all) = pick(*both);
+            format!("{} of {} {name}", amount_text(part), amount_text(all))
+        })
+        .collect();
+    format!("{} are {word}", texts.join(", "))
+}

@@ -1,0 +1,365 @@
+//! The live view: tables of what there is now, and the last lines of the story. Pure: no terminal here.
+
+use std::time::Duration;
+
+use super::super::term::{self, Colour};
+use super::tell::{Line, limits_of};
+use super::words::{amount_text, clock};
+use crate::api::{Phase, condition};
+use crate::limits::Period;
+use crate::world::actors::kueue::Standing;
+use crate::world::show::{Picture, PodNow, Show, WrapperNow};
+
+/// How many lines of the story are kept in view.
+const LINES: usize = 8;
+/// Width of a bar of quota.
+const BAR: i64 = 20;
+
+/// Where it is drawn.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    pub width: usize,
+    pub height: usize,
+    pub colours: bool,
+}
+
+/// Since when a period runs.
+type Anchor = Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>;
+
+/// A piece of text in a colour.
+type Span = (String, Option<Colour>);
+
+/// The whole view, line by line, none wider than the frame.
+pub(super) fn view(title: &str, picture: &Picture, lines: &[Line], frame: Frame) -> Vec<String> {
+    let mut all: Vec<Vec<Span>> = vec![header(title, picture), vec![]];
+    all.extend(table(
+        &["APPWRAPPER", "PHASE", "ATTEMPT", "PODS", "QUOTA HELD", "WAITS FOR"],
+        picture.wrappers.iter().map(|wrapper| wrapper_row(wrapper, picture.elapsed)).collect(),
+    ));
+    let mut below = vec![vec![], nodes(picture)];
+    below.extend(bars(picture));
+    below.push(vec![]);
+    let shown = &lines[lines.len().saturating_sub(LINES)..];
+    let room = frame.height.saturating_sub(all.len() + below.len() + shown.len() + 3).max(3);
+    let mut pods: Vec<Vec<Span>> = picture.pods.iter().map(pod_row).collect();
+    let more = pods.len().saturating_sub(room);
+    pods.truncate(room);
+    if !pods.is_empty() {
+        all.push(vec![]);
+        all.extend(table(&["POD", "NODE", "PHASE", "ATTEMPT", "STATE"], pods));
+    }
+    if more > 0 {
+        all.push(vec![(format!("… and {more} more"), Some(Colour::Dim))]);
+    }
+    all.extend(below);
+    let mut drawn: Vec<String> = all.into_iter().map(|spans| fit(&spans, frame)).collect();
+    drawn.extend(shown.iter().map(|line| line.painted(frame.width, frame.colours)));
+    drawn
+}
+
+fn header(title: &str, picture: &Picture) -> Vec<Span> {
+    let mut spans = vec![
+        (clock(picture.elapsed), Some(Colour::Bold)),
+        (format!(" of virtual time  {title}"), Some(Colour::Dim)),
+    ];
+    if !picture.controlled {
+        spans.push(("  no controller".to_owned(), Some(Colour::Red)));
+    }
+    spans
+}
+
+/// Columns as wide as they must be, with their titles.
+fn table(titles: &[&str], rows: Vec<Vec<Span>>) -> Vec<Vec<Span>> {
+    let head = titles.iter().map(|title| ((*title).to_owned(), Some(Colour::Dim))).collect();
+    let mut all: Vec<Vec<Span>> = vec![head];
+    all.extend(rows);
+    let wide = |column: usize| {
+        let cells = all.iter().filter_map(|row| row.get(column));
+        cells.map(|(text, _)| text.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..titles.len()).map(wide).collect();
+    for row in &mut all {
+        for ((text, _), width) in row.iter_mut().zip(&widths) {
+            let missing = (width + 2).saturating_sub(text.chars().count());
+            text.push_str(&" ".repeat(missing));
+        }
+    }
+    all
+}
+
+/// A line of a frame: cut where it would be too wide, then painted.
+fn fit(spans: &[Span], frame: Frame) -> String {
+    let mut left = frame.width;
+    let mut line = String::new();
+    for (text, colour) in spans {
+        let part: String = text.chars().take(left).collect();
+        left -= part.chars().count();
+        match colour {
+            Some(colour) if !part.trim().is_empty() => {
+                line.push_str(&term::paint(&part, *colour, frame.colours));
+            }
+            Some(_) | None => line.push_str(&part),
+        }
+    }
+    if frame.colours { line } else { line.trim_end().to_owned() }
+}
+
+const fn colour_of(phase: Phase) -> Option<Colour> {
+    match phase {
+        Phase::Running | Phase::Succeeded => Some(Colour::Green),
+        Phase::Failed => Some(Colour::Red),
+        Phase::Resuming | Phase::Resetting | Phase::Suspending | Phase::Terminating => {
+            Some(Colour::Yellow)
+        }
+        Phase::Empty | Phase::Suspended => None,
+    }
+}
+
+fn wrapper_row(wrapper: &WrapperNow, now: Duration) -> Vec<Span> {
+    let status = &wrapper.status;
+    let attempt =
+        status.attempts.last().map_or_else(|| "-".to_owned(), |last| last.attempt.to_string());
+    let unhealthy = condition::is_true(&status.conditions, condition::UNHEALTHY);
+    let colour = if unhealthy && status.phase == Phase::Running {
+        Some(Colour::Red)
+    } else {
+        colour_of(status.phase)
+    };
+    let pods = format!("{}/{}", wrapper.ready, wrapper.expected);
+    vec![
+        (wrapper.name.clone(), None),
+        (status.phase.as_str().to_owned(), colour),
+        (attempt, None),
+        (pods, None),
+        (held(wrapper), None),
+        (waits(wrapper, now), None),
+    ]
+}
+
+/// The quota that is reserved for it.
+fn held(wrapper: &WrapperNow) -> String {
+    let holds = match wrapper.standing {
+        Some(Standing::Admitted | Standing::Evicting) => true,
+        Some(Standing::Pending | Standing::Finished) => false,
+        None => return "(no queue)".to_owned(),
+    };
+    let amounts = wrapper.needs.iter().filter(|(_, amount)| **amount > 0);
+    let amounts: Vec<String> =
+        amounts.map(|(name, amount)| format!("{} {name}", amount_text(*amount))).collect();
+    if holds { amounts.join(", ") } else { "-".to_owned() }
+}
+
+/// What an AppWrapper waits for, and how long yet.
+fn waits(wrapper: &WrapperNow, now: Duration) -> String {
+    let status = &wrapper.status;
+    let limits = limits_of(&wrapper.annotations);
+    let since = status.since.clone().unwrap_or_default();
+    let left = |anchor: &Anchor, period: Period| {
+        let end = Show::moment_of(anchor.as_ref()?.0) + period.as_duration();
+        let left = end.checked_sub(now).filter(|left| !left.is_zero())?;
+        Some(clock(left + Duration::from_millis(999)))
+    };
+    let within = |what: &str, left: Option<String>| match left {
+        Some(left) => format!("{what} {left}"),
+        None => String::new(),
+    };
+    let is = |kind| condition::is_true(&status.conditions, kind);
+    match status.phase {
+        Phase::Empty => "the controller".to_owned(),
+        Phase::Suspended if wrapper.standing.is_some() => "quota".to_owned(),
+        Phase::Suspended => "spec.suspend: false".to_owned(),
+        Phase::Resuming => "its components".to_owned(),
+        Phase::Running if is(condition::UNHEALTHY) => {
+            let left = left(&since.failed_pods, limits.failure_grace);
+            format!("its failed pods to be replaced{}", within(", restart in", left))
+        }
+        Phase::Running if !is(condition::PODS_READY) => "its pods to run".to_owned(),
+        Phase::Running => "its work to be done".to_owned(),
+        Phase::Resetting if since.gone.is_some() => {
+            within("the next attempt in", left(&since.gone, limits.retry_pause))
+        }
+        Phase::Resetting | Phase::Suspending | Phase::Terminating => {
+            let left = left(&since.deleting, limits.forceful_deletion_grace);
+            format!("its pods to go{}", within(", by force in", left))
+        }
+        Phase::Failed if is(condition::RESOURCES_DEPLOYED) => {
+            within("its deletion in", left(&since.failed, limits.deletion_on_failure_grace))
+        }
+        Phase::Succeeded | Phase::Failed => String::new(),
+    }
+}
+
+fn pod_row(pod: &PodNow) -> Vec<Span> {
+    let colour = match pod.phase.as_str() {
+        "Running" | "Succeeded" => Some(Colour::Green),
+        "Failed" => Some(Colour::Red),
+        _ => None,
+    };
+    let (state, tint) = match (pod.hangs, pod.terminating) {
+        (true, true) => ("hangs while it is deleted", Some(Colour::Red)),
+        (true, false) => ("nobody looks after it", Some(Colour::Red)),
+        (false, true) => ("is being deleted", Some(Colour::Yellow)),
+        (false, false) if pod.node.is_empty() => ("waits for a node", Some(Colour::Yellow)),
+        (false, false) => ("", None),
+    };
+    vec![
+        (pod.name.clone(), None),
+        (pod.node.clone(), None),
+        (pod.phase.clone(), colour.filter(|_| !pod.hangs)),
+        (pod.attempt.clone(), None),
+        (state.to_owned(), tint),
+    ]
+}
+
+fn nodes(picture: &Picture) -> Vec<Span> {
+    let mut spans = vec![("NODES  ".to_owned(), Some(Colour::Dim))];
+    for (name, answers, pods) in &picture.nodes {
+        let colour = if *answers { Colour::Green } else { Colour::Red };
+        let state = match (answers, pods) {
+            (false, _) => "does not answer".to_owned(),
+            (true, 0) => "idle".to_owned(),
+            (true, 1) => "1 pod".to_owned(),
+            (true, more) => format!("{more} pods"),
+        };
+        spans.push((if *answers { "● " } else { "✗ " }.to_owned(), Some(colour)));
+        spans.push((format!("{name} {state}   "), None));
+    }
+    spans
+}
+
+/// One bar for each resource that anybody could ask for.
+fn bars(picture: &Picture) -> Vec<Vec<Span>> {
+    let asked = |name: &String| {
+        let needs = |wrapper: &WrapperNow| wrapper.needs.get(name).is_some_and(|need| *need > 0);
+        picture.wrappers.iter().any(needs)
+    };
+    let one = |(name, (used, all)): (&String, &(i64, i64))| {
+        let full = if *all > 0 { (used * BAR / all).clamp(0, BAR) } else { 0 };
+        let (full, empty) = (times("█", full), times("░", BAR - full));
+        vec![
+            ("QUOTA  ".to_owned(), Some(Colour::Dim)),
+            (full, Some(Colour::Yellow)),
+            (empty, Some(Colour::Dim)),
+            (format!(" {} of {} {name}", amount_text(*used), amount_text(*all)), None),
+        ]
+    };
+    picture.quota.iter().filter(|(name, _)| asked(name)).map(one).collect()
+}
+
+fn times(text: &str, count: i64) -> String {
+    text.repeat(usize::try_from(count).unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::api::{AppWrapperStatus, Attempt, Since};
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    fn wrapper(name: &str, standing: Standing, status: AppWrapperStatus) -> WrapperNow {
+        WrapperNow {
+            name: name.to_owned(),
+            annotations: BTreeMap::new(),
+            status,
+            suspend: false,
+            standing: Some(standing),
+            needs: BTreeMap::from([("nvidia.com/gpu".to_owned(), 2000)]),
+            ready: 0,
+            expected: 2,
+        }
+    }
+
+    fn picture() -> Picture {
+        let deleting = "2026-01-01T00:01:00Z".parse().unwrap();
+        let resetting = AppWrapperStatus {
+            phase: Phase::Resetting,
+            attempts: vec![Attempt { attempt: 1, ..Attempt::default() }],
+            since: Some(Since { deleting: Some(Time(deleting)), ..Since::default() }),
+            ..AppWrapperStatus::default()
+        };
+        let suspended = AppWrapperStatus { phase: Phase::Suspended, ..AppWrapperStatus::default() };
+        Picture {
+            elapsed: Duration::from_secs(90),
+            wrappers: vec![
+                wrapper("train", Standing::Admitted, resetting),
+                wrapper("evaluate", Standing::Pending, suspended),
+            ],
+            pods: vec![PodNow {
+                name: "train-0".to_owned(),
+                node: "node-2".to_owned(),
+                phase: "Running".to_owned(),
+                attempt: "1".to_owned(),
+                terminating: true,
+                hangs: true,
+            }],
+            nodes: vec![("node-1".to_owned(), true, 0), ("node-2".to_owned(), false, 1)],
+            quota: BTreeMap::from([("nvidia.com/gpu".to_owned(), (2000, 4000))]),
+            controlled: true,
+        }
+    }
+
+    fn lines() -> Vec<Line> {
+        vec![Line {
+            at: Duration::from_secs(60),
+            object: "AppWrapper/train".to_owned(),
+            event: "Resetting".to_owned(),
+            message: "everything is deleted".to_owned(),
+        }]
+    }
+
+    #[test]
+    fn the_view_says_who_waits_for_what() {
+        let frame = Frame { width: 100, height: 30, colours: false };
+        insta::assert_snapshot!(view("seed 1", &picture(), &lines(), frame).join("\n"), @r"
+        01:30 of virtual time  seed 1
+
+        APPWRAPPER  PHASE      ATTEMPT  PODS  QUOTA HELD        WAITS FOR
+        train       Resetting  1        0/2   2 nvidia.com/gpu  its pods to go, by force in 09:30
+        evaluate    Suspended  -        0/2   -                 quota
+
+        POD      NODE    PHASE    ATTEMPT  STATE
+        train-0  node-2  Running  1        hangs while it is deleted
+
+        NODES  ● node-1 idle   ✗ node-2 does not answer
+        QUOTA  ██████████░░░░░░░░░░ 2 of 4 nvidia.com/gpu
+
+        01:00  AppWrapper/train         Resetting: everything is deleted
+        ");
+    }
+
+    #[test]
+    fn no_line_is_wider_than_the_terminal_and_colours_take_no_room() {
+        for width in [10, 40, 79] {
+            let plain = Frame { width, height: 24, colours: false };
+            let drawn = view("seed 1", &picture(), &lines(), plain);
+            let widest = drawn.iter().map(|line| line.chars().count()).max();
+            assert!(widest <= Some(width), "{drawn:?}");
+            let coloured = Frame { colours: true, ..plain };
+            let bare: Vec<String> = view("seed 1", &picture(), &lines(), coloured)
+                .iter()
+                .map(|line| without_colours(line).trim_end().to_owned())
+                .collect();
+            let drawn: Vec<&str> = drawn.iter().map(|line| line.trim_end()).collect();
+            assert_eq!(bare, drawn);
+        }
+    }
+
+    fn without_colours(line: &str) -> String {
+        let mut parts = line.split('\x1b');
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |text, part| text + part.split_once('m').map_or("", |(_, rest)| rest))
+    }
+
+    #[test]
+    fn many_pods_leave_room_for_the_rest() {
+        let mut picture = picture();
+        let one = picture.pods[0].clone();
+        picture.pods = vec![one; 50];
+        let frame = Frame { width: 80, height: 24, colours: false };
+        let drawn = view("seed 1", &picture, &lines(), frame);
+        assert!(drawn.len() <= 24, "{}", drawn.len());
+        assert!(drawn.iter().any(|line| line.starts_with("… and ")), "{drawn:?}");
+    }
+}

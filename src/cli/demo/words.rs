@@ -1,0 +1,125 @@
+//! Numbers, times and the end of the story, in words.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::api::Phase;
+use crate::world::show::{Show, WrapperNow};
+
+/// An amount in thousandths, as a person writes it.
+pub(super) fn amount_text(amount: i64) -> String {
+    let giga = 1000 << 30;
+    let mega = 1000 << 20;
+    match amount {
+        _ if amount != 0 && amount % giga == 0 => format!("{}Gi", amount / giga),
+        _ if amount != 0 && amount % mega == 0 => format!("{}Mi", amount / mega),
+        _ if amount % 1000 == 0 => (amount / 1000).to_string(),
+        _ => format!("{amount}m"),
+    }
+}
+
+/// `02:05`, and hours where there are any.
+pub(super) fn clock(at: Duration) -> String {
+    let all = at.as_secs();
+    let (hours, minutes, seconds) = (all / 3600, all / 60 % 60, all % 60);
+    if hours > 0 {
+        format!("{hours}:{minutes:02}:{seconds:02}")
+    } else {
+        format!("{minutes:02}:{seconds:02}")
+    }
+}
+
+/// `1 min 30 s`.
+pub(super) fn span(length: Duration) -> String {
+    let all = length.as_secs();
+    let parts = [(all / 3600, "h"), (all / 60 % 60, "min"), (all % 60, "s")];
+    let parts: Vec<String> = parts
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, unit)| format!("{count} {unit}"))
+        .collect();
+    if parts.is_empty() { "less than a second".to_owned() } else { parts.join(" ") }
+}
+
+pub(super) fn seconds(at: Duration) -> Value {
+    let millis = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
+    #[expect(clippy::cast_precision_loss, reason = "a week has few milliseconds")]
+    let seconds = millis as f64 / 1000.0;
+    seconds.into()
+}
+
+/// The last line for programs.
+pub(super) fn result(show: &Show) -> Value {
+    let picture = show.picture();
+    let wrappers = picture.wrappers.iter();
+    let phases: serde_json::Map<String, Value> = wrappers
+        .map(|wrapper| (wrapper.name.clone(), wrapper.status.phase.as_str().into()))
+        .collect();
+    json!({"phases": phases, "virtualSeconds": seconds(show.elapsed())})
+}
+
+/// The last paragraph for people.
+pub(super) fn summary(show: &Show) -> String {
+    let picture = show.picture();
+    let one = |wrapper: &WrapperNow| {
+        let phase = match wrapper.status.phase {
+            Phase::Empty => "new",
+            phase => phase.as_str(),
+        };
+        let again = match wrapper.status.resetting_count {
+            0 => String::new(),
+            1 => " after 1 restart".to_owned(),
+            more => format!(" after {more} restarts"),
+        };
+        format!("{} is {phase}{again}", wrapper.name)
+    };
+    let ends: Vec<String> = picture.wrappers.iter().map(one).collect();
+    let missed = show.unstruck();
+    let missed = if missed.is_empty() {
+        String::new()
+    } else {
+        format!(" Never struck, since no pod ran: {missed:?}.")
+    };
+    format!(
+        "{} of virtual time: {}.{missed} All of it was decided by the controller's own code; the \
+         cluster around it was simulated.",
+        span(show.elapsed()),
+        ends.join("; ")
+    )
+}
+
+/// A text in lines of a width, broken between words.
+pub(super) fn wrapped(text: &str, width: usize) -> String {
+    let mut lines: Vec<String> = vec![];
+    for word in text.split_whitespace() {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + word.chars().count() < width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            Some(_) | None => lines.push(word.to_owned()),
+        }
+    }
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_and_times_read_as_a_person_writes_them() {
+        assert_eq!([2000, 500, 0, 1000 << 30].map(amount_text), ["2", "500m", "0", "1Gi"]);
+        assert_eq!(
+            [5, 125, 3725].map(|s| clock(Duration::from_secs(s))),
+            ["00:05", "02:05", "1:02:05"]
+        );
+        assert_eq!(
+            [0, 90, 7200].map(|s| span(Duration::from_secs(s))),
+            ["less than a second", "1 min 30 s", "2 h"]
+        );
+        assert_eq!(seconds(Duration::from_millis(1500)), 1.5);
+        assert_eq!(wrapped("one two three", 7), "one two\nthree");
+    }
+}
