@@ -142,11 +142,10 @@ impl Coverage {
     }
 }
 
-/// Why an event cannot be met in a phase, where it cannot.
-#[must_use]
-pub fn why_never(phase: Phase, happening: Happening) -> Option<&'static str> {
+/// Whether an event is one of the things of an AppWrapper: of its pods and components.
+const fn is_of_things(happening: Happening) -> bool {
     use Happening as H;
-    let of_things = matches!(
+    matches!(
         happening,
         H::PodRunning
             | H::PodSucceeded
@@ -162,11 +161,31 @@ pub fn why_never(phase: Phase, happening: Happening) -> Option<&'static str> {
             | H::ComponentDeleted
             | H::ComponentUnlabelled
             | H::FinalizerHeld
-    );
+    )
+}
+
+/// Why an event is not asked for in a phase, where it is not.
+#[must_use]
+pub const fn why_never(phase: Phase, happening: Happening) -> Option<&'static str> {
+    use Happening as H;
+    use Phase as P;
     match (phase, happening) {
-        (Phase::Empty, _) if of_things => Some("nothing was created yet"),
-        (Phase::Empty, H::Preempted | H::NotReady) => Some("Kueue has not let it in yet"),
-        (Phase::Empty | Phase::Suspended, H::Deadline) => Some("nothing is waited for"),
+        (P::Empty, happening) if is_of_things(happening) => Some("nothing was created yet"),
+        (P::Suspended, happening) if is_of_things(happening) => {
+            Some("nothing of it is there, but for what a write that came too late has made")
+        }
+        (P::Empty, H::Preempted | H::NotReady) => Some("Kueue has not let it in yet"),
+        (P::Resuming | P::Running | P::Resetting | P::Suspending | P::Terminating, H::Admitted) => {
+            Some("Kueue lets in what waits, and it holds quota or goes")
+        }
+        (P::Succeeded | P::Failed, H::Admitted) => Some("Kueue lets in what has not ended"),
+        (P::Succeeded, H::NotReady | H::Preempted) => Some("it holds no quota any more"),
+        (P::Suspended | P::Suspending | P::Terminating, H::NotReady) => {
+            Some("Kueue has made it go already, or waits for its end")
+        }
+        (P::Terminating, H::Preempted | H::Deleted) => Some("it is being deleted already"),
+        (P::Suspending | P::Suspended, H::Preempted) => Some("it goes already"),
+        (P::Empty | P::Suspended, H::Deadline) => Some("nothing is waited for"),
         _ => None,
     }
 }

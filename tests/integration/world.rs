@@ -150,10 +150,11 @@ fn a_fault_at_any_call_changes_no_end() {
     }
 }
 
+/// The table of what is asked for leaves out only what is impossible, or a rare leftover.
 #[test]
-fn what_cannot_be_met_is_not_met() {
+fn what_is_not_asked_for_is_not_met() {
     let total = explore(20_000, 60, 2, &Faults::all(), &|_| {});
-    for phase in Phase::ALL {
+    for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Suspended) {
         for happening in Happening::ALL {
             if let Some(why) = why_never(phase, *happening) {
                 let count = total.coverage.count(phase, *happening);
