@@ -27,6 +27,7 @@ mod conformance;
 mod crds;
 mod deeds;
 mod deleting;
+mod demo;
 mod failing;
 mod harness;
 mod hostile;

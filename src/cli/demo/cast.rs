@@ -1,6 +1,6 @@
 //! From manifests to what a show begins with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 
@@ -81,6 +81,10 @@ pub(super) fn prepare(
         let message = "no ClusterQueue is given: there is one as large as the cluster";
         notes.push(("Kueue/kueue".to_owned(), message.to_owned()));
     }
+    for kind in without_model(&cast.objects) {
+        let message = "no controller of this kind is simulated: it gets no pods".to_owned();
+        notes.push((format!("Kind/{kind}"), message));
+    }
     for object in &mut cast.objects {
         admit(object);
         give_lives(object, seconds);
@@ -96,6 +100,26 @@ fn rank(object: &Value) -> u8 {
         "AppWrapper" => 3,
         _ => 2,
     }
+}
+
+/// Kinds that are served, and would have pods if somebody made them.
+const WITHOUT_MODEL: [&str; 8] = [
+    "JAXJob",
+    "LeaderWorkerSet",
+    "MPIJob",
+    "PaddleJob",
+    "RayJob",
+    "RayService",
+    "TrainJob",
+    "XGBoostJob",
+];
+
+fn without_model(objects: &[Value]) -> BTreeSet<String> {
+    let components = objects.iter().flat_map(|object| {
+        object["spec"]["components"].as_array().into_iter().flatten().map(|one| &one["template"])
+    });
+    let kinds = objects.iter().chain(components).filter_map(|object| object["kind"].as_str());
+    kinds.filter(|kind| WITHOUT_MODEL.contains(kind)).map(str::to_owned).collect()
 }
 
 /// Three nodes, each with one GPU.

@@ -29,7 +29,7 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
         let told = lines.len();
         let goes_on = move_on(&mut show, &mut teller, &mut lines, audience.speed * haste).await;
         quiet = if lines.len() > told { 0 } else { quiet + 1 };
-        let drawn = draw(&show, &lines, &title(audience, haste));
+        let drawn = draw(&show, &lines, &title(audience, haste), term::size());
         screen.draw(&drawn);
         if !goes_on {
             break;
@@ -44,10 +44,11 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
         }
     }
     drop(screen);
-    for line in draw(&show, &lines, &title(audience, 1.0)) {
+    let (width, height) = term::size();
+    // here the terminal may scroll
+    for line in draw(&show, &lines, &title(audience, 1.0), (width, height.max(60))) {
         term::print(&(line + "\n"));
     }
-    let (width, _) = term::size();
     term::print(&format!("\n{}\n", words::wrapped(&words::summary(&show), width)));
     !seen_enough
 }
@@ -79,8 +80,7 @@ fn title(audience: &Audience, haste: f64) -> String {
     format!("seed {}{faster}", audience.seed)
 }
 
-fn draw(show: &Show, lines: &[Line], title: &str) -> Vec<String> {
-    let (width, height) = term::size();
+fn draw(show: &Show, lines: &[Line], title: &str, (width, height): (usize, usize)) -> Vec<String> {
     let frame = Frame { width, height, colours: term::has_colour() };
     view::view(title, &show.picture(), lines, frame)
 }

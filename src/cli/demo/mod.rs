@@ -107,12 +107,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     if args.files.is_empty() {
         misfortunes.insert(0, Misfortune::Node);
     }
+    let places = places(&documents);
     let lives = 40 + args.seed.wrapping_mul(7) % 41;
     let prepared = cast::prepare(documents, misfortunes, lives);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
     runtime.block_on(async {
-        let show = Show::new(args.seed, prepared.cast).map_err(Error::Usage)?;
+        let show = Show::new(args.seed, prepared.cast);
+        let show = show.map_err(|message| Error::Usage(placed(&places, message)))?;
         let notes = prepared.notes.into_iter().map(|(object, text)| Line::note(object, text));
         let audience = Audience { notes: notes.collect(), speed: args.speed, seed: args.seed };
         if args.output == Output::Text && term::is_terminal() {
@@ -132,6 +134,21 @@ fn read(files: &[PathBuf]) -> Result<Vec<Document>, Error> {
     };
     let documents = sources.iter().flat_map(bundle::documents);
     documents.map(|document| document.map_err(|flaw| Error::Usage(flaw.to_string()))).collect()
+}
+
+/// Where each object is written down.
+fn places(documents: &[Document]) -> Vec<(String, String)> {
+    let place = |document: &Document| (document.title(), document.origin.to_string());
+    documents.iter().map(place).collect()
+}
+
+/// What is said of an object, with the place of the last that has its name.
+fn placed(places: &[(String, String)], message: String) -> String {
+    let about = |(title, _): &&(String, String)| message.starts_with(&format!("{title}: "));
+    match places.iter().rev().find(about) {
+        Some((_, place)) => format!("{place}: {message}"),
+        None => message,
+    }
 }
 
 /// One line an event.

@@ -39,8 +39,8 @@ pub(super) fn view(title: &str, picture: &Picture, lines: &[Line], frame: Frame)
     let mut below = vec![vec![], nodes(picture)];
     below.extend(bars(picture));
     below.push(vec![]);
-    let shown = &lines[lines.len().saturating_sub(LINES)..];
-    let room = frame.height.saturating_sub(all.len() + below.len() + shown.len() + 3).max(3);
+    let fixed = all.len() + below.len() + 3;
+    let room = frame.height.saturating_sub(fixed + LINES.min(lines.len())).max(3);
     let mut pods: Vec<Vec<Span>> = picture.pods.iter().map(pod_row).collect();
     let more = pods.len().saturating_sub(room);
     pods.truncate(room);
@@ -53,6 +53,10 @@ pub(super) fn view(title: &str, picture: &Picture, lines: &[Line], frame: Frame)
     }
     all.extend(below);
     let mut drawn: Vec<String> = all.into_iter().map(|spans| fit(&spans, frame)).collect();
+    // what is new is worth more than nothing, and less than the tables
+    let left = frame.height.saturating_sub(drawn.len()).clamp(1, LINES);
+    let shown = &lines[lines.len().saturating_sub(left)..];
+    drawn.truncate(frame.height.saturating_sub(shown.len()));
     drawn.extend(shown.iter().map(|line| line.painted(frame.width, frame.colours)));
     drawn
 }
@@ -302,7 +306,7 @@ mod tests {
 
     fn lines() -> Vec<Line> {
         vec![Line {
-            at: Duration::from_secs(60),
+            at: Duration::from_mins(1),
             object: "AppWrapper/train".to_owned(),
             event: "Resetting".to_owned(),
             message: "everything is deleted".to_owned(),
@@ -331,9 +335,10 @@ mod tests {
 
     #[test]
     fn no_line_is_wider_than_the_terminal_and_colours_take_no_room() {
-        for width in [10, 40, 79] {
-            let plain = Frame { width, height: 24, colours: false };
+        for (width, height) in [(10, 24), (40, 10), (79, 4)] {
+            let plain = Frame { width, height, colours: false };
             let drawn = view("seed 1", &picture(), &lines(), plain);
+            assert!(drawn.len() <= height && drawn[0].starts_with("01:30"), "{drawn:?}");
             let widest = drawn.iter().map(|line| line.chars().count()).max();
             assert!(widest <= Some(width), "{drawn:?}");
             let coloured = Frame { colours: true, ..plain };

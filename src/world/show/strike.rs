@@ -120,12 +120,15 @@ impl Show {
         }
     }
 
-    /// Pods that run, of the first AppWrapper that has some; by name.
+    /// Pods that run and are looked after, of the first AppWrapper that has some; by name.
     fn running(&self) -> Vec<Arc<Object>> {
         let of = |wrapper: &truth::Wrapper| {
             let pods = wrapper.things.iter().filter(|(_, thing)| thing.pod && !thing.terminating);
             let pods = pods.filter_map(|(uid, _)| self.world.store.by_uid(uid).cloned());
-            let mut pods: Vec<Arc<Object>> = pods.filter(|pod| phase(pod) == "Running").collect();
+            let lives = |pod: &Arc<Object>| {
+                phase(pod) == "Running" && !self.world.kubelets.hangs(&self.world.store, pod)
+            };
+            let mut pods: Vec<Arc<Object>> = pods.filter(lives).collect();
             pods.sort_by(|a, b| a.address.cmp(&b.address));
             pods
         };
@@ -151,12 +154,12 @@ impl Show {
                 self.fail(&unlucky);
             }
             Misfortune::Stuck => {
+                let peers = self.running();
                 self.world.kubelets.stick(pod);
                 let title = title("Pod", pod);
                 let message = "its volume hangs: it will not go when it is deleted";
                 self.say(title, "Stuck", message.to_owned());
                 // what nobody replaces makes it start again; else something must make it go
-                let peers = self.running();
                 match peers.first().filter(|one| one.annotation(NEEDS_PEERS).is_some()) {
                     Some(first) if peers.len() > 1 => self.fail(first),
                     Some(_) | None => self.preempt(pod),

@@ -1,0 +1,212 @@
+//! `appwrapper demo`, as a program that is run: the story, every sample, faults, and bad input.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use serde_json::Value;
+
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+fn demo(arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_appwrapper"));
+    command.arg("demo").args(arguments).current_dir(root());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    let mut stdin = child.stdin.take().expect("it was piped");
+    // a program that does not read is no error
+    drop(stdin.write_all(input.as_bytes()));
+    drop(stdin);
+    child.wait_with_output().expect("the program ends")
+}
+
+fn text(output: &Output) -> String {
+    String::from_utf8(output.stdout.clone()).expect("UTF-8")
+}
+
+fn complaint(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).expect("UTF-8")
+}
+
+/// The lines of a run as JSON, the last of them the result.
+fn told(arguments: &[&str]) -> (Vec<Value>, Value) {
+    let output = demo(&[arguments, &["-o", "json"]].concat(), "");
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", complaint(&output));
+    let text = text(&output);
+    let mut lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let result = lines.pop().expect("a last line");
+    (lines, result["result"].clone())
+}
+
+/// The lines that begin with these objects and events come in this order.
+fn in_order(lines: &[Value], beats: &[(&str, &str, &str)]) {
+    let mut rest = lines.iter();
+    for (object, event, part) in beats {
+        let is = |line: &&Value| {
+            line["object"] == *object
+                && line["event"] == *event
+                && line["message"].as_str().is_some_and(|message| message.contains(part))
+        };
+        assert!(rest.any(|line| is(&line)), "{object} {event} {part}: {lines:#?}");
+    }
+}
+
+#[test]
+fn the_story_has_its_beats_in_order() {
+    let (lines, result) = told(&[]);
+    in_order(
+        &lines,
+        &[
+            ("AppWrapper/train", "Admitted", "2 of 2 nvidia.com/gpu are reserved"),
+            ("AppWrapper/train", "Running", ""),
+            ("AppWrapper/train", "Ready", ""),
+            ("AppWrapper/evaluate", "Waits", "0 of 2 nvidia.com/gpu are free"),
+            ("Node/node-2", "NodeDied", "Pod/train-worker-0"),
+            ("Pod/train-worker-0", "Hangs", "node-2"),
+            ("Pod/train-master-0", "Failed", "exit code 1"),
+            ("AppWrapper/train", "Unhealthy", "FailedComponent"),
+            ("AppWrapper/train", "Resetting", "restart 1 of at most 3"),
+            ("AppWrapper/train", "QuotaHeld", "stays reserved"),
+            ("AppWrapper/train", "Warning", "Pod/train-worker-0 on node node-2"),
+            ("Pod/train-worker-0", "Forced", "by force"),
+            ("AppWrapper/train", "EverythingGone", "20 s"),
+            ("AppWrapper/train", "Resuming", "attempt 1"),
+            ("Pod/train-worker-0", "Runs", "on node-3, not on node-2 again"),
+            ("AppWrapper/train", "Succeeded", "attempt 1"),
+            ("AppWrapper/train", "QuotaReleased", "0 of 2"),
+            ("AppWrapper/evaluate", "Admitted", ""),
+            ("AppWrapper/evaluate", "Succeeded", ""),
+        ],
+    );
+    assert_eq!(result["phases"]["train"], "Succeeded");
+    assert_eq!(result["phases"]["evaluate"], "Succeeded");
+    let seconds = result["virtualSeconds"].as_f64().expect("a number");
+    assert!((120.0..600.0).contains(&seconds), "{seconds}");
+    let first = &lines[0];
+    assert_eq!(first["time"], "2026-01-01T00:00:00Z", "{first}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_and_another_seed_the_same_end() {
+    for arguments in [vec![], vec!["-o", "json"], vec!["samples/jobset.yaml", "--fault", "pod"]] {
+        let (one, two) = (demo(&arguments, ""), demo(&arguments, ""));
+        assert_eq!(one.status.code(), Some(0), "{}", complaint(&one));
+        assert!(one.stdout == two.stdout, "{arguments:?}");
+        assert!(!text(&one).contains('\x1b'), "no colours without a terminal");
+    }
+    for seed in ["2", "3", "4", "5"] {
+        let (_, result) = told(&["--seed", seed]);
+        assert_eq!(result["phases"]["train"], "Succeeded", "seed {seed}");
+        assert_eq!(result["phases"]["evaluate"], "Succeeded", "seed {seed}");
+    }
+}
+
+/// File, name and expected phase of every sample.
+fn samples() -> Vec<(String, String)> {
+    let folder = std::fs::read_dir(root().join("samples")).expect("samples/ is there");
+    let mut all: Vec<(String, String)> = folder
+        .map(|entry| {
+            let path = entry.expect("a readable folder").path();
+            let text = std::fs::read_to_string(&path).expect("a readable sample");
+            let expect = text.lines().find_map(|line| line.strip_prefix("# expect: "));
+            let file = Path::new("samples").join(path.file_name().expect("a name"));
+            (file.display().to_string(), expect.expect("a sample says how it ends").to_owned())
+        })
+        .collect();
+    all.sort();
+    assert!(all.len() >= 9, "{all:?}");
+    all
+}
+
+fn only_phase(result: &Value) -> String {
+    let phases = result["phases"].as_object().expect("phases");
+    assert_eq!(phases.len(), 1, "{result}");
+    phases.values().next().and_then(Value::as_str).expect("a phase").to_owned()
+}
+
+#[test]
+fn every_sample_ends_as_it_says() {
+    for (file, expect) in samples() {
+        let (_, result) = told(&[&file]);
+        assert_eq!(only_phase(&result), expect, "{file}");
+    }
+}
+
+#[test]
+fn every_sample_survives_every_fault() {
+    for (file, expect) in samples() {
+        for fault in ["node", "pod", "stuck", "preempt", "crash", "outage", "component"] {
+            let (lines, result) = told(&[&file, "--fault", fault]);
+            assert_eq!(only_phase(&result), expect, "{file} {fault}: {lines:#?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_urgent_takes_the_quota_for_a_while() {
+    let sample = std::fs::read_to_string(root().join("samples/job.yaml")).expect("a sample");
+    let queued = sample.replace(
+        "  name: sample-job\n  #",
+        "  name: sample-job\n  labels: {kueue.x-k8s.io/queue-name: q}\n  #",
+    );
+    let queue = "
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: q}
+spec:
+  resourceGroups:
+  - coveredResources: [cpu]
+    flavors: [{name: f, resources: [{name: cpu, nominalQuota: 200m}]}]
+";
+    let output = demo(&["-", "--fault", "preempt", "-o", "json"], &format!("{queued}{queue}"));
+    let text = text(&output);
+    let lines: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    in_order(
+        &lines,
+        &[
+            ("AppWrapper/sample-job", "Admitted", "200m of 200m cpu"),
+            ("AppWrapper/urgent", "Urgent", ""),
+            ("AppWrapper/sample-job", "Evicted", ""),
+            ("AppWrapper/sample-job", "Suspended", "given back"),
+            ("AppWrapper/urgent", "Admitted", ""),
+            ("AppWrapper/urgent", "Succeeded", ""),
+            ("AppWrapper/sample-job", "Admitted", ""),
+            ("AppWrapper/sample-job", "Succeeded", "attempt 1"),
+        ],
+    );
+}
+
+#[test]
+fn bad_input_is_one_clear_error() {
+    let missing = demo(&["samples/nothing.yaml"], "");
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(complaint(&missing).contains("samples/nothing.yaml"), "{}", complaint(&missing));
+
+    let broken = demo(&["-"], "kind: [\n");
+    assert_eq!(broken.status.code(), Some(2));
+    assert!(complaint(&broken).starts_with("error: stdin"), "{}", complaint(&broken));
+    assert_eq!(complaint(&broken).lines().count(), 1, "{}", complaint(&broken));
+
+    let nothing = demo(&["-"], "apiVersion: v1\nkind: Namespace\nmetadata: {name: n}\n");
+    assert_eq!(nothing.status.code(), Some(2));
+    assert!(complaint(&nothing).contains("no AppWrapper"), "{}", complaint(&nothing));
+
+    let sample = std::fs::read_to_string(root().join("samples/pod.yaml")).expect("a sample");
+    let refused = demo(&["-"], &sample.replace("name: sample-pod\n  #", "name: Sample_Pod\n  #"));
+    assert_eq!(refused.status.code(), Some(1), "{}", complaint(&refused));
+    assert!(complaint(&refused).contains("metadata.name"), "{}", complaint(&refused));
+    assert_eq!(text(&refused), "");
+
+    let twice = sample.replace("\n---", "");
+    let twice = demo(&["-"], &format!("{twice}---\n{twice}"));
+    assert_eq!(twice.status.code(), Some(2), "{}", complaint(&twice));
+    assert!(complaint(&twice).contains("stdin, document 2"), "{}", complaint(&twice));
+
+    let slow = demo(&["--speed", "-1"], "");
+    assert_eq!(slow.status.code(), Some(2), "{}", complaint(&slow));
+}
