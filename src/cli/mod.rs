@@ -88,7 +88,7 @@ pub fn main() -> ExitCode {
         Command::Crd => crd::crd(),
         Command::Demo(args) => demo::run(&args),
         Command::Explain(args) => explain::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
+        Command::Simulate(args) => Ok(simulate::run(&args)),
         Command::Validate(args) => validate::run(&args),
     };
     outcome.unwrap_or_else(|error| {

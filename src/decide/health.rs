@@ -91,12 +91,12 @@ fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
         })
 }
 
-fn tally<'a>(
-    facts: Facts<'a>,
+fn tally(
+    facts: Facts<'_>,
     (component, pod_set): (usize, usize),
     declared: i64,
     done: bool,
-) -> PodSetHealth<'a> {
+) -> PodSetHealth<'_> {
     let snapshot = facts.snapshot;
     let of_phase = |phase| {
         of(snapshot, (component, pod_set)).filter(move |p| p.phase == phase && !p.terminating)

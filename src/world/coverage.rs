@@ -41,7 +41,7 @@ happenings! {
     NodeDown: "node-down", "A node stops to answer.";
     NodeUp: "node-up", "A node answers again.";
     NodeDeleted: "node-deleted", "A node is deleted.";
-    NodeMarked: "node-marked", "A node is marked NoExecute, or not any more.";
+    NodeMarked: "node-marked", "A node is marked `NoExecute`, or not any more.";
     Suspended: "suspended", "A user suspends it.";
     Resumed: "resumed", "A user resumes it.";
     Deleted: "deleted", "A user deletes it.";

@@ -130,6 +130,7 @@ struct Weights {
 }
 
 /// A world.
+#[expect(clippy::struct_excessive_bools, reason = "each is switched by itself")]
 pub struct World {
     options: Options,
     config: Config,

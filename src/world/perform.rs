@@ -154,7 +154,7 @@ impl World {
             Step::Act => {
                 let n = self.chance.below(self.agenda.len());
                 if let Some(task) = self.agenda.take(n) {
-                    self.act(task);
+                    self.act(&task);
                 }
             }
             Step::Collect => {
@@ -279,10 +279,9 @@ impl World {
         let replica = &mut self.replicas[index];
         replica.drain_woken(elapsed);
         match landed {
-            Landed::Waits => {}
-            Landed::Done(Ok(Next::OnChange)) => {}
+            Landed::Waits | Landed::Done(Ok(Next::OnChange)) => {}
             Landed::Done(Ok(Next::After(pause))) => {
-                replica.push_later(key.clone(), elapsed + pause)
+                replica.push_later(key.clone(), elapsed + pause);
             }
             Landed::Done(Err(error)) => {
                 let pause = crate::reconcile::error_pause(&replica.context, key);
@@ -297,11 +296,11 @@ impl World {
         }
     }
 
-    fn act(&mut self, task: Task) {
+    fn act(&mut self, task: &Task) {
         let elapsed = self.elapsed;
         let mut env =
             Env { store: &mut self.store, rng: &mut self.folk, agenda: &mut self.agenda, elapsed };
-        match &task {
+        match task {
             Task::Pod(address) => self.kubelets.pod(&mut env, address),
             Task::Node(address) => self.kubelets.node(&mut env, address),
             Task::Job(address) => batch::job(&mut env, address),
@@ -322,7 +321,7 @@ impl World {
             }
             Task::Script(index) => self.deed(*index),
         }
-        let name = match &task {
+        let name = match task {
             Task::Pod(at)
             | Task::Node(at)
             | Task::Job(at)

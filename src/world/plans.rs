@@ -24,8 +24,11 @@ pub struct Scenario {
     scene: Scene,
 }
 
+/// Name, annotations of its pods, and phase at the end.
+type Life = (&'static str, &'static [(&'static str, &'static str)], &'static str);
+
 /// How a pod lives.
-const LIVES: &[(&str, &[(&str, &str)], &str)] = &[
+const LIVES: &[Life] = &[
     ("succeeds", &[("run-for", "5s")], "Succeeded"),
     ("fails-once", &[("run-for", "5s"), ("fail-until-attempt", "1")], "Succeeded"),
     ("always-fails", &[("run-for", "5s"), ("exit-code", "3")], "Failed"),
@@ -146,7 +149,7 @@ impl Scenario {
     /// Runs it, with a planned fault or without.
     #[must_use]
     pub fn run(&self, plan: Option<Plan>, keep_trace: bool) -> Report {
-        let options = Options { plan, keep_trace, ..Options::of(1, Faults::default()) };
+        let options = Options { keep_trace, plan, ..Options::of(1, Faults::default()) };
         // healed only by its own end: no chance is at work
         let options = Options { steps: 60_000, ..options };
         run(|| World::of(options, self.scene.clone()))

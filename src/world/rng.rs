@@ -1,6 +1,6 @@
 //! The only source of chance: one seed, one stream of numbers, the same on every machine.
 
-/// A stream of numbers (SplitMix64).
+/// A stream of numbers (`SplitMix64`).
 #[derive(Clone, Debug)]
 pub struct Rng(u64);
 
@@ -23,26 +23,25 @@ impl Rng {
     }
 
     /// A number below a bound; 0 where the bound is 0.
-    pub const fn below(&mut self, bound: usize) -> usize {
-        if bound == 0 {
-            return 0;
-        }
-        let wide = (self.next() as u128) * (bound as u128);
-        (wide >> 64) as usize
+    pub fn below(&mut self, bound: usize) -> usize {
+        let wide = u128::from(self.next()) * bound as u128;
+        // less than the bound, since the other factor is less than 2 to the 64th
+        usize::try_from(wide >> 64).unwrap_or(0)
     }
 
     /// A number from a range, both ends included.
-    pub const fn between(&mut self, low: u64, high: u64) -> u64 {
-        low + self.below((high - low + 1) as usize) as u64
+    pub fn between(&mut self, low: u64, high: u64) -> u64 {
+        let span = usize::try_from(high - low).unwrap_or(usize::MAX - 1);
+        low + self.below(span + 1) as u64
     }
 
     /// True once in so many times.
-    pub const fn one_in(&mut self, times: usize) -> bool {
+    pub fn one_in(&mut self, times: usize) -> bool {
         self.below(times) == 0
     }
 
     /// True in so many of a thousand times.
-    pub const fn permille(&mut self, share: u32) -> bool {
+    pub fn permille(&mut self, share: u32) -> bool {
         self.below(1000) < share as usize
     }
 

@@ -34,7 +34,7 @@ pub struct Scene {
 }
 
 /// What somebody does.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Act {
     /// Creates an object, again and again until its name is free.
     Create(Box<Value>),
@@ -60,7 +60,7 @@ pub enum Act {
     Node(String, bool),
     /// A node is deleted; another of its name comes later.
     DeleteNode(String),
-    /// A node is marked NoExecute.
+    /// A node is marked `NoExecute`.
     Mark(String, bool),
     /// A kind is served or not.
     Serve(&'static str, &'static str, bool),
@@ -71,21 +71,21 @@ pub enum Act {
 /// The limits of an AppWrapper, read here by other code than the controller's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuning {
-    /// AdmissionGracePeriod.
+    /// `AdmissionGracePeriod`.
     pub admission: Duration,
-    /// WarmupGracePeriod.
+    /// `WarmupGracePeriod`.
     pub warmup: Duration,
-    /// FailureGracePeriod.
+    /// `FailureGracePeriod`.
     pub failure: Duration,
-    /// RetryPausePeriod.
+    /// `RetryPausePeriod`.
     pub pause: Duration,
-    /// DeletionOnFailureGracePeriod.
+    /// `DeletionOnFailureGracePeriod`.
     pub keep: Duration,
-    /// ForcefulDeletionGracePeriod.
+    /// `ForcefulDeletionGracePeriod`.
     pub force: Duration,
-    /// SuccessTTL.
+    /// `SuccessTTL`.
     pub ttl: Duration,
-    /// RetryLimit.
+    /// `RetryLimit`.
     pub limit: i64,
     /// A code decides at once, so that no grace is waited for.
     pub codes: bool,

@@ -52,7 +52,7 @@ impl World {
             Fate::Refused(code) => self.refuse(&call, code),
             Fate::Lost(code) => {
                 self.apply(index, key, &call, doubtful);
-                self.injure(&call, code);
+                Self::injure(&call, code);
                 self.happened(Happening::ReplyLost);
             }
             Fate::Late => {
@@ -163,7 +163,7 @@ impl World {
         // only a create can be refused for quota
         let code = if code == 403 && call.method != Method::POST { 503 } else { code };
         self.note_refusal(call, code);
-        self.injure(call, Some(code));
+        Self::injure(call, Some(code));
         self.happened(match code {
             409 => Happening::Conflict,
             429 => Happening::TooMany,
@@ -172,7 +172,7 @@ impl World {
     }
 
     /// Answers with an error, or not at all.
-    fn injure(&self, call: &Call, code: Option<u16>) {
+    fn injure(call: &Call, code: Option<u16>) {
         let Some(code) = code else { return call.sever() };
         let (reason, message) = match code {
             403 => ("Forbidden", "jobs is forbidden: exceeded quota: small"),
@@ -338,7 +338,7 @@ impl World {
         self.calls_of_events += 1;
         if self.faults_on && self.options.faults.has(Fault::Events) && self.mischief.one_in(4) {
             self.coverage.fault(Fault::Events);
-            self.injure(call, Some(500));
+            Self::injure(call, Some(500));
             return;
         }
         let body = call.json();

@@ -31,6 +31,7 @@ pub struct Truth {
 }
 
 /// The state of an AppWrapper that changes from write to write.
+#[expect(clippy::struct_excessive_bools, reason = "each is a condition or a field of its own")]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct State {
     /// `status.phase`.
@@ -108,6 +109,7 @@ pub enum Fullness {
 const SEEN_AFTER: Duration = Duration::from_secs(45);
 
 /// Something that belongs to an AppWrapper.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
 pub struct Thing {
     /// Its kind.

@@ -126,13 +126,11 @@ impl Future for Waiting {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut slot = self.0.lock();
-        match slot.reply.take() {
-            Some(reply) => Poll::Ready(reply),
-            None => {
-                slot.waker = Some(context.waker().clone());
-                Poll::Pending
-            }
+        if let Some(reply) = slot.reply.take() {
+            return Poll::Ready(reply);
         }
+        slot.waker = Some(context.waker().clone());
+        Poll::Pending
     }
 }
 

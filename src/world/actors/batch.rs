@@ -34,9 +34,9 @@ pub fn job(env: &mut Env<'_>, address: &Address) {
     let pods = pods_of(env.store, &job);
     let again = Task::Job(address.clone());
     if job.is_deleting() || is_true(&job.value, "Complete") || is_true(&job.value, "Failed") {
-        pods.iter()
-            .filter(|pod| has_ended(pod) || job.is_deleting())
-            .for_each(|pod| release(env, pod));
+        for pod in pods.iter().filter(|pod| has_ended(pod) || job.is_deleting()) {
+            release(env, pod);
+        }
         expire(env, &job);
         return;
     }
@@ -85,7 +85,9 @@ fn release_orphans(env: &mut Env<'_>, address: &Address) {
             })
     };
     let orphans: Vec<Arc<Object>> = env.store.all(kind).filter(orphan).cloned().collect();
-    orphans.iter().for_each(|pod| release(env, pod));
+    for pod in &orphans {
+        release(env, pod);
+    }
 }
 
 fn is_tracked(pod: &Object) -> bool {

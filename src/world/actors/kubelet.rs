@@ -70,7 +70,7 @@ impl Kubelets {
         };
         match node_state(env.store, &node) {
             NodeState::Gone => collect(env, &pod),
-            NodeState::Down(since) => self.abandoned(env, &pod, since),
+            NodeState::Down(since) => Self::abandoned(env, &pod, since),
             NodeState::Up => self.run(env, &pod),
         }
     }
@@ -84,7 +84,9 @@ impl Kubelets {
         };
         let pods: Vec<Address> =
             env.store.all(kind).filter(waits).map(|pod| pod.address.clone()).collect();
-        pods.into_iter().for_each(|pod| env.agenda.add(Task::Pod(pod)));
+        for pod in pods {
+            env.agenda.add(Task::Pod(pod));
+        }
     }
 
     /// Pods no longer refuse to go.
@@ -146,7 +148,7 @@ impl Kubelets {
     }
 
     /// Nobody looks after the pod; after a while it is deleted, which nobody carries out.
-    fn abandoned(&mut self, env: &mut Env<'_>, pod: &Arc<Object>, since: Duration) {
+    fn abandoned(env: &mut Env<'_>, pod: &Arc<Object>, since: Duration) {
         let until = since + toleration(pod);
         if pod.is_deleting() || has_ended(pod) {
             return;
@@ -235,22 +237,18 @@ fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
     let best = env.store.all(nodes).filter(fits).min_by_key(|node| load(node));
     let name = best.map(|node| node.address.name.clone());
     let now = env.store.now();
-    match name {
-        Some(name) => {
-            env.store
-                .change(&pod.address, Part::Whole, |pod| pod["spec"]["nodeName"] = (*name).into());
-            env.store.change(&pod.address, Part::Status, |pod| {
-                set_condition(pod, "PodScheduled", true, "", "", &now);
-            });
-        }
-        None => {
-            env.store.change(&pod.address, Part::Status, |pod| {
-                let message = "no node has room";
-                set_condition(pod, "PodScheduled", false, "Unschedulable", message, &now);
-            });
-            env.agenda.at(env.elapsed + Duration::from_secs(5), Task::Pod(pod.address.clone()));
-        }
+    if let Some(name) = name {
+        env.store.change(&pod.address, Part::Whole, |pod| pod["spec"]["nodeName"] = (*name).into());
+        env.store.change(&pod.address, Part::Status, |pod| {
+            set_condition(pod, "PodScheduled", true, "", "", &now);
+        });
+        return;
     }
+    env.store.change(&pod.address, Part::Status, |pod| {
+        let message = "no node has room";
+        set_condition(pod, "PodScheduled", false, "Unschedulable", message, &now);
+    });
+    env.agenda.at(env.elapsed + Duration::from_secs(5), Task::Pod(pod.address.clone()));
 }
 
 /// Whether a node has the labels that a pod asks for.
@@ -327,7 +325,7 @@ impl Life {
         if env.rng.permille(temper.fails) {
             self.ends_at = Some(runs_at + soon(env));
             self.code = *env.rng.pick(&[1, 2, 42, 126, 137, 143]);
-            self.reason = if self.code == 137 { "OOMKilled" } else { "Error" }.to_owned();
+            if self.code == 137 { "OOMKilled" } else { "Error" }.clone_into(&mut self.reason);
         }
         if env.rng.permille(temper.evicted) {
             self.evicted_at = Some(runs_at + soon(env));

@@ -181,7 +181,7 @@ impl Kueue {
         let mine = &self.workloads[&wrapper.uid];
         if wrapper.value["spec"]["suspend"] != true {
             // created or set running past the queue: it is stopped
-            self.stop(env, wrapper);
+            Self::stop(env, wrapper);
             return nothing;
         }
         // what still holds quota by its own word is not let in again
@@ -205,7 +205,7 @@ impl Kueue {
             return self.preempt_for(env, wrapper);
         }
         let ready_by = self.ready_within.map(|within| env.elapsed + within);
-        env.store.change(&wrapper.address, Part::Whole, |wrapper| start(wrapper));
+        env.store.change(&wrapper.address, Part::Whole, start);
         if let Some(ready_by) = ready_by {
             env.agenda.at(ready_by, Task::Queue(wrapper.address.clone()));
         }
@@ -235,12 +235,12 @@ impl Kueue {
     /// Makes an AppWrapper go.
     pub fn evict(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>, why: Outcome) -> Verdict {
         self.set(&wrapper.uid, Standing::Evicting);
-        self.stop(env, wrapper);
+        Self::stop(env, wrapper);
         env.agenda.add(Task::Queue(wrapper.address.clone()));
         (wrapper.address.clone(), why)
     }
 
-    fn stop(&self, env: &mut Env<'_>, wrapper: &Arc<Object>) {
+    fn stop(env: &mut Env<'_>, wrapper: &Arc<Object>) {
         env.store.change(&wrapper.address, Part::Whole, |wrapper| {
             wrapper["spec"]["suspend"] = true.into();
             for component in wrapper["spec"]["components"].as_array_mut().into_iter().flatten() {
@@ -264,7 +264,7 @@ impl Kueue {
         }
         if wrapper.value["spec"]["suspend"] == true {
             // it is admitted: whoever suspended it is overruled
-            env.store.change(&wrapper.address, Part::Whole, |wrapper| start(wrapper));
+            env.store.change(&wrapper.address, Part::Whole, start);
             return nothing;
         }
         let Some(within) = self.ready_within else { return nothing };
@@ -289,7 +289,7 @@ impl Kueue {
     /// Takes the quota back, once the AppWrapper says that it holds none.
     fn release(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Outcome {
         if wrapper.value["spec"]["suspend"] != true {
-            self.stop(env, wrapper);
+            Self::stop(env, wrapper);
             return Outcome::Nothing;
         }
         if is_true(&wrapper.value, "QuotaReserved") {

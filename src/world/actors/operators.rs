@@ -1,4 +1,4 @@
-//! Controllers of kinds that have pods and are no Jobs: Deployment, ReplicaSet, StatefulSet,
+//! Controllers of kinds that have pods and are no Jobs: Deployment, `ReplicaSet`, StatefulSet,
 //! training jobs of Kubeflow, RayCluster.
 
 use std::sync::Arc;
