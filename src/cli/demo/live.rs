@@ -10,6 +10,8 @@ use crate::world::show::Show;
 
 /// Time between two pictures.
 const FRAME: Duration = Duration::from_millis(80);
+/// The size of the terminal is asked for again after so many frames.
+const FRAMES_OF_A_SIZE: u32 = 10;
 /// Frames in which nothing is told before time goes faster.
 const PATIENCE: u32 = 30;
 /// How much faster it goes at most.
@@ -20,7 +22,8 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
     let mut teller = Teller::default();
     let mut lines: Vec<Line> = audience.notes.clone();
     let screen = Screen::enter();
-    let mut quiet = 0_u32;
+    let (mut quiet, mut frame) = (0_u32, 0_u32);
+    let mut size = term::size();
     let mut seen_enough = false;
     let stop = tokio::signal::ctrl_c();
     tokio::pin!(stop);
@@ -29,7 +32,11 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
         let told = lines.len();
         let goes_on = move_on(&mut show, &mut teller, &mut lines, audience.speed * haste).await;
         quiet = if lines.len() > told { 0 } else { quiet + 1 };
-        let drawn = draw(&show, &lines, &title(audience, haste), term::size());
+        frame = frame.wrapping_add(1);
+        if frame.is_multiple_of(FRAMES_OF_A_SIZE) {
+            size = term::size();
+        }
+        let drawn = draw(&show, &lines, &title(audience, haste), size);
         screen.draw(&drawn);
         if !goes_on {
             break;

@@ -184,7 +184,7 @@ fn waits(wrapper: &WrapperNow, now: Duration) -> String {
         }
         Phase::Resetting | Phase::Suspending | Phase::Terminating => {
             let left = left(&since.deleting, limits.forceful_deletion_grace);
-            format!("its pods to go{}", within(", by force in", left))
+            format!("its pods to go{}", within("; forced in", left))
         }
         Phase::Failed if is(condition::RESOURCES_DEPLOYED) => {
             within("its deletion in", left(&since.failed, limits.deletion_on_failure_grace))
@@ -320,7 +320,7 @@ mod tests {
         01:30 of virtual time  seed 1
 
         APPWRAPPER  PHASE      ATTEMPT  PODS  QUOTA HELD        WAITS FOR
-        train       Resetting  1        0/2   2 nvidia.com/gpu  its pods to go, by force in 09:30
+        train       Resetting  1        0/2   2 nvidia.com/gpu  its pods to go; forced in 09:30
         evaluate    Suspended  -        0/2   -                 quota
 
         POD      NODE    PHASE    ATTEMPT  STATE
