@@ -1,6 +1,7 @@
 //! The kinds that the server serves.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -32,7 +33,7 @@ pub struct Kind {
     /// A deletion leaves time to end: pods.
     pub graceful: bool,
     /// Of a custom resource: defaults, and which fields are known.
-    pub(super) schema: Option<Schema>,
+    pub(super) schema: Option<Arc<Schema>>,
     /// It is served now; a definition that is removed takes its kind away.
     pub served: bool,
 }
@@ -165,19 +166,23 @@ impl Kinds {
         let mut ids = vec![];
         for version in versions.into_iter().flatten() {
             let subresource = version.pointer("/subresources/status").is_some();
-            ids.push(self.add(Kind {
-                group: text(crd, "/spec/group"),
-                version: text(version, "/name"),
-                plural: text(crd, "/spec/names/plural"),
-                kind: text(crd, "/spec/names/kind"),
-                namespaced: text(crd, "/spec/scope") == "Namespaced",
-                status: subresource,
-                generation: true,
-                unconditional: false,
-                graceful: false,
-                schema: version.pointer("/schema/openAPIV3Schema").map(Schema::of),
-                served: version.get("served").and_then(Value::as_bool).unwrap_or(true),
-            }));
+            ids.push(
+                self.add(Kind {
+                    group: text(crd, "/spec/group"),
+                    version: text(version, "/name"),
+                    plural: text(crd, "/spec/names/plural"),
+                    kind: text(crd, "/spec/names/kind"),
+                    namespaced: text(crd, "/spec/scope") == "Namespaced",
+                    status: subresource,
+                    generation: true,
+                    unconditional: false,
+                    graceful: false,
+                    schema: version
+                        .pointer("/schema/openAPIV3Schema")
+                        .map(|schema| Arc::new(Schema::of(schema))),
+                    served: version.get("served").and_then(Value::as_bool).unwrap_or(true),
+                }),
+            );
         }
         ids
     }

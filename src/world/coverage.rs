@@ -175,16 +175,29 @@ pub const fn why_never(phase: Phase, happening: Happening) -> Option<&'static st
             Some("nothing of it is there, but for what a write that came too late has made")
         }
         (P::Empty, H::Preempted | H::NotReady) => Some("Kueue has not let it in yet"),
-        (P::Resuming | P::Running | P::Resetting | P::Suspending | P::Terminating, H::Admitted) => {
-            Some("Kueue lets in what waits, and it holds quota or goes")
-        }
-        (P::Succeeded | P::Failed, H::Admitted) => Some("Kueue lets in what has not ended"),
-        (P::Succeeded, H::NotReady | H::Preempted) => Some("it holds no quota any more"),
-        (P::Suspended | P::Suspending | P::Terminating, H::NotReady) => {
-            Some("Kueue has made it go already, or waits for its end")
-        }
-        (P::Terminating, H::Preempted | H::Deleted) => Some("it is being deleted already"),
-        (P::Suspending | P::Suspended, H::Preempted) => Some("it goes already"),
+        (
+            P::Resuming
+            | P::Running
+            | P::Resetting
+            | P::Suspending
+            | P::Terminating
+            | P::Succeeded
+            | P::Failed,
+            H::Admitted,
+        ) => Some("Kueue lets in what waits: this holds quota, goes, or has ended, but for a race"),
+        (
+            P::Suspending | P::Suspended | P::Succeeded | P::Terminating,
+            H::Preempted | H::NotReady,
+        ) => Some("Kueue makes go what runs: this goes already, or has ended, but for a race"),
+        (
+            P::Succeeded,
+            H::PodRunning
+            | H::PodSucceeded
+            | H::PodFailed
+            | H::PodDisrupted
+            | H::ComponentSucceeded
+            | H::ComponentFailed,
+        ) => Some("every pod has ended, but for what a write that came too late has made"),
         (P::Empty | P::Suspended, H::Deadline) => Some("nothing is waited for"),
         _ => None,
     }

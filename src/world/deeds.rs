@@ -24,6 +24,9 @@ impl World {
         }
         let again = self.elapsed + Duration::from_secs(1);
         self.trace.detail(|| act.to_string().chars().take(600).collect());
+        if let Some(fault) = act.fault() {
+            self.coverage.fault(fault);
+        }
         match act {
             Act::Create(object) => {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();

@@ -31,7 +31,7 @@ pub mod truth;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -46,7 +46,7 @@ use actors::kueue::Kueue;
 use actors::{Agenda, Task};
 use checks::Violation;
 use coverage::{Coverage, Happening};
-use faults::{Faults, Plan};
+use faults::{Fault, Faults, Plan};
 use replica::{Replica, Told, Topic};
 use rng::Rng;
 use scene::Scene;
@@ -189,10 +189,7 @@ impl World {
     #[must_use]
     pub fn of(options: Options, scene: Scene) -> Self {
         let seed = options.seed;
-        let mut store = Store::new(moment(Duration::ZERO));
-        for crd in crd::all() {
-            store.kinds.define(&serde_json::to_value(crd).unwrap_or_default());
-        }
+        let store = new_store();
         // the scenes are ours, and a test reads each
         let config = Config::parse(&scene.config).unwrap_or_default();
         let mut chance = Rng::new(seed, 2);
@@ -288,6 +285,8 @@ impl World {
     }
 
     fn report(mut self) -> Report {
+        self.coverage.faults[Fault::Pod as usize] += self.kubelets.spoiled.0;
+        self.coverage.faults[Fault::Stuck as usize] += self.kubelets.spoiled.1;
         let phases = self.truth.wrappers.values().map(|wrapper| {
             (wrapper.address.name.to_string(), format!("{:?}", wrapper.state.phase))
         });
@@ -452,6 +451,18 @@ enum Source {
     Late,
     /// Anybody else.
     Others,
+}
+
+/// A server that knows our definitions. They are the same for every world, and take long to make.
+fn new_store() -> Store {
+    static STORE: LazyLock<Store> = LazyLock::new(|| {
+        let mut store = Store::new(moment(Duration::ZERO));
+        for crd in crd::all() {
+            store.kinds.define(&serde_json::to_value(crd).unwrap_or_default());
+        }
+        store
+    });
+    STORE.clone()
 }
 
 /// A moment of the world as a time of day.

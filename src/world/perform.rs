@@ -301,7 +301,10 @@ impl World {
         let mut env =
             Env { store: &mut self.store, rng: &mut self.folk, agenda: &mut self.agenda, elapsed };
         match task {
-            Task::Pod(address) => self.kubelets.pod(&mut env, address),
+            Task::Pod(address) => {
+                self.kubelets.pod(&mut env, address);
+                batch::release_lost(&mut env, address);
+            }
             Task::Node(address) => self.kubelets.node(&mut env, address),
             Task::Job(address) => batch::job(&mut env, address),
             Task::JobSet(address) => batch::job_set(&mut env, address),

@@ -1,6 +1,5 @@
 //! One controller process: the controller's own reconcile and caches, fed and driven by the world.
 
-use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -44,20 +43,18 @@ pub struct Told {
     pub verb: Verb,
     /// The object.
     pub object: Arc<Object>,
-    seen: OnceCell<Option<Seen>>,
 }
 
 impl Told {
     /// An event.
     #[must_use]
     pub const fn new(verb: Verb, object: Arc<Object>) -> Self {
-        Self { verb, object, seen: OnceCell::new() }
+        Self { verb, object }
     }
 
-    /// The object as it comes over the wire; read once.
+    /// The object as it comes over the wire.
     fn seen(&self) -> Option<Seen> {
-        let read = || serde_json::from_str(self.object.text()).ok();
-        self.seen.get_or_init(read).clone()
+        serde_json::from_str(self.object.text()).ok()
     }
 }
 

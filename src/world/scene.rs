@@ -446,8 +446,11 @@ impl Author<'_> {
             for _ in 0..self.rng.below(5) {
                 let name = self.rng.pick(names).clone();
                 let at = self.later();
-                let act = self.deed(name, scene);
+                let act = self.deed(name.clone(), scene);
                 scene.script.push((at, act));
+                if self.rng.one_in(3) {
+                    self.burst(&name, at, scene);
+                }
             }
         }
         if self.faults.has(Fault::Kueue) && queued {
@@ -456,6 +459,24 @@ impl Author<'_> {
                 let at = self.later();
                 scene.script.push((at, Act::Preempt(name)));
             }
+        }
+    }
+
+    /// More happens to the same AppWrapper, shortly after.
+    fn burst(&mut self, name: &str, after: Duration, scene: &mut Scene) {
+        for _ in 0..self.rng.between(1, 3) {
+            let at = after + Duration::from_millis(self.rng.between(1, 700));
+            let name = name.to_owned();
+            let act = match self.rng.below(7) {
+                0 => Act::DeletePod(name),
+                1 => Act::DeleteComponent(name),
+                2 => Act::Unlabel(name),
+                3 if self.faults.has(Fault::Finalizer) => Act::Hold(name),
+                4 => Act::Suspend(name, true),
+                5 => Act::Suspend(name, false),
+                _ => Act::Annotate(name, "failureGracePeriod", "7s".to_owned()),
+            };
+            scene.script.push((at, act));
         }
     }
 
@@ -553,6 +574,33 @@ pub fn paths(template: &Value) -> Vec<String> {
 }
 
 impl Act {
+    /// The kind of fault that it is, where nothing else counts it.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        match self {
+            Self::Suspend(..)
+            | Self::Delete(..)
+            | Self::Annotate(..)
+            | Self::DeleteComponent(_)
+            | Self::Unlabel(_)
+            | Self::DeletePod(_) => Some(Fault::User),
+            Self::Node(_, false) | Self::Mark(_, true) => Some(Fault::Node),
+            Self::Close(true) => Some(Fault::Namespace),
+            Self::Create(object) if object["metadata"]["labels"][HOSTILE] == "true" => {
+                Some(Fault::Poison)
+            }
+            Self::Create(_)
+            | Self::Hold(_)
+            | Self::Preempt(_)
+            | Self::Impostor(_)
+            | Self::Node(_, true)
+            | Self::DeleteNode(_)
+            | Self::Mark(_, false)
+            | Self::Serve(..)
+            | Self::Close(false) => None,
+        }
+    }
+
     /// Whether nobody does it any more once everything is healed.
     #[must_use]
     pub const fn does_harm(&self) -> bool {

@@ -150,16 +150,18 @@ fn a_fault_at_any_call_changes_no_end() {
     }
 }
 
-/// The table of what is asked for leaves out only what is impossible, or a rare leftover.
+/// What is not asked for is impossible, or a rare leftover of a race.
 #[test]
-fn what_is_not_asked_for_is_not_met() {
+fn what_is_not_asked_for_is_hardly_met() {
     let total = explore(20_000, 60, 2, &Faults::all(), &|_| {});
-    for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Suspended) {
+    for phase in Phase::ALL {
         for happening in Happening::ALL {
             if let Some(why) = why_never(phase, *happening) {
                 let count = total.coverage.count(phase, *happening);
-                assert_eq!(count, 0, "{} in {phase:?}, though {why}", happening.as_str());
+                assert!(count < 6, "{count} × {} in {phase:?}, though {why}", happening.as_str());
             }
         }
     }
+    let (seen, asked) = total.coverage.pairs();
+    assert!(seen * 10 > asked * 6, "{seen} of {asked}");
 }

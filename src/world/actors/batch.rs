@@ -90,6 +90,16 @@ fn release_orphans(env: &mut Env<'_>, address: &Address) {
     }
 }
 
+/// A pod whose Job is gone, or was taken from it, is let go.
+pub fn release_lost(env: &mut Env<'_>, address: &Address) {
+    let Some(pod) = env.store.get(address).cloned() else { return };
+    let owner = pod.controller().and_then(|owner| owner["uid"].as_str());
+    let lost = owner.is_none_or(|uid| env.store.by_uid(uid).is_none());
+    if pod.is_deleting() && lost {
+        release(env, &pod);
+    }
+}
+
 fn is_tracked(pod: &Object) -> bool {
     pod.finalizers().any(|name| name == TRACKING)
 }

@@ -51,6 +51,8 @@ struct Life {
 pub struct Kubelets {
     /// How likely it is that something goes wrong.
     pub temper: Temper,
+    /// How many pods chance has made fail, hang or be evicted, and how many stick.
+    pub spoiled: (u64, u64),
     lives: BTreeMap<Arc<str>, Life>,
 }
 
@@ -58,7 +60,7 @@ impl Kubelets {
     /// Kubelets whose pods behave like this.
     #[must_use]
     pub const fn new(temper: Temper) -> Self {
-        Self { temper, lives: BTreeMap::new() }
+        Self { temper, spoiled: (0, 0), lives: BTreeMap::new() }
     }
 
     /// Looks at a pod: binds it, runs it, ends it, removes it.
@@ -127,7 +129,13 @@ impl Kubelets {
 
     fn run(&mut self, env: &mut Env<'_>, pod: &Arc<Object>) {
         let temper = self.temper;
-        let life = self.lives.entry(pod.uid.clone()).or_insert_with(|| Life::of(env, pod, temper));
+        let spoiled = &mut self.spoiled;
+        let life = self.lives.entry(pod.uid.clone()).or_insert_with(|| {
+            let (life, harmed) = Life::of(env, pod, temper);
+            spoiled.0 += u64::from(harmed.0);
+            spoiled.1 += u64::from(harmed.1);
+            life
+        });
         let due = |moment: Option<Duration>| moment.is_some_and(|moment| moment <= env.elapsed);
         if pod.is_deleting() {
             leave(env, pod, life);
@@ -288,7 +296,7 @@ fn container_of(container: &Value) -> &Value {
 }
 
 impl Life {
-    fn of(env: &mut Env<'_>, pod: &Arc<Object>, temper: Temper) -> Self {
+    fn of(env: &mut Env<'_>, pod: &Arc<Object>, temper: Temper) -> (Self, (bool, bool)) {
         let annotation = |key: &str| pod.annotation(key);
         let attempt = pod.label(ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or(0_i64);
         let fail_until = annotation("sim/fail-until-attempt").and_then(|text| text.parse().ok());
@@ -307,7 +315,7 @@ impl Life {
             ..Self::default()
         };
         life.ends_at = runs_for.and_then(|length| Some(life.runs_at? + length));
-        life.spoil(env, temper);
+        let harmed = life.spoil(env, temper);
         if annotation("sim/never-ready").is_some() {
             life.runs_at = None;
         }
@@ -315,25 +323,32 @@ impl Life {
         for moment in moments.into_iter().flatten() {
             env.agenda.at(moment, Task::Pod(pod.address.clone()));
         }
-        life
+        (life, harmed)
     }
 
     /// Lets chance do harm.
-    fn spoil(&mut self, env: &mut Env<'_>, temper: Temper) {
-        let Some(runs_at) = self.runs_at else { return };
+    ///
+    /// Whether it makes the pod fail, hang or go, and whether it makes it stick.
+    fn spoil(&mut self, env: &mut Env<'_>, temper: Temper) -> (bool, bool) {
+        let Some(runs_at) = self.runs_at else { return (false, false) };
         let soon = |env: &mut Env<'_>| Duration::from_millis(env.rng.between(1, 60_000));
-        if env.rng.permille(temper.fails) {
+        let fails = env.rng.permille(temper.fails);
+        if fails {
             self.ends_at = Some(runs_at + soon(env));
             self.code = *env.rng.pick(&[1, 2, 42, 126, 137, 143]);
             if self.code == 137 { "OOMKilled" } else { "Error" }.clone_into(&mut self.reason);
         }
-        if env.rng.permille(temper.evicted) {
+        let evicted = env.rng.permille(temper.evicted);
+        if evicted {
             self.evicted_at = Some(runs_at + soon(env));
         }
-        self.sticks |= env.rng.permille(temper.sticks);
-        if env.rng.permille(temper.hangs) {
+        let sticks = env.rng.permille(temper.sticks);
+        self.sticks |= sticks;
+        let hangs = env.rng.permille(temper.hangs);
+        if hangs {
             self.runs_at = None;
         }
+        (fails || evicted || hangs, sticks)
     }
 }
 
