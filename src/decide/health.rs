@@ -70,8 +70,11 @@ pub fn has_succeeded(draft: &Draft<'_>, index: usize) -> bool {
     let recorded = draft.status.component_status.get(index).is_some_and(|status| {
         condition::is_true(&status.conditions, condition::COMPONENT_SUCCEEDED)
     });
+    let component = &draft.facts.snapshot.components[index];
+    // a cache may still show the object of an earlier attempt
+    let current = component.ours().filter(|_| is_current(draft, index, component));
     recorded
-        || draft.facts.snapshot.components[index].ours().is_some_and(|object| {
+        || current.is_some_and(|object| {
             object.report.outcome == Outcome::Succeeded
                 || (!draft.facts.snapshot.components[index].ends
                     && object.report.outcome == Outcome::Active

@@ -1,5 +1,7 @@
 //! The phases on the way up: Empty, Suspended, Resuming, Running.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
@@ -9,6 +11,7 @@ use super::{VerdictAction, attempts, failure, health, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
+use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
 
@@ -324,6 +327,9 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
     }
 }
 
+/// When it is seen to that what was swept away is on its way.
+const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
 /// What is swept away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stray {
@@ -358,6 +364,8 @@ pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
     let attempt = attempts::current(&draft.status);
     let of_another = |number: Option<i32>| number.is_some_and(|number| number != attempt);
     let mut found = false;
+    // a deletion that was refused is sent again
+    let again = Period::from_duration(SWEEP_AGAIN_AFTER).after(draft.facts.now);
     for (component, index) in snapshot.components.iter().zip(0..) {
         let Some(object) = component.ours() else { continue };
         let sweeps = match stray {
@@ -370,6 +378,7 @@ pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
             draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
             draft.verdict.action = VerdictAction::Delete;
             draft.verdict.delete.push(index);
+            draft.look_again(again);
         }
     }
     match stray {

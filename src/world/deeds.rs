@@ -143,6 +143,27 @@ impl World {
         });
     }
 
+    /// Labels that somebody took away are back: without them no watch shows what becomes of a component.
+    pub(super) fn relabel_all(&mut self) {
+        let bare: Vec<(Address, String)> = self
+            .truth
+            .wrappers
+            .values()
+            .flat_map(|wrapper| {
+                let components = wrapper.things.iter().filter(|(_, thing)| thing.component);
+                components.map(|(uid, _)| (uid, wrapper.address.name.to_string()))
+            })
+            .filter_map(|(uid, name)| Some((self.store.by_uid(uid)?, name)))
+            .filter(|(object, _)| object.label(LABEL).is_none())
+            .map(|(object, name)| (object.address.clone(), name))
+            .collect();
+        for (address, name) in bare {
+            self.store.change(&address, Part::Whole, |object| {
+                object["metadata"]["labels"][LABEL] = name.into();
+            });
+        }
+    }
+
     /// Nobody holds anything any more.
     pub(super) fn release_all(&mut self) {
         let held: Vec<Address> = self

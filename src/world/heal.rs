@@ -138,6 +138,7 @@ impl World {
             self.deed_mark(&node);
         }
         self.release_all();
+        self.relabel_all();
         let mut env = Env {
             store: &mut self.store,
             rng: &mut self.folk,

@@ -111,6 +111,7 @@ pub struct Report {
 /// A call that is carried out after its caller gave up.
 #[derive(Debug)]
 struct LateCall {
+    sent: Duration,
     at: Duration,
     call: Call,
 }

@@ -57,7 +57,8 @@ impl World {
             }
             Fate::Late => {
                 let wait = Duration::from_millis(self.mischief.between(1, 90_000));
-                self.late.push(LateCall { at: self.elapsed + wait, call: call.detached() });
+                let (sent, call_again) = (self.elapsed, call.detached());
+                self.late.push(LateCall { sent, at: sent + wait, call: call_again });
                 call.sever();
             }
             Fate::ThenOutage(code) => {
@@ -355,8 +356,12 @@ impl World {
 
     /// A write whose caller has given up reaches the API server.
     pub(super) fn carry_out_late(&mut self, index: usize) {
-        let LateCall { call, .. } = self.late.remove(index);
+        let LateCall { sent, call, .. } = self.late.remove(index);
         let target = Target::of(&call.uri);
+        if target.is_wrapper() {
+            // what it says of now was true then
+            self.skew = self.skew.max(self.elapsed.saturating_sub(sent));
+        }
         let body = call.json();
         self.trace.note(self.elapsed, "late", short(&call.uri), &[]);
         self.happened(Happening::LateWrite);

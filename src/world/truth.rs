@@ -83,6 +83,8 @@ pub struct Wrapper {
     pub failed_pod: Option<Duration>,
     /// Pods that a counted restart named as its cause.
     pub charged: Vec<String>,
+    /// It was suspended after it had failed: its deletion waits for nothing.
+    pub hurried: bool,
     /// Something stood in the way of a creation for good: a refusal, a name that is taken, a kind that
     /// is not served.
     pub obstacle: bool,
@@ -225,6 +227,7 @@ impl Truth {
         if is_true(&object.value, "DeletingResources") {
             wrapper.teardown.get_or_insert(elapsed);
         }
+        wrapper.hurried |= state.suspend && state.phase == Phase::Failed;
         if state.count > before.count {
             wrapper.charged.extend(cause(&object.value));
         }
@@ -278,6 +281,7 @@ impl Wrapper {
             full: BTreeMap::new(),
             failed_pod: None,
             charged: vec![],
+            hurried: false,
             obstacle: false,
             lasted: Duration::ZERO,
             paused_from: None,

@@ -204,7 +204,7 @@ fn listed_first(scope: &CallScope<'_>) -> Option<String> {
 fn kept_long_enough(scope: &CallScope<'_>) -> Option<String> {
     let (name, wrapper) = scope.victim()?;
     let state = wrapper.state;
-    if state.deleting || state.suspend || scope.late {
+    if state.deleting || state.suspend || wrapper.hurried || scope.late {
         return None;
     }
     let period = match state.phase {
