@@ -21,11 +21,8 @@ pub struct PodSetHealth<'a> {
     pub running: i64,
     /// Pods that are Pending or beyond: Running, Failed, or Succeeded and still counted.
     pub there: i64,
-    /// A pod is Terminating, and will go by itself for all that is known: it counts as neither running
-    /// nor missing.
+    /// A pod is Terminating: it counts as neither running nor missing.
     pub terminating: bool,
-    /// When such a pod is given up: its node is dead, and it will never go by itself.
-    pub given_up: Option<Timestamp>,
     /// Pods that are not Running yet, oldest first.
     pub waiting: Vec<&'a Pod>,
     /// Pods that failed, the first failure first.
@@ -58,7 +55,7 @@ pub fn pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
             .get(index)
             .map_or(&component.pod_sets, |status| &status.pod_sets);
         for (pod_set, declared) in declared.iter().enumerate() {
-            all.push(tally(draft.facts, (index, pod_set), i64::from(declared.count()), done));
+            all.push(tally(snapshot, (index, pod_set), i64::from(declared.count()), done));
         }
     }
     all
@@ -95,12 +92,11 @@ fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
 }
 
 fn tally(
-    facts: Facts<'_>,
+    snapshot: &Snapshot,
     (component, pod_set): (usize, usize),
     declared: i64,
     done: bool,
 ) -> PodSetHealth<'_> {
-    let snapshot = facts.snapshot;
     let of_phase = |phase| {
         of(snapshot, (component, pod_set)).filter(move |p| p.phase == phase && !p.terminating)
     };
@@ -125,11 +121,7 @@ fn tally(
         expected,
         running,
         there: running + count(of_phase(PodPhase::Pending)) + count(of_phase(PodPhase::Failed)),
-        terminating: of(snapshot, (component, pod_set)).any(|pod| is_leaving(facts, pod)),
-        given_up: of(snapshot, (component, pod_set))
-            .filter(|pod| is_leaving(facts, pod))
-            .filter_map(|pod| overdue_from(facts, pod))
-            .min(),
+        terminating: of(snapshot, (component, pod_set)).any(|pod| pod.terminating),
         waiting,
         failed,
         done,
@@ -139,10 +131,6 @@ fn tally(
 /// When a Terminating pod is overdue: its node does not answer, and only force will end it.
 pub fn overdue_from(facts: Facts<'_>, pod: &Pod) -> Option<Timestamp> {
     Some(facts.limits.forceful_deletion_grace.after(pod.due_to_go?))
-}
-
-fn is_leaving(facts: Facts<'_>, pod: &Pod) -> bool {
-    pod.terminating && overdue_from(facts, pod).is_none_or(|overdue| facts.now < overdue)
 }
 
 /// The pods of one pod set that belong to the running attempt.

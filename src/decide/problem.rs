@@ -86,9 +86,6 @@ pub fn of_pods(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<Prob
     problems.extend(unmended_pods(draft, pod_sets));
     problems.extend(doomed_nodes(draft));
     problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health)));
-    for moment in pod_sets.iter().filter(|health| !health.ready()).filter_map(|h| h.given_up) {
-        draft.look_again(moment);
-    }
     problems
 }
 

@@ -20,7 +20,8 @@ const FOUND: &[(u64, &str)] = &[
     (1116, "a pod that a late write made stayed in Failed"),
     (1013, "a forced deletion that was repeated wrote the status for ever"),
     (4307, "an outage ate the grace period of a pod that failed in it"),
-    (13, "a pod that stuck on its way out was waited for without end in Running"),
+    (6999, "a watch that went back in time showed an earlier attempt's success"),
+    (3674, "a late write's object stayed in Failed when its deletion was refused once"),
     (2067, "a pod of an earlier attempt that stuck was waited for without end in Resuming"),
 ];
 
@@ -150,17 +151,14 @@ fn a_fault_at_any_call_changes_no_end() {
     }
 }
 
-/// What is not asked for is impossible, or a rare leftover of a race.
+/// Before anything was created, nothing happens to it; and the worlds are rich.
 #[test]
-fn what_is_not_asked_for_is_hardly_met() {
+fn most_of_what_can_be_met_is_met_soon() {
     let total = explore(20_000, 60, 2, &Faults::all(), &|_| {});
-    for phase in Phase::ALL {
-        for happening in Happening::ALL {
-            if let Some(why) = why_never(phase, *happening) {
-                let count = total.coverage.count(phase, *happening);
-                assert!(count < 6, "{count} × {} in {phase:?}, though {why}", happening.as_str());
-            }
-        }
+    let of_pods = [Happening::PodRunning, Happening::PodFailed, Happening::ComponentGone];
+    for happening in of_pods {
+        assert!(why_never(Phase::Empty, happening).is_some());
+        assert_eq!(total.coverage.count(Phase::Empty, happening), 0, "{}", happening.as_str());
     }
     let (seen, asked) = total.coverage.pairs();
     assert!(seen * 10 > asked * 6, "{seen} of {asked}");

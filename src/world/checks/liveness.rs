@@ -85,7 +85,9 @@ fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
             Phase::Succeeded | Phase::Failed => None,
             Phase::Running => {
                 let healthy = is_true(object, "PodsReady") && !is_true(object, "Unhealthy");
-                (!healthy).then(|| "Running, and not healthy".to_owned())
+                // by the contract it is waited for until it is gone, however long that takes
+                let leaving = wrapper.things.values().any(|thing| thing.pod && thing.terminating);
+                (!healthy && !leaving).then(|| "Running, and not healthy".to_owned())
             }
             Phase::Empty
             | Phase::Suspended
