@@ -53,6 +53,7 @@ pub struct State {
 }
 
 /// What is known of an AppWrapper.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
 pub struct Wrapper {
     /// Where it is.
