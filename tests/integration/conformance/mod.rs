@@ -37,7 +37,7 @@ static PLANE: LazyLock<ControlPlane> =
     LazyLock::new(|| start_plane(Options { nodes: 0, ..own_crds() }));
 
 /// Nothing that is waited for takes longer, unless it never comes.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// How many operations a sequence has.
 const STEPS: usize = 30;
