@@ -8,7 +8,7 @@
 //!                                                       └─ actions: carried out by act
 //! ```
 //!
-//! In data order: [`api`], [`limits`], [`config`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
+//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
 //! [`podsets`], [`crd`], [`webhook`], [`observe`] (reads), [`act`] (writes), [`metrics`], [`reconcile`]
 //! (where they meet), [`controller`], [`serve`], [`telemetry`], [`cli`]. A module uses only modules
 //! before it, and a test checks that.
@@ -27,6 +27,7 @@ pub mod metrics;
 pub mod observe;
 pub mod plan;
 pub mod podsets;
+pub mod policies;
 pub mod reconcile;
 pub mod serve;
 pub mod sim;

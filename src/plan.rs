@@ -18,6 +18,12 @@ pub enum Action {
         /// Its UID.
         uid: String,
     },
+    /// Write `status.pendingMemory` into the templates, in one guarded update of the AppWrapper; with
+    /// `suspend`, the same update suspends it, so that Kueue admits it anew.
+    GrowMemory {
+        /// Whether it is suspended, too.
+        suspend: bool,
+    },
     /// Remove our finalizer: nothing of ours exists.
     RemoveFinalizer,
 }
@@ -56,7 +62,7 @@ impl Action {
             | Self::Delete(_)
             | Self::ForceDelete(_)
             | Self::ForceDeletePod { .. } => true,
-            Self::AddFinalizer | Self::RemoveFinalizer => false,
+            Self::AddFinalizer | Self::GrowMemory { .. } | Self::RemoveFinalizer => false,
         }
     }
 
@@ -69,6 +75,7 @@ impl Action {
             Self::Delete(_) => "delete",
             Self::ForceDelete(_) => "force-delete",
             Self::ForceDeletePod { .. } => "force-delete-pod",
+            Self::GrowMemory { .. } => "grow-memory",
             Self::RemoveFinalizer => "remove-finalizer",
         }
     }

@@ -301,6 +301,7 @@ async fn carry_out(
                 send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Forced)
                     .await?;
             }
+            Action::GrowMemory { .. } => {}
             Action::RemoveFinalizer => {
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
                 memory.confirm(written.meta.resource_version.as_deref());

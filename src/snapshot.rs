@@ -3,12 +3,17 @@
 //! A snapshot says what was seen and how sure that is; it draws no conclusion. In particular an
 //! object that a cache does not hold is [`Presence::Unseen`], never absent.
 
+pub mod place;
+
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
 use crate::plan::Ask;
+use crate::policies::{Bytes, InForce, Policies};
+use place::{Placement, Site};
 
 /// One look at the world around one AppWrapper.
 #[derive(Clone, Debug, Default)]
@@ -37,12 +42,20 @@ pub struct Snapshot {
     pub answered: Ask,
     /// When a call for this AppWrapper failed last: what happened before may not have been written down.
     pub blind_until: Option<Timestamp>,
-    /// `spec.failurePolicy.maxRestarts`.
-    pub max_restarts: Option<i32>,
+    /// The policies of its spec.
+    pub policies: Arc<Policies>,
+    /// The retry policies in force.
+    pub retry: InForce,
+    /// Kueue suspends and resumes it: it names a queue.
+    pub queue_managed: bool,
+    /// Every node, where a retry policy may make a retry avoid one; none where they cannot be seen.
+    pub sites: Vec<Arc<Site>>,
+    /// Why the API server refused to let memory grow, where it did.
+    pub growth_refused: Option<String>,
 }
 
 /// One component: what the template says, and what is known of its object.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Component {
     /// `metadata.name` of the template, or the name that was recorded when it was created.
     pub name: String,
@@ -60,6 +73,43 @@ pub struct Component {
     pub presence: Presence,
     /// Why the last attempt to create it failed, where it did.
     pub creation: Option<CreationFailure>,
+    /// The pod template of each pod set, where a retry policy in force may have to look at it.
+    pub templates: Vec<PodTemplate>,
+    /// Jobs that failed in a `JobSet` that says that it failed, the first failure first.
+    pub failed_jobs: Vec<FailedJob>,
+}
+
+/// What matters of a pod template.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PodTemplate {
+    /// Where its pods can be.
+    pub placement: Placement,
+    /// The memory of its containers, init containers too.
+    pub containers: Vec<ContainerMemory>,
+}
+
+/// The memory of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ContainerMemory {
+    /// Name of the container.
+    pub name: String,
+    /// What it requests.
+    pub request: Option<Bytes>,
+    /// Its limit.
+    pub limit: Option<Bytes>,
+}
+
+/// A Job that failed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FailedJob {
+    /// Its name.
+    pub name: String,
+    /// Reason of its Failed condition.
+    pub reason: String,
+    /// Message of its Failed condition.
+    pub message: String,
+    /// When it said so.
+    pub at: Option<Timestamp>,
 }
 
 /// Why a creation failed.

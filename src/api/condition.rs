@@ -13,6 +13,8 @@ pub const PODS_READY: &str = "PodsReady";
 pub const UNHEALTHY: &str = "Unhealthy";
 /// Condition: the components are being deleted.
 pub const DELETING_RESOURCES: &str = "DeletingResources";
+/// Condition: a retry policy that is attached is not there, or cannot be read.
+pub const POLICY_NOT_FOUND: &str = "PolicyNotFound";
 /// Condition of a component in `componentStatus`: it said that it succeeded.
 pub const COMPONENT_SUCCEEDED: &str = "Succeeded";
 

@@ -48,6 +48,10 @@ pub const RETRYABLE_EXIT_CODES: &str = "workload.codeflare.dev.appwrapper/retrya
 /// Annotation: names of the RetryPolicies in force, comma-separated.
 pub const RETRY_POLICIES: &str = "workload.codeflare.dev.appwrapper/retryPolicies";
 
+/// Annotation of a ClusterQueue or a LocalQueue: names of the RetryPolicies in force for all that is in
+/// it, comma-separated.
+pub const QUEUE_RETRY_POLICIES: &str = "workload.codeflare.dev/retry-policies";
+
 /// Pod-set annotation for Topology-Aware Scheduling: the label that holds a pod's index.
 pub const TAS_POD_INDEX: &str = "workload.codeflare.dev.appwrapper/tas-pod-index-label";
 /// Pod-set annotation for Topology-Aware Scheduling: the label that holds a sub-group's index.

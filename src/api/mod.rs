@@ -25,7 +25,7 @@ pub use retry_policy::{
 };
 pub use status::{
     AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, ComponentStatus, FailureRecord,
-    PodSetSince, Retries, RetryCount, RuleRef, RuleSource, Since,
+    PendingMemory, PodSetSince, Retries, RetryCount, RuleRef, RuleSource, Since,
 };
 
 /// API group of both custom resources.

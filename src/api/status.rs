@@ -45,6 +45,10 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid_nodes: Vec<String>,
 
+    /// Memory that a retry policy has made grow, and that is not in the templates yet.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pending_memory: Vec<PendingMemory>,
+
     /// The moments from which deadlines run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
@@ -311,6 +315,24 @@ pub struct RetryCount {
     pub rule: String,
     /// How often.
     pub count: i32,
+}
+
+/// Memory that one container of a component's template is to have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PendingMemory {
+    /// Index of the component.
+    pub component: i32,
+    /// Index of the pod set in the component.
+    pub pod_set: i32,
+    /// Name of the container; of init containers too.
+    pub container: String,
+    /// What it requests, such as `96Mi`; nothing where it requests none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<String>,
+    /// Its limit, such as `96Mi`; nothing where it has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
 }
 
 impl RuleRef {

@@ -1,6 +1,7 @@
 //! Facts about single objects become one look at the world. Pure: the same for the cluster and a bundle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::ancestry::{Ancestors, Lineage, lineage};
 use super::cache::KindKey;
@@ -8,6 +9,7 @@ use super::records::{Controller, ObjectRecord, PodRecord};
 use crate::api::{AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, GROUP, PodSet};
 use crate::bugs::{self, Bug};
 use crate::podsets::{self, Kind};
+use crate::policies::{Named, Policies};
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
 
 /// An AppWrapper as it is stored.
@@ -33,6 +35,8 @@ pub struct Wrapper {
     pub status: AppWrapperStatus,
     /// What the templates of its components say; nothing is known of their objects yet.
     pub components: Vec<Component>,
+    /// Its own policies.
+    pub policies: Arc<Policies>,
 }
 
 impl Wrapper {
@@ -41,6 +45,9 @@ impl Wrapper {
     pub(super) fn inspected(mut self) -> Self {
         self.components =
             (0..self.spec.components.len()).map(|index| self.inspect(index)).collect();
+        let names: Vec<Named<'_>> =
+            self.components.iter().map(|c| Named { kind: &c.kind, name: &c.name }).collect();
+        self.policies = Arc::new(Policies::of(&self.spec, &names));
         self
     }
 

@@ -193,7 +193,7 @@ impl Wrapper {
             deleting: self.deleting,
             finalizer: self.finalizers.iter().any(|name| name == keys::FINALIZER),
             suspend: self.spec.suspend,
-            max_restarts: self.spec.failure_policy.as_ref().and_then(|policy| policy.max_restarts),
+            policies: self.policies.clone(),
             status: self.status.clone(),
             ..Snapshot::default()
         }

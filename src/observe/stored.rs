@@ -85,6 +85,7 @@ impl Wrapper {
             spec,
             status,
             components: vec![],
+            policies: std::sync::Arc::default(),
         }
         .inspected()
     }

@@ -8,7 +8,7 @@ use crate::bugs::{self, Bug};
 pub fn rule(case: &Case<'_>) -> Ruling {
     let facts = case.facts;
     let used = facts.snapshot.status.resetting_count;
-    let own = facts.snapshot.max_restarts.unwrap_or(facts.limits.retry_limit);
+    let own = facts.snapshot.policies.max_restarts.unwrap_or(facts.limits.retry_limit);
     let limit = own.min(facts.config.retry_policy.global_max_retries);
     Ruling {
         action: if used < limit || bugs::is_present(Bug::NoLimit) {

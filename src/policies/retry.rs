@@ -1,0 +1,272 @@
+use std::collections::BTreeSet;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use super::{Bytes, LazyPattern, index};
+use crate::api::{
+    self, AntiAffinity, AntiAffinityMode, ExitCodeOperator, RetryAction, RetryRule as RawRule,
+};
+use crate::config::Backoff;
+
+/// The retry policies that hold for one AppWrapper. Source: Armada retry policies.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct InForce {
+    /// Those that are there, in the order in which they are attached.
+    pub policies: Vec<Arc<RetryPolicy>>,
+    /// Those that are attached and cannot be used.
+    pub missing: Vec<Missing>,
+}
+
+/// A retry policy that is attached and cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Its name.
+    pub name: String,
+    /// Why it cannot be read, where it is there.
+    pub flaw: Option<String>,
+}
+
+/// A `RetryPolicy` that was read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Its name.
+    pub name: String,
+    /// How many retries each rule allows.
+    pub retry_limit: Option<i32>,
+    /// What is done where no rule matches.
+    pub default_action: RetryAction,
+    /// Delay before a retry.
+    pub backoff: Option<Backoff>,
+    /// A retry avoids the node of the failure.
+    pub avoid_node: bool,
+    /// The rules, in order.
+    pub rules: Vec<RetryRule>,
+}
+
+/// A rule of a [`RetryPolicy`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryRule {
+    /// Its name, given or by default.
+    pub name: String,
+    /// Its place, from 0.
+    pub index: i32,
+    /// What it does.
+    pub action: RetryAction,
+    /// The container that it looks at.
+    pub container: Option<String>,
+    /// It looks at init containers too.
+    pub init_containers: bool,
+    /// The failures that it is about.
+    pub matcher: RetryMatcher,
+    /// How many retries it allows.
+    pub retry_limit: Option<i32>,
+    /// Delay before a retry.
+    pub backoff: Option<Backoff>,
+    /// Whether a retry avoids the node of the failure.
+    pub avoid_node: Option<bool>,
+    /// Growth of memory.
+    pub memory: Option<MemoryGrowth>,
+}
+
+/// The failures that a rule is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RetryMatcher {
+    /// Any of these happened.
+    Conditions(Vec<Happening>),
+    /// A container ended with such a code.
+    ExitCodes {
+        /// Whether the code must be among the values or must not.
+        operator: ExitCodeOperator,
+        /// The codes.
+        values: BTreeSet<i32>,
+    },
+    /// The termination message has such a text.
+    Message(LazyPattern),
+    /// The failure is of one of these categories.
+    Categories(Vec<String>),
+}
+
+/// What can happen to a pod: the names of `onConditions`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Happening {
+    /// A container used more memory than it may.
+    OomKilled,
+    /// It was evicted from its node.
+    Evicted,
+    /// A pod of higher priority took its place.
+    Preempted,
+    /// It, or its Job, ran for too long.
+    DeadlineExceeded,
+    /// No node takes it.
+    Unschedulable,
+}
+
+/// Memory requests and limits grow with each retry.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MemoryGrowth {
+    /// By how much; above 1.
+    pub factor: f64,
+    /// The most that a container comes to.
+    pub max: Option<Bytes>,
+}
+
+/// A name that is none of [`Happening`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("must be one of OOMKilled, Evicted, Preempted, DeadlineExceeded, Unschedulable")]
+pub struct HappeningError;
+
+impl FromStr for Happening {
+    type Err = HappeningError;
+
+    fn from_str(text: &str) -> Result<Self, HappeningError> {
+        Ok(match text {
+            "OOMKilled" => Self::OomKilled,
+            "Evicted" => Self::Evicted,
+            "Preempted" => Self::Preempted,
+            "DeadlineExceeded" => Self::DeadlineExceeded,
+            "Unschedulable" => Self::Unschedulable,
+            _ => return Err(HappeningError),
+        })
+    }
+}
+
+impl InForce {
+    /// Whether a retry may have to avoid a node.
+    #[must_use]
+    pub fn avoid_nodes(&self) -> bool {
+        let by_rule = |rule: &RetryRule| rule.avoid_node == Some(true);
+        self.policies.iter().any(|policy| policy.avoid_node || policy.rules.iter().any(by_rule))
+    }
+
+    /// Whether a retry may make memory grow.
+    #[must_use]
+    pub fn grow_memory(&self) -> bool {
+        let mut rules = self.policies.iter().flat_map(|policy| &policy.rules);
+        rules.any(|rule| rule.memory.is_some())
+    }
+}
+
+/// The names of the retry policies that hold: the `ClusterQueue`'s, the `LocalQueue`'s, the
+/// AppWrapper's own, each once; the default where there is none.
+#[must_use]
+pub fn attached(
+    cluster_queue: Option<&str>,
+    local_queue: Option<&str>,
+    own: &[String],
+    default: Option<&str>,
+) -> Vec<String> {
+    let listed = |text: Option<&str>| {
+        let names = text.unwrap_or_default().split(',').map(str::trim);
+        names.filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let mut names: Vec<String> = vec![];
+    for name in listed(cluster_queue).into_iter().chain(listed(local_queue)).chain(own.to_vec()) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    if names.is_empty() {
+        names.extend(default.map(str::to_owned));
+    }
+    names
+}
+
+impl RetryPolicy {
+    /// Reads a `RetryPolicy`.
+    ///
+    /// # Errors
+    /// The path of the first field that cannot be understood, and why.
+    pub fn read(name: &str, spec: &api::RetryPolicySpec) -> Result<Self, String> {
+        let backoff = |raw: Option<&api::Backoff>, path: &str| {
+            raw.map(|raw| Backoff::try_from(raw).map_err(|error| format!("{path}.{error}")))
+                .transpose()
+        };
+        let mut rules = vec![];
+        for (i, raw) in spec.rules.iter().enumerate() {
+            let path = format!("spec.rules[{i}]");
+            rules.push(RetryRule {
+                name: raw.name.clone().unwrap_or_else(|| format!("rule{i}")),
+                index: index(i),
+                action: raw.action,
+                container: raw.container_name.clone(),
+                init_containers: raw.include_init_containers,
+                matcher: matcher(raw, &path)?,
+                retry_limit: raw.retry_limit.map(|limit| limit.max(0)),
+                backoff: backoff(raw.backoff.as_ref(), &format!("{path}.backoff"))?,
+                avoid_node: raw.anti_affinity.as_ref().map(avoids),
+                memory: memory(raw, &path)?,
+            });
+        }
+        Ok(Self {
+            name: name.to_owned(),
+            retry_limit: spec.retry_limit.map(|limit| limit.max(0)),
+            default_action: spec.default_action.unwrap_or(RetryAction::Fail),
+            backoff: backoff(spec.backoff.as_ref(), "spec.backoff")?,
+            avoid_node: spec.anti_affinity.as_ref().is_some_and(avoids),
+            rules,
+        })
+    }
+}
+
+fn avoids(anti_affinity: &AntiAffinity) -> bool {
+    match anti_affinity.mode {
+        AntiAffinityMode::Node => true,
+        AntiAffinityMode::None => false,
+    }
+}
+
+fn matcher(raw: &RawRule, path: &str) -> Result<RetryMatcher, String> {
+    let mut given = vec![];
+    if !raw.on_conditions.is_empty() {
+        let happenings: Result<Vec<Happening>, _> =
+            raw.on_conditions.iter().map(|name| name.parse()).collect();
+        let happenings = happenings.map_err(|error| format!("{path}.onConditions: {error}"))?;
+        given.push(RetryMatcher::Conditions(happenings));
+    }
+    if let Some(codes) = &raw.on_exit_codes {
+        let values = codes.values.iter().copied().collect();
+        given.push(RetryMatcher::ExitCodes { operator: codes.operator, values });
+    }
+    if let Some(message) = &raw.on_termination_message {
+        let pattern = LazyPattern::new(message.pattern.clone());
+        if let Some(error) = pattern.flaw() {
+            return Err(format!("{path}.onTerminationMessage.pattern: {error}"));
+        }
+        given.push(RetryMatcher::Message(pattern));
+    }
+    if !raw.on_failure_category.is_empty() {
+        given.push(RetryMatcher::Categories(raw.on_failure_category.clone()));
+    }
+    let only = given.pop().filter(|_| given.is_empty());
+    only.ok_or_else(|| {
+        let all = "onConditions, onExitCodes, onTerminationMessage, onFailureCategory";
+        format!("{path}: must have exactly one of {all}")
+    })
+}
+
+fn memory(raw: &RawRule, path: &str) -> Result<Option<MemoryGrowth>, String> {
+    let Some(raw) = raw.mutate.as_ref().and_then(|mutate| mutate.memory.as_ref()) else {
+        return Ok(None);
+    };
+    let path = format!("{path}.mutate.memory");
+    if !(raw.factor.is_finite() && raw.factor > 1.0) {
+        return Err(format!("{path}.factor: {} must be above 1", raw.factor));
+    }
+    let max = raw.max.as_deref().map(str::parse).transpose();
+    let max = max.map_err(|error| format!("{path}.max: {error}"))?;
+    Ok(Some(MemoryGrowth { factor: raw.factor, max }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn policies_add_up_and_each_holds_once() {
+        let own = ["mine".to_owned(), "infra".to_owned()];
+        let all = attached(Some("infra, base"), Some("team"), &own, Some("default"));
+        assert_eq!(all, ["infra", "base", "team", "mine"]);
+        assert_eq!(attached(None, Some(" , "), &[], Some("default")), ["default"]);
+        assert!(attached(None, None, &[], None).is_empty());
+    }
+}
