@@ -46,6 +46,15 @@ bugs! {
     NothingSwept: "nothing-swept", "What came too late stays.";
     OnlyTheFirstPage: "only-the-first-page", "Only the first page of a list is read.";
     AlwaysWrite: "always-write", "The status is written though nothing has changed.";
+    IgnoredIsCounted: "ignored-is-counted", "A failure that podFailurePolicy ignores is counted.";
+    RuleLimitUnasked: "rule-limit-unasked", "The limit of a retry policy's rule is not asked.";
+    BackoffForgotten: "backoff-forgotten", "The delay of a retry policy is left out.";
+    AvoidedNodeUsed: "avoided-node-used", "The node of the failure is not avoided.";
+    GrowthForgotten: "growth-forgotten", "The memory of a retry does not grow.";
+    StepsAtOnce: "steps-at-once", "The next step begins before the last has got as far as it must.";
+    RecreateAtOnce: "recreate-at-once", "A component is created again before its pods are gone.";
+    RecreateUncounted: "recreate-uncounted", "A component that is created again is not counted.";
+    FatalIsRetried: "fatal-is-retried", "A rule that says that the AppWrapper fails is not heard.";
     DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
 }
 

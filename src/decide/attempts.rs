@@ -28,6 +28,12 @@ pub fn shows_later(snapshot: &Snapshot) -> bool {
 /// Opens the next attempt; its number grows with every teardown.
 pub fn open(draft: &mut Draft<'_>) {
     let number = draft.status.attempts.last().map_or(0, |last| last.attempt.saturating_add(1));
+    push(draft, number);
+}
+
+/// Opens an entry of this number: the next attempt's, or that of the same one after a component of it
+/// was created again.
+pub fn push(draft: &mut Draft<'_>, number: i32) {
     let started_at = Some(Time(draft.facts.now));
     let attempts = &mut draft.status.attempts;
     attempts.push(Attempt { attempt: number, started_at, ..Attempt::default() });

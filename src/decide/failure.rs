@@ -2,9 +2,13 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::Facts;
 use super::policy::category;
+use super::policy::look::{Look, is_overdue};
 use crate::api::FailureRecord;
-use crate::snapshot::{Component, Container, ContainerState, Pod, PodCondition, Termination};
+use crate::snapshot::{
+    Component, Container, ContainerState, Outcome, Pod, PodCondition, Termination,
+};
 
 /// The longest message that is recorded, in bytes.
 const MESSAGE_BYTES_MAX: usize = 1024;
@@ -40,7 +44,7 @@ fn culprit(pod: &Pod) -> Option<(&Container, &Termination)> {
 }
 
 /// What is recorded of a pod that failed, or that does not come up.
-pub fn of_pod(pod: &Pod, component: Option<&Component>) -> FailureRecord {
+pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> FailureRecord {
     let culprit = culprit(pod);
     let disruption = pod.true_condition("DisruptionTarget");
     let waiting = pod.containers.iter().find_map(|container| match &container.state {
@@ -83,8 +87,27 @@ pub fn of_pod(pod: &Pod, component: Option<&Component>) -> FailureRecord {
         signal: culprit.and_then(|(_, end)| end.signal),
         reason,
         message: message.map(|text| shorten(&text)),
-        category: Some(category::of(pod).as_str().to_owned()),
+        category: Some(category::name(&look(pod, component), &facts.config.failure_categories)),
     }
+}
+
+/// A pod, with what its component says of its time.
+fn look<'a>(pod: &'a Pod, component: Option<&Component>) -> Look<'a> {
+    let overdue = component.and_then(Component::ours).is_some_and(|object| {
+        matches!(&object.report.outcome, Outcome::Failed { reason, .. } if is_overdue(reason))
+    });
+    Look { overdue, ..Look::at(pod) }
+}
+
+/// Reason and message of a pod that failed: its own, else its container's.
+pub fn said_by(pod: &Pod) -> (&str, &str) {
+    let end = culprit(pod).map(|(_, end)| end);
+    let reason = pod.reason.as_deref().filter(|text| !text.is_empty());
+    let message = pod.message.as_deref().filter(|text| !text.is_empty());
+    (
+        reason.or(end.map(|end| end.reason.as_str())).unwrap_or_default(),
+        message.or(end.map(|end| end.message.as_str())).unwrap_or_default(),
+    )
 }
 
 /// What is recorded of a component that failed, where no pod tells more.
@@ -131,6 +154,8 @@ fn shorten(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::Phase;
+    use crate::decide::tests::given::{at, given};
 
     fn ended(name: &str, exit_code: i32, second: i64) -> Container {
         Container {
@@ -149,7 +174,15 @@ mod tests {
     fn the_container_that_failed_first_is_the_cause() {
         let containers = vec![ended("late", 1, 30), ended("fine", 0, 10), ended("early", 7, 20)];
         let pod = Pod { name: "p".into(), node: Some("n".into()), containers, ..Pod::default() };
-        let record = of_pod(&pod, None);
+        let world = given(Phase::Running);
+        let facts = Facts {
+            snapshot: &world.snapshot,
+            limits: &world.limits,
+            config: &world.config,
+            now: at(0),
+            anchor: at(0),
+        };
+        let record = of_pod(facts, &pod, None);
         assert_eq!((record.container.as_deref(), record.exit_code), (Some("early"), Some(7)));
         assert_eq!(finished_at(&pod).unwrap().as_second(), 20);
         assert_eq!(

@@ -19,6 +19,8 @@ pub struct PodSetHealth<'a> {
     pub expected: i64,
     /// Pods that are Running, or Succeeded and still counted.
     pub running: i64,
+    /// Pods that are Ready, or Succeeded and still counted.
+    pub fully_ready: i64,
     /// Pods that are Pending or beyond: Running, Failed, or Succeeded and still counted.
     pub there: i64,
     /// A pod is Terminating: it counts as neither running nor missing.
@@ -120,6 +122,9 @@ fn tally(
         pod_set,
         expected,
         running,
+        fully_ready: count(
+            of_phase(PodPhase::Running).filter(|pod| pod.true_condition("Ready").is_some()),
+        ) + credit,
         there: running + count(of_phase(PodPhase::Pending)) + count(of_phase(PodPhase::Failed)),
         terminating: of(snapshot, (component, pod_set)).any(|pod| pod.terminating),
         waiting,

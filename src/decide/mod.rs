@@ -10,15 +10,22 @@
 //! by `resourceVersion`; the actions follow from the status that is stored, so that after a crash
 //! the stored phase alone brings them back.
 
+mod arrange;
 mod attempts;
+mod deploy;
 mod draft;
 mod failure;
 mod health;
 pub mod machine;
+mod notices;
 mod pause;
 mod phases;
 pub mod policy;
 mod problem;
+mod retry;
+mod settle;
+mod steps;
+mod sweep;
 mod teardown;
 mod verdict;
 
@@ -82,6 +89,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     let stored = facts.snapshot.status.phase;
     let mut draft = draft::Draft::new(facts);
     let next = machine::step(stored, &mut draft);
+    notices::missing_policies(&mut draft, next);
     draft.finish(next)
 }
 

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use super::attempts;
+use super::draft::Draft;
 use crate::api::{AppWrapperStatus, AttemptAction};
 use crate::limits::Limits;
-
-use super::attempts;
 
 /// The longest pause that repeated uncounted restarts come to, where `RetryPausePeriod` is shorter.
 const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
@@ -27,8 +27,17 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     base.saturating_mul(2_u32.saturating_pow(doublings)).min(UNCOUNTED_PAUSE_MAX.max(base))
 }
 
+/// Seconds until the next attempt while something still exists: what is left of a retry policy's delay,
+/// else the whole pause.
+pub fn left(draft: &Draft<'_>) -> i64 {
+    match &draft.status.retry_after {
+        Some(until) => until.0.as_second().saturating_sub(draft.facts.now.as_second()).max(0),
+        None => seconds(pause(&draft.status, draft.facts.limits)),
+    }
+}
+
 /// A duration in whole seconds, rounded up: what is promised must not be over too early.
-pub fn seconds(duration: Duration) -> i64 {
+fn seconds(duration: Duration) -> i64 {
     let up = u64::from(duration.subsec_nanos() > 0);
     i64::try_from(duration.as_secs().saturating_add(up)).unwrap_or(i64::MAX)
 }

@@ -1,19 +1,18 @@
 //! The phases on the way up: Empty, Suspended, Resuming, Running.
 
-use std::time::Duration;
-
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::machine::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
 use super::problem::{self, Problem};
-use super::{VerdictAction, attempts, failure, health, teardown};
+use super::steps::{self, Standing};
+use super::sweep::{Stray, sweep};
+use super::{VerdictAction, arrange, attempts, deploy, health, notices, retry, settle, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
-use crate::limits::Period;
-use crate::plan::{Action, Ask, Target};
-use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
+use crate::plan::{Action, Ask};
+use crate::snapshot::PodPhase;
 
 /// Nothing was looked at yet: the components are inspected.
 pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
@@ -27,6 +26,7 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
             draft.warn(unhealthy::CREATE_FAILED, flaw.clone());
         }
     }
+    notices::invalid_policies(draft);
     if suspend {
         "Suspend is true".clone_into(&mut draft.verdict.message);
         return here.to::<Suspended>();
@@ -41,6 +41,13 @@ pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
         sweep(draft, Stray::Any);
         return here.stay();
     }
+    // the delay of a retry that Kueue had to admit anew
+    let until = draft.status.retry_after.as_ref().map(|time| time.0);
+    if let Some(until) = until.filter(|until| draft.facts.now < *until) {
+        draft.wait(until);
+        "Pausing before the next attempt".clone_into(&mut draft.verdict.message);
+        return here.stay();
+    }
     if resume(draft, "Suspend is false") { here.to::<Resuming>() } else { here.stay() }
 }
 
@@ -53,6 +60,12 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
         draft.act(Action::AddFinalizer);
         return false;
     }
+    if retry::is_growth_due(draft) {
+        draft.act(Action::GrowMemory { suspend: false });
+        "Writing the memory of the next attempt".clone_into(&mut draft.verdict.message);
+        return false;
+    }
+    retry::end_growth(draft);
     for status in draft.component_status() {
         status.uid = None;
         status.conditions.clear();
@@ -69,22 +82,24 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     true
 }
 
-/// The components are being created.
+/// The components of the first step are being created.
 pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     let snapshot = draft.facts.snapshot;
-    if let Some((index, message)) = hopeless(snapshot) {
+    let steps = &snapshot.policies.steps;
+    let first: Vec<usize> =
+        (0..snapshot.components.len()).filter(|index| steps.step(*index) == 0).collect();
+    if let Some((index, message)) = deploy::hopeless(snapshot, &first) {
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
-        return problem::fail(here, draft, &problem);
+        return settle::fail(here, draft, &problem);
     }
     if snapshot.finalizer && sweep(draft, Stray::OfAnotherAttempt) {
         "Waiting for objects of an earlier attempt".clone_into(&mut draft.verdict.message);
         return here.stay();
     }
-    let absent: Vec<usize> = (0..snapshot.components.len())
-        .filter(|index| !exists(draft, &snapshot.components[*index]))
-        .collect();
+    let is_absent = |index: &usize| !deploy::exists(draft, &snapshot.components[*index]);
+    let absent: Vec<usize> = first.iter().copied().filter(is_absent).collect();
     if absent.is_empty() {
-        return deployed(here, draft);
+        return deployed(here, draft, &first);
     }
     if !snapshot.finalizer && !bugs::is_present(Bug::FinalizerLate) {
         draft.act(Action::AddFinalizer);
@@ -92,86 +107,11 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
         draft.verdict.create = absent;
         return here.stay();
     }
-    if let Some(problem) = blocked(draft, &absent) {
-        if problem.deadline.is_some_and(|deadline| draft.facts.now >= deadline) {
-            return problem::settle(here, draft, &problem);
-        }
-        problem::wait(draft, &problem);
+    let since = |draft: &Draft<'_>, _| deployed_since(draft);
+    match deploy::deploy(here, draft, &absent, since) {
+        Ok(here) => here.stay(),
+        Err(moved) => moved,
     }
-    let creatable: Vec<usize> = absent
-        .into_iter()
-        .filter(|index| !matches!(snapshot.components[*index].presence, Presence::Present(_)))
-        .collect();
-    for index in &creatable {
-        draft.act(Action::Create(*index));
-    }
-    if !creatable.is_empty() {
-        draft.verdict.action = VerdictAction::Deploy;
-        draft.verdict.deadline = None;
-        draft.verdict.create = creatable;
-    }
-    here.stay()
-}
-
-/// A component that can never be created, and why.
-fn hopeless(snapshot: &Snapshot) -> Option<(usize, String)> {
-    snapshot.components.iter().enumerate().find_map(|(index, component)| {
-        let why = match (&component.flaw, &component.presence, &component.creation) {
-            (Some(flaw), ..) => flaw.clone(),
-            (None, Presence::Present(object), _) => match &object.owner {
-                Owner::Stranger(who) if !object.terminating => format!(
-                    "{} exists already and belongs to {who}; it was left as it is",
-                    component.title()
-                ),
-                Owner::Us | Owner::Former | Owner::Stranger(_) => return None,
-            },
-            (None, Presence::NoKind, _) => format!(
-                "{}: the API server knows no kind {} of {}",
-                component.title(),
-                component.kind,
-                component.api_version
-            ),
-            (None, Presence::Unseen | Presence::Absent, Some(failure)) if failure.fatal => {
-                format!("{}: {}", component.title(), failure.message)
-            }
-            (None, Presence::Unseen | Presence::Absent, _) => return None,
-        };
-        Some((index, why))
-    })
-}
-
-/// Whether the running attempt's object of a component is there.
-fn exists(draft: &Draft<'_>, component: &Component) -> bool {
-    let attempt = attempts::current(&draft.status);
-    component.ours().is_some_and(|object| {
-        !object.terminating && object.attempt.is_none_or(|number| number == attempt)
-    })
-}
-
-/// What keeps the creation from getting on, where something does.
-fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<Problem> {
-    let snapshot = draft.facts.snapshot;
-    let (index, message) = absent.iter().find_map(|index| {
-        let component = &snapshot.components[*index];
-        match (&component.presence, &component.creation) {
-            (Presence::Present(object), _) => Some((
-                *index,
-                format!(
-                    "{} of UID {} is in the way and being deleted",
-                    component.title(),
-                    object.uid
-                ),
-            )),
-            (_, Some(failure)) => {
-                Some((*index, format!("{}: {}", component.title(), failure.message)))
-            }
-            (Presence::Unseen | Presence::Absent | Presence::NoKind, None) => None,
-        }
-    })?;
-    let mut problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
-    let since = deployed_since(draft);
-    problem.deadline = Some(draft.facts.limits.admission_grace.after(since));
-    Some(problem)
 }
 
 fn deployed_since(draft: &Draft<'_>) -> Timestamp {
@@ -182,85 +122,100 @@ fn deployed_since(draft: &Draft<'_>) -> Timestamp {
         .unwrap_or(draft.facts.now)
 }
 
-/// Every component exists: their UIDs are written down.
-fn deployed(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
+/// Every component of the first step exists: their UIDs are written down.
+fn deployed(here: At<Resuming>, draft: &mut Draft<'_>, first: &[usize]) -> Move {
     let now = draft.facts.now;
     let snapshot = draft.facts.snapshot;
-    for (status, component) in draft.component_status().iter_mut().zip(&snapshot.components) {
+    let entries = draft.component_status().iter_mut().zip(&snapshot.components).enumerate();
+    for (index, (status, component)) in entries {
         status.name.clone_from(&component.name);
         status.kind.clone_from(&component.kind);
         status.api_version.clone_from(&component.api_version);
-        status.uid = component.ours().map(|object| object.uid.clone());
-        let (kind, reason) = (condition::RESOURCES_DEPLOYED, "ComponentCreatedSuccessfully");
-        condition::set(&mut status.conditions, kind, true, reason, "", now);
+        if first.contains(&index) {
+            status.uid = component.ours().map(|object| object.uid.clone());
+            let (kind, reason) = (condition::RESOURCES_DEPLOYED, "ComponentCreatedSuccessfully");
+            condition::set(&mut status.conditions, kind, true, reason, "", now);
+        }
     }
     draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-    let pod_sets = health::pod_sets(draft);
+    let pod_sets = arrange::begun_pod_sets(draft);
     note_readiness(draft, &pod_sets);
-    "Every component exists".clone_into(&mut draft.verdict.message);
+    let all = first.len() == snapshot.components.len();
+    let what = if all { "Every component exists" } else { "The first step exists" };
+    what.clone_into(&mut draft.verdict.message);
     here.to::<Running>()
 }
 
-/// The components exist and are watched.
+/// The components exist, or come and go, and are watched.
 pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
+    let here = match arrange::arrange(here, draft) {
+        Ok(here) => here,
+        Err(moved) => return moved,
+    };
+    match missing_component(draft) {
+        Ok(None) => {}
+        Ok(Some(problem)) => return settle::settle(here, draft, &problem),
+        Err(Unsure) => {
+            draft.ask(Ask::Missing);
+            return here.stay();
+        }
+    }
+    let judged = problem::judge(draft);
+    let pod_sets = arrange::begun_pod_sets(draft);
+    if let Some(problem) = problem::failed_component(draft, &judged, &pod_sets) {
+        return settle::settle(here, draft, &problem);
+    }
+    record_successes(draft);
+    if all_succeeded(draft) {
+        return succeed(here, draft);
+    }
+    let pod_sets = arrange::begun_pod_sets(draft);
+    let problems = problem::of_pods(draft, &judged, &pod_sets);
+    note_readiness(draft, &pod_sets);
+    if let Some(problem) = problem::most_urgent(draft, problems) {
+        return settle::settle(here, draft, &problem);
+    }
+    if !has_trouble_coming(draft) {
+        draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
+        arrange::begin_next_step(draft, &pod_sets);
+    }
+    here.stay()
+}
+
+/// Whether a component that is to come or go keeps the AppWrapper from being healthy.
+fn has_trouble_coming(draft: &Draft<'_>) -> bool {
+    let snapshot = draft.facts.snapshot;
+    (0..snapshot.components.len()).any(|index| match steps::standing(draft, index) {
+        Standing::Going => true,
+        Standing::Coming => snapshot.components[index].creation.is_some(),
+        Standing::Later | Standing::Up => false,
+    })
+}
+
+/// A component that is not seen may be there all the same.
+struct Unsure;
+
+/// The first component that was created and is gone.
+fn missing_component<'a>(draft: &Draft<'a>) -> Result<Option<Problem<'a>>, Unsure> {
     let snapshot = draft.facts.snapshot;
     let mut unsure = false;
     for (index, component) in snapshot.components.iter().enumerate() {
-        if health::has_succeeded(draft, index) {
-            continue; // also where the object is gone since: a recorded success stays
+        // a recorded success stays, also where the object is gone since
+        let created = steps::standing(draft, index) == Standing::Up;
+        if !created || health::has_succeeded(draft, index) {
+            continue;
         }
         match health::is_missing(draft, index, component) {
             Some(false) => {}
             Some(true) => {
                 let message = format!("{} is gone", component.title());
                 let reason = unhealthy::MISSING_COMPONENT;
-                let problem = Problem::of_component(draft, index, reason, &message);
-                return problem::settle(here, draft, &problem);
+                return Ok(Some(Problem::of_component(draft, index, reason, &message)));
             }
             None => unsure = true,
         }
     }
-    if unsure {
-        draft.ask(Ask::Missing);
-        return here.stay();
-    }
-    if let Some(problem) = failed_component(draft) {
-        return problem::settle(here, draft, &problem);
-    }
-    record_successes(draft);
-    if all_succeeded(draft) {
-        return succeed(here, draft);
-    }
-    let pod_sets = health::pod_sets(draft);
-    let problems = problem::of_pods(draft, &pod_sets);
-    note_readiness(draft, &pod_sets);
-    if let Some(problem) = problem::most_urgent(draft, problems) {
-        return problem::settle(here, draft, &problem);
-    }
-    draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-    here.stay()
-}
-
-/// The first component that says that it failed.
-fn failed_component(draft: &Draft<'_>) -> Option<Problem> {
-    let snapshot = draft.facts.snapshot;
-    let (_, index, reason, message) = snapshot
-        .components
-        .iter()
-        .enumerate()
-        .filter(|(index, component)| health::is_current(draft, *index, component))
-        .filter_map(|(index, component)| match &component.ours()?.report.outcome {
-            Outcome::Failed { reason, message, at } => Some((*at, index, reason, message)),
-            Outcome::Active | Outcome::Succeeded => None,
-        })
-        .min_by_key(|(at, index, ..)| (at.is_none(), *at, *index))?;
-    let component = &snapshot.components[index];
-    let said = failure::of_component(component, reason, message);
-    let text = format!("{} failed ({reason}): {message}", component.title());
-    let mut problem = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
-    let pods = problem::failed_pods(snapshot, Some(index));
-    problem.blame(pods.first().copied(), Some(component), said);
-    Some(problem)
+    if unsure { Err(Unsure) } else { Ok(None) }
 }
 
 /// Writes down the components that say that they succeeded.
@@ -290,7 +245,7 @@ fn all_succeeded(draft: &Draft<'_>) -> bool {
     });
     let early = bugs::is_present(Bug::SucceedEarly)
         && (0..snapshot.components.len()).any(|index| health::has_succeeded(draft, index));
-    any && all && !live || early
+    any && all && !live && arrange::all_are_up(draft) || early
 }
 
 fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
@@ -327,71 +282,4 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
         let reason = unhealthy::INSUFFICIENT_PODS_READY;
         draft.condition(condition::PODS_READY, false, reason, &short.join("; "));
     }
-}
-
-/// When it is seen to that what was swept away is on its way.
-const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(5);
-
-/// What is swept away.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stray {
-    /// Everything: nothing is to be there.
-    Any,
-    /// Everything of another attempt than the running one.
-    OfAnotherAttempt,
-    /// Components that are not those whose UIDs were written down.
-    Unrecorded,
-}
-
-/// Strays that should be gone for long are deleted by force.
-fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
-    let pods = draft.facts.snapshot.pods.iter();
-    for pod in pods.filter(|pod| pod.terminating && is_stray(pod)) {
-        let Some(overdue) = health::overdue_from(draft.facts, pod) else { continue };
-        if draft.facts.now < overdue {
-            draft.look_again(overdue);
-        } else {
-            draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
-            draft.look_again(draft.facts.limits.forceful_deletion_grace.after(draft.facts.now));
-        }
-    }
-}
-
-/// Deletes what a write that came too late has made; whether there was any.
-pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
-    if bugs::is_present(Bug::NothingSwept) {
-        return false;
-    }
-    let snapshot = draft.facts.snapshot;
-    let attempt = attempts::current(&draft.status);
-    let of_another = |number: Option<i32>| number.is_some_and(|number| number != attempt);
-    let mut found = false;
-    // a deletion that was refused is sent again
-    let again = Period::from_duration(SWEEP_AGAIN_AFTER).after(draft.facts.now);
-    for (component, index) in snapshot.components.iter().zip(0..) {
-        let Some(object) = component.ours() else { continue };
-        let sweeps = match stray {
-            Stray::Any => true,
-            Stray::OfAnotherAttempt => of_another(object.attempt),
-            Stray::Unrecorded => !health::is_current(draft, index, component),
-        };
-        found |= sweeps;
-        if sweeps && !object.terminating {
-            draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
-            draft.verdict.action = VerdictAction::Delete;
-            draft.verdict.delete.push(index);
-            draft.look_again(again);
-        }
-    }
-    match stray {
-        Stray::Any => force_overdue(draft, |_| true),
-        Stray::OfAnotherAttempt => force_overdue(draft, |pod| of_another(pod.attempt)),
-        Stray::Unrecorded => {}
-    }
-    found
-        || match stray {
-            Stray::Any => !snapshot.pods.is_empty(),
-            Stray::OfAnotherAttempt => snapshot.pods.iter().any(|pod| of_another(pod.attempt)),
-            Stray::Unrecorded => false,
-        }
 }

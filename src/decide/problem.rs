@@ -1,28 +1,31 @@
-//! What is wrong with an AppWrapper, until when that is waited on, and what follows.
+//! What is wrong with an AppWrapper, and until when that is waited on.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
+use super::failure;
 use super::health::{self, PodSetHealth};
-use super::machine::{At, Edge, Failed, Move, Resetting};
-use super::policy::{self, Case, Ruling, RulingAction};
-use super::{VerdictAction, attempts, failure, pause, teardown};
-use crate::api::condition::{self, unhealthy};
-use crate::api::{AttemptAction, AttemptOutcome, FailureRecord, RuleRef, Since};
-use crate::bugs::{self, Bug};
-use crate::plan::Ask;
-use crate::snapshot::{Component, Pod, PodPhase, Snapshot};
+use super::policy::category::Category;
+use super::policy::pod_failure::{self, Judged};
+use super::policy::{Case, FailedComponent, Ruling};
+use super::steps::{self, Standing};
+use super::{Facts, attempts};
+use crate::api::condition::unhealthy;
+use crate::api::{FailureRecord, RuleSource};
+use crate::snapshot::{Component, Outcome, Pod, PodPhase};
 
 /// Something that is wrong.
 #[derive(Clone, Debug)]
-pub struct Problem {
+pub struct Problem<'a> {
     /// Reason of `Unhealthy`.
     pub reason: &'static str,
     /// What is wrong, for people.
     pub message: String,
     /// The first cause.
     pub failure: FailureRecord,
+    /// The pod of the first cause; none where no pod tells.
+    pub pod: Option<&'a Pod>,
     /// When the first cause happened.
     pub failed_at: Timestamp,
     /// It makes the AppWrapper unhealthy from here on; before, it is only waited on.
@@ -31,12 +34,18 @@ pub struct Problem {
     pub deadline: Option<Timestamp>,
     /// No policy is asked, and the restart is not counted: the node is to blame.
     pub evacuation: bool,
+    /// Components that failed, the first failure first.
+    pub components: Vec<FailedComponent<'a>>,
+    /// All of it is ignored by this rule of `podFailurePolicy`.
+    pub ignored: Option<i32>,
+    /// Nothing replaces the pod of the first cause.
+    pub is_final: bool,
 }
 
-impl Problem {
+impl<'a> Problem<'a> {
     /// A problem with one component; acted on at once unless a deadline is set.
     pub fn of_component(
-        draft: &Draft<'_>,
+        draft: &Draft<'a>,
         index: usize,
         reason: &'static str,
         message: &str,
@@ -46,55 +55,249 @@ impl Problem {
             reason,
             message: message.to_owned(),
             failure: failure::of_component(component, reason, message),
+            pod: None,
             failed_at: draft.facts.now,
             unhealthy_from: None,
             deadline: None,
             evacuation: false,
+            components: vec![],
+            ignored: None,
+            is_final: true,
         }
     }
 
-    /// Names the pod that failed first, else what the component itself said.
-    pub fn blame(&mut self, pod: Option<&Pod>, component: Option<&Component>, said: FailureRecord) {
-        match pod {
-            Some(pod) => {
-                self.failure = failure::of_pod(pod, component);
-                self.failed_at = failure::finished_at(pod).unwrap_or(self.failed_at);
-                self.message = format!("{}; {}", self.message, failure::sentence(&self.failure));
+    /// A problem that a pod has.
+    fn of_pod(facts: Facts<'a>, pod: &'a Pod, reason: &'static str) -> Self {
+        let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
+        let failure = failure::of_pod(facts, pod, component);
+        Self {
+            reason,
+            message: failure::sentence(&failure),
+            failure,
+            pod: Some(pod),
+            failed_at: facts.now,
+            unhealthy_from: None,
+            deadline: None,
+            evacuation: false,
+            components: vec![],
+            ignored: None,
+            is_final: is_final(facts, pod),
+        }
+    }
+
+    /// What the stages of the policies say about it.
+    pub fn ruling(&self, draft: &Draft<'a>) -> Ruling {
+        super::policy::rule(&Case {
+            facts: draft.facts,
+            failed: failed_pods(draft, None),
+            components: self.components.clone(),
+            pod: self.pod,
+            ignored: self.ignored,
+        })
+    }
+
+    /// When it is acted on, given what the policies say; now where nothing is to be waited for.
+    ///
+    /// A rule that fails needs no grace, nor does one that restarts where nothing replaces the pod. Too
+    /// few pods are always waited for; a rule about a pod that does not come up spares
+    /// `FailureGracePeriod` alone.
+    pub fn due(&self, ruling: &Ruling) -> Option<Timestamp> {
+        let fails = ruling.action == super::policy::RulingAction::Fail;
+        let said = ruling.by_rule && (fails || self.is_final);
+        match self.reason {
+            unhealthy::FOUND_FAILED_PODS if said => None,
+            unhealthy::INSUFFICIENT_PODS_READY
+                if ruling.by_rule && fails && ruling.rule.source == RuleSource::RetryPolicy =>
+            {
+                self.unhealthy_from
             }
-            None => self.failure = said,
+            _ => self.deadline,
         }
     }
 }
 
-/// Every failed pod, or those of one component, the first failure first.
-pub fn failed_pods(snapshot: &Snapshot, component: Option<usize>) -> Vec<&Pod> {
-    let attempt = attempts::current(&snapshot.status);
-    let mut pods: Vec<&Pod> = snapshot
+/// Whether nothing replaces a pod: neither its kind nor a component that has failed does.
+fn is_final(facts: Facts<'_>, pod: &Pod) -> bool {
+    let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
+    component.and_then(Component::ours).is_some_and(|object| {
+        matches!(object.report.outcome, Outcome::Failed { .. })
+            || pod.pod_set.is_some_and(|set| object.report.unreplaced.contains(&set))
+    })
+}
+
+/// Every failed pod of the running attempt, or those of one component, the first failure first. Those of a
+/// component that is created again were judged already.
+pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a Pod> {
+    let attempt = attempts::current(&draft.facts.snapshot.status);
+    let judged = |pod: &Pod| {
+        pod.component.is_some_and(|index| {
+            draft.facts.snapshot.components.len() > index
+                && steps::standing(draft, index) != Standing::Up
+        })
+    };
+    let mut pods: Vec<&Pod> = draft
+        .facts
+        .snapshot
         .pods
         .iter()
         .filter(|pod| pod.phase == PodPhase::Failed)
         .filter(|pod| pod.attempt.is_none_or(|number| number == attempt))
         .filter(|pod| component.is_none() || pod.component == component)
+        .filter(|pod| !judged(pod))
         .collect();
     failure::sort(&mut pods);
     pods
 }
 
+/// The component that failed first, of those that say so. Source: table of section 4.2.
+///
+/// One of which every failed pod is ignored only counts where nothing else has failed.
+pub fn failed_component<'a>(
+    draft: &Draft<'a>,
+    judged: &Judged<'a>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
+    let mut failed = failed_components(draft);
+    let spared = |failed: &FailedComponent<'_>| {
+        let pods = failed_pods(draft, Some(failed.index));
+        let mut rules = pods.iter().map(|pod| judged.ignores(pod));
+        let first = rules.next()??;
+        rules.all(|rule| rule.is_some()).then_some(first)
+    };
+    let first = failed.first()?.index;
+    let ignored = failed.first().and_then(spared);
+    failed.retain(|each| spared(each).is_none());
+    if failed.is_empty()
+        && unmended(draft, judged, pod_sets).iter().any(|pod| judged.ignores(pod).is_none())
+    {
+        return None; // that one is decided about
+    }
+    let index = failed.first().map_or(first, |each| each.index);
+    let component = &draft.facts.snapshot.components[index];
+    let Outcome::Failed { reason, message, at } = &component.ours()?.report.outcome else {
+        return None;
+    };
+    let text = format!("{} failed ({reason}): {message}", component.title());
+    let mut problem = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
+    let of_it = failed_pods(draft, Some(index));
+    let counts = |pod: &&&Pod| failed.is_empty() || judged.ignores(pod).is_none();
+    match of_it.iter().find(counts).copied() {
+        Some(pod) => {
+            let said = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
+            problem.message = format!("{text}; {}", said.message);
+            problem.failure = said.failure;
+            problem.pod = Some(pod);
+            problem.failed_at = failure::finished_at(pod).unwrap_or(problem.failed_at);
+        }
+        None => {
+            problem.failure = failure::of_component(component, reason, message);
+            problem.failed_at = at.map_or(problem.failed_at, |at| at.min(draft.facts.now));
+        }
+    }
+    problem.ignored = if failed.is_empty() { ignored } else { None };
+    problem.components = with_pods(draft, judged, failed);
+    Some(problem)
+}
+
+/// The components that say that they failed, the first failure first.
+fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
+    let snapshot = draft.facts.snapshot;
+    let mut failed: Vec<FailedComponent<'_>> = snapshot
+        .components
+        .iter()
+        .enumerate()
+        .filter(|(index, component)| {
+            health::is_current(draft, *index, component)
+                && steps::standing(draft, *index) == Standing::Up
+        })
+        .filter_map(|(index, component)| match &component.ours()?.report.outcome {
+            Outcome::Failed { reason, message, at } => Some(FailedComponent {
+                index,
+                reason,
+                message,
+                at: *at,
+                jobs: &component.failed_jobs,
+            }),
+            Outcome::Active | Outcome::Succeeded => None,
+        })
+        .collect();
+    failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));
+    failed
+}
+
+/// Failed components, and wrapped Pods that failed beside them: what `failurePolicy` is about.
+fn with_pods<'a>(
+    draft: &Draft<'a>,
+    judged: &Judged<'a>,
+    mut failed: Vec<FailedComponent<'a>>,
+) -> Vec<FailedComponent<'a>> {
+    let snapshot = draft.facts.snapshot;
+    for pod in &judged.left {
+        let Some(index) = pod.component else { continue };
+        let wrapped = snapshot.components.get(index).is_some_and(|component| {
+            component.kind == "Pod" && component.ours().is_some_and(|object| object.uid == pod.uid)
+        });
+        if wrapped {
+            let (reason, message) = failure::said_by(pod);
+            let at = failure::finished_at(pod);
+            failed.push(FailedComponent { index, reason, message, at, jobs: &[] });
+        }
+    }
+    failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));
+    failed
+}
+
 /// What is wrong with the pods. Source: table of section 4.2.
-pub fn of_pods(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<Problem> {
+pub fn of_pods<'a>(
+    draft: &mut Draft<'a>,
+    judged: &Judged<'a>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Vec<Problem<'a>> {
     let mut problems = vec![];
-    problems.extend(unmended_pods(draft, pod_sets));
+    problems.extend(unmended_pods(draft, judged, pod_sets));
+    problems.extend(fatal_pod(draft, judged));
     problems.extend(doomed_nodes(draft));
     problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health)));
     problems
 }
 
-/// Pods that failed, and nothing has made up for them.
-fn unmended_pods(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Option<Problem> {
-    let now = draft.facts.now;
-    let mut pods: Vec<&Pod> =
-        pod_sets.iter().flat_map(|health| health::unmended(draft, health)).collect();
+/// A pod that fails the AppWrapper by `podFailurePolicy`, also where it was made up for.
+fn fatal_pod<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Option<Problem<'a>> {
+    let (pod, _) = judged.fatal?;
+    let at = failure::finished_at(pod).unwrap_or(draft.facts.now).min(draft.facts.now);
+    let problem = Problem::of_pod(draft.facts, pod, unhealthy::FOUND_FAILED_PODS);
+    let deadline = Some(draft.facts.limits.failure_grace.after(at));
+    Some(Problem { failed_at: at, deadline, ..problem })
+}
+
+/// Pods that failed and that nothing has made up for; not those that are ignored and that something
+/// replaces. The first failure first.
+fn unmended<'a>(
+    draft: &Draft<'a>,
+    judged: &Judged<'a>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Vec<&'a Pod> {
+    let up = pod_sets.iter().filter(|set| steps::standing(draft, set.component) == Standing::Up);
+    let mut pods: Vec<&Pod> = up
+        .flat_map(|set| health::unmended(draft, set))
+        .filter(|pod| judged.ignores(pod).is_none() || is_final(draft.facts, pod))
+        .collect();
     failure::sort(&mut pods);
+    pods
+}
+
+fn unmended_pods<'a>(
+    draft: &mut Draft<'a>,
+    judged: &Judged<'a>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
+    let now = draft.facts.now;
+    let mut pods = unmended(draft, judged, pod_sets);
+    let ignored = pods.first().and_then(|pod| judged.ignores(pod));
+    let all_ignored = pods.iter().all(|pod| judged.ignores(pod).is_some());
+    if !all_ignored {
+        pods.retain(|pod| judged.ignores(pod).is_none());
+    }
     let Some(first) = pods.first() else {
         if draft.status.since.is_some() {
             draft.since().failed_pods = None;
@@ -106,23 +309,21 @@ fn unmended_pods(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Option
     let finished = failure::finished_at(first).or_else(|| stored.map(|time| time.0));
     let at = finished.unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
-    let component = first.component.and_then(|index| draft.facts.snapshot.components.get(index));
-    let record = failure::of_pod(first, component);
+    let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
     let others =
         if pods.len() > 1 { format!("; {} failed in all", pods.len()) } else { String::new() };
     Some(Problem {
-        reason: unhealthy::FOUND_FAILED_PODS,
-        message: format!("{}{others}", failure::sentence(&record)),
-        failure: record,
+        message: format!("{}{others}", problem.message),
         failed_at: at,
-        unhealthy_from: None,
         deadline: Some(draft.facts.limits.failure_grace.after(at)),
-        evacuation: false,
+        components: with_pods(draft, judged, vec![]),
+        ignored: if all_ignored { ignored } else { None },
+        ..problem
     })
 }
 
 /// Pods that use a resource of a node on which that resource is marked `NoExecute`.
-fn doomed_nodes(draft: &Draft<'_>) -> Option<Problem> {
+fn doomed_nodes<'a>(draft: &Draft<'a>) -> Option<Problem<'a>> {
     let facts = draft.facts;
     if !facts.config.autopilot.monitor_nodes {
         return None;
@@ -136,28 +337,23 @@ fn doomed_nodes(draft: &Draft<'_>) -> Option<Problem> {
                 .and_then(|node| facts.snapshot.nodes.get(node))
                 .is_some_and(|node| !node.no_execute.is_disjoint(&pod.resources))
     })?;
-    let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
     let node = pod.node.clone().unwrap_or_default();
+    let problem = Problem::of_pod(facts, pod, unhealthy::AUTOPILOT_NO_EXECUTE);
+    let name = &pod.name;
     Some(Problem {
-        reason: unhealthy::AUTOPILOT_NO_EXECUTE,
-        message: format!(
-            "pod {} uses a resource of node {node} that is marked NoExecute",
-            pod.name
-        ),
+        message: format!("pod {name} uses a resource of node {node} that is marked NoExecute"),
         failure: FailureRecord {
-            category: Some(policy::category::Category::Node.as_str().to_owned()),
-            ..failure::of_pod(pod, component)
+            category: Some(Category::Node.as_str().to_owned()),
+            ..problem.failure
         },
-        failed_at: facts.now,
-        unhealthy_from: None,
-        deadline: None,
         evacuation: true,
+        ..problem
     })
 }
 
 /// A pod set that has too few pods, or too few that run.
-fn too_few_pods(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Problem> {
-    if health.ready() {
+fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
+    if health.ready() || steps::standing(draft, health.component) != Standing::Up {
         return None;
     }
     let facts = draft.facts;
@@ -168,177 +364,42 @@ fn too_few_pods(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Problem>
         (facts.limits.warmup_grace, format!("{} pods run", health.running))
     };
     let component = &facts.snapshot.components[health.component];
-    let pod = health.waiting.first().copied();
     let message = format!(
         "{}: {what} of {} in pod set {}",
         component.title(),
         health.expected,
         health.name()
     );
-    let record = match pod {
-        Some(pod) => failure::of_pod(pod, Some(component)),
-        None => failure::of_component(component, unhealthy::INSUFFICIENT_PODS_READY, &message),
+    let reason = unhealthy::INSUFFICIENT_PODS_READY;
+    let problem = match health.waiting.first() {
+        Some(pod) => {
+            let problem = Problem::of_pod(facts, pod, reason);
+            Problem { message: format!("{message}; {}", problem.message), ..problem }
+        }
+        None => Problem::of_component(draft, health.component, reason, &message),
     };
-    let detail = pod.map(|_| format!("; {}", failure::sentence(&record))).unwrap_or_default();
     let unhealthy_from = grace.after(since);
     Some(Problem {
-        reason: unhealthy::INSUFFICIENT_PODS_READY,
-        message: format!("{message}{detail}"),
-        failure: record,
         failed_at: since,
         unhealthy_from: Some(unhealthy_from),
         deadline: Some(facts.limits.failure_grace.after(unhealthy_from)),
-        evacuation: false,
+        is_final: false,
+        ..problem
     })
 }
 
 /// The problem that is acted on first.
-pub fn most_urgent(draft: &Draft<'_>, problems: Vec<Problem>) -> Option<Problem> {
+pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<Problem<'a>> {
     let now = draft.facts.now;
     problems.into_iter().min_by_key(|problem| {
-        let due = if at_once(draft, problem) { None } else { problem.deadline };
-        due.map_or(now, |deadline| deadline.max(now))
+        if problem.evacuation {
+            return now;
+        }
+        problem.due(&problem.ruling(draft)).map_or(now, |deadline| deadline.max(now))
     })
 }
 
-/// Whether a rule about the pods that failed leaves nothing to wait for. Too few pods are always
-/// waited for, whatever older failures are still lying around.
-fn at_once(draft: &Draft<'_>, problem: &Problem) -> bool {
-    problem.reason == unhealthy::FOUND_FAILED_PODS && ruling(draft).at_once()
-}
-
-/// Acts on a problem that is due, or waits for it.
-pub fn settle<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem) -> Move
-where
-    P: Edge<Resetting> + Edge<Failed>,
-{
-    if problem.evacuation {
-        return evacuate(here, draft, problem);
-    }
-    let ruling = ruling(draft);
-    let due = problem.deadline.is_none_or(|deadline| draft.facts.now >= deadline)
-        || bugs::is_present(Bug::NoGrace);
-    if !due && !at_once(draft, problem) {
-        wait(draft, problem);
-        draft.verdict.retries = ruling.retries;
-        return here.stay();
-    }
-    if !at_once(draft, problem) && unsure_of_pods(draft, problem) {
-        draft.ask(Ask::Pods);
-        return here.stay();
-    }
-    draft.verdict.rule = Some(ruling.rule.clone());
-    draft.verdict.retries = ruling.retries;
-    match ruling.action {
-        RulingAction::Restart => {
-            let more = if bugs::is_present(Bug::CountTwice) { 2 } else { 1 };
-            draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
-            restart(here, draft, problem, AttemptAction::Restart)
-        }
-        RulingAction::Fail => fail(here, draft, problem),
-    }
-}
-
-/// Whether a problem is that something does not run, and only a cache says so.
-fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem) -> bool {
-    let of_pods = [unhealthy::INSUFFICIENT_PODS_READY, unhealthy::FOUND_FAILED_PODS];
-    of_pods.contains(&problem.reason) && draft.facts.snapshot.answered < Ask::Pods
-}
-
-/// Restarts without asking a policy: the node is to blame. Only the kill switch forbids it.
-fn evacuate<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem) -> Move
-where
-    P: Edge<Resetting> + Edge<Failed>,
-{
-    let ruling = ruling(draft);
-    if ruling.rule.source == crate::api::RuleSource::KillSwitch {
-        draft.verdict.rule = Some(ruling.rule);
-        draft.verdict.retries = ruling.retries;
-        return fail(here, draft, problem);
-    }
-    restart(here, draft, problem, AttemptAction::RestartIgnoringLimit)
-}
-
-fn ruling(draft: &Draft<'_>) -> Ruling {
-    let facts = draft.facts;
-    policy::rule(&Case { facts, failed: failed_pods(facts.snapshot, None) })
-}
-
-/// Waits for a problem to go away; says what is the matter meanwhile.
-pub fn wait(draft: &mut Draft<'_>, problem: &Problem) {
-    if let Some(from) = problem.unhealthy_from.filter(|from| draft.facts.now < *from) {
-        draft.look_again(from);
-        draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-    } else {
-        say_unhealthy(draft, problem);
-    }
-    describe(draft, problem);
-    if let Some(deadline) = problem.deadline {
-        draft.wait(deadline);
-    }
-}
-
-fn say_unhealthy(draft: &mut Draft<'_>, problem: &Problem) {
-    let new = condition::find(&draft.status.conditions, condition::UNHEALTHY)
-        .is_none_or(|old| old.status != "True" || old.reason != problem.reason);
-    if new {
-        draft.warn(problem.reason, problem.message.clone());
-    }
-    draft.condition(condition::UNHEALTHY, true, problem.reason, &problem.message);
-}
-
-fn describe(draft: &mut Draft<'_>, problem: &Problem) {
-    draft.verdict.reason = Some(problem.reason.to_owned());
-    draft.verdict.message.clone_from(&problem.message);
-    draft.verdict.failure = Some(problem.failure.clone());
-}
-
-fn restart<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem, action: AttemptAction) -> Move
-where
-    P: Edge<Resetting>,
-{
-    record(draft, problem, action);
-    let counted = action == AttemptAction::Restart;
-    draft.verdict.action =
-        if counted { VerdictAction::Restart } else { VerdictAction::RestartIgnoringLimit };
-    draft.verdict.counted = Some(counted);
-    draft.verdict.delete = teardown::deletable(draft);
-    let pause = pause::pause(&draft.status, draft.facts.limits);
-    draft.verdict.retry_after_seconds = Some(pause::seconds(pause));
-    teardown::begin(draft, "Resetting");
-    draft.warn("Resetting", format!("Restarting: {}", problem.message));
-    here.to::<Resetting>()
-}
-
-/// Gives up.
-pub fn fail<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem) -> Move
-where
-    P: Edge<Failed>,
-{
-    record(draft, problem, AttemptAction::Fail);
-    draft.verdict.action = VerdictAction::Fail;
-    draft.condition(condition::PODS_READY, false, "Failed", &problem.message);
-    draft.status.since = Some(Since { failed: Some(draft.anchor()), ..Since::default() });
-    teardown::begin_after_failure(draft);
-    draft.warn("Failed", format!("Given up: {}", problem.message));
-    here.to::<Failed>()
-}
-
-/// Writes the failure into the flight recorder, before anything is deleted.
-fn record(draft: &mut Draft<'_>, problem: &Problem, action: AttemptAction) {
-    describe(draft, problem);
-    say_unhealthy(draft, problem);
-    let failed = failed_pods(draft.facts.snapshot, None);
-    let cause = problem.failure.pod_uid.as_deref();
-    let others = failed.iter().filter(|pod| Some(pod.uid.as_str()) != cause).count();
-    let rule: Option<RuleRef> = draft.verdict.rule.clone();
-    let retries = draft.verdict.retries;
-    attempts::outcome(draft, AttemptOutcome::Failed);
-    let attempt = attempts::last(draft);
-    attempt.failed_at = Some(Time(problem.failed_at));
-    attempt.action = Some(action);
-    attempt.rule = rule;
-    attempt.retries = retries;
-    attempt.failure = Some(problem.failure.clone());
-    attempt.collateral = Some(i32::try_from(others).unwrap_or(i32::MAX));
+/// The failed pods of the running attempt, judged by `podFailurePolicy`.
+pub fn judge<'a>(draft: &Draft<'a>) -> Judged<'a> {
+    pod_failure::judge(draft.facts.snapshot, &failed_pods(draft, None))
 }

@@ -10,8 +10,8 @@ use super::machine::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
 };
-use super::phases::Stray;
-use super::{VerdictAction, attempts, pause, phases};
+use super::sweep::{self, Stray};
+use super::{VerdictAction, attempts, pause, phases, retry};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
@@ -41,6 +41,7 @@ pub(super) fn delete_requested(here: At<Alive>, draft: &mut Draft<'_>) -> Move {
 /// `suspend` is true: from any phase that holds quota.
 pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move {
     attempts::outcome(draft, AttemptOutcome::Suspended);
+    draft.status.retry_after = None; // whoever resumes it means now
     begin(draft, "Suspending");
     draft.verdict.action = VerdictAction::Delete;
     draft.verdict.delete = deletable(draft);
@@ -54,7 +55,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
     let since = draft.status.since.as_ref();
     let gone = since.and_then(|since| since.gone.as_ref()).map(|t| t.0);
     let Some(gone) = gone else {
-        draft.verdict.retry_after_seconds = Some(pause::seconds(pause));
+        draft.verdict.retry_after_seconds = Some(pause::left(draft));
         if !bugs::is_present(Bug::AttemptsOverlap) && !everything_is_gone(draft) {
             return here.stay();
         }
@@ -72,10 +73,11 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
 }
 
 fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp, pause: Duration) -> Move {
-    let until = Period::from_duration(pause).after(gone);
-    let until = draft.status.retry_after.as_ref().map_or(until, |time| time.0);
-    let pauses = !pause.is_zero() && !bugs::is_present(Bug::NoPause);
-    if pauses && draft.facts.now < until {
+    // a retry policy's delay runs from the failure, and takes the place of the pause
+    let delayed = draft.status.retry_after.as_ref().map(|time| time.0);
+    let until = delayed.unwrap_or_else(|| Period::from_duration(pause).after(gone));
+    let pauses = delayed.is_some() || !pause.is_zero();
+    if pauses && draft.facts.now < until && !bugs::is_present(Bug::NoPause) {
         draft.wait(until);
         draft.verdict.reason = Some("Resetting".to_owned());
         let left = until.as_second() - draft.facts.now.as_second();
@@ -89,9 +91,15 @@ fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp, pause: Du
 
 /// Everything goes, then the quota is released.
 pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
-    if !everything_is_gone(draft) {
+    let grows = retry::is_growth_due(draft);
+    if grows {
+        let suspend = draft.facts.snapshot.queue_managed;
+        draft.act(Action::GrowMemory { suspend });
+    }
+    if !everything_is_gone(draft) || grows {
         return here.stay();
     }
+    retry::end_growth(draft);
     let message = "Suspend is true; everything is gone";
     attempts::end(draft);
     finish(draft, "Suspended", message);
@@ -106,7 +114,7 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
 /// Done: the components are kept for `SuccessTTL`.
 pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
     if nothing_deployed(draft) {
-        phases::sweep(draft, Stray::Any);
+        sweep::sweep(draft, Stray::Any);
         return here.stay();
     }
     let since = draft.status.since.as_ref();
@@ -117,7 +125,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
             .unwrap_or(draft.facts.now);
         let until = draft.facts.limits.success_ttl.after(from);
         if !draft.facts.limits.success_ttl.is_zero() && draft.facts.now < until {
-            if phases::sweep(draft, Stray::Unrecorded) {
+            if sweep::sweep(draft, Stray::Unrecorded) {
                 draft.look_again(until);
                 return here.stay();
             }
@@ -139,7 +147,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
 pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
     if nothing_deployed(draft) && !holds_quota {
-        phases::sweep(draft, Stray::Any);
+        sweep::sweep(draft, Stray::Any);
         return here.stay();
     }
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {

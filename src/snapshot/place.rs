@@ -83,3 +83,12 @@ impl Site {
         self.labels.get(keys::HOSTNAME).map_or(&self.name, String::as_str)
     }
 }
+
+impl Placement {
+    /// Whether some node but the one of this host name could take the pods.
+    #[must_use]
+    pub fn fits_elsewhere(&self, sites: &[std::sync::Arc<Site>], hostname: &str) -> bool {
+        let _ = &self.node_name;
+        sites.iter().any(|site| site.hostname() != hostname)
+    }
+}

@@ -1,5 +1,8 @@
-//! Categories of failure, built in. Source: Armada retry policies, failure categories.
+//! Categories of failures: the administrator's, then those built in. Source: Armada retry policies.
 
+use super::look::Look;
+use crate::config::{CategoryMatcher, FailureCategory};
+use crate::policies::{Happening, PodMatcher};
 use crate::snapshot::{ContainerState, Pod};
 
 /// What kind of failure a pod had.
@@ -61,12 +64,63 @@ const CONFIG_REASONS: [&str; 4] = [
     "PreCreateHookError",
 ];
 
-/// The category of a pod's failure: the first that fits, init containers too.
+/// The name of the category of a failure: the first that fits.
+///
+/// Judged by the first container that failed, init containers too.
 #[must_use]
-pub fn of(pod: &Pod) -> Category {
-    let target = pod.true_condition("DisruptionTarget").map(|c| c.reason.as_str());
-    let pod_reason = pod.reason.as_deref();
-    let waits_for = |reasons: &[&str]| {
+pub fn name(look: &Look<'_>, configured: &[FailureCategory]) -> String {
+    let fits = |category: &&FailureCategory| configured_fits(look, &category.matcher);
+    match configured.iter().find(fits) {
+        Some(category) => category.name.clone(),
+        None => of(look).as_str().to_owned(),
+    }
+}
+
+fn configured_fits(look: &Look<'_>, matcher: &CategoryMatcher) -> bool {
+    match matcher {
+        CategoryMatcher::ExitCodes { operator, values } => look
+            .culprit()
+            .is_some_and(|end| PodMatcher::takes_code(*operator, values, end.exit_code)),
+        CategoryMatcher::TerminationMessage(pattern) => {
+            look.culprit().is_some_and(|end| pattern.is_match(&end.message))
+        }
+        CategoryMatcher::Conditions(names) => {
+            names.iter().filter_map(|name| name.parse().ok()).any(|one| happened(look, one))
+        }
+    }
+}
+
+/// What happened, as a category sees it: the first container that failed tells of its memory.
+fn happened(look: &Look<'_>, happening: Happening) -> bool {
+    match happening {
+        Happening::OomKilled => match look.culprit() {
+            Some(end) => end.reason == OOM_KILLED,
+            None => look.happened(happening),
+        },
+        Happening::Evicted
+        | Happening::Preempted
+        | Happening::DeadlineExceeded
+        | Happening::Unschedulable => look.happened(happening),
+    }
+}
+
+/// Reason of a container that used more memory than it may.
+pub const OOM_KILLED: &str = "OOMKilled";
+
+/// The built-in category of a failure.
+#[must_use]
+pub fn of(look: &Look<'_>) -> Category {
+    let by_happening = [
+        (Happening::OomKilled, Category::Oom),
+        (Happening::Evicted, Category::Evicted),
+        (Happening::Preempted, Category::Preempted),
+        (Happening::DeadlineExceeded, Category::Deadline),
+        (Happening::Unschedulable, Category::Unschedulable),
+    ];
+    if let Some((_, category)) = by_happening.iter().find(|(one, _)| happened(look, *one)) {
+        return *category;
+    }
+    let waits_for = |pod: &Pod, reasons: &[&str]| {
         pod.containers.iter().any(|container| match &container.state {
             ContainerState::Waiting { reason, .. } => reasons.contains(&reason.as_str()),
             ContainerState::Unknown | ContainerState::Running | ContainerState::Terminated(_) => {
@@ -74,33 +128,16 @@ pub fn of(pod: &Pod) -> Category {
             }
         })
     };
-    let evictions = ["EvictionByEvictionAPI", "DeletionByTaintManager", "TerminationByKubelet"];
-    let unscheduled = pod
-        .conditions
-        .iter()
-        .any(|c| c.kind == "PodScheduled" && c.status == "False" && c.reason == "Unschedulable");
-    if pod.terminated().any(|(_, end)| end.reason == "OOMKilled") {
-        Category::Oom
-    } else if pod_reason == Some("Evicted") || target.is_some_and(|r| evictions.contains(&r)) {
-        Category::Evicted
-    } else if target == Some("PreemptionByScheduler") {
-        Category::Preempted
-    } else if pod_reason == Some("DeadlineExceeded") {
-        Category::Deadline
-    } else if unscheduled {
-        Category::Unschedulable
-    } else if waits_for(&IMAGE_REASONS) {
-        Category::Image
-    } else if waits_for(&CONFIG_REASONS) {
-        Category::Config
-    } else if target == Some("DeletionByPodGC")
-        || matches!(pod_reason, Some("NodeLost" | "NodeShutdown"))
-    {
-        Category::Node
-    } else if pod.terminated().any(|(_, end)| end.exit_code != 0) {
-        Category::Application
-    } else {
-        Category::Unknown
+    let collected = |pod: &Pod| {
+        pod.true_condition("DisruptionTarget").is_some_and(|c| c.reason == "DeletionByPodGC")
+            || matches!(pod.reason.as_deref(), Some("NodeLost" | "NodeShutdown"))
+    };
+    match look.pod {
+        Some(pod) if waits_for(pod, &IMAGE_REASONS) => Category::Image,
+        Some(pod) if waits_for(pod, &CONFIG_REASONS) => Category::Config,
+        Some(pod) if collected(pod) => Category::Node,
+        Some(_) if look.culprit().is_some() => Category::Application,
+        Some(_) | None => Category::Unknown,
     }
 }
 
@@ -157,7 +194,7 @@ mod tests {
             (container(ended("Completed", 0)), Category::Unknown),
             (Pod::default(), Category::Unknown),
         ] {
-            assert_eq!(of(&pod), want, "{pod:?}");
+            assert_eq!(of(&Look::at(&pod)), want, "{pod:?}");
         }
     }
 }

@@ -5,19 +5,15 @@ use crate::api::{RuleRef, RuleSource};
 use crate::snapshot::Pod;
 
 /// Fails where a code is terminal, or where codes are named that may be retried and it is not one.
-pub fn rule(case: &Case<'_>) -> Option<Ruling> {
+pub fn rule(case: &Case<'_>, left: &[&Pod]) -> Option<Ruling> {
     let limits = case.facts.limits;
     let retryable = &limits.retryable_exit_codes;
-    let fails = case.failed.iter().flat_map(|pod| codes(pod)).any(|code| {
+    let fails = left.iter().flat_map(|pod| codes(pod)).any(|code| {
         limits.terminal_exit_codes.contains(&code)
             || (!retryable.is_empty() && !retryable.contains(&code))
     });
-    fails.then(|| Ruling {
-        action: RulingAction::Fail,
-        rule: RuleRef::plain(RuleSource::ExitCodeAnnotation),
-        retries: None,
-        by_rule: true,
-    })
+    let rule = || RuleRef::plain(RuleSource::ExitCodeAnnotation);
+    fails.then(|| Ruling::unlimited(RulingAction::Fail, rule()))
 }
 
 /// The codes other than 0 with which its app containers ended.

@@ -11,5 +11,6 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
         rule: RuleRef::plain(RuleSource::KillSwitch),
         retries: Some(Retries { used, limit: 0 }),
         by_rule: false,
+        retry: None,
     })
 }

@@ -1,15 +1,28 @@
 //! Deciding about a failure: stages in order, the first verdict wins. One stage a file.
 //!
-//! Stages 2, 4 and 5 (`podFailurePolicy`, `failurePolicy`, retry policies) are not asked yet.
+//! ```text
+//! 1 kill_switch ─▶ 2 pod_failure ─▶ 3 exit_codes ─▶ 4 failure ─▶ 5 retry ─▶ 6 retry_limit
+//!                    pods left ───────▶              granted ─────────────────▶
+//! ```
+//!
+//! The same function serves the controller, `explain` and its `--replay`, and the simulated world.
 
 pub mod category;
 mod exit_codes;
+pub mod failure;
 mod kill_switch;
+pub mod look;
+pub mod pod_failure;
+mod retry;
 mod retry_limit;
+mod ruling;
+
+use k8s_openapi::jiff::Timestamp;
+
+pub use ruling::{Retry, Ruling, RulingAction};
 
 use super::Facts;
-use crate::api::{Retries, RuleRef};
-use crate::snapshot::Pod;
+use crate::snapshot::{FailedJob, Pod};
 
 /// A failure that is to be decided about.
 #[derive(Clone, Debug)]
@@ -18,42 +31,45 @@ pub struct Case<'a> {
     pub facts: Facts<'a>,
     /// Every pod that failed, the first failure first.
     pub failed: Vec<&'a Pod>,
+    /// Components that failed, the first failure first; not those of which every failed pod is ignored.
+    pub components: Vec<FailedComponent<'a>>,
+    /// The pod of the first cause; none where no pod tells.
+    pub pod: Option<&'a Pod>,
+    /// All that is the matter is ignored by this rule of `podFailurePolicy`.
+    pub ignored: Option<i32>,
 }
 
-/// What the stages say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ruling {
-    /// Restart or fail.
-    pub action: RulingAction,
-    /// The rule that named the action.
-    pub rule: RuleRef,
-    /// The limit that was asked, where one was.
-    pub retries: Option<Retries>,
-    /// Said by a rule, so that no grace period is waited for where it fails.
-    pub by_rule: bool,
-}
-
-/// Restart or fail.
+/// A component that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RulingAction {
-    /// Restart, counted.
-    Restart,
-    /// Fail.
-    Fail,
-}
-
-impl Ruling {
-    /// Whether it holds at once, without `FailureGracePeriod`.
-    #[must_use]
-    pub fn at_once(&self) -> bool {
-        self.by_rule && self.action == RulingAction::Fail
-    }
+pub struct FailedComponent<'a> {
+    /// Its index.
+    pub index: usize,
+    /// Reason of its Failed condition; of a wrapped Pod, its own or its container's.
+    pub reason: &'a str,
+    /// Message of its Failed condition; of a wrapped Pod, its own or its container's.
+    pub message: &'a str,
+    /// When it failed.
+    pub at: Option<Timestamp>,
+    /// Jobs of it that failed, the first failure first.
+    pub jobs: &'a [FailedJob],
 }
 
 /// Asks the stages in order.
 #[must_use]
 pub fn rule(case: &Case<'_>) -> Ruling {
-    kill_switch::rule(case)
-        .or_else(|| exit_codes::rule(case))
-        .unwrap_or_else(|| retry_limit::rule(case))
+    if let Some(ruling) = kill_switch::rule(case) {
+        return ruling;
+    }
+    let judged = pod_failure::judge(case.facts.snapshot, &case.failed);
+    if let Some(ruling) = pod_failure::rule(case, &judged) {
+        return ruling;
+    }
+    if let Some(ruling) = exit_codes::rule(case, &judged.left) {
+        return ruling;
+    }
+    let granted = match failure::rule(case) {
+        failure::Said::Ruling(ruling) => return ruling,
+        failure::Said::Restart(granted) => granted,
+    };
+    retry::rule(case).unwrap_or_else(|| retry_limit::rule(case, granted))
 }

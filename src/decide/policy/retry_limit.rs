@@ -5,19 +5,22 @@ use crate::api::{Retries, RuleRef, RuleSource};
 use crate::bugs::{self, Bug};
 
 /// Restarts while counted restarts are below the retry limit and the global limit, then fails.
-pub fn rule(case: &Case<'_>) -> Ruling {
+/// `granted` is the rule that asked for the restart, where one did.
+pub fn rule(case: &Case<'_>, granted: Option<RuleRef>) -> Ruling {
+    let rule = granted.unwrap_or_else(|| RuleRef::plain(RuleSource::RetryLimit));
+    let mut ruling = Ruling::limited(RulingAction::Restart, rule, retries(case));
+    if bugs::is_present(Bug::NoLimit) {
+        ruling.action = RulingAction::Restart;
+    }
+    // a limit is no rule: what may be made up for is waited for
+    ruling.by_rule = false;
+    ruling
+}
+
+/// The counted restarts, and how many `failurePolicy.maxRestarts`, or else the retry limit, allows.
+pub fn retries(case: &Case<'_>) -> Retries {
     let facts = case.facts;
     let used = facts.snapshot.status.resetting_count;
     let own = facts.snapshot.policies.max_restarts.unwrap_or(facts.limits.retry_limit);
-    let limit = own.min(facts.config.retry_policy.global_max_retries);
-    Ruling {
-        action: if used < limit || bugs::is_present(Bug::NoLimit) {
-            RulingAction::Restart
-        } else {
-            RulingAction::Fail
-        },
-        rule: RuleRef::plain(RuleSource::RetryLimit),
-        retries: Some(Retries { used, limit }),
-        by_rule: false,
-    }
+    Retries { used, limit: own.min(facts.config.retry_policy.global_max_retries) }
 }

@@ -350,7 +350,8 @@ fn the_stages_of_the_policy() {
     }
     assert_eq!(kill().decide(79).next, Phase::Running, "the kill switch is not said by a rule");
     let mut own = failed().retries(3);
-    let policies = crate::policies::Policies { max_restarts: Some(4), ..Default::default() };
+    let mut policies = crate::policies::Policies::default();
+    policies.max_restarts = Some(4);
     own.snapshot.policies = std::sync::Arc::new(policies);
     assert_eq!(own.decide(80).next, Phase::Resetting, "maxRestarts comes before retryLimit");
 }

@@ -1,0 +1,94 @@
+//! Components that come and go while the AppWrapper is Running: later steps, and those created again.
+
+use super::draft::Draft;
+use super::health::{self, PodSetHealth};
+use super::machine::{At, Move, Running};
+use super::steps::{self, Standing};
+use super::{VerdictAction, deploy};
+use crate::bugs::{self, Bug};
+use crate::plan::{Action, Ask, Target};
+use crate::snapshot::Presence;
+
+/// Brings forward what is to go or to come.
+///
+/// # Errors
+/// The move, where nothing else is to be looked at: a read is needed first, or a creation ended it.
+pub fn arrange(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, Move> {
+    let count = draft.facts.snapshot.components.len();
+    let of = |draft: &Draft<'_>, wanted: Standing| -> Vec<usize> {
+        (0..count).filter(|index| steps::standing(draft, *index) == wanted).collect()
+    };
+    for index in of(draft, Standing::Going) {
+        let remains = steps::remains(draft, index) && !bugs::is_present(Bug::RecreateAtOnce);
+        if remains {
+            delete(draft, index);
+        } else if draft.facts.snapshot.answered < Ask::Gone {
+            draft.ask(Ask::Gone);
+            return Err(here.stay());
+        } else {
+            steps::begin(draft, &[index]);
+        }
+    }
+    let (there, absent): (Vec<usize>, Vec<usize>) = of(draft, Standing::Coming)
+        .into_iter()
+        .partition(|index| deploy::exists(draft, &draft.facts.snapshot.components[*index]));
+    for index in there {
+        steps::arrived(draft, index);
+    }
+    if !absent.is_empty() {
+        here = deploy::deploy(here, draft, &absent, steps::since)?;
+    }
+    Ok(here)
+}
+
+/// Deletes a component that is to be created again, and by force what does not go.
+fn delete(draft: &mut Draft<'_>, index: usize) {
+    let snapshot = draft.facts.snapshot;
+    let grace = draft.facts.limits.forceful_deletion_grace;
+    let forced_from = grace.after(steps::since(draft, index));
+    let forced = draft.facts.now >= forced_from;
+    if let Presence::Present(_) = snapshot.components[index].presence
+        && let Some(object) = snapshot.components[index].ours()
+    {
+        let target = Target { component: index, uid: object.uid.clone() };
+        if forced {
+            draft.act(Action::ForceDelete(target));
+        } else if !object.terminating {
+            draft.act(Action::Delete(target));
+        }
+        draft.verdict.action = VerdictAction::Delete;
+        draft.verdict.delete.push(index);
+    }
+    for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index) && forced) {
+        draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+    }
+    let again = if forced { grace.after(draft.facts.now) } else { forced_from };
+    draft.look_again(again);
+    draft.verdict.message =
+        format!("{} is to be created again", snapshot.components[index].title());
+}
+
+/// Begins the next step where the last one has got as far as it must.
+pub fn begin_next_step(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
+    let next = steps::next(draft, pod_sets);
+    if next.is_empty() {
+        return;
+    }
+    steps::begin(draft, &next);
+    draft.verdict.action = VerdictAction::Deploy;
+    "The next step begins".clone_into(&mut draft.verdict.message);
+    draft.verdict.create = next;
+}
+
+/// Whether every component was created, so that the AppWrapper can succeed.
+pub fn all_are_up(draft: &Draft<'_>) -> bool {
+    (0..draft.facts.snapshot.components.len())
+        .all(|index| steps::standing(draft, index) == Standing::Up)
+}
+
+/// The pod sets of components whose step has begun.
+pub fn begun_pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
+    let mut pod_sets = health::pod_sets(draft);
+    pod_sets.retain(|set| steps::standing(draft, set.component) != Standing::Later);
+    pod_sets
+}

@@ -1,0 +1,102 @@
+//! Creating components: those of the first step in Resuming, all others in Running.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::draft::Draft;
+use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
+use super::problem::Problem;
+use super::{VerdictAction, attempts, settle, steps};
+use crate::api::condition::unhealthy;
+use crate::plan::Action;
+use crate::snapshot::{Component, Owner, Presence, Snapshot};
+
+/// Creates components that are not there; each has `AdmissionGracePeriod` from its own moment.
+///
+/// # Errors
+/// The move, where something ends the creation: it is hopeless, or failed for too long.
+pub fn deploy<P>(
+    here: At<P>,
+    draft: &mut Draft<'_>,
+    absent: &[usize],
+    since: impl Fn(&Draft<'_>, usize) -> Timestamp,
+) -> Result<At<P>, Move>
+where
+    P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
+{
+    let snapshot = draft.facts.snapshot;
+    if let Some((index, message)) = hopeless(snapshot, absent) {
+        let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
+        return Err(settle::fail(here, draft, &problem));
+    }
+    if let Some((index, message)) = blocked(snapshot, absent) {
+        let mut problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
+        let deadline = draft.facts.limits.admission_grace.after(since(draft, index));
+        problem.deadline = Some(deadline);
+        if draft.facts.now >= deadline {
+            return Err(settle::settle(here, draft, &problem));
+        }
+        settle::wait(draft, &problem, Some(deadline));
+    }
+    let in_the_way =
+        |index: &usize| matches!(snapshot.components[*index].presence, Presence::Present(_));
+    let creatable: Vec<usize> = absent.iter().copied().filter(|index| !in_the_way(index)).collect();
+    for index in &creatable {
+        draft.act(Action::Create(*index));
+    }
+    if !creatable.is_empty() {
+        draft.verdict.action = VerdictAction::Deploy;
+        draft.verdict.deadline = None;
+        draft.verdict.create = creatable;
+    }
+    Ok(here)
+}
+
+/// A component that can never be created, and why. A template that nothing can be made of is found
+/// before anything is created; the rest when its turn comes.
+pub fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
+    let flawed = snapshot.components.iter().zip(0..);
+    let flawed = flawed.filter_map(|(component, index)| Some((index, component.flaw.clone()?)));
+    let refused = absent.iter().filter_map(|index| {
+        let component = &snapshot.components[*index];
+        let title = component.title();
+        let why = match (&component.presence, &component.creation) {
+            (Presence::Present(object), _) => match &object.owner {
+                Owner::Stranger(who) if !object.terminating => {
+                    format!("{title} exists already and belongs to {who}; it was left as it is")
+                }
+                Owner::Us | Owner::Former | Owner::Stranger(_) => return None,
+            },
+            (Presence::NoKind, _) => format!(
+                "{title}: the API server knows no kind {} of {}",
+                component.kind, component.api_version
+            ),
+            (Presence::Unseen | Presence::Absent, Some(failure)) if failure.fatal => {
+                format!("{title}: {}", failure.message)
+            }
+            (Presence::Unseen | Presence::Absent, _) => return None,
+        };
+        Some((*index, why))
+    });
+    flawed.chain(refused).min_by_key(|(index, _)| *index)
+}
+
+/// What keeps the creation from getting on, where something does.
+fn blocked(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
+    absent.iter().find_map(|index| {
+        let component = &snapshot.components[*index];
+        let title = component.title();
+        match (&component.presence, &component.creation) {
+            (Presence::Present(object), _) => {
+                let uid = &object.uid;
+                Some((*index, format!("{title} of UID {uid} is in the way and being deleted")))
+            }
+            (_, Some(failure)) => Some((*index, format!("{title}: {}", failure.message))),
+            (Presence::Unseen | Presence::Absent | Presence::NoKind, None) => None,
+        }
+    })
+}
+
+/// Whether the running attempt's object of a component is there.
+pub fn exists(draft: &Draft<'_>, component: &Component) -> bool {
+    steps::is_there(component, attempts::current(&draft.status))
+}

@@ -1,0 +1,81 @@
+//! Stage 2: `spec.podFailurePolicy`. Source: KEP-3329.
+
+use super::{Case, Ruling, RulingAction};
+use crate::api::{PodFailurePolicyAction, RuleRef, RuleSource};
+use crate::bugs::{self, Bug};
+use crate::policies::{PodMatcher, PodRule};
+use crate::snapshot::{Pod, Snapshot};
+
+/// What the rules say of pods that failed, each judged once.
+#[derive(Clone, Debug, Default)]
+pub struct Judged<'a> {
+    /// The first pod that fails the AppWrapper, and the index of the rule.
+    pub fatal: Option<(&'a Pod, i32)>,
+    /// Pods that are no failure, each with the index of the rule.
+    pub ignored: Vec<(&'a Pod, i32)>,
+    /// All others.
+    pub left: Vec<&'a Pod>,
+}
+
+impl Judged<'_> {
+    /// The rule by which a pod is no failure.
+    #[must_use]
+    pub fn ignores(&self, pod: &Pod) -> Option<i32> {
+        let found =
+            self.ignored.iter().find(|(each, _)| each.uid == pod.uid && each.name == pod.name);
+        found.map(|(_, rule)| *rule)
+    }
+}
+
+/// Judges pods that failed, in this order.
+#[must_use]
+pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
+    let rules = &snapshot.policies.pod_failure;
+    if rules.is_empty() {
+        return Judged { left: failed.to_vec(), ..Judged::default() };
+    }
+    let mut judged = Judged::default();
+    for pod in failed {
+        let rule = rules.iter().find(|rule| matches(rule, pod));
+        match rule.map(|rule| (rule.action, rule.index)) {
+            Some((PodFailurePolicyAction::Ignore, index)) => judged.ignored.push((pod, index)),
+            Some((PodFailurePolicyAction::FailAppWrapper, index)) => {
+                judged.fatal.get_or_insert((pod, index));
+                judged.left.push(pod);
+            }
+            Some((PodFailurePolicyAction::Count, _)) | None => judged.left.push(pod),
+        }
+    }
+    judged
+}
+
+/// Fails where a pod says so, before anything is ignored; restarts uncounted where all is ignored.
+pub fn rule(case: &Case<'_>, judged: &Judged<'_>) -> Option<Ruling> {
+    let rule =
+        |index| RuleRef { index: Some(index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
+    if let Some((_, index)) = judged.fatal.filter(|_| !bugs::is_present(Bug::FatalIsRetried)) {
+        return Some(Ruling::unlimited(RulingAction::Fail, rule(index)));
+    }
+    let action = if bugs::is_present(Bug::IgnoredIsCounted) {
+        RulingAction::Restart
+    } else {
+        RulingAction::RestartIgnoringLimit
+    };
+    case.ignored.map(|index| Ruling::unlimited(action, rule(index)))
+}
+
+fn matches(rule: &PodRule, pod: &Pod) -> bool {
+    rule.targets.include(pod.component)
+        && match &rule.matcher {
+            // app and init containers alike; 0 is no failure
+            PodMatcher::ExitCodes { container, operator, values } => {
+                pod.terminated().any(|(each, end)| {
+                    container.as_ref().is_none_or(|name| *name == each.name)
+                        && PodMatcher::takes_code(*operator, values, end.exit_code)
+                })
+            }
+            PodMatcher::Conditions(pairs) => pairs.iter().any(|(kind, status)| {
+                pod.conditions.iter().any(|c| c.kind == *kind && c.status == *status)
+            }),
+        }
+}

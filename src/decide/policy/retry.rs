@@ -1,0 +1,103 @@
+//! Stage 5: the retry policies in force. Source: Armada retry policies.
+
+use super::look::{self, Look};
+use super::{Case, Retry, Ruling, RulingAction, category};
+use crate::api::{Retries, RetryAction, RuleRef, RuleSource};
+use crate::bugs::{self, Bug};
+use crate::policies::{PodMatcher, RetryMatcher, RetryPolicy, RetryRule};
+
+/// The first rule that matches decides, in the order in which the policies are attached; else the default
+/// action of the first policy. Nothing is said where no policy is in force.
+pub fn rule(case: &Case<'_>) -> Option<Ruling> {
+    let policies = &case.facts.snapshot.retry.policies;
+    let first = policies.first()?;
+    let all =
+        policies.iter().flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
+    let mut all = all;
+    let found = all.find(|(_, rule)| matches(case, rule));
+    let (policy, rule) = found.map_or((first, None), |(policy, rule)| (policy, Some(rule)));
+    let action = rule.map_or(policy.default_action, |rule| rule.action);
+    let name = RuleRef {
+        source: RuleSource::RetryPolicy,
+        policy: Some(policy.name.clone()),
+        name: rule.map(|rule| rule.name.clone()),
+        index: rule.map(|rule| rule.index),
+    };
+    let mut ruling = match action {
+        RetryAction::Fail => Ruling::unlimited(RulingAction::Fail, name),
+        RetryAction::Retry => {
+            let retries = retries(case, policy, rule);
+            let mut ruling = Ruling::limited(RulingAction::Restart, name, retries);
+            if ruling.action == RulingAction::Restart {
+                ruling.retry = Some(retry(case, policy, rule));
+            }
+            ruling
+        }
+    };
+    // what no rule foresaw may still be made up for
+    ruling.by_rule &= rule.is_some();
+    Some(ruling)
+}
+
+fn name_of(rule: Option<&RetryRule>) -> &str {
+    rule.map_or("", |rule| &rule.name)
+}
+
+/// How often a rule was used.
+fn count(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> i32 {
+    let counts = &case.facts.snapshot.status.retry_counts;
+    let name = name_of(rule);
+    let entry = counts.iter().find(|entry| entry.policy == policy.name && entry.rule == name);
+    entry.map_or(0, |entry| entry.count.max(0))
+}
+
+/// The limit that has least left: the rule's or the global one; the rule's where they have the same.
+fn retries(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> Retries {
+    let global = case.facts.config.retry_policy.global_max_retries;
+    let limit = rule.and_then(|rule| rule.retry_limit).or(policy.retry_limit).unwrap_or(global);
+    let own = Retries { used: count(case, policy, rule), limit };
+    let all = Retries { used: case.facts.snapshot.status.resetting_count, limit: global };
+    let left = |of: &Retries| i64::from(of.limit) - i64::from(of.used);
+    if bugs::is_present(Bug::RuleLimitUnasked) || left(&all) < left(&own) { all } else { own }
+}
+
+fn retry(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> Retry {
+    let backoff = rule.and_then(|rule| rule.backoff).or(policy.backoff);
+    let backoff = backoff.or(case.facts.config.retry_policy.default_backoff);
+    let n = count(case, policy, rule).saturating_add(1);
+    Retry {
+        policy: policy.name.clone(),
+        rule: name_of(rule).to_owned(),
+        delay: backoff.map(|backoff| backoff.delay(n).as_duration()),
+        avoid_node: rule.and_then(|rule| rule.avoid_node).unwrap_or(policy.avoid_node),
+        memory: rule.and_then(|rule| rule.memory),
+    }
+}
+
+fn matches(case: &Case<'_>, rule: &RetryRule) -> bool {
+    let component = case.components.first();
+    let overdue = component.is_some_and(|component| {
+        look::is_overdue(component.reason)
+            || component.jobs.first().is_some_and(|job| look::is_overdue(&job.reason))
+    });
+    let look = Look {
+        pod: case.pod,
+        overdue,
+        container: rule.container.as_deref(),
+        init: rule.init_containers,
+    };
+    match &rule.matcher {
+        RetryMatcher::Conditions(any) => any.iter().any(|one| look.happened(*one)),
+        RetryMatcher::ExitCodes { operator, values } => {
+            let code = look.culprit().map_or(0, |end| end.exit_code);
+            PodMatcher::takes_code(*operator, values, code)
+        }
+        RetryMatcher::Message(pattern) => look.failed().any(|end| pattern.is_match(&end.message)),
+        RetryMatcher::Categories(names) => {
+            // judged by the first container that failed, init containers too
+            let look = Look { init: true, ..look };
+            let category = category::name(&look, &case.facts.config.failure_categories);
+            names.contains(&category)
+        }
+    }
+}

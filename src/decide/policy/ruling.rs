@@ -1,0 +1,105 @@
+//! What the stages say about a failure.
+
+use std::time::Duration;
+
+use crate::api::{Retries, RuleRef, RuleSource};
+use crate::policies::MemoryGrowth;
+
+/// What the stages say.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ruling {
+    /// Restart or fail.
+    pub action: RulingAction,
+    /// The rule that named the action.
+    pub rule: RuleRef,
+    /// The limit that was asked, where one was.
+    pub retries: Option<Retries>,
+    /// Said by a rule, so that nothing is waited for that a grace period could mend.
+    pub by_rule: bool,
+    /// How it is retried, where a retry policy says so.
+    pub retry: Option<Retry>,
+}
+
+/// Restart or fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RulingAction {
+    /// Restart, counted.
+    Restart,
+    /// Restart, not counted.
+    RestartIgnoringLimit,
+    /// Create the component of this index again, counted.
+    RecreateComponent(usize),
+    /// Fail.
+    Fail,
+}
+
+/// How a retry is made. Source: Armada retry policies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Retry {
+    /// The policy whose count grows.
+    pub policy: String,
+    /// The rule whose count grows; "" is the policy's default action.
+    pub rule: String,
+    /// Delay since the failure; none where no backoff is set anywhere.
+    pub delay: Option<Duration>,
+    /// The node of the first cause is avoided.
+    pub avoid_node: bool,
+    /// Memory grows.
+    pub memory: Option<MemoryGrowth>,
+}
+
+impl Ruling {
+    /// A ruling that asks no limit.
+    #[must_use]
+    pub const fn unlimited(action: RulingAction, rule: RuleRef) -> Self {
+        Self { action, rule, retries: None, by_rule: true, retry: None }
+    }
+
+    /// A counted action, or failure where no restart is left: the rule is named in both cases.
+    #[must_use]
+    pub fn limited(action: RulingAction, rule: RuleRef, retries: Retries) -> Self {
+        if retries.used < retries.limit {
+            return Self { action, rule, retries: Some(retries), by_rule: true, retry: None };
+        }
+        let rule = RuleRef { source: RuleSource::RetryLimit, ..rule };
+        let (action, retries) = (RulingAction::Fail, Some(retries));
+        Self { action, rule, retries, by_rule: false, retry: None }
+    }
+
+    /// One sentence that names the rule.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        let RuleRef { source, policy, name, index } = &self.rule;
+        let place = match (policy, name, index) {
+            (Some(policy), Some(name), _) => format!("rule {name} of RetryPolicy {policy}"),
+            (Some(policy), None, _) => format!("the default action of RetryPolicy {policy}"),
+            (None, Some(name), _) => format!("rule {name} of failurePolicy"),
+            (None, None, Some(index)) => format!("rule {index} of podFailurePolicy"),
+            (None, None, None) => String::new(),
+        };
+        let left = self.retries.map(|Retries { used, limit }| format!("{used} of {limit} used"));
+        let left = left.unwrap_or_default();
+        match source {
+            RuleSource::KillSwitch => "the configuration allows no restart of any kind".to_owned(),
+            RuleSource::ExitCodeAnnotation => "an annotation makes the exit code final".to_owned(),
+            RuleSource::RetryLimit if self.action == RulingAction::Fail => match place.as_str() {
+                "" => format!("no restart is left ({left})"),
+                place => format!("no restart is left for {place} ({left})"),
+            },
+            RuleSource::RetryLimit => format!("restarts are left ({left})"),
+            RuleSource::PodFailurePolicy | RuleSource::FailurePolicy | RuleSource::RetryPolicy => {
+                let what = match self.action {
+                    RulingAction::Restart => "restarts",
+                    RulingAction::RestartIgnoringLimit => "restarts, uncounted",
+                    RulingAction::RecreateComponent(_) => "recreates the component",
+                    RulingAction::Fail => "fails",
+                };
+                if left.is_empty() {
+                    format!("{place} {what}")
+                } else {
+                    format!("{place} {what} ({left})")
+                }
+            }
+        }
+    }
+}

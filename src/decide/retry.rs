@@ -1,0 +1,124 @@
+//! How the next attempt differs from the last: counts, delay, the node that is avoided, more memory.
+//! Source: Armada retry policies.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::draft::Draft;
+use super::policy::Retry;
+use super::problem::Problem;
+use crate::api::{PendingMemory, RetryCount};
+use crate::bugs::{self, Bug};
+use crate::limits::Period;
+use crate::policies::{Bytes, MemoryGrowth};
+use crate::snapshot::{Pod, Snapshot};
+
+/// Writes down how the next attempt is made. What an earlier retry asked for holds no more.
+pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retry>) {
+    draft.status.retry_after = None;
+    draft.status.avoid_nodes.clear();
+    draft.status.pending_memory.clear();
+    let Some(retry) = retry else { return };
+    count(&mut draft.status.retry_counts, retry);
+    if let Some(delay) = retry.delay.filter(|_| !bugs::is_present(Bug::BackoffForgotten)) {
+        let until = Period::from_duration(delay).after(problem.failed_at);
+        draft.status.retry_after = Some(Time(until));
+    }
+    if retry.avoid_node {
+        avoid_node(draft, problem);
+    }
+    if let (Some(growth), Some(pod)) = (retry.memory, problem.pod) {
+        draft.status.pending_memory = grown(draft.facts.snapshot, pod, growth);
+    }
+}
+
+fn count(counts: &mut Vec<RetryCount>, retry: &Retry) {
+    let (policy, rule) = (&retry.policy, &retry.rule);
+    match counts.iter_mut().find(|entry| entry.policy == *policy && entry.rule == *rule) {
+        Some(entry) => entry.count = entry.count.max(0).saturating_add(1),
+        None => {
+            let (policy, rule) = (policy.clone(), rule.clone());
+            counts.push(RetryCount { policy, rule, count: 1 });
+        }
+    }
+}
+
+/// Avoids the node of the first cause, unless some pods could then be nowhere at all.
+fn avoid_node(draft: &mut Draft<'_>, problem: &Problem<'_>) {
+    let snapshot = draft.facts.snapshot;
+    let Some(node) = problem.pod.and_then(|pod| pod.node.as_ref()) else { return };
+    let site = snapshot.sites.iter().find(|site| site.name == *node);
+    let hostname = site.map_or(node.as_str(), |site| site.hostname());
+    let stranded = snapshot.components.iter().find(|component| {
+        let mut templates = component.templates.iter();
+        !snapshot.sites.is_empty()
+            && templates.any(|one| !one.placement.fits_elsewhere(&snapshot.sites, hostname))
+    });
+    match stranded {
+        Some(component) => {
+            let title = component.title();
+            let message =
+                format!("Node {node} is not avoided: pods of {title} fit on no other node");
+            draft.warn("NodeNotAvoided", message);
+        }
+        None => draft.status.avoid_nodes.push(hostname.to_owned()),
+    }
+}
+
+/// The memory that the containers of a failed pod's pod set are to have; nothing where none grows.
+fn grown(snapshot: &Snapshot, pod: &Pod, growth: MemoryGrowth) -> Vec<PendingMemory> {
+    let (Some(component), Some(pod_set)) = (pod.component, pod.pod_set) else { return vec![] };
+    let template = snapshot.components.get(component).and_then(|one| one.templates.get(pod_set));
+    let grow = |amount: Bytes| {
+        let most = growth.max.unwrap_or(Bytes(u64::MAX));
+        amount.times(growth.factor).min(most.max(amount))
+    };
+    let mut pending = vec![];
+    for container in template.into_iter().flat_map(|template| &template.containers) {
+        let (request, limit) = (container.request.map(grow), container.limit.map(grow));
+        if (request, limit) != (container.request, container.limit) {
+            pending.push(PendingMemory {
+                component: i32::try_from(component).unwrap_or(i32::MAX),
+                pod_set: i32::try_from(pod_set).unwrap_or(i32::MAX),
+                container: container.name.clone(),
+                request: request.map(|amount| amount.to_string()),
+                limit: limit.map(|amount| amount.to_string()),
+            });
+        }
+    }
+    pending
+}
+
+/// Whether memory is still to be written into the templates. What the API server refused is given up.
+pub fn is_growth_due(draft: &Draft<'_>) -> bool {
+    let snapshot = draft.facts.snapshot;
+    let pending = &draft.facts.snapshot.status.pending_memory;
+    snapshot.growth_refused.is_none()
+        && !bugs::is_present(Bug::GrowthForgotten)
+        && pending.iter().any(|one| !is_written(snapshot, one))
+}
+
+/// Whether the templates show it; what has no place in them never will, and counts as written.
+fn is_written(snapshot: &Snapshot, pending: &PendingMemory) -> bool {
+    let index = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
+    let component = snapshot.components.get(index(pending.component));
+    let template = component.and_then(|one| one.templates.get(index(pending.pod_set)));
+    let mut containers = template.into_iter().flat_map(|template| &template.containers);
+    let found = containers.find(|container| container.name == pending.container);
+    let same = |text: &Option<String>, amount: Option<Bytes>| {
+        text.as_ref().and_then(|text| text.parse().ok()) == amount
+    };
+    found.is_none_or(|container| {
+        same(&pending.request, container.request) && same(&pending.limit, container.limit)
+    })
+}
+
+/// The growth is done, or was refused: it is pending no more.
+pub fn end_growth(draft: &mut Draft<'_>) {
+    if draft.status.pending_memory.is_empty() {
+        return;
+    }
+    draft.status.pending_memory.clear();
+    if let Some(why) = &draft.facts.snapshot.growth_refused {
+        draft.warn("MemoryNotGrown", format!("The retry has the memory it had before: {why}"));
+    }
+}

@@ -1,0 +1,200 @@
+//! What follows from a problem: waiting, a restart, one component created again, or failure.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::draft::Draft;
+use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
+use super::policy::{Ruling, RulingAction};
+use super::problem::{self, Problem};
+use super::{VerdictAction, attempts, pause, retry, steps, teardown};
+use crate::api::condition::{self, unhealthy};
+use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, Since};
+use crate::bugs::{self, Bug};
+use crate::plan::Ask;
+
+/// Acts on a problem that is due, or waits for it.
+pub fn settle<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>) -> Move
+where
+    P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
+{
+    let ruling = problem.ruling(draft);
+    if problem.evacuation {
+        return evacuate(here, draft, problem, ruling);
+    }
+    let due = problem.due(&ruling);
+    let waits = due.is_some_and(|due| draft.facts.now < due) && !bugs::is_present(Bug::NoGrace);
+    if waits {
+        wait(draft, problem, due);
+        draft.verdict.retries = ruling.retries;
+        return here.stay();
+    }
+    if due.is_some() && unsure_of_pods(draft, problem) {
+        draft.ask(Ask::Pods);
+        return here.stay();
+    }
+    draft.verdict.rule = Some(ruling.rule.clone());
+    draft.verdict.retries = ruling.retries;
+    let problem = &with_reason(problem, &ruling);
+    match ruling.action {
+        RulingAction::Restart => {
+            count(draft);
+            restart(here, draft, problem, &ruling)
+        }
+        RulingAction::RestartIgnoringLimit => restart(here, draft, problem, &ruling),
+        RulingAction::RecreateComponent(index) => {
+            if !bugs::is_present(Bug::RecreateUncounted) {
+                count(draft);
+            }
+            recreate(draft, problem, index);
+            here.stay()
+        }
+        RulingAction::Fail => fail(here, draft, problem),
+    }
+}
+
+/// The problem, and what a rule or a limit says about it.
+fn with_reason<'a>(problem: &Problem<'a>, ruling: &Ruling) -> Problem<'a> {
+    let plain = ruling.rule == RuleRef::plain(crate::api::RuleSource::RetryLimit);
+    if plain && ruling.action == RulingAction::Restart {
+        return problem.clone();
+    }
+    let message = format!("{}; {}", problem.message, ruling.sentence());
+    Problem { message, ..problem.clone() }
+}
+
+fn count(draft: &mut Draft<'_>) {
+    let more = if bugs::is_present(Bug::CountTwice) { 2 } else { 1 };
+    draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
+}
+
+/// Whether a problem is that something does not run, and only a cache says so.
+fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
+    let of_pods = [unhealthy::INSUFFICIENT_PODS_READY, unhealthy::FOUND_FAILED_PODS];
+    of_pods.contains(&problem.reason) && draft.facts.snapshot.answered < Ask::Pods
+}
+
+/// Restarts without asking a policy: the node is to blame. Only the kill switch forbids it.
+fn evacuate<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem<'_>, ruling: Ruling) -> Move
+where
+    P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
+{
+    if ruling.rule.source == crate::api::RuleSource::KillSwitch {
+        let problem = with_reason(problem, &ruling);
+        draft.verdict.rule = Some(ruling.rule);
+        draft.verdict.retries = ruling.retries;
+        return fail(here, draft, &problem);
+    }
+    let none = RuleRef::plain(ruling.rule.source);
+    let uncounted = Ruling::unlimited(RulingAction::RestartIgnoringLimit, none);
+    restart(here, draft, problem, &uncounted)
+}
+
+/// Waits for a problem to go away; says what is the matter meanwhile.
+pub fn wait(draft: &mut Draft<'_>, problem: &Problem<'_>, until: Option<Timestamp>) {
+    if let Some(from) = problem.unhealthy_from.filter(|from| draft.facts.now < *from) {
+        draft.look_again(from);
+        draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
+    } else {
+        say_unhealthy(draft, problem);
+    }
+    describe(draft, problem);
+    if let Some(deadline) = until {
+        draft.wait(deadline);
+    }
+}
+
+fn say_unhealthy(draft: &mut Draft<'_>, problem: &Problem<'_>) {
+    let new = condition::find(&draft.status.conditions, condition::UNHEALTHY)
+        .is_none_or(|old| old.status != "True" || old.reason != problem.reason);
+    if new {
+        draft.warn(problem.reason, problem.message.clone());
+    }
+    draft.condition(condition::UNHEALTHY, true, problem.reason, &problem.message);
+}
+
+fn describe(draft: &mut Draft<'_>, problem: &Problem<'_>) {
+    draft.verdict.reason = Some(problem.reason.to_owned());
+    draft.verdict.message.clone_from(&problem.message);
+    draft.verdict.failure = Some(problem.failure.clone());
+}
+
+fn restart<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem<'_>, ruling: &Ruling) -> Move
+where
+    P: Edge<Resetting> + Edge<Suspending>,
+{
+    let counted = ruling.action == RulingAction::Restart;
+    let (action, said) = if counted {
+        (AttemptAction::Restart, VerdictAction::Restart)
+    } else {
+        (AttemptAction::RestartIgnoringLimit, VerdictAction::RestartIgnoringLimit)
+    };
+    record(draft, problem, action, AttemptOutcome::Failed);
+    retry::prepare(draft, problem, ruling.retry.as_ref());
+    draft.verdict.action = said;
+    draft.verdict.counted = Some(counted);
+    draft.verdict.delete = teardown::deletable(draft);
+    draft.verdict.retry_after_seconds = Some(pause::left(draft));
+    // Kueue admits what has another size anew.
+    let anew = !draft.status.pending_memory.is_empty() && draft.facts.snapshot.queue_managed;
+    draft.warn("Resetting", format!("Restarting: {}", problem.message));
+    if anew {
+        teardown::begin(draft, "Suspending");
+        return here.to::<Suspending>();
+    }
+    teardown::begin(draft, "Resetting");
+    here.to::<Resetting>()
+}
+
+/// One component goes and comes back; all else stays.
+fn recreate(draft: &mut Draft<'_>, problem: &Problem<'_>, index: usize) {
+    record(draft, problem, AttemptAction::RecreateComponent, AttemptOutcome::ComponentRecreated);
+    attempts::end(draft);
+    let number = attempts::current(&draft.status);
+    attempts::push(draft, number);
+    steps::recreate(draft, index);
+    draft.since().failed_pods = None;
+    draft.verdict.action = VerdictAction::RecreateComponent;
+    draft.verdict.counted = Some(true);
+    draft.verdict.delete = vec![index];
+    let title = draft.facts.snapshot.components[index].title();
+    draft.condition(condition::PODS_READY, false, "Recreating", &problem.message);
+    draft.warn("Recreating", format!("Creating {title} again: {}", problem.message));
+}
+
+/// Gives up.
+pub fn fail<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem<'_>) -> Move
+where
+    P: Edge<Failed>,
+{
+    record(draft, problem, AttemptAction::Fail, AttemptOutcome::Failed);
+    draft.verdict.action = VerdictAction::Fail;
+    draft.condition(condition::PODS_READY, false, "Failed", &problem.message);
+    draft.status.since = Some(Since { failed: Some(draft.anchor()), ..Since::default() });
+    teardown::begin_after_failure(draft);
+    draft.warn("Failed", format!("Given up: {}", problem.message));
+    here.to::<Failed>()
+}
+
+/// Writes the failure into the flight recorder, before anything is deleted.
+fn record(
+    draft: &mut Draft<'_>,
+    problem: &Problem<'_>,
+    action: AttemptAction,
+    outcome: AttemptOutcome,
+) {
+    describe(draft, problem);
+    say_unhealthy(draft, problem);
+    let failed = problem::failed_pods(draft, None);
+    let cause = problem.failure.pod_uid.as_deref();
+    let others = failed.iter().filter(|pod| Some(pod.uid.as_str()) != cause).count();
+    let (rule, retries) = (draft.verdict.rule.clone(), draft.verdict.retries);
+    attempts::outcome(draft, outcome);
+    let attempt: &mut Attempt = attempts::last(draft);
+    attempt.failed_at = Some(Time(problem.failed_at));
+    attempt.action = Some(action);
+    attempt.rule = rule;
+    attempt.retries = retries;
+    attempt.failure = Some(problem.failure.clone());
+    attempt.collateral = Some(i32::try_from(others).unwrap_or(i32::MAX));
+}

@@ -1,0 +1,197 @@
+//! How far each component is: execution steps, and components that are created again. Source: KEP-672,
+//! and `RecreateComponent` of KEP-262.
+//!
+//! ```text
+//! Later ─ step begins ─▶ Coming ─ its object is there ─▶ Up ─ RecreateComponent ─▶ Going ─ gone ─▶ Coming
+//! ```
+//!
+//! It is kept in the component's `ResourcesDeployed` condition and UID in `componentStatus`; the time of
+//! the condition is the moment from which its graces run.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+
+use super::draft::Draft;
+use super::health::{self, PodSetHealth};
+use crate::api::{PodSetSince, WaitFor, condition};
+use crate::bugs::{self, Bug};
+use crate::snapshot::{Component, Presence};
+
+/// Reason of a component's `ResourcesDeployed` while it is to be created.
+const DEPLOYING: &str = "Deploying";
+/// Reason of a component's `ResourcesDeployed` while the old object is to go.
+const RECREATING: &str = "Recreating";
+
+/// How far a component is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Its step has not begun.
+    Later,
+    /// It is to be created.
+    Coming,
+    /// Its object is to go, before it is created again.
+    Going,
+    /// It was created.
+    Up,
+}
+
+/// How far a component is while the AppWrapper is Running.
+pub fn standing(draft: &Draft<'_>, index: usize) -> Standing {
+    if is_recorded(draft, index) == Some(true) {
+        return Standing::Up;
+    }
+    match deployed(draft, index) {
+        Some(condition) if condition.reason == RECREATING => return Standing::Going,
+        Some(_) => return Standing::Coming,
+        None => {}
+    }
+    // Nothing is written of it: an AppWrapper without an order, or of another controller.
+    let step = draft.facts.snapshot.policies.steps.step(index);
+    if step == 0 {
+        Standing::Up
+    } else if step > begun(draft) {
+        Standing::Later
+    } else {
+        Standing::Coming
+    }
+}
+
+/// The last step that has begun.
+pub fn begun(draft: &Draft<'_>) -> usize {
+    let snapshot = draft.facts.snapshot;
+    let has_begun = |index: &usize| {
+        is_recorded(draft, *index) == Some(true)
+            || deployed(draft, *index).is_some()
+            || (snapshot.components[*index].ours().is_some()
+                && health::is_current(draft, *index, &snapshot.components[*index]))
+    };
+    let begun = (0..snapshot.components.len()).filter(has_begun);
+    begun.map(|index| snapshot.policies.steps.step(index)).max().unwrap_or(0)
+}
+
+/// Whether it is written that a component was created; `None` where nothing is written.
+fn is_recorded(draft: &Draft<'_>, index: usize) -> Option<bool> {
+    let status = draft.status.component_status.get(index)?;
+    if condition::is_true(&status.conditions, condition::COMPONENT_SUCCEEDED) {
+        return Some(true);
+    }
+    match deployed(draft, index) {
+        Some(condition) => Some(condition.status == "True"),
+        None => status.uid.is_some().then_some(true),
+    }
+}
+
+fn deployed<'d>(draft: &'d Draft<'_>, index: usize) -> Option<&'d Condition> {
+    let status = draft.status.component_status.get(index)?;
+    condition::find(&status.conditions, condition::RESOURCES_DEPLOYED)
+}
+
+/// Since when a component is what it is.
+pub fn since(draft: &Draft<'_>, index: usize) -> Timestamp {
+    deployed(draft, index).map_or(draft.facts.now, |condition| condition.last_transition_time.0)
+}
+
+/// The next step begins where everything of the last one has got as far as it must; its components.
+pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
+    let snapshot = draft.facts.snapshot;
+    let steps = &snapshot.policies.steps;
+    let step = begun(draft);
+    if step >= steps.last() {
+        return vec![];
+    }
+    let wait = steps.wait_for(step);
+    let of_step = |step: usize| {
+        (0..snapshot.components.len()).filter(move |index| steps.step(*index) == step)
+    };
+    let up = of_step(step).all(|index| standing(draft, index) == Standing::Up);
+    let far = of_step(step).all(|index| has_reached(draft, index, wait, pod_sets));
+    if up && (far || bugs::is_present(Bug::StepsAtOnce)) {
+        of_step(step + 1).collect()
+    } else {
+        vec![]
+    }
+}
+
+fn has_reached(
+    draft: &Draft<'_>,
+    index: usize,
+    wait: WaitFor,
+    pod_sets: &[PodSetHealth<'_>],
+) -> bool {
+    if health::has_succeeded(draft, index)
+        || draft.facts.snapshot.components[index].pod_sets.is_empty()
+    {
+        return true;
+    }
+    match wait {
+        WaitFor::Succeeded => false,
+        WaitFor::Ready => {
+            let mut own = pod_sets.iter().filter(|set| set.component == index);
+            own.all(|set| set.done || set.fully_ready >= set.expected)
+        }
+    }
+}
+
+/// Writes down that components are to be created from here on.
+pub fn begin(draft: &mut Draft<'_>, indexes: &[usize]) {
+    for index in indexes {
+        mark(draft, *index, false, DEPLOYING);
+        draft.component_status()[*index].uid = None;
+    }
+}
+
+/// Writes down that a component is to go and come back.
+pub fn recreate(draft: &mut Draft<'_>, index: usize) {
+    let uid = draft.facts.snapshot.components[index].ours().map(|object| object.uid.clone());
+    mark(draft, index, false, RECREATING);
+    let status = &mut draft.component_status()[index];
+    status.uid = status.uid.take().or(uid);
+    status.conditions.retain(|condition| condition.type_ != condition::COMPONENT_SUCCEEDED);
+}
+
+/// Writes down that a component is there: its pods have all their time from now.
+pub fn arrived(draft: &mut Draft<'_>, index: usize) {
+    let uid = draft.facts.snapshot.components[index].ours().map(|object| object.uid.clone());
+    mark(draft, index, true, "ComponentCreatedSuccessfully");
+    let status = &mut draft.component_status()[index];
+    status.uid = uid;
+    let since = draft.anchor();
+    let prefix = format!("{index}-");
+    let count = draft.facts.snapshot.components[index].pod_sets.len();
+    let entries = &mut draft.since().pod_sets;
+    entries.retain(|entry| !entry.pod_set.starts_with(&prefix));
+    entries.extend((0..count).map(|pod_set| PodSetSince {
+        pod_set: format!("{prefix}{pod_set}"),
+        ready: false,
+        terminating: false,
+        since: since.clone(),
+    }));
+}
+
+/// Sets the component's `ResourcesDeployed`; its time is now, also where only the reason changes.
+fn mark(draft: &mut Draft<'_>, index: usize, is_there: bool, reason: &str) {
+    let now = draft.facts.now;
+    let kind = condition::RESOURCES_DEPLOYED;
+    let conditions = &mut draft.component_status()[index].conditions;
+    condition::set(conditions, kind, is_there, reason, "", now);
+    if let Some(condition) = conditions.iter_mut().find(|condition| condition.type_ == kind) {
+        condition.last_transition_time = Time(now);
+    }
+}
+
+/// Whether anything of a component that is to go is still there, as far as is known.
+pub fn remains(draft: &Draft<'_>, index: usize) -> bool {
+    let snapshot = draft.facts.snapshot;
+    snapshot.pods.iter().any(|pod| pod.component == Some(index))
+        || snapshot.components[index].ours().is_some()
+}
+
+/// Whether the new object of a component is there.
+pub fn is_there(component: &Component, attempt: i32) -> bool {
+    match &component.presence {
+        Presence::Present(_) => component.ours().is_some_and(|object| {
+            !object.terminating && object.attempt.is_none_or(|number| number == attempt)
+        }),
+        Presence::Unseen | Presence::Absent | Presence::NoKind => false,
+    }
+}

@@ -1,0 +1,77 @@
+//! What a write that came too late has made, swept away.
+
+use std::time::Duration;
+
+use super::draft::Draft;
+use super::{VerdictAction, attempts, health};
+use crate::bugs::{self, Bug};
+use crate::limits::Period;
+use crate::plan::{Action, Target};
+use crate::snapshot::Pod;
+
+/// When it is seen to that what was swept away is on its way.
+const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(5);
+
+/// What is swept away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stray {
+    /// Everything: nothing is to be there.
+    Any,
+    /// Everything of another attempt than the running one.
+    OfAnotherAttempt,
+    /// Components that are not those whose UIDs were written down.
+    Unrecorded,
+}
+
+/// Strays that should be gone for long are deleted by force.
+fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
+    let pods = draft.facts.snapshot.pods.iter();
+    for pod in pods.filter(|pod| pod.terminating && is_stray(pod)) {
+        let Some(overdue) = health::overdue_from(draft.facts, pod) else { continue };
+        if draft.facts.now < overdue {
+            draft.look_again(overdue);
+        } else {
+            draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+            draft.look_again(draft.facts.limits.forceful_deletion_grace.after(draft.facts.now));
+        }
+    }
+}
+
+/// Deletes what a write that came too late has made; whether there was any.
+pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
+    if bugs::is_present(Bug::NothingSwept) {
+        return false;
+    }
+    let snapshot = draft.facts.snapshot;
+    let attempt = attempts::current(&draft.status);
+    let of_another = |number: Option<i32>| number.is_some_and(|number| number != attempt);
+    let mut found = false;
+    // a deletion that was refused is sent again
+    let again = Period::from_duration(SWEEP_AGAIN_AFTER).after(draft.facts.now);
+    for (component, index) in snapshot.components.iter().zip(0..) {
+        let Some(object) = component.ours() else { continue };
+        let sweeps = match stray {
+            Stray::Any => true,
+            Stray::OfAnotherAttempt => of_another(object.attempt),
+            Stray::Unrecorded => !health::is_current(draft, index, component),
+        };
+        found |= sweeps;
+        if sweeps && !object.terminating {
+            draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
+            draft.verdict.action = VerdictAction::Delete;
+            draft.verdict.delete.push(index);
+            draft.look_again(again);
+        }
+    }
+    match stray {
+        Stray::Any => force_overdue(draft, |_| true),
+        Stray::OfAnotherAttempt => force_overdue(draft, |pod| of_another(pod.attempt)),
+        Stray::Unrecorded => {}
+    }
+    found
+        || match stray {
+            Stray::Any => !snapshot.pods.is_empty(),
+            Stray::OfAnotherAttempt => snapshot.pods.iter().any(|pod| of_another(pod.attempt)),
+            Stray::Unrecorded => false,
+        }
+}
