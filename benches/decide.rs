@@ -4,9 +4,7 @@
 
 use std::sync::Arc;
 
-use appwrapper::api::{
-    Attempt, ComponentStatus, Phase, PodSet, RetryPolicySpec, Since, condition,
-};
+use appwrapper::api::{Attempt, ComponentStatus, Phase, PodSet, RetryPolicySpec, Since, condition};
 use appwrapper::config::Config;
 use appwrapper::decide::{Facts, decide};
 use appwrapper::limits::Limits;

@@ -30,7 +30,7 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
 
 /// Sorts pods by when they failed, ties by name; those that cannot be dated come last.
 pub fn sort(pods: &mut [&Pod]) {
-    pods.sort_by_key(|pod| {
+    pods.sort_by_cached_key(|pod| {
         let at = finished_at(pod);
         (at.is_none(), at, pod.name.clone())
     });

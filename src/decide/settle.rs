@@ -6,12 +6,13 @@ use k8s_openapi::jiff::Timestamp;
 use super::draft::Draft;
 use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::policy::{Ruling, RulingAction};
-use super::problem::{self, Problem};
+use super::problem::Problem;
 use super::{VerdictAction, attempts, pause, retry, steps, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, Since};
 use crate::bugs::{self, Bug};
 use crate::plan::Ask;
+use crate::snapshot::PodPhase;
 
 /// Acts on a problem that is due, or waits for it.
 pub fn settle<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>) -> Move
@@ -185,9 +186,8 @@ fn record(
 ) {
     describe(draft, problem);
     say_unhealthy(draft, problem);
-    let failed = problem::failed_pods(draft, None);
-    let cause = problem.failure.pod_uid.as_deref();
-    let others = failed.iter().filter(|pod| Some(pod.uid.as_str()) != cause).count();
+    let cause = problem.pod.filter(|pod| pod.phase == PodPhase::Failed);
+    let others = problem.judged(draft).failed().saturating_sub(usize::from(cause.is_some()));
     let (rule, retries) = (draft.verdict.rule.clone(), draft.verdict.retries);
     attempts::outcome(draft, outcome);
     let attempt: &mut Attempt = attempts::last(draft);

@@ -134,8 +134,11 @@ fn a_retry_avoids_the_node_that_failed() {
             "backoff": {"initialDelay": "1s"},
         });
         case.create(policy("policies-avoids", json!({"rules": [rule]}))).await;
-        let life =
-            [("run-for", "1s"), ("fail-until-attempt", "1"), ("disruption", "TerminationByKubelet")];
+        let life = [
+            ("run-for", "1s"),
+            ("fail-until-attempt", "1"),
+            ("disruption", "TerminationByKubelet"),
+        ];
         let settings = tuned(&[("retryPolicies", "policies-avoids")]);
         case.wrap("avoids", settings, vec![pod("avoids", &life)]).await;
         let resetting = case.phase("avoids", "Resetting").await;
@@ -221,36 +224,40 @@ fn config(global_max_retries: i32) -> Config {
 #[test]
 fn the_kill_switch_holds_from_the_next_decision() {
     let name = "the_kill_switch_holds_from_the_next_decision";
-    runtime_test(name, || OWN_PLANE.client(), async |case| {
-        // a line on which nothing ever happens: the controller sees this namespace alone
-        let never = Plan { call: u32::MAX, moment: Moment::Before, effect: Effect::Crash };
-        let line = Line::new(case.client.clone(), &case.namespace, never, Counted::Calls);
-        let clock = Arc::new(SystemClock);
-        let controller = Controller::new(line.client(Role::First), clock, config(20));
-        let context = controller.context.clone();
-        let told = async {
-            let life = [("run-for", "2s"), ("exit-code", "1")];
-            let granted = tuned(&[
-                ("failureGracePeriodDuration", "0s"),
-                ("retryPausePeriodDuration", "3s"),
-            ]);
-            let waiting = tuned(&[("failureGracePeriodDuration", "6s")]);
-            case.wrap("granted", granted, vec![pod("granted", &life)]).await;
-            case.phase("granted", "Resetting").await;
-            case.wrap("waiting", waiting, vec![pod("waiting", &life)]).await;
-            case.condition("waiting", "Unhealthy", "True").await;
-            *context.config.write().expect("nobody panicked") = Arc::new(config(0));
-            context.look_at_all();
-            case.phase("waiting", "Failed").await;
-            case.phase("granted", "Failed").await;
-            let log = case.log();
-            assert_eq!(attempt(&log, "waiting", 0)["rule"]["source"], "killSwitch");
-            assert_eq!(attempt(&log, "granted", 0)["action"], "Restart");
-            assert_eq!(attempt(&log, "granted", 1)["rule"]["source"], "killSwitch");
-        };
-        tokio::select! {
-            () = controller.run(std::future::pending()) => {}
-            () = told => {}
-        }
-    });
+    runtime_test(
+        name,
+        || OWN_PLANE.client(),
+        async |case| {
+            // a line on which nothing ever happens: the controller sees this namespace alone
+            let never = Plan { call: u32::MAX, moment: Moment::Before, effect: Effect::Crash };
+            let line = Line::new(case.client.clone(), &case.namespace, never, Counted::Calls);
+            let clock = Arc::new(SystemClock);
+            let controller = Controller::new(line.client(Role::First), clock, config(20));
+            let context = controller.context.clone();
+            let told = async {
+                let life = [("run-for", "2s"), ("exit-code", "1")];
+                let granted = tuned(&[
+                    ("failureGracePeriodDuration", "0s"),
+                    ("retryPausePeriodDuration", "3s"),
+                ]);
+                let waiting = tuned(&[("failureGracePeriodDuration", "6s")]);
+                case.wrap("granted", granted, vec![pod("granted", &life)]).await;
+                case.phase("granted", "Resetting").await;
+                case.wrap("waiting", waiting, vec![pod("waiting", &life)]).await;
+                case.condition("waiting", "Unhealthy", "True").await;
+                *context.config.write().expect("nobody panicked") = Arc::new(config(0));
+                context.look_at_all();
+                case.phase("waiting", "Failed").await;
+                case.phase("granted", "Failed").await;
+                let log = case.log();
+                assert_eq!(attempt(&log, "waiting", 0)["rule"]["source"], "killSwitch");
+                assert_eq!(attempt(&log, "granted", 0)["action"], "Restart");
+                assert_eq!(attempt(&log, "granted", 1)["rule"]["source"], "killSwitch");
+            };
+            tokio::select! {
+                () = controller.run(std::future::pending()) => {}
+                () = told => {}
+            }
+        },
+    );
 }
