@@ -36,6 +36,7 @@ pub async fn create(
         namespace: &wrapper.namespace,
         component: index,
         scheduler_name,
+        avoid_nodes: &wrapper.status.avoid_nodes,
     };
     let object = podsets::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
         .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;
