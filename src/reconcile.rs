@@ -6,6 +6,7 @@
 //!    └── a read that the decision asks for ──┘
 //! ```
 
+mod growth;
 mod report;
 
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::live::{self, Live};
 use crate::observe::memory::Memory;
+use crate::observe::seen::Seen;
 use crate::observe::{self, Eyes, stored::Stored};
 use crate::plan::{Action, Ask, Target};
 use crate::podsets;
@@ -278,11 +280,7 @@ async fn carry_out(
         match action {
             Action::AddFinalizer => {
                 let written = write::add_finalizer(&context.client, wrapper).await?;
-                memory.confirm(written.meta.resource_version.as_deref());
-                return Ok(match Stored::from(written).wrapper {
-                    Ok(newer) => Carried::Wrote(newer),
-                    Err(_) => Carried::Done,
-                });
+                return Ok(wrote(memory, written));
             }
             Action::Create(index) => {
                 if is_superseded(context, wrapper) {
@@ -301,7 +299,9 @@ async fn carry_out(
                 send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Forced)
                     .await?;
             }
-            Action::GrowMemory { .. } => {}
+            Action::GrowMemory { suspend } => {
+                return growth::grow(context, memory, wrapper, *suspend).await;
+            }
             Action::RemoveFinalizer => {
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
                 memory.confirm(written.meta.resource_version.as_deref());
@@ -309,6 +309,12 @@ async fn carry_out(
         }
     }
     Ok(result)
+}
+
+/// The AppWrapper as our own write has made it.
+fn wrote(memory: &mut Memory, written: Seen) -> Carried {
+    memory.confirm(written.meta.resource_version.as_deref());
+    Stored::from(written).wrapper.map_or(Carried::Done, Carried::Wrote)
 }
 
 /// What has objects between itself and its pods goes after them, also by force. Asked twice, it would

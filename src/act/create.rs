@@ -4,6 +4,7 @@ use kube::api::PostParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
+use super::said;
 use crate::bugs::{self, Bug};
 use crate::decide::current_attempt;
 use crate::observe::assemble::{Wrapper, kind_of};
@@ -122,14 +123,6 @@ fn write_failure(error: &kube::Error) -> CreationFailure {
         Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
         _ if bugs::is_present(Bug::LostIsFailed) => fatal(message),
         _ => transient(message),
-    }
-}
-
-/// What the API server said, without the debugging text that the client adds.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
     }
 }
 

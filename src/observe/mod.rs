@@ -72,6 +72,7 @@ pub async fn observe(
         components,
         pods,
         answered: ask,
+        growth_refused: memory.growth_refused.clone(),
         ..wrapper.snapshot()
     })
 }
