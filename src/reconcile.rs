@@ -9,7 +9,7 @@
 mod growth;
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -26,6 +26,7 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Cache, Key, KindKey};
+use crate::observe::guides::{self, Attach};
 use crate::observe::live::{self, Live};
 use crate::observe::memory::Memory;
 use crate::observe::seen::Seen;
@@ -59,6 +60,8 @@ pub struct Context {
     pub config: RwLock<Arc<Config>>,
     /// The AppWrappers, as the watch has shown them.
     pub store: Store<Stored>,
+    /// Something changed that concerns every AppWrapper, such as the settings.
+    pub all_changed: tokio::sync::Notify,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
     memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<Memory>>>>,
 }
@@ -112,6 +115,7 @@ impl Context {
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),
             store,
+            all_changed: tokio::sync::Notify::new(),
             wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),
         }
@@ -123,19 +127,29 @@ impl Context {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The AppWrappers that wrap a kind.
+    /// The kinds that must be watched for an AppWrapper: those that it wraps, and those of the guides to
+    /// its retries.
+    #[must_use]
+    pub fn kinds_of(&self, wrapper: &Wrapper) -> BTreeSet<KindKey> {
+        let config = self.config();
+        let default = config.retry_policy.default_policy_name.as_deref();
+        let kinds = wrapper.components.iter().map(kind_of);
+        let kinds = kinds.filter(|kind| !kind.is_pod() && !kind.kind.is_empty());
+        kinds.chain(guides::used_by(wrapper, default)).collect()
+    }
+
+    /// The AppWrappers for which a kind is watched.
     #[must_use]
     pub fn users_of(&self, kind: &KindKey) -> Vec<Key> {
         let uses = |stored: &Stored| {
-            stored.wrapper.as_ref().is_ok_and(|wrapper| {
-                wrapper.components.iter().any(|component| kind_of(component) == *kind)
-            })
+            stored.wrapper.as_ref().is_ok_and(|wrapper| self.kinds_of(wrapper).contains(kind))
         };
         self.store.state_filter(uses).iter().map(|stored| stored.key()).collect()
     }
 
     /// Asks for every AppWrapper to be looked at: something changed that concerns them all.
     pub fn look_at_all(&self) {
+        self.all_changed.notify_one();
         for stored in self.store.state() {
             (self.wake)(&stored.key());
         }
@@ -179,7 +193,9 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
         return Ok(Next::After(ECHO_OVERDUE));
     }
     memory.saw(&wrapper.version);
-    if !observe::is_synced(&context.cache, &wrapper) {
+    let config = context.config();
+    let default = config.retry_policy.default_policy_name.as_deref();
+    if !observe::is_synced(&context.cache, &wrapper, default) {
         return Ok(Next::After(ECHO_OVERDUE)); // the end of the first list wakes it earlier
     }
     let done = steps(&context, &mut memory, wrapper).await;
@@ -214,7 +230,9 @@ async fn steps(
     let mut ask = Ask::Nothing;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
-        let mut snapshot = observe::observe(context.eyes(), &wrapper, memory, ask).await?;
+        let own = limits.retry_policies.clone();
+        let attach = Attach { own, default: config.retry_policy.default_policy_name.clone() };
+        let mut snapshot = observe::observe(context.eyes(), &wrapper, memory, ask, &attach).await?;
         snapshot.blind_until = memory.blind_until;
         let (now, anchor) = context.clock.around_now();
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };

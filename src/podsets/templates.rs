@@ -84,7 +84,9 @@ fn add_info(placement: &mut Placement, info: &PodSetInfo) {
 /// those of them that stay. Go: `resourcehelper.PodRequests`.
 fn requests(spec: &Value) -> BTreeMap<String, f64> {
     let mut together = BTreeMap::new();
-    items(spec, "containers").iter().for_each(|one| add(&mut together, &asked(one)));
+    for one in items(spec, "containers") {
+        add(&mut together, &asked(one));
+    }
     let (mut staying, mut most) = (BTreeMap::new(), BTreeMap::new());
     for one in items(spec, "initContainers") {
         let mut now = asked(one);
