@@ -4,9 +4,10 @@
 //! AppWrappers ─┬─▶ store ────────────┐
 //!              └─▶ kinds in use ─┐   │
 //! pods, nodes ──▶ cache ─────────┼─▶ queue ─▶ reconcile
-//! one watch a kind ─▶ cache ─────┘
+//! one watch a kind ─▶ cache ─────┘   of retry policies and queues, too, where they are named
 //! ```
 
+mod guides;
 mod kinds;
 mod watches;
 

@@ -6,9 +6,10 @@
 //!    └── a read that the decision asks for ──┘
 //! ```
 
+mod growth;
 mod report;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -25,8 +26,10 @@ use crate::limits::Limits;
 use crate::metrics::Metrics;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Cache, Key, KindKey};
+use crate::observe::guides::{self, Attach};
 use crate::observe::live::{self, Live};
 use crate::observe::memory::Memory;
+use crate::observe::seen::Seen;
 use crate::observe::{self, Eyes, stored::Stored};
 use crate::plan::{Action, Ask, Target};
 use crate::podsets;
@@ -57,6 +60,8 @@ pub struct Context {
     pub config: RwLock<Arc<Config>>,
     /// The AppWrappers, as the watch has shown them.
     pub store: Store<Stored>,
+    /// Something changed that concerns every AppWrapper, such as the settings.
+    pub all_changed: tokio::sync::Notify,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
     memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<Memory>>>>,
 }
@@ -110,6 +115,7 @@ impl Context {
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),
             store,
+            all_changed: tokio::sync::Notify::new(),
             wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),
         }
@@ -121,19 +127,29 @@ impl Context {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The AppWrappers that wrap a kind.
+    /// The kinds that must be watched for an AppWrapper: those that it wraps, and those of the guides to
+    /// its retries.
+    #[must_use]
+    pub fn kinds_of(&self, wrapper: &Wrapper) -> BTreeSet<KindKey> {
+        let config = self.config();
+        let default = config.retry_policy.default_policy_name.as_deref();
+        let kinds = wrapper.components.iter().map(kind_of);
+        let kinds = kinds.filter(|kind| !kind.is_pod() && !kind.kind.is_empty());
+        kinds.chain(guides::used_by(wrapper, default)).collect()
+    }
+
+    /// The AppWrappers for which a kind is watched.
     #[must_use]
     pub fn users_of(&self, kind: &KindKey) -> Vec<Key> {
         let uses = |stored: &Stored| {
-            stored.wrapper.as_ref().is_ok_and(|wrapper| {
-                wrapper.components.iter().any(|component| kind_of(component) == *kind)
-            })
+            stored.wrapper.as_ref().is_ok_and(|wrapper| self.kinds_of(wrapper).contains(kind))
         };
         self.store.state_filter(uses).iter().map(|stored| stored.key()).collect()
     }
 
     /// Asks for every AppWrapper to be looked at: something changed that concerns them all.
     pub fn look_at_all(&self) {
+        self.all_changed.notify_one();
         for stored in self.store.state() {
             (self.wake)(&stored.key());
         }
@@ -177,7 +193,9 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
         return Ok(Next::After(ECHO_OVERDUE));
     }
     memory.saw(&wrapper.version);
-    if !observe::is_synced(&context.cache, &wrapper) {
+    let config = context.config();
+    let default = config.retry_policy.default_policy_name.as_deref();
+    if !observe::is_synced(&context.cache, &wrapper, default) {
         return Ok(Next::After(ECHO_OVERDUE)); // the end of the first list wakes it earlier
     }
     let done = steps(&context, &mut memory, wrapper).await;
@@ -212,7 +230,9 @@ async fn steps(
     let mut ask = Ask::Nothing;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
-        let mut snapshot = observe::observe(context.eyes(), &wrapper, memory, ask).await?;
+        let own = limits.retry_policies.clone();
+        let attach = Attach { own, default: config.retry_policy.default_policy_name.clone() };
+        let mut snapshot = observe::observe(context.eyes(), &wrapper, memory, ask, &attach).await?;
         snapshot.blind_until = memory.blind_until;
         let (now, anchor) = context.clock.around_now();
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
@@ -278,11 +298,7 @@ async fn carry_out(
         match action {
             Action::AddFinalizer => {
                 let written = write::add_finalizer(&context.client, wrapper).await?;
-                memory.confirm(written.meta.resource_version.as_deref());
-                return Ok(match Stored::from(written).wrapper {
-                    Ok(newer) => Carried::Wrote(newer),
-                    Err(_) => Carried::Done,
-                });
+                return Ok(wrote(memory, written));
             }
             Action::Create(index) => {
                 if is_superseded(context, wrapper) {
@@ -301,7 +317,9 @@ async fn carry_out(
                 send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Forced)
                     .await?;
             }
-            Action::GrowMemory { .. } => {}
+            Action::GrowMemory { suspend } => {
+                return growth::grow(context, memory, wrapper, *suspend).await;
+            }
             Action::RemoveFinalizer => {
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
                 memory.confirm(written.meta.resource_version.as_deref());
@@ -309,6 +327,12 @@ async fn carry_out(
         }
     }
     Ok(result)
+}
+
+/// The AppWrapper as our own write has made it.
+fn wrote(memory: &mut Memory, written: Seen) -> Carried {
+    memory.confirm(written.meta.resource_version.as_deref());
+    Stored::from(written).wrapper.map_or(Carried::Done, Carried::Wrote)
 }
 
 /// What has objects between itself and its pods goes after them, also by force. Asked twice, it would

@@ -4,6 +4,7 @@ use kube::api::PostParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
+use super::said;
 use crate::bugs::{self, Bug};
 use crate::decide::current_attempt;
 use crate::observe::assemble::{Wrapper, kind_of};
@@ -36,6 +37,7 @@ pub async fn create(
         namespace: &wrapper.namespace,
         component: index,
         scheduler_name,
+        avoid_nodes: &wrapper.status.avoid_nodes,
     };
     let object = podsets::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
         .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;
@@ -121,14 +123,6 @@ fn write_failure(error: &kube::Error) -> CreationFailure {
         Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
         _ if bugs::is_present(Bug::LostIsFailed) => fatal(message),
         _ => transient(message),
-    }
-}
-
-/// What the API server said, without the debugging text that the client adds.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => status.message.clone(),
-        other => other.to_string(),
     }
 }
 

@@ -24,9 +24,22 @@ impl Error {
         Self { what: what.into(), source: source.into() }
     }
 
+    /// What the API server said, without the debugging text that the client adds.
+    #[must_use]
+    pub fn said(&self) -> String {
+        said(&self.source)
+    }
+
     /// The HTTP status that the API server answered with, where it did.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
         crate::observe::live::code(&self.source)
+    }
+}
+
+fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => status.message.clone(),
+        other => other.to_string(),
     }
 }

@@ -1,4 +1,4 @@
-//! Writes the AppWrapper itself: finalizer and status, guarded by the resource version.
+//! Writes the AppWrapper itself: finalizer, status, memory; guarded by the resource version.
 
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;
@@ -6,10 +6,11 @@ use kube::{Client, Resource};
 use serde_json::{Map, Value, json};
 
 use super::Error;
-use crate::api::{AppWrapper, AppWrapperStatus, keys};
+use crate::api::{AppWrapper, AppWrapperStatus, Component, keys};
 use crate::bugs::{self, Bug};
 use crate::observe::assemble::Wrapper;
 use crate::observe::seen::Seen;
+use crate::podsets;
 
 /// Sets our finalizer.
 ///
@@ -38,11 +39,51 @@ async fn write_finalizers(
     let patch = json!({"metadata": {
         "uid": wrapper.uid, "resourceVersion": wrapper.version, "finalizers": finalizers,
     }});
-    let what = || format!("write finalizers of AppWrapper {}", wrapper.name);
+    write(client, wrapper, patch, "finalizers").await
+}
+
+async fn write(
+    client: &Client,
+    wrapper: &Wrapper,
+    patch: Value,
+    part: &str,
+) -> Result<Seen, Error> {
+    let what = || format!("write {part} of AppWrapper {}", wrapper.name);
     let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
         .patch(&wrapper.name, &PatchParams::default(), &Patch::Merge(patch))
         .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
     client.request(request).await.map_err(|error| Error::new(what(), error))
+}
+
+/// Writes the memory that `status.pendingMemory` asks for into the templates; with `suspend`, the same
+/// write suspends the AppWrapper.
+///
+/// # Errors
+/// 409 where somebody wrote in between; 403 or 422 where it is not allowed.
+pub async fn grow_memory(client: &Client, wrapper: &Wrapper, suspend: bool) -> Result<Seen, Error> {
+    let mut spec = json!({ "components": grown(wrapper) });
+    if suspend {
+        spec["suspend"] = true.into();
+    }
+    let metadata = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
+    write(client, wrapper, json!({"metadata": metadata, "spec": spec}), "memory").await
+}
+
+/// The components with the memory that is pending. A list is replaced as a whole by a merge patch.
+fn grown(wrapper: &Wrapper) -> Vec<Component> {
+    let mut components = wrapper.spec.components.clone();
+    for pending in &wrapper.status.pending_memory {
+        let at = |index: i32| usize::try_from(index).unwrap_or(usize::MAX);
+        let index = at(pending.component);
+        let pod_sets = wrapper.components.get(index).map(|component| &component.pod_sets);
+        let pod_set = pod_sets.and_then(|sets| sets.get(at(pending.pod_set)));
+        if let (Some(component), Some(pod_set)) = (components.get_mut(index), pod_set) {
+            let (request, limit) = (pending.request.as_deref(), pending.limit.as_deref());
+            let (template, container) = (&mut component.template, &pending.container);
+            podsets::grow(template, &pod_set.path, container, request, limit);
+        }
+    }
+    components
 }
 
 /// Writes the status: only what changed, so that fields of another version stay.
@@ -97,7 +138,37 @@ pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use kube::core::ObjectMeta;
+
     use super::*;
+    use crate::api::{AppWrapperSpec, PendingMemory};
+
+    #[test]
+    fn memory_grows_where_it_is_pending() {
+        let pod = |memory: &str| {
+            let container = json!({"name": "main", "resources": {"requests": {"memory": memory}}});
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                "spec": {"containers": [container]}})
+        };
+        let component = |template: Value| Component { template, ..Component::default() };
+        let spec = AppWrapperSpec {
+            components: vec![component(pod("1Gi")), component(pod("1Gi"))],
+            ..AppWrapperSpec::default()
+        };
+        let pending = |component: i32, pod_set: i32| PendingMemory {
+            component,
+            pod_set,
+            container: "main".to_owned(),
+            request: Some("2Gi".to_owned()),
+            limit: None,
+        };
+        let status = AppWrapperStatus {
+            pending_memory: vec![pending(1, 0), pending(0, 7), pending(9, 0), pending(-1, 0)],
+            ..AppWrapperStatus::default()
+        };
+        let wrapper = Wrapper::new(&ObjectMeta::default(), spec, status);
+        assert_eq!(grown(&wrapper), [component(pod("1Gi")), component(pod("2Gi"))]);
+    }
 
     #[test]
     fn a_merge_patch_holds_only_what_changed() {

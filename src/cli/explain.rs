@@ -1,6 +1,7 @@
 //! `appwrapper explain`: what the controller would decide now, by its own code; changes nothing.
 
 mod answer;
+mod guides;
 mod live;
 mod objects;
 mod text;

@@ -1,5 +1,5 @@
-//! One watch for each wrapped kind that is in use: started with the first AppWrapper that wraps it,
-//! stopped a while after the last.
+//! One watch for each kind that is in use, wrapped or of guides: started with the first AppWrapper that
+//! uses it, stopped a while after the last.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -10,11 +10,11 @@ use kube::runtime::watcher::{self, Event};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Queue, WATCH_AGAIN_AFTER, watches};
+use super::{Queue, WATCH_AGAIN_AFTER, guides, watches};
 use crate::api::keys;
-use crate::observe::assemble::kind_of;
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::feed;
+use crate::observe::guides::is_guide;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
@@ -22,7 +22,7 @@ use crate::reconcile::Context;
 /// each.
 const LINGER: Duration = Duration::from_mins(1);
 
-/// The watches of wrapped kinds, and who uses them.
+/// The watches of kinds, and who uses them.
 pub(super) struct Kinds {
     context: Arc<Context>,
     queue: Queue,
@@ -54,7 +54,7 @@ impl Kinds {
         std::mem::take(&mut self.unlisted)
     }
 
-    /// An AppWrapper is there: the kinds that it wraps are watched.
+    /// An AppWrapper is there: the kinds that it uses are watched.
     pub(super) fn used_by(&mut self, stored: &Stored) {
         let key = stored.key();
         self.unlisted.remove(&key);
@@ -62,12 +62,7 @@ impl Kinds {
         if !wrapper.is_ours() {
             return;
         }
-        let kinds: BTreeSet<KindKey> = wrapper
-            .components
-            .iter()
-            .map(kind_of)
-            .filter(|kind| !kind.is_pod() && !kind.kind.is_empty())
-            .collect();
+        let kinds = self.context.kinds_of(wrapper);
         if self.users.get(&key) == Some(&kinds) {
             return;
         }
@@ -109,7 +104,12 @@ impl Kinds {
             watch.idle_since = None;
             return;
         }
-        let task = tokio::spawn(watch(self.context.clone(), self.queue.clone(), kind.clone()));
+        let (context, queue) = (self.context.clone(), self.queue.clone());
+        let task = if is_guide(kind) {
+            tokio::spawn(guides::watch(context, queue, kind.clone()))
+        } else {
+            tokio::spawn(watch(context, queue, kind.clone()))
+        };
         self.watches.insert(kind.clone(), Watch { task, users: 1, idle_since: None });
     }
 }
@@ -178,7 +178,7 @@ fn apply(
 }
 
 /// Nothing of a kind can be seen: those who use it must ask the API server itself.
-fn blind(context: &Context, queue: &Queue, kind: &KindKey) {
+pub(super) fn blind(context: &Context, queue: &Queue, kind: &KindKey) {
     if context.cache.set_blind(kind) {
         queue.push_all(&context.users_of(kind));
     }

@@ -17,7 +17,7 @@ use crate::api::{AppWrapper, keys};
 use crate::observe::cache::Key;
 use crate::observe::feed;
 use crate::observe::live::pod_resource;
-use crate::observe::records;
+use crate::observe::nodes;
 use crate::observe::seen::Seen;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
@@ -86,7 +86,7 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     if !autopilot.monitor_nodes {
         return std::future::pending().await;
     }
-    let feed = feed::Nodes::new(records::marks(&autopilot));
+    let mut feed = feed::Nodes::new(nodes::marks(&autopilot));
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
     while let Some(event) = events.next().await {
@@ -118,6 +118,12 @@ async fn wrappers(
             event = events.next() => event,
             _ = sweep.tick() => {
                 kinds.sweep();
+                continue;
+            }
+            () = context.all_changed.notified() => {
+                for stored in writer.as_reader().state() {
+                    kinds.used_by(&stored);
+                }
                 continue;
             }
         };

@@ -29,6 +29,8 @@ pub struct Wrapper {
     pub finalizers: Vec<String>,
     /// Its annotations.
     pub annotations: BTreeMap<String, String>,
+    /// The queue of Kueue that it names.
+    pub queue: Option<String>,
     /// What it asks for.
     pub spec: AppWrapperSpec,
     /// What was seen of it.

@@ -1,11 +1,15 @@
 //! What the watches have shown: a cache of facts, from which presence may be concluded but never absence.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::ancestry::{Ancestor, Ancestors};
+use super::guides::Guide;
 use super::records::{ObjectRecord, PodRecord};
 use crate::snapshot::Node;
+use crate::snapshot::place::Site;
 
 /// An AppWrapper, by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,13 +45,15 @@ pub enum Sync {
 struct KindCache {
     sync: Sync,
     objects: BTreeMap<Key, ObjectRecord>,
+    guides: BTreeMap<Key, Guide>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     pods: BTreeMap<Key, BTreeMap<String, PodRecord>>,
     kinds: BTreeMap<KindKey, KindCache>,
-    nodes: BTreeMap<String, Node>,
+    nodes: BTreeMap<String, (Node, Arc<Site>)>,
+    nodes_listed: bool,
     ancestors: Ancestors,
 }
 
@@ -57,6 +63,17 @@ pub struct Cache(Mutex<Inner>);
 
 /// How many ancestors are remembered before all are forgotten and read again as needed.
 const ANCESTORS_MAX: usize = 50_000;
+
+impl Key {
+    /// Namespace and name of an object; no namespace where it is in none.
+    #[must_use]
+    pub fn of(meta: &ObjectMeta) -> Self {
+        Self {
+            namespace: meta.namespace.clone().unwrap_or_default(),
+            name: meta.name.clone().unwrap_or_default(),
+        }
+    }
+}
 
 impl KindKey {
     /// Pods: they are watched in any case, so that no watch of their own is needed.
@@ -142,6 +159,7 @@ impl Cache {
         let mut inner = self.lock();
         let cache = inner.kinds.entry(kind.clone()).or_default();
         cache.objects.clear();
+        cache.guides.clear();
         std::mem::replace(&mut cache.sync, Sync::Blind) != Sync::Blind
     }
 
@@ -169,14 +187,60 @@ impl Cache {
         inner.kinds.get(kind)?.objects.get(at).cloned()
     }
 
-    /// Stores a node; whether that changed anything.
-    pub fn put_node(&self, name: &str, node: Node) -> bool {
+    /// Stores a guide of a kind; whether that changed anything.
+    pub fn put_guide(&self, kind: &KindKey, at: Key, guide: Guide) -> bool {
         let mut inner = self.lock();
-        if inner.nodes.get(name) == Some(&node) {
-            return false;
+        let guides = &mut inner.kinds.entry(kind.clone()).or_default().guides;
+        let is_new = guides.get(&at) != Some(&guide);
+        guides.insert(at, guide);
+        is_new
+    }
+
+    /// Forgets a guide of a kind.
+    pub fn remove_guide(&self, kind: &KindKey, at: &Key) {
+        if let Some(cache) = self.lock().kinds.get_mut(kind) {
+            cache.guides.remove(at);
         }
-        inner.nodes.insert(name.to_owned(), node);
-        true
+    }
+
+    /// Replaces all guides of a kind after a new list; whether that changed anything.
+    pub fn replace_guides(&self, kind: &KindKey, guides: BTreeMap<Key, Guide>) -> bool {
+        let mut inner = self.lock();
+        let cache = inner.kinds.entry(kind.clone()).or_default();
+        let was = std::mem::replace(&mut cache.sync, Sync::Done);
+        let is_new = was != Sync::Done || cache.guides != guides;
+        cache.guides = guides;
+        is_new
+    }
+
+    /// The guide of a kind that has a name.
+    #[must_use]
+    pub fn guide(&self, kind: &KindKey, at: &Key) -> Option<Guide> {
+        self.lock().kinds.get(kind)?.guides.get(at).cloned()
+    }
+
+    /// Stores a node; whether a health monitor's marks on it changed.
+    pub fn put_node(&self, node: Node, site: Site) -> bool {
+        let mut inner = self.lock();
+        let known = inner.nodes.get(&site.name).map(|(node, _)| node);
+        let is_new = known != Some(&node);
+        inner.nodes.insert(site.name.clone(), (node, Arc::new(site)));
+        is_new
+    }
+
+    /// A list of the nodes is complete: there are no others.
+    pub fn nodes_listed(&self, names: &BTreeSet<String>) {
+        let mut inner = self.lock();
+        inner.nodes.retain(|name, _| names.contains(name));
+        inner.nodes_listed = true;
+    }
+
+    /// Every node; none before they have been listed once.
+    #[must_use]
+    pub fn sites(&self) -> Vec<Arc<Site>> {
+        let inner = self.lock();
+        let all = inner.nodes.values().filter(|_| inner.nodes_listed);
+        all.map(|(_, site)| site.clone()).collect()
     }
 
     /// Forgets a node.
@@ -190,7 +254,7 @@ impl Cache {
         let inner = self.lock();
         pods.iter()
             .filter_map(|record| record.pod.node.as_ref())
-            .filter_map(|name| Some((name.clone(), inner.nodes.get(name)?.clone())))
+            .filter_map(|name| Some((name.clone(), inner.nodes.get(name)?.0.clone())))
             .collect()
     }
 

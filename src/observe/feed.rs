@@ -1,9 +1,13 @@
 //! What the watches show goes into the cache, and says which AppWrappers are to be looked at.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use kube::runtime::watcher::Event;
 
 use super::cache::{Cache, Key, KindKey, appwrapper_of};
-use super::records::{self, Marks, ObjectRecord, PodRecord};
+use super::guides::Guide;
+use super::nodes::{self, Marks};
+use super::records::{ObjectRecord, PodRecord};
 use super::seen::Seen;
 
 /// The feed of pods; holds the part of a list that has come so far.
@@ -17,9 +21,19 @@ pub struct Objects {
     list: Vec<ObjectRecord>,
 }
 
-/// The feed of nodes.
+/// The feed of nodes; holds the names in the part of a list that has come so far.
 #[derive(Debug)]
-pub struct Nodes(Marks);
+pub struct Nodes {
+    marks: Marks,
+    list: BTreeSet<String>,
+}
+
+/// The feed of a kind of guides; holds the part of a list that has come so far.
+#[derive(Debug)]
+pub struct Guides {
+    kind: KindKey,
+    list: BTreeMap<Key, Guide>,
+}
 
 impl Pods {
     /// Takes in one event.
@@ -46,21 +60,66 @@ impl Nodes {
     /// A feed in which these marks of a node count.
     #[must_use]
     pub const fn new(marks: Marks) -> Self {
-        Self(marks)
+        Self { marks, list: BTreeSet::new() }
     }
 
-    /// Takes in one event.
-    pub fn take(&self, cache: &Cache, event: Event<Seen>) -> Vec<Key> {
+    /// Takes in one event; only a health monitor's marks are a reason to look at AppWrappers.
+    pub fn take(&mut self, cache: &Cache, event: Event<Seen>) -> Vec<Key> {
         match event {
-            Event::Init | Event::InitDone => vec![],
-            Event::InitApply(seen) | Event::Apply(seen) => {
-                let name = seen.meta.name.clone().unwrap_or_default();
-                let changed = cache.put_node(&name, records::node(&seen, &self.0));
-                if changed { cache.on_node(&name).into_iter().collect() } else { vec![] }
+            Event::Init => {
+                self.list.clear();
+                vec![]
             }
+            Event::InitDone => {
+                cache.nodes_listed(&std::mem::take(&mut self.list));
+                vec![]
+            }
+            Event::InitApply(seen) => {
+                self.list.insert(seen.meta.name.clone().unwrap_or_default());
+                self.put(cache, &seen)
+            }
+            Event::Apply(seen) => self.put(cache, &seen),
             Event::Delete(seen) => {
                 cache.remove_node(&seen.meta.name.unwrap_or_default());
                 vec![]
+            }
+        }
+    }
+
+    fn put(&self, cache: &Cache, seen: &Seen) -> Vec<Key> {
+        let (node, site) = nodes::node(seen, &self.marks);
+        let name = site.name.clone();
+        let changed = cache.put_node(node, site);
+        if changed { cache.on_node(&name).into_iter().collect() } else { vec![] }
+    }
+}
+
+impl Guides {
+    /// The feed of a kind.
+    #[must_use]
+    pub const fn new(kind: KindKey) -> Self {
+        Self { kind, list: BTreeMap::new() }
+    }
+
+    /// Takes in one event; true where all who use the kind are to be looked at.
+    pub fn take(&mut self, cache: &Cache, event: Event<Seen>) -> bool {
+        let kind = &self.kind;
+        match event {
+            Event::Init => {
+                self.list.clear();
+                false
+            }
+            Event::InitApply(seen) => {
+                self.list.insert(Key::of(&seen.meta), Guide::of(&seen, kind));
+                false
+            }
+            Event::InitDone => cache.replace_guides(kind, std::mem::take(&mut self.list)),
+            Event::Apply(seen) => {
+                cache.put_guide(kind, Key::of(&seen.meta), Guide::of(&seen, kind))
+            }
+            Event::Delete(seen) => {
+                cache.remove_guide(kind, &Key::of(&seen.meta));
+                true
             }
         }
     }
@@ -102,5 +161,75 @@ impl Objects {
                 appwrapper_of(&record).into_iter().collect()
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::observe::cache::Sync;
+    use crate::observe::guides;
+
+    fn seen(value: &Value) -> Seen {
+        serde_json::from_str(&value.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_queue_wakes_only_by_what_matters_of_it() {
+        let (cache, kind) = (Cache::default(), guides::cluster_queues());
+        let mut feed = Guides::new(kind.clone());
+        let queue = |policies: &str, active: i32| {
+            let annotations = json!({crate::api::keys::QUEUE_RETRY_POLICIES: policies});
+            seen(&json!({
+                "metadata": {"name": "c", "annotations": annotations},
+                "status": {"admittedWorkloads": active},
+            }))
+        };
+        assert_eq!(cache.sync(&kind), Sync::Starting);
+        assert!(!feed.take(&cache, Event::Init));
+        assert!(!feed.take(&cache, Event::InitApply(queue("a", 0))));
+        assert!(feed.take(&cache, Event::InitDone), "who waited for it is looked at");
+        assert_eq!(cache.sync(&kind), Sync::Done);
+        assert!(!feed.take(&cache, Event::Apply(queue("a", 1))));
+        assert!(feed.take(&cache, Event::Apply(queue("b", 1))));
+        feed.take(&cache, Event::Init);
+        feed.take(&cache, Event::InitApply(queue("b", 2)));
+        assert!(!feed.take(&cache, Event::InitDone), "a new list showed nothing new");
+        assert!(feed.take(&cache, Event::Delete(queue("b", 2))));
+        assert_eq!(cache.guide(&kind, &Key::of(&queue("b", 0).meta)), None);
+        cache.set_blind(&kind);
+        assert!(feed.take(&cache, Event::InitDone), "the kind is there again");
+    }
+
+    #[test]
+    fn a_node_wakes_by_its_marks_and_counts_once_all_are_listed() {
+        let cache = Cache::default();
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u",
+                "labels": {crate::api::keys::APPWRAPPER: "aw"}},
+            "spec": {"nodeName": "a"},
+        });
+        cache.put_pod(PodRecord::of(&seen(&pod)));
+        let marks =
+            Marks::from([("gpu".to_owned(), vec![("health".to_owned(), "BAD".to_owned())])]);
+        let mut feed = Nodes::new(marks);
+        let node = |name: &str, labels: Value| {
+            seen(&json!({"metadata": {"name": name, "labels": labels}}))
+        };
+        feed.take(&cache, Event::Init);
+        assert_eq!(feed.take(&cache, Event::InitApply(node("a", json!({})))).len(), 1);
+        feed.take(&cache, Event::InitApply(node("b", json!({}))));
+        assert!(cache.sites().is_empty(), "there may be more");
+        feed.take(&cache, Event::InitDone);
+        assert_eq!(cache.sites().len(), 2);
+        assert!(feed.take(&cache, Event::Apply(node("a", json!({"zone": "z"})))).is_empty());
+        assert_eq!(cache.sites()[0].labels["zone"], "z");
+        assert_eq!(feed.take(&cache, Event::Apply(node("a", json!({"health": "BAD"})))).len(), 1);
+        feed.take(&cache, Event::Init);
+        feed.take(&cache, Event::InitApply(node("a", json!({}))));
+        feed.take(&cache, Event::InitDone);
+        assert_eq!(cache.sites().len(), 1, "the list did not show the other");
     }
 }

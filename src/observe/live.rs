@@ -5,12 +5,13 @@ use std::{collections::BTreeMap, sync::PoisonError};
 
 use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, GroupVersionKind, ObjectList, Request};
-use kube::discovery::{Scope, pinned_kind};
+use kube::discovery::{ApiCapabilities, Scope, pinned_kind};
 use kube::{Client, Resource};
 
 use super::ancestry::Ancestor;
 use super::assemble::Wrapper;
 use super::cache::{Key, KindKey};
+use super::guides;
 use super::records::{Controller, Identity, ObjectRecord, PodRecord};
 use super::seen::Seen;
 use crate::api::{AppWrapper, keys};
@@ -101,14 +102,7 @@ impl Live {
     /// As [`Live::resource`].
     pub async fn discover(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
         self.forget(kind);
-        let (group, version) = kind.api_version.rsplit_once('/').unwrap_or(("", &kind.api_version));
-        let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
-        let (resource, capabilities) = match pinned_kind(client, &gvk).await {
-            Ok(found) => found,
-            Err(kube::Error::Discovery(_)) => return Err(Error::NoKind(kind.clone())),
-            Err(error) if code(&error) == Some(404) => return Err(Error::NoKind(kind.clone())),
-            Err(error) => return Err(Error::api(format!("discover {}", kind.kind), error)),
-        };
+        let (resource, capabilities) = find(client, kind).await?;
         match capabilities.scope {
             Scope::Cluster => return Err(Error::NotNamespaced(kind.clone())),
             Scope::Namespaced => {}
@@ -160,7 +154,7 @@ impl Live {
     ) -> Result<Option<ObjectRecord>, Error> {
         let resource = self.resource(client, kind).await?;
         let params = ListParams::default().fields(&format!("metadata.name={}", at.name));
-        let found = list(client, &resource, &at.namespace, &params).await;
+        let found = list(client, &resource, Some(&at.namespace), &params).await;
         match found {
             Ok(objects) => Ok(objects
                 .iter()
@@ -172,6 +166,33 @@ impl Live {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Asks discovery for a kind.
+async fn find(client: &Client, kind: &KindKey) -> Result<(ApiResource, ApiCapabilities), Error> {
+    let (group, version) = kind.api_version.rsplit_once('/').unwrap_or(("", &kind.api_version));
+    let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
+    match pinned_kind(client, &gvk).await {
+        Ok(found) => Ok(found),
+        Err(kube::Error::Discovery(_)) => Err(Error::NoKind(kind.clone())),
+        Err(error) if code(&error) == Some(404) => Err(Error::NoKind(kind.clone())),
+        Err(error) => Err(Error::api(format!("discover {}", kind.kind), error)),
+    }
+}
+
+/// The resource of a kind of guides, in the best version that is served.
+///
+/// # Errors
+/// [`Error::NoKind`] where none is.
+pub async fn guide_resource(client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
+    for served in guides::served_as(kind) {
+        match find(client, &served).await {
+            Ok((resource, _)) => return Ok(resource),
+            Err(Error::NoKind(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(Error::NoKind(kind.clone()))
 }
 
 /// The resource version of an AppWrapper, by a GET; `None` where it is gone, or another has its name.
@@ -199,20 +220,26 @@ pub async fn version(client: &Client, wrapper: &Wrapper) -> Result<Option<String
 /// Where they cannot be listed, all of them.
 pub async fn listed_pods(client: &Client, appwrapper: &Key) -> Result<Vec<PodRecord>, Error> {
     let params = ListParams::default().labels(&format!("{}={}", keys::APPWRAPPER, appwrapper.name));
-    let pods = list(client, &pod_resource(), &appwrapper.namespace, &params).await?;
+    let pods = list(client, &pod_resource(), Some(&appwrapper.namespace), &params).await?;
     Ok(pods.iter().map(PodRecord::of).collect())
 }
 
 /// A LIST with `resourceVersion` unset, so that it is answered from what is stored, page by page.
-async fn list(
+///
+/// # Errors
+/// Where it cannot be had completely.
+pub async fn list(
     client: &Client,
     resource: &ApiResource,
-    namespace: &str,
+    namespace: Option<&str>,
     params: &ListParams,
 ) -> Result<Vec<Seen>, Error> {
     const PAGE: u32 = 500;
-    let what = || format!("list {} in {namespace}", resource.plural);
-    let path = Seen::url_path(resource, Some(namespace));
+    let what = || match namespace {
+        Some(namespace) => format!("list {} in {namespace}", resource.plural),
+        None => format!("list {}", resource.plural),
+    };
+    let path = Seen::url_path(resource, namespace);
     let mut params = params.clone().limit(PAGE);
     let mut all = vec![];
     loop {

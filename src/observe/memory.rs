@@ -9,7 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::records::ObjectRecord;
 use crate::bugs::{self, Bug};
-use crate::snapshot::CreationFailure;
+use crate::snapshot::{CreationFailure, FailedJob};
 
 /// A created object is believed to exist for this long until the watch shows it.
 const CREATED_FOR: Duration = Duration::from_secs(5);
@@ -36,6 +36,10 @@ pub struct Memory {
     deletions: BTreeMap<(String, bool), Duration>,
     /// Components of which a LIST found nothing, on the way down.
     absent: BTreeSet<usize>,
+    /// Failed Jobs of a `JobSet` that failed, by its UID: they stay as they are.
+    pub failed_jobs: BTreeMap<String, Vec<FailedJob>>,
+    /// Why the API server refused to let memory grow, in this attempt.
+    pub growth_refused: Option<String>,
     /// The remarks on annotations that were made last.
     pub remarks: Vec<String>,
     /// Consecutive errors.
@@ -215,6 +219,17 @@ mod tests {
         assert!(memory.may_delete("u", true), "a forceful one is another");
         memory.tick(DELETE_AGAIN_AFTER);
         assert!(memory.may_delete("u", false));
+    }
+
+    #[test]
+    fn a_refusal_to_grow_is_about_one_attempt() {
+        let mut memory = Memory::default();
+        memory.focus("u", 0);
+        memory.growth_refused = Some("no".to_owned());
+        memory.focus("u", 0);
+        assert!(memory.growth_refused.is_some());
+        memory.focus("u", 1);
+        assert_eq!(memory.growth_refused, None);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Reads: from what the watches have shown, and from the API server itself where a decision asks.
 //!
 //! ```text
-//! watches ─▶ seen ─▶ records ─▶ cache ─┐
+//! watches ─▶ seen ─▶ records ─▶ cache ─┐    of retry policies and queues: guides
 //!                                      ├─ assemble ─▶ Snapshot
 //! live reads ───────▶ records ─────────┘
 //! ```
@@ -10,8 +10,11 @@ pub mod ancestry;
 pub mod assemble;
 pub mod cache;
 pub mod feed;
+pub mod guides;
+pub mod jobs;
 pub mod live;
 pub mod memory;
+pub mod nodes;
 pub mod records;
 pub mod seen;
 pub mod stored;
@@ -24,6 +27,7 @@ use crate::snapshot::{Component, Presence, Snapshot};
 use ancestry::Ancestors;
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
+use guides::Attach;
 use live::{Error, Live};
 use memory::Memory;
 use records::PodRecord;
@@ -51,6 +55,7 @@ pub async fn observe(
     wrapper: &Wrapper,
     memory: &mut Memory,
     ask: Ask,
+    attach: &Attach,
 ) -> Result<Snapshot, Error> {
     let key = wrapper.key();
     let mut components = Vec::with_capacity(wrapper.components.len());
@@ -58,6 +63,11 @@ pub async fn observe(
         let mut component = wrapper.components[index].clone();
         component.presence = presence(eyes, wrapper, memory, &component, index, ask).await?;
         component.creation = memory.failure(index).cloned();
+        if wrapper.policies.ask_for_jobs() && wrapper.status.phase == Phase::Running {
+            let namespace = &wrapper.namespace;
+            component.failed_jobs =
+                jobs::failed(eyes.client, namespace, &component, memory).await?;
+        }
         components.push(component);
     }
     let records = match ask {
@@ -67,21 +77,27 @@ pub async fn observe(
     let roots = wrapper.roots(&components);
     let ancestors = ancestors(eyes, wrapper, &records, &roots, &components).await?;
     let (pods, _) = assemble::pods(&records, &wrapper.uid, &roots, &components, &ancestors);
-    Ok(Snapshot {
+    let mut snapshot = Snapshot {
         nodes: eyes.cache.nodes(&records),
         components,
         pods,
         answered: ask,
+        growth_refused: memory.growth_refused.clone(),
         ..wrapper.snapshot()
-    })
+    };
+    guides::fill(&mut snapshot, wrapper, eyes.cache, attach);
+    Ok(snapshot)
 }
 
-/// Whether every kind of an AppWrapper has been listed once, so that its cache says something.
+/// Whether every kind of an AppWrapper has been listed once, and the retry policies and queues that may
+/// have a say, so that the cache says something. `default` is the retry policy that holds by default.
 #[must_use]
-pub fn is_synced(cache: &Cache, wrapper: &Wrapper) -> bool {
-    wrapper.components.iter().all(|component| {
+pub fn is_synced(cache: &Cache, wrapper: &Wrapper, default: Option<&str>) -> bool {
+    let kinds = wrapper.components.iter().all(|component| {
         component.flaw.is_some() || cache.sync(&kind_of(component)) != Sync::Starting
-    })
+    });
+    let mut guides = guides::used_by(wrapper, default).into_iter();
+    kinds && guides.all(|kind| cache.sync(&kind) != Sync::Starting)
 }
 
 async fn presence(

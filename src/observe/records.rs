@@ -8,10 +8,9 @@ use serde_json::Value;
 
 use super::seen::Seen;
 use crate::api::keys;
-use crate::config::{Autopilot, Effect};
 use crate::podsets;
 use crate::snapshot::{
-    Container, ContainerState, Node, Outcome, Pod, PodCondition, PodPhase, Report, Termination,
+    Container, ContainerState, Outcome, Pod, PodCondition, PodPhase, Report, Termination,
 };
 
 /// Identity and ownership of an object.
@@ -166,13 +165,13 @@ struct LeanPodStatus {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct LeanCondition {
+pub(super) struct LeanCondition {
     #[serde(rename = "type")]
-    kind: String,
-    status: String,
-    reason: String,
-    message: String,
-    last_transition_time: Option<Time>,
+    pub(super) kind: String,
+    pub(super) status: String,
+    pub(super) reason: String,
+    pub(super) message: String,
+    pub(super) last_transition_time: Option<Time>,
 }
 
 #[derive(Deserialize, Default)]
@@ -302,58 +301,6 @@ fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<I
     })
 }
 
-/// The marks of a node (key and value) that mean `NoExecute`, for each resource.
-pub type Marks = BTreeMap<String, Vec<(String, String)>>;
-
-/// The marks that mean `NoExecute`, as the configuration has them.
-#[must_use]
-pub fn marks(autopilot: &Autopilot) -> Marks {
-    let taints = autopilot.resource_taints.iter();
-    let marks = taints.map(|(resource, taints)| {
-        let no_execute = taints.iter().filter(|taint| taint.effect == Effect::NoExecute);
-        let marks = no_execute.map(|taint| (taint.key.clone(), taint.value.clone()));
-        (resource.clone(), marks.collect())
-    });
-    marks.collect()
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LeanNode {
-    spec: LeanNodeSpec,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LeanNodeSpec {
-    taints: Vec<LeanTaint>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LeanTaint {
-    key: String,
-    value: String,
-    effect: String,
-}
-
-/// Reads a node: the resources that a health monitor has marked `NoExecute` on it, by its labels or
-/// taints. Go: `updateNoExecuteNodes`.
-#[must_use]
-pub fn node(seen: &Seen, marks: &Marks) -> Node {
-    let labels = seen.meta.labels.clone().unwrap_or_default();
-    let lean: LeanNode = serde_json::from_str(seen.raw.get()).unwrap_or_default();
-    let tainted = |(key, value): &(String, String)| {
-        let effect = Effect::NoExecute.as_str();
-        let mut taints = lean.spec.taints.iter();
-        taints.any(|taint| taint.effect == effect && taint.key == *key && taint.value == *value)
-    };
-    let marked = |mark: &(String, String)| labels.get(&mark.0) == Some(&mark.1) || tainted(mark);
-    let no_execute =
-        marks.iter().filter(|(_, marks)| marks.iter().any(marked)).map(|(name, _)| name.clone());
-    Node { no_execute: no_execute.collect() }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
@@ -407,22 +354,5 @@ mod tests {
         let record = PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "status": 7})));
         assert_eq!(record.pod.phase, PodPhase::Pending);
         assert_eq!(record.identity.name, "p");
-    }
-
-    #[test]
-    fn a_node_is_marked_by_its_labels_or_taints() {
-        let marks =
-            BTreeMap::from([("gpu".to_owned(), vec![("health".to_owned(), "EVICT".to_owned())])]);
-        let of = |value: &str| {
-            node(&seen(&json!({"metadata": {"name": "n", "labels": {"health": value}}})), &marks)
-        };
-        assert!(of("OK").no_execute.is_empty());
-        assert_eq!(of("EVICT").no_execute.iter().collect::<Vec<_>>(), ["gpu"]);
-        let tainted = |effect: &str| {
-            let taint = json!({"key": "health", "value": "EVICT", "effect": effect});
-            let object = json!({"metadata": {"name": "n"}, "spec": {"taints": [taint]}});
-            !node(&seen(&object), &marks).no_execute.is_empty()
-        };
-        assert!(tainted("NoExecute") && !tainted("NoSchedule"));
     }
 }

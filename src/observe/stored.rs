@@ -10,7 +10,7 @@ use serde::Deserialize;
 use super::assemble::Wrapper;
 use super::cache::Key;
 use super::seen::Seen;
-use crate::api::{AppWrapper, AppWrapperSpec, AppWrapperStatus};
+use crate::api::{AppWrapper, AppWrapperSpec, AppWrapperStatus, keys};
 
 /// An AppWrapper as it is stored.
 #[derive(Clone, Debug)]
@@ -74,6 +74,7 @@ impl Wrapper {
     /// An AppWrapper from its parts.
     #[must_use]
     pub fn new(meta: &ObjectMeta, spec: AppWrapperSpec, status: AppWrapperStatus) -> Self {
+        let queue = meta.labels.as_ref().and_then(|labels| labels.get(keys::QUEUE_NAME));
         Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
@@ -82,6 +83,7 @@ impl Wrapper {
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             annotations: meta.annotations.clone().unwrap_or_default(),
+            queue: queue.filter(|name| !name.is_empty()).cloned(),
             spec,
             status,
             components: vec![],
@@ -94,7 +96,7 @@ impl Wrapper {
     #[must_use]
     pub fn is_ours(&self) -> bool {
         let manager = self.spec.managed_by.as_deref();
-        manager.is_none_or(|name| name == crate::api::keys::CONTROLLER_NAME)
+        manager.is_none_or(|name| name == keys::CONTROLLER_NAME)
     }
 }
 

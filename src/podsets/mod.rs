@@ -7,22 +7,27 @@
 //!               └─ check   declared pod sets agree with them
 //! template ─ render ──▶ the object to create        labels, owner, what Kueue adds
 //! object ─── report ──▶ its own verdict             from the status of its kind
+//! template ─ templates ▶ what its pods ask for       nodes, memory; `grow` writes more of it
 //! ```
 //!
 //! Everything here is a pure function of JSON that anybody may have written: whatever it is, the
 //! answer is a value or an [`Error`] that names the field, never a panic.
 
+mod avoid;
 mod check;
 mod error;
 mod fields;
 mod infer;
 mod inspect;
 mod kinds;
+mod memory;
 mod node;
 mod path;
+mod quantity;
 mod render;
 mod report;
 mod status;
+mod templates;
 #[cfg(test)]
 mod testing;
 
@@ -31,6 +36,9 @@ pub use error::Error;
 pub use infer::infer;
 pub use inspect::{Inspected, inspect};
 pub use kinds::{Kind, KubeflowKind};
+pub use memory::grow;
 pub use path::{Path, PathError};
+pub use quantity::{amount, amounts};
 pub use render::{OWNER_API_VERSION, OWNER_KIND, Stamp, render};
 pub use report::report;
+pub use templates::templates;

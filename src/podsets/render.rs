@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use serde_json::{Map, Value, json};
 
+use super::avoid::avoid;
 use super::fields::Fields;
 use super::{Error, Path, PathError};
 use crate::api::{Component, PodSet, PodSetInfo, keys};
@@ -41,6 +42,8 @@ pub struct Stamp<'a> {
     pub component: usize,
     /// Scheduler of the pods that name none.
     pub scheduler_name: Option<&'a str>,
+    /// Hostnames of nodes that its pods must not be on.
+    pub avoid_nodes: &'a [String],
 }
 
 impl Stamp<'_> {
@@ -66,8 +69,8 @@ impl Stamp<'_> {
 /// The object to create for a component.
 ///
 /// On the object: our namespace, our labels, our owner reference as the only one, nothing that the
-/// API server sets, no `status`. On every pod template: our labels, and what `podSetInfos` of the
-/// same index adds. Our labels replace the template's and Kueue's of the same keys, because the
+/// API server sets, no `status`. On every pod template: our labels, what `podSetInfos` of the same
+/// index adds, and the nodes to avoid. Our labels replace the template's and Kueue's of the same keys, because the
 /// controller finds its objects by them; everything else of the template stays as it is.
 /// Go: `createComponent`.
 ///
@@ -95,6 +98,7 @@ pub fn render(
             inject_spec(&mut pod.object("spec")?, info, &source)?;
         }
         pod.object("metadata")?.object("labels")?.overwrite(labels);
+        avoid(&mut pod, stamp.avoid_nodes)?;
         if let Some(name) = stamp.scheduler_name {
             let spec = pod.object("spec")?;
             let named = spec.map.get("schedulerName").and_then(Value::as_str);
@@ -199,6 +203,7 @@ mod tests {
         namespace: "team",
         component: 3,
         scheduler_name: None,
+        avoid_nodes: &[],
     };
 
     fn given_job(metadata: Value) -> Component {

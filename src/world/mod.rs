@@ -40,6 +40,7 @@ use serde_json::json;
 use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::crd;
+use crate::observe::guides::{is_guide, served_as};
 use crate::sim::{Filter, Garbage, KindId, Store, Verb, view};
 use actors::kubelet::Kubelets;
 use actors::kueue::Kueue;
@@ -436,6 +437,11 @@ impl World {
             }
             Topic::Pods => (kinds.by_name("v1", "Pod")?, Filter::labelled(LABEL)),
             Topic::Nodes => (kinds.by_name("v1", "Node")?, Filter::default()),
+            Topic::Kind(kind) if is_guide(kind) => {
+                let mut versions = served_as(kind).into_iter();
+                let served = versions.find_map(|one| kinds.by_name(&one.api_version, &one.kind));
+                (served?, Filter::default())
+            }
             Topic::Kind(kind) => {
                 (kinds.by_name(&kind.api_version, &kind.kind)?, Filter::labelled(LABEL))
             }

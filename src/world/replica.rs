@@ -14,10 +14,10 @@ use kube::runtime::watcher::Event;
 use super::wire::{Call, Wire};
 use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
-use crate::observe::assemble::kind_of;
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::feed;
-use crate::observe::records;
+use crate::observe::guides::is_guide;
+use crate::observe::nodes;
 use crate::observe::seen::Seen;
 use crate::observe::stored::Stored;
 use crate::reconcile::{self, Context, Next};
@@ -32,7 +32,7 @@ pub enum Topic {
     Pods,
     /// All nodes.
     Nodes,
-    /// The objects of a kind that have our label.
+    /// The objects of a wrapped kind that have our label, or all guides of a kind.
     Kind(KindKey),
 }
 
@@ -95,6 +95,7 @@ enum Feed {
     Pods(feed::Pods),
     Nodes(feed::Nodes),
     Objects(feed::Objects),
+    Guides(feed::Guides),
 }
 
 /// A reconcile that is under way.
@@ -159,7 +160,7 @@ impl Replica {
         let context = Context::new(client, time, config.clone(), writer.as_reader(), move |key| {
             wake.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
         });
-        let marks = records::marks(&config.autopilot);
+        let marks = nodes::marks(&config.autopilot);
         let stream = |topic, feed| Stream {
             topic,
             at: None,
@@ -261,15 +262,19 @@ impl Replica {
 
     fn feed(&mut self, stream: usize, event: Event<Seen>, elapsed: Duration) {
         let cache = &self.context.cache;
-        let ends_list = matches!(event, Event::InitDone);
+        let mut concerns_all = matches!(event, Event::InitDone);
         let keys = match &mut self.streams[stream].feed {
             Feed::Wrappers => return self.feed_wrapper(event, elapsed),
             Feed::Pods(feed) => feed.take(cache, event),
             Feed::Nodes(feed) => feed.take(cache, event),
             Feed::Objects(feed) => feed.take(cache, event),
+            Feed::Guides(feed) => {
+                concerns_all = feed.take(cache, event);
+                vec![]
+            }
         };
         self.push_all(keys, elapsed);
-        if let (true, Topic::Kind(kind)) = (ends_list, &self.streams[stream].topic) {
+        if let (true, Topic::Kind(kind)) = (concerns_all, &self.streams[stream].topic) {
             let users = self.context.users_of(kind);
             self.push_all(users, elapsed);
         }
@@ -315,17 +320,20 @@ impl Replica {
         if !wrapper.is_ours() {
             return;
         }
-        for kind in wrapper.components.iter().map(kind_of) {
-            let known = kind.is_pod()
-                || kind.kind.is_empty()
-                || self.streams.iter().any(|stream| stream.topic == Topic::Kind(kind.clone()));
-            if !known {
+        for kind in self.context.kinds_of(wrapper) {
+            let topic = Topic::Kind(kind.clone());
+            if !self.streams.iter().any(|stream| stream.topic == topic) {
+                let feed = if is_guide(&kind) {
+                    Feed::Guides(feed::Guides::new(kind))
+                } else {
+                    Feed::Objects(feed::Objects::new(kind))
+                };
                 self.streams.push(Stream {
-                    topic: Topic::Kind(kind.clone()),
+                    topic,
                     at: None,
                     lags_until: Duration::ZERO,
                     relist: false,
-                    feed: Feed::Objects(feed::Objects::new(kind)),
+                    feed,
                 });
             }
         }

@@ -1,11 +1,13 @@
 //! The controller as it is, with its watches, lists and queue, on the simulated API server. The test
 //! plays the kubelet.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use appwrapper::clock::{Clock, SystemClock};
 use appwrapper::controller::Controller;
-use appwrapper::sim::{Address, ApiServer, Part, Store};
+use appwrapper::sim::{Address, ApiServer, Part, Reply, Store, reply};
+use futures::FutureExt;
 use http::{Method, Request};
 use kube::Client;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
@@ -24,6 +26,8 @@ const GROUP_VERSION: &str = "workload.codeflare.dev/v1beta2";
 struct World {
     server: ApiServer,
     lists: Arc<Mutex<Vec<String>>>,
+    /// The controller may not write the AppWrapper, but for its status.
+    locked: Arc<AtomicBool>,
 }
 
 impl World {
@@ -32,19 +36,27 @@ impl World {
         for definition in appwrapper::crd::all() {
             store.kinds.define(&serde_json::to_value(definition).expect("JSON"));
         }
-        Self { server: ApiServer::new(store), lists: Arc::default() }
+        Self { server: ApiServer::new(store), lists: Arc::default(), locked: Arc::default() }
     }
 
-    /// A client whose lists are noted.
+    /// A client whose lists are noted, and which may be locked out.
     fn client(&self) -> Client {
         let (server, lists) = (self.server.clone(), self.lists.clone());
+        let locked = self.locked.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default();
             if *request.method() == Method::GET && !query.contains("watch=true") {
                 let path = request.uri().path().to_owned();
                 lists.lock().unwrap_or_else(PoisonError::into_inner).push(path);
             }
-            server.clone().call(request)
+            let writes = *request.method() == Method::PATCH;
+            if writes && request.uri().path().ends_with("/aw") && locked.load(Ordering::Relaxed) {
+                let status = json!({"kind": "Status", "apiVersion": "v1", "metadata": {},
+                    "status": "Failure", "message": "no", "reason": "Forbidden", "code": 403});
+                let refused: Reply = reply(403, status.to_string());
+                return futures::future::ready(Ok(refused)).left_future();
+            }
+            server.clone().call(request).right_future()
         });
         Client::new(service, "default")
     }
@@ -188,6 +200,175 @@ fn what_was_forgotten_is_listed_again() {
         });
         world.phase("Succeeded").await;
         assert!(world.listed("/api/v1/pods") > before, "the pods were listed again");
+        world
+    });
+}
+
+/// An object of a kind with these metadata and this spec.
+async fn made(world: &World, api_version: &str, kind: &str, metadata: Value, spec: Value) {
+    let object =
+        json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec});
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+    let client = world.server.client();
+    let api: Api<DynamicObject> = match object["metadata"].get("namespace") {
+        Some(_) => Api::namespaced_with(client, "default", &resource),
+        None => Api::all_with(client, &resource),
+    };
+    let object: DynamicObject = serde_json::from_value(object).expect("an object");
+    api.create(&PostParams::default(), &object).await.expect("it is accepted");
+}
+
+/// A queue `q` of a cluster queue to which a retry policy is attached: after a lack of memory, twice of it
+/// on another node.
+async fn given_queues(world: &World) {
+    let rules = json!([{
+        "action": "Retry", "onConditions": ["OOMKilled"], "antiAffinity": {"mode": "node"},
+        "mutate": {"memory": {"factor": 2}}, "backoff": {"initialDelay": "0s"},
+    }]);
+    let ours = "workload.codeflare.dev/v1alpha1";
+    made(world, ours, "RetryPolicy", json!({"name": "more"}), json!({ "rules": rules })).await;
+    let annotations = json!({"workload.codeflare.dev/retry-policies": "more"});
+    let (kueue, metadata) =
+        ("kueue.x-k8s.io/v1beta1", json!({"name": "c", "annotations": annotations}));
+    made(world, kueue, "ClusterQueue", metadata, json!({})).await;
+    let metadata = json!({"name": "q", "namespace": "default"});
+    made(world, kueue, "LocalQueue", metadata, json!({"clusterQueue": "c"})).await;
+    for name in ["n-1", "n-2"] {
+        made(world, "v1", "Node", json!({ "name": name }), json!({})).await;
+    }
+}
+
+async fn create_with_memory(world: &World, mut metadata: Value) {
+    let mut object = wrapper("aw", json!({}), vec![pod("p", &[])]);
+    metadata["name"] = "aw".into();
+    object["metadata"] = metadata;
+    object["spec"]["components"][0]["template"]["spec"]["containers"][0]["resources"] =
+        json!({"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}});
+    let object: DynamicObject = serde_json::from_value(object).expect("an AppWrapper");
+    let created = world.wrappers().create(&PostParams::default(), &object).await;
+    created.expect("the AppWrapper is accepted");
+}
+
+/// The scheduler binds the pod to n-1, and there it needs more memory than it has.
+fn run_out_of_memory(store: &mut Store) {
+    let kind = store.kinds.by_name("v1", "Pod").expect("it is served");
+    let address = Address::new(kind, "default", "p");
+    let bound = store.change(&address, Part::Whole, |pod| pod["spec"]["nodeName"] = "n-1".into());
+    bound.expect("the pod is there");
+    report(
+        store,
+        &json!({
+            "phase": "Failed",
+            "containerStatuses": [{"name": "main", "ready": false, "state": {"terminated": {
+                "exitCode": 137, "reason": "OOMKilled", "finishedAt": SystemClock.now().to_string()}}}],
+        }),
+    );
+}
+
+#[test]
+fn a_queued_appwrapper_goes_back_to_its_queue_with_more_memory() {
+    beside_controller(|world| async {
+        given_queues(&world).await;
+        let labels = json!({"labels": {"kueue.x-k8s.io/queue-name": "q"}});
+        create_with_memory(&world, labels).await;
+        world.pod().await;
+        world.server.with(|store| report(store, &running()));
+        world.phase("Running").await;
+        world.server.with(run_out_of_memory);
+        world.phase("Suspended").await;
+        let stored = world.wrappers().get("aw").await.expect("it is there");
+        assert_eq!(stored.data["spec"]["suspend"], true);
+        world.set_suspend(false).await;
+        world.phase("Resuming").await;
+        world.pod().await;
+        let pod = world.api("v1", "Pod").get("p").await.expect("it is there");
+        let resources = &pod.data["spec"]["containers"][0]["resources"];
+        assert_eq!(*resources, json!({"requests": {"memory": "2Gi"}, "limits": {"memory": "2Gi"}}));
+        let affinity = pod.data["spec"]["affinity"].to_string();
+        assert!(affinity.contains(r#""operator":"NotIn","values":["n-1"]"#), "{affinity}");
+        world
+    });
+}
+
+#[test]
+fn what_nobody_names_is_not_read() {
+    beside_controller(|world| async {
+        given_queues(&world).await;
+        create_with_memory(&world, json!({})).await;
+        world.pod().await;
+        world.server.with(|store| report(store, &running()));
+        world.phase("Running").await;
+        let asked = world.lists.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let guides = ["kueue", "retrypolicies", "v1alpha1"];
+        let vain = asked.iter().find(|path| guides.iter().any(|guide| path.contains(guide)));
+        assert_eq!(vain, None);
+        world
+    });
+}
+
+/// Waits until the AppWrapper has a condition in a status.
+async fn condition(world: &World, kind: &str, status: &str) {
+    let is = |object: Option<&DynamicObject>| {
+        let all = object.and_then(|object| object.data["status"]["conditions"].as_array());
+        let mut all = all.into_iter().flatten();
+        all.any(|one| one["type"] == kind && one["status"] == status)
+    };
+    await_condition(world.wrappers(), "aw", is).await.expect("the watch goes on");
+}
+
+/// Waits for the pod of an attempt.
+async fn pod_of(world: &World, attempt: &str) -> DynamicObject {
+    let is = |object: Option<&DynamicObject>| {
+        let labels = object.and_then(|object| object.metadata.labels.as_ref());
+        labels.and_then(|labels| labels.get("workload.codeflare.dev/attempt"))
+            == Some(&attempt.to_owned())
+    };
+    let pod = await_condition(world.api("v1", "Pod"), "p", is).await;
+    pod.expect("the watch goes on").expect("it is there")
+}
+
+fn memory_of(pod: &DynamicObject) -> Value {
+    pod.data["spec"]["containers"][0]["resources"]["requests"]["memory"].clone()
+}
+
+#[test]
+fn a_policy_that_comes_later_holds() {
+    beside_controller(|world| async {
+        let own = json!({"workload.codeflare.dev.appwrapper/retryPolicies": "more"});
+        create_with_memory(&world, json!({"annotations": own})).await;
+        world.pod().await;
+        world.server.with(|store| report(store, &running()));
+        condition(&world, "PolicyNotFound", "True").await;
+        world.phase("Running").await;
+        given_queues(&world).await;
+        condition(&world, "PolicyNotFound", "False").await;
+        let policies = "/apis/workload.codeflare.dev/v1alpha1/retrypolicies";
+        assert_eq!(world.listed(policies), 1, "the watch tells the rest");
+        world.server.with(run_out_of_memory);
+        let pod = pod_of(&world, "1").await;
+        assert_eq!(memory_of(&pod), "2Gi");
+        assert!(!world.phases().contains(&"Suspended".to_owned()), "nobody would admit it again");
+        world
+    });
+}
+
+#[test]
+fn a_retry_goes_on_where_memory_may_not_grow() {
+    beside_controller(|world| async {
+        given_queues(&world).await;
+        let labels = json!({"labels": {"kueue.x-k8s.io/queue-name": "q"}});
+        create_with_memory(&world, labels).await;
+        world.pod().await;
+        world.server.with(|store| report(store, &running()));
+        world.phase("Running").await;
+        world.locked.store(true, Ordering::Relaxed);
+        world.server.with(run_out_of_memory);
+        let pod = pod_of(&world, "1").await;
+        assert_eq!(memory_of(&pod), "1Gi");
+        let stored = world.wrappers().get("aw").await.expect("it is there");
+        assert_eq!(stored.data["spec"]["suspend"], false, "it was not suspended");
+        assert_eq!(stored.data["status"].get("pendingMemory"), None);
         world
     });
 }

@@ -3,19 +3,19 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use kube::api::GetParams;
+use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
 use super::super::{Error, cluster};
-use super::{Args, Scene, world};
+use super::{Args, Scene, guides, world};
 use crate::api::AppWrapper;
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::Cache;
 use crate::observe::live::{self, Live};
 use crate::observe::memory::Memory;
-use crate::observe::records;
+use crate::observe::nodes;
 use crate::observe::seen::Seen;
 use crate::observe::stored::Stored;
 use crate::observe::{self, Eyes};
@@ -76,34 +76,58 @@ async fn around(client: &Client, wrapper: &Arc<Wrapper>, config: &Config) -> Res
     let eyes = Eyes { client, live: &kinds, cache: &cache };
     // everything is read from the API server itself: there is no cache to start from
     let mut memory = Memory::default();
-    let mut snapshot = observe::observe(eyes, wrapper, &mut memory, Ask::Gone)
+    let attach = world::attach(wrapper, config);
+    let mut notes = guides::collect(client, wrapper, &attach, &cache).await?;
+    let mut snapshot = observe::observe(eyes, wrapper, &mut memory, Ask::Gone, &attach)
         .await
         .map_err(|error| unreachable(&error))?;
-    let blind = nodes(client, &mut snapshot, config).await;
+    notes.extend(if snapshot.retry.avoid_nodes() {
+        sites(client, &mut snapshot, config).await
+    } else {
+        of_pods(client, &mut snapshot, config).await
+    });
     let mut scene = world::of(wrapper, snapshot);
-    scene.notes.extend(blind);
+    scene.notes.extend(notes);
     Ok(scene)
 }
 
+/// Reads all nodes, where a retry may have to avoid one.
+async fn sites(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
+    let marks = nodes::marks(&config.autopilot);
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+    let listed = match live::list(client, &resource, None, &ListParams::default()).await {
+        Ok(listed) => listed,
+        Err(error) => return Some(unseen(&error)),
+    };
+    for seen in listed {
+        let (node, site) = nodes::node(&seen, &marks);
+        snapshot.nodes.insert(site.name.clone(), node);
+        snapshot.sites.push(Arc::new(site));
+    }
+    None
+}
+
+fn unseen(error: &dyn std::error::Error) -> String {
+    format!("nodes are not looked at: {}", telemetry::chain(error))
+}
+
 /// Reads the nodes of the pods. Who may not see nodes is told so, and they are unknown.
-async fn nodes(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
-    let marks = records::marks(&config.autopilot);
+async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
+    let marks = nodes::marks(&config.autopilot);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let names: std::collections::BTreeSet<String> =
         snapshot.pods.iter().filter_map(|pod| pod.node.clone()).collect();
     for name in names {
         match get(client, &resource, None, &name).await {
-            Ok(seen) => drop(snapshot.nodes.insert(name, records::node(&seen, &marks))),
+            Ok(seen) => drop(snapshot.nodes.insert(name, nodes::node(&seen, &marks).0)),
             Err(error) if live::code(&error) == Some(404) => {}
-            Err(error) => {
-                return Some(format!("nodes are not looked at: {}", telemetry::chain(&error)));
-            }
+            Err(error) => return Some(unseen(&error)),
         }
     }
     None
 }
 
-async fn get(
+pub(super) async fn get(
     client: &Client,
     resource: &ApiResource,
     namespace: Option<&str>,
@@ -115,6 +139,6 @@ async fn get(
     client.request(request).await
 }
 
-fn unreachable(error: &dyn std::error::Error) -> Error {
+pub(super) fn unreachable(error: &dyn std::error::Error) -> Error {
     Error::Cluster(format!("the cluster does not answer: {}", telemetry::chain(error)))
 }

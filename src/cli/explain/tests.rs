@@ -1,5 +1,6 @@
 //! Bundles for the rows of the contract's tables, and the answers that the tables give.
 
+mod guides;
 mod health;
 mod phases;
 mod policy;

@@ -11,13 +11,17 @@ use super::objects::{complete, id};
 use super::{Scene, unreadable};
 use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP};
 use crate::config::Config;
+use crate::limits::Limits;
 use crate::observe::ancestry::{Ancestor, Ancestors};
 use crate::observe::assemble::{self, Wrapper};
-use crate::observe::records::{self, Identity, ObjectRecord, PodRecord};
+use crate::observe::cache::{Cache, Key};
+use crate::observe::guides::{self, Attach, Guide};
+use crate::observe::records::{Identity, ObjectRecord, PodRecord};
 use crate::observe::seen::Seen;
 use crate::observe::stored::Stored;
+use crate::observe::{jobs, nodes};
 use crate::plan::Ask;
-use crate::snapshot::{Component, Presence, Snapshot};
+use crate::snapshot::{Component, FailedJob, Presence, Snapshot};
 
 /// An object of the bundle.
 struct Found {
@@ -168,6 +172,7 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
             }
             None => Presence::Absent,
         };
+        component.failed_jobs = failed_jobs(wrapper, &component, objects);
         components.push(component);
     }
     let records: Vec<PodRecord> = objects
@@ -186,13 +191,38 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
         }
         ancestors.extend(unknown.into_iter().map(|owner| (owner.uid, Ancestor::Gone)));
     };
-    Snapshot {
-        nodes: nodes(objects, config),
+    let cache = Cache::default();
+    let mut snapshot = Snapshot {
+        nodes: nodes(objects, config, &cache),
         components,
         pods,
         answered: Ask::Gone,
         ..wrapper.snapshot()
+    };
+    for found in objects {
+        if let Some(kind) = guides::kind_of(&found.group, &found.kind) {
+            cache.put_guide(&kind, Key::of(&found.seen.meta), Guide::of(&found.seen, &kind));
+        }
     }
+    guides::fill(&mut snapshot, wrapper, &cache, &attach(wrapper, config));
+    snapshot
+}
+
+/// The retry policies that the AppWrapper and the configuration name.
+pub(super) fn attach(wrapper: &Wrapper, config: &Config) -> Attach {
+    let (limits, _) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
+    let default = config.retry_policy.default_policy_name.clone();
+    Attach { own: limits.retry_policies, default }
+}
+
+fn failed_jobs(wrapper: &Wrapper, component: &Component, objects: &[Found]) -> Vec<FailedJob> {
+    let Some((_, uid)) = jobs::failed_job_set(component) else { return vec![] };
+    let is_job = |found: &&Found| {
+        found.group == "batch"
+            && found.kind == "Job"
+            && found.seen.meta.namespace.as_deref() == Some(&wrapper.namespace)
+    };
+    jobs::among(objects.iter().filter(is_job).map(|found| &found.seen), uid)
 }
 
 fn object_of<'o>(
@@ -217,13 +247,19 @@ fn ancestors(objects: &[Found]) -> Ancestors {
     known.collect()
 }
 
-fn nodes(objects: &[Found], config: &Config) -> BTreeMap<String, crate::snapshot::Node> {
-    let marks = records::marks(&config.autopilot);
-    objects
-        .iter()
-        .filter(|found| found.kind == "Node" && found.group.is_empty())
-        .filter_map(|found| {
-            Some((found.seen.meta.name.clone()?, records::node(&found.seen, &marks)))
-        })
-        .collect()
+/// The nodes as a health monitor sees them; as places for pods they go into the cache.
+fn nodes(
+    objects: &[Found],
+    config: &Config,
+    cache: &Cache,
+) -> BTreeMap<String, crate::snapshot::Node> {
+    let marks = nodes::marks(&config.autopilot);
+    let mut known = BTreeMap::new();
+    for found in objects.iter().filter(|found| found.kind == "Node" && found.group.is_empty()) {
+        let (node, site) = nodes::node(&found.seen, &marks);
+        known.insert(site.name.clone(), node.clone());
+        cache.put_node(node, site);
+    }
+    cache.nodes_listed(&known.keys().cloned().collect());
+    known
 }

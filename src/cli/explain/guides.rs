@@ -1,0 +1,77 @@
+//! The retry policies and queues that have a say in an AppWrapper's retries, read from a cluster.
+
+use kube::Client;
+
+use super::super::Error;
+use super::live::{get, unreachable};
+use crate::observe::assemble::Wrapper;
+use crate::observe::cache::{Cache, Key, KindKey};
+use crate::observe::guides::{self, Attach, Guide};
+use crate::observe::live::{self, guide_resource};
+use crate::policies::attached;
+use crate::telemetry;
+
+/// Reads what has a say into the cache; returns what is worth knowing about what could not be read.
+///
+/// # Errors
+/// The cluster does not answer.
+pub(super) async fn collect(
+    client: &Client,
+    wrapper: &Wrapper,
+    attach: &Attach,
+    cache: &Cache,
+) -> Result<Vec<String>, Error> {
+    let mut reader = Reader { client, cache, notes: vec![] };
+    let (mut of_local, mut of_cluster) = (None, None);
+    if let Some(queue) = &wrapper.queue {
+        let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
+        let local = reader.read(&guides::local_queues(), at).await?;
+        if let Some(Guide::LocalQueue { cluster_queue, policies }) = local {
+            of_local = policies;
+            let at = Key { namespace: String::new(), name: cluster_queue };
+            let cluster = reader.read(&guides::cluster_queues(), at).await?;
+            if let Some(Guide::ClusterQueue { policies }) = cluster {
+                of_cluster = policies;
+            }
+        }
+    }
+    let default = attach.default.as_deref();
+    let names = attached(of_cluster.as_deref(), of_local.as_deref(), &attach.own, default);
+    for name in names {
+        let at = Key { namespace: String::new(), name };
+        reader.read(&guides::retry_policies(), at).await?;
+    }
+    Ok(reader.notes)
+}
+
+struct Reader<'a> {
+    client: &'a Client,
+    cache: &'a Cache,
+    notes: Vec<String>,
+}
+
+impl Reader<'_> {
+    /// Reads a guide, where there is one. Who may not read it is told so.
+    async fn read(&mut self, kind: &KindKey, at: Key) -> Result<Option<Guide>, Error> {
+        let resource = match guide_resource(self.client, kind).await {
+            Ok(resource) => resource,
+            Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(None),
+            Err(error @ live::Error::Api { .. }) => return Err(unreachable(&error)),
+        };
+        let namespace = Some(at.namespace.as_str()).filter(|name| !name.is_empty());
+        match get(self.client, &resource, namespace, &at.name).await {
+            Ok(seen) => {
+                let guide = Guide::of(&seen, kind);
+                self.cache.put_guide(kind, at, guide.clone());
+                Ok(Some(guide))
+            }
+            Err(error) if live::code(&error) == Some(404) => Ok(None),
+            Err(error) if live::code(&error) == Some(403) => {
+                let (kind, name, why) = (&kind.kind, &at.name, telemetry::chain(&error));
+                self.notes.push(format!("{kind} {name} is not looked at: {why}"));
+                Ok(None)
+            }
+            Err(error) => Err(unreachable(&error)),
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! The watch of a kind of guides: retry policies, local queues, cluster queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::runtime::watcher;
+use kube::runtime::watcher::Event;
+
+use super::kinds::blind;
+use super::{Queue, WATCH_AGAIN_AFTER, watches};
+use crate::observe::cache::{KindKey, Sync};
+use crate::observe::feed;
+use crate::observe::live::{self, Error};
+use crate::observe::seen::Seen;
+use crate::reconcile::Context;
+
+/// Pause before a kind is asked for again that does not exist, or that may not be read: there may be no
+/// Kueue at all.
+const ABSENT_AGAIN_AFTER: Duration = Duration::from_secs(30);
+
+/// Watches a kind of guides for as long as it is in use. Where it does not exist, nothing of it does.
+pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
+    loop {
+        let pause = match live::guide_resource(&context.client, &kind).await {
+            Ok(resource) => {
+                let config = watcher::Config::default();
+                let mut events = Box::pin(watches::stream(&context, &resource, config));
+                let mut feed = feed::Guides::new(kind.clone());
+                while let Some(event) = events.next().await {
+                    if !apply(&context, &queue, &kind, &mut feed, event) {
+                        break;
+                    }
+                }
+                ABSENT_AGAIN_AFTER
+            }
+            Err(Error::NoKind(_) | Error::NotNamespaced(_)) => {
+                tracing::debug!(kind = kind.kind, "There is no such kind.");
+                blind(&context, &queue, &kind);
+                ABSENT_AGAIN_AFTER
+            }
+            // nothing is known: what was known stays
+            Err(error @ Error::Api { .. }) => {
+                tracing::warn!(kind = kind.kind, %error, "A kind cannot be watched.");
+                WATCH_AGAIN_AFTER
+            }
+        };
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Takes in one event; false where the kind must be looked for again.
+fn apply(
+    context: &Context,
+    queue: &Queue,
+    kind: &KindKey,
+    feed: &mut feed::Guides,
+    event: Result<Event<Seen>, watcher::Error>,
+) -> bool {
+    let error = match event {
+        Ok(event) => {
+            if feed.take(&context.cache, event) {
+                queue.push_all(&context.users_of(kind));
+            }
+            return true;
+        }
+        Err(error) => error,
+    };
+    tracing::warn!(kind = kind.kind, %error, "The watch of a kind failed.");
+    let code = match &error {
+        watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
+            live::code(error)
+        }
+        _ => None,
+    };
+    match code {
+        Some(404 | 405) => blind(context, queue, kind),
+        // who may not read them must not wait for them for ever; what was read before stays
+        Some(403) if context.cache.sync(kind) != Sync::Done => blind(context, queue, kind),
+        Some(403) => {}
+        _ => return true,
+    }
+    false
+}

@@ -1,0 +1,300 @@
+//! Guides: the objects that say how failures are retried, beside the AppWrapper itself. Retry policies,
+//! and the queues that they are attached to.
+
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::assemble::Wrapper;
+use super::cache::{Cache, Key, KindKey};
+use super::seen::Seen;
+use crate::api::{GROUP, RetryPolicySpec, keys};
+use crate::podsets;
+use crate::policies::{InForce, Missing, RetryPolicy, attached};
+use crate::snapshot::Snapshot;
+
+/// API group of Kueue.
+const KUEUE: &str = "kueue.x-k8s.io";
+
+/// What is kept of a guide.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Guide {
+    /// A `RetryPolicy`, or why it cannot be read.
+    Policy(Result<Arc<RetryPolicy>, String>),
+    /// A `LocalQueue`.
+    LocalQueue {
+        /// The `ClusterQueue` that it leads to.
+        cluster_queue: String,
+        /// Names of the retry policies that are attached to it.
+        policies: Option<String>,
+    },
+    /// A `ClusterQueue`.
+    ClusterQueue {
+        /// Names of the retry policies that are attached to it.
+        policies: Option<String>,
+    },
+}
+
+/// Retry policies that are attached elsewhere than to a queue.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Attach {
+    /// The AppWrapper's own.
+    pub own: Vec<String>,
+    /// The one that holds where there is no other.
+    pub default: Option<String>,
+}
+
+/// The kinds of guides. Their version is whichever is served.
+const KINDS: [(&str, &str); 3] =
+    [(GROUP, "RetryPolicy"), (KUEUE, "LocalQueue"), (KUEUE, "ClusterQueue")];
+
+fn key(group: &str, kind: &str) -> KindKey {
+    KindKey { api_version: format!("{group}/*"), kind: kind.to_owned() }
+}
+
+/// The retry policies.
+#[must_use]
+pub fn retry_policies() -> KindKey {
+    key(GROUP, "RetryPolicy")
+}
+
+/// Kueue's local queues.
+#[must_use]
+pub fn local_queues() -> KindKey {
+    key(KUEUE, "LocalQueue")
+}
+
+/// Kueue's cluster queues.
+#[must_use]
+pub fn cluster_queues() -> KindKey {
+    key(KUEUE, "ClusterQueue")
+}
+
+/// The kind of guide that a group and a kind name.
+#[must_use]
+pub fn kind_of(group: &str, kind: &str) -> Option<KindKey> {
+    KINDS.contains(&(group, kind)).then(|| key(group, kind))
+}
+
+/// Whether a kind is one of guides, and not one that is wrapped.
+#[must_use]
+pub fn is_guide(kind: &KindKey) -> bool {
+    kind.api_version.strip_suffix("/*").is_some_and(|group| kind_of(group, &kind.kind).is_some())
+}
+
+/// The kinds, with their versions, as which guides may be served; the best first.
+#[must_use]
+pub fn served_as(kind: &KindKey) -> Vec<KindKey> {
+    let group = kind.api_version.trim_end_matches("/*");
+    let versions: &[&str] = if group == GROUP { &["v1alpha1"] } else { &["v1beta2", "v1beta1"] };
+    let of = |version: &&str| KindKey {
+        api_version: format!("{group}/{version}"),
+        kind: kind.kind.clone(),
+    };
+    versions.iter().map(of).collect()
+}
+
+/// The kinds of guides that may have a say in an AppWrapper's retries: none where it names neither a
+/// policy nor a queue, and there is no default.
+#[must_use]
+pub fn used_by(wrapper: &Wrapper, default: Option<&str>) -> Vec<KindKey> {
+    let mut kinds = vec![];
+    let named = wrapper.annotations.contains_key(keys::RETRY_POLICIES) || default.is_some();
+    if named || wrapper.queue.is_some() {
+        kinds.push(retry_policies());
+    }
+    if wrapper.queue.is_some() {
+        kinds.extend([local_queues(), cluster_queues()]);
+    }
+    kinds
+}
+
+impl Guide {
+    /// Reads a guide of a kind.
+    #[must_use]
+    pub fn of(seen: &Seen, kind: &KindKey) -> Self {
+        let annotations = seen.meta.annotations.as_ref();
+        let policies = annotations.and_then(|all| all.get(keys::QUEUE_RETRY_POLICIES)).cloned();
+        match kind.kind.as_str() {
+            "RetryPolicy" => Self::Policy(policy(seen).map(Arc::new)),
+            "LocalQueue" => Self::LocalQueue { cluster_queue: cluster_queue(seen), policies },
+            _ => Self::ClusterQueue { policies },
+        }
+    }
+}
+
+fn policy(seen: &Seen) -> Result<RetryPolicy, String> {
+    #[derive(Deserialize)]
+    struct Body {
+        #[serde(default)]
+        spec: RetryPolicySpec,
+    }
+    let body: Body = serde_json::from_str(seen.raw.get()).map_err(|error| {
+        // the position is one in a text that nobody has seen
+        error.to_string().split(" at line ").next().unwrap_or_default().to_owned()
+    })?;
+    RetryPolicy::read(seen.meta.name.as_deref().unwrap_or_default(), &body.spec)
+}
+
+fn cluster_queue(seen: &Seen) -> String {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Body {
+        spec: Spec,
+    }
+    #[derive(Deserialize, Default)]
+    #[serde(default, rename_all = "camelCase")]
+    struct Spec {
+        cluster_queue: String,
+    }
+    serde_json::from_str::<Body>(seen.raw.get()).unwrap_or_default().spec.cluster_queue
+}
+
+/// Fills in what depends on the retry policies in force: they themselves, and of nodes and templates as
+/// much as they may ask for.
+pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &Attach) {
+    snapshot.queue_managed = wrapper.queue.is_some();
+    snapshot.retry = in_force(wrapper, cache, attach);
+    let (avoid, grow) = (snapshot.retry.avoid_nodes(), snapshot.retry.grow_memory());
+    if avoid {
+        snapshot.sites = cache.sites();
+    }
+    if avoid || grow || !wrapper.status.pending_memory.is_empty() {
+        for (component, wrapped) in snapshot.components.iter_mut().zip(&wrapper.spec.components) {
+            component.templates = podsets::templates(wrapped, &component.pod_sets);
+        }
+    }
+}
+
+fn in_force(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> InForce {
+    let (mut local, mut cluster) = (None, None);
+    if let Some(queue) = &wrapper.queue {
+        let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
+        if let Some(Guide::LocalQueue { cluster_queue, policies }) =
+            cache.guide(&local_queues(), &at)
+        {
+            local = policies;
+            let at = Key { namespace: String::new(), name: cluster_queue };
+            if let Some(Guide::ClusterQueue { policies }) = cache.guide(&cluster_queues(), &at) {
+                cluster = policies;
+            }
+        }
+    }
+    let names =
+        attached(cluster.as_deref(), local.as_deref(), &attach.own, attach.default.as_deref());
+    let mut in_force = InForce::default();
+    for name in names {
+        let at = Key { namespace: String::new(), name: name.clone() };
+        match cache.guide(&retry_policies(), &at) {
+            Some(Guide::Policy(Ok(policy))) => in_force.policies.push(policy),
+            Some(Guide::Policy(Err(flaw))) => {
+                in_force.missing.push(Missing { name, flaw: Some(flaw) });
+            }
+            Some(Guide::LocalQueue { .. } | Guide::ClusterQueue { .. }) | None => {
+                in_force.missing.push(Missing { name, flaw: None });
+            }
+        }
+    }
+    in_force
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::{AppWrapperSpec, AppWrapperStatus};
+
+    fn wrapper(queue: Option<&str>, annotated: bool) -> Wrapper {
+        let map = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);
+        let meta = ObjectMeta {
+            namespace: Some("n".to_owned()),
+            labels: queue.map(|queue| map(keys::QUEUE_NAME, queue)),
+            annotations: annotated.then(|| map(keys::RETRY_POLICIES, "own")),
+            ..ObjectMeta::default()
+        };
+        Wrapper::new(&meta, AppWrapperSpec::default(), AppWrapperStatus::default())
+    }
+
+    fn put(cache: &Cache, kind: &KindKey, object: &Value) {
+        let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
+        let at = Key::of(&seen.meta);
+        cache.put_guide(kind, at, Guide::of(&seen, kind));
+    }
+
+    #[test]
+    fn guides_are_asked_only_where_something_names_them() {
+        let kinds = |wrapper: Wrapper, default: Option<&str>| -> Vec<String> {
+            used_by(&wrapper, default).into_iter().map(|kind| kind.kind).collect()
+        };
+        assert!(kinds(wrapper(None, false), None).is_empty());
+        assert!(kinds(wrapper(Some(""), false), None).is_empty());
+        assert_eq!(kinds(wrapper(None, true), None), ["RetryPolicy"]);
+        assert_eq!(kinds(wrapper(None, false), Some("d")), ["RetryPolicy"]);
+        let all = ["RetryPolicy", "LocalQueue", "ClusterQueue"];
+        assert_eq!(kinds(wrapper(Some("q"), true), Some("d")), all);
+        for kind in used_by(&wrapper(Some("q"), false), None) {
+            assert!(is_guide(&kind));
+            assert!(served_as(&kind).iter().all(|served| !is_guide(served)));
+        }
+        let wrapped = KindKey { api_version: "batch/v1".into(), kind: "Job".into() };
+        assert!(!is_guide(&wrapped));
+    }
+
+    #[test]
+    fn policies_of_queues_come_first_and_what_is_not_there_is_missing() {
+        let cache = Cache::default();
+        let annotated = |names: &str| json!({keys::QUEUE_RETRY_POLICIES: names});
+        put(
+            &cache,
+            &local_queues(),
+            &json!({
+                "metadata": {"name": "q", "namespace": "n", "annotations": annotated("team, odd")},
+                "spec": {"clusterQueue": "c"},
+            }),
+        );
+        put(
+            &cache,
+            &cluster_queues(),
+            &json!({
+                "metadata": {"name": "c", "annotations": annotated("infra")},
+            }),
+        );
+        for name in ["infra", "team", "d"] {
+            put(&cache, &retry_policies(), &json!({"metadata": {"name": name}, "spec": {}}));
+        }
+        put(
+            &cache,
+            &retry_policies(),
+            &json!({
+                "metadata": {"name": "odd"}, "spec": {"rules": [{"action": "Retry"}]},
+            }),
+        );
+        let attach = Attach { own: vec!["own".to_owned()], default: Some("d".to_owned()) };
+        let names = |wrapper: &Wrapper, attach: &Attach| {
+            let found = in_force(wrapper, &cache, attach);
+            let names: Vec<String> = found.policies.iter().map(|one| one.name.clone()).collect();
+            (names, found.missing)
+        };
+        let (found, missing) = names(&wrapper(Some("q"), true), &attach);
+        assert_eq!(found, ["infra", "team"]);
+        let flaw = "spec.rules[0]: must have exactly one of onConditions, onExitCodes, \
+                    onTerminationMessage, onFailureCategory";
+        assert_eq!(missing[0], Missing { name: "odd".into(), flaw: Some(flaw.into()) });
+        assert_eq!(missing[1], Missing { name: "own".into(), flaw: None });
+        let default = Attach { own: vec![], ..attach };
+        assert_eq!(names(&wrapper(Some("gone"), false), &default).0, ["d"]);
+        assert_eq!(names(&wrapper(None, false), &Attach::default()), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_read_says_why() {
+        let object = json!({"metadata": {"name": "p"}, "spec": {"retryLimit": "many"}});
+        let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
+        let Guide::Policy(Err(flaw)) = Guide::of(&seen, &retry_policies()) else { panic!("read") };
+        assert!(flaw.starts_with("invalid type: string \"many\""), "{flaw}");
+    }
+}

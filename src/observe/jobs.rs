@@ -1,0 +1,126 @@
+//! The Jobs of a `JobSet` that failed: they say more of why than the `JobSet` itself.
+
+use kube::Client;
+use kube::api::ListParams;
+use kube::core::ApiResource;
+use serde::Deserialize;
+
+use super::live::{self, Error};
+use super::memory::Memory;
+use super::records::{Identity, LeanCondition};
+use super::seen::Seen;
+use crate::podsets::Kind;
+use crate::snapshot::{Component, FailedJob, Outcome};
+
+/// Label on the Jobs of a `JobSet`: its name.
+pub const JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+
+/// Name and UID of the object of a component that is a `JobSet` of ours and says that it failed.
+#[must_use]
+pub fn failed_job_set(component: &Component) -> Option<(&str, &str)> {
+    let object = component.ours()?;
+    let failed = match object.report.outcome {
+        Outcome::Failed { .. } => true,
+        Outcome::Active | Outcome::Succeeded => false,
+    };
+    let is_job_set = Kind::of(&component.api_version, &component.kind) == Kind::JobSet;
+    (failed && is_job_set).then_some((component.name.as_str(), object.uid.as_str()))
+}
+
+/// The Jobs that failed in a `JobSet`, by one LIST: a `JobSet` that failed changes no more.
+///
+/// # Errors
+/// Where they cannot be listed.
+pub async fn failed(
+    client: &Client,
+    namespace: &str,
+    component: &Component,
+    memory: &mut Memory,
+) -> Result<Vec<FailedJob>, Error> {
+    let Some((name, uid)) = failed_job_set(component) else { return Ok(vec![]) };
+    if let Some(known) = memory.failed_jobs.get(uid) {
+        return Ok(known.clone());
+    }
+    let resource = ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&());
+    let params = ListParams::default().labels(&format!("{JOB_SET_NAME}={name}"));
+    let listed = live::list(client, &resource, Some(namespace), &params).await?;
+    let found = among(listed.iter(), uid);
+    memory.failed_jobs.insert(uid.to_owned(), found.clone());
+    Ok(found)
+}
+
+/// The failed Jobs among these that a `JobSet` controls, the first failure first.
+#[must_use]
+pub fn among<'a>(jobs: impl Iterator<Item = &'a Seen>, uid: &str) -> Vec<FailedJob> {
+    let is_its = |seen: &&Seen| {
+        Identity::of(&seen.meta).controller.is_some_and(|controller| controller.uid == uid)
+    };
+    let mut failed: Vec<FailedJob> = jobs.filter(is_its).filter_map(read).collect();
+    failed.sort_by(|a, b| {
+        let place = |job: &FailedJob| (job.at.is_none(), job.at);
+        place(a).cmp(&place(b)).then_with(|| a.name.cmp(&b.name))
+    });
+    failed
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanJob {
+    status: LeanStatus,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanStatus {
+    conditions: Vec<LeanCondition>,
+}
+
+fn read(seen: &Seen) -> Option<FailedJob> {
+    let lean: LeanJob = serde_json::from_str(seen.raw.get()).unwrap_or_default();
+    let mut conditions = lean.status.conditions.into_iter();
+    let failed = conditions.find(|one| one.kind == "Failed" && one.status == "True")?;
+    Some(FailedJob {
+        name: seen.meta.name.clone().unwrap_or_default(),
+        reason: failed.reason,
+        message: failed.message,
+        at: failed.last_transition_time.map(|time| time.0),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn job(name: &str, owner: &str, kind: &str, second: Option<u32>) -> Seen {
+        let mut condition: Value =
+            json!({"type": kind, "status": "True", "reason": "R", "message": "m"});
+        if let Some(second) = second {
+            condition["lastTransitionTime"] = format!("2026-01-01T00:00:0{second}Z").into();
+        }
+        let owner = json!({"apiVersion": "v1", "kind": "JobSet", "name": "s", "uid": owner,
+            "controller": true});
+        let object = json!({
+            "metadata": {"name": name, "ownerReferences": [owner]},
+            "status": {"conditions": [{"type": "Failed", "status": "False"}, condition]},
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    #[test]
+    fn the_first_failure_comes_first_and_strangers_not_at_all() {
+        let jobs = [
+            job("never", "u", "Failed", None),
+            job("late", "u", "Failed", Some(2)),
+            job("b", "u", "Failed", Some(1)),
+            job("a", "u", "Failed", Some(1)),
+            job("done", "u", "Complete", Some(0)),
+            job("theirs", "v", "Failed", Some(0)),
+        ];
+        let found = among(jobs.iter(), "u");
+        let names: Vec<&str> = found.iter().map(|job| job.name.as_str()).collect();
+        assert_eq!(names, ["a", "b", "late", "never"]);
+        assert_eq!((found[0].reason.as_str(), found[0].message.as_str()), ("R", "m"));
+    }
+}

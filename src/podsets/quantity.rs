@@ -1,0 +1,89 @@
+//! Amounts of resources as Kubernetes writes them: `500m`, `1.5Gi`, `2e3`.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+/// What follows the number, and what it stands for.
+const UNITS: [(&str, f64); 15] = [
+    ("Ki", 1024.0),
+    ("Mi", 1_048_576.0),
+    ("Gi", 1_073_741_824.0),
+    ("Ti", 1_099_511_627_776.0),
+    ("Pi", 1_125_899_906_842_624.0),
+    ("Ei", 1_152_921_504_606_846_976.0),
+    ("n", 1e-9),
+    ("u", 1e-6),
+    ("m", 1e-3),
+    ("k", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+    ("T", 1e12),
+    ("P", 1e15),
+    ("E", 1e18),
+];
+
+/// An amount of a resource in its own unit (cores, bytes, devices); nothing where it is none.
+#[must_use]
+pub fn amount(value: &Value) -> Option<f64> {
+    let amount = match value {
+        Value::Number(number) => number.as_f64(),
+        Value::String(text) => parsed(text.trim()),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    };
+    amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
+}
+
+fn parsed(text: &str) -> Option<f64> {
+    let is_number = |c: char| c.is_ascii_digit() || c == '.' || c == '+';
+    let end = text.find(|c| !is_number(c)).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let unit = match UNITS.iter().find(|(name, _)| *name == suffix) {
+        Some((_, unit)) => *unit,
+        None if suffix.is_empty() => 1.0,
+        None => {
+            let exponent = suffix.strip_prefix(['e', 'E'])?;
+            10_f64.powi(i32::from(exponent.parse::<i8>().ok()?))
+        }
+    };
+    Some(number.parse::<f64>().ok()? * unit)
+}
+
+/// The amounts in an object, by resource; what cannot be read is left out.
+#[must_use]
+pub fn amounts(value: Option<&Value>) -> BTreeMap<String, f64> {
+    let fields = value.and_then(Value::as_object).into_iter().flatten();
+    fields.filter_map(|(name, value)| Some((name.clone(), amount(value)?))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn amounts_are_read_in_their_own_unit() {
+        for (value, want) in [
+            (json!("500m"), Some(0.5)),
+            (json!("2"), Some(2.0)),
+            (json!(2), Some(2.0)),
+            (json!(0.5), Some(0.5)),
+            (json!("1.5Gi"), Some(1_610_612_736.0)),
+            (json!("1G"), Some(1e9)),
+            (json!("2e3"), Some(2000.0)),
+            (json!("1E"), Some(1e18)),
+            (json!("250000000n"), Some(0.25)),
+            (json!("-1"), None),
+            (json!("Gi"), None),
+            (json!("1 Gi"), None),
+            (json!(""), None),
+            (json!(-1), None),
+            (json!(["1"]), None),
+        ] {
+            assert_eq!(amount(&value), want, "{value}");
+        }
+        let all = amounts(Some(&json!({"cpu": "1", "memory": "lots"})));
+        assert_eq!(all, BTreeMap::from([("cpu".to_owned(), 1.0)]));
+    }
+}

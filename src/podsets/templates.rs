@@ -1,0 +1,295 @@
+//! Pod templates as data: where their pods can be, and what memory their containers have.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Path;
+use super::quantity::amounts;
+use crate::api::{Component, PodSet, PodSetInfo};
+use crate::policies::Bytes;
+use crate::snapshot::place::{Placement, Requirement, Term, Toleration};
+use crate::snapshot::{ContainerMemory, PodTemplate};
+
+/// The pod template of each pod set of a component, with what Kueue adds to it. What cannot be read
+/// counts as nothing asked.
+#[must_use]
+pub fn templates(component: &Component, pod_sets: &[PodSet]) -> Vec<PodTemplate> {
+    let of = |(index, set): (usize, &PodSet)| {
+        let place = set.path.parse::<Path>().ok();
+        let place = place.and_then(|path| path.get(&component.template).ok());
+        let Some(spec) = place.and_then(|pod| pod.get("spec")) else {
+            return PodTemplate::default();
+        };
+        let mut placement = placement(spec);
+        if let Some(info) = component.pod_set_infos.get(index) {
+            add_info(&mut placement, info);
+        }
+        PodTemplate { placement, containers: memory(spec) }
+    };
+    pod_sets.iter().enumerate().map(of).collect()
+}
+
+fn placement(spec: &Value) -> Placement {
+    let selector = spec.get("nodeSelector").and_then(Value::as_object).into_iter().flatten();
+    let terms = spec.pointer(
+        "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms",
+    );
+    Placement {
+        node_name: Some(text(spec, "nodeName")).filter(|name| !name.is_empty()),
+        node_selector: selector
+            .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+            .collect(),
+        affinity: terms.and_then(Value::as_array).map(|terms| terms.iter().map(term).collect()),
+        tolerations: items(spec, "tolerations").iter().map(toleration).collect(),
+        requests: requests(spec),
+    }
+}
+
+fn term(value: &Value) -> Term {
+    let all = |field| items(value, field).iter().map(requirement).collect();
+    Term { expressions: all("matchExpressions"), fields: all("matchFields") }
+}
+
+fn requirement(value: &Value) -> Requirement {
+    let values = items(value, "values").iter().filter_map(Value::as_str);
+    Requirement {
+        key: text(value, "key"),
+        operator: text(value, "operator"),
+        values: values.map(str::to_owned).collect(),
+    }
+}
+
+fn toleration(value: &Value) -> Toleration {
+    Toleration {
+        key: text(value, "key"),
+        operator: text(value, "operator"),
+        value: text(value, "value"),
+        effect: text(value, "effect"),
+    }
+}
+
+/// Node selector and tolerations that Kueue adds.
+fn add_info(placement: &mut Placement, info: &PodSetInfo) {
+    placement.node_selector.extend(info.node_selector.clone());
+    placement.tolerations.extend(info.tolerations.iter().map(|one| Toleration {
+        key: one.key.clone().unwrap_or_default(),
+        operator: one.operator.clone().unwrap_or_default(),
+        value: one.value.clone().unwrap_or_default(),
+        effect: one.effect.clone().unwrap_or_default(),
+    }));
+}
+
+/// What a pod asks for: its containers run together, its init containers one after the other beside
+/// those of them that stay. Go: `resourcehelper.PodRequests`.
+fn requests(spec: &Value) -> BTreeMap<String, f64> {
+    let mut together = BTreeMap::new();
+    for one in items(spec, "containers") {
+        add(&mut together, &asked(one));
+    }
+    let (mut staying, mut most) = (BTreeMap::new(), BTreeMap::new());
+    for one in items(spec, "initContainers") {
+        let mut now = asked(one);
+        if text(one, "restartPolicy") == "Always" {
+            add(&mut staying, &now);
+            now.clone_from(&staying);
+        } else {
+            add(&mut now, &staying);
+        }
+        raise(&mut most, &now);
+    }
+    add(&mut together, &staying);
+    raise(&mut together, &most);
+    add(&mut together, &amounts(spec.get("overhead")));
+    together
+}
+
+/// What a container requests; its limit where it leaves that out.
+fn asked(container: &Value) -> BTreeMap<String, f64> {
+    let mut all = amounts(container.pointer("/resources/limits"));
+    all.extend(amounts(container.pointer("/resources/requests")));
+    all
+}
+
+fn add(sum: &mut BTreeMap<String, f64>, more: &BTreeMap<String, f64>) {
+    for (resource, amount) in more {
+        *sum.entry(resource.clone()).or_default() += amount;
+    }
+}
+
+fn raise(most: &mut BTreeMap<String, f64>, other: &BTreeMap<String, f64>) {
+    for (resource, amount) in other {
+        let known = most.entry(resource.clone()).or_default();
+        *known = known.max(*amount);
+    }
+}
+
+/// The memory of the containers, init containers first.
+fn memory(spec: &Value) -> Vec<ContainerMemory> {
+    let bytes = |container: &Value, field: &str| -> Option<Bytes> {
+        match container.pointer(&format!("/resources/{field}/memory"))? {
+            Value::String(text) => text.trim().parse().ok(),
+            Value::Number(number) => number.to_string().parse().ok(),
+            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+        }
+    };
+    let all = items(spec, "initContainers").iter().chain(items(spec, "containers"));
+    let known = all.map(|container| ContainerMemory {
+        name: text(container, "name"),
+        request: bytes(container, "requests"),
+        limit: bytes(container, "limits"),
+    });
+    known.collect()
+}
+
+fn items<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value.get(field).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+fn text(value: &Value, field: &str) -> String {
+    value.get(field).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::infer;
+    use super::super::testing::{any_json, config, given_object};
+    use super::*;
+
+    fn of(spec: &Value, info: Option<PodSetInfo>) -> PodTemplate {
+        let job = json!({"template": {"spec": spec}});
+        let template = given_object("batch/v1", "Job", &job);
+        let component = Component {
+            template,
+            pod_set_infos: info.into_iter().collect(),
+            ..Component::default()
+        };
+        let pod_sets = infer(&component.template).unwrap();
+        templates(&component, &pod_sets).pop().unwrap()
+    }
+
+    fn map(entries: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        entries.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect()
+    }
+
+    #[test]
+    fn what_a_template_asks_of_a_node_is_read_with_what_kueue_adds() {
+        let spec = json!({
+            "nodeName": "n",
+            "nodeSelector": {"zone": "z"},
+            "tolerations": [{"key": "a", "operator": "Exists"}],
+            "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [{
+                    "matchExpressions": [{"key": "k", "operator": "In", "values": ["1"]}],
+                    "matchFields": [{"key": "metadata.name", "operator": "NotIn", "values": ["x"]}],
+                }]}}},
+            "containers": [{"name": "c"}],
+        });
+        let info = PodSetInfo {
+            node_selector: BTreeMap::from([("gpu".into(), "h100".into())]),
+            tolerations: vec![v1::Toleration {
+                key: Some("gpu".into()),
+                effect: Some("NoSchedule".into()),
+                ..v1::Toleration::default()
+            }],
+            ..PodSetInfo::default()
+        };
+        let placement = of(&spec, Some(info)).placement;
+        let requirement = |key: &str, operator: &str, value: &str| Requirement {
+            key: key.into(),
+            operator: operator.into(),
+            values: vec![value.into()],
+        };
+        let selector = [("gpu", "h100"), ("zone", "z")];
+        let want = Placement {
+            node_name: Some("n".into()),
+            node_selector: selector.map(|(key, value)| (key.into(), value.into())).into(),
+            affinity: Some(vec![Term {
+                expressions: vec![requirement("k", "In", "1")],
+                fields: vec![requirement("metadata.name", "NotIn", "x")],
+            }]),
+            tolerations: vec![
+                Toleration { key: "a".into(), operator: "Exists".into(), ..Toleration::default() },
+                Toleration {
+                    key: "gpu".into(),
+                    effect: "NoSchedule".into(),
+                    ..Toleration::default()
+                },
+            ],
+            requests: BTreeMap::new(),
+        };
+        assert_eq!(placement, want);
+    }
+
+    #[test]
+    fn requests_are_those_of_the_busiest_moment() {
+        let with = |requests: Value| json!({"resources": {"requests": requests}});
+        let stays = json!({"restartPolicy": "Always", "resources": {"requests": {"cpu": "250m"}}});
+        for (containers, init, want) in [
+            (vec![with(json!({"cpu": "500m"})), with(json!({"cpu": 1}))], vec![], 1.5),
+            (vec![json!({"resources": {"limits": {"cpu": "2"}}})], vec![], 2.0),
+            (
+                vec![json!({"resources": {"limits": {"cpu": "2"}, "requests": {"cpu": "1"}}})],
+                vec![],
+                1.0,
+            ),
+            (vec![with(json!({"cpu": "1"}))], vec![with(json!({"cpu": "3"}))], 3.0),
+            (vec![with(json!({"cpu": "1"}))], vec![stays.clone()], 1.25),
+            (vec![with(json!({"cpu": "1"}))], vec![stays, with(json!({"cpu": "3"}))], 3.25),
+        ] {
+            let spec = json!({"containers": containers, "initContainers": init});
+            assert_eq!(of(&spec, None).placement.requests, map(&[("cpu", want)]), "{spec}");
+        }
+        let spec = json!({"containers": [with(json!({"cpu": "1"}))], "overhead": {"cpu": "1"}});
+        assert_eq!(of(&spec, None).placement.requests, map(&[("cpu", 2.0)]));
+    }
+
+    #[test]
+    fn memory_is_read_of_every_container() {
+        let containers = of(
+            &json!({
+                "initContainers": [{"name": "i"}],
+                "containers": [
+                    {"name": "a", "resources": {
+                        "requests": {"memory": "1Gi"}, "limits": {"memory": 2048}}},
+                    {"name": "b", "resources": {"requests": {"memory": "lots"}}},
+                ]
+            }),
+            None,
+        )
+        .containers;
+        let nothing = |name: &str| ContainerMemory { name: name.into(), ..Default::default() };
+        let want = [
+            nothing("i"),
+            ContainerMemory {
+                request: Some(Bytes(1 << 30)),
+                limit: Some(Bytes(2048)),
+                ..nothing("a")
+            },
+            nothing("b"),
+        ];
+        assert_eq!(containers, want);
+    }
+
+    #[test]
+    fn what_leads_nowhere_asks_nothing() {
+        let pod_sets = [PodSet { path: "template.spec.nowhere".into(), ..PodSet::default() }];
+        assert_eq!(templates(&Component::default(), &pod_sets), [PodTemplate::default()]);
+    }
+
+    proptest! {
+        #![proptest_config(config())]
+
+        #[test]
+        fn whatever_it_is_there_is_an_answer(spec in any_json()) {
+            let template = json!({ "spec": spec });
+            let component = Component { template, ..Component::default() };
+            let pod_sets = [PodSet { path: "template".into(), ..PodSet::default() }];
+            prop_assert_eq!(templates(&component, &pod_sets).len(), 1);
+        }
+    }
+}

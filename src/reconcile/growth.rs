@@ -1,0 +1,33 @@
+//! More memory for the next attempt.
+
+use std::sync::Arc;
+
+use super::{Carried, Context, Error, wrote};
+use crate::act::wrapper as write;
+use crate::observe::assemble::Wrapper;
+use crate::observe::memory::Memory;
+
+/// Writes the memory that is pending. What is refused for good is remembered and decided about at once:
+/// the retry goes on as it was.
+pub(super) async fn grow(
+    context: &Context,
+    memory: &mut Memory,
+    wrapper: &Arc<Wrapper>,
+    suspend: bool,
+) -> Result<Carried, Error> {
+    let Wrapper { namespace, name, .. } = &**wrapper;
+    match write::grow_memory(&context.client, wrapper, suspend).await {
+        Ok(written) => {
+            let pending = wrapper.status.pending_memory.len();
+            tracing::info!(namespace, name, pending, suspend, "Memory grew.");
+            Ok(wrote(memory, written))
+        }
+        Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
+            let why = error.said();
+            tracing::warn!(namespace, name, why, "Memory may not grow.");
+            memory.growth_refused = Some(why);
+            Ok(Carried::GoOn)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
