@@ -27,6 +27,8 @@ pub struct Problem<'a> {
     pub failure: FailureRecord,
     /// The pod of the first cause; none where no pod tells.
     pub pod: Option<&'a Pod>,
+    /// Index of the component of the first cause; none where nothing tells.
+    pub component: Option<usize>,
     /// When the first cause happened.
     pub failed_at: Timestamp,
     /// It makes the AppWrapper unhealthy from here on; before, it is only waited on.
@@ -59,6 +61,7 @@ impl<'a> Problem<'a> {
             message: message.to_owned(),
             failure: failure::of_component(component, reason, message),
             pod: None,
+            component: Some(index),
             failed_at: draft.facts.now,
             unhealthy_from: None,
             deadline: None,
@@ -79,6 +82,7 @@ impl<'a> Problem<'a> {
             message: failure::sentence(&failure),
             failure,
             pod: Some(pod),
+            component: pod.component,
             failed_at: facts.now,
             unhealthy_from: None,
             deadline: None,
@@ -102,6 +106,7 @@ impl<'a> Problem<'a> {
             judged: self.judged(draft),
             components: self.components.clone(),
             pod: self.pod,
+            component: self.component,
             ignored: self.ignored,
         })
     }

@@ -92,16 +92,28 @@ where
 }
 
 /// Waits for a problem to go away; says what is the matter meanwhile.
+///
+/// Of two that are waited for, the first is told in the condition, or each look would write it anew;
+/// the one that is acted on first is described.
 pub fn wait(draft: &mut Draft<'_>, problem: &Problem<'_>, until: Option<Timestamp>) {
-    if let Some(from) = problem.unhealthy_from.filter(|from| draft.facts.now < *from) {
-        draft.look_again(from);
-        draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-    } else {
-        say_unhealthy(draft, problem);
+    match problem.unhealthy_from.filter(|from| draft.facts.now < *from) {
+        Some(from) => {
+            draft.look_again(from);
+            if !draft.unhealthy {
+                draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
+            }
+        }
+        None if draft.unhealthy => {}
+        None => say_unhealthy(draft, problem),
     }
-    describe(draft, problem);
-    if let Some(deadline) = until {
-        draft.wait(deadline);
+    match (draft.verdict.deadline, until) {
+        (Some(first), Some(deadline)) if first <= deadline => draft.look_again(deadline),
+        (_, deadline) => {
+            describe(draft, problem);
+            if let Some(deadline) = deadline {
+                draft.wait(deadline);
+            }
+        }
     }
 }
 
@@ -111,6 +123,7 @@ fn say_unhealthy(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     if new {
         draft.warn(problem.reason, problem.message.clone());
     }
+    draft.unhealthy = true;
     draft.condition(condition::UNHEALTHY, true, problem.reason, &problem.message);
 }
 

@@ -38,6 +38,8 @@ pub struct Case<'a> {
     pub components: Vec<FailedComponent<'a>>,
     /// The pod of the first cause; none where no pod tells.
     pub pod: Option<&'a Pod>,
+    /// Index of the component of the first cause.
+    pub component: Option<usize>,
     /// All that is the matter is ignored by this rule of `podFailurePolicy`.
     pub ignored: Option<i32>,
 }
