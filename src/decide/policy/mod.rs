@@ -19,7 +19,7 @@ mod ruling;
 
 use k8s_openapi::jiff::Timestamp;
 
-pub use ruling::{Retry, Ruling, RulingAction};
+pub use ruling::{Retry, Ruling, RulingAction, place};
 
 use super::Facts;
 use crate::snapshot::{FailedJob, Pod};
