@@ -4,6 +4,7 @@ mod answer;
 mod guides;
 mod live;
 mod objects;
+mod replay;
 mod text;
 mod unreadable;
 mod world;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
 
 use super::bundle::{self, Document};
 use super::{ClusterArgs, DONE, Error, Output, term};
@@ -19,10 +21,27 @@ use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::Config;
 use crate::snapshot::Snapshot;
 use crate::telemetry;
-use answer::Explanation;
+
+const EXAMPLES: &str = "\
+Examples:
+  What the controller would decide now, and why:
+    appwrapper explain train -n team
+    kubectl get aw,jobs,pods,nodes -o yaml | appwrapper explain -f -
+
+  What a changed policy would have made of the failures of the last attempts. Save the AppWrapper
+  with its status, and the RetryPolicies and queues that concern it; change the policies in the
+  file (spec.failurePolicy, spec.podFailurePolicy, annotations, RetryPolicies); then:
+    appwrapper explain --replay -f saved.yaml --config appwrapper.yaml
+
+  The stages are the controller's own, and the counts are those of the replay. Only the first cause
+  of each failure is recorded: where a rule asks for more, the answer says how it was judged and
+  what would be decided otherwise. Grace periods are not replayed.
+
+Exit codes: 0 for every answer, 1 no such AppWrapper, 2 wrong usage, 3 no answer from the cluster.";
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
+#[command(after_long_help = EXAMPLES)]
 pub(super) struct Args {
     /// Name of an AppWrapper in the cluster; or read a bundle with -f
     #[arg(value_name = "NAME", required_unless_present = "files", conflicts_with = "files")]
@@ -38,8 +57,12 @@ pub(super) struct Args {
     /// Configuration file of the controller; every key is optional
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Decide anew about the failures that status.attempts records, by the policies as they are in
+    /// the bundle or the cluster now: attempt by attempt, what was decided and what would be
+    #[arg(long)]
+    replay: bool,
     /// The moment at which is decided; by default now
-    #[arg(long, value_name = "RFC3339", value_parser = moment)]
+    #[arg(long, conflicts_with = "replay", value_name = "RFC3339", value_parser = moment)]
     now: Option<Timestamp>,
     /// How the answer is printed
     #[arg(short, long, value_enum, default_value_t)]
@@ -82,10 +105,19 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         },
         None => bundled(&args.files, &config, now)?,
     };
-    let explanation = answer::explain(&scene, &config, now);
-    term::print(&match args.output {
-        Output::Json => json(&explanation)?,
-        Output::Text => text::text(&explanation, now, term::has_colour()),
+    let colours = term::has_colour();
+    term::print(&if args.replay {
+        let replay = replay::answer(&scene, &config, now);
+        match args.output {
+            Output::Json => json(&replay)?,
+            Output::Text => replay::text(&replay, colours),
+        }
+    } else {
+        let explanation = answer::explain(&scene, &config, now);
+        match args.output {
+            Output::Json => json(&explanation)?,
+            Output::Text => text::text(&explanation, now, colours),
+        }
     });
     Ok(DONE)
 }
@@ -97,8 +129,8 @@ fn bundled(paths: &[PathBuf], config: &Config, now: Timestamp) -> Result<Scene, 
     world::scene(documents, config, now).map_err(Error::Usage)
 }
 
-fn json(explanation: &Explanation) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(explanation)
+fn json(answer: &impl Serialize) -> Result<String, Error> {
+    let text = serde_json::to_string_pretty(answer)
         .map_err(|error| Error::Usage(format!("cannot print: {error}")))?;
     Ok(text + "\n")
 }

@@ -22,6 +22,7 @@ mod pause;
 mod phases;
 pub mod policy;
 mod problem;
+pub mod replay;
 mod retry;
 mod settle;
 mod steps;

@@ -2,7 +2,6 @@
 
 use super::draft::Draft;
 use crate::api::{Phase, condition};
-use crate::policies::Missing;
 
 /// Reason of events about a policy of the AppWrapper itself.
 const INVALID: &str = "InvalidPolicy";
@@ -33,7 +32,7 @@ pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
     if missing.is_empty() {
         return draft.clear(condition::POLICY_NOT_FOUND, "PolicyFound", "");
     }
-    let text = missing.iter().map(sentence).collect::<Vec<_>>().join("; ");
+    let text = missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
     let old = condition::find(&draft.status.conditions, condition::POLICY_NOT_FOUND);
     if old.is_none_or(|old| old.status != "True" || old.message != text) {
         draft.warn(condition::POLICY_NOT_FOUND, text.clone());
@@ -42,12 +41,4 @@ pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
     draft.condition(condition::POLICY_NOT_FOUND, true, reason, &text);
     let message = &mut draft.verdict.message;
     *message = if message.is_empty() { text } else { format!("{message}; {text}") };
-}
-
-fn sentence(missing: &Missing) -> String {
-    let Missing { name, flaw } = missing;
-    match flaw {
-        Some(flaw) => format!("RetryPolicy {name} cannot be used: {flaw}"),
-        None => format!("RetryPolicy {name} does not exist"),
-    }
 }

@@ -37,7 +37,7 @@ pub fn left(draft: &Draft<'_>) -> i64 {
 }
 
 /// A duration in whole seconds, rounded up: what is promised must not be over too early.
-fn seconds(duration: Duration) -> i64 {
+pub fn seconds(duration: Duration) -> i64 {
     let up = u64::from(duration.subsec_nanos() > 0);
     i64::try_from(duration.as_secs().saturating_add(up)).unwrap_or(i64::MAX)
 }

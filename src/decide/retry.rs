@@ -31,7 +31,8 @@ pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retr
     }
 }
 
-fn count(counts: &mut Vec<RetryCount>, retry: &Retry) {
+/// Counts one use of a rule.
+pub fn count(counts: &mut Vec<RetryCount>, retry: &Retry) {
     let (policy, rule) = (&retry.policy, &retry.rule);
     match counts.iter_mut().find(|entry| entry.policy == *policy && entry.rule == *rule) {
         Some(entry) => entry.count = entry.count.max(0).saturating_add(1),

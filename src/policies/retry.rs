@@ -1,4 +1,5 @@
 use std::collections::BTreeSet;
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
@@ -24,6 +25,17 @@ pub struct Missing {
     pub name: String,
     /// Why it cannot be read, where it is there.
     pub flaw: Option<String>,
+}
+
+/// What is the matter with it, in a sentence.
+impl fmt::Display for Missing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, flaw } = self;
+        match flaw {
+            Some(flaw) => write!(f, "RetryPolicy {name} cannot be used: {flaw}"),
+            None => write!(f, "RetryPolicy {name} does not exist"),
+        }
+    }
 }
 
 /// A `RetryPolicy` that was read.

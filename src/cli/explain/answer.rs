@@ -119,7 +119,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
 }
 
 impl Failure {
-    fn of(record: &crate::api::FailureRecord) -> Self {
+    pub(super) fn of(record: &crate::api::FailureRecord) -> Self {
         Self {
             component: record.component.clone(),
             pod: record.pod.clone(),
@@ -134,7 +134,7 @@ impl Failure {
 }
 
 impl Rule {
-    fn of(rule: &RuleRef) -> Self {
+    pub(super) fn of(rule: &RuleRef) -> Self {
         Self {
             source: rule.source.to_string(),
             policy: rule.policy.clone(),

@@ -31,6 +31,20 @@ pub enum Category {
 }
 
 impl Category {
+    /// Every one, in the order in which they are asked.
+    pub const ALL: [Self; 10] = [
+        Self::Oom,
+        Self::Evicted,
+        Self::Preempted,
+        Self::Deadline,
+        Self::Unschedulable,
+        Self::Image,
+        Self::Config,
+        Self::Node,
+        Self::Application,
+        Self::Unknown,
+    ];
+
     /// Name in policies, status and output.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

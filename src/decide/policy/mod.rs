@@ -22,7 +22,7 @@ use std::rc::Rc;
 use k8s_openapi::jiff::Timestamp;
 
 pub use pod_failure::Judged;
-pub use ruling::{Retry, Ruling, RulingAction};
+pub use ruling::{Retry, Ruling, RulingAction, place};
 
 use super::Facts;
 use crate::snapshot::{FailedJob, Pod};

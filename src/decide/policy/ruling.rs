@@ -69,14 +69,7 @@ impl Ruling {
     /// One sentence that names the rule.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let RuleRef { source, policy, name, index } = &self.rule;
-        let place = match (policy, name, index) {
-            (Some(policy), Some(name), _) => format!("rule {name} of RetryPolicy {policy}"),
-            (Some(policy), None, _) => format!("the default action of RetryPolicy {policy}"),
-            (None, Some(name), _) => format!("rule {name} of failurePolicy"),
-            (None, None, Some(index)) => format!("rule {index} of podFailurePolicy"),
-            (None, None, None) => String::new(),
-        };
+        let (source, place) = (&self.rule.source, place(&self.rule));
         let left = self.retries.map(|Retries { used, limit }| format!("{used} of {limit} used"));
         let left = left.unwrap_or_default();
         match source {
@@ -101,5 +94,17 @@ impl Ruling {
                 }
             }
         }
+    }
+}
+
+/// Where a rule stands; nothing for what is no rule of a policy.
+#[must_use]
+pub fn place(rule: &RuleRef) -> String {
+    match (&rule.policy, &rule.name, rule.index) {
+        (Some(policy), Some(name), _) => format!("rule {name} of RetryPolicy {policy}"),
+        (Some(policy), None, _) => format!("the default action of RetryPolicy {policy}"),
+        (None, Some(name), _) => format!("rule {name} of failurePolicy"),
+        (None, None, Some(index)) => format!("rule {index} of podFailurePolicy"),
+        (None, None, None) => String::new(),
     }
 }

@@ -1,0 +1,175 @@
+//! `explain --replay`: what the policies as they are now would have decided about recorded failures.
+
+mod text;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use super::Scene;
+use super::answer::{Failure, Rule};
+use crate::api::{Attempt, AttemptAction, Retries};
+use crate::config::Config;
+use crate::decide::Facts;
+use crate::decide::replay::{Replayed, replay};
+use crate::limits::Limits;
+
+pub(super) use text::text;
+
+/// What would have been decided, failure by failure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Replay {
+    /// Namespace and name.
+    pub name: String,
+    pub attempts: Vec<Judged>,
+    /// What it comes to, in a sentence.
+    pub outcome: String,
+    /// What is worth knowing about how this was read.
+    pub notes: Vec<String>,
+}
+
+/// One recorded failure, decided about anew.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Judged {
+    pub attempt: i32,
+    pub failure: Failure,
+    pub recorded: Recorded,
+    pub replayed: Decided,
+    /// Action or rule are others.
+    pub differs: bool,
+    /// It would have come to this attempt.
+    pub reached: bool,
+    pub reason: String,
+    /// How what the record does not hold is judged.
+    pub assumptions: Vec<String>,
+}
+
+/// What was decided then.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Recorded {
+    pub action: Option<&'static str>,
+    pub rule: Option<Rule>,
+    pub retries: Option<Retries>,
+}
+
+/// What is decided now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Decided {
+    pub action: &'static str,
+    pub rule: Option<Rule>,
+    pub counted: Option<bool>,
+    pub retries: Option<Retries>,
+    pub retry_after_seconds: Option<i64>,
+}
+
+/// Decides anew about every failure that is recorded, by the controller's own code.
+pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
+    let snapshot = &scene.snapshot;
+    let name = format!("{}/{}", snapshot.namespace, snapshot.name);
+    let notes = scene.notes.clone();
+    if let Some(manager) = &scene.other_manager {
+        let outcome = format!("managed by {manager}: this controller decides nothing about it");
+        return Replay { name, attempts: vec![], outcome, notes };
+    }
+    let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
+    let replay = replay(Facts { snapshot, limits: &limits, config, now, anchor: now });
+    let mut all: Vec<String> = remarks.iter().map(ToString::to_string).collect();
+    all.extend(snapshot.policies.flaws());
+    all.extend(snapshot.retry.missing.iter().map(ToString::to_string));
+    if replay.before > 0 {
+        let first = snapshot.status.attempts.first().map_or(0, |attempt| attempt.attempt);
+        let before = replay.before;
+        all.push(format!(
+            "{before} counted before attempt {first}, the first that is recorded: taken over as recorded"
+        ));
+    }
+    all.extend(notes);
+    Replay {
+        name,
+        outcome: outcome(&replay.failures, &snapshot.status.attempts),
+        attempts: replay.failures.iter().map(Judged::of).collect(),
+        notes: all,
+    }
+}
+
+impl Judged {
+    fn of(replayed: &Replayed) -> Self {
+        let recorded = &replayed.recorded;
+        let message = replayed.failure.message.clone();
+        Self {
+            attempt: recorded.attempt,
+            failure: Failure { message, ..Failure::of(&replayed.failure) },
+            recorded: Recorded {
+                action: recorded.action.map(word),
+                rule: recorded.rule.as_ref().map(Rule::of),
+                retries: recorded.retries,
+            },
+            replayed: Decided {
+                action: replayed.action.map_or("None", word),
+                rule: replayed.rule.as_ref().map(Rule::of),
+                counted: replayed.counted(),
+                retries: replayed.retries,
+                retry_after_seconds: replayed.retry_after_seconds,
+            },
+            differs: replayed.differs(),
+            reached: replayed.reached,
+            reason: replayed.reason.clone(),
+            assumptions: replayed.assumptions.clone(),
+        }
+    }
+}
+
+const fn word(action: AttemptAction) -> &'static str {
+    match action {
+        AttemptAction::Restart => "Restart",
+        AttemptAction::RestartIgnoringLimit => "RestartIgnoringLimit",
+        AttemptAction::RecreateComponent => "RecreateComponent",
+        AttemptAction::Fail => "Fail",
+    }
+}
+
+/// What it comes to: how many decisions are others, and where it ends.
+fn outcome(failures: &[Replayed], attempts: &[Attempt]) -> String {
+    let Some(last) = failures.last() else {
+        return match attempts.len() {
+            0 => "no attempt is recorded: there is nothing to replay".to_owned(),
+            1 => {
+                "no failure is recorded in the only attempt: there is nothing to replay".to_owned()
+            }
+            all => format!("no failure is recorded in {all} attempts: there is nothing to replay"),
+        };
+    };
+    let differ = failures.iter().filter(|each| each.differs()).count();
+    let mut text = match (differ, failures.len()) {
+        (0, 1) => "the only failure is decided as it was".to_owned(),
+        (0, all) => format!("all {all} failures are decided as they were"),
+        (1, 1) => "the only failure is decided otherwise".to_owned(),
+        (some, all) => format!("{some} of {all} failures are decided otherwise"),
+    };
+    let fail = Some(AttemptAction::Fail);
+    let failed = last.recorded.action == fail;
+    let end = failures.iter().position(|each| each.action == fail);
+    match end.and_then(|end| Some((failures.get(end)?, failures.len() - end - 1))) {
+        Some((end, 0)) if failed => {
+            text += &format!("; fails at attempt {}, as it did", number(end))
+        }
+        Some((end, 0)) => text += &format!("; fails at attempt {}", number(end)),
+        Some((end, later)) => {
+            let later = if later == 1 { "failure".to_owned() } else { format!("{later} failures") };
+            let number = number(end);
+            text += &format!(
+                "; fails at attempt {number}: the {later} after it would not have happened"
+            );
+        }
+        None if failed => {
+            let number = number(last);
+            text += &format!("; does not fail at attempt {number}: what comes then is not known");
+        }
+        None => text += "; does not fail",
+    }
+    text
+}
+
+const fn number(replayed: &Replayed) -> i32 {
+    replayed.recorded.attempt
+}

@@ -1,0 +1,121 @@
+//! The replay for people: a table, then why, then what was assumed.
+
+use std::collections::BTreeMap;
+
+use super::{Judged, Replay, Rule};
+use crate::cli::term::{Colour, paint};
+use crate::limits::Period;
+
+/// Titles of the table.
+const TITLES: [&str; 7] = ["ATTEMPT", "FAILURE", "NODE", "RECORDED", "NOW", "RETRIES", "PAUSE"];
+
+/// The answer as a headline, a table and sentences.
+pub(in crate::cli::explain) fn text(replay: &Replay, colours: bool) -> String {
+    let mut text = format!("{}: {}\n", replay.name, replay.outcome);
+    if !replay.attempts.is_empty() {
+        text += &format!("\n{}\n", table(&replay.attempts, colours));
+    }
+    for judged in &replay.attempts {
+        let mark = if judged.differs { "differs" } else { "same" };
+        let mark = paint(&format!("{mark:<7}"), colour(judged), colours);
+        text += &format!("{mark} attempt {}: {}\n", judged.attempt, judged.reason);
+    }
+    for (assumption, attempts) in assumptions(&replay.attempts) {
+        let which = if attempts.len() == 1 { "attempt" } else { "attempts" };
+        text += &format!("assumed {which} {}: {assumption}\n", attempts.join(", "));
+    }
+    for note in &replay.notes {
+        text += &format!("note    {note}\n");
+    }
+    text
+}
+
+const fn colour(judged: &Judged) -> Colour {
+    match (judged.reached, judged.differs) {
+        (false, _) => Colour::Dim,
+        (true, true) => Colour::Yellow,
+        (true, false) => Colour::Green,
+    }
+}
+
+/// Every assumption once, with the attempts that it is about; in the order in which they come up.
+fn assumptions(attempts: &[Judged]) -> Vec<(&str, Vec<String>)> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut all: Vec<(&str, Vec<String>)> = vec![];
+    for judged in attempts {
+        for assumption in &judged.assumptions {
+            let place = *places.entry(assumption).or_insert(all.len());
+            match all.get_mut(place) {
+                Some((_, numbers)) => numbers.push(judged.attempt.to_string()),
+                None => all.push((assumption, vec![judged.attempt.to_string()])),
+            }
+        }
+    }
+    all
+}
+
+/// Columns as wide as they must be; a line is coloured as a whole.
+fn table(attempts: &[Judged], colours: bool) -> String {
+    let titles = (TITLES.map(str::to_owned), Colour::Dim);
+    let rows = attempts.iter().map(|judged| (row(judged), colour(judged)));
+    let all: Vec<([String; 7], Colour)> = std::iter::once(titles).chain(rows).collect();
+    let width = |column: usize| {
+        all.iter().map(|(cells, _)| cells[column].chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..TITLES.len()).map(width).collect();
+    let line = |(cells, colour): &([String; 7], Colour)| {
+        let padded: Vec<String> =
+            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        paint(padded.join("  ").trim_end(), *colour, colours) + "\n"
+    };
+    all.iter().map(line).collect()
+}
+
+fn row(judged: &Judged) -> [String; 7] {
+    let dash = || "-".to_owned();
+    let recorded = judged
+        .recorded
+        .action
+        .map_or_else(dash, |action| decision(action, judged.recorded.rule.as_ref()));
+    let now = decision(judged.replayed.action, judged.replayed.rule.as_ref());
+    let retries = judged.replayed.retries;
+    let pause = judged.replayed.retry_after_seconds;
+    [
+        judged.attempt.to_string(),
+        failure(judged),
+        judged.failure.node.clone().unwrap_or_else(dash),
+        recorded,
+        now,
+        retries.map_or_else(dash, |of| format!("{} of {}", of.used, of.limit)),
+        pause.map_or_else(dash, |seconds| {
+            Period::from_secs(u64::try_from(seconds).unwrap_or(0)).to_string()
+        }),
+    ]
+}
+
+/// `w-0/main 137 OOMKilled`: who, with which code, and why.
+fn failure(judged: &Judged) -> String {
+    let failure = &judged.failure;
+    let pod = failure.pod.as_ref().map(|pod| match &failure.container {
+        Some(container) => format!("{pod}/{container}"),
+        None => pod.clone(),
+    });
+    let who = pod.or_else(|| failure.component.clone());
+    let code = failure.exit_code.map(|code| code.to_string());
+    let parts: Vec<String> = [who, code, failure.reason.clone()].into_iter().flatten().collect();
+    parts.join(" ")
+}
+
+/// `Restart (infra/oom)`: the action, and its rule.
+fn decision(action: &str, rule: Option<&Rule>) -> String {
+    let Some(rule) = rule else { return action.to_owned() };
+    let index = || rule.index.map(|index| format!("[{index}]")).unwrap_or_default();
+    let place = match (&rule.policy, &rule.name) {
+        (Some(policy), Some(name)) => format!("{policy}/{name}"),
+        (Some(policy), None) => format!("{policy}, by default"),
+        (None, Some(name)) => format!("{}/{name}", rule.source),
+        (None, None) => format!("{}{}", rule.source, index()),
+    };
+    let limit = if rule.policy.is_some() && rule.source == "retryLimit" { ": limit" } else { "" };
+    format!("{action} ({place}{limit})")
+}

@@ -1,0 +1,302 @@
+//! One recorded failure before the stages of the policies.
+
+use std::rc::Rc;
+
+use super::doubt::{self, Doubt, Ground, Why};
+use super::record::{Evidence, Happened};
+use crate::api::{
+    AppWrapperStatus, Attempt, AttemptAction, FailurePolicyAction, FailureRecord,
+    PodFailurePolicyAction, RuleRef, RuleSource,
+};
+use crate::decide::policy::{self, Case, FailedComponent, Ruling, RulingAction, pod_failure};
+use crate::decide::{Facts, failure};
+use crate::snapshot::{Pod, Snapshot};
+
+/// What is decided about one failure.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Judgement {
+    /// The stages say so.
+    Ruled(Ruling),
+    /// No stage is asked, for this reason.
+    Unasked(AttemptAction, &'static str),
+    /// It is no failure: a rule of `podFailurePolicy` ignores the pod, and this component replaces it.
+    NoFailure(RuleRef, String),
+}
+
+/// One recorded failure, and all that it is judged by.
+#[derive(Debug)]
+pub struct Hearing<'a> {
+    facts: Facts<'a>,
+    attempt: &'a Attempt,
+    evidence: Evidence<'a>,
+    ground: Ground,
+    doubts: Vec<Doubt>,
+}
+
+impl Judgement {
+    /// The action; nothing where it is no failure.
+    pub const fn action(&self) -> Option<AttemptAction> {
+        match self {
+            Self::Ruled(ruling) => Some(match ruling.action {
+                RulingAction::Restart => AttemptAction::Restart,
+                RulingAction::RestartIgnoringLimit => AttemptAction::RestartIgnoringLimit,
+                RulingAction::RecreateComponent(_) => AttemptAction::RecreateComponent,
+                RulingAction::Fail => AttemptAction::Fail,
+            }),
+            Self::Unasked(action, _) => Some(*action),
+            Self::NoFailure(..) => None,
+        }
+    }
+
+    /// The rule that names the action.
+    pub fn rule(&self) -> Option<RuleRef> {
+        match self {
+            Self::Ruled(ruling) => Some(ruling.rule.clone()),
+            Self::NoFailure(rule, _) => Some(rule.clone()),
+            Self::Unasked(..) => None,
+        }
+    }
+
+    /// What the stages say.
+    pub const fn ruling(&self) -> Option<&Ruling> {
+        match self {
+            Self::Ruled(ruling) => Some(ruling),
+            Self::Unasked(..) | Self::NoFailure(..) => None,
+        }
+    }
+
+    /// One sentence that names the rule, and how the next attempt differs.
+    pub fn sentence(&self, failure: &FailureRecord) -> String {
+        let ruling = match self {
+            Self::Ruled(ruling) => ruling,
+            Self::Unasked(_, why) => return (*why).to_owned(),
+            Self::NoFailure(rule, component) => {
+                let place = policy::place(rule);
+                return format!("no failure: {place} ignores the pod, and {component} replaces it");
+            }
+        };
+        let mut text = ruling.sentence();
+        if let Some(retry) = &ruling.retry {
+            if let Some(node) = failure.node.as_ref().filter(|_| retry.avoid_node) {
+                text += &format!(", avoids node {node}");
+            }
+            if let Some(memory) = retry.memory {
+                text += &format!(", memory times {}", memory.factor);
+            }
+        }
+        text
+    }
+
+    fn is_same(&self, other: &Self) -> bool {
+        self.action() == other.action() && self.rule() == other.rule()
+    }
+
+    fn is_by(&self, source: RuleSource) -> bool {
+        self.ruling().is_some_and(|ruling| ruling.rule.source == source)
+    }
+}
+
+impl<'a> Hearing<'a> {
+    /// A failure, judged with these counts.
+    pub fn of(
+        facts: Facts<'a>,
+        status: &AppWrapperStatus,
+        attempt: &'a Attempt,
+        record: &'a FailureRecord,
+    ) -> Self {
+        let seen = facts.snapshot;
+        let evidence = Evidence::of(attempt, record, seen, facts.config);
+        // the world around it is not that of the failure
+        let snapshot = Snapshot {
+            namespace: seen.namespace.clone(),
+            name: seen.name.clone(),
+            uid: seen.uid.clone(),
+            status: status.clone(),
+            components: seen.components.clone(),
+            policies: seen.policies.clone(),
+            retry: seen.retry.clone(),
+            queue_managed: seen.queue_managed,
+            ..Snapshot::default()
+        };
+        let ground = Ground { snapshot, limits: facts.limits.clone() };
+        let doubts = doubt::doubts(&evidence, attempt, &ground, facts.config);
+        Self { facts, attempt, evidence, ground, doubts }
+    }
+
+    /// What is decided, with every doubt settled as it is assumed.
+    pub fn judge(&self) -> Judgement {
+        self.rule(&self.settled(None), true)
+    }
+
+    /// The ground with every doubt settled as it is assumed, but for one.
+    fn settled(&self, flipped: Option<usize>) -> Ground {
+        let mut ground = self.ground.clone();
+        for (index, doubt) in self.doubts.iter().enumerate() {
+            let matches = doubt.matches != (flipped == Some(index));
+            doubt.settle(matches, &mut ground, &self.evidence, self.facts.config);
+        }
+        ground
+    }
+
+    /// Asks the stages. Of a pod's component it must be assumed that it had failed, or had not.
+    fn rule(&self, ground: &Ground, component_failed: bool) -> Judgement {
+        let evidence = &self.evidence;
+        let snapshot = &ground.snapshot;
+        if evidence.happened == Happened::Hopeless {
+            let why = "the component can never be created: no policy is asked";
+            return Judgement::Unasked(AttemptAction::Fail, why);
+        }
+        let pod = evidence.pod.as_ref();
+        let failed: Vec<&Pod> =
+            pod.into_iter().filter(|_| evidence.happened == Happened::PodFailed).collect();
+        let judged = pod_failure::judge(snapshot, &failed);
+        let ignored = failed.first().and_then(|pod| judged.ignores(pod));
+        let component = evidence.component(snapshot);
+        if let (Some(index), Some(component)) = (ignored, component)
+            && !(component.ends && component_failed || component.kind == "Pod")
+        {
+            let source = RuleRef::plain(RuleSource::PodFailurePolicy);
+            let rule = RuleRef { index: Some(index), ..source };
+            return Judgement::NoFailure(rule, component.title());
+        }
+        let spared = ignored.is_some();
+        let components = if spared { vec![] } else { self.components(snapshot, component_failed) };
+        let facts = Facts { snapshot, limits: &ground.limits, ..self.facts };
+        let (judged, component) = (Rc::new(judged), evidence.component);
+        let ruling = policy::rule(&Case { facts, judged, components, pod, component, ignored });
+        let by_switch = ruling.rule.source == RuleSource::KillSwitch;
+        if evidence.happened == Happened::NodeMarked && !by_switch {
+            let why = "the node was marked NoExecute: no policy is asked";
+            return Judgement::Unasked(AttemptAction::RestartIgnoringLimit, why);
+        }
+        Judgement::Ruled(ruling)
+    }
+
+    /// The component that failed, as far as it is recorded that one did.
+    fn components<'g>(
+        &'g self,
+        snapshot: &'g Snapshot,
+        component_failed: bool,
+    ) -> Vec<FailedComponent<'g>> {
+        let evidence = &self.evidence;
+        let (Some(index), Some(component)) = (evidence.component, evidence.component(snapshot))
+        else {
+            return vec![];
+        };
+        let (reason, message) = match (evidence.happened, &evidence.pod) {
+            (Happened::ComponentFailed, _) => evidence.said(),
+            (Happened::PodFailed, Some(pod)) if component.kind == "Pod" => failure::said_by(pod),
+            // rules that ask for reason or message are in doubt, and settled
+            (Happened::PodFailed, _) if component.ends && component_failed => ("", ""),
+            _ => return vec![],
+        };
+        vec![FailedComponent { index, reason, message, at: evidence.at, jobs: &[] }]
+    }
+
+    /// What was assumed, as far as the judgement depends on it.
+    pub fn assumptions(&self, judgement: &Judgement) -> Vec<String> {
+        let mut all = vec![];
+        all.extend(self.about_the_component());
+        let mut alone = false;
+        for (index, doubt) in self.doubts.iter().enumerate() {
+            let otherwise = self.rule(&self.settled(Some(index)), true);
+            if otherwise.is_same(judgement) {
+                continue;
+            }
+            if doubt.why == Why::OtherContainers {
+                alone = true;
+            } else {
+                all.push(doubt.sentence(&otherwise.sentence(self.evidence.record)));
+            }
+        }
+        if alone {
+            let container = self.evidence.container();
+            all.push(format!(
+                "judged by container {container} alone, as no init container: the record holds no other"
+            ));
+        }
+        all.extend(self.about_other_pods(judgement));
+        all.extend(self.about_the_end(judgement));
+        all
+    }
+
+    /// The component may have been renamed, or share its name.
+    fn about_the_component(&self) -> Option<String> {
+        let policies = &self.ground.snapshot.policies;
+        let name = self.evidence.record.component.as_deref()?;
+        let components = self.ground.snapshot.components.iter();
+        let named = components.filter(|component| component.name == name).count();
+        if policies.failure.is_empty() && policies.pod_failure.is_empty() {
+            return None;
+        }
+        match named {
+            0 => Some(format!(
+                "no component is called {name} any more: no rule that names components is about it"
+            )),
+            1 => None,
+            _ => Some(format!("{named} components are called {name}: judged as the first of them")),
+        }
+    }
+
+    /// Only the first cause is recorded.
+    fn about_other_pods(&self, judgement: &Judgement) -> Option<String> {
+        let others = self.attempt.collateral.filter(|others| *others > 0)?;
+        if self.evidence.happened != Happened::PodFailed {
+            return None;
+        }
+        let decided = judgement.action() == Some(AttemptAction::Fail)
+            && (judgement.is_by(RuleSource::PodFailurePolicy)
+                || judgement.is_by(RuleSource::ExitCodeAnnotation));
+        let Ground { snapshot, limits } = &self.ground;
+        let mut rules = snapshot.policies.pod_failure.iter();
+        let asked = rules.any(|rule| rule.action == PodFailurePolicyAction::FailAppWrapper)
+            || !limits.terminal_exit_codes.is_empty()
+            || !limits.retryable_exit_codes.is_empty();
+        let ignored = judgement
+            .rule()
+            .is_some_and(|rule| rule.source == RuleSource::PodFailurePolicy && !decided);
+        (!decided && !judgement.is_by(RuleSource::KillSwitch) && (asked || ignored)).then(|| {
+            format!("{others} more failed pods are not recorded: judged by the first alone")
+        })
+    }
+
+    /// Whether the pod's component had failed is not recorded, nor which other components had.
+    fn about_the_end(&self, judgement: &Judgement) -> Vec<String> {
+        let mut all = vec![];
+        let evidence = &self.evidence;
+        let snapshot = &self.ground.snapshot;
+        let recorded = self.attempt.rule.as_ref().map(|rule| rule.source);
+        let of_pod = evidence.happened == Happened::PodFailed;
+        if let Some(component) = evidence.component(snapshot)
+            && of_pod
+            && recorded != Some(RuleSource::FailurePolicy)
+        {
+            let otherwise = self.rule(&self.settled(None), false);
+            if !otherwise.is_same(judgement) {
+                let title = component.title();
+                let otherwise = otherwise.sentence(evidence.record);
+                all.push(format!(
+                    "{title} is taken to have failed with the pod; otherwise {otherwise}"
+                ));
+            }
+        }
+        let restarts = judgement.is_by(RuleSource::FailurePolicy)
+            && judgement.action() == Some(AttemptAction::Restart);
+        let later = restarts
+            || judgement.is_by(RuleSource::RetryPolicy)
+            || judgement.is_by(RuleSource::RetryLimit);
+        let others = snapshot.policies.failure.iter().any(|rule| {
+            rule.action != FailurePolicyAction::RestartAppWrapper
+                && (0..snapshot.components.len()).any(|index| {
+                    evidence.component != Some(index) && rule.targets.include(Some(index))
+                })
+        });
+        let asked = of_pod || evidence.happened == Happened::ComponentFailed;
+        if later && others && asked {
+            all.push(
+                "whether another component had failed, too, is not recorded: judged as none".into(),
+            );
+        }
+        all
+    }
+}

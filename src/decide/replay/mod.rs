@@ -1,0 +1,206 @@
+//! What the policies as they are now would have decided about the failures that the flight recorder holds.
+//!
+//! ```text
+//! status.attempts[].failure ─ Evidence ─▶ Case ─▶ policy::rule ─▶ Ruling ─ counts of the replay ─▶ next
+//!                                └─ Doubts: judged both ways ─▶ assumptions
+//! ```
+//!
+//! The stages are the controller's own. A record is less than what the controller saw: of all pods and
+//! containers it holds the first cause alone, and of a pod's component not why that failed. What a rule
+//! asks beyond that is not guessed: it is said how it was judged, and what would be decided otherwise.
+//!
+//! Counts are those of the replay: a restart that the policies count now is counted, whatever was counted
+//! then. What was counted before the first attempt that is recorded (only the last
+//! [`ATTEMPTS_MAX`](super::ATTEMPTS_MAX) are kept) is taken over: `status.resettingCount` without the
+//! counted restarts of the attempts that are recorded, and `status.retryCounts` likewise, by the names of
+//! policy and rule. Grace periods, and pods that recover within them, are not replayed: each failure is
+//! taken as one that had come to be decided about.
+
+mod doubt;
+mod hearing;
+mod record;
+
+use super::{Facts, pause, retry};
+use crate::api::{
+    AppWrapperStatus, Attempt, AttemptAction, FailureRecord, Retries, RetryCount, RuleRef,
+    RuleSource,
+};
+use hearing::{Hearing, Judgement};
+
+/// Every failure that is recorded, decided about anew.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// One for each attempt that failed, in order.
+    pub failures: Vec<Replayed>,
+    /// Counted restarts that were taken over from before the first attempt that is recorded.
+    pub before: i32,
+}
+
+/// One failure, decided about anew.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replayed {
+    /// The attempt as it was recorded.
+    pub recorded: Attempt,
+    /// Its failure.
+    pub failure: FailureRecord,
+    /// What is decided now; nothing where it is no failure any more.
+    pub action: Option<AttemptAction>,
+    /// The rule that names the action.
+    pub rule: Option<RuleRef>,
+    /// The limit that is asked, with the counts of the replay.
+    pub retries: Option<Retries>,
+    /// How long the next attempt is delayed, in seconds: since the failure where a retry policy has a
+    /// backoff, else since everything is gone.
+    pub retry_after_seconds: Option<i64>,
+    /// It would have come to this attempt: none before would have been the last.
+    pub reached: bool,
+    /// Why, naming the rule.
+    pub reason: String,
+    /// How what the record does not hold is judged.
+    pub assumptions: Vec<String>,
+}
+
+impl Replayed {
+    /// Whether action or rule are others than those that are recorded. Where nothing is recorded of a
+    /// decision, nothing differs; numbers alone make no difference.
+    #[must_use]
+    pub fn differs(&self) -> bool {
+        self.recorded.action.is_some()
+            && (self.action != self.recorded.action || self.rule != self.recorded.rule)
+    }
+
+    /// Whether the restart is counted; nothing where there is none.
+    #[must_use]
+    pub fn counted(&self) -> Option<bool> {
+        match self.action? {
+            AttemptAction::Restart | AttemptAction::RecreateComponent => Some(true),
+            AttemptAction::RestartIgnoringLimit => Some(false),
+            AttemptAction::Fail => None,
+        }
+    }
+}
+
+/// Decides anew about every failure that `status.attempts` holds, by the policies of the facts.
+#[must_use]
+pub fn replay(facts: Facts<'_>) -> Replay {
+    let mut status = before(&facts.snapshot.status);
+    let mut replay = Replay { failures: vec![], before: status.resetting_count };
+    let mut reached = true;
+    for attempt in &facts.snapshot.status.attempts {
+        status.attempts.push(attempt.clone());
+        let Some(failure) = &attempt.failure else { continue };
+        let hearing = Hearing::of(facts, &status, attempt, failure);
+        let judgement = hearing.judge();
+        let assumptions = hearing.assumptions(&judgement);
+        count(&mut status, &judgement);
+        let (action, rule) = (judgement.action(), judgement.rule());
+        let mut replayed = Replayed {
+            recorded: attempt.clone(),
+            failure: failure.clone(),
+            action,
+            rule,
+            retries: judgement.ruling().and_then(|ruling| ruling.retries),
+            retry_after_seconds: delay(facts, &status, &judgement),
+            reached,
+            reason: judgement.sentence(failure),
+            assumptions,
+        };
+        if replayed.differs() {
+            replayed.reason += &format!("; recorded: {}", recorded(attempt));
+        }
+        if !reached {
+            replayed.reason = format!("would not have happened; {}", replayed.reason);
+        }
+        reached &= action != Some(AttemptAction::Fail);
+        replay.failures.push(replayed);
+    }
+    replay
+}
+
+/// What was counted before the first attempt that is recorded.
+fn before(status: &AppWrapperStatus) -> AppWrapperStatus {
+    let last = status.attempts.len().saturating_sub(1);
+    // what a hand left out was a restart, or there were no next attempt
+    let is_counted = |(index, attempt): &(usize, &Attempt)| match attempt.action {
+        Some(AttemptAction::Restart | AttemptAction::RecreateComponent) => true,
+        Some(AttemptAction::RestartIgnoringLimit | AttemptAction::Fail) => false,
+        None => attempt.failure.is_some() && *index < last,
+    };
+    let recorded = status.attempts.iter().enumerate().filter(is_counted).count();
+    let uses = |entry: &RetryCount| {
+        let by_it = |attempt: &&Attempt| {
+            attempt.action == Some(AttemptAction::Restart)
+                && attempt.rule.as_ref().is_some_and(|rule| {
+                    rule.source == RuleSource::RetryPolicy
+                        && rule.policy.as_ref() == Some(&entry.policy)
+                        && rule.name.as_deref().unwrap_or_default() == entry.rule
+                })
+        };
+        status.attempts.iter().filter(by_it).count()
+    };
+    let less =
+        |all: i32, some: usize| all.saturating_sub(i32::try_from(some).unwrap_or(i32::MAX)).max(0);
+    let retry_counts = status.retry_counts.iter().map(|entry| {
+        let count = less(entry.count, uses(entry));
+        RetryCount { count, ..entry.clone() }
+    });
+    AppWrapperStatus {
+        resetting_count: less(status.resetting_count, recorded),
+        retry_counts: retry_counts.filter(|entry| entry.count > 0).collect(),
+        ..AppWrapperStatus::default()
+    }
+}
+
+/// Writes down what is decided, as the controller does.
+fn count(status: &mut AppWrapperStatus, judgement: &Judgement) {
+    let action = judgement.action();
+    if let Some(last) = status.attempts.last_mut() {
+        last.action = action;
+    }
+    if let Some(AttemptAction::Restart | AttemptAction::RecreateComponent) = action {
+        status.resetting_count = status.resetting_count.saturating_add(1);
+    }
+    if let Some(retry) = judgement.ruling().and_then(|ruling| ruling.retry.as_ref()) {
+        retry::count(&mut status.retry_counts, retry);
+    }
+}
+
+/// How long the next attempt is delayed, in seconds; a component that is created again is not.
+fn delay(facts: Facts<'_>, status: &AppWrapperStatus, judgement: &Judgement) -> Option<i64> {
+    match judgement.action()? {
+        AttemptAction::Restart | AttemptAction::RestartIgnoringLimit => {
+            let backoff = judgement.ruling().and_then(|ruling| ruling.retry.as_ref()?.delay);
+            Some(pause::seconds(backoff.unwrap_or_else(|| pause::pause(status, facts.limits))))
+        }
+        AttemptAction::RecreateComponent | AttemptAction::Fail => None,
+    }
+}
+
+/// What was decided then, and by what.
+fn recorded(attempt: &Attempt) -> String {
+    let action = match attempt.action {
+        Some(AttemptAction::Restart) => "a restart",
+        Some(AttemptAction::RestartIgnoringLimit) => "an uncounted restart",
+        Some(AttemptAction::RecreateComponent) => "the component created again",
+        Some(AttemptAction::Fail) => "failure",
+        None => "nothing",
+    };
+    let by = attempt.rule.as_ref().map_or_else(|| "no rule".to_owned(), title);
+    format!("{action} by {by}")
+}
+
+/// A rule, or the stage that has none, in words.
+#[must_use]
+pub fn title(rule: &RuleRef) -> String {
+    let place = super::policy::place(rule);
+    match rule.source {
+        RuleSource::KillSwitch => "the kill switch".to_owned(),
+        RuleSource::ExitCodeAnnotation => "the exit code annotation".to_owned(),
+        RuleSource::RetryLimit if place.is_empty() => "the retry limit".to_owned(),
+        RuleSource::RetryLimit => format!("the limit of {place}"),
+        RuleSource::PodFailurePolicy | RuleSource::FailurePolicy | RuleSource::RetryPolicy => place,
+    }
+}
+
+#[cfg(test)]
+mod tests;
