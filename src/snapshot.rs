@@ -17,6 +17,7 @@ use place::{Placement, Site};
 
 /// One look at the world around one AppWrapper.
 #[derive(Clone, Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one object")]
 pub struct Snapshot {
     /// Namespace of the AppWrapper and of all that it wraps.
     pub namespace: String,

@@ -69,6 +69,12 @@ pub async fn grow_memory(client: &Client, wrapper: &Wrapper, suspend: bool) -> R
     write(client, wrapper, json!({"metadata": metadata, "spec": spec}), "memory").await
 }
 
+/// Whether the templates of an AppWrapper have the memory that is pending.
+#[must_use]
+pub fn has_grown(wrapper: &Wrapper) -> bool {
+    grown(wrapper) == wrapper.spec.components
+}
+
 /// The components with the memory that is pending. A list is replaced as a whole by a merge patch.
 fn grown(wrapper: &Wrapper) -> Vec<Component> {
     let mut components = wrapper.spec.components.clone();

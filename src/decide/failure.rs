@@ -104,12 +104,12 @@ fn look<'a>(pod: &'a Pod, component: Option<&Component>) -> Look<'a> {
 
 /// Reason and message of a pod that failed: its own, else its container's.
 pub fn said_by(pod: &Pod) -> (&str, &str) {
-    let end = culprit(pod).map(|(_, end)| end);
+    let end = culprit(pod);
     let reason = pod.reason.as_deref().filter(|text| !text.is_empty());
     let message = pod.message.as_deref().filter(|text| !text.is_empty());
     (
-        reason.or(end.map(|end| end.reason.as_str())).unwrap_or_default(),
-        message.or(end.map(|end| end.message.as_str())).unwrap_or_default(),
+        reason.or_else(|| end.map(|(_, end)| end.reason.as_str())).unwrap_or_default(),
+        message.or_else(|| end.map(|(_, end)| end.message.as_str())).unwrap_or_default(),
     )
 }
 

@@ -196,18 +196,15 @@ pub fn failed_component<'a>(
     let mut problem = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
     let of_it = failed_pods(draft, Some(index));
     let counts = |pod: &&&Pod| failed.is_empty() || judged.ignores(pod).is_none();
-    match of_it.iter().find(counts).copied() {
-        Some(pod) => {
-            let said = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
-            problem.message = format!("{text}; {}", said.message);
-            problem.failure = said.failure;
-            problem.pod = Some(pod);
-            problem.failed_at = failure::finished_at(pod).unwrap_or(problem.failed_at);
-        }
-        None => {
-            problem.failure = failure::of_component(component, reason, message);
-            problem.failed_at = at.map_or(problem.failed_at, |at| at.min(draft.facts.now));
-        }
+    if let Some(pod) = of_it.iter().find(counts).copied() {
+        let said = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
+        problem.message = format!("{text}; {}", said.message);
+        problem.failure = said.failure;
+        problem.pod = Some(pod);
+        problem.failed_at = failure::finished_at(pod).unwrap_or(problem.failed_at);
+    } else {
+        problem.failure = failure::of_component(component, reason, message);
+        problem.failed_at = at.map_or(problem.failed_at, |at| at.min(draft.facts.now));
     }
     problem.ignored = if failed.is_empty() { ignored } else { None };
     problem.components = with_pods(draft, judged, failed);

@@ -34,12 +34,11 @@ pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retr
 /// Counts one use of a rule.
 pub fn count(counts: &mut Vec<RetryCount>, retry: &Retry) {
     let (policy, rule) = (&retry.policy, &retry.rule);
-    match counts.iter_mut().find(|entry| entry.policy == *policy && entry.rule == *rule) {
-        Some(entry) => entry.count = entry.count.max(0).saturating_add(1),
-        None => {
-            let (policy, rule) = (policy.clone(), rule.clone());
-            counts.push(RetryCount { policy, rule, count: 1 });
-        }
+    let same = |entry: &&mut RetryCount| entry.policy == *policy && entry.rule == *rule;
+    if let Some(entry) = counts.iter_mut().find(same) {
+        entry.count = entry.count.max(0).saturating_add(1);
+    } else {
+        counts.push(RetryCount { policy: policy.clone(), rule: rule.clone(), count: 1 });
     }
 }
 

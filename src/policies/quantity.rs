@@ -79,7 +79,7 @@ fn round_up(amount: f64) -> u64 {
 impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [(u64, &str); 4] = [(40, "Ti"), (30, "Gi"), (20, "Mi"), (10, "Ki")];
-        let fits = |(bits, _): &&(u64, &str)| self.0 > 0 && self.0 % (1 << bits) == 0;
+        let fits = |(bits, _): &&(u64, &str)| self.0 > 0 && self.0.is_multiple_of(1 << bits);
         match UNITS.iter().find(fits) {
             Some((bits, unit)) => f.pad(&format!("{}{unit}", self.0 >> bits)),
             None => f.pad(&self.0.to_string()),

@@ -7,6 +7,9 @@ use crate::act::wrapper as write;
 use crate::observe::assemble::Wrapper;
 use crate::observe::memory::Memory;
 
+/// Why memory did not grow although the write was accepted.
+const TAKEN_BACK: &str = "the API server accepted the write and kept the old memory";
+
 /// Writes the memory that is pending. What is refused for good is remembered and decided about at once:
 /// the retry goes on as it was.
 pub(super) async fn grow(
@@ -20,7 +23,14 @@ pub(super) async fn grow(
         Ok(written) => {
             let pending = wrapper.status.pending_memory.len();
             tracing::info!(namespace, name, pending, suspend, "Memory grew.");
-            Ok(wrote(memory, written))
+            let carried = wrote(memory, written);
+            if let Carried::Wrote(newer) = &carried
+                && !write::has_grown(newer)
+            {
+                // or each look would write it again
+                memory.growth_refused = Some(TAKEN_BACK.to_owned());
+            }
+            Ok(carried)
         }
         Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
             let why = error.said();

@@ -170,7 +170,10 @@ fn policies_add_up_and_one_that_is_missing_is_named() {
         });
         case.create(policy("policies-adds", json!({"rules": [rule]}))).await;
         let life = [("run-for", "1s"), ("exit-code", "7")];
-        let settings = tuned(&[("retryPolicies", "policies-nowhere, policies-adds")]);
+        let settings = tuned(&[
+            ("retryPolicies", "policies-nowhere, policies-adds"),
+            ("failureGracePeriodDuration", "1s"),
+        ]);
         case.wrap("adds", settings, vec![pod("adds", &life)]).await;
         let message = case.warning("adds", "PolicyNotFound").await;
         assert!(message.contains("policies-nowhere"), "{message}");

@@ -58,6 +58,7 @@ pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
 }
 
 /// Fails where a pod says so, before anything is ignored; restarts uncounted where all is ignored.
+#[must_use]
 pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let rule =
         |index| RuleRef { index: Some(index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
