@@ -24,7 +24,9 @@ pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
         | Phase::Running
         | Phase::Resetting
         | Phase::Suspending => !draft.facts.snapshot.deleting,
-        Phase::Empty | Phase::Succeeded | Phase::Failed | Phase::Terminating => false,
+        // the policy that is missing may be why it fails
+        Phase::Failed => draft.facts.snapshot.status.phase != Phase::Failed,
+        Phase::Empty | Phase::Succeeded | Phase::Terminating => false,
     };
     if !concerned {
         return;

@@ -55,7 +55,9 @@ pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
 pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     draft.verdict.action = VerdictAction::Deploy;
     message.clone_into(&mut draft.verdict.message);
-    draft.verdict.create = (0..draft.facts.snapshot.components.len()).collect();
+    let steps = &draft.facts.snapshot.policies.steps;
+    let all = 0..draft.facts.snapshot.components.len();
+    draft.verdict.create = all.filter(|index| steps.step(*index) == 0).collect();
     if !draft.facts.snapshot.finalizer && !bugs::is_present(Bug::FinalizerLate) {
         draft.act(Action::AddFinalizer);
         return false;

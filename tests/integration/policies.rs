@@ -238,15 +238,15 @@ fn the_kill_switch_holds_from_the_next_decision() {
             let controller = Controller::new(line.client(Role::First), clock, config(20));
             let context = controller.context.clone();
             let told = async {
-                let life = [("run-for", "2s"), ("exit-code", "1")];
+                let fails = [("run-for", "2s"), ("exit-code", "1")];
                 let granted = tuned(&[
                     ("failureGracePeriodDuration", "0s"),
                     ("retryPausePeriodDuration", "3s"),
                 ]);
                 let waiting = tuned(&[("failureGracePeriodDuration", "6s")]);
-                case.wrap("granted", granted, vec![pod("granted", &life)]).await;
+                case.wrap("granted", granted, vec![pod("granted", &fails)]).await;
                 case.phase("granted", "Resetting").await;
-                case.wrap("waiting", waiting, vec![pod("waiting", &life)]).await;
+                case.wrap("waiting", waiting, vec![pod("waiting", &fails)]).await;
                 case.condition("waiting", "Unhealthy", "True").await;
                 *context.config.write().expect("nobody panicked") = Arc::new(config(0));
                 context.look_at_all();

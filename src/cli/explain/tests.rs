@@ -1,14 +1,20 @@
 //! Bundles for the rows of the contract's tables, and the answers that the tables give.
 
+mod execution;
+mod failure_policy;
 mod guides;
 mod health;
 mod phases;
+mod pod_failure_policy;
 mod policy;
+mod replay;
+mod retry;
+// mod retry;
 
 use serde_json::{Value, json};
 
 use super::super::bundle::{Document, Source, documents};
-use super::{answer, world};
+use super::{Scene, answer, world};
 use crate::config::Config;
 
 /// The keys of an answer, in their order.
@@ -137,6 +143,20 @@ fn with(mut object: Value, pointer: &str, value: Value) -> Value {
     object
 }
 
+/// An object, or part of one, from YAML.
+fn yaml(text: &str) -> Value {
+    serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The wrapper with fields of `spec` from YAML, such as `failurePolicy: {rules: []}`.
+fn spec(mut wrapper: Value, fields: &str) -> Value {
+    let fields = yaml(fields);
+    for (name, value) in fields.as_object().expect("fields") {
+        wrapper["spec"][name] = value.clone();
+    }
+    wrapper
+}
+
 /// The wrapper with an annotation of ours.
 fn tuned(wrapper: Value, key: &str, value: &str) -> Value {
     let mut wrapper = wrapper;
@@ -145,16 +165,21 @@ fn tuned(wrapper: Value, key: &str, value: &str) -> Value {
     wrapper
 }
 
-/// The answer for these objects at a moment, with the settings of a file.
-fn explain_with(settings: &str, objects: &[Value], second: i64) -> Value {
+/// What these objects show at a moment, and the settings of a file.
+fn scene(settings: &str, objects: &[Value], second: i64) -> (Scene, Config) {
     let text: Vec<String> = objects.iter().map(Value::to_string).collect();
     let source = Source { name: "bundle".into(), bytes: text.join("\n---\n").into_bytes() };
     let read: Result<Vec<Document>, _> = documents(&source).into_iter().collect();
     let config = Config::parse(settings).expect("the settings are right");
     let now = at(second).parse().expect("a moment");
-    let scene =
-        world::scene(read.expect("a readable bundle"), &config, now).expect("one AppWrapper");
-    let explanation = answer::explain(&scene, &config, now);
+    let scene = world::scene(read.expect("a readable bundle"), &config, now);
+    (scene.expect("one AppWrapper"), config)
+}
+
+/// The answer for these objects at a moment, with the settings of a file.
+fn explain_with(settings: &str, objects: &[Value], second: i64) -> Value {
+    let (scene, config) = scene(settings, objects, second);
+    let explanation = answer::explain(&scene, &config, at(second).parse().expect("a moment"));
     let text = serde_json::to_string(&explanation).expect("JSON");
     let answer: Value = serde_json::from_str(&text).expect("JSON");
     check(&answer, &text);

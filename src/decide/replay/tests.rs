@@ -1,1 +1,356 @@
-//! TBD
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+
+use super::{Replay, replay};
+use crate::api::{Attempt, AttemptAction, FailureRecord, Phase, RetryPolicySpec};
+use crate::config::Config;
+use crate::decide::Facts;
+use crate::decide::tests::given::{World, at, given};
+use crate::plan::Ask;
+use crate::policies::{Named, Policies, RetryPolicy};
+use crate::snapshot::{ContainerState, Outcome, Pod, PodCondition, PodPhase, Presence};
+
+fn replayed(world: &World) -> Replay {
+    let World { snapshot, limits, config } = world;
+    replay(Facts { snapshot, limits, config, now: at(0), anchor: at(0) })
+}
+
+fn attach(mut world: World, name: &str, spec: Value) -> World {
+    let spec: RetryPolicySpec = serde_json::from_value(spec).unwrap();
+    let policy = RetryPolicy::read(name, &spec).unwrap();
+    world.snapshot.retry.policies.push(Arc::new(policy));
+    world
+}
+
+fn ruled(mut world: World, spec: Value) -> World {
+    let mut whole = json!({"components": []});
+    whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
+    let named = [Named { kind: "Job", name: "work" }];
+    let policies = Policies::of(&serde_json::from_value(whole).unwrap(), &named);
+    assert!(policies.flaws().is_empty());
+    world.snapshot.policies = Arc::new(policies);
+    world
+}
+
+fn target(reason: &str) -> PodCondition {
+    PodCondition {
+        kind: "DisruptionTarget".into(),
+        status: "True".into(),
+        reason: reason.into(),
+        ..PodCondition::default()
+    }
+}
+
+fn ended(pod: &mut Pod, exit_code: i32, reason: &str) {
+    if let ContainerState::Terminated(end) = &mut pod.containers[0].state {
+        end.exit_code = exit_code;
+        end.reason = reason.into();
+    }
+}
+
+/// Failures that are acted on at second 5000 at the latest, by name.
+fn failures(world: &World) -> Vec<(&'static str, World)> {
+    let failed = || world.clone().failed_job();
+    let pods = |world: World| world.pods(&[PodPhase::Failed, PodPhase::Running]);
+    let one = |change: fn(&mut Pod)| pods(failed()).pod(0, change);
+    let waiting = |reason: &'static str| {
+        let pods = world.clone().pods(&[PodPhase::Pending, PodPhase::Running]);
+        pods.pod(0, |pod| {
+            let (reason, message) = (reason.to_owned(), "m".to_owned());
+            pod.containers[0].state = ContainerState::Waiting { reason, message };
+        })
+    };
+    vec![
+        ("a code", one(|_| {})),
+        ("a code, the Job goes on", pods(world.clone())),
+        ("another code", one(|pod| ended(pod, 42, "Error"))),
+        ("out of memory", one(|pod| ended(pod, 137, "OOMKilled"))),
+        (
+            "evicted",
+            one(|pod| {
+                ended(pod, 143, "Error");
+                pod.conditions.push(target("EvictionByEvictionAPI"));
+            }),
+        ),
+        (
+            "preempted",
+            one(|pod| {
+                ended(pod, 143, "Error");
+                pod.conditions.push(target("PreemptionByScheduler"));
+            }),
+        ),
+        (
+            "out of memory when evicted",
+            one(|pod| {
+                ended(pod, 137, "OOMKilled");
+                pod.conditions.push(target("EvictionByEvictionAPI"));
+            }),
+        ),
+        (
+            "collected",
+            one(|pod| {
+                pod.containers.clear();
+                pod.conditions.push(target("DeletionByPodGC"));
+            }),
+        ),
+        (
+            "evicted by the kubelet",
+            one(|pod| {
+                pod.containers.clear();
+                pod.reason = Some("Evicted".into());
+                pod.conditions.push(target("TerminationByKubelet"));
+            }),
+        ),
+        ("two codes", {
+            let pods = failed().pods(&[PodPhase::Failed, PodPhase::Failed]);
+            pods.pod(1, |pod| ended(pod, 42, "Error"))
+        }),
+        ("the Job alone", failed()),
+        (
+            "the Job ran too long",
+            world.clone().says(Outcome::Failed {
+                reason: "DeadlineExceeded".into(),
+                message: "m".into(),
+                at: Some(at(20)),
+            }),
+        ),
+        ("missing", world.clone().presence(Presence::Absent).answered(Ask::Missing)),
+        ("no image", waiting("ImagePullBackOff")),
+        ("no pods", world.clone().answered(Ask::Pods)),
+    ]
+}
+
+fn policies() -> Vec<(&'static str, World)> {
+    let world = || given(Phase::Running);
+    let retry = |action: &str, matcher: Value| {
+        let rule = matcher.as_object().unwrap().clone();
+        let mut rule = Value::Object(rule);
+        rule["action"] = action.into();
+        rule["name"] = json!("it");
+        json!({"retryLimit": 2, "defaultAction": "Retry", "rules": [rule]})
+    };
+    vec![
+        ("none", world()),
+        ("kill switch", world().config(|c| c.retry_policy.global_max_retries = 0)),
+        ("terminal", world().limits(|l| l.terminal_exit_codes.extend([42]))),
+        ("retryable", world().limits(|l| l.retryable_exit_codes.extend([3, 143]))),
+        (
+            "podFailurePolicy",
+            ruled(
+                world(),
+                json!({"podFailurePolicy": {"rules": [
+                    {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]},
+                    {"action": "FailAppWrapper", "onExitCodes": {"operator": "In", "values": [42]}},
+                ]}}),
+            ),
+        ),
+        (
+            "failurePolicy",
+            ruled(
+                world(),
+                json!({"failurePolicy": {"maxRestarts": 1, "rules": [
+                    {"action": "FailAppWrapper", "onJobFailureReasons": ["DeadlineExceeded"]},
+                    {"action": "RecreateComponent", "onJobFailureMessagePatterns": ["often"]},
+                    {"action": "RestartAppWrapperAndIgnoreMaxRestarts"},
+                ]}}),
+            ),
+        ),
+        (
+            "conditions",
+            attach(
+                world(),
+                "p",
+                retry(
+                    "Fail",
+                    json!({"onConditions": ["OOMKilled", "Evicted", "DeadlineExceeded"]}),
+                ),
+            ),
+        ),
+        (
+            "codes",
+            attach(
+                world(),
+                "p",
+                retry(
+                    "Retry",
+                    json!({"onExitCodes": {"operator": "In", "values": [3, 137]},
+                    "backoff": {"initialDelay": "10s"}}),
+                ),
+            ),
+        ),
+        (
+            "categories",
+            attach(
+                world(),
+                "p",
+                retry(
+                    "Fail",
+                    json!({"onFailureCategory": ["image", "evicted", "node", "application"]}),
+                ),
+            ),
+        ),
+    ]
+}
+
+#[test]
+fn the_same_policies_decide_as_they_did_or_it_is_said_what_was_assumed() {
+    let mut told = 0;
+    for (policy, world) in policies() {
+        for (failure, world) in failures(&world) {
+            let decision = world.decide(5000);
+            let recorded = decision.status.attempts.iter().find(|each| each.failure.is_some());
+            assert!(recorded.is_some(), "{policy}, {failure}: {decision:?}");
+            let after = world.written(&decision);
+            let replay = replayed(&after);
+            let [one] = &replay.failures[..] else { panic!("{policy}, {failure}") };
+            let case = format!("{policy}, {failure}: {one:#?}");
+            assert!(!one.differs() || !one.assumptions.is_empty(), "{case}");
+            if one.assumptions.is_empty() {
+                assert_eq!(one.retries, one.recorded.retries, "{case}");
+                assert_eq!(one.counted(), decision.verdict.counted, "{case}");
+                told += 1;
+            }
+        }
+    }
+    assert!(told > 90, "{told} cases are told without any assumption");
+}
+
+/// Attempts with these failures, all of them counted restarts by no rule.
+fn recorded(mut world: World, failures: &[FailureRecord]) -> World {
+    let attempts = failures.iter().zip(0..).map(|(failure, number)| Attempt {
+        attempt: number,
+        failed_at: Some(Time(at(i64::from(number) * 100))),
+        action: Some(AttemptAction::Restart),
+        failure: Some(failure.clone()),
+        ..Attempt::default()
+    });
+    world.snapshot.status.attempts = attempts.collect();
+    world.snapshot.status.resetting_count = i32::try_from(failures.len()).unwrap();
+    world
+}
+
+fn exited(code: i32, message: &str, category: &str) -> FailureRecord {
+    FailureRecord {
+        component: Some("work".into()),
+        pod: Some("w-0".into()),
+        node: Some("node-1".into()),
+        container: Some("main".into()),
+        exit_code: Some(code),
+        reason: Some(if category == "oom" { "OOMKilled" } else { "Error" }.into()),
+        message: Some(message.into()),
+        category: Some(category.into()),
+        ..FailureRecord::default()
+    }
+}
+
+#[test]
+fn a_retry_policy_counts_its_own_rules_and_backs_off() {
+    let policy = json!({"retryLimit": 9, "rules": [
+        {"name": "oom", "action": "Retry", "onConditions": ["OOMKilled"], "retryLimit": 1,
+            "mutate": {"memory": {"factor": 1.5}}},
+        {"name": "flaky", "action": "Retry", "onTerminationMessage": {"pattern": "TRANSIENT"},
+            "backoff": {"initialDelay": "10s", "multiplier": 3.0},
+            "antiAffinity": {"mode": "node"}},
+    ]});
+    let flaky = exited(3, "TRANSIENT", "application");
+    let oom = exited(137, "", "oom");
+    let all = [flaky.clone(), oom.clone(), flaky, oom, exited(1, "", "application")];
+    let replay = replayed(&attach(recorded(given(Phase::Failed), &all), "infra", policy));
+    let lines: Vec<String> = replay
+        .failures
+        .iter()
+        .map(|one| {
+            let rule = one.rule.as_ref().and_then(|rule| rule.name.clone());
+            let (retries, pause) =
+                (one.retries.map(|of| (of.used, of.limit)), one.retry_after_seconds);
+            format!("{:?} {rule:?} {retries:?} {pause:?} {}", one.action, one.reached)
+        })
+        .collect();
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    Some(Restart) Some("flaky") Some((0, 9)) Some(10) true
+    Some(Restart) Some("oom") Some((0, 1)) Some(90) true
+    Some(Restart) Some("flaky") Some((1, 9)) Some(30) true
+    Some(Fail) Some("oom") Some((1, 1)) None true
+    Some(Fail) None None None false
+    "#);
+    let reasons: Vec<&str> = replay.failures.iter().map(|one| one.reason.as_str()).collect();
+    insta::assert_snapshot!(reasons.join("\n"), @r"
+    rule flaky of RetryPolicy infra restarts (0 of 9 used), avoids node node-1; recorded: a restart by no rule
+    rule oom of RetryPolicy infra restarts (0 of 1 used), memory times 1.5; recorded: a restart by no rule
+    rule flaky of RetryPolicy infra restarts (1 of 9 used), avoids node node-1; recorded: a restart by no rule
+    no restart is left for rule oom of RetryPolicy infra (1 of 1 used); recorded: a restart by no rule
+    would not have happened; the default action of RetryPolicy infra fails; recorded: a restart by no rule
+    ");
+}
+
+#[test]
+fn what_a_retry_rule_cannot_be_told_is_said() {
+    let cut = "x".repeat(1024);
+    let cuda = "failureCategories: [{name: cuda, onTerminationMessage: {pattern: CUDA}}]";
+    let rule = |matcher: Value| {
+        let mut rule = matcher;
+        rule["action"] = json!("Fail");
+        rule["name"] = json!("it");
+        json!({"defaultAction": "Retry", "rules": [rule]})
+    };
+    let mut lines = vec![];
+    for (what, record, matcher) in [
+        (
+            "another container",
+            exited(3, "", "application"),
+            json!({"containerName": "side", "onExitCodes": {"operator": "In", "values": [3]}}),
+        ),
+        (
+            "a message that is cut",
+            exited(3, &cut, "application"),
+            json!({"onTerminationMessage": {"pattern": "TRANSIENT"}}),
+        ),
+        (
+            "a category that hides others",
+            exited(137, "", "oom"),
+            json!({"onConditions": ["Preempted"]}),
+        ),
+        (
+            "a category that was another's",
+            exited(3, "no more of it", "cuda"),
+            json!({"onFailureCategory": ["cuda"]}),
+        ),
+        (
+            "a category by a configuration since changed",
+            exited(3, "CUDA error", "application"),
+            json!({"onFailureCategory": ["application"]}),
+        ),
+        ("told", exited(3, "", "application"), json!({"onConditions": ["Evicted", "Preempted"]})),
+    ] {
+        let mut world = recorded(given(Phase::Failed), &[record]);
+        world.config = Config::parse(cuda).unwrap();
+        let replay = replayed(&attach(world, "infra", rule(matcher)));
+        let one = &replay.failures[0];
+        lines.push(format!("{what}: {:?} {:?}", one.action, one.assumptions));
+    }
+    insta::assert_snapshot!(lines.join("\n"), @r#"
+    another container: Some(Restart) ["rule it of RetryPolicy infra cannot be told (the record holds container main, not side): judged as not matching; otherwise rule it of RetryPolicy infra fails"]
+    a message that is cut: Some(Restart) ["rule it of RetryPolicy infra cannot be told (the recorded message is cut at 1 KiB): judged as not matching; otherwise rule it of RetryPolicy infra fails"]
+    a category that hides others: Some(Restart) ["rule it of RetryPolicy infra cannot be told (the recorded category, oom, does not tell what else happened): judged as not matching; otherwise rule it of RetryPolicy infra fails"]
+    a category that was another's: Some(Fail) ["rule it of RetryPolicy infra cannot be told (recorded as cuda, application by what the record holds): judged as matching; otherwise the default action of RetryPolicy infra restarts (0 of 20 used)"]
+    a category by a configuration since changed: Some(Restart) ["rule it of RetryPolicy infra cannot be told (recorded as application, cuda by what the record holds): judged as not matching; otherwise rule it of RetryPolicy infra fails"]
+    told: Some(Restart) []
+    "#);
+}
+
+#[test]
+fn what_rules_were_used_before_is_taken_over() {
+    let mut world = recorded(given(Phase::Failed), &[exited(3, "", "application")]);
+    world.snapshot.status.attempts[0].attempt = 11;
+    world.snapshot.status.resetting_count = 6;
+    world.snapshot.status.retry_counts = vec![
+        crate::api::RetryCount { policy: "infra".into(), rule: String::new(), count: 4 },
+        crate::api::RetryCount { policy: "gone".into(), rule: "r".into(), count: 1 },
+    ];
+    let world = attach(world, "infra", json!({"retryLimit": 4, "defaultAction": "Retry"}));
+    let replay = replayed(&world);
+    assert_eq!(replay.before, 5);
+    assert_eq!(replay.failures[0].action, Some(AttemptAction::Fail));
+}
