@@ -9,7 +9,6 @@ mod pod_failure_policy;
 mod policy;
 mod replay;
 mod retry;
-// mod retry;
 
 use serde_json::{Value, json};
 
