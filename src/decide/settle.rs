@@ -30,7 +30,7 @@ where
         draft.verdict.retries = ruling.retries;
         return here.stay();
     }
-    if due.is_some() && unsure_of_pods(draft, problem) {
+    if unsure_of_pods(draft, problem, due.is_some()) {
         draft.ask(Ask::Pods);
         return here.stay();
     }
@@ -69,10 +69,15 @@ fn count(draft: &mut Draft<'_>) {
     draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
 }
 
-/// Whether a problem is that something does not run, and only a cache says so.
-fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
-    let of_pods = [unhealthy::INSUFFICIENT_PODS_READY, unhealthy::FOUND_FAILED_PODS];
-    of_pods.contains(&problem.reason) && draft.facts.snapshot.answered < Ask::Pods
+/// Whether a problem is that something does not run, and only a cache says so; or a component has failed,
+/// and the cache does not show yet which pod made it fail.
+fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>, waited: bool) -> bool {
+    let unsure = match problem.reason {
+        unhealthy::INSUFFICIENT_PODS_READY | unhealthy::FOUND_FAILED_PODS => waited,
+        unhealthy::FAILED_COMPONENT => problem.pod.is_none(),
+        _ => false,
+    };
+    unsure && draft.facts.snapshot.answered < Ask::Pods
 }
 
 /// Restarts without asking a policy: the node is to blame. Only the kill switch forbids it.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::verdict::{Target, is_ignored, verdict};
 use super::{
     Env, Task, children, create_owned, has_ended, is_true, number, phase, pods_of, set_condition,
 };
@@ -117,6 +118,9 @@ fn release(env: &mut Env<'_>, pod: &Arc<Object>) {
 
 /// Counts a pod that ended, once.
 fn count(env: &mut Env<'_>, job: &Arc<Object>, pod: &Arc<Object>) {
+    if is_ignored(job, pod) {
+        return release(env, pod);
+    }
     let field = if phase(pod) == "Succeeded" { "succeeded" } else { "failed" };
     let now = env.elapsed;
     env.store.change(&job.address, Part::Status, |job| {
@@ -130,36 +134,12 @@ fn count(env: &mut Env<'_>, job: &Arc<Object>, pod: &Arc<Object>) {
     release(env, pod);
 }
 
-/// Why a Job ends: the condition that comes first, the one that comes last, reason, message.
-type Target = (&'static str, &'static str, &'static str, &'static str);
-
-fn verdict(job: &Object, pods: &[Arc<Object>]) -> Option<Target> {
-    let failed = number(&job.value, "/status/failed", 0);
-    let succeeded = number(&job.value, "/status/succeeded", 0);
-    let limit = number(&job.value, "/spec/backoffLimit", 6);
-    if is_true(&job.value, "FailureTarget") || failed > limit {
-        let message = "Job has reached the specified backoff limit";
-        return Some(("FailureTarget", "Failed", "BackoffLimitExceeded", message));
-    }
-    let done = match job.value["spec"]["completions"].as_i64() {
-        Some(completions) => succeeded >= completions,
-        None if job.value["spec"]["parallelism"].is_null() => succeeded >= 1,
-        None => succeeded >= 1 && pods.iter().all(|pod| has_ended(pod)),
-    };
-    done.then_some((
-        "SuccessCriteriaMet",
-        "Complete",
-        "CompletionsReached",
-        "Reached expected number of succeeded pods",
-    ))
-}
-
 fn finish(env: &mut Env<'_>, job: &Arc<Object>, pods: &[Arc<Object>], target: Target) {
-    let (first, last, reason, message) = target;
+    let Target { first, last, reason, message } = target;
     let now = env.store.now();
     if !is_true(&job.value, first) {
         env.store.change(&job.address, Part::Status, |job| {
-            set_condition(job, first, true, reason, message, &now);
+            set_condition(job, first, true, &reason, &message, &now);
         });
         return;
     }
@@ -171,7 +151,7 @@ fn finish(env: &mut Env<'_>, job: &Arc<Object>, pods: &[Arc<Object>], target: Ta
     if pods.iter().all(|pod| has_ended(pod)) {
         env.store.change(&job.address, Part::Status, |job| {
             job["status"]["active"] = 0.into();
-            set_condition(job, last, true, reason, message, &now);
+            set_condition(job, last, true, &reason, &message, &now);
         });
     }
 }
@@ -300,6 +280,7 @@ pub fn job_set(env: &mut Env<'_>, address: &Address) {
         job["metadata"]["name"] = name.as_str().into();
         job["metadata"]["labels"]["jobset.sigs.k8s.io/restart-attempt"] =
             restarts.to_string().into();
+        job["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"] = (*set.address.name).into();
         job["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"] = (*of).into();
         if create_owned(env.store, "batch/v1", "Job", &set, job).is_some() {
             env.agenda.add(Task::JobSet(address.clone()));

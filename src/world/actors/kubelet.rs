@@ -1,7 +1,7 @@
 //! Scheduler, kubelets, node lifecycle and the collector of pods on lost nodes.
 //!
 //! What becomes of a pod is written in its annotations, the same that the tests on a real control
-//! plane use: `sim/run-for`, `sim/exit-code`, `sim/reason`, `sim/message`, `sim/fail-until-attempt`,
+//! plane use: `sim/run-for`, `sim/exit-code`, `sim/reason`, `sim/message`, `sim/disruption`, `sim/fail-until-attempt`,
 //! `sim/never-ready`, `sim/stuck`. Chance may add to that.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -42,6 +42,8 @@ struct Life {
     code: i64,
     reason: String,
     message: String,
+    /// Reason of a DisruptionTarget that it has when it ends; empty: none.
+    disruption: String,
     sticks: bool,
     gone_at: Option<Duration>,
 }
@@ -150,6 +152,9 @@ impl Kubelets {
                 life.evicted_at = None;
                 evict(env, pod);
             } else if due(life.ends_at) {
+                if !life.disruption.is_empty() {
+                    disrupt(env, pod, &life.disruption);
+                }
                 end(env, pod, life.code, &life.reason, &life.message);
             }
         }
@@ -311,6 +316,7 @@ impl Life {
             code,
             reason: text("sim/reason"),
             message: text("sim/message"),
+            disruption: text("sim/disruption"),
             sticks: annotation("sim/stuck").is_some(),
             ..Self::default()
         };

@@ -4,6 +4,7 @@ pub mod batch;
 pub mod kubelet;
 pub mod kueue;
 pub mod operators;
+mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -182,8 +183,13 @@ pub fn has_ended(pod: &Object) -> bool {
 /// Whether a condition is True.
 #[must_use]
 pub fn is_true(object: &Value, condition: &str) -> bool {
+    find_condition(object, condition).is_some()
+}
+
+/// A condition of an object, where its status is True.
+pub fn find_condition<'o>(object: &'o Value, condition: &str) -> Option<&'o Value> {
     let mut all = object["status"]["conditions"].as_array().into_iter().flatten();
-    all.any(|one| one["type"] == condition && one["status"] == "True")
+    all.find(|one| one["type"] == condition && one["status"] == "True")
 }
 
 /// Sets a condition of an object.
