@@ -151,7 +151,7 @@ fn outcome(failures: &[Replayed], attempts: &[Attempt]) -> String {
     let end = failures.iter().position(|each| each.action == fail);
     match end.and_then(|end| Some((failures.get(end)?, failures.len() - end - 1))) {
         Some((end, 0)) if failed => {
-            text += &format!("; fails at attempt {}, as it did", number(end))
+            text += &format!("; fails at attempt {}, as it did", number(end));
         }
         Some((end, 0)) => text += &format!("; fails at attempt {}", number(end)),
         Some((end, later)) => {

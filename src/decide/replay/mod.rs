@@ -28,7 +28,7 @@ use crate::api::{
 use hearing::{Hearing, Judgement};
 
 /// Every failure that is recorded, decided about anew.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
     /// One for each attempt that failed, in order.
     pub failures: Vec<Replayed>,
@@ -37,7 +37,7 @@ pub struct Replay {
 }
 
 /// One failure, decided about anew.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// The attempt as it was recorded.
     pub recorded: Attempt,

@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::replay;
-use super::{at, explain, explain_with, job, job_that_is, line, pod, scene, tuned, with, wrapper, yaml};
+use super::{
+    at, explain, explain_with, job, job_that_is, line, pod, scene, tuned, with, wrapper, yaml,
+};
 
 const FIELDS: [&str; 9] = [
     "/nextPhase",
@@ -179,7 +181,8 @@ fn policies_are_attached_to_queues_and_add_up() {
 
 #[test]
 fn a_policy_that_is_missing_is_named_and_the_others_hold() {
-    let some = failed(own("gone,infra"), ended("exitCode", json!(42)), vec![policy("infra", INFRA)]);
+    let some =
+        failed(own("gone,infra"), ended("exitCode", json!(42)), vec![policy("infra", INFRA)]);
     let answer = explain(&some, 22);
     assert_eq!(line(&answer, &FIELDS[1..5]), "Fail retryPolicy infra rule1");
     let message = answer["message"].as_str().expect("a message");
@@ -277,8 +280,14 @@ fn recorded_failures_are_replayed_by_retry_policies() {
     let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
     let answer = serde_json::to_value(&answer).expect("JSON");
     let shown = |index: usize| {
-        let fields = ["/replayed/action", "/replayed/rule/source", "/replayed/rule/policy",
-            "/replayed/rule/name", "/replayed/retries/used", "/replayed/retryAfterSeconds"];
+        let fields = [
+            "/replayed/action",
+            "/replayed/rule/source",
+            "/replayed/rule/policy",
+            "/replayed/rule/name",
+            "/replayed/retries/used",
+            "/replayed/retryAfterSeconds",
+        ];
         line(&answer["attempts"][index], &fields)
     };
     assert_eq!(shown(0), "Restart retryPolicy infra oom 0 10");
