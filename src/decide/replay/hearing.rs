@@ -256,7 +256,8 @@ impl<'a> Hearing<'a> {
             .rule()
             .is_some_and(|rule| rule.source == RuleSource::PodFailurePolicy && !decided);
         (!decided && !judgement.is_by(RuleSource::KillSwitch) && (asked || ignored)).then(|| {
-            format!("{others} more failed pods are not recorded: judged by the first alone")
+            let pods = if others == 1 { "pod is" } else { "pods are" };
+            format!("{others} more failed {pods} not recorded: judged by the first alone")
         })
     }
 

@@ -20,7 +20,7 @@ fn stepped(phase: &str, rules: &str) -> Value {
         json!({"name": name, "kind": "Job", "apiVersion": "batch/v1",
             "podSets": [{"path": "template.spec.template"}]})
     });
-    if phase != "" {
+    if !phase.is_empty() {
         wrapper["status"]["componentStatus"] = json!(entries);
     }
     wrapper

@@ -155,6 +155,7 @@ fn what_would_have_come_after_a_failure_that_is_none_now_is_not_known() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table has as many lines as rows")]
 fn a_pod_failure_policy_over_what_is_recorded() {
     let evicted = "{component: work, pod: w-0, container: main, exitCode: 143, reason: Error, \
                    category: evicted}";
