@@ -28,6 +28,9 @@ pub(super) struct Explanation {
     pub avoid_nodes: Vec<String>,
     pub create: Vec<String>,
     pub delete: Vec<String>,
+    /// The pause is a retry policy's delay, which runs from the failure.
+    #[serde(skip)]
+    pub delayed: bool,
     /// Namespace and name, for the headline.
     #[serde(skip)]
     pub title: String,
@@ -113,6 +116,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         avoid_nodes: decision.status.avoid_nodes.clone(),
         create: titles(&verdict.create),
         delete,
+        delayed: decision.status.retry_after.is_some(),
         title,
         notes,
     }

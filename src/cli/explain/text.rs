@@ -106,6 +106,8 @@ fn pause(answer: &Explanation, left: i64) -> String {
     let left = span(left);
     if answer.phase == Phase::Resetting && answer.deadline.is_some() && answer.delete.is_empty() {
         format!("{left} left")
+    } else if answer.delayed {
+        format!("{left} left, and everything must be gone")
     } else {
         format!("{left} once everything is gone")
     }
