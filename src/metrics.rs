@@ -2,7 +2,7 @@
 
 use prometheus::{Encoder, IntCounterVec, Opts, Registry, TextEncoder};
 
-use crate::api::Phase;
+use crate::api::{Phase, RuleSource};
 
 /// The counters and where they are registered.
 #[derive(Clone, Debug)]
@@ -10,6 +10,7 @@ pub struct Metrics {
     registry: Registry,
     phase_changes: IntCounterVec,
     warnings: IntCounterVec,
+    failures: IntCounterVec,
 }
 
 impl Metrics {
@@ -30,6 +31,12 @@ impl Metrics {
                 "Events of type Warning that were made.",
                 &["reason"],
             ),
+            failures: counter(
+                &registry,
+                "appwrapper_failures_total",
+                "Failures that were decided about, by what was done and what said so.",
+                &["action", "source"],
+            ),
             registry,
         }
     }
@@ -42,6 +49,12 @@ impl Metrics {
     /// Counts a Warning event.
     pub fn warning(&self, reason: &'static str) {
         self.warnings.with_label_values(&[reason]).inc();
+    }
+
+    /// Counts a failure that was decided about; no source where a node was marked `NoExecute`.
+    pub fn failure(&self, action: &'static str, source: Option<RuleSource>) {
+        let source = source.map_or_else(String::new, |source| source.to_string());
+        self.failures.with_label_values(&[action, source.as_str()]).inc();
     }
 
     /// The page that Prometheus scrapes.
@@ -77,8 +90,11 @@ mod tests {
         let metrics = Metrics::new();
         metrics.phase_change(Phase::Running, Phase::Resetting);
         metrics.warning("FoundFailedPods");
+        metrics.failure("Restart", Some(RuleSource::RetryPolicy));
         let page = metrics.page();
         let line = r#"appwrapper_phase_changes_total{from="Running",to="Resetting"} 1"#;
+        assert!(page.contains(line), "{page}");
+        let line = r#"appwrapper_failures_total{action="Restart",source="retryPolicy"} 1"#;
         assert!(page.contains(line), "{page}");
         assert!(
             page.contains(r#"appwrapper_warnings_total{reason="FoundFailedPods"} 1"#),

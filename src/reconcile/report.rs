@@ -3,7 +3,7 @@
 use super::{Context, Error};
 use crate::act::events::About;
 use crate::api::Phase;
-use crate::decide::{Decision, Warning};
+use crate::decide::{Decision, VerdictAction, Warning};
 use crate::observe::assemble::Wrapper;
 use crate::observe::memory::Memory;
 use crate::observe::stored::Stored;
@@ -23,6 +23,20 @@ pub(super) fn announce(
         context.metrics.phase_change(from, to);
         let Wrapper { namespace, name, .. } = wrapper;
         tracing::info!(namespace, name, %from, %to, "Phase changed.");
+    }
+    match decision.verdict.action {
+        action @ (VerdictAction::Restart
+        | VerdictAction::RestartIgnoringLimit
+        | VerdictAction::RecreateComponent
+        | VerdictAction::Fail) => {
+            let source = decision.verdict.rule.as_ref().map(|rule| rule.source);
+            context.metrics.failure(action.as_str(), source);
+        }
+        VerdictAction::None
+        | VerdictAction::Wait
+        | VerdictAction::Deploy
+        | VerdictAction::Delete
+        | VerdictAction::Succeed => {}
     }
     if from == Phase::Empty || (memory.remarks != remarks && !memory.remarks.is_empty()) {
         for message in &remarks {
