@@ -26,7 +26,8 @@ const EXAMPLES: &str = "\
 Examples:
   What the controller would decide now, and why:
     appwrapper explain train -n team
-    kubectl get aw,jobs,pods,nodes -o yaml | appwrapper explain -f -
+    (kubectl get aw train -o yaml; echo ---; kubectl get jobs,pods,nodes -o yaml) |
+      appwrapper explain -f -
 
   What a changed policy would have made of the failures of the last attempts. Save the AppWrapper
   with its status, and the RetryPolicies and queues that concern it; change the policies in the
@@ -57,8 +58,10 @@ pub(super) struct Args {
     /// Configuration file of the controller; every key is optional
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Decide anew about the failures that status.attempts records, by the policies as they are in
-    /// the bundle or the cluster now: attempt by attempt, what was decided and what would be
+    /// Decide anew about the failures that status.attempts records, by the policies as they are now
+    ///
+    /// Attempt by attempt: what was decided, what the policies of the bundle (or of the cluster)
+    /// would decide, whether these differ, and by which rule.
     #[arg(long)]
     replay: bool,
     /// The moment at which is decided; by default now
