@@ -77,8 +77,8 @@ fn spec(old: &Value, new: &Value, requester: Requester, report: &mut Report) {
 
 fn components(old: &Value, new: &Value, requester: Requester, queued: bool, report: &mut Report) {
     let list = |spec: &'_ Value| spec["components"].as_array().cloned().unwrap_or_default();
-    // the controller grows a template only in the write that sends it back to Kueue
-    let grows = requester.is_controller && is_suspended(new);
+    // the controller grows a template; with a queue only in the write that sends it back to Kueue
+    let grows = requester.is_controller && (is_suspended(new) || !queued);
     let (old, new) = (list(old), list(new));
     if old.len() != new.len() {
         let message = format!("must not be changed: there are {} components", old.len());

@@ -109,6 +109,9 @@ fn kueue_and_the_controller_may_do_their_part() {
     let alone = with(&old, "/metadata/labels", json!(null));
     assert_eq!(changed(&alone, "/spec/suspend", json!(true), USER), Vec::<String>::new());
     assert_eq!(changed(&alone, infos, value, USER), Vec::<String>::new());
+    let grown = json!({"requests": {"memory": "2Gi"}});
+    assert_eq!(changed(&alone, memory, grown.clone(), CONTROLLER), Vec::<String>::new());
+    only("74", &changed(&alone, memory, grown, USER), "error: ", "must not be changed");
 }
 
 #[test]
