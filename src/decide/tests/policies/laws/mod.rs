@@ -1,0 +1,12 @@
+//! Laws over random policies, counts and pods.
+
+mod decisions;
+mod orders;
+mod play;
+mod worlds;
+
+use proptest::prelude::ProptestConfig;
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() }
+}

@@ -1,0 +1,238 @@
+//! Random worlds: three components, any policies, counts and pods.
+
+use proptest::prelude::*;
+
+use crate::api::Phase;
+use crate::decide::tests::given::{World, at};
+use crate::decide::tests::policies::build::{container, in_phase, pod_of};
+use crate::plan::Ask;
+use crate::snapshot::{CreationFailure, Object, Outcome, Owner, Pod, PodPhase, Presence};
+
+/// One of a few texts.
+pub fn any_of(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
+    prop::sample::select(texts).prop_map(str::to_owned)
+}
+
+const TARGETS: &[&str] = &["", "targetComponents: [a], ", "targetComponents: [b, c], "];
+
+/// A rule of `podFailurePolicy`.
+pub fn pod_rule() -> impl Strategy<Value = String> {
+    let matcher = any_of(&[
+        "onExitCodes: {operator: In, values: [42]}",
+        "onExitCodes: {operator: NotIn, values: [42, 137]}",
+        "onExitCodes: {containerName: side, operator: In, values: [1, 137]}",
+        "onPodConditions: [{type: DisruptionTarget}]",
+        "onPodConditions: [{type: Ready, status: \"False\"}]",
+    ]);
+    (any_of(&["FailAppWrapper", "Ignore", "Count"]), any_of(TARGETS), matcher)
+        .prop_map(|(action, targets, matcher)| format!("{{action: {action}, {targets}{matcher}}}"))
+}
+
+/// A rule of `failurePolicy`.
+pub fn failure_rule() -> impl Strategy<Value = String> {
+    let action = any_of(&[
+        "FailAppWrapper",
+        "RestartAppWrapper",
+        "RestartAppWrapperAndIgnoreMaxRestarts",
+        "RecreateComponent",
+    ]);
+    let filter = any_of(&[
+        "",
+        "onJobFailureReasons: [BackoffLimitExceeded]",
+        "onJobFailureReasons: [DeadlineExceeded, OOMKilled]",
+        "onJobFailureMessagePatterns: ['m+']",
+        "onJobFailureMessagePatterns: [x]",
+    ]);
+    (action, any_of(TARGETS), filter)
+        .prop_map(|(action, targets, filter)| format!("{{action: {action}, {targets}{filter}}}"))
+}
+
+/// A rule of a retry policy.
+pub fn retry_rule() -> impl Strategy<Value = String> {
+    let matcher = any_of(&[
+        "onConditions: [OOMKilled, Evicted]",
+        "onConditions: [Preempted, DeadlineExceeded]",
+        "onConditions: [Unschedulable]",
+        "onExitCodes: {operator: In, values: [137, 1]}",
+        "onExitCodes: {operator: NotIn, values: [42]}",
+        "onTerminationMessage: {pattern: m}",
+        "onFailureCategory: [application, oom]",
+    ]);
+    let more = any_of(&[
+        "",
+        "retryLimit: 0, ",
+        "retryLimit: 2, ",
+        "containerName: side, ",
+        "includeInitContainers: true, ",
+        "backoff: {initialDelay: 7s}, ",
+        "antiAffinity: {mode: node}, ",
+        "mutate: {memory: {factor: 2}}, ",
+    ]);
+    (any_of(&["Retry", "Retry", "Fail"]), more, matcher)
+        .prop_map(|(action, more, matcher)| format!("{{action: {action}, {more}{matcher}}}"))
+}
+
+/// A retry policy.
+pub fn retry_policy() -> impl Strategy<Value = String> {
+    let head = any_of(&[
+        "",
+        "defaultAction: Retry, ",
+        "retryLimit: 1, defaultAction: Retry, ",
+        "retryLimit: 3, ",
+        "backoff: {initialDelay: 5s}, antiAffinity: {mode: node}, ",
+    ]);
+    (head, prop::collection::vec(retry_rule(), 0..4))
+        .prop_map(|(head, rules)| format!("{{{head}rules: [{}]}}", rules.join(", ")))
+}
+
+/// `executionPolicy`, or none.
+fn order() -> impl Strategy<Value = String> {
+    let rule = |names: &'static str| {
+        any_of(&["Ready", "Succeeded"]).prop_map(move |status| {
+            format!("{{targetComponents: [{names}], waitForComponentsStatus: {status}}}")
+        })
+    };
+    prop_oneof![
+        2 => Just(String::new()),
+        1 => rule("b"),
+        1 => (rule("c"), rule("a, b")).prop_map(|(first, second)| format!("{first}, {second}")),
+        1 => (rule("b"), rule("a")).prop_map(|(first, second)| format!("{first}, {second}")),
+    ]
+    .prop_map(|rules| match rules.as_str() {
+        "" => String::new(),
+        rules => format!("executionPolicy: {{executionPolicyOrder: InOrder, rules: [{rules}]}}\n"),
+    })
+}
+
+/// The policies of a spec.
+pub fn spec() -> impl Strategy<Value = String> {
+    let failure = prop::collection::vec(failure_rule(), 0..4);
+    let pods = prop::collection::vec(pod_rule(), 0..4);
+    (order(), prop::option::of(0..5), failure, pods).prop_map(|(order, most, failure, pods)| {
+        let most = most.map_or_else(String::new, |most| format!("maxRestarts: {most}, "));
+        let (failure, pods) = (failure.join(", "), pods.join(", "));
+        format!(
+            "{order}failurePolicy: {{{most}rules: [{failure}]}}\n\
+             podFailurePolicy: {{rules: [{pods}]}}"
+        )
+    })
+}
+
+prop_compose! {
+    /// A pod of any component.
+    pub fn pods()(
+        component in 0_usize..3,
+        phase in prop::sample::select(vec![
+            PodPhase::Pending, PodPhase::Running, PodPhase::Running, PodPhase::Succeeded,
+            PodPhase::Failed, PodPhase::Failed, PodPhase::Unknown,
+        ]),
+        codes in (prop::sample::select(vec![0, 1, 42, 137]), prop::sample::select(vec![0, 1, 137])),
+        reasons in (any_of(&["Error", "OOMKilled"]), prop::option::of(any_of(&["Evicted", "DeadlineExceeded"]))),
+        message in any_of(&["", "mmm"]),
+        target in prop::option::of(any_of(&["PreemptionByScheduler", "EvictionByEvictionAPI", "DeletionByPodGC"])),
+        second in 0_i64..600,
+        (is_ready, init, terminating, placed) in (any::<bool>(), any::<bool>(), prop::bool::weighted(0.1), prop::bool::weighted(0.9)),
+        attempt in prop::option::weighted(0.8, Just(0)),
+    ) -> Pod {
+        let mut pod = pod_of(component, phase);
+        if matches!(phase, PodPhase::Failed | PodPhase::Succeeded) {
+            let side = container("side", codes.1, "Error", &message, second + 1);
+            let main = container("main", codes.0, &reasons.0, &message, second);
+            pod = if init { pod.ended(main).and_init(side) } else { pod.ended(main).and(side) };
+        }
+        if let Some(reason) = reasons.1 && phase == PodPhase::Failed {
+            pod = pod.because(&reason);
+        }
+        if let Some(target) = target {
+            pod = pod.condition("DisruptionTarget", "True", &target);
+        }
+        let ready = if is_ready && phase == PodPhase::Running { "True" } else { "False" };
+        pod = pod.condition("Ready", ready, "");
+        pod.pod_set = placed.then_some(0);
+        Pod { terminating, attempt, created: Some(at(second)), ..pod }
+    }
+}
+
+fn outcomes() -> impl Strategy<Value = Outcome> {
+    let failed = (any_of(&["BackoffLimitExceeded", "DeadlineExceeded"]), 0_i64..600);
+    prop_oneof![
+        3 => Just(Outcome::Active),
+        1 => Just(Outcome::Succeeded),
+        2 => failed.prop_map(|(reason, second)| Outcome::Failed {
+            reason, message: "mm".into(), at: Some(at(second)),
+        }),
+    ]
+}
+
+/// What is seen of a component.
+fn presences() -> impl Strategy<Value = (Option<Presence>, Outcome, Option<CreationFailure>)> {
+    let stranger = Object { owner: Owner::Stranger("X/y".into()), ..Object::default() };
+    let former = Object { owner: Owner::Former, ..Object::default() };
+    let presence = prop_oneof![
+        12 => Just(None),
+        2 => Just(Some(Presence::Absent)),
+        1 => Just(Some(Presence::Unseen)),
+        1 => Just(Some(Presence::NoKind)),
+        1 => Just(Some(Presence::Present(stranger))),
+        1 => Just(Some(Presence::Present(former))),
+    ];
+    let creation = prop::option::weighted(
+        0.1,
+        any::<bool>().prop_map(|fatal| CreationFailure { fatal, message: "no".into() }),
+    );
+    (presence, outcomes(), creation)
+}
+
+prop_compose! {
+    /// A world of these phases.
+    pub fn worlds(phases: &'static [Phase])(
+        phase in prop::sample::select(phases),
+        kinds in prop::collection::vec(any_of(&["Job", "Job", "Pod", "JobSet", "Service"]), 3),
+        spec in spec(),
+        retry in prop::collection::vec(retry_policy(), 0..3),
+        pods in prop::collection::vec(pods(), 0..5),
+        seen in prop::collection::vec(presences(), 3),
+        (global, limit, used) in (0_i32..6, 0_i32..5, 0_i32..5),
+        counts in prop::collection::btree_map((0_usize..2, 0_usize..4), 0_i32..4, 0..3),
+        (suspend, queue, finalizer) in (prop::bool::weighted(0.05), any::<bool>(), prop::bool::weighted(0.9)),
+        answered in prop::sample::select(vec![Ask::Nothing, Ask::Missing, Ask::Pods, Ask::Gone]),
+        codes in (prop::option::weighted(0.2, Just(42)), prop::option::weighted(0.2, Just(137))),
+    ) -> World {
+        let titles: Vec<String> = kinds
+            .iter()
+            .zip(["a", "b", "c"])
+            .map(|(kind, name)| format!("{kind}/{name}:{}", u8::from(kind != "Service")))
+            .collect();
+        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+        let mut world = in_phase(phase, &titles).spec(&spec);
+        world.config.retry_policy.global_max_retries = global;
+        for (policy, index) in retry.iter().zip(0..) {
+            world = world.retry_policy(&format!("p{index}"), policy);
+        }
+        for (index, (presence, outcome, creation)) in seen.into_iter().enumerate() {
+            let of_pod = kinds[index] == "Pod";
+            world = world.object_of(index, |object| {
+                object.report.outcome = if of_pod { Outcome::Active } else { outcome };
+            });
+            world = world.component(index, |component| {
+                component.creation = creation;
+                if let Some(presence) = presence {
+                    component.presence = presence;
+                }
+            });
+        }
+        for pod in pods {
+            world = world.with(pod);
+        }
+        for ((policy, rule), count) in counts {
+            world = world.used(&format!("p{policy}"), &format!("rule{rule}"), count);
+        }
+        world.limits.retry_limit = limit;
+        world.limits.terminal_exit_codes = codes.0.into_iter().collect();
+        world.limits.retryable_exit_codes = codes.1.into_iter().collect();
+        world.snapshot.suspend |= suspend;
+        world.snapshot.queue_managed = queue;
+        world.snapshot.finalizer &= finalizer;
+        world.retries(used).answered(answered)
+    }
+}
