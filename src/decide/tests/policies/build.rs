@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
+
 use crate::api::{AppWrapperSpec, Phase, RetryPolicySpec};
 use crate::config::Config;
 use crate::decide::tests::given::{World, at, given};
@@ -54,22 +56,31 @@ pub fn in_phase(phase: Phase, components: &[&str]) -> World {
 
 impl World {
     /// `failurePolicy`, `executionPolicy`, `podFailurePolicy` of the spec, as in a manifest.
-    pub fn spec(mut self, yaml: &str) -> Self {
-        let mut spec: serde_json::Value = serde_saphyr::from_str(yaml).unwrap();
+    pub fn spec(self, yaml: &str) -> Self {
+        let world = self.with_spec(serde_saphyr::from_str(yaml).unwrap());
+        assert_eq!(world.snapshot.policies.flaws(), Vec::<String>::new());
+        world
+    }
+
+    /// The same, parsed already; its patterns are not checked.
+    pub fn with_spec(mut self, mut spec: Value) -> Self {
         spec["components"] = serde_json::json!([]);
         let spec: AppWrapperSpec = serde_json::from_value(spec).unwrap();
         let named = self.snapshot.components.iter();
         let named: Vec<Named<'_>> =
             named.map(|one| Named { kind: &one.kind, name: &one.name }).collect();
-        let policies = Policies::of(&spec, &named);
-        assert_eq!(policies.flaws(), Vec::<String>::new());
-        self.snapshot.policies = Arc::new(policies);
+        self.snapshot.policies = Arc::new(Policies::of(&spec, &named));
         self
     }
 
     /// One more retry policy that is attached: the `spec` of its manifest.
-    pub fn retry_policy(mut self, name: &str, yaml: &str) -> Self {
-        let spec: RetryPolicySpec = serde_saphyr::from_str(yaml).unwrap();
+    pub fn retry_policy(self, name: &str, yaml: &str) -> Self {
+        self.with_retry_policy(name, serde_saphyr::from_str(yaml).unwrap())
+    }
+
+    /// The same, parsed already.
+    pub fn with_retry_policy(mut self, name: &str, spec: Value) -> Self {
+        let spec: RetryPolicySpec = serde_json::from_value(spec).unwrap();
         let policy = RetryPolicy::read(name, &spec).unwrap();
         self.snapshot.retry.policies.push(Arc::new(policy));
         self

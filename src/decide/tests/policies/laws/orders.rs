@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::config;
-use super::worlds::{any_of, failure_rule, pod_rule, pods, retry_rule};
+use super::worlds::{any_of, failure_rule, of_rules, pod_rule, pods, policy, retry_rule};
 use crate::config::Backoff;
 use crate::decide::tests::given::World;
 use crate::decide::tests::policies::build::running;
@@ -26,10 +26,6 @@ fn failure() -> impl Strategy<Value = World> {
 fn changed_after(rules: &[String], matched: i32, more: &[String]) -> Vec<String> {
     let (first, rest) = rules.split_at(usize::try_from(matched).unwrap() + 1);
     first.iter().chain(more).chain(rest.iter().rev()).cloned().collect()
-}
-
-fn list(rules: &[String]) -> String {
-    rules.join(", ")
 }
 
 /// Whether what is decided stays when rules after the one that matched change.
@@ -62,7 +58,7 @@ proptest! {
         more in prop::collection::vec(retry_rule(), 0..3),
     ) {
         stays(&rules, &more, |rules| {
-            world.clone().retry_policy("p", &format!("{{rules: [{}]}}", list(rules)))
+            world.clone().with_retry_policy("p", of_rules("{}", rules))
         })?;
     }
 
@@ -73,7 +69,7 @@ proptest! {
         more in prop::collection::vec(failure_rule(), 0..3),
     ) {
         stays(&rules, &more, |rules| {
-            world.clone().spec(&format!("failurePolicy: {{rules: [{}]}}", list(rules)))
+            world.clone().with_spec(policy("failurePolicy", rules))
         })?;
     }
 
@@ -84,7 +80,7 @@ proptest! {
         more in prop::collection::vec(pod_rule(), 0..3),
     ) {
         stays(&rules, &more, |rules| {
-            world.clone().spec(&format!("podFailurePolicy: {{rules: [{}]}}", list(rules)))
+            world.clone().with_spec(policy("podFailurePolicy", rules))
         })?;
     }
 
@@ -94,10 +90,10 @@ proptest! {
         rules in prop::collection::vec(retry_rule(), 1..5),
         more in prop::collection::vec(retry_rule(), 0..3),
     ) {
-        let first = world.retry_policy("p", &format!("{{rules: [{}]}}", list(&rules)));
+        let first = world.with_retry_policy("p", of_rules("{}", &rules));
         let decision = first.decide(800);
         if decision.verdict.rule.as_ref().is_some_and(|rule| rule.index.is_some()) {
-            let both = first.retry_policy("q", &format!("{{rules: [{}]}}", list(&more)));
+            let both = first.with_retry_policy("q", of_rules("{}", &more));
             prop_assert_eq!(both.decide(800).status, decision.status);
         }
     }

@@ -84,11 +84,11 @@ proptest! {
         failures in failures(),
     ) {
         let mut world = running(&["Job/a:1", "Pod/b:1", "Job/c:1"])
-            .spec(&spec)
+            .with_spec(spec)
             .config(|config| config.retry_policy.global_max_retries = global)
             .answered(Ask::Gone);
         for (policy, index) in retry.iter().zip(0..) {
-            world = world.retry_policy(&format!("p{index}"), policy);
+            world = world.with_retry_policy(&format!("p{index}"), policy.clone());
         }
         let mut second = 1000;
         let mut counted = 0;

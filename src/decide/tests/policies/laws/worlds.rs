@@ -1,6 +1,10 @@
 //! Random worlds: three components, any policies, counts and pods.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use proptest::prelude::*;
+use serde_json::{Value, json};
 
 use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
@@ -11,6 +15,29 @@ use crate::snapshot::{CreationFailure, Object, Outcome, Owner, Pod, PodPhase, Pr
 /// One of a few texts.
 pub fn any_of(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
     prop::sample::select(texts).prop_map(str::to_owned)
+}
+
+/// A text of a manifest, parsed: there are few, and each comes often.
+fn parsed(text: &str) -> Value {
+    thread_local! {
+        static SEEN: RefCell<HashMap<String, Value>> = RefCell::default();
+    }
+    SEEN.with_borrow_mut(|seen| {
+        let parse = || serde_saphyr::from_str(text).unwrap();
+        seen.entry(text.to_owned()).or_insert_with(parse).clone()
+    })
+}
+
+/// A policy of these rules, under its name in the spec.
+pub fn policy(name: &str, rules: &[String]) -> Value {
+    json!({ name: of_rules("{}", rules) })
+}
+
+/// A policy of these rules, with what else there is of it.
+pub fn of_rules(head: &str, rules: &[String]) -> Value {
+    let mut policy = parsed(head);
+    policy["rules"] = rules.iter().map(|rule| parsed(rule)).collect();
+    policy
 }
 
 const TARGETS: &[&str] = &["", "targetComponents: [a], ", "targetComponents: [b, c], "];
@@ -73,48 +100,48 @@ pub fn retry_rule() -> impl Strategy<Value = String> {
 }
 
 /// A retry policy.
-pub fn retry_policy() -> impl Strategy<Value = String> {
+pub fn retry_policy() -> impl Strategy<Value = Value> {
     let head = any_of(&[
-        "",
-        "defaultAction: Retry, ",
-        "retryLimit: 1, defaultAction: Retry, ",
-        "retryLimit: 3, ",
-        "backoff: {initialDelay: 5s}, antiAffinity: {mode: node}, ",
+        "{}",
+        "{defaultAction: Retry}",
+        "{retryLimit: 1, defaultAction: Retry}",
+        "{retryLimit: 3}",
+        "{backoff: {initialDelay: 5s}, antiAffinity: {mode: node}}",
     ]);
     (head, prop::collection::vec(retry_rule(), 0..4))
-        .prop_map(|(head, rules)| format!("{{{head}rules: [{}]}}", rules.join(", ")))
+        .prop_map(|(head, rules)| of_rules(&head, &rules))
 }
 
 /// `executionPolicy`, or none.
-fn order() -> impl Strategy<Value = String> {
+fn order() -> impl Strategy<Value = Vec<String>> {
     let rule = |names: &'static str| {
         any_of(&["Ready", "Succeeded"]).prop_map(move |status| {
             format!("{{targetComponents: [{names}], waitForComponentsStatus: {status}}}")
         })
     };
     prop_oneof![
-        2 => Just(String::new()),
-        1 => rule("b"),
-        1 => (rule("c"), rule("a, b")).prop_map(|(first, second)| format!("{first}, {second}")),
-        1 => (rule("b"), rule("a")).prop_map(|(first, second)| format!("{first}, {second}")),
+        2 => Just(vec![]),
+        1 => rule("b").prop_map(|rule| vec![rule]),
+        1 => (rule("c"), rule("a, b")).prop_map(|(first, second)| vec![first, second]),
+        1 => (rule("b"), rule("a")).prop_map(|(first, second)| vec![first, second]),
     ]
-    .prop_map(|rules| match rules.as_str() {
-        "" => String::new(),
-        rules => format!("executionPolicy: {{executionPolicyOrder: InOrder, rules: [{rules}]}}\n"),
-    })
 }
 
 /// The policies of a spec.
-pub fn spec() -> impl Strategy<Value = String> {
+pub fn spec() -> impl Strategy<Value = Value> {
     let failure = prop::collection::vec(failure_rule(), 0..4);
     let pods = prop::collection::vec(pod_rule(), 0..4);
     (order(), prop::option::of(0..5), failure, pods).prop_map(|(order, most, failure, pods)| {
-        let most = most.map_or_else(String::new, |most| format!("maxRestarts: {most}, "));
-        let (failure, pods) = (failure.join(", "), pods.join(", "));
-        format!(
-            "{order}failurePolicy: {{{most}rules: [{failure}]}}\n\
-             podFailurePolicy: {{rules: [{pods}]}}"
-        )
+        let mut failure = of_rules("{}", &failure);
+        failure["maxRestarts"] = most.into();
+        let mut spec = json!({
+            "failurePolicy": failure,
+            "podFailurePolicy": of_rules("{}", &pods),
+        });
+        if !order.is_empty() {
+            spec["executionPolicy"] = of_rules("{executionPolicyOrder: InOrder}", &order);
+        }
+        spec
     })
 }
 
@@ -204,10 +231,10 @@ prop_compose! {
             .map(|(kind, name)| format!("{kind}/{name}:{}", u8::from(kind != "Service")))
             .collect();
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
-        let mut world = in_phase(phase, &titles).spec(&spec);
+        let mut world = in_phase(phase, &titles).with_spec(spec);
         world.config.retry_policy.global_max_retries = global;
         for (policy, index) in retry.iter().zip(0..) {
-            world = world.retry_policy(&format!("p{index}"), policy);
+            world = world.with_retry_policy(&format!("p{index}"), policy.clone());
         }
         for (index, (presence, outcome, creation)) in seen.into_iter().enumerate() {
             let of_pod = kinds[index] == "Pod";
