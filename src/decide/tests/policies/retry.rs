@@ -279,3 +279,14 @@ fn a_pod_that_does_not_come_up_is_failed_after_its_grace_without_the_failure_gra
         ),
     ]);
 }
+
+#[test]
+fn a_node_clock_that_runs_ahead_does_not_move_the_grace_at_every_look() {
+    let world = running(&["Job/work:2"]).with(failed(0).at(120)).ready(0, 1).settled(100);
+    assert_eq!(world.says_at(110), "Wait 160", "from when it was first seen");
+    let again = world.decide(110);
+    assert_eq!(again.status, world.snapshot.status, "nothing is written at every look");
+    let past = world.settled(121);
+    assert_eq!(past.says_at(179), "Wait 180", "from the finish time, once that is over");
+    assert_eq!(past.decide(180).next, crate::api::Phase::Resetting);
+}

@@ -227,6 +227,9 @@ fn far(mut world: World, begun: usize, away: Option<(usize, bool)>) -> World {
         let kind = condition::RESOURCES_DEPLOYED;
         condition::set(&mut status.conditions, kind, false, reason, "", at(0));
         status.uid = status.uid.take().filter(|_| going);
+        if going {
+            world = world.fails(index, "BackoffLimitExceeded", "mm", 0); // that is why it goes
+        }
     }
     world
 }
