@@ -1,7 +1,7 @@
 //! Random worlds: three components, any policies, counts and pods.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,7 +20,7 @@ pub fn any_of(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
 /// A text of a manifest, parsed: there are few, and each comes often.
 fn parsed(text: &str) -> Value {
     thread_local! {
-        static SEEN: RefCell<HashMap<String, Value>> = RefCell::default();
+        static SEEN: RefCell<BTreeMap<String, Value>> = RefCell::default();
     }
     SEEN.with_borrow_mut(|seen| {
         let parse = || serde_saphyr::from_str(text).unwrap();
