@@ -321,9 +321,9 @@ fn unmended_pods<'a>(
         return None;
     };
     let stored = draft.status.since.as_ref().and_then(|since| since.failed_pods.as_ref());
-    // Node clocks may run ahead of ours.
-    let finished = failure::finished_at(first).or_else(|| stored.map(|time| time.0));
-    let at = finished.unwrap_or(now).min(now);
+    // Node clocks may run ahead of ours: then it is the moment at which it was first seen.
+    let finished = failure::finished_at(first).filter(|at| *at <= now);
+    let at = finished.or_else(|| stored.map(|time| time.0)).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
     let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
     let others =

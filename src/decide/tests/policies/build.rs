@@ -239,17 +239,17 @@ pub fn container(name: &str, code: i32, reason: &str, message: &str, second: i64
 
 impl Pod {
     /// Its container `main` ended with this code.
-    pub fn code(self, code: i32) -> Self {
+    pub(super) fn code(self, code: i32) -> Self {
         self.ended(container("main", code, "Error", "", 20))
     }
 
     /// Its only container ended so.
-    pub fn ended(self, container: Container) -> Self {
+    pub(super) fn ended(self, container: Container) -> Self {
         Self { containers: vec![container], ..self }
     }
 
     /// Its containers failed at this moment.
-    pub fn at(mut self, second: i64) -> Self {
+    pub(super) fn at(mut self, second: i64) -> Self {
         for container in &mut self.containers {
             if let ContainerState::Terminated(end) = &mut container.state {
                 end.finished_at = Some(at(second));
@@ -259,23 +259,23 @@ impl Pod {
     }
 
     /// One more container.
-    pub fn and(mut self, container: Container) -> Self {
+    pub(super) fn and(mut self, container: Container) -> Self {
         self.containers.push(container);
         self
     }
 
     /// One more container, an init container.
-    pub fn and_init(self, container: Container) -> Self {
+    pub(super) fn and_init(self, container: Container) -> Self {
         self.and(Container { init: true, ..container })
     }
 
     /// Its own reason.
-    pub fn because(self, reason: &str) -> Self {
+    pub(super) fn because(self, reason: &str) -> Self {
         Self { reason: Some(reason.into()), ..self }
     }
 
     /// One more condition.
-    pub fn condition(mut self, kind: &str, status: &str, reason: &str) -> Self {
+    pub(super) fn condition(mut self, kind: &str, status: &str, reason: &str) -> Self {
         self.conditions.push(PodCondition {
             kind: kind.into(),
             status: status.into(),
@@ -286,14 +286,14 @@ impl Pod {
     }
 
     /// Its only container waits for this reason.
-    pub fn waits(self, reason: &str) -> Self {
+    pub(super) fn waits(self, reason: &str) -> Self {
         let state = ContainerState::Waiting { reason: reason.into(), message: String::new() };
         let main = Container { name: "main".into(), init: false, state };
         Self { containers: vec![main], ..self }
     }
 
     /// Its node.
-    pub fn on(self, node: &str) -> Self {
+    pub(super) fn on(self, node: &str) -> Self {
         Self { node: Some(node.into()), ..self }
     }
 }
@@ -323,6 +323,7 @@ pub fn said(decision: &Decision) -> String {
 }
 
 /// Checks each row: what it is about, the world, the second, and the decision in one line.
+#[expect(clippy::needless_pass_by_value, reason = "a table is written in place")]
 pub fn check(rows: Vec<(&str, World, i64, &str)>) {
     let wrong: Vec<String> = rows
         .iter()

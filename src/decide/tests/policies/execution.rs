@@ -240,3 +240,18 @@ fn nothing_of_a_later_step_is_created_while_something_is_wrong() {
     let mended = world.with(failed(0)).with(ready(0)).settled(30);
     assert_eq!(creates(&mended, 30), [1]);
 }
+
+#[test]
+fn it_waits_for_a_last_step_without_pods_as_well() {
+    let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                 {targetComponents: [a], waitForComponentsStatus: Succeeded}]}";
+    let mut world = running(&["Job/a:1", "Service/svc:0"]).spec(order);
+    world.snapshot.status.component_status[1].uid = None;
+    let world = world.component(1, |component| component.presence = Presence::Absent);
+    let pod = super::build::pod_of(0, PodPhase::Succeeded);
+    let done = world.with(pod).succeeds(0).settled(30);
+    assert_eq!(done.snapshot.status.phase, Phase::Running);
+    assert_eq!(creates(&done, 30), [1]);
+    let created = created(done, 1).settled(31);
+    assert_eq!(created.snapshot.status.phase, Phase::Succeeded);
+}

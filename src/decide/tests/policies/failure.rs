@@ -6,7 +6,16 @@ use crate::decide::tests::given::World;
 const COUNTED: &str = "Restart retryLimit 0 of 3";
 
 fn rules(lines: &[&str]) -> String {
-    let rules: String = lines.iter().map(|line| format!("\n  - {{{line}}}")).collect();
+    let rules: Vec<String> = lines
+        .iter()
+        .map(|line| {
+            format!(
+                "
+  - {{{line}}}"
+            )
+        })
+        .collect();
+    let rules = rules.concat();
     format!("failurePolicy:\n  rules:{rules}")
 }
 

@@ -137,7 +137,6 @@ fn a_termination_message_is_searched_in_every_container_that_failed() {
 }
 
 #[test]
-#[expect(clippy::too_many_lines, reason = "a table has as many lines as rows")]
 fn conditions_match_as_the_table_says() {
     let disrupted = |reason: &str| failed(0).condition("DisruptionTarget", "True", reason);
     let (evicted, preempted) = ("onConditions: [Evicted]", "onConditions: [Preempted]");

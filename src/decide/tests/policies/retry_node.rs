@@ -33,14 +33,14 @@ fn the_mode_is_the_rules_or_else_the_policys_and_none_by_default() {
         let rule = format!("action: Retry, {of_rule} onExitCodes: {{operator: In, values: [1]}}");
         format!("{{{of_policy} rules: [{{{rule}}}]}}")
     };
-    let node = "antiAffinity: {mode: node},";
+    let avoid = "antiAffinity: {mode: node},";
     let none = "antiAffinity: {mode: none},";
     for (of_policy, of_rule, want) in [
         ("", "", false),
-        (node, "", true),
-        ("", node, true),
-        (node, none, false),
-        (none, node, true),
+        (avoid, "", true),
+        ("", avoid, true),
+        (avoid, none, false),
+        (none, avoid, true),
     ] {
         let world = job().retry_policy("p", &policy(of_policy, of_rule));
         assert_eq!(avoided(&world).is_empty(), !want, "{of_policy} {of_rule}");

@@ -1,12 +1,12 @@
 //! Random worlds: three components, any policies, counts and pods.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::api::Phase;
+use crate::api::{Phase, condition};
 use crate::decide::tests::given::{World, at};
 use crate::decide::tests::policies::build::{container, in_phase, pod_of};
 use crate::plan::Ask;
@@ -20,7 +20,7 @@ pub fn any_of(texts: &'static [&'static str]) -> impl Strategy<Value = String> {
 /// A text of a manifest, parsed: there are few, and each comes often.
 fn parsed(text: &str) -> Value {
     thread_local! {
-        static SEEN: RefCell<HashMap<String, Value>> = RefCell::default();
+        static SEEN: RefCell<BTreeMap<String, Value>> = RefCell::default();
     }
     SEEN.with_borrow_mut(|seen| {
         let parse = || serde_saphyr::from_str(text).unwrap();
@@ -88,6 +88,7 @@ pub fn retry_rule() -> impl Strategy<Value = String> {
     let more = any_of(&[
         "",
         "retryLimit: 0, ",
+        "retryLimit: 1, ",
         "retryLimit: 2, ",
         "containerName: side, ",
         "includeInitContainers: true, ",
@@ -95,7 +96,7 @@ pub fn retry_rule() -> impl Strategy<Value = String> {
         "antiAffinity: {mode: node}, ",
         "mutate: {memory: {factor: 2}}, ",
     ]);
-    (any_of(&["Retry", "Retry", "Fail"]), more, matcher)
+    (any_of(&["Retry", "Retry", "Retry", "Fail"]), more, matcher)
         .prop_map(|(action, more, matcher)| format!("{{action: {action}, {more}{matcher}}}"))
 }
 
@@ -106,6 +107,7 @@ pub fn retry_policy() -> impl Strategy<Value = Value> {
         "{defaultAction: Retry}",
         "{retryLimit: 1, defaultAction: Retry}",
         "{retryLimit: 3}",
+        "{retryLimit: 2}",
         "{backoff: {initialDelay: 5s}, antiAffinity: {mode: node}}",
     ]);
     (head, prop::collection::vec(retry_rule(), 0..4))
@@ -129,8 +131,8 @@ fn order() -> impl Strategy<Value = Vec<String>> {
 
 /// The policies of a spec.
 pub fn spec() -> impl Strategy<Value = Value> {
-    let failure = prop::collection::vec(failure_rule(), 0..4);
-    let pods = prop::collection::vec(pod_rule(), 0..4);
+    let failure = prop_oneof![Just(vec![]), prop::collection::vec(failure_rule(), 1..4)];
+    let pods = prop_oneof![Just(vec![]), prop::collection::vec(pod_rule(), 1..4)];
     (order(), prop::option::of(0..5), failure, pods).prop_map(|(order, most, failure, pods)| {
         let mut failure = of_rules("{}", &failure);
         failure["maxRestarts"] = most.into();
@@ -210,6 +212,28 @@ fn presences() -> impl Strategy<Value = (Option<Presence>, Outcome, Option<Creat
     (presence, outcomes(), creation)
 }
 
+/// As far as this step; a component may be away, to be created again.
+fn far(mut world: World, begun: usize, away: Option<(usize, bool)>) -> World {
+    let steps = world.snapshot.policies.steps.clone();
+    for index in (0..3).filter(|index| steps.step(*index) > begun) {
+        world.snapshot.status.component_status[index].uid = None;
+        world.snapshot.components[index].presence = Presence::Absent;
+        world.snapshot.components[index].creation = None;
+        world.snapshot.pods.retain(|pod| pod.component != Some(index));
+    }
+    if let Some((index, going)) = away.filter(|(index, _)| steps.step(*index) <= begun) {
+        let reason = if going { "Recreating" } else { "Deploying" };
+        let status = &mut world.snapshot.status.component_status[index];
+        let kind = condition::RESOURCES_DEPLOYED;
+        condition::set(&mut status.conditions, kind, false, reason, "", at(0));
+        status.uid = status.uid.take().filter(|_| going);
+        if going {
+            world = world.fails(index, "BackoffLimitExceeded", "mm", 0); // that is why it goes
+        }
+    }
+    world
+}
+
 prop_compose! {
     /// A world of these phases.
     pub fn worlds(phases: &'static [Phase])(
@@ -223,7 +247,9 @@ prop_compose! {
         counts in prop::collection::btree_map((0_usize..2, 0_usize..4), 0_i32..4, 0..3),
         (suspend, queue, finalizer) in (prop::bool::weighted(0.05), any::<bool>(), prop::bool::weighted(0.9)),
         answered in prop::sample::select(vec![Ask::Nothing, Ask::Missing, Ask::Pods, Ask::Gone]),
-        codes in (prop::option::weighted(0.2, Just(42)), prop::option::weighted(0.2, Just(137))),
+        codes in (prop::option::weighted(0.1, Just(42)), prop::option::weighted(0.1, Just(137))),
+        begun in 0_usize..3,
+        away in prop::option::weighted(0.3, (0_usize..3, any::<bool>())),
     ) -> World {
         let titles: Vec<String> = kinds
             .iter()
@@ -254,6 +280,9 @@ prop_compose! {
         for ((policy, rule), count) in counts {
             world = world.used(&format!("p{policy}"), &format!("rule{rule}"), count);
         }
+        if phase == Phase::Running {
+            world = far(world, begun, away);
+        }
         world.limits.retry_limit = limit;
         world.limits.terminal_exit_codes = codes.0.into_iter().collect();
         world.limits.retryable_exit_codes = codes.1.into_iter().collect();
@@ -261,5 +290,39 @@ prop_compose! {
         world.snapshot.queue_managed = queue;
         world.snapshot.finalizer &= finalizer;
         world.retries(used).answered(answered)
+    }
+}
+
+prop_compose! {
+    /// A world in which nothing has failed, somewhere on its way through three steps.
+    pub fn orderly()(
+        waits in prop::collection::vec(any_of(&["Ready", "Succeeded"]), 2),
+        begun in 0_usize..3,
+        away in prop::option::of((0_usize..3, any::<bool>())),
+        pods in prop::collection::vec((any::<bool>(), prop::bool::weighted(0.3)), 3),
+        of_pods in prop::collection::vec(prop::bool::weighted(0.8), 3),
+    ) -> World {
+        let title = |(name, pods): (&str, bool)| format!("Job/{name}:{}", u8::from(pods));
+        let titles: Vec<String> = ["a", "b", "c"].into_iter().zip(of_pods).map(title).collect();
+        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+        let rules: Vec<String> = ["b", "a"]
+            .iter()
+            .zip(waits)
+            .map(|(name, wait)| {
+                format!("{{targetComponents: [{name}], waitForComponentsStatus: {wait}}}")
+            })
+            .collect();
+        let order = of_rules("{executionPolicyOrder: InOrder}", &rules);
+        let mut world = in_phase(Phase::Running, &titles);
+        world = world.with_spec(json!({ "executionPolicy": order }));
+        for (index, (ready, succeeded)) in pods.into_iter().enumerate() {
+            let status = if ready { "True" } else { "False" };
+            let pod = pod_of(index, PodPhase::Running).condition("Ready", status, "");
+            world = world.with(pod);
+            if succeeded {
+                world = world.succeeds(index);
+            }
+        }
+        far(world, begun, away).answered(Ask::Gone)
     }
 }
