@@ -16,6 +16,8 @@ pub struct Draft<'a> {
     pub status: AppWrapperStatus,
     /// The decision in words.
     pub verdict: Verdict,
+    /// It was said that something is the matter, which nothing that is looked at later takes back.
+    pub unhealthy: bool,
     actions: Vec<Action>,
     ask: Ask,
     requeue: Option<Timestamp>,
@@ -28,6 +30,7 @@ impl<'a> Draft<'a> {
             facts,
             status: facts.snapshot.status.clone(),
             verdict: Verdict::default(),
+            unhealthy: false,
             actions: vec![],
             ask: Ask::Nothing,
             requeue: None,

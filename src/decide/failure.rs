@@ -30,7 +30,7 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
 
 /// Sorts pods by when they failed, ties by name; those that cannot be dated come last.
 pub fn sort(pods: &mut [&Pod]) {
-    pods.sort_by_key(|pod| {
+    pods.sort_by_cached_key(|pod| {
         let at = finished_at(pod);
         (at.is_none(), at, pod.name.clone())
     });
@@ -93,9 +93,12 @@ pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> Fai
 
 /// A pod, with what its component says of its time.
 fn look<'a>(pod: &'a Pod, component: Option<&Component>) -> Look<'a> {
-    let overdue = component.and_then(Component::ours).is_some_and(|object| {
+    let own = component.and_then(Component::ours).is_some_and(|object| {
         matches!(&object.report.outcome, Outcome::Failed { reason, .. } if is_overdue(reason))
     });
+    // as retry policies see it
+    let job = component.and_then(|component| component.failed_jobs.first());
+    let overdue = own || job.is_some_and(|job| is_overdue(&job.reason));
     Look { overdue, ..Look::at(pod) }
 }
 

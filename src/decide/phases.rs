@@ -12,7 +12,7 @@ use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
 use crate::plan::{Action, Ask};
-use crate::snapshot::PodPhase;
+use crate::snapshot::{PodPhase, Presence};
 
 /// Nothing was looked at yet: the components are inspected.
 pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
@@ -187,7 +187,11 @@ fn has_trouble_coming(draft: &Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     (0..snapshot.components.len()).any(|index| match steps::standing(draft, index) {
         Standing::Going => true,
-        Standing::Coming => snapshot.components[index].creation.is_some(),
+        Standing::Coming => {
+            let component = &snapshot.components[index];
+            let in_the_way = matches!(component.presence, Presence::Present(_));
+            in_the_way || component.creation.is_some()
+        }
         Standing::Later | Standing::Up => false,
     })
 }

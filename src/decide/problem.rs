@@ -1,5 +1,7 @@
 //! What is wrong with an AppWrapper, and until when that is waited on.
 
+use std::rc::Rc;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
@@ -7,8 +9,7 @@ use super::draft::Draft;
 use super::failure;
 use super::health::{self, PodSetHealth};
 use super::policy::category::Category;
-use super::policy::pod_failure::{self, Judged};
-use super::policy::{Case, FailedComponent, Ruling};
+use super::policy::{Case, FailedComponent, Judged, Ruling, pod_failure};
 use super::steps::{self, Standing};
 use super::{Facts, attempts};
 use crate::api::condition::unhealthy;
@@ -26,6 +27,8 @@ pub struct Problem<'a> {
     pub failure: FailureRecord,
     /// The pod of the first cause; none where no pod tells.
     pub pod: Option<&'a Pod>,
+    /// Index of the component of the first cause; none where nothing tells.
+    pub component: Option<usize>,
     /// When the first cause happened.
     pub failed_at: Timestamp,
     /// It makes the AppWrapper unhealthy from here on; before, it is only waited on.
@@ -40,6 +43,8 @@ pub struct Problem<'a> {
     pub ignored: Option<i32>,
     /// Nothing replaces the pod of the first cause.
     pub is_final: bool,
+    /// Every pod that failed, where that was looked at already.
+    pub judged: Option<Rc<Judged<'a>>>,
 }
 
 impl<'a> Problem<'a> {
@@ -56,6 +61,7 @@ impl<'a> Problem<'a> {
             message: message.to_owned(),
             failure: failure::of_component(component, reason, message),
             pod: None,
+            component: Some(index),
             failed_at: draft.facts.now,
             unhealthy_from: None,
             deadline: None,
@@ -63,6 +69,7 @@ impl<'a> Problem<'a> {
             components: vec![],
             ignored: None,
             is_final: true,
+            judged: None,
         }
     }
 
@@ -75,6 +82,7 @@ impl<'a> Problem<'a> {
             message: failure::sentence(&failure),
             failure,
             pod: Some(pod),
+            component: pod.component,
             failed_at: facts.now,
             unhealthy_from: None,
             deadline: None,
@@ -82,16 +90,23 @@ impl<'a> Problem<'a> {
             components: vec![],
             ignored: None,
             is_final: is_final(facts, pod),
+            judged: None,
         }
+    }
+
+    /// Every pod that failed, as `podFailurePolicy` judges it.
+    pub fn judged(&self, draft: &Draft<'a>) -> Rc<Judged<'a>> {
+        self.judged.clone().unwrap_or_else(|| judge(draft))
     }
 
     /// What the stages of the policies say about it.
     pub fn ruling(&self, draft: &Draft<'a>) -> Ruling {
         super::policy::rule(&Case {
             facts: draft.facts,
-            failed: failed_pods(draft, None),
+            judged: self.judged(draft),
             components: self.components.clone(),
             pod: self.pod,
+            component: self.component,
             ignored: self.ignored,
         })
     }
@@ -154,17 +169,17 @@ pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a P
 /// One of which every failed pod is ignored only counts where nothing else has failed.
 pub fn failed_component<'a>(
     draft: &Draft<'a>,
-    judged: &Judged<'a>,
+    judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
 ) -> Option<Problem<'a>> {
     let mut failed = failed_components(draft);
+    let first = failed.first()?.index;
     let spared = |failed: &FailedComponent<'_>| {
         let pods = failed_pods(draft, Some(failed.index));
         let mut rules = pods.iter().map(|pod| judged.ignores(pod));
         let first = rules.next()??;
         rules.all(|rule| rule.is_some()).then_some(first)
     };
-    let first = failed.first()?.index;
     let ignored = failed.first().and_then(spared);
     failed.retain(|each| spared(each).is_none());
     if failed.is_empty()
@@ -196,6 +211,7 @@ pub fn failed_component<'a>(
     }
     problem.ignored = if failed.is_empty() { ignored } else { None };
     problem.components = with_pods(draft, judged, failed);
+    problem.judged = Some(judged.clone());
     Some(problem)
 }
 
@@ -250,7 +266,7 @@ fn with_pods<'a>(
 /// What is wrong with the pods. Source: table of section 4.2.
 pub fn of_pods<'a>(
     draft: &mut Draft<'a>,
-    judged: &Judged<'a>,
+    judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
 ) -> Vec<Problem<'a>> {
     let mut problems = vec![];
@@ -258,6 +274,9 @@ pub fn of_pods<'a>(
     problems.extend(fatal_pod(draft, judged));
     problems.extend(doomed_nodes(draft));
     problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health)));
+    for problem in &mut problems {
+        problem.judged = Some(judged.clone());
+    }
     problems
 }
 
@@ -274,7 +293,7 @@ fn fatal_pod<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Option<Problem<'a>> 
 /// replaces. The first failure first.
 fn unmended<'a>(
     draft: &Draft<'a>,
-    judged: &Judged<'a>,
+    judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
 ) -> Vec<&'a Pod> {
     let up = pod_sets.iter().filter(|set| steps::standing(draft, set.component) == Standing::Up);
@@ -288,7 +307,7 @@ fn unmended<'a>(
 
 fn unmended_pods<'a>(
     draft: &mut Draft<'a>,
-    judged: &Judged<'a>,
+    judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
 ) -> Option<Problem<'a>> {
     let now = draft.facts.now;
@@ -400,6 +419,6 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<
 }
 
 /// The failed pods of the running attempt, judged by `podFailurePolicy`.
-pub fn judge<'a>(draft: &Draft<'a>) -> Judged<'a> {
-    pod_failure::judge(draft.facts.snapshot, &failed_pods(draft, None))
+pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
+    Rc::new(pod_failure::judge(draft.facts.snapshot, &failed_pods(draft, None)))
 }

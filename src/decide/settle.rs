@@ -6,12 +6,13 @@ use k8s_openapi::jiff::Timestamp;
 use super::draft::Draft;
 use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::policy::{Ruling, RulingAction};
-use super::problem::{self, Problem};
+use super::problem::Problem;
 use super::{VerdictAction, attempts, pause, retry, steps, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, Since};
 use crate::bugs::{self, Bug};
 use crate::plan::Ask;
+use crate::snapshot::PodPhase;
 
 /// Acts on a problem that is due, or waits for it.
 pub fn settle<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>) -> Move
@@ -91,16 +92,28 @@ where
 }
 
 /// Waits for a problem to go away; says what is the matter meanwhile.
+///
+/// Of two that are waited for, the first is told in the condition, or each look would write it anew;
+/// the one that is acted on first is described.
 pub fn wait(draft: &mut Draft<'_>, problem: &Problem<'_>, until: Option<Timestamp>) {
-    if let Some(from) = problem.unhealthy_from.filter(|from| draft.facts.now < *from) {
-        draft.look_again(from);
-        draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-    } else {
-        say_unhealthy(draft, problem);
+    match problem.unhealthy_from.filter(|from| draft.facts.now < *from) {
+        Some(from) => {
+            draft.look_again(from);
+            if !draft.unhealthy {
+                draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
+            }
+        }
+        None if draft.unhealthy => {}
+        None => say_unhealthy(draft, problem),
     }
-    describe(draft, problem);
-    if let Some(deadline) = until {
-        draft.wait(deadline);
+    match (draft.verdict.deadline, until) {
+        (Some(first), Some(deadline)) if first <= deadline => draft.look_again(deadline),
+        (_, deadline) => {
+            describe(draft, problem);
+            if let Some(deadline) = deadline {
+                draft.wait(deadline);
+            }
+        }
     }
 }
 
@@ -110,6 +123,7 @@ fn say_unhealthy(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     if new {
         draft.warn(problem.reason, problem.message.clone());
     }
+    draft.unhealthy = true;
     draft.condition(condition::UNHEALTHY, true, problem.reason, &problem.message);
 }
 
@@ -185,9 +199,8 @@ fn record(
 ) {
     describe(draft, problem);
     say_unhealthy(draft, problem);
-    let failed = problem::failed_pods(draft, None);
-    let cause = problem.failure.pod_uid.as_deref();
-    let others = failed.iter().filter(|pod| Some(pod.uid.as_str()) != cause).count();
+    let cause = problem.pod.filter(|pod| pod.phase == PodPhase::Failed);
+    let others = problem.judged(draft).failed().saturating_sub(usize::from(cause.is_some()));
     let (rule, retries) = (draft.verdict.rule.clone(), draft.verdict.retries);
     attempts::outcome(draft, outcome);
     let attempt: &mut Attempt = attempts::last(draft);

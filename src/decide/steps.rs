@@ -91,7 +91,7 @@ pub fn since(draft: &Draft<'_>, index: usize) -> Timestamp {
     deployed(draft, index).map_or(draft.facts.now, |condition| condition.last_transition_time.0)
 }
 
-/// The next step begins where everything of the last one has got as far as it must; its components.
+/// The next step begins where everything of all before it has got as far as it must; its components.
 pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
     let snapshot = draft.facts.snapshot;
     let steps = &snapshot.policies.steps;
@@ -99,14 +99,14 @@ pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
     if step >= steps.last() {
         return vec![];
     }
-    let wait = steps.wait_for(step);
-    let of_step = |step: usize| {
-        (0..snapshot.components.len()).filter(move |index| steps.step(*index) == step)
-    };
-    let up = of_step(step).all(|index| standing(draft, index) == Standing::Up);
-    let far = of_step(step).all(|index| has_reached(draft, index, wait, pod_sets));
+    let all = 0..snapshot.components.len();
+    // an earlier component may have gone again since, to be created anew
+    let mut begun = all.clone().filter(|index| steps.step(*index) <= step);
+    let up = begun.clone().all(|index| standing(draft, index) == Standing::Up);
+    let far =
+        begun.all(|index| has_reached(draft, index, steps.wait_for(steps.step(index)), pod_sets));
     if up && (far || bugs::is_present(Bug::StepsAtOnce)) {
-        of_step(step + 1).collect()
+        all.filter(|index| steps.step(*index) == step + 1).collect()
     } else {
         vec![]
     }

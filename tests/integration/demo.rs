@@ -105,14 +105,15 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_the_same_end() {
 }
 
 /// File, name and expected phase of every sample.
-fn samples() -> Vec<(String, String)> {
-    let folder = std::fs::read_dir(root().join("samples")).expect("samples/ is there");
-    let mut all: Vec<(String, String)> = folder
-        .map(|entry| {
-            let path = entry.expect("a readable folder").path();
+fn samples(folder: &str) -> Vec<(String, String)> {
+    let files = std::fs::read_dir(root().join(folder)).expect("the folder is there");
+    let mut all: Vec<(String, String)> = files
+        .map(|entry| entry.expect("a readable folder").path())
+        .filter(|path| path.is_file())
+        .map(|path| {
             let text = std::fs::read_to_string(&path).expect("a readable sample");
             let expect = text.lines().find_map(|line| line.strip_prefix("# expect: "));
-            let file = Path::new("samples").join(path.file_name().expect("a name"));
+            let file = Path::new(folder).join(path.file_name().expect("a name"));
             (file.display().to_string(), expect.expect("a sample says how it ends").to_owned())
         })
         .collect();
@@ -129,7 +130,7 @@ fn only_phase(result: &Value) -> String {
 
 #[test]
 fn every_sample_ends_as_it_says() {
-    for (file, expect) in samples() {
+    for (file, expect) in samples("samples").into_iter().chain(samples("samples/policies")) {
         let (_, result) = told(&[&file]);
         assert_eq!(only_phase(&result), expect, "{file}");
     }
@@ -137,7 +138,7 @@ fn every_sample_ends_as_it_says() {
 
 #[test]
 fn every_sample_survives_every_fault() {
-    for (file, expect) in samples() {
+    for (file, expect) in samples("samples") {
         for fault in ["node", "pod", "stuck", "preempt", "crash", "outage", "component"] {
             let (lines, result) = told(&[&file, "--fault", fault]);
             assert_eq!(only_phase(&result), expect, "{file} {fault}: {lines:#?}");

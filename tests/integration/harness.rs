@@ -19,9 +19,12 @@ use tokio::sync::watch;
 /// Nothing that a test waits for takes longer, unless it never comes.
 const PATIENCE: Duration = Duration::from_mins(2);
 
+/// Kinds of the tests that have no namespace.
+const CLUSTER_SCOPED: [&str; 3] = ["RetryPolicy", "ClusterQueue", "ResourceFlavor"];
+
 /// The control plane that all tests share.
 pub static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| {
-    let options = Options { jobset: true, training: true, ray: true, ..own_crds() };
+    let options = Options { jobset: true, training: true, ray: true, kueue: true, ..own_crds() };
     start_plane(options)
 });
 
@@ -244,14 +247,25 @@ impl Case {
         self.api("workload.codeflare.dev/v1beta2", "AppWrapper")
     }
 
-    /// Creates an object; its namespace is this one.
+    /// An API of what has no namespace.
+    pub fn cluster_api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::all_with(self.client.clone(), &resource)
+    }
+
+    /// Creates an object; its namespace, where its kind has one, is this one.
     pub async fn create(&self, object: Value) -> DynamicObject {
         self.try_create(object).await.expect("the object is accepted")
     }
 
     pub async fn try_create(&self, object: Value) -> Result<DynamicObject, kube::Error> {
         let text = |pointer: &str| object[pointer].as_str().expect("an object has a kind");
-        let api = self.api(text("apiVersion"), text("kind"));
+        let api = if CLUSTER_SCOPED.contains(&text("kind")) {
+            self.cluster_api(text("apiVersion"), text("kind"))
+        } else {
+            self.api(text("apiVersion"), text("kind"))
+        };
         let object: DynamicObject = serde_json::from_value(object).expect("an object");
         api.create(&PostParams::default(), &object).await
     }

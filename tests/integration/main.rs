@@ -37,6 +37,7 @@ mod lifecycle;
 mod objects;
 mod on_sim;
 mod ownership;
+mod policies;
 mod proxy;
 mod samples;
 mod suspending;

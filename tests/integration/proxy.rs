@@ -4,7 +4,7 @@
 //! Each plan has a namespace, a controller that sees no other, and one fault. `FAULT_PLANS=600` runs so
 //! many of them.
 
-mod line;
+pub mod line;
 mod story;
 
 use std::panic::AssertUnwindSafe;
@@ -22,7 +22,7 @@ use self::story::{Story, Strangers};
 use crate::harness::{self, Case, own_crds, runtime, start_plane};
 
 /// A control plane of its own: the controllers of these tests must be the only ones.
-static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| start_plane(own_crds()));
+pub static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| start_plane(own_crds()));
 
 /// How many plans there are, unless `FAULT_PLANS` says so.
 const PLANS: usize = 100;

@@ -53,10 +53,6 @@ pub(super) fn prepare(
     let mut notes = vec![];
     let mut queues = 0;
     for document in documents {
-        if document.is_ours("RetryPolicy") {
-            let message = "is accepted, and has no effect yet";
-            notes.push((document.title(), message.to_owned()));
-        }
         if document.kind() == "ClusterQueue" && document.group() == KUEUE {
             queues += 1;
             add_quota(&document.value, &mut cast.quota);

@@ -5,10 +5,10 @@ use crate::api::{RuleRef, RuleSource};
 use crate::snapshot::Pod;
 
 /// Fails where a code is terminal, or where codes are named that may be retried and it is not one.
-pub fn rule(case: &Case<'_>, left: &[&Pod]) -> Option<Ruling> {
+pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let limits = case.facts.limits;
     let retryable = &limits.retryable_exit_codes;
-    let fails = left.iter().flat_map(|pod| codes(pod)).any(|code| {
+    let fails = case.judged.left.iter().flat_map(|pod| codes(pod)).any(|code| {
         limits.terminal_exit_codes.contains(&code)
             || (!retryable.is_empty() && !retryable.contains(&code))
     });

@@ -17,8 +17,11 @@ mod retry;
 mod retry_limit;
 mod ruling;
 
+use std::rc::Rc;
+
 use k8s_openapi::jiff::Timestamp;
 
+pub use pod_failure::Judged;
 pub use ruling::{Retry, Ruling, RulingAction};
 
 use super::Facts;
@@ -29,12 +32,14 @@ use crate::snapshot::{FailedJob, Pod};
 pub struct Case<'a> {
     /// Everything else that the stages look at.
     pub facts: Facts<'a>,
-    /// Every pod that failed, the first failure first.
-    pub failed: Vec<&'a Pod>,
+    /// Every pod that failed, as `podFailurePolicy` judges it.
+    pub judged: Rc<Judged<'a>>,
     /// Components that failed, the first failure first; not those of which every failed pod is ignored.
     pub components: Vec<FailedComponent<'a>>,
     /// The pod of the first cause; none where no pod tells.
     pub pod: Option<&'a Pod>,
+    /// Index of the component of the first cause.
+    pub component: Option<usize>,
     /// All that is the matter is ignored by this rule of `podFailurePolicy`.
     pub ignored: Option<i32>,
 }
@@ -60,11 +65,8 @@ pub fn rule(case: &Case<'_>) -> Ruling {
     if let Some(ruling) = kill_switch::rule(case) {
         return ruling;
     }
-    let judged = pod_failure::judge(case.facts.snapshot, &case.failed);
-    if let Some(ruling) = pod_failure::rule(case, &judged) {
-        return ruling;
-    }
-    if let Some(ruling) = exit_codes::rule(case, &judged.left) {
+    let earlier = pod_failure::rule(case).or_else(|| exit_codes::rule(case));
+    if let Some(ruling) = earlier {
         return ruling;
     }
     let granted = match failure::rule(case) {

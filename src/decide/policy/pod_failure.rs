@@ -1,5 +1,7 @@
 //! Stage 2: `spec.podFailurePolicy`. Source: KEP-3329.
 
+use std::collections::BTreeMap;
+
 use super::{Case, Ruling, RulingAction};
 use crate::api::{PodFailurePolicyAction, RuleRef, RuleSource};
 use crate::bugs::{self, Bug};
@@ -11,19 +13,23 @@ use crate::snapshot::{Pod, Snapshot};
 pub struct Judged<'a> {
     /// The first pod that fails the AppWrapper, and the index of the rule.
     pub fatal: Option<(&'a Pod, i32)>,
-    /// Pods that are no failure, each with the index of the rule.
-    pub ignored: Vec<(&'a Pod, i32)>,
-    /// All others.
+    /// All that are a failure, the first failure first.
     pub left: Vec<&'a Pod>,
+    /// Pods that are no failure, by UID and name, each with the index of the rule.
+    ignored: BTreeMap<(&'a str, &'a str), i32>,
 }
 
 impl Judged<'_> {
     /// The rule by which a pod is no failure.
     #[must_use]
     pub fn ignores(&self, pod: &Pod) -> Option<i32> {
-        let found =
-            self.ignored.iter().find(|(each, _)| each.uid == pod.uid && each.name == pod.name);
-        found.map(|(_, rule)| *rule)
+        self.ignored.get(&(pod.uid.as_str(), pod.name.as_str())).copied()
+    }
+
+    /// How many pods failed, those that are no failure included.
+    #[must_use]
+    pub fn failed(&self) -> usize {
+        self.left.len() + self.ignored.len()
     }
 }
 
@@ -38,7 +44,9 @@ pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
     for pod in failed {
         let rule = rules.iter().find(|rule| matches(rule, pod));
         match rule.map(|rule| (rule.action, rule.index)) {
-            Some((PodFailurePolicyAction::Ignore, index)) => judged.ignored.push((pod, index)),
+            Some((PodFailurePolicyAction::Ignore, index)) => {
+                judged.ignored.insert((&pod.uid, &pod.name), index);
+            }
             Some((PodFailurePolicyAction::FailAppWrapper, index)) => {
                 judged.fatal.get_or_insert((pod, index));
                 judged.left.push(pod);
@@ -50,10 +58,10 @@ pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
 }
 
 /// Fails where a pod says so, before anything is ignored; restarts uncounted where all is ignored.
-pub fn rule(case: &Case<'_>, judged: &Judged<'_>) -> Option<Ruling> {
+pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let rule =
         |index| RuleRef { index: Some(index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
-    if let Some((_, index)) = judged.fatal.filter(|_| !bugs::is_present(Bug::FatalIsRetried)) {
+    if let Some((_, index)) = case.judged.fatal.filter(|_| !bugs::is_present(Bug::FatalIsRetried)) {
         return Some(Ruling::unlimited(RulingAction::Fail, rule(index)));
     }
     let action = if bugs::is_present(Bug::IgnoredIsCounted) {

@@ -75,7 +75,9 @@ fn retry(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> Ret
 }
 
 fn matches(case: &Case<'_>, rule: &RetryRule) -> bool {
-    let component = case.components.first();
+    // another component that failed may have run for too long; this failure has not
+    let mut components = case.components.iter();
+    let component = components.find(|component| Some(component.index) == case.component);
     let overdue = component.is_some_and(|component| {
         look::is_overdue(component.reason)
             || component.jobs.first().is_some_and(|job| look::is_overdue(&job.reason))

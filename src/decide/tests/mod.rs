@@ -2,4 +2,5 @@
 
 pub mod given;
 mod laws;
+mod policies;
 mod table;

@@ -14,8 +14,12 @@ pub const REASON: &str = "sim/reason";
 /// The termination message of its containers.
 pub const MESSAGE: &str = "sim/message";
 
+/// The reason of a condition `DisruptionTarget` that it has when it ends, as in `PreemptionByScheduler`.
+pub const DISRUPTION: &str = "sim/disruption";
+
 /// Fails while the label `workload.codeflare.dev/attempt` (missing: 0) is less than this number,
-/// and from then on succeeds, whatever exit code, reason and message the other annotations name.
+/// and from then on succeeds, whatever exit code, reason, message and disruption the other annotations
+/// name.
 pub const FAIL_UNTIL_ATTEMPT: &str = "sim/fail-until-attempt";
 
 /// The pod stays Pending after it has been given a node. The value does not matter.
@@ -34,6 +38,7 @@ mod tests {
             super::EXIT_CODE,
             super::REASON,
             super::MESSAGE,
+            super::DISRUPTION,
             super::FAIL_UNTIL_ATTEMPT,
             super::NEVER_READY,
             super::STUCK,

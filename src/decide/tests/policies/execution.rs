@@ -1,0 +1,242 @@
+//! `spec.executionPolicy`, KEP-672: components are created step by step.
+
+use super::build::{check, failed, in_phase, ready, running, said};
+use crate::api::{Phase, condition};
+use crate::decide::VerdictAction;
+use crate::decide::tests::given::World;
+use crate::plan::Action;
+use crate::snapshot::{Object, PodPhase, Presence};
+
+const IN_ORDER: &str = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                        {targetComponents: [init], waitForComponentsStatus: Succeeded}, \
+                        {targetComponents: [launcher], waitForComponentsStatus: Ready}]}";
+const COMPONENTS: [&str; 4] = ["Job/worker:2", "Job/init:1", "Job/launcher:1", "Service/svc:0"];
+const WORKER: usize = 0;
+const INIT: usize = 1;
+const LAUNCHER: usize = 2;
+const SERVICE: usize = 3;
+const NONE: [usize; 0] = [];
+
+/// In this phase, with the objects of these components.
+fn world(phase: Phase, there: &[usize]) -> World {
+    let mut world = in_phase(phase, &COMPONENTS).spec(IN_ORDER);
+    for index in 0..COMPONENTS.len() {
+        let status = &mut world.snapshot.status.component_status[index];
+        status.uid = None;
+        if !there.contains(&index) {
+            world.snapshot.components[index].presence = Presence::Absent;
+        }
+    }
+    world
+}
+
+/// The first step has begun.
+pub fn started() -> World {
+    let resuming = world(Phase::Resuming, &[INIT]).with_finalizer();
+    let decision = resuming.decide(1);
+    assert_eq!(decision.next, Phase::Running);
+    resuming.written(&decision)
+}
+
+/// The object of a component appears.
+pub fn created(world: World, index: usize) -> World {
+    let name = world.snapshot.components[index].name.clone();
+    let object = Object { uid: format!("uid-{name}"), attempt: Some(0), ..Object::default() };
+    world.component(index, |component| component.presence = Presence::Present(object))
+}
+
+fn creates(world: &World, second: i64) -> Vec<usize> {
+    let actions = world.decide(second).actions;
+    let create = actions.iter().filter_map(|action| match action {
+        Action::Create(index) => Some(*index),
+        _ => None,
+    });
+    create.collect()
+}
+
+/// The second step has begun, and its component is there.
+pub fn second_step() -> World {
+    let world = started().with(ready(INIT)).settled(10);
+    let done = world.succeeds(INIT).pod(0, |pod| pod.phase = PodPhase::Succeeded).settled(20);
+    created(done, LAUNCHER).settled(21)
+}
+
+#[test]
+fn resuming_creates_the_first_step_only() {
+    let resuming = world(Phase::Resuming, &[]).with_finalizer();
+    let decision = resuming.decide(1);
+    assert_eq!(decision.actions, [Action::Create(INIT)]);
+    assert_eq!(decision.verdict.create, [INIT]);
+    let deployed = world(Phase::Resuming, &[INIT]).with_finalizer().decide(1);
+    assert_eq!(deployed.next, Phase::Running, "the current step exists");
+}
+
+#[test]
+fn any_order_creates_everything_at_once() {
+    let any = IN_ORDER.replace("InOrder", "AnyOrder");
+    let resuming = world(Phase::Resuming, &[]).with_finalizer().spec(&any);
+    assert_eq!(creates(&resuming, 1), [0, 1, 2, 3]);
+    let none = world(Phase::Resuming, &[]).with_finalizer().spec("{}");
+    assert_eq!(creates(&none, 1), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_step_that_waits_for_success_holds_the_next_back_until_then() {
+    let ready_only = started().with(ready(INIT)).settled(10);
+    assert_eq!(creates(&ready_only, 10), NONE, "Ready is not enough");
+    assert_eq!(said(&ready_only.decide(10)), "None");
+    let done = ready_only.succeeds(INIT).pod(0, |pod| pod.phase = PodPhase::Succeeded);
+    let decision = done.decide(20);
+    assert_eq!(decision.verdict.action, VerdictAction::Deploy);
+    assert_eq!(decision.verdict.create, [LAUNCHER]);
+    assert_eq!((decision.next, decision.actions.len()), (Phase::Running, 0), "written first");
+    assert_eq!(creates(&done.written(&decision).settled(20), 20), [LAUNCHER]);
+}
+
+#[test]
+fn a_step_that_waits_for_ready_holds_the_next_back_until_every_pod_is_ready() {
+    let world = second_step();
+    assert_eq!(creates(&world, 30), NONE);
+    let mut runs = ready(LAUNCHER);
+    runs.conditions.clear();
+    let running = world.clone().with(runs).settled(30);
+    assert_eq!(creates(&running, 30), NONE, "it runs, and is not Ready");
+    let ready_now = world.with(ready(LAUNCHER)).settled(40);
+    assert_eq!(creates(&ready_now, 40), [WORKER, SERVICE], "what no rule names comes last");
+}
+
+#[test]
+fn a_pod_that_succeeded_is_as_good_as_ready() {
+    let mut pod = ready(LAUNCHER);
+    pod.phase = PodPhase::Succeeded;
+    pod.conditions.clear();
+    let world = second_step().with(pod).settled(40);
+    assert_eq!(creates(&world, 40), [WORKER, SERVICE]);
+}
+
+#[test]
+fn a_component_without_pods_has_reached_its_step_when_it_exists() {
+    for status in ["Ready", "Succeeded"] {
+        let order = format!(
+            "executionPolicy: {{executionPolicyOrder: InOrder, rules: [\
+             {{targetComponents: [svc], waitForComponentsStatus: {status}}}]}}"
+        );
+        let first = world(Phase::Resuming, &[]).with_finalizer().spec(&order);
+        assert_eq!(creates(&first, 1), [SERVICE]);
+        let there = created(first, SERVICE).settled(2);
+        assert_eq!(there.snapshot.status.phase, Phase::Running);
+        assert_eq!(creates(&there, 2), [0, 1, 2], "{status}");
+    }
+}
+
+#[test]
+fn health_and_pods_ready_are_judged_over_the_steps_that_were_started() {
+    let is_ready = |world: &World| {
+        condition::is_true(&world.snapshot.status.conditions, condition::PODS_READY)
+    };
+    let first = started().with(ready(INIT)).settled(10);
+    assert!(is_ready(&first), "the pods of later steps are not expected yet");
+    check(vec![
+        ("no later component is missing", first.clone(), 4000, "None"),
+        (
+            "a missing one of the first step is",
+            first.clone().component(INIT, |component| {
+                component.presence = Presence::Absent;
+            }),
+            20,
+            "Restart retryLimit 0 of 3",
+        ),
+        (
+            "a failed pod of the first step",
+            started().with(failed(INIT)),
+            80,
+            "Restart retryLimit 0 of 3",
+        ),
+        ("too few pods of the first step", started(), 119, "Wait 120"),
+    ]);
+    let second = second_step();
+    assert!(!is_ready(&second), "the launcher's pod is expected now");
+    let ready_now = second.with(ready(LAUNCHER));
+    let decision = ready_now.decide(30);
+    assert!(is_ready(&ready_now.written(&decision)), "before the last step begins");
+}
+
+#[test]
+fn it_succeeds_only_when_every_step_was_started() {
+    let succeeded = |index: usize| crate::snapshot::Pod {
+        phase: PodPhase::Succeeded,
+        ..super::build::pod_of(index, PodPhase::Succeeded)
+    };
+    let first = started().with(succeeded(INIT)).succeeds(INIT);
+    assert_eq!(first.decide(10).next, Phase::Running);
+    let second = second_step().with(succeeded(LAUNCHER)).succeeds(LAUNCHER);
+    let second = second.settled(30);
+    assert_eq!(second.snapshot.status.phase, Phase::Running);
+    let third = created(created(second, WORKER), SERVICE).settled(31);
+    assert_eq!(third.snapshot.status.phase, Phase::Running);
+    let done = third.with(succeeded(WORKER)).with(succeeded(WORKER)).succeeds(WORKER);
+    assert_eq!(done.decide(40).next, Phase::Succeeded);
+}
+
+#[test]
+fn a_component_that_succeeded_is_not_missed_in_a_later_step() {
+    let mut world = second_step().component(INIT, |component| {
+        component.presence = Presence::Absent;
+    });
+    world.snapshot.pods.clear();
+    assert_eq!(world.says_at(30), "Wait 141", "the launcher's pod alone is missing");
+    let on = world.with(ready(LAUNCHER)).settled(40);
+    assert_eq!(creates(&on, 40), [WORKER, SERVICE]);
+}
+
+#[test]
+fn a_restart_and_a_suspension_begin_the_sequence_anew() {
+    let broken = second_step().with(failed(LAUNCHER).at(30)).fails(LAUNCHER, "R", "", 30);
+    let decision = broken.decide(31);
+    assert_eq!(decision.next, Phase::Resetting);
+    let gone = broken.clone().written(&decision).all_gone().settled(40);
+    let resumed = gone.settled(1000);
+    assert_eq!(resumed.snapshot.status.phase, Phase::Resuming);
+    assert_eq!(creates(&resumed, 1000), [INIT], "also where it had succeeded before");
+    let suspended = second_step().suspended(true);
+    let decision = suspended.decide(31);
+    let gone = suspended.written(&decision).all_gone().settled(40);
+    assert_eq!(gone.snapshot.status.phase, Phase::Suspended);
+    let resumed = gone.suspended(false).settled(50);
+    assert_eq!(resumed.snapshot.status.phase, Phase::Resuming);
+    assert_eq!(creates(&resumed, 50), [INIT]);
+}
+
+#[test]
+fn a_teardown_takes_every_step_that_was_started() {
+    let broken = second_step().with(failed(LAUNCHER).at(30)).fails(LAUNCHER, "R", "", 30);
+    let decision = broken.decide(31);
+    assert_eq!(decision.verdict.delete, [INIT, LAUNCHER]);
+}
+
+#[test]
+fn without_rules_or_with_one_step_there_is_no_order() {
+    let rules = |rules: &str| {
+        let text = format!("executionPolicy: {{executionPolicyOrder: InOrder, rules: {rules}}}");
+        world(Phase::Resuming, &[]).with_finalizer().spec(&text)
+    };
+    assert_eq!(creates(&rules("[]"), 1), [0, 1, 2, 3]);
+    let all = "[{targetComponents: [worker, init, launcher, svc], waitForComponentsStatus: Ready}]";
+    assert_eq!(creates(&rules(all), 1), [0, 1, 2, 3]);
+}
+
+#[test]
+fn nothing_of_a_later_step_is_created_while_something_is_wrong() {
+    let world = running(&["Job/a:1", "Job/b:1"]).spec(
+        "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+         {targetComponents: [a], waitForComponentsStatus: Ready}]}",
+    );
+    let mut world = world.component(1, |component| component.presence = Presence::Absent);
+    for status in &mut world.snapshot.status.component_status {
+        status.uid = None;
+    }
+    let failing = world.clone().with(failed(0));
+    assert_eq!((said(&failing.decide(30)), creates(&failing, 30)), ("Wait 80".into(), vec![]));
+    let mended = world.with(failed(0)).with(ready(0)).settled(30);
+    assert_eq!(creates(&mended, 30), [1]);
+}

@@ -1,0 +1,138 @@
+//! Creation of a later step, and its grace periods.
+
+use super::build::{check, failed, ready, running, said};
+use super::execution::{created, second_step, started};
+use crate::api::{Phase, condition};
+use crate::decide::tests::given::World;
+use crate::plan::Action;
+use crate::snapshot::{CreationFailure, Object, Owner, Pod, PodPhase, Presence};
+
+const INIT: usize = 1;
+const LAUNCHER: usize = 2;
+
+/// The launcher is to be created since second 1000.
+fn coming() -> World {
+    let world = started().with(ready(INIT)).settled(10);
+    let world = world.succeeds(INIT).pod(0, |pod| pod.phase = PodPhase::Succeeded);
+    let world = world.settled(1000);
+    assert_eq!(world.decide(1000).actions, [Action::Create(LAUNCHER)]);
+    world
+}
+
+fn failing(fatal: bool) -> World {
+    coming().component(LAUNCHER, |component| {
+        component.creation = Some(CreationFailure { fatal, message: "no".into() });
+    })
+}
+
+fn taken(object: Object) -> World {
+    coming().component(LAUNCHER, |component| component.presence = Presence::Present(object))
+}
+
+#[test]
+fn a_creation_in_a_later_step_that_fails_for_good_fails_the_app_wrapper() {
+    let no_kind = coming().component(LAUNCHER, |component| component.presence = Presence::NoKind);
+    let stranger = Object { owner: Owner::Stranger("X/y".into()), ..Object::default() };
+    for world in [failing(true), no_kind, taken(stranger)] {
+        let decision = world.decide(1001);
+        assert_eq!((decision.next, said(&decision).as_str()), (Phase::Failed, "Fail"));
+        assert_eq!(decision.verdict.reason.as_deref(), Some("CreateFailed"));
+    }
+}
+
+#[test]
+fn a_creation_that_keeps_failing_is_tried_for_the_admission_grace_period() {
+    let trying = failing(false);
+    let decision = trying.settled(1001).decide(1002);
+    assert_eq!(decision.actions, [Action::Create(LAUNCHER)], "tried again");
+    check(vec![
+        ("within grace", failing(false), 1059, "Deploy"),
+        ("grace over, a retry is left", failing(false), 1060, "Restart retryLimit 0 of 3"),
+        ("grace over, none is left", failing(false).retries(3), 1060, "Fail retryLimit 3 of 3"),
+    ]);
+}
+
+#[test]
+fn what_is_being_deleted_is_waited_for_and_an_earlier_owner_too() {
+    let stranger = Owner::Stranger("X/y".into());
+    let terminating = Object { owner: stranger, terminating: true, ..Object::default() };
+    let former = Object { owner: Owner::Former, ..Object::default() };
+    for object in [terminating, former] {
+        let world = taken(object).settled(1001);
+        assert_eq!(world.decide(1059).next, Phase::Running);
+        assert_eq!(world.says_at(1060), "Restart retryLimit 0 of 3");
+        let again = world.decide(1002);
+        assert_eq!(again.status, world.snapshot.status, "nothing is written again and again");
+        assert!(again.events.is_empty(), "and no event is made again: {:?}", again.events);
+    }
+}
+
+#[test]
+fn grace_periods_of_a_later_step_run_from_its_own_beginning() {
+    let arrived = created(coming(), LAUNCHER).settled(1010);
+    check(vec![
+        ("no pod: admission, then failure grace", arrived.clone(), 1129, "Wait 1130"),
+        ("… over", arrived.clone(), 1130, "Restart retryLimit 0 of 3"),
+        (
+            "a pod that does not run: warm-up, then failure grace",
+            arrived.with(super::build::pod_of(LAUNCHER, PodPhase::Pending)),
+            1129,
+            "Wait 1370",
+        ),
+    ]);
+}
+
+#[test]
+fn what_went_before_does_not_age_a_later_step() {
+    let world = second_step().with(ready(LAUNCHER)).settled(5000);
+    let world = created(created(world, 0), 3).settled(9000);
+    assert_eq!(world.says_at(9001), "Wait 9120");
+}
+
+/// `b` of the second step is to be created since second 1000; `a` of the first is as this pod.
+fn beside(change: impl FnOnce(&mut Pod)) -> World {
+    let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                 {targetComponents: [a], waitForComponentsStatus: Ready}]}";
+    let mut world = running(&["Job/a:1", "Job/b:1"]).spec(order);
+    world.snapshot.status.component_status[1].uid = None;
+    let world = world.component(1, |component| component.presence = Presence::Absent);
+    let coming = world.with(ready(0)).settled(1000);
+    assert_eq!(coming.decide(1000).actions, [Action::Create(1)]);
+    coming.pod(0, change)
+}
+
+#[test]
+fn what_else_is_waited_for_meanwhile_does_not_hide_it() {
+    let pending = |pod: &mut Pod| pod.phase = PodPhase::Pending;
+    let failed = |pod: &mut Pod| *pod = failed(0).at(1001);
+    let refused = |world: World| {
+        world.component(1, |component| {
+            component.creation = Some(CreationFailure { fatal: false, message: "no".into() });
+        })
+    };
+    let blocked = |world: World| {
+        let former = Object { owner: Owner::Former, ..Object::default() };
+        world.component(1, |component| component.presence = Presence::Present(former))
+    };
+    for (what, world) in [
+        ("refused, alone", refused(beside(|_| {}))),
+        ("refused, and a pod does not run", refused(beside(pending))),
+        ("refused, and a pod failed", refused(beside(failed))),
+        ("in the way, alone", blocked(beside(|_| {}))),
+        ("in the way, and a pod does not run", blocked(beside(pending))),
+        ("in the way, and a pod failed", blocked(beside(failed))),
+    ] {
+        let world = world.settled(1002);
+        let again = world.decide(1003);
+        assert_eq!(again.status, world.snapshot.status, "{what}: nothing is written again");
+        assert!(again.events.is_empty(), "{what}: {:?}", again.events);
+        let conditions = &again.status.conditions;
+        let unhealthy = condition::find(conditions, condition::UNHEALTHY).unwrap();
+        assert_eq!(
+            (unhealthy.status.as_str(), unhealthy.reason.as_str()),
+            ("True", "CreateFailed"),
+            "{what}"
+        );
+        assert_eq!(world.decide(1060).next, Phase::Resetting, "{what}");
+    }
+}

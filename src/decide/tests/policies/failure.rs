@@ -1,0 +1,295 @@
+//! Stage 4: `spec.failurePolicy`, KEP-262; and stage 6, which grants what it asks for.
+
+use super::build::{check, container, failed, running};
+use crate::decide::tests::given::World;
+
+const COUNTED: &str = "Restart retryLimit 0 of 3";
+
+fn rules(lines: &[&str]) -> String {
+    let rules: String = lines.iter().map(|line| format!("\n  - {{{line}}}")).collect();
+    format!("failurePolicy:\n  rules:{rules}")
+}
+
+/// A Job that failed at second 20 for this reason.
+fn job(reason: &str, message: &str) -> World {
+    running(&["Job/work:2"]).fails(0, reason, message, 20)
+}
+
+/// Two Jobs; the second one failed first.
+fn two() -> World {
+    running(&["Job/a", "Job/b"]).fails(0, "BackoffLimitExceeded", "of a", 30).fails(
+        1,
+        "DeadlineExceeded",
+        "of b",
+        20,
+    )
+}
+
+#[test]
+fn each_action_does_what_it_says() {
+    let world = |action: &str| {
+        job("BackoffLimitExceeded", "m").spec(&rules(&[&format!("action: {action}")]))
+    };
+    let ignoring = "RestartAppWrapperAndIgnoreMaxRestarts";
+    check(vec![
+        ("FailAppWrapper", world("FailAppWrapper"), 20, "Fail failurePolicy/failurePolicyRule0#0"),
+        (
+            "RestartAppWrapper",
+            world("RestartAppWrapper"),
+            20,
+            "Restart failurePolicy/failurePolicyRule0#0 0 of 3",
+        ),
+        (
+            "… with no restart left",
+            world("RestartAppWrapper").retries(3),
+            20,
+            "Fail retryLimit/failurePolicyRule0#0 3 of 3",
+        ),
+        (
+            "RestartAppWrapperAndIgnoreMaxRestarts",
+            world(ignoring),
+            20,
+            "RestartIgnoringLimit failurePolicy/failurePolicyRule0#0",
+        ),
+        (
+            "… with no restart left",
+            world(ignoring).retries(30),
+            20,
+            "RestartIgnoringLimit failurePolicy/failurePolicyRule0#0",
+        ),
+        (
+            "RecreateComponent",
+            world("RecreateComponent"),
+            20,
+            "RecreateComponent failurePolicy/failurePolicyRule0#0 0 of 3",
+        ),
+        (
+            "… with no restart left",
+            world("RecreateComponent").retries(3),
+            20,
+            "Fail retryLimit/failurePolicyRule0#0 3 of 3",
+        ),
+    ]);
+    for (action, count) in [("RestartAppWrapper", 3), (ignoring, 2), ("RecreateComponent", 3)] {
+        let decision = world(action).retries(2).decide(20);
+        assert_eq!(decision.status.resetting_count, count, "{action}");
+        assert_eq!(decision.verdict.counted, Some(count == 3), "{action}");
+    }
+}
+
+#[test]
+fn the_first_rule_that_matches_decides_for_a_component() {
+    let restart = "name: first, action: RestartAppWrapper, onJobFailureReasons: [DeadlineExceeded]";
+    let fail = "action: FailAppWrapper";
+    let world = |lines: &[&str], reason| job(reason, "m").spec(&rules(lines));
+    check(vec![
+        (
+            "the first that matches",
+            world(&[restart, fail], "DeadlineExceeded"),
+            20,
+            "Restart failurePolicy/first#0 0 of 3",
+        ),
+        (
+            "the next, with the name that it has by default",
+            world(&[restart, fail], "BackoffLimitExceeded"),
+            20,
+            "Fail failurePolicy/failurePolicyRule1#1",
+        ),
+        ("none", world(&[restart], "BackoffLimitExceeded"), 20, COUNTED),
+    ]);
+}
+
+#[test]
+fn all_filters_of_a_rule_must_hold() {
+    let fail = |filters: &str| {
+        let world = running(&["Job/a", "Job/b"]).fails(1, "DeadlineExceeded", "ran for 10m", 20);
+        world.spec(&rules(&[&format!("name: f, action: FailAppWrapper, {filters}")]))
+    };
+    let fails = "Fail failurePolicy/f#0";
+    check(vec![
+        ("a reason", fail("onJobFailureReasons: [FailedIndexes, DeadlineExceeded]"), 20, fails),
+        ("no reason", fail("onJobFailureReasons: [FailedIndexes]"), 20, COUNTED),
+        ("a reason is no pattern", fail("onJobFailureReasons: [Deadline]"), 20, COUNTED),
+        ("a message", fail("onJobFailureMessagePatterns: [x, 'for \\d+m']"), 20, fails),
+        ("no message", fail("onJobFailureMessagePatterns: ['^for']"), 20, COUNTED),
+        ("a component", fail("targetComponents: [a, b]"), 20, fails),
+        ("another component", fail("targetComponents: [a]"), 20, COUNTED),
+        ("by kind and name", fail("targetComponents: [Job/b]"), 20, fails),
+        (
+            "all of them",
+            fail(
+                "targetComponents: [b], onJobFailureReasons: [DeadlineExceeded], \
+                 onJobFailureMessagePatterns: [ran]",
+            ),
+            20,
+            fails,
+        ),
+        (
+            "all but the message",
+            fail("targetComponents: [b], onJobFailureMessagePatterns: [walked]"),
+            20,
+            COUNTED,
+        ),
+        (
+            "all but the reason",
+            fail("onJobFailureReasons: [FailedIndexes], onJobFailureMessagePatterns: [ran]"),
+            20,
+            COUNTED,
+        ),
+    ]);
+}
+
+#[test]
+fn the_component_that_failed_first_decides_not_the_first_rule() {
+    let fail_a = "name: a, action: FailAppWrapper, targetComponents: [a]";
+    let ignore_b = "name: b, action: RestartAppWrapperAndIgnoreMaxRestarts, targetComponents: [b]";
+    let restart_b = "name: rb, action: RestartAppWrapper, targetComponents: [b]";
+    let restart_a = "name: ra, action: RestartAppWrapper, targetComponents: [a]";
+    let world = |lines: &[&str]| two().spec(&rules(lines));
+    check(vec![
+        (
+            "b failed first",
+            world(&[fail_a, ignore_b]),
+            30,
+            "RestartIgnoringLimit failurePolicy/b#1",
+        ),
+        (
+            "RestartAppWrapper asks for the next",
+            world(&[restart_b, fail_a]),
+            30,
+            "Fail failurePolicy/a#1",
+        ),
+        ("no match asks for the next", world(&[fail_a]), 30, "Fail failurePolicy/a#0"),
+        (
+            "both restart: the first cause's rule is named",
+            world(&[restart_a, restart_b]),
+            30,
+            "Restart failurePolicy/rb#1 0 of 3",
+        ),
+    ]);
+}
+
+#[test]
+fn a_job_set_is_known_by_its_first_failed_job_as_well() {
+    let world = |filters: &str| {
+        running(&["JobSet/work:2"])
+            .fails(0, "FailedJobs", "jobset failed", 20)
+            .failed_job_of(0, "PodFailurePolicy", "pod work-0 exited with 42")
+            .failed_job_of(0, "FailedIndexes", "later")
+            .spec(&rules(&[&format!("name: f, action: FailAppWrapper, {filters}")]))
+    };
+    let fails = "Fail failurePolicy/f#0";
+    check(vec![
+        ("its own reason", world("onJobFailureReasons: [FailedJobs]"), 20, fails),
+        ("its own message", world("onJobFailureMessagePatterns: [jobset]"), 20, fails),
+        ("the Job's reason", world("onJobFailureReasons: [PodFailurePolicy]"), 20, fails),
+        ("the Job's message", world("onJobFailureMessagePatterns: ['with 42']"), 20, fails),
+        ("only the first Job's", world("onJobFailureReasons: [FailedIndexes]"), 20, COUNTED),
+        ("… its message too", world("onJobFailureMessagePatterns: [later]"), 20, COUNTED),
+    ]);
+}
+
+#[test]
+fn a_wrapped_pod_that_failed_is_a_failed_component() {
+    let rule = "name: f, action: FailAppWrapper, targetComponents: [work], \
+                onJobFailureReasons: [OOMKilled]";
+    let world = |pod| running(&["Pod/work"]).spec(&rules(&[rule])).with(pod);
+    let killed = failed(0).ended(container("main", 137, "OOMKilled", "", 20));
+    let ignoring = "name: r, action: RestartAppWrapperAndIgnoreMaxRestarts";
+    let restarting = running(&["Pod/work"]).spec(&rules(&[ignoring])).with(failed(0));
+    check(vec![
+        ("its container's reason", world(killed), 20, "Fail failurePolicy/f#0"),
+        ("its own reason", world(failed(0).because("OOMKilled")), 20, "Fail failurePolicy/f#0"),
+        ("another reason", world(failed(0)), 20, "Wait 80"),
+        (
+            "a restart comes at once: nothing replaces it",
+            restarting,
+            20,
+            "RestartIgnoringLimit failurePolicy/r#0",
+        ),
+    ]);
+    let job = running(&["Job/work:2"]).spec(&rules(&["action: FailAppWrapper"])).with(failed(0));
+    check(vec![("a pod of a Job that goes on is none", job, 80, COUNTED)]);
+}
+
+#[test]
+fn a_component_of_which_every_failed_pod_is_ignored_is_left_out() {
+    let policy = format!(
+        "podFailurePolicy: {{rules: [{{action: Ignore, \
+         onExitCodes: {{operator: In, values: [42]}}}}]}}\n{}",
+        rules(&["name: b, action: FailAppWrapper, targetComponents: [b]"])
+    );
+    let world = || two().spec(&policy).with(failed(0)).with(failed(1).code(42));
+    check(vec![
+        ("b failed first, and is ignored", world(), 30, COUNTED),
+        ("b is not ignored", world().with(failed(1)), 30, "Fail failurePolicy/b#0"),
+    ]);
+}
+
+#[test]
+fn the_limit_is_max_restarts_or_else_the_retry_limit_and_never_above_the_global_one() {
+    let most = |most: i32, used| {
+        job("R", "m").spec(&format!("failurePolicy: {{maxRestarts: {most}}}")).retries(used)
+    };
+    let global = |world: World, most: i32| {
+        world.configured(&format!("retryPolicy: {{globalMaxRetries: {most}}}"))
+    };
+    check(vec![
+        ("maxRestarts, below", most(5, 4), 20, "Restart retryLimit 4 of 5"),
+        ("maxRestarts, reached", most(5, 5), 20, "Fail retryLimit 5 of 5"),
+        ("maxRestarts is lower", most(1, 1), 20, "Fail retryLimit 1 of 1"),
+        ("maxRestarts: 0", most(0, 0), 20, "Fail retryLimit 0 of 0"),
+        (
+            "no maxRestarts: the retry limit",
+            job("R", "m").retries(2),
+            20,
+            "Restart retryLimit 2 of 3",
+        ),
+        ("… reached", job("R", "m").retries(3), 20, "Fail retryLimit 3 of 3"),
+        ("the global limit is 20 by default", most(99, 19), 20, "Restart retryLimit 19 of 20"),
+        ("… and binds", most(99, 20), 20, "Fail retryLimit 20 of 20"),
+        ("the global limit is lowered", global(most(5, 2), 2), 20, "Fail retryLimit 2 of 2"),
+        ("used up beyond the limit", most(1, 9), 20, "Fail retryLimit 9 of 1"),
+    ]);
+}
+
+#[test]
+fn a_restart_that_the_failure_policy_asks_for_is_granted_by_the_stage_that_counts() {
+    let world = || job("R", "m").spec(&rules(&["name: r, action: RestartAppWrapper"]));
+    check(vec![
+        (
+            "by stage 6: the rule that asked is named",
+            world(),
+            20,
+            "Restart failurePolicy/r#0 0 of 3",
+        ),
+        (
+            "by stage 5: the retry policy is named, and its limit asked",
+            world().retry_policy("p", "{defaultAction: Retry, retryLimit: 7}").retries(3),
+            20,
+            "Restart retryPolicy/p 0 of 7",
+        ),
+        (
+            "stage 5 may refuse it",
+            world().retry_policy("p", "{defaultAction: Fail}"),
+            20,
+            "Fail retryPolicy/p",
+        ),
+        (
+            "a verdict of stage 4 never comes to stage 5",
+            job("R", "m")
+                .spec(&rules(&["name: r, action: RestartAppWrapperAndIgnoreMaxRestarts"]))
+                .retry_policy("p", "{defaultAction: Fail}"),
+            20,
+            "RestartIgnoringLimit failurePolicy/r#0",
+        ),
+        (
+            "nor does RecreateComponent",
+            job("R", "m")
+                .spec(&rules(&["name: r, action: RecreateComponent"]))
+                .retry_policy("p", "{defaultAction: Fail}"),
+            20,
+            "RecreateComponent failurePolicy/r#0 0 of 3",
+        ),
+    ]);
+}

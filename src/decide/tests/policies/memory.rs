@@ -1,0 +1,154 @@
+//! `mutate.memory`: the next attempt has more of it.
+
+use super::build::{failed, running, said};
+use crate::api::{PendingMemory, Phase};
+use crate::decide::tests::given::World;
+use crate::plan::Action;
+use crate::policies::Bytes;
+use crate::snapshot::{ContainerMemory, PodTemplate};
+
+const GROW: &str = "{backoff: {initialDelay: 5s}, rules: [{name: oom, action: Retry, \
+                    onExitCodes: {operator: In, values: [137]}, \
+                    mutate: {memory: {factor: 1.5, max: 100Mi}}}]}";
+
+fn mib(amount: u64) -> Bytes {
+    Bytes(amount << 20)
+}
+
+/// A Job that failed with code 137, with a container of this request and limit.
+fn job(request: Option<u64>, limit: Option<u64>) -> World {
+    let world = running(&["Job/work:1", "Job/other:1"]).retry_policy("p", GROW);
+    let world = world.with(failed(0).code(137)).fails(0, "BackoffLimitExceeded", "", 25);
+    with_memory(world, request.map(mib), limit.map(mib))
+}
+
+fn with_memory(world: World, request: Option<Bytes>, limit: Option<Bytes>) -> World {
+    world.component(0, |component| {
+        let main = ContainerMemory { name: "main".into(), request, limit };
+        component.templates = vec![PodTemplate { containers: vec![main], ..Default::default() }];
+    })
+}
+
+fn pending(world: &World) -> Vec<PendingMemory> {
+    world.decide(25).status.pending_memory
+}
+
+fn amounts(world: &World) -> Option<(Option<String>, Option<String>)> {
+    pending(world).into_iter().next().map(|one| (one.request, one.limit))
+}
+
+#[test]
+fn requests_and_limits_grow_by_the_factor_up_to_the_maximum() {
+    let text = |amount: &str| Some(amount.to_owned());
+    for (what, request, limit, want) in [
+        ("both", Some(32), Some(64), Some((text("48Mi"), text("96Mi")))),
+        ("up to the maximum", Some(64), Some(80), Some((text("96Mi"), text("100Mi")))),
+        ("only a request", Some(32), None, Some((text("48Mi"), None))),
+        ("only a limit", None, Some(32), Some((None, text("48Mi")))),
+        ("already at the maximum", Some(100), Some(100), None),
+        ("above the maximum: it never shrinks", Some(200), Some(200), None),
+        ("none is asked for", None, None, None),
+    ] {
+        assert_eq!(amounts(&job(request, limit)), want, "{what}");
+    }
+    let of = pending(&job(Some(32), None));
+    assert_eq!((of[0].component, of[0].pod_set, of[0].container.as_str()), (0, 0, "main"));
+}
+
+#[test]
+fn growth_compounds_from_attempt_to_attempt() {
+    let mut sizes = vec![];
+    let mut limit = 20;
+    for _ in 0..4 {
+        let Some((_, Some(text))) = amounts(&job(None, Some(limit))) else { break };
+        let grown: Bytes = text.parse().unwrap();
+        limit = grown.0 >> 20;
+        sizes.push(limit);
+    }
+    assert_eq!(sizes, [30, 45, 67, 100]);
+}
+
+#[test]
+fn only_a_retry_by_that_rule_grows() {
+    let other = "{rules: [{action: Retry, onExitCodes: {operator: In, values: [137]}}]}";
+    let world = with_memory(running(&["Job/work:1"]), Some(mib(32)), None);
+    let world = world.with(failed(0).code(137)).fails(0, "BackoffLimitExceeded", "", 25);
+    assert!(pending(&world.clone().retry_policy("p", other)).is_empty());
+    let refused = world.retry_policy("p", GROW).retries(20);
+    assert_eq!(said(&refused.decide(25)), "Fail retryLimit/p/oom#0 20 of 20");
+    assert!(pending(&refused).is_empty());
+}
+
+#[test]
+fn a_queue_managed_app_wrapper_goes_back_through_kueue() {
+    let mut world = job(Some(32), Some(32));
+    world.snapshot.queue_managed = true;
+    let decision = world.decide(25);
+    assert_eq!(said(&decision), "Restart retryPolicy/p/oom#0 0 of 20");
+    assert_eq!((decision.next, decision.actions.len()), (Phase::Suspending, 0));
+    assert_eq!(decision.status.resetting_count, 1);
+    let suspending = world.written(&decision);
+    let actions = suspending.decide(26).actions;
+    assert!(actions.contains(&Action::GrowMemory { suspend: true }), "{actions:?}");
+    let early = suspending.clone().all_gone().decide(40);
+    assert_eq!(early.next, Phase::Suspending, "not before the growth is written");
+    let grown = with_memory(suspending.suspended(true), Some(mib(48)), Some(mib(48)));
+    assert!(!grown.decide(27).actions.iter().any(|a| matches!(a, Action::GrowMemory { .. })));
+    let suspended = grown.clone().all_gone().decide(40);
+    assert_eq!(suspended.next, Phase::Suspended);
+    assert!(suspended.status.pending_memory.is_empty());
+    assert_eq!(suspended.status.resetting_count, 1, "the count stays");
+}
+
+#[test]
+fn kueues_readmission_does_not_cut_the_delay_short() {
+    let mut world = job(Some(32), Some(32));
+    world.snapshot.queue_managed = true;
+    let decision = world.decide(21);
+    let world = with_memory(world.written(&decision).suspended(true), Some(mib(48)), Some(mib(48)));
+    let suspended = world.all_gone();
+    let decision = suspended.decide(22);
+    let admitted = suspended.written(&decision).suspended(false).with_finalizer();
+    assert_eq!(admitted.decide(24).next, Phase::Suspended, "until second 25");
+    assert_eq!(admitted.decide(25).next, Phase::Resuming);
+}
+
+#[test]
+fn at_the_maximum_it_is_an_ordinary_reset() {
+    let mut world = job(Some(100), Some(100));
+    world.snapshot.queue_managed = true;
+    let decision = world.decide(25);
+    assert_eq!(decision.next, Phase::Resetting);
+    assert_eq!(said(&decision), "Restart retryPolicy/p/oom#0 0 of 20");
+}
+
+#[test]
+fn without_a_queue_it_is_written_in_resetting_before_it_resumes() {
+    let world = job(Some(32), Some(32));
+    let decision = world.decide(25);
+    assert_eq!(decision.next, Phase::Resetting);
+    let gone = world.written(&decision).all_gone();
+    let noted = gone.decide(30);
+    let gone = gone.written(&noted);
+    let decision = gone.decide(31);
+    assert_eq!(decision.actions, [Action::GrowMemory { suspend: false }]);
+    assert_eq!(decision.next, Phase::Resetting, "the templates do not show it yet");
+    let grown = with_memory(gone, Some(mib(48)), Some(mib(48)));
+    let resumed = grown.decide(32);
+    assert_eq!((resumed.next, resumed.actions.len()), (Phase::Resuming, 0));
+    assert!(resumed.status.pending_memory.is_empty());
+}
+
+#[test]
+fn growth_that_is_refused_is_given_up_with_an_event() {
+    let world = job(Some(32), Some(32));
+    let decision = world.decide(25);
+    let gone = world.written(&decision).all_gone();
+    let mut refused = gone.settled(30);
+    refused.snapshot.growth_refused = Some("exceeded quota".into());
+    let decision = refused.decide(31);
+    assert_eq!(decision.next, Phase::Resuming);
+    assert!(decision.status.pending_memory.is_empty());
+    let event = decision.events.iter().find(|event| event.reason == "MemoryNotGrown").unwrap();
+    assert!(event.message.contains("exceeded quota"));
+}

@@ -1,0 +1,21 @@
+//! One row for each statement of the contract about policies, and laws over random ones.
+//!
+//! Policies are written as in manifests and read through the API types; the expectation is one line, see
+//! [`build::said`].
+
+mod build;
+mod category;
+mod execution;
+mod execution_grace;
+mod exit_codes;
+mod failure;
+mod kill_switch;
+mod laws;
+mod memory;
+mod pod_failure;
+mod recorder;
+mod recreate;
+mod retry;
+mod retry_delay;
+mod retry_match;
+mod retry_node;

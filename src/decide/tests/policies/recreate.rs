@@ -1,0 +1,180 @@
+//! `RecreateComponent`: one component goes and comes back, all else stays.
+
+use super::build::{failed, ready, running, said};
+use crate::api::{AttemptOutcome, Phase, condition};
+use crate::decide::VerdictAction;
+use crate::decide::tests::given::World;
+use crate::plan::{Action, Ask, Target};
+use crate::snapshot::{Object, Pod, PodPhase, Presence};
+
+const POLICY: &str = "failurePolicy: {rules: [{name: again, action: RecreateComponent}]}";
+
+/// Three Jobs, in steps of which the last waits for the second; the second failed.
+fn failing() -> World {
+    let world = running(&["Job/a:1", "Job/b:2"]).spec(POLICY).ready(0, 1);
+    world.with(failed(1)).with(ready(1)).fails(1, "BackoffLimitExceeded", "too often", 25)
+}
+
+/// Written, so that the component is to go.
+fn going() -> World {
+    failing().settled(30)
+}
+
+fn without_b(world: World) -> World {
+    let mut world = world.component(1, |component| component.presence = Presence::Absent);
+    world.snapshot.pods.retain(|pod| pod.component != Some(1));
+    world
+}
+
+/// Its new object is there.
+fn new_b(world: World) -> World {
+    let object = Object { uid: "new-b".into(), attempt: Some(0), ..Object::default() };
+    world.component(1, |component| component.presence = Presence::Present(object))
+}
+
+#[test]
+fn it_stays_in_running_and_in_its_attempt_and_writes_before_it_deletes() {
+    let decision = failing().decide(30);
+    assert_eq!(said(&decision), "RecreateComponent failurePolicy/again#0 0 of 3");
+    assert_eq!((decision.next, decision.actions.len()), (Phase::Running, 0));
+    assert_eq!(decision.status.resetting_count, 1);
+    assert_eq!(decision.verdict.delete, [1]);
+    let numbers: Vec<i32> = decision.status.attempts.iter().map(|one| one.attempt).collect();
+    assert_eq!(numbers, [0, 0], "one is closed, one of the same number is opened");
+    let [closed, open] = &decision.status.attempts[..] else { unreachable!() };
+    assert_eq!(closed.outcome, Some(AttemptOutcome::ComponentRecreated));
+    assert!(closed.ended_at.is_some() && closed.failure.is_some());
+    assert!(open.started_at.is_some() && open.outcome.is_none() && open.failure.is_none());
+    for kind in [condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED] {
+        assert!(condition::is_true(&decision.status.conditions, kind), "{kind}");
+    }
+}
+
+#[test]
+fn only_that_component_is_deleted_by_uid() {
+    let decision = going().decide(31);
+    let target = Target { component: 1, uid: "uid-b".into() };
+    assert_eq!(decision.actions, [Action::Delete(target)]);
+    assert_eq!(decision.next, Phase::Running);
+}
+
+#[test]
+fn it_is_created_again_at_once_when_it_and_its_pods_are_gone() {
+    let object_gone = going().component(1, |component| component.presence = Presence::Absent);
+    assert_eq!(object_gone.decide(40).actions, [], "its pods are still there");
+    let pods_gone = {
+        let mut world = going();
+        world.snapshot.pods.retain(|pod| pod.component != Some(1));
+        world.object_of(1, |object| object.terminating = true)
+    };
+    assert_eq!(pods_gone.decide(40).actions, [], "its object is still there");
+    let gone = without_b(going());
+    assert_eq!(gone.clone().answered(Ask::Nothing).ask(40).ask, Ask::Gone, "a LIST must tell");
+    let seen = gone.answered(Ask::Gone);
+    let noted = seen.decide(40);
+    let create = seen.written(&noted).decide(40);
+    assert_eq!(create.actions, [Action::Create(1)], "no pause");
+    assert_eq!(create.next, Phase::Running);
+}
+
+#[test]
+fn a_pod_of_it_that_is_left_keeps_it_from_coming_back() {
+    let mut left = without_b(going());
+    left.snapshot.pods.push(crate::snapshot::Pod { terminating: true, ..failed(1) });
+    let decision = left.answered(Ask::Gone).decide(45);
+    assert!(!decision.actions.iter().any(|action| matches!(action, Action::Create(_))));
+    assert_eq!(decision.next, Phase::Running);
+}
+
+#[test]
+fn its_pods_have_all_their_time_from_its_return() {
+    let world = without_b(going()).answered(Ask::Gone);
+    let created = new_b(world.settled(1000));
+    let arrived = created.settled(1010);
+    let uid = &arrived.snapshot.status.component_status[1].uid;
+    assert_eq!(uid.as_deref(), Some("new-b"));
+    assert_eq!(arrived.says_at(1011), "Wait 1130", "admission and failure grace from second 1010");
+    let running = arrived.with(ready(1)).with(ready(1));
+    let decision = running.decide(1020);
+    assert_eq!(said(&decision), "None");
+    assert!(condition::is_true(&decision.status.conditions, condition::PODS_READY));
+}
+
+#[test]
+fn it_succeeds_only_when_it_is_back() {
+    let world = failing().succeeds(0);
+    let mut world = world.clone().written(&world.decide(30));
+    world.snapshot.pods.clear();
+    let seen = without_b(world).answered(Ask::Gone);
+    let decision = seen.decide(40);
+    assert_eq!(decision.next, Phase::Running, "{}", said(&decision));
+}
+
+#[test]
+fn each_time_counts_and_the_limit_ends_it() {
+    for (used, want) in [
+        (0, "RecreateComponent failurePolicy/again#0 0 of 3"),
+        (2, "RecreateComponent failurePolicy/again#0 2 of 3"),
+        (3, "Fail retryLimit/again#0 3 of 3"),
+    ] {
+        assert_eq!(failing().retries(used).says_at(30), want);
+    }
+    let lowered = "retryPolicy: {globalMaxRetries: 1}";
+    assert_eq!(
+        failing().configured(lowered).retries(1).says_at(30),
+        "Fail retryLimit/again#0 1 of 1"
+    );
+}
+
+#[test]
+fn another_failure_meanwhile_is_decided_about() {
+    let world = going().fails(0, "DeadlineExceeded", "", 35);
+    assert_eq!(said(&world.decide(35)), "RecreateComponent failurePolicy/again#0 1 of 3");
+    let gone = going().component(0, |component| component.presence = Presence::Absent);
+    assert_eq!(said(&gone.decide(35)), "Restart retryLimit 1 of 3", "a component is missing");
+    let decision = going().suspended(true).decide(35);
+    assert_eq!(
+        (decision.next, decision.verdict.action),
+        (Phase::Suspending, VerdictAction::Delete)
+    );
+}
+
+#[test]
+fn later_steps_stay_as_they_are() {
+    let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                 {targetComponents: [a], waitForComponentsStatus: Ready}]}";
+    let world = running(&["Job/a:1", "Job/b:1"]).spec(&format!("{POLICY}\n{order}"));
+    let world = world.ready(1, 1).with(failed(0)).fails(0, "BackoffLimitExceeded", "", 25);
+    let decision = world.decide(30);
+    assert_eq!(decision.verdict.delete, [0]);
+    let going = world.settled(30);
+    let target = Target { component: 0, uid: "uid-a".into() };
+    assert_eq!(going.decide(31).actions, [Action::Delete(target)]);
+    let mut gone = going.component(0, |component| component.presence = Presence::Absent);
+    gone.snapshot.pods.retain(|pod| pod.component != Some(0));
+    let back = gone.answered(Ask::Gone).settled(40);
+    assert_eq!(back.decide(40).actions, [Action::Create(0)]);
+}
+
+#[test]
+fn no_further_step_begins_while_a_component_of_an_earlier_one_is_away() {
+    let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
+                 {targetComponents: [a], waitForComponentsStatus: Ready}, \
+                 {targetComponents: [b], waitForComponentsStatus: Ready}]}";
+    let mut world = running(&["Job/a:1", "Job/b:1", "Job/c:1"]).spec(&format!("{POLICY}\n{order}"));
+    world.snapshot.status.component_status[2].uid = None;
+    let world = world.component(2, |component| component.presence = Presence::Absent);
+    let waiting = world.with(failed(0)).with(super::build::pod_of(1, PodPhase::Running));
+    let failing = waiting.fails(0, "BackoffLimitExceeded", "", 25).settled(30);
+    let is_ready = |pod: &mut Pod| *pod = pod.clone().condition("Ready", "True", "");
+    let mut gone = failing.pod(1, is_ready).component(0, |a| a.presence = Presence::Absent);
+    gone.snapshot.pods.remove(0);
+    let coming = gone.answered(Ask::Gone).settled(40);
+    assert_eq!(coming.decide(40).actions, [Action::Create(0)], "a alone, though b is Ready");
+    let object = Object { uid: "new-a".into(), attempt: Some(0), ..Object::default() };
+    let back = coming.component(0, |a| a.presence = Presence::Present(object));
+    let running = back.with(super::build::pod_of(0, PodPhase::Running)).settled(50);
+    assert_eq!(running.decide(50).actions, [], "a runs, and is not Ready");
+    let ready = running.pod(1, is_ready).settled(60);
+    assert_eq!(ready.decide(60).actions, [Action::Create(2)]);
+}

@@ -1,0 +1,251 @@
+//! Which failures a rule of a retry policy matches.
+
+use super::build::{container, failed, pod_of, running, runs};
+use crate::decide::tests::given::World;
+use crate::snapshot::{Pod, PodPhase};
+
+/// A Job that failed with this pod.
+fn job(pod: Pod) -> World {
+    running(&["Job/work:1"]).with(pod).fails(0, "BackoffLimitExceeded", "", 25)
+}
+
+/// Whether a rule of these lines matches.
+fn matches(rule: &str, world: &World) -> bool {
+    let policy = format!("{{rules: [{{name: r, action: Retry, {rule}}}]}}");
+    match world.clone().retry_policy("p", &policy).says_at(25).as_str() {
+        "Restart retryPolicy/p/r#0 0 of 20" => true,
+        "Fail retryPolicy/p" => false,
+        other => panic!("{other}"),
+    }
+}
+
+fn check(rows: Vec<(&str, &str, Pod, bool)>) {
+    for (what, rule, pod, want) in rows {
+        assert_eq!(matches(rule, &job(pod)), want, "{what}");
+    }
+}
+
+const IN_3: &str = "onExitCodes: {operator: In, values: [3]}";
+const NOT_IN_3: &str = "onExitCodes: {operator: NotIn, values: [3]}";
+const OOM: &str = "onConditions: [OOMKilled]";
+
+#[test]
+fn exit_codes_are_those_of_the_first_container_that_failed() {
+    let two = |first, second| {
+        let late = container("main", first, "Error", "", 21);
+        failed(0).ended(late).and(container("side", second, "Error", "", 20))
+    };
+    check(vec![
+        ("In", IN_3, failed(0).code(3), true),
+        ("not In", IN_3, failed(0).code(4), false),
+        ("NotIn", NOT_IN_3, failed(0).code(4), true),
+        ("not NotIn", NOT_IN_3, failed(0).code(3), false),
+        ("the first to end", IN_3, two(1, 3), true),
+        ("not a later one", IN_3, two(3, 1), false),
+        ("0 is no failure: the first that has another", IN_3, two(3, 0), true),
+        ("0 matches nothing", NOT_IN_3, failed(0).code(0).because("Evicted"), false),
+        (
+            "0 matches nothing, listed or not",
+            "onExitCodes: {operator: In, values: [0]}",
+            failed(0).code(0).because("Evicted"),
+            false,
+        ),
+        ("no container ended", NOT_IN_3, failed(0).ended(runs("main")), false),
+    ]);
+}
+
+#[test]
+fn a_rule_with_a_container_name_looks_at_that_container_only() {
+    let named = |rule: &str| format!("containerName: side, {rule}");
+    let two = |main: i32, side: i32, reason: &str, message: &str| {
+        let main = container("main", main, "Error", "", 19);
+        failed(0).ended(main).and(container("side", side, reason, message, 20))
+    };
+    let message = "onTerminationMessage: {pattern: gone}";
+    check(vec![
+        ("its code", &named(IN_3), two(1, 3, "Error", ""), true),
+        ("another's code", &named(IN_3), two(3, 1, "Error", ""), false),
+        ("it ended with 0", &named(NOT_IN_3), two(1, 0, "Completed", ""), false),
+        ("its reason", &named(OOM), two(1, 137, "OOMKilled", ""), true),
+        (
+            "another's reason",
+            &named(OOM),
+            failed(0).ended(container("main", 137, "OOMKilled", "", 20)),
+            false,
+        ),
+        ("its message", &named(message), two(1, 1, "Error", "gone"), true),
+        (
+            "another's message",
+            &named(message),
+            failed(0).ended(container("main", 1, "Error", "gone", 20)),
+            false,
+        ),
+        ("no such container", &named(NOT_IN_3), failed(0), false),
+        (
+            "an init container that is named",
+            "containerName: prepare, onExitCodes: {operator: In, values: [3]}",
+            failed(0).ended(runs("main")).and_init(container("prepare", 3, "Error", "", 20)),
+            true,
+        ),
+    ]);
+}
+
+#[test]
+fn init_containers_are_only_looked_at_where_the_rule_says_so() {
+    let init = |reason: &str, message: &str| {
+        failed(0).ended(runs("main")).and_init(container("prepare", 3, reason, message, 19))
+    };
+    let with = |rule: &str| format!("includeInitContainers: true, {rule}");
+    let message = "onTerminationMessage: {pattern: gone}";
+    let both = || failed(0).code(4).and_init(container("prepare", 3, "Error", "", 19));
+    check(vec![
+        ("code, left out", IN_3, init("Error", ""), false),
+        ("code, included", &with(IN_3), init("Error", ""), true),
+        ("OOMKilled, left out", OOM, init("OOMKilled", ""), false),
+        ("OOMKilled, included", &with(OOM), init("OOMKilled", ""), true),
+        ("message, left out", message, init("Error", "gone"), false),
+        ("message, included", &with(message), init("Error", "gone"), true),
+        ("the first of both", &with(IN_3), both(), true),
+        ("the first app container", IN_3, both(), false),
+    ]);
+}
+
+#[test]
+fn a_termination_message_is_searched_in_every_container_that_failed() {
+    let message = "onTerminationMessage: {pattern: '.*TRANSIENT.*'}";
+    let first = container("main", 1, "Error", "of no use", 19);
+    let second = |code| container("side", code, "Error", "a TRANSIENT error", 20);
+    let fine = || container("main", 0, "Completed", "", 19);
+    check(vec![
+        ("the first", message, failed(0).ended(second(1)), true),
+        ("a later one", message, failed(0).ended(first.clone()).and(second(1)), true),
+        ("one that ended with 0", message, failed(0).ended(first).and(second(0)), false),
+        ("only the one that failed", message, failed(0).ended(fine()).and(second(1)), true),
+        (
+            "anywhere in the text",
+            "onTerminationMessage: {pattern: 'SIENT e'}",
+            failed(0).ended(second(1)),
+            true,
+        ),
+        (
+            "the case matters",
+            "onTerminationMessage: {pattern: transient}",
+            failed(0).ended(second(1)),
+            false,
+        ),
+    ]);
+}
+
+#[test]
+#[expect(clippy::too_many_lines, reason = "a table has as many lines as rows")]
+fn conditions_match_as_the_table_says() {
+    let disrupted = |reason: &str| failed(0).condition("DisruptionTarget", "True", reason);
+    let (evicted, preempted) = ("onConditions: [Evicted]", "onConditions: [Preempted]");
+    let deadline = "onConditions: [DeadlineExceeded]";
+    let oom = |code| container("side", code, "OOMKilled", "", 21);
+    check(vec![
+        (
+            "OOMKilled: the first container",
+            OOM,
+            failed(0).ended(container("main", 137, "OOMKilled", "", 20)),
+            true,
+        ),
+        ("OOMKilled: any container that is considered", OOM, failed(0).and(oom(137)), true),
+        ("OOMKilled: code 137 alone", OOM, failed(0).code(137), false),
+        ("Evicted: the pod's reason", evicted, failed(0).because("Evicted"), true),
+        ("Evicted: EvictionByEvictionAPI", evicted, disrupted("EvictionByEvictionAPI"), true),
+        ("Evicted: DeletionByTaintManager", evicted, disrupted("DeletionByTaintManager"), true),
+        ("Evicted: TerminationByKubelet", evicted, disrupted("TerminationByKubelet"), true),
+        ("Evicted: PreemptionByScheduler", evicted, disrupted("PreemptionByScheduler"), false),
+        ("Evicted: DeletionByPodGC", evicted, disrupted("DeletionByPodGC"), false),
+        (
+            "Evicted: a condition that is not True",
+            evicted,
+            failed(0).condition("DisruptionTarget", "False", "EvictionByEvictionAPI"),
+            false,
+        ),
+        ("Preempted: PreemptionByScheduler", preempted, disrupted("PreemptionByScheduler"), true),
+        ("Preempted: EvictionByEvictionAPI", preempted, disrupted("EvictionByEvictionAPI"), false),
+        (
+            "DeadlineExceeded: the pod's reason",
+            deadline,
+            failed(0).because("DeadlineExceeded"),
+            true,
+        ),
+        ("DeadlineExceeded: another reason", deadline, failed(0).because("Evicted"), false),
+        (
+            "any of several",
+            "onConditions: [Preempted, Evicted]",
+            failed(0).because("Evicted"),
+            true,
+        ),
+        ("none of several", "onConditions: [Preempted, Evicted]", failed(0), false),
+    ]);
+}
+
+#[test]
+fn deadline_exceeded_is_also_what_the_job_of_the_failure_says() {
+    let rule = "onConditions: [DeadlineExceeded]";
+    let said = |kind: &str, reason: &str| {
+        let world = running(&[&format!("{kind}/work:1")]);
+        world.with(failed(0)).fails(0, reason, "", 25)
+    };
+    assert!(matches(rule, &said("Job", "DeadlineExceeded")));
+    assert!(!matches(rule, &said("Job", "BackoffLimitExceeded")));
+    let of_set = said("JobSet", "FailedJobs").failed_job_of(0, "DeadlineExceeded", "");
+    assert!(matches(rule, &of_set), "a Job of a JobSet");
+    let no_pod = running(&["Job/work:1"]).fails(0, "DeadlineExceeded", "", 25);
+    assert!(matches(rule, &no_pod), "without a pod");
+    let category = "onFailureCategory: [deadline]";
+    assert!(matches(category, &said("Job", "DeadlineExceeded")));
+    assert!(matches(category, &no_pod));
+    assert!(matches(category, &of_set));
+}
+
+#[test]
+fn deadline_exceeded_of_another_component_is_not_this_failure() {
+    let rule = "onConditions: [DeadlineExceeded]";
+    let other = || failed(1).because("DeadlineExceeded").at(10);
+    let world = running(&["Job/a:1", "Pod/b"]).with(failed(0)).with(other());
+    let world = world.fails(0, "BackoffLimitExceeded", "", 25);
+    assert!(!matches(rule, &world), "the pod of the failed Job says nothing of it");
+}
+
+#[test]
+fn unschedulable_is_a_pod_that_was_not_scheduled_for_that_reason() {
+    let pending =
+        |status, reason| pod_of(0, PodPhase::Pending).condition("PodScheduled", status, reason);
+    let policy = "{rules: [{name: r, action: Retry, onConditions: [Unschedulable]}]}";
+    let says = |pod| running(&["Job/work:1"]).with(pod).retry_policy("p", policy).says_at(360);
+    assert_eq!(says(pending("False", "Unschedulable")), "Restart retryPolicy/p/r#0 0 of 20");
+    assert_eq!(says(pending("False", "SchedulingGated")), "Fail retryPolicy/p");
+    assert_eq!(says(pending("True", "Unschedulable")), "Fail retryPolicy/p");
+}
+
+#[test]
+fn the_failure_that_is_matched_is_the_first_cause() {
+    let world = running(&["Job/work:2"])
+        .with(failed(0).code(4).at(22))
+        .with(failed(0).code(3).at(20))
+        .fails(0, "BackoffLimitExceeded", "", 25);
+    assert!(matches(IN_3, &world));
+    assert!(!matches("onExitCodes: {operator: In, values: [4]}", &world));
+}
+
+#[test]
+fn every_rule_has_exactly_one_matcher() {
+    let read = |rule: &str| {
+        let yaml = format!("{{rules: [{{action: Retry, {rule}}}]}}");
+        let spec = serde_saphyr::from_str(&yaml).unwrap();
+        crate::policies::RetryPolicy::read("p", &spec).map(|_| ())
+    };
+    assert_eq!(read(IN_3), Ok(()));
+    for rule in ["containerName: main", &format!("{IN_3}, {OOM}")] {
+        let error = read(rule).unwrap_err();
+        assert!(error.starts_with("spec.rules[0]: must have exactly one of"), "{error}");
+    }
+    assert!(read("onConditions: [Cosmic]").unwrap_err().contains("onConditions"));
+    assert!(read("onTerminationMessage: {pattern: '('}").unwrap_err().contains("pattern"));
+    let growth = read(&format!("{IN_3}, mutate: {{memory: {{factor: 1.0}}}}")).unwrap_err();
+    assert!(growth.contains("spec.rules[0].mutate.memory.factor"), "{growth}");
+}

@@ -1,0 +1,95 @@
+//! Anti-affinity: the node of the failure is avoided.
+
+use std::sync::Arc;
+
+use super::build::{failed, running};
+use crate::decide::tests::given::World;
+use crate::snapshot::PodTemplate;
+use crate::snapshot::place::Site;
+
+const AVOID: &str = "{defaultAction: Retry, antiAffinity: {mode: node}}";
+
+fn job() -> World {
+    let world = running(&["Job/work:2"]).fails(0, "BackoffLimitExceeded", "", 25);
+    world.with(failed(0).at(22).on("late")).with(failed(0).on("first"))
+}
+
+fn sites(mut world: World, sites: &[(&str, &str)]) -> World {
+    let site = |(name, hostname): &(&str, &str)| {
+        let labels = [("kubernetes.io/hostname".to_owned(), (*hostname).to_owned())];
+        Arc::new(Site { name: (*name).into(), labels: labels.into(), ..Site::default() })
+    };
+    world.snapshot.sites = sites.iter().map(site).collect();
+    world.component(0, |component| component.templates = vec![PodTemplate::default()])
+}
+
+fn avoided(world: &World) -> Vec<String> {
+    world.decide(25).status.avoid_nodes
+}
+
+#[test]
+fn the_mode_is_the_rules_or_else_the_policys_and_none_by_default() {
+    let policy = |of_policy: &str, of_rule: &str| {
+        let rule = format!("action: Retry, {of_rule} onExitCodes: {{operator: In, values: [1]}}");
+        format!("{{{of_policy} rules: [{{{rule}}}]}}")
+    };
+    let node = "antiAffinity: {mode: node},";
+    let none = "antiAffinity: {mode: none},";
+    for (of_policy, of_rule, want) in [
+        ("", "", false),
+        (node, "", true),
+        ("", node, true),
+        (node, none, false),
+        (none, node, true),
+    ] {
+        let world = job().retry_policy("p", &policy(of_policy, of_rule));
+        assert_eq!(avoided(&world).is_empty(), !want, "{of_policy} {of_rule}");
+    }
+    assert!(avoided(&job()).is_empty(), "no retry policy, nothing is avoided");
+}
+
+#[test]
+fn only_the_node_of_the_first_cause_of_the_last_failure_is_avoided() {
+    let mut world = job().retry_policy("p", AVOID);
+    world.snapshot.status.avoid_nodes = vec!["of-an-earlier-failure".into()];
+    assert_eq!(avoided(&world), ["first"]);
+}
+
+#[test]
+fn the_next_failure_clears_it() {
+    let with_old = |world: World| {
+        let mut world = world;
+        world.snapshot.status.avoid_nodes = vec!["old".into()];
+        world
+    };
+    let plain = with_old(job().retry_policy("p", "{defaultAction: Retry}"));
+    assert!(avoided(&plain).is_empty(), "a retry that avoids nothing");
+    assert!(avoided(&with_old(job())).is_empty(), "no retry policy");
+    let ignoring = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
+    let uncounted = with_old(job().spec(ignoring).retry_policy("p", AVOID));
+    assert!(avoided(&uncounted).is_empty(), "an uncounted restart");
+    let mut nowhere = with_old(job().retry_policy("p", AVOID));
+    nowhere.snapshot.pods.clear();
+    assert!(avoided(&nowhere).is_empty(), "no pod tells of a node");
+}
+
+#[test]
+fn a_node_is_avoided_by_its_hostname() {
+    let nodes = [("first", "host-1"), ("late", "host-2")];
+    assert_eq!(avoided(&sites(job().retry_policy("p", AVOID), &nodes)), ["host-1"]);
+    assert_eq!(avoided(&job().retry_policy("p", AVOID)), ["first"], "nodes are not known");
+}
+
+#[test]
+fn it_is_left_out_with_an_event_where_no_other_node_could_ever_take_the_pod() {
+    let world = sites(job().retry_policy("p", AVOID), &[("first", "host-1")]);
+    let decision = world.decide(25);
+    assert!(decision.status.avoid_nodes.is_empty());
+    let event = decision.events.iter().find(|event| event.reason == "NodeNotAvoided").unwrap();
+    assert!(event.message.contains("first") && event.message.contains("Job/work"));
+    let same_host = sites(job().retry_policy("p", AVOID), &[("first", "h"), ("late", "h")]);
+    assert!(avoided(&same_host).is_empty(), "two nodes of one hostname are one place");
+    let elsewhere = sites(job().retry_policy("p", AVOID), &[("first", "host-1"), ("x", "host-2")]);
+    assert_eq!(avoided(&elsewhere), ["host-1"]);
+    assert!(!elsewhere.decide(25).events.iter().any(|event| event.reason == "NodeNotAvoided"));
+}
