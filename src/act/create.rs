@@ -30,6 +30,10 @@ pub async fn create(
     let kind = kind_of(component);
     let resource = live.resource(client, &kind).await.map_err(|error| read_failure(&error))?;
     let attempt = current_attempt(&wrapper.status);
+    let avoid_nodes = match &wrapper.status.avoid_nodes[..] {
+        _ if bugs::is_present(Bug::AvoidedNodeUsed) => &[],
+        nodes => nodes,
+    };
     let stamp = Stamp {
         appwrapper: &wrapper.name,
         uid: &wrapper.uid,
@@ -37,7 +41,7 @@ pub async fn create(
         namespace: &wrapper.namespace,
         component: index,
         scheduler_name,
-        avoid_nodes: &wrapper.status.avoid_nodes,
+        avoid_nodes,
     };
     let object = podsets::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
         .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;

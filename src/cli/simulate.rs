@@ -179,6 +179,9 @@ fn text(total: &Total, lasted: Duration, shown: &[Smallest]) -> String {
         .iter()
         .map(|fault| format!("{fault} {}", total.coverage.faults[*fault as usize]))
         .collect();
+    for ((source, action), count) in &total.coverage.rulings {
+        text.push_str(&format!("  {source} → {action}: {count}\n"));
+    }
     text.push_str(&format!("faults: {}\nhash {:016x}\n", faults.join(", "), total.hash));
     text
 }
@@ -205,6 +208,12 @@ fn table(coverage: &Coverage) -> Value {
     };
     let rows: std::collections::BTreeMap<_, _> = Phase::ALL.into_iter().map(row).collect();
     json!(rows)
+}
+
+/// Decisions about failures, by source and action.
+fn rulings(coverage: &Coverage) -> Value {
+    let one = |((source, action), count): (&(String, String), &u64)| json!({"source": source, "action": action, "count": count});
+    coverage.rulings.iter().map(one).collect()
 }
 
 fn document(total: &Total, lasted: Duration, shown: &[Smallest]) -> Value {
@@ -236,7 +245,7 @@ fn document(total: &Total, lasted: Duration, shown: &[Smallest]) -> Value {
         "calls": total.calls, "checks": total.coverage.checks,
         "hash": format!("{:016x}", total.hash), "faults": faults,
         "pairs": {"seen": seen, "of": all, "unseen": unseen}, "events": table(&total.coverage),
-        "failed": failed,
+        "rulings": rulings(&total.coverage), "failed": failed,
     })
 }
 

@@ -1,5 +1,7 @@
 //! Which events were met in which phase.
 
+use std::collections::BTreeMap;
+
 use crate::api::Phase;
 
 macro_rules! happenings {
@@ -53,6 +55,8 @@ happenings! {
     KindRemoved: "kind-removed", "A kind is not served any more.";
     KindServed: "kind-served", "A kind is served again.";
     NamespaceClosed: "namespace-closed", "Nothing new can be created.";
+    PolicyChanged: "policy-changed", "An administrator changes or deletes a retry policy.";
+    Configured: "configured", "An administrator changes the configuration.";
     Crash: "crash", "A controller dies.";
     TwoLeaders: "two-leaders", "Another replica leads, and the first does not know.";
     ReplyLost: "reply-lost", "A call is applied and its reply lost.";
@@ -81,6 +85,8 @@ pub struct Coverage {
     pub faults: [u64; super::faults::Fault::ALL.len()],
     /// Invariant checks made.
     pub checks: u64,
+    /// Decisions about failures, by the source of the rule and the action.
+    pub rulings: BTreeMap<(String, String), u64>,
 }
 
 impl Default for Coverage {
@@ -89,6 +95,7 @@ impl Default for Coverage {
             seen: [[0; EVENTS]; PHASES],
             faults: [0; super::faults::Fault::ALL.len()],
             checks: 0,
+            rulings: BTreeMap::new(),
         }
     }
 }
@@ -104,6 +111,11 @@ impl Coverage {
         self.faults[fault as usize] += 1;
     }
 
+    /// Notes a decision about a failure.
+    pub fn ruling(&mut self, source: &str, action: &str) {
+        *self.rulings.entry((source.to_owned(), action.to_owned())).or_insert(0) += 1;
+    }
+
     /// Adds what another run has seen.
     pub fn merge(&mut self, other: &Self) {
         for (row, others) in self.seen.iter_mut().zip(&other.seen) {
@@ -111,6 +123,9 @@ impl Coverage {
         }
         self.faults.iter_mut().zip(&other.faults).for_each(|(sum, more)| *sum += more);
         self.checks += other.checks;
+        for (ruling, count) in &other.rulings {
+            *self.rulings.entry(ruling.clone()).or_insert(0) += count;
+        }
     }
 
     /// How often an event was met in a phase.

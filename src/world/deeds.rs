@@ -72,6 +72,8 @@ impl World {
                 self.closed = closed;
                 self.happened(Happening::NamespaceClosed);
             }
+            Act::Policy(name, spec) => self.set_policy(&name, spec.map(|spec| *spec)),
+            Act::Configure(most) => self.configure(most),
         }
     }
 
@@ -260,6 +262,34 @@ impl World {
         self.script.push(Act::Create(Box::new(node)));
         let at = self.elapsed + Duration::from_secs(20);
         self.agenda.at(at, Task::Script(self.script.len() - 1));
+    }
+
+    /// A retry policy comes, changes or goes.
+    fn set_policy(&mut self, name: &str, spec: Option<Value>) {
+        let (api, kind) = ("workload.codeflare.dev/v1alpha1", "RetryPolicy");
+        let Some(id) = self.store.kinds.by_name(api, kind) else { return };
+        let address = Address::new(id, "", name);
+        self.happened(Happening::PolicyChanged);
+        match spec {
+            None => drop(self.store.delete(&address, &Deletion::default())),
+            Some(spec) if self.store.get(&address).is_some() => {
+                self.store.change(&address, Part::Whole, |policy| policy["spec"] = spec);
+            }
+            Some(spec) => {
+                let object = json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec});
+                self.create(object);
+            }
+        }
+    }
+
+    /// The configuration file changes; each process reads it.
+    fn configure(&mut self, most: i32) {
+        self.happened(Happening::Configured);
+        self.config.retry_policy.global_max_retries = most;
+        self.truth.policies.note_global(i64::from(most));
+        for replica in &self.replicas {
+            replica.configure(&self.config);
+        }
     }
 
     fn mark(&mut self, name: &str, marked: bool) {

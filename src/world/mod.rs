@@ -180,7 +180,8 @@ impl World {
     #[must_use]
     pub fn random(options: Options) -> Self {
         let mut rng = Rng::new(options.seed, 1);
-        let scene = Scene::random(&mut rng, &options.faults);
+        let mut scene = Scene::random(&mut rng, &options.faults);
+        scene.add_policies(&mut Rng::new(options.seed, 5), &options.faults);
         Self::of(options, scene)
     }
 
@@ -232,6 +233,8 @@ impl World {
             violation: None,
             options,
         };
+        let most = i64::from(world.config.retry_policy.global_max_retries);
+        world.truth.policies.begin_global(most);
         for (name, room) in &scene.nodes {
             world.add_node(name, *room);
         }
@@ -361,9 +364,10 @@ impl World {
         let Some(owner) = change.object.controller() else { return true };
         let uid = owner["uid"].as_str().unwrap_or_default();
         let attempt = change.object.label(truth::ATTEMPT).and_then(|text| text.parse().ok());
+        let kind = &self.store.kinds.get(change.object.address.kind).kind;
         self.truth.wrappers.get(uid).is_some_and(|wrapper| {
-            let State { phase, attempt: current, deleting, .. } = wrapper.state;
-            phase == crate::api::Phase::Resuming && attempt == Some(current) && !deleting
+            let part = wrapper.own.part(kind, &change.object.address.name);
+            attempt.is_some_and(|attempt| wrapper.wants(part, attempt))
         })
     }
 
@@ -394,7 +398,12 @@ impl World {
             slack: self.slack(),
         };
         self.coverage.checks += checks::safety::SAFETY.len() as u64;
-        if let Some(violation) = checks::safety::check(&scope) {
+        let found = checks::safety::check(&scope).or_else(|| checks::policies::check(&scope));
+        self.coverage.checks += checks::policies::POLICIES.len() as u64;
+        if let Some((source, action)) = checks::policies::ruling(&scope) {
+            self.coverage.ruling(source, action);
+        }
+        if let Some(violation) = found {
             self.violated(violation);
         }
         self.check_quota();

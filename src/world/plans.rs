@@ -1,5 +1,7 @@
 //! Every call of a scenario, hit by every fault, at every moment.
 
+mod policies;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -80,7 +82,7 @@ fn component(kind: &str, name: &str, life: &[(&str, &str)]) -> Value {
     }
 }
 
-/// All scenarios: shapes × lives × what happens meanwhile.
+/// All scenarios: shapes × lives × what happens meanwhile, and those of policies.
 #[must_use]
 pub fn scenarios() -> Vec<Scenario> {
     let shapes: [(&str, &[&str]); 3] =
@@ -90,25 +92,27 @@ pub fn scenarios() -> Vec<Scenario> {
         for (life, annotations, end) in LIVES {
             for (suffix, meanwhile) in MEANWHILE {
                 let name = format!("{shape}-{life}{suffix}");
-                let end = match meanwhile {
-                    Meanwhile::Deletion => None,
-                    Meanwhile::Nothing | Meanwhile::Suspension | Meanwhile::ComponentDeleted => {
-                        Some(*end)
-                    }
-                };
-                all.push(Scenario { name, end, scene: scene(kinds, annotations, meanwhile) });
+                let object = |(index, kind): (usize, &&str)| json!({"template": component(kind, &format!("c{index}"), annotations)});
+                let components = kinds.iter().enumerate().map(object).collect();
+                let scene = scene(vec![wrapper(components)], meanwhile);
+                all.push(Scenario { name, end: self::end(end, meanwhile), scene });
             }
         }
     }
+    all.extend(policies::scenarios());
     all
 }
 
-fn scene(kinds: &[&str], life: &[(&str, &str)], meanwhile: Meanwhile) -> Scene {
-    let components: Vec<Value> = kinds
-        .iter()
-        .enumerate()
-        .map(|(index, kind)| json!({"template": component(kind, &format!("c{index}"), life)}))
-        .collect();
+/// The phase at the end.
+const fn end(usual: &'static str, meanwhile: Meanwhile) -> Option<&'static str> {
+    match meanwhile {
+        Meanwhile::Deletion => None,
+        Meanwhile::Nothing | Meanwhile::Suspension | Meanwhile::ComponentDeleted => Some(usual),
+    }
+}
+
+/// The AppWrapper of a scenario.
+fn wrapper(components: Vec<Value>) -> Value {
     let period = |key: &str, text: &str| {
         (format!("workload.codeflare.dev.appwrapper/{key}"), Value::from(text))
     };
@@ -121,11 +125,14 @@ fn scene(kinds: &[&str], life: &[(&str, &str)], meanwhile: Meanwhile) -> Scene {
     ]
     .into_iter()
     .collect();
-    let wrapper = json!({
+    json!({
         "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
         "metadata": {"name": "aw", "annotations": annotations},
         "spec": {"components": components},
-    });
+    })
+}
+
+fn scene(objects: Vec<Value>, meanwhile: Meanwhile) -> Scene {
     let seconds = Duration::from_secs;
     let aw = || "aw".to_owned();
     let script = match meanwhile {
@@ -138,7 +145,7 @@ fn scene(kinds: &[&str], life: &[(&str, &str)], meanwhile: Meanwhile) -> Scene {
     };
     Scene {
         nodes: vec![("node-1".to_owned(), 16)],
-        objects: vec![wrapper],
+        objects,
         script,
         config: "{}".to_owned(),
         ..Scene::default()

@@ -189,6 +189,12 @@ impl Replica {
         }
     }
 
+    /// Its configuration file has changed.
+    pub fn configure(&self, config: &Config) {
+        let mut own = self.context.config.write().unwrap_or_else(PoisonError::into_inner);
+        *own = Arc::new(config.clone());
+    }
+
     /// Asks for an AppWrapper to be looked at, at a moment or earlier.
     pub fn push(&mut self, key: Key, at: Duration) {
         self.timed.remove(&key);

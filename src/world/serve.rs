@@ -12,7 +12,6 @@ use super::faults::{Effect, Fault, Moment};
 use super::rng::{mix, mix_text};
 use super::wire::Call;
 use super::{LateCall, Source, World, truth};
-use crate::api::Phase;
 use crate::observe::cache::Key;
 use crate::sim::{Address, Answer, Refusal, answer};
 
@@ -324,11 +323,13 @@ impl World {
             return None;
         }
         let attempt = &body["metadata"]["labels"][truth::ATTEMPT];
+        let attempt = attempt.as_str().and_then(|text| text.parse().ok());
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let (kind, name) = (text(&body["kind"]), text(&body["metadata"]["name"]));
         let current = owner["uid"].as_str().and_then(|uid| self.truth.wrappers.get(uid));
         let right = current.is_some_and(|wrapper| {
-            wrapper.state.phase == Phase::Resuming
-                && !wrapper.state.suspend
-                && *attempt == *wrapper.state.attempt.to_string()
+            let part = wrapper.own.part(&kind, &name);
+            !wrapper.state.suspend && attempt.is_some_and(|attempt| wrapper.wants(part, attempt))
         });
         let message = format!("{} is not to be created now", target.plural);
         (!right).then(|| Refusal::new(403, "Forbidden", message))

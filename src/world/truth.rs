@@ -2,11 +2,19 @@
 //!
 //! Nothing here is read by the controller or taken from it; the checks compare the two.
 
+pub mod components;
+pub mod own;
+pub mod retry;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
+
+use components::Components;
+use own::{Own, PodFailure};
+use retry::RetryPolicies;
 
 use super::actors::is_true;
 use super::scene::{self, Tuning};
@@ -28,6 +36,8 @@ pub struct Truth {
     /// The AppWrapper to which an object's chain of owners leads, by UID; also of objects that are gone.
     roots: BTreeMap<Arc<str>, Arc<str>>,
     late: BTreeSet<Arc<str>>,
+    /// What retry policies, queues and the configuration have ever said.
+    pub policies: RetryPolicies,
 }
 
 /// The state of an AppWrapper that changes from write to write.
@@ -97,6 +107,12 @@ pub struct Wrapper {
     pub short_before: Duration,
     /// At the last change of phase: when the first pod of the attempt had failed.
     pub failed_before: Option<Duration>,
+    /// Its own policies.
+    pub own: Own,
+    /// How far its components are.
+    pub components: Components,
+    /// Pods that failed, where its policies judge pods.
+    pub failures: BTreeMap<Arc<str>, PodFailure>,
 }
 
 /// Whether a pod set has all its pods.
@@ -123,6 +139,8 @@ pub struct Thing {
     pub attempt: i64,
     /// It is a component itself.
     pub component: bool,
+    /// The index of the component that it is, or is of.
+    pub part: Option<usize>,
     /// It is a pod.
     pub pod: bool,
     /// Label of its pod set.
@@ -164,8 +182,11 @@ impl Truth {
     ) -> Option<(Arc<str>, State)> {
         let object = &change.object;
         let kind = store.kinds.get(object.address.kind);
-        if kind.kind == "AppWrapper" {
-            return Some(self.note_wrapper(change, elapsed));
+        match kind.kind.as_str() {
+            "AppWrapper" => return Some(self.note_wrapper(change, elapsed)),
+            "RetryPolicy" => self.policies.note_policy(object),
+            "ClusterQueue" | "LocalQueue" => self.policies.note_queue(object),
+            _ => {}
         }
         if change.verb == Verb::Added {
             let root = object.controller().and_then(|owner| {
@@ -203,7 +224,11 @@ impl Truth {
             if late {
                 self.late.insert(object.uid.clone());
             }
-            let thing = thing(object, &kind.kind, &root, wrapper.things.get(&object.uid), late);
+            let mut thing = thing(object, &kind.kind, &root, wrapper.things.get(&object.uid), late);
+            if thing.part.is_none() {
+                thing.part = wrapper.part_of(&thing, owner);
+            }
+            wrapper.note_thing(object, &thing);
             wrapper.things.insert(object.uid.clone(), thing);
         }
         wrapper.note_pods(elapsed);
@@ -225,6 +250,7 @@ impl Truth {
         wrapper.tuning = wrapper.tuning.loosest(&tuning);
         wrapper.state = state;
         wrapper.note_state(before, elapsed);
+        wrapper.components.note(&object.value["status"]["componentStatus"], elapsed);
         if is_true(&object.value, "DeletingResources") {
             wrapper.teardown.get_or_insert(elapsed);
         }
@@ -288,6 +314,9 @@ impl Wrapper {
             paused_from: None,
             short_before: Duration::ZERO,
             failed_before: None,
+            own: Own::of(object),
+            components: Components::default(),
+            failures: BTreeMap::new(),
         }
     }
 
@@ -308,6 +337,7 @@ impl Wrapper {
                 self.emptied = None;
                 self.full.clear();
                 self.failed_pod = None;
+                self.components.begin();
             }
             Phase::Resetting | Phase::Suspending | Phase::Terminating => {
                 if self.rightful().next().is_none() {
@@ -317,6 +347,45 @@ impl Wrapper {
             Phase::Empty | Phase::Suspended | Phase::Running | Phase::Succeeded | Phase::Failed => {
             }
         }
+    }
+
+    /// The component that something is of: by its own name, its owner's, or its label.
+    fn part_of(&self, thing: &Thing, owner: Option<&str>) -> Option<usize> {
+        if thing.component {
+            return self.own.part(&thing.kind, &thing.name);
+        }
+        let of_owner = || self.things.get(owner?)?.part;
+        let of_label = || thing.pod_set.as_deref()?.split('-').next()?.parse().ok();
+        of_owner().or_else(of_label)
+    }
+
+    /// What a component or a pod of it has reached, and how a pod failed.
+    fn note_thing(&mut self, object: &Object, thing: &Thing) {
+        if self.own.judges_pods() && thing.pod && thing.phase == "Failed" {
+            let failure = PodFailure::of(&object.value, thing.part);
+            self.failures.insert(object.uid.clone(), failure);
+        }
+        if self.own.is_ordered() && !thing.late {
+            self.components.reach(object, thing);
+        }
+    }
+
+    /// Whether a component is to be created now, as an object of this attempt.
+    #[must_use]
+    pub fn wants(&self, part: Option<usize>, attempt: i64) -> bool {
+        let State { phase, attempt: current, deleting, .. } = self.state;
+        let right = match phase {
+            Phase::Resuming => true,
+            Phase::Running => part.is_some_and(|part| self.components.coming.contains(&part)),
+            Phase::Empty
+            | Phase::Suspended
+            | Phase::Resetting
+            | Phase::Suspending
+            | Phase::Succeeded
+            | Phase::Failed
+            | Phase::Terminating => false,
+        };
+        right && attempt == current && !deleting
     }
 
     /// Since when each pod set lacks pods, and when the first pod failed.
@@ -376,6 +445,7 @@ fn thing(object: &Object, kind: &str, root: &str, known: Option<&Thing>, late: b
         // a label that somebody took away is remembered
         attempt: known.map_or(attempt, |known| Some(known.attempt)).unwrap_or(-1),
         component,
+        part: known.and_then(|known| known.part),
         pod: kind == "Pod",
         pod_set: label(POD_SET).map(str::to_owned),
         phase: phase_of(&object.value),
@@ -384,10 +454,16 @@ fn thing(object: &Object, kind: &str, root: &str, known: Option<&Thing>, late: b
     }
 }
 
-/// The pod that the last attempt names as the cause of its failure.
+/// The attempt about which something was decided last.
+#[must_use]
+pub fn decided(value: &Value) -> Option<&Value> {
+    let mut attempts = value["status"]["attempts"].as_array()?.iter().rev();
+    attempts.find(|attempt| attempt["action"].is_string())
+}
+
+/// The pod that was named last as the cause of a failure.
 fn cause(value: &Value) -> Option<String> {
-    let last = value["status"]["attempts"].as_array()?.last()?;
-    Some(last["failure"]["podUID"].as_str()?.to_owned())
+    Some(decided(value)?["failure"]["podUID"].as_str()?.to_owned())
 }
 
 fn phase_of(value: &Value) -> String {

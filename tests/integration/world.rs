@@ -129,7 +129,7 @@ fn a_violation_is_shrunk_and_can_be_replayed() {
 #[test]
 fn every_scenario_ends_as_it_should() {
     let scenarios = plans::scenarios();
-    assert!(scenarios.len() >= 40);
+    assert!(scenarios.len() >= 100);
     let names: BTreeSet<&str> = scenarios.iter().map(|scenario| scenario.name.as_str()).collect();
     assert_eq!(names.len(), scenarios.len());
     for scenario in &scenarios {

@@ -1,8 +1,9 @@
 //! Scheduler, kubelets, node lifecycle and the collector of pods on lost nodes.
 //!
 //! What becomes of a pod is written in its annotations, the same that the tests on a real control
-//! plane use: `sim/run-for`, `sim/exit-code`, `sim/reason`, `sim/message`, `sim/disruption`, `sim/fail-until-attempt`,
-//! `sim/never-ready`, `sim/stuck`. Chance may add to that.
+//! plane use: `sim/run-for`, `sim/exit-code`, `sim/reason`, `sim/message`, `sim/disruption`,
+//! `sim/fail-until-attempt`, `sim/never-ready`, `sim/stuck`; and `sim/fail-first`, the number of pods
+//! of a pod set that fail. Chance may add to that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,6 +17,9 @@ use crate::sim::{Address, Deletion, Object, Part, Store};
 
 /// Label of the attempt, which a pod's fate may depend on.
 const ATTEMPT: &str = "workload.codeflare.dev/attempt";
+/// Labels of the pod set, over all attempts.
+const POD_SET: [&str; 2] =
+    ["workload.codeflare.dev/appwrapper-uid", "workload.codeflare.dev/podset"];
 /// How long a pod may stay on a node that does not answer, where it does not say so itself.
 const TOLERATION: Duration = Duration::from_mins(5);
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -56,13 +60,37 @@ pub struct Kubelets {
     /// How many pods chance has made fail, hang or be evicted, and how many stick.
     pub spoiled: (u64, u64),
     lives: BTreeMap<Arc<str>, Life>,
+    /// How many pods there were of each pod set whose pods fail.
+    made: Made,
+}
+
+/// How many pods there were, by the labels of their pod set.
+#[derive(Clone, Debug, Default)]
+struct Made {
+    count: BTreeMap<[String; 2], i64>,
+    /// Nothing fails for ever any more: a restart that is not counted would never be the last.
+    healed: bool,
+}
+
+/// How many pods of a pod set fail at most, once everything is healed; more than any limit allows.
+const FAIL_MAX: i64 = 30;
+
+impl Made {
+    /// Whether the next pod of this pod set is among the first that fail.
+    fn fails(&mut self, pod: &Object, first: Option<i64>) -> bool {
+        let pod_set = POD_SET.map(|key| pod.label(key).unwrap_or_default().to_owned());
+        let count = self.count.entry(pod_set).or_insert(0);
+        *count += 1;
+        let most = if self.healed { FAIL_MAX } else { i64::MAX };
+        *count <= first.unwrap_or(most).min(most)
+    }
 }
 
 impl Kubelets {
     /// Kubelets whose pods behave like this.
     #[must_use]
-    pub const fn new(temper: Temper) -> Self {
-        Self { temper, spoiled: (0, 0), lives: BTreeMap::new() }
+    pub fn new(temper: Temper) -> Self {
+        Self { temper, spoiled: (0, 0), lives: BTreeMap::new(), made: Made::default() }
     }
 
     /// Looks at a pod: binds it, runs it, ends it, removes it.
@@ -96,6 +124,7 @@ impl Kubelets {
     /// Pods no longer refuse to go.
     pub fn heal(&mut self, env: &mut Env<'_>) {
         self.temper = Temper::default();
+        self.made.healed = true;
         for (uid, life) in &mut self.lives {
             if let Some(pod) = env.store.by_uid(uid) {
                 // who was told to stick goes on so: force is there for that
@@ -131,9 +160,9 @@ impl Kubelets {
 
     fn run(&mut self, env: &mut Env<'_>, pod: &Arc<Object>) {
         let temper = self.temper;
-        let spoiled = &mut self.spoiled;
+        let (spoiled, made) = (&mut self.spoiled, &mut self.made);
         let life = self.lives.entry(pod.uid.clone()).or_insert_with(|| {
-            let (life, harmed) = Life::of(env, pod, temper);
+            let (life, harmed) = Life::of(env, pod, temper, made);
             spoiled.0 += u64::from(harmed.0);
             spoiled.1 += u64::from(harmed.1);
             life
@@ -264,10 +293,32 @@ fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
     env.agenda.at(env.elapsed + Duration::from_secs(5), Task::Pod(pod.address.clone()));
 }
 
-/// Whether a node has the labels that a pod asks for.
+/// Whether a node has the labels that a pod asks for, by selector and by required affinity.
 fn is_selected(node: &Object, pod: &Object) -> bool {
-    let wanted = pod.value["spec"]["nodeSelector"].as_object();
+    let spec = &pod.value["spec"];
+    let wanted = spec["nodeSelector"].as_object();
+    let required =
+        &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
+    let mut terms = required["nodeSelectorTerms"].as_array().into_iter().flatten();
+    let fits = |term: &Value| {
+        let mut all = term["matchExpressions"].as_array().into_iter().flatten();
+        all.all(|one| is_expressed(node, one))
+    };
     wanted.into_iter().flatten().all(|(key, value)| node.label(key) == value.as_str())
+        && (required.is_null() || terms.any(fits))
+}
+
+fn is_expressed(node: &Object, expression: &Value) -> bool {
+    let label = expression["key"].as_str().and_then(|key| node.label(key));
+    let mut values = expression["values"].as_array().into_iter().flatten();
+    let named = label.is_some_and(|label| values.any(|value| value == label));
+    match expression["operator"].as_str().unwrap_or_default() {
+        "In" => named,
+        "NotIn" => !named,
+        "Exists" => label.is_some(),
+        "DoesNotExist" => label.is_none(),
+        _ => false,
+    }
 }
 
 /// Whether what a pod asks for is free on a node; a node that tells only how many pods it takes has
@@ -301,14 +352,22 @@ fn container_of(container: &Value) -> &Value {
 }
 
 impl Life {
-    fn of(env: &mut Env<'_>, pod: &Arc<Object>, temper: Temper) -> (Self, (bool, bool)) {
+    fn of(
+        env: &mut Env<'_>,
+        pod: &Arc<Object>,
+        temper: Temper,
+        made: &mut Made,
+    ) -> (Self, (bool, bool)) {
         let annotation = |key: &str| pod.annotation(key);
         let attempt = pod.label(ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or(0_i64);
         let fail_until = annotation("sim/fail-until-attempt").and_then(|text| text.parse().ok());
         let runs_for = annotation("sim/run-for").and_then(duration);
         let code = annotation("sim/exit-code").and_then(|text| text.parse().ok());
-        let fails = fail_until.is_none_or(|until| attempt < until);
-        let default = i64::from(fail_until.is_some());
+        let first = annotation("sim/fail-first").and_then(|text| text.parse::<i64>().ok());
+        let judged = first.is_some() || code.is_some_and(|code: i64| code != 0);
+        let among_first = !judged || made.fails(pod, first);
+        let fails = fail_until.is_none_or(|until| attempt < until) && among_first;
+        let default = i64::from(fail_until.is_some() || first.is_some());
         let code = if fails { code.unwrap_or(default) } else { 0 };
         let text = |key: &str| annotation(key).filter(|_| fails).unwrap_or_default().to_owned();
         let mut life = Self {
@@ -343,6 +402,13 @@ impl Life {
             self.ends_at = Some(runs_at + soon(env));
             self.code = *env.rng.pick(&[1, 2, 42, 126, 137, 143]);
             if self.code == 137 { "OOMKilled" } else { "Error" }.clone_into(&mut self.reason);
+            // no chance of its own, which would change every world
+            let message = match self.ends_at.map_or(0, |at| at.subsec_millis()) % 4 {
+                0 => "TRANSIENT: try again",
+                1 => "CUDA error: no device",
+                _ => "",
+            };
+            message.clone_into(&mut self.message);
         }
         let evicted = env.rng.permille(temper.evicted);
         if evicted {

@@ -37,6 +37,8 @@ pub struct Workload {
     pub standing: Standing,
     /// What it asks for: resources (pods, cpu, …) and amounts in thousandths.
     pub requests: BTreeMap<String, i64>,
+    /// What its containers say of resources: a workload of another size is another workload.
+    size: Vec<String>,
     priority: i64,
     queued: u64,
     ready_by: Option<Duration>,
@@ -137,6 +139,7 @@ impl Kueue {
         let workload = Workload {
             standing: Standing::Pending,
             requests: requests(&wrapper.value, &self.quota),
+            size: size(&wrapper.value),
             priority: wrapper.label(PRIORITY).and_then(|text| text.parse().ok()).unwrap_or(0),
             queued: self.counted,
             ready_by: None,
@@ -263,6 +266,11 @@ impl Kueue {
             return (wrapper.address.clone(), Outcome::Released);
         }
         if wrapper.value["spec"]["suspend"] == true {
+            let known = self.workloads.get(&wrapper.uid);
+            if known.is_some_and(|known| known.size != size(&wrapper.value)) {
+                self.set(&wrapper.uid, Standing::Evicting);
+                return (wrapper.address.clone(), self.release(env, wrapper));
+            }
             // it is admitted: whoever suspended it is overruled
             env.store.change(&wrapper.address, Part::Whole, start);
             return nothing;
@@ -296,6 +304,11 @@ impl Kueue {
             return Outcome::Nothing;
         }
         self.set(&wrapper.uid, Standing::Pending);
+        let requests = requests(&wrapper.value, &self.quota);
+        if let Some(workload) = self.workloads.get_mut(&wrapper.uid) {
+            workload.requests = requests;
+            workload.size = size(&wrapper.value);
+        }
         self.wake_pending(env);
         Outcome::Released
     }
@@ -327,6 +340,14 @@ fn requests(wrapper: &Value, quota: &BTreeMap<String, i64>) -> BTreeMap<String, 
         }
     }
     all
+}
+
+/// What all containers say of resources, as text.
+fn size(wrapper: &Value) -> Vec<String> {
+    let components = wrapper["spec"]["components"].as_array().into_iter().flatten();
+    let pods = components.flat_map(|one| super::super::scene::pods_in(&one["template"]));
+    let containers = pods.flat_map(|(_, pod)| pod["spec"]["containers"].as_array());
+    containers.flatten().map(|container| container["resources"].to_string()).collect()
 }
 
 /// What the containers of a pod ask for of a resource, in thousandths.

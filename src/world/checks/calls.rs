@@ -127,14 +127,16 @@ impl CallScope<'_> {
     /// The AppWrapper to which the object of a deletion belongs, where it exists with that UID.
     ///
     /// What came too late may go at any time.
-    fn victim(&self) -> Option<(String, &Wrapper)> {
+    fn victim(&self) -> Option<(String, &Wrapper, Option<usize>)> {
         let object = self.store.get(&self.target.address(self.store)?)?;
         let wanted = self.body["preconditions"]["uid"].as_str();
         let hits = self.is("DELETE") && wanted.is_none_or(|uid| uid == &*object.uid);
         let root = self.truth.root_of(&object.uid)?;
         let wrapper = self.truth.wrappers.get(root)?;
-        let late = wrapper.things.get(&object.uid).is_some_and(|thing| thing.late);
-        (hits && !late).then(|| (object.address.name.to_string(), wrapper))
+        let thing = wrapper.things.get(&object.uid);
+        let late = thing.is_some_and(|thing| thing.late);
+        let part = thing.and_then(|thing| thing.part);
+        (hits && !late).then(|| (object.address.name.to_string(), wrapper, part))
     }
 
     /// The AppWrapper that is written.
@@ -202,7 +204,7 @@ fn listed_first(scope: &CallScope<'_>) -> Option<String> {
 }
 
 fn kept_long_enough(scope: &CallScope<'_>) -> Option<String> {
-    let (name, wrapper) = scope.victim()?;
+    let (name, wrapper, _) = scope.victim()?;
     let state = wrapper.state;
     if state.deleting || state.suspend || wrapper.hurried || scope.late {
         return None;
@@ -226,8 +228,9 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
     if scope.body["gracePeriodSeconds"] != 0 || scope.late {
         return None;
     }
-    let (name, wrapper) = scope.victim()?;
-    let Some(since) = wrapper.teardown else {
+    let (name, wrapper, part) = scope.victim()?;
+    let recreated = part.and_then(|part| wrapper.components.going.get(&part).copied());
+    let Some(since) = wrapper.teardown.or(recreated) else {
         return Some(format!("{name} in {:?}", wrapper.state.phase));
     };
     let waited = scope.elapsed.saturating_sub(since);

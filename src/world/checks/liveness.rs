@@ -37,6 +37,7 @@ type Check = fn(&EndScope<'_>) -> Option<String>;
 pub const LIVENESS: &[Invariant<Check>] = &[
     ("L10", "everything comes to rest", comes_to_rest),
     ("L1", "what may run runs or has ended, and is healthy", runs_or_ended),
+    ("L1", "steps go on, and what is created again comes back", steps_go_on),
     ("L2", "what is suspended is Suspended, and holds no quota", suspended),
     ("L3", "what is deleted goes", deleted),
     ("L5", "what has failed holds nothing", failed_holds_nothing),
@@ -96,6 +97,30 @@ fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
             | Phase::Suspending
             | Phase::Terminating => Some(format!("stuck in {:?}", state.phase)),
         }
+    })
+}
+
+/// A step that has not begun waits for one that has not got far enough; nothing is on its way.
+fn steps_go_on(scope: &EndScope<'_>) -> Option<String> {
+    scope.find(|wrapper, _| {
+        let Wrapper { own, components, state, .. } = wrapper;
+        if state.phase != Phase::Running || state.deleting || state.suspend {
+            return None;
+        }
+        if !components.coming.is_empty() || !components.going.is_empty() {
+            // a component of an endless step may wait for what is Terminating, as long as that takes
+            return Some(format!("{:?} to come, {:?} to go", components.coming, components.going));
+        }
+        let begun = |step: usize| {
+            let mut parts = (0..own.parts.len()).filter(|part| own.steps[*part] == step);
+            parts.any(|part| components.made.contains(&part))
+        };
+        let last = own.steps.iter().copied().max().unwrap_or(0);
+        let waits = (1..=last).find(|step| own.steps.contains(step) && !begun(*step))?;
+        let far = (0..own.parts.len())
+            .filter(|part| own.steps[*part] < waits)
+            .all(|part| components.has_reached(own, part, &wrapper.pod_sets));
+        far.then(|| format!("step {waits} has not begun"))
     })
 }
 

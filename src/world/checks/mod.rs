@@ -2,6 +2,7 @@
 
 pub mod calls;
 pub mod liveness;
+pub mod policies;
 pub mod safety;
 
 use std::fmt;
@@ -48,6 +49,14 @@ pub struct Scope<'a> {
     pub elapsed: Duration,
     /// How much clocks may differ, and what rounding to seconds may take.
     pub slack: Duration,
+}
+
+impl Scope<'_> {
+    /// It is the AppWrapper itself that has changed.
+    #[must_use]
+    pub fn is_own(&self) -> bool {
+        self.change.object.address == self.wrapper.address
+    }
 }
 
 /// A check: what is wrong, where something is.

@@ -1,22 +1,24 @@
 //! What must hold after every change.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::sim::{Address, Verb};
-use crate::world::truth::State;
+use crate::world::truth::retry::Delay;
+use crate::world::truth::{State, Wrapper, decided};
 
 /// The invariants of state.
 pub const SAFETY: &[Invariant<Check>] = &[
     ("S1", "ResourcesDeployed is not True only when nothing of it exists", nothing_undeclared),
     ("S2", "without QuotaReserved no live pod of it exists", no_pod_without_quota),
     ("S2", "QuotaReserved is True in Resuming, Running and Resetting", quota_without_a_gap),
-    ("S3", "a component is created only by right of a stored Resuming", created_by_right),
+    ("S3", "a component is created only by right of a stored Resuming or step", created_by_right),
     ("S3", "Resuming is entered only while suspend is false", resumed_by_right),
     ("S12", "an outcome that is not known is no failure", failed_by_right),
     ("S5", "objects of two attempts never exist side by side", attempts_do_not_overlap),
-    ("S6", "the count never falls, and rises by one on the way to Resetting", counted_once),
+    ("S6", "the count never falls, and rises by one with a restart", counted_once),
     ("S6", "the count never exceeds the limit in force", within_the_limit),
     ("S8", "a component has one object at a time", one_object_each),
     ("S9", "phases change along the edges of the table", along_the_edges),
@@ -71,7 +73,7 @@ fn created_by_right(scope: &Scope<'_>) -> Option<String> {
     }
     let State { phase, attempt, quota, .. } = scope.wrapper.state;
     let thing = scope.wrapper.things.get(&scope.change.object.uid)?;
-    let right = phase == Phase::Resuming && quota && thing.attempt == attempt;
+    let right = quota && scope.wrapper.wants(thing.part, thing.attempt);
     (!right).then(|| {
         format!("{} of attempt {} in {phase:?} of attempt {attempt}", thing.name, thing.attempt)
     })
@@ -124,13 +126,27 @@ fn counted_once(scope: &Scope<'_>) -> Option<String> {
     let (before, after) = (scope.before, scope.wrapper.state);
     let grew = after.count - before.count;
     let on_the_edge = after.phase == Phase::Resetting && before.phase != Phase::Resetting;
-    let right = grew == 0 || grew == 1 && on_the_edge;
+    // with more memory, it goes back through Kueue
+    let anew = || {
+        after.phase == Phase::Suspending
+            && before.phase != Phase::Suspending
+            && scope.change.object.value["status"]["pendingMemory"].is_array()
+    };
+    let recreated = || after.phase == Phase::Running && scope.wrapper.components.sent.len() == 1;
+    let right = grew == 0 || grew == 1 && (on_the_edge || anew() || recreated());
     (!right).then(|| format!("{} → {} in {:?}", before.count, after.count, after.phase))
 }
 
 fn within_the_limit(scope: &Scope<'_>) -> Option<String> {
-    let (count, limit) = (scope.wrapper.state.count, scope.wrapper.tuning.limit);
-    (count > limit).then(|| format!("{count} of {limit}"))
+    let Wrapper { own, tuning, state, .. } = scope.wrapper;
+    let policies = &scope.truth.policies;
+    let global = policies.global.1;
+    let limit = if policies.may_hold(&own.named, own.queued) {
+        global
+    } else {
+        own.max_restarts.unwrap_or(tuning.limit).min(global)
+    };
+    (state.count > limit).then(|| format!("{} of {limit}", state.count))
 }
 
 fn one_object_each(scope: &Scope<'_>) -> Option<String> {
@@ -174,6 +190,9 @@ fn pause_kept(scope: &Scope<'_>) -> Option<String> {
     if before != Phase::Resetting || after != Phase::Resuming {
         return None;
     }
+    if super::policies::delay(scope) != Delay::None {
+        return None;
+    }
     // the state of the phase before is still known: note_state has run, so the pause is kept beside it
     let paused = scope.elapsed.saturating_sub(scope.wrapper.paused_from?);
     let pause = scope.wrapper.tuning.pause;
@@ -186,10 +205,20 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     if !acted || scope.wrapper.tuning.codes {
         return None;
     }
+    let rule = decided(&scope.change.object.value).map(|attempt| &attempt["rule"])?;
+    let source = rule["source"].as_str().unwrap_or_default();
+    // a rule decides at once; a default action and a limit do not
+    let by_rule = match source {
+        "podFailurePolicy" | "failurePolicy" => true,
+        "retryPolicy" => rule["name"].is_string(),
+        _ => false,
+    };
+    let fails = after == Phase::Failed;
     let conditions = scope.change.object.value["status"]["conditions"].as_array();
     let unhealthy = conditions.into_iter().flatten().find(|one| one["type"] == "Unhealthy")?;
     let tuning = &scope.wrapper.tuning;
     let (waited, grace) = match unhealthy["reason"].as_str()? {
+        "FoundFailedPods" if by_rule => return None,
         "FoundFailedPods" => {
             let failed = scope.wrapper.failed_before?;
             (scope.elapsed.saturating_sub(failed), tuning.failure)
@@ -198,7 +227,9 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
         "InsufficientPodsReady" if !scope.wrapper.countable => return None,
         "InsufficientPodsReady" => {
             let shortest = tuning.admission.min(tuning.warmup);
-            (scope.wrapper.short_before, shortest + tuning.failure)
+            let spared = by_rule && fails && source == "retryPolicy";
+            let failure = if spared { Duration::ZERO } else { tuning.failure };
+            (scope.wrapper.short_before, shortest + failure)
         }
         _ => return None,
     };

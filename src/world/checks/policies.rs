@@ -1,0 +1,282 @@
+//! What must hold of policies, after every change.
+
+use k8s_openapi::jiff::Timestamp;
+use serde_json::Value;
+
+use super::{Check, Invariant, Scope, Violation};
+use crate::api::Phase;
+use crate::sim::Verb;
+use crate::world::moment;
+use crate::world::truth::decided;
+use crate::world::truth::own::Said;
+use crate::world::truth::retry::Delay;
+
+/// The invariants of policies.
+pub const POLICIES: &[Invariant<Check>] = &[
+    ("P1", "a component comes when the steps before have got as far as they must", in_order),
+    ("P2", "a component is created again when it and its pods are gone", created_when_gone),
+    ("P3", "a component that is created again is counted", recreation_counted),
+    ("P4", "the count of a rule never falls", rule_counts_never_fall),
+    ("P4", "the count of a rule never exceeds a limit that was in force", within_the_rules_limit),
+    ("P5", "an ignored failure is not counted", ignored_is_uncounted),
+    ("P6", "a failure that a rule makes final is the last", final_is_final),
+    ("P7", "a retry does not start before its delay is over", delay_kept),
+    ("P7", "a retry does not start before retryAfter", retry_after_kept),
+    ("P8", "pods of a retry are not on the node that it avoids", node_avoided),
+    ("P9", "a retry has the memory that was asked for", memory_grown),
+    ("P10", "it is given up only when no restart is left", given_up_by_right),
+];
+
+/// Checks all of them; the first that does not hold.
+#[must_use]
+pub fn check(scope: &Scope<'_>) -> Option<Violation> {
+    POLICIES.iter().find_map(|(invariant, sentence, check)| {
+        Some(Violation { invariant, sentence, seen: check(scope)? })
+    })
+}
+
+/// Source and action of a decision about a failure, where the change is one.
+#[must_use]
+pub fn ruling<'a>(scope: &Scope<'a>) -> Option<(&'a str, &'a str)> {
+    if !scope.is_own() || !(is_restart(scope) || is_failure(scope) || is_recreation(scope)) {
+        return None;
+    }
+    let attempt = decided(&scope.change.object.value)?;
+    let source = attempt["rule"]["source"].as_str().unwrap_or("none");
+    Some((source, attempt["action"].as_str()?))
+}
+
+fn was_active(scope: &Scope<'_>) -> bool {
+    matches!(scope.before.phase, Phase::Resuming | Phase::Running)
+}
+
+/// The write ends the attempt because of a failure, and another is to come.
+fn is_restart(scope: &Scope<'_>) -> bool {
+    let after = scope.wrapper.state.phase;
+    let anew = || after == Phase::Suspending && pending(&scope.change.object.value).is_some();
+    was_active(scope) && (after == Phase::Resetting || anew())
+}
+
+fn is_failure(scope: &Scope<'_>) -> bool {
+    was_active(scope) && scope.wrapper.state.phase == Phase::Failed
+}
+
+fn is_recreation(scope: &Scope<'_>) -> bool {
+    scope.is_own() && !scope.wrapper.components.sent.is_empty()
+}
+
+fn resumes(scope: &Scope<'_>) -> bool {
+    let enters = scope.wrapper.state.phase == Phase::Resuming;
+    enters && matches!(scope.before.phase, Phase::Resetting | Phase::Suspended)
+}
+
+fn pending(wrapper: &Value) -> Option<&Vec<Value>> {
+    wrapper["status"]["pendingMemory"].as_array().filter(|all| !all.is_empty())
+}
+
+/// The component that the change has created, by right.
+fn created_part(scope: &Scope<'_>) -> Option<usize> {
+    if !scope.ours || scope.late || scope.change.verb != Verb::Added {
+        return None;
+    }
+    let thing = scope.wrapper.things.get(&scope.change.object.uid)?;
+    thing.part.filter(|_| thing.component && !thing.late)
+}
+
+fn in_order(scope: &Scope<'_>) -> Option<String> {
+    let own = &scope.wrapper.own;
+    if !own.is_ordered() {
+        return None;
+    }
+    let part = created_part(scope)?;
+    let step = *own.steps.get(part)?;
+    let lacking = (0..own.parts.len()).find(|other| {
+        let (components, expected) = (&scope.wrapper.components, &scope.wrapper.pod_sets);
+        own.steps[*other] < step && !components.has_reached(own, *other, expected)
+    })?;
+    Some(format!("{} before {} has", own.parts[part].1, own.parts[lacking].1))
+}
+
+fn created_when_gone(scope: &Scope<'_>) -> Option<String> {
+    let part = created_part(scope)?;
+    let uid = &scope.change.object.uid;
+    let mut others = scope.wrapper.things.iter().filter(|(other, _)| *other != uid);
+    let left = others.find(|(_, thing)| {
+        thing.part == Some(part) && !thing.late && (thing.component || thing.pod)
+    })?;
+    Some(format!("{} beside {}", scope.change.object.address.name, left.1.name))
+}
+
+fn recreation_counted(scope: &Scope<'_>) -> Option<String> {
+    let sent = &scope.wrapper.components.sent;
+    let (before, after) = (scope.before.count, scope.wrapper.state.count);
+    (is_recreation(scope) && after != before + 1).then(|| format!("{sent:?}: {before} → {after}"))
+}
+
+fn rule_counts(wrapper: &Value) -> impl Iterator<Item = (&str, &str, i64)> {
+    let all = wrapper["status"]["retryCounts"].as_array().into_iter().flatten();
+    all.filter_map(|one| {
+        Some((one["policy"].as_str()?, one["rule"].as_str()?, one["count"].as_i64()?))
+    })
+}
+
+fn rule_counts_never_fall(scope: &Scope<'_>) -> Option<String> {
+    let before = scope.change.before.as_ref().filter(|_| scope.is_own())?;
+    let after = &scope.change.object.value;
+    let fell = |(policy, rule, count): &(&str, &str, i64)| {
+        let now = rule_counts(after).find(|(p, r, _)| p == policy && r == rule);
+        now.is_none_or(|(.., now)| now < *count)
+    };
+    let (policy, rule, count) = rule_counts(&before.value).find(fell)?;
+    Some(format!("{policy}/{rule} had {count}"))
+}
+
+fn within_the_rules_limit(scope: &Scope<'_>) -> Option<String> {
+    if !scope.is_own() {
+        return None;
+    }
+    rule_counts(&scope.change.object.value).find_map(|(policy, rule, count)| {
+        let limit = scope.truth.policies.limit(policy, rule).unwrap_or(0);
+        (count > limit).then(|| format!("{policy}/{rule}: {count} of {limit}"))
+    })
+}
+
+/// What `podFailurePolicy` says of the pod that is named as the cause, where it has failed.
+fn said_of_cause(scope: &Scope<'_>) -> Option<(Said, String)> {
+    let failure = &decided(&scope.change.object.value)?["failure"];
+    let pod = scope.wrapper.failures.get(failure["podUID"].as_str()?)?;
+    // a pod that is only waited for was not judged
+    let unhealthy = scope.change.object.value["status"]["conditions"].as_array()?;
+    let reason = unhealthy.iter().find(|one| one["type"] == "Unhealthy")?["reason"].as_str()?;
+    let judged = matches!(reason, "FoundFailedPods" | "FailedComponent");
+    let name = failure["pod"].as_str().unwrap_or_default().to_owned();
+    judged.then(|| (scope.wrapper.own.judge(pod), name))
+}
+
+fn ignored_is_uncounted(scope: &Scope<'_>) -> Option<String> {
+    if scope.wrapper.state.count <= scope.before.count || !scope.wrapper.own.judges_pods() {
+        return None;
+    }
+    let (said, pod) = said_of_cause(scope)?;
+    (said == Said::Ignored).then(|| format!("pod {pod}"))
+}
+
+fn final_is_final(scope: &Scope<'_>) -> Option<String> {
+    if !scope.is_own() || !(is_restart(scope) || is_recreation(scope)) {
+        return None;
+    }
+    if let Some((Said::Fatal, pod)) = said_of_cause(scope) {
+        return Some(format!("pod {pod}"));
+    }
+    // stage 4 speaks where stage 2 has not
+    let attempt = decided(&scope.change.object.value)?;
+    let reason = attempt["failure"]["reason"].as_str()?;
+    let own = &scope.wrapper.own;
+    let name = attempt["failure"]["component"].as_str()?;
+    let part = own.parts.iter().position(|part| part.1 == name)?;
+    let wrapped_pod = own.parts[part].0 == "Pod" && attempt["failure"]["podUID"].is_string();
+    let asked = attempt["rule"]["source"] != "podFailurePolicy" && wrapped_pod;
+    let failed = scope.wrapper.failed_before.is_some() || is_recreation(scope);
+    let found = conditions_reason(&scope.change.object.value) == Some("FoundFailedPods");
+    (asked && failed && found && own.is_fatal(part, reason)).then(|| format!("component {name}"))
+}
+
+fn conditions_reason(wrapper: &Value) -> Option<&str> {
+    let all = wrapper["status"]["conditions"].as_array()?;
+    all.iter().find(|one| one["type"] == "Unhealthy")?["reason"].as_str()
+}
+
+/// What all versions of the rule that decided say of the delay before the attempt that begins.
+#[must_use]
+pub fn delay(scope: &Scope<'_>) -> Delay {
+    let wrapper = &scope.change.object.value;
+    let Some(attempt) = decided(wrapper) else { return Delay::None };
+    let rule = &attempt["rule"];
+    let restarted = attempt["action"] == "Restart";
+    let policy = rule["policy"].as_str().filter(|_| rule["source"] == "retryPolicy" && restarted);
+    let Some(policy) = policy else { return Delay::None };
+    let rule = rule["name"].as_str().unwrap_or_default();
+    let n = rule_counts(wrapper).find(|(p, r, _)| *p == policy && *r == rule);
+    scope.truth.policies.delay(policy, rule, n.map_or(1, |(.., n)| n))
+}
+
+/// A suspension in between ends the delay: whoever resumes it means now.
+fn delay_kept(scope: &Scope<'_>) -> Option<String> {
+    if !resumes(scope) || scope.before.phase != Phase::Resetting {
+        return None;
+    }
+    let Delay::AtLeast(delay) = delay(scope) else { return None };
+    let failed_at = decided(&scope.change.object.value)?["failedAt"].as_str()?;
+    let failed_at: Timestamp = failed_at.parse().ok()?;
+    let until = failed_at.checked_add(delay).ok()?;
+    let now = moment(scope.elapsed).checked_add(scope.slack).ok()?;
+    (now < until).then(|| format!("before {until}, {delay:?} after {failed_at}"))
+}
+
+fn retry_after_kept(scope: &Scope<'_>) -> Option<String> {
+    if !resumes(scope) {
+        return None;
+    }
+    let before = scope.change.before.as_ref()?;
+    let until: Timestamp = before.value["status"]["retryAfter"].as_str()?.parse().ok()?;
+    let now = moment(scope.elapsed).checked_add(scope.slack).ok()?;
+    (now < until).then(|| format!("before {until}"))
+}
+
+fn node_avoided(scope: &Scope<'_>) -> Option<String> {
+    let thing = scope.wrapper.things.get(&scope.change.object.uid)?;
+    let node = scope.change.object.value["spec"]["nodeName"].as_str().filter(|_| thing.pod)?;
+    let wrapper = scope.store.get(&scope.wrapper.address)?;
+    let avoided = wrapper.value["status"]["avoidNodes"].as_array()?;
+    let state = scope.wrapper.state;
+    let current = matches!(state.phase, Phase::Resuming | Phase::Running)
+        && thing.attempt == state.attempt
+        && !thing.late;
+    // a node that came later may have another's name
+    let kind = scope.store.kinds.by_name("v1", "Node")?;
+    let node = scope.store.all(kind).find(|one| *one.address.name == *node)?;
+    let hostname = node.label("kubernetes.io/hostname")?;
+    let is_there = avoided.iter().any(|name| name == hostname);
+    (current && is_there).then(|| format!("{} on {hostname}", thing.name))
+}
+
+/// What was pending is pending no more.
+fn memory_grown(scope: &Scope<'_>) -> Option<String> {
+    let goes_on = matches!(scope.wrapper.state.phase, Phase::Resuming | Phase::Suspended);
+    if !goes_on || !scope.is_own() || pending(&scope.change.object.value).is_some() {
+        return None;
+    }
+    let before = scope.change.before.as_ref()?;
+    let components = &scope.change.object.value["spec"]["components"];
+    for one in pending(&before.value)? {
+        let index = |key: &str| one[key].as_u64().and_then(|n| usize::try_from(n).ok());
+        let (component, pod_set) = (index("component")?, index("podSet")?);
+        let pods = crate::world::scene::pods_in(&components[component]["template"]);
+        let (_, pod) = pods.get(pod_set)?;
+        let mut containers = pod["spec"]["containers"].as_array()?.iter();
+        let container = containers.find(|container| container["name"] == one["container"])?;
+        let resources = &container["resources"];
+        for (key, at) in [("request", "requests"), ("limit", "limits")] {
+            let has = &resources[at]["memory"];
+            if one[key].is_string() && one[key] != *has {
+                return Some(format!("component {component}: {has} of {}", one[key]));
+            }
+        }
+    }
+    None
+}
+
+fn given_up_by_right(scope: &Scope<'_>) -> Option<String> {
+    if !scope.is_own() || !is_failure(scope) {
+        return None;
+    }
+    let attempt = decided(&scope.change.object.value)?;
+    let rule = &attempt["rule"];
+    if rule["source"] != "retryLimit" || rule["policy"].is_string() {
+        return None;
+    }
+    let (own, tuning) = (&scope.wrapper.own, &scope.wrapper.tuning);
+    let limit = own.max_restarts.unwrap_or(tuning.limit).min(scope.truth.policies.global.0);
+    let count = scope.wrapper.state.count;
+    (count < limit).then(|| format!("{count} of {limit}"))
+}

@@ -1,0 +1,127 @@
+//! What a world begins with, and what its people do.
+
+mod act;
+mod author;
+mod people;
+mod policies;
+mod tuning;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::actors::kubelet::Temper;
+use super::faults::Faults;
+use super::rng::Rng;
+
+pub use act::Act;
+pub use tuning::Tuning;
+
+use author::Author;
+
+/// Label of an AppWrapper that is not to be judged: it is there to do harm.
+pub const HOSTILE: &str = "sim/hostile";
+const PREFIX: &str = "workload.codeflare.dev.appwrapper/";
+
+/// What a world begins with.
+#[derive(Clone, Debug, Default)]
+pub struct Scene {
+    /// Nodes, each with the pods that it has room for.
+    pub nodes: Vec<(String, usize)>,
+    /// Objects that are there at the start, or come when the world begins.
+    pub objects: Vec<Value>,
+    /// What people do, and when.
+    pub script: Vec<(Duration, Act)>,
+    /// The ClusterQueue, in thousandths of each resource; none where empty.
+    pub quota: BTreeMap<String, i64>,
+    /// Kueue's patience.
+    pub ready_within: Option<Duration>,
+    /// How pods behave.
+    pub temper: Temper,
+    /// The configuration of the controller, as YAML.
+    pub config: String,
+}
+
+impl Scene {
+    /// The scene of a seed.
+    #[must_use]
+    pub fn random(rng: &mut Rng, faults: &Faults) -> Self {
+        let mut author = Author { rng, faults };
+        let nodes = (1..=author.rng.between(1, 3)).map(|n| (format!("node-{n}"), 16)).collect();
+        let mut scene = Self { nodes, config: author.config(), ..Self::default() };
+        let queued = author.rng.one_in(2);
+        if queued {
+            let pods = i64::try_from(author.rng.between(1, 4)).unwrap_or(1);
+            scene.quota = BTreeMap::from([("pods".to_owned(), pods * 1000)]);
+            if author.rng.one_in(4) {
+                scene.ready_within = Some(Duration::from_secs(author.rng.between(20, 400)));
+            }
+        }
+        let count = author.rng.between(1, 3);
+        let names: Vec<String> = (0..count).map(|n| format!("aw{n}")).collect();
+        for name in &names {
+            let wrapper = author.wrapper(name, queued);
+            let at = author.moment(20);
+            scene.script.push((at, Act::Create(Box::new(wrapper))));
+        }
+        author.strangers(&mut scene, &names);
+        author.people(&mut scene, &names, queued);
+        author.machines(&mut scene, &names);
+        scene.temper = author.temper();
+        scene
+    }
+}
+
+/// The pod templates of an object, each with how many pods are made from it.
+#[must_use]
+pub fn pods_in(template: &Value) -> Vec<(i64, &Value)> {
+    let count = |value: &Value, key: &str| value[key].as_i64().unwrap_or(1);
+    let spec = &template["spec"];
+    let job = |spec: &'_ Value| {
+        let parallelism = count(spec, "parallelism");
+        spec["completions"].as_i64().map_or(parallelism, |all| all.min(parallelism))
+    };
+    match template["kind"].as_str().unwrap_or_default() {
+        "Pod" => vec![(1, template)],
+        "Job" => vec![(job(spec), &spec["template"])],
+        "JobSet" => spec["replicatedJobs"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|one| {
+                let inner = &one["template"]["spec"];
+                (count(one, "replicas") * job(inner), &inner["template"])
+            })
+            .collect(),
+        "Deployment" | "StatefulSet" => vec![(count(spec, "replicas"), &spec["template"])],
+        "PyTorchJob" => ["Master", "Worker"]
+            .iter()
+            .map(|role| &spec["pytorchReplicaSpecs"][*role])
+            .filter(|replica| !replica.is_null())
+            .map(|replica| (count(replica, "replicas"), &replica["template"]))
+            .collect(),
+        "RayCluster" => {
+            let groups = spec["workerGroupSpecs"].as_array().into_iter().flatten();
+            let workers =
+                groups.map(|group| (group["replicas"].as_i64().unwrap_or(0), &group["template"]));
+            [(1, &spec["headGroupSpec"]["template"])].into_iter().chain(workers).collect()
+        }
+        _ => vec![],
+    }
+}
+
+/// The paths of the pod sets of a template, in the order of [`pods_in`].
+#[must_use]
+pub fn paths(template: &Value) -> Vec<String> {
+    match template["kind"].as_str().unwrap_or_default() {
+        "Pod" => vec!["template".to_owned()],
+        "Job" | "Deployment" | "StatefulSet" => vec!["template.spec.template".to_owned()],
+        "JobSet" => {
+            let count = template["spec"]["replicatedJobs"].as_array().map_or(0, Vec::len);
+            let one = |n| format!("template.spec.replicatedJobs[{n}].template.spec.template");
+            (0..count).map(one).collect()
+        }
+        _ => vec![],
+    }
+}

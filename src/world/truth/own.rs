@@ -1,0 +1,184 @@
+//! The policies in the spec of an AppWrapper, read here by other code than the controller's.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use super::retry;
+use crate::sim::Object;
+use crate::world::actors::kueue::QUEUE;
+
+const RETRY_POLICIES: &str = "workload.codeflare.dev.appwrapper/retryPolicies";
+
+/// The policies of an AppWrapper.
+#[derive(Clone, Debug, Default)]
+pub struct Own {
+    /// Kind and name of each component.
+    pub parts: Vec<(String, String)>,
+    /// `failurePolicy.maxRestarts`.
+    pub max_restarts: Option<i64>,
+    /// Retry policies that it names.
+    pub named: BTreeSet<String>,
+    /// It waits in a queue.
+    pub queued: bool,
+    /// The step of each component.
+    pub steps: Vec<usize>,
+    /// For each step but the last: its components must succeed; else be ready.
+    pub must_succeed: Vec<bool>,
+    pod_rules: Vec<Value>,
+    failure_rules: Vec<Value>,
+}
+
+/// What `podFailurePolicy` says of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// It fails the AppWrapper.
+    Fatal,
+    /// It is no failure.
+    Ignored,
+    /// It is one like any other.
+    Counted,
+}
+
+/// How a pod failed.
+#[derive(Clone, Debug, Default)]
+pub struct PodFailure {
+    /// Its component.
+    pub part: Option<usize>,
+    /// Containers that ended, and their codes.
+    codes: Vec<(String, i64)>,
+    /// Type and status of its conditions.
+    conditions: Vec<(String, String)>,
+}
+
+impl PodFailure {
+    /// Reads a pod.
+    #[must_use]
+    pub fn of(pod: &Value, part: Option<usize>) -> Self {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let containers = pod["status"]["containerStatuses"].as_array();
+        let codes = containers.into_iter().flatten().filter_map(|one| {
+            Some((text(&one["name"]), one["state"]["terminated"]["exitCode"].as_i64()?))
+        });
+        let conditions = pod["status"]["conditions"].as_array();
+        let pairs = conditions.into_iter().flatten();
+        Self {
+            part,
+            codes: codes.collect(),
+            conditions: pairs.map(|one| (text(&one["type"]), text(&one["status"]))).collect(),
+        }
+    }
+}
+
+impl Own {
+    /// Reads a spec.
+    #[must_use]
+    pub fn of(object: &Object) -> Self {
+        let spec = &object.value["spec"];
+        let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+        let parts: Vec<(String, String)> = list(&spec["components"])
+            .iter()
+            .map(|component| {
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                let template = &component["template"];
+                (text(&template["kind"]), text(&template["metadata"]["name"]))
+            })
+            .collect();
+        let mut own = Self {
+            max_restarts: spec["failurePolicy"]["maxRestarts"].as_i64(),
+            named: retry::listed(object.annotation(RETRY_POLICIES)).collect(),
+            queued: object.label(QUEUE).is_some(),
+            steps: vec![0; parts.len()],
+            must_succeed: vec![],
+            pod_rules: list(&spec["podFailurePolicy"]["rules"]),
+            failure_rules: list(&spec["failurePolicy"]["rules"]),
+            parts,
+        };
+        let execution = &spec["executionPolicy"];
+        if execution["executionPolicyOrder"] == "InOrder" {
+            own.read_steps(&list(&execution["rules"]));
+        }
+        own
+    }
+
+    fn read_steps(&mut self, rules: &[Value]) {
+        let step = |name: &str| {
+            let named = |rule: &Value| {
+                let targets = rule["targetComponents"].as_array();
+                targets.into_iter().flatten().any(|target| target == name)
+            };
+            rules.iter().position(named).unwrap_or(rules.len())
+        };
+        self.steps = self.parts.iter().map(|(_, name)| step(name)).collect();
+        self.must_succeed =
+            rules.iter().map(|rule| rule["waitForComponentsStatus"] == "Succeeded").collect();
+    }
+
+    /// Whether some component waits for another.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        self.steps.iter().any(|step| *step > 0)
+    }
+
+    /// The component of this kind and name.
+    #[must_use]
+    pub fn part(&self, kind: &str, name: &str) -> Option<usize> {
+        self.parts.iter().position(|part| part.0 == kind && part.1 == name)
+    }
+
+    /// Whether pods are judged at all.
+    #[must_use]
+    pub const fn judges_pods(&self) -> bool {
+        !self.pod_rules.is_empty()
+    }
+
+    fn is_about(&self, rule: &Value, part: Option<usize>) -> bool {
+        let targets = rule["targetComponents"].as_array().map_or(&[][..], |all| all);
+        let name = part.and_then(|part| self.parts.get(part)).map(|part| part.1.as_str());
+        targets.is_empty() || name.is_some_and(|name| targets.iter().any(|target| target == name))
+    }
+
+    /// What the first rule that matches says of a pod.
+    #[must_use]
+    pub fn judge(&self, pod: &PodFailure) -> Said {
+        let mut matching =
+            self.pod_rules.iter().filter(|rule| self.is_about(rule, pod.part) && fits(rule, pod));
+        match matching.next().and_then(|rule| rule["action"].as_str()) {
+            Some("FailAppWrapper") => Said::Fatal,
+            Some("Ignore") => Said::Ignored,
+            Some(_) | None => Said::Counted,
+        }
+    }
+
+    /// Whether the first rule of `failurePolicy` about the failure of a component fails the AppWrapper.
+    /// A pattern is not read here: where one stands before, nothing is said.
+    #[must_use]
+    pub fn is_fatal(&self, part: usize, reason: &str) -> bool {
+        for rule in self.failure_rules.iter().filter(|rule| self.is_about(rule, Some(part))) {
+            let list = |key: &str| rule[key].as_array().map_or(&[][..], |all| all);
+            let reasons = list("onJobFailureReasons");
+            if !reasons.is_empty() && !reasons.iter().any(|one| one == reason) {
+                continue;
+            }
+            let plain = list("onJobFailureMessagePatterns").is_empty();
+            return plain && rule["action"] == "FailAppWrapper";
+        }
+        false
+    }
+}
+
+fn fits(rule: &Value, pod: &PodFailure) -> bool {
+    if let Some(wanted) = rule["onPodConditions"].as_array().filter(|all| !all.is_empty()) {
+        return wanted.iter().any(|one| {
+            let status = one["status"].as_str().unwrap_or("True");
+            pod.conditions.iter().any(|(kind, is)| one["type"] == **kind && is == status)
+        });
+    }
+    let codes = &rule["onExitCodes"];
+    let values = codes["values"].as_array().map_or(&[][..], |all| all);
+    let named = |container: &str| codes["containerName"].as_str().is_none_or(|n| n == container);
+    pod.codes.iter().filter(|(name, code)| *code != 0 && named(name)).any(|(_, code)| {
+        let among = values.iter().any(|value| value == code);
+        among == (codes["operator"] == "In")
+    })
+}
