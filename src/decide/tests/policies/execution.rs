@@ -105,6 +105,50 @@ fn a_step_that_waits_for_ready_holds_the_next_back_until_every_pod_is_ready() {
     assert_eq!(creates(&ready_now, 40), [WORKER, SERVICE], "what no rule names comes last");
 }
 
+/// In Running, with the objects of these components, of which the step that waits for this status is.
+fn step(names: &str, status: &str, there: &[usize]) -> World {
+    let order = format!(
+        "executionPolicy: {{executionPolicyOrder: InOrder, rules: [\
+         {{targetComponents: [{names}], waitForComponentsStatus: {status}}}]}}"
+    );
+    let resuming = world(Phase::Resuming, there).with_finalizer().spec(&order).settled(1);
+    assert_eq!(resuming.snapshot.status.phase, Phase::Running);
+    resuming
+}
+
+#[test]
+fn a_step_is_ready_when_every_expected_pod_is_ready_or_has_succeeded() {
+    let one = step("worker", "Ready", &[WORKER]).with(ready(WORKER)).settled(10);
+    assert_eq!(creates(&one, 10), NONE, "one of two");
+    let two = one.with(super::build::pod_of(WORKER, PodPhase::Running)).settled(20);
+    assert_eq!(creates(&two, 20), NONE, "the other one runs, and is not Ready");
+    let done = two.pod(1, |pod| pod.phase = PodPhase::Succeeded).settled(30);
+    assert_eq!(creates(&done, 30), [INIT, LAUNCHER, SERVICE]);
+}
+
+#[test]
+fn a_step_of_several_waits_for_all_of_them() {
+    let both = step("launcher, init", "Succeeded", &[INIT, LAUNCHER]);
+    let both = both.with(ready(INIT)).with(ready(LAUNCHER)).settled(10);
+    let one = both.succeeds(LAUNCHER).pod(1, |pod| pod.phase = PodPhase::Succeeded).settled(20);
+    assert_eq!(creates(&one, 20), NONE);
+    let all = one.succeeds(INIT).pod(0, |pod| pod.phase = PodPhase::Succeeded).settled(30);
+    assert_eq!(creates(&all, 30), [WORKER, SERVICE]);
+}
+
+#[test]
+fn the_quota_is_that_of_all_steps_from_the_beginning_to_the_end() {
+    let born = in_phase(Phase::Empty, &COMPONENTS).spec(IN_ORDER).suspended(true).decide(1);
+    assert_eq!(born.next, Phase::Suspended);
+    let sets = born.status.component_status.iter().flat_map(|status| &status.pod_sets);
+    let counts: Vec<Option<i32>> = sets.map(|set| set.replicas).collect();
+    assert_eq!(counts, [Some(2), Some(1), Some(1)], "what Kueue is asked for");
+    for world in [started(), second_step()] {
+        let conditions = &world.snapshot.status.conditions;
+        assert!(condition::is_true(conditions, condition::QUOTA_RESERVED));
+    }
+}
+
 #[test]
 fn a_pod_that_succeeded_is_as_good_as_ready() {
     let mut pod = ready(LAUNCHER);

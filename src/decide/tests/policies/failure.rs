@@ -1,7 +1,9 @@
 //! Stage 4: `spec.failurePolicy`, KEP-262; and stage 6, which grants what it asks for.
 
 use super::build::{check, container, failed, running};
+use crate::api::Phase;
 use crate::decide::tests::given::World;
+use crate::plan::Action;
 
 const COUNTED: &str = "Restart retryLimit 0 of 3";
 
@@ -109,6 +111,51 @@ fn the_first_rule_that_matches_decides_for_a_component() {
 }
 
 #[test]
+fn maintenance_is_free_and_any_other_failure_has_a_limit() {
+    let free = "name: maintenance, action: RestartAppWrapperAndIgnoreMaxRestarts, \
+                onJobFailureReasons: [PodFailurePolicy]";
+    let world = |reason, used| job(reason, "m").spec(&rules(&[free])).retries(used);
+    check(vec![
+        (
+            "maintenance, and no restart is left",
+            world("PodFailurePolicy", 3),
+            20,
+            "RestartIgnoringLimit failurePolicy/maintenance#0",
+        ),
+        ("another failure", world("BackoffLimitExceeded", 2), 20, "Restart retryLimit 2 of 3"),
+        ("… and none is left", world("BackoffLimitExceeded", 3), 20, "Fail retryLimit 3 of 3"),
+    ]);
+}
+
+#[test]
+fn where_no_rule_matches_the_later_stages_decide() {
+    let other = "action: FailAppWrapper, onJobFailureReasons: [DeadlineExceeded]";
+    let world = || job("BackoffLimitExceeded", "m").spec(&rules(&[other]));
+    let again = "{defaultAction: Retry, retryLimit: 7}";
+    check(vec![
+        ("the retry limit", world(), 20, COUNTED),
+        ("… none is left", world().retries(3), 20, "Fail retryLimit 3 of 3"),
+        (
+            "a retry policy",
+            world().retry_policy("p", again).retries(3),
+            20,
+            "Restart retryPolicy/p 0 of 7",
+        ),
+        ("… that fails", world().retry_policy("p", "{}"), 20, "Fail retryPolicy/p"),
+    ]);
+}
+
+#[test]
+fn a_restart_is_of_every_component_also_of_one_that_succeeded() {
+    let world = running(&["Job/a", "Job/b"]).succeeds(0).fails(1, "R", "", 20);
+    let decision = world.decide(20);
+    assert_eq!((decision.next, decision.verdict.delete.clone()), (Phase::Resetting, vec![0, 1]));
+    let resumed = world.written(&decision).all_gone().settled(21).settled(1000);
+    assert_eq!(resumed.snapshot.status.phase, Phase::Resuming);
+    assert_eq!(resumed.decide(1000).actions, [Action::Create(0), Action::Create(1)]);
+}
+
+#[test]
 fn all_filters_of_a_rule_must_hold() {
     let fail = |filters: &str| {
         let world = running(&["Job/a", "Job/b"]).fails(1, "DeadlineExceeded", "ran for 10m", 20);
@@ -124,6 +171,12 @@ fn all_filters_of_a_rule_must_hold() {
         ("a component", fail("targetComponents: [a, b]"), 20, fails),
         ("another component", fail("targetComponents: [a]"), 20, COUNTED),
         ("by kind and name", fail("targetComponents: [Job/b]"), 20, fails),
+        (
+            "empty lists ask for nothing",
+            fail("onJobFailureReasons: [], targetComponents: []"),
+            20,
+            fails,
+        ),
         (
             "all of them",
             fail(

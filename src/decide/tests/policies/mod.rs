@@ -13,6 +13,7 @@ mod kill_switch;
 mod laws;
 mod memory;
 mod pod_failure;
+mod pod_review;
 mod recorder;
 mod recreate;
 mod retry;

@@ -1,7 +1,7 @@
 //! The flight recorder: what is written of a failure before anything is deleted.
 
 use super::build::{container, failed, running};
-use crate::api::{AttemptAction, AttemptOutcome, Phase, RuleSource};
+use crate::api::{AttemptAction, AttemptOutcome, Phase, RuleSource, condition};
 use crate::decide::tests::given::{World, at};
 
 fn job() -> World {
@@ -54,6 +54,33 @@ fn rule_and_retries_are_those_that_decided() {
         assert_eq!(attempt.retries.map(|retries| retries.limit), limit);
         assert_eq!(attempt.rule, decision.verdict.rule);
         assert_eq!(attempt.retries, decision.verdict.retries);
+    }
+}
+
+#[test]
+fn record_event_and_condition_name_the_rule_that_decided() {
+    let fatal = "podFailurePolicy: {rules: [\
+                 {action: Count, onPodConditions: [{type: DisruptionTarget}]}, \
+                 {action: FailAppWrapper, onExitCodes: {operator: In, values: [7]}}]}";
+    let again = "{rules: [{name: seven, action: Retry, onExitCodes: {operator: In, values: [7]}}]}";
+    for (world, source, event, place) in [
+        (job().spec(fatal), RuleSource::PodFailurePolicy, "Failed", "rule 1 of podFailurePolicy"),
+        (
+            job().retry_policy("p", again),
+            RuleSource::RetryPolicy,
+            "Resetting",
+            "rule seven of RetryPolicy p",
+        ),
+    ] {
+        let decision = world.decide(26);
+        let rule = decision.status.attempts.last().unwrap().rule.as_ref().unwrap();
+        assert_eq!(rule.source, source);
+        assert_eq!(rule.index, Some(i32::from(event == "Failed")));
+        let told = decision.events.iter().find(|one| one.reason == event).unwrap();
+        assert!(told.message.contains(place), "{}", told.message);
+        let conditions = &decision.status.conditions;
+        let unhealthy = condition::find(conditions, condition::UNHEALTHY).unwrap();
+        assert!(unhealthy.message.contains(place), "{}", unhealthy.message);
     }
 }
 
@@ -112,4 +139,18 @@ fn the_number_grows_with_every_teardown() {
     assert_eq!(numbers, [0, 1]);
     assert!(resumed.status.attempts[0].ended_at.is_some());
     assert_eq!(resumed.status.resetting_count, 1);
+}
+
+#[test]
+fn the_number_grows_with_an_uncounted_restart_and_a_suspension_too() {
+    let ignoring = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
+    for world in [job().spec(ignoring), job().suspended(true)] {
+        let decision = world.decide(26);
+        let gone = world.written(&decision).all_gone().settled(27);
+        let resumed = gone.suspended(false).decide(1000);
+        assert_eq!(resumed.next, Phase::Resuming);
+        let numbers: Vec<i32> = resumed.status.attempts.iter().map(|one| one.attempt).collect();
+        assert_eq!(numbers, [0, 1]);
+        assert_eq!(resumed.status.resetting_count, 0);
+    }
 }

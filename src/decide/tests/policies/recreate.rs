@@ -59,6 +59,20 @@ fn only_that_component_is_deleted_by_uid() {
 }
 
 #[test]
+fn a_job_set_goes_as_a_whole_and_nothing_else_does() {
+    let policy = "failurePolicy: {rules: [{name: again, action: RecreateComponent, \
+                  targetComponents: [set]}]}";
+    let world = running(&["JobSet/set:2", "Job/other:1"]).spec(policy).ready(1, 1);
+    let world = world.with(failed(0)).with(ready(0)).fails(0, "FailedJobs", "", 25);
+    let world = world.failed_job_of(0, "BackoffLimitExceeded", "");
+    let decision = world.decide(30);
+    assert_eq!(said(&decision), "RecreateComponent failurePolicy/again#0 0 of 3");
+    assert_eq!(decision.verdict.delete, [0]);
+    let target = Target { component: 0, uid: "uid-set".into() };
+    assert_eq!(world.settled(30).decide(31).actions, [Action::Delete(target)]);
+}
+
+#[test]
 fn it_is_created_again_at_once_when_it_and_its_pods_are_gone() {
     let object_gone = going().component(1, |component| component.presence = Presence::Absent);
     assert_eq!(object_gone.decide(40).actions, [], "its pods are still there");

@@ -1,6 +1,6 @@
 //! Stage 5: retry policies in force; which rule decides, and how often.
 
-use super::build::{check, failed, running};
+use super::build::{check, container, failed, running};
 use crate::api::condition;
 use crate::decide::tests::given::World;
 
@@ -140,6 +140,54 @@ fn the_total_binds_every_rule_and_the_limit_that_decides_is_told() {
             "Fail retryLimit/p/r#0 3 of 3",
         ),
         ("already over it", world(1, 4).configured(few), 25, "Fail retryLimit/p/r#0 4 of 3"),
+    ]);
+}
+
+#[test]
+fn two_policies_count_side_by_side_and_the_total_caps_both() {
+    let infra = "{retryLimit: 10, rules: [{name: preempted, action: Retry, \
+                 onConditions: [Preempted]}]}";
+    let training = "{retryLimit: 5, rules: [{name: oom, action: Retry, onConditions: [OOMKilled], \
+                    retryLimit: 3}]}";
+    let world = |pod, of_infra, of_training, total| {
+        let world = running(&["Job/work:1"]).with(pod).fails(0, "BackoffLimitExceeded", "", 25);
+        let world = world.retry_policy("infra", infra).retry_policy("training", training);
+        let world = world.used("infra", "preempted", of_infra);
+        world.used("training", "oom", of_training).retries(total)
+    };
+    let preempted = || failed(0).condition("DisruptionTarget", "True", "PreemptionByScheduler");
+    let oom = || failed(0).ended(container("main", 137, "OOMKilled", "", 20));
+    check(vec![
+        (
+            "preempted for the tenth time",
+            world(preempted(), 9, 3, 12),
+            25,
+            "Restart retryPolicy/infra/preempted#0 9 of 10",
+        ),
+        (
+            "… and for the eleventh",
+            world(preempted(), 10, 0, 10),
+            25,
+            "Fail retryLimit/infra/preempted#0 10 of 10",
+        ),
+        (
+            "out of memory for the third time",
+            world(oom(), 10, 2, 12),
+            25,
+            "Restart retryPolicy/training/oom#0 2 of 3",
+        ),
+        (
+            "… and for the fourth",
+            world(oom(), 0, 3, 3),
+            25,
+            "Fail retryLimit/training/oom#0 3 of 3",
+        ),
+        (
+            "both have some left, the total has none",
+            world(oom(), 9, 2, 20),
+            25,
+            "Fail retryLimit/training/oom#0 20 of 20",
+        ),
     ]);
 }
 

@@ -153,6 +153,25 @@ fn wrong_rules_of_a_failure_policy_are_named() {
 }
 
 #[test]
+fn the_reasons_of_a_failure_policy_are_those_of_jobs() {
+    let of = |reasons: Value| {
+        failure(json!([{"action": "FailAppWrapper", "onJobFailureReasons": reasons}]))
+    };
+    let five = json!([
+        "BackoffLimitExceeded",
+        "DeadlineExceeded",
+        "FailedIndexes",
+        "MaxFailedIndexesExceeded",
+        "PodFailurePolicy"
+    ]);
+    assert_eq!(of(five), Vec::<String>::new());
+    let start = "error: spec.failurePolicy.rules[0].onJobFailureReasons[0]: ";
+    for other in ["FailedJobs", "OOMKilled", "podFailurePolicy", ""] {
+        only("29", &of(json!([other])), start, "");
+    }
+}
+
+#[test]
 fn doubtful_rules_of_a_failure_policy_are_warned_of() {
     let said = failure(json!([{"action": "RestartAppWrapper"}, {"action": "FailAppWrapper"}]));
     let start = "warning: spec.failurePolicy.rules[1]: never reached";
@@ -218,6 +237,11 @@ fn wrong_rules_of_an_execution_policy_are_named() {
             ),
             "error: spec.executionPolicy.rules[0].waitForComponentsStatus: ",
             "Ready, Succeeded",
+        ),
+        (
+            judged(&with(&three(), "/spec/executionPolicy", json!({"rules": []}))),
+            "error: spec.executionPolicy.executionPolicyOrder: ",
+            "must be given",
         ),
         (
             execution("InOrder", json!([{"targetComponents": ["b"]}])),
@@ -338,12 +362,30 @@ fn wrong_rules_of_a_pod_failure_policy_are_named() {
 }
 
 #[test]
+fn restart_policies_init_containers_and_types_of_conditions_are_no_matter() {
+    let mut restarting = job("a");
+    restarting["spec"]["template"]["spec"]["restartPolicy"] = json!("OnFailure");
+    restarting["spec"]["template"]["spec"]["initContainers"] = json!([{"name": "prepare"}]);
+    let codes = json!({"containerName": "prepare", "operator": "NotIn", "values": [0]});
+    let rules = json!([
+        {"action": "FailAppWrapper", "onExitCodes": codes},
+        {"action": "Ignore", "onPodConditions": [{"type": "example.com/Cosmic"}]},
+    ]);
+    let aw = with(&given(&[restarting]), "/spec/podFailurePolicy", json!({ "rules": rules }));
+    assert_eq!(judged(&aw), Vec::<String>::new());
+}
+
+#[test]
 fn doubtful_rules_of_a_pod_failure_policy_are_warned_of() {
     let said = pod_failure(json!([
         {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTraget"}]}
     ]));
     let start = "warning: spec.podFailurePolicy.rules[0].onPodConditions[0].type: ";
     only("-", &said, start, "did you mean DisruptionTarget?");
+    let said = pod_failure(json!([{"action": "Ignore",
+        "onPodConditions": [{"type": "DisruptionTarget"}], "onTerminationMessage": {"pattern": "x"}}]));
+    let start = "warning: spec.podFailurePolicy.rules[0].onTerminationMessage: ";
+    only("-", &said, start, "unknown field");
     let codes = json!({"containerName": "other", "operator": "In", "values": [1]});
     let said = pod_failure(json!([{"action": "Count", "onExitCodes": codes}]));
     let start = "warning: spec.podFailurePolicy.rules[0].onExitCodes.containerName: ";
