@@ -20,6 +20,7 @@ pub mod machine;
 mod notices;
 mod pause;
 mod phases;
+mod pods;
 pub mod policy;
 mod problem;
 pub mod replay;

@@ -7,7 +7,9 @@ use super::machine::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
 use super::problem::{self, Problem};
 use super::steps::{self, Standing};
 use super::sweep::{Stray, sweep};
-use super::{VerdictAction, arrange, attempts, deploy, health, notices, retry, settle, teardown};
+use super::{
+    VerdictAction, arrange, attempts, deploy, health, notices, pods, retry, settle, teardown,
+};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
@@ -172,7 +174,7 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         return succeed(here, draft);
     }
     let pod_sets = arrange::begun_pod_sets(draft);
-    let problems = problem::of_pods(draft, &judged, &pod_sets);
+    let problems = pods::of_pods(draft, &judged, &pod_sets);
     note_readiness(draft, &pod_sets);
     if let Some(problem) = problem::most_urgent(draft, problems) {
         return settle::settle(here, draft, &problem);
@@ -229,7 +231,9 @@ fn record_successes(draft: &mut Draft<'_>) {
     let now = draft.facts.now;
     for index in 0..draft.facts.snapshot.components.len() {
         let has_pods = !draft.facts.snapshot.components[index].pod_sets.is_empty();
-        if has_pods && health::has_succeeded(draft, index) {
+        // what is to be created again has not done its work
+        let up = steps::standing(draft, index) == Standing::Up;
+        if up && has_pods && health::has_succeeded(draft, index) {
             let conditions = &mut draft.component_status()[index].conditions;
             let kind = condition::COMPONENT_SUCCEEDED;
             condition::set(conditions, kind, true, "ComponentSucceeded", "", now);

@@ -63,11 +63,6 @@ pub async fn observe(
         let mut component = wrapper.components[index].clone();
         component.presence = presence(eyes, wrapper, memory, &component, index, ask).await?;
         component.creation = memory.failure(index).cloned();
-        if wrapper.policies.ask_for_jobs() && wrapper.status.phase == Phase::Running {
-            let namespace = &wrapper.namespace;
-            component.failed_jobs =
-                jobs::failed(eyes.client, namespace, &component, memory).await?;
-        }
         components.push(component);
     }
     let records = match ask {
@@ -86,6 +81,13 @@ pub async fn observe(
         ..wrapper.snapshot()
     };
     guides::fill(&mut snapshot, wrapper, eyes.cache, attach);
+    let asked = wrapper.policies.ask_for_jobs() || snapshot.retry.ask_for_jobs();
+    if asked && wrapper.status.phase == Phase::Running {
+        for component in &mut snapshot.components {
+            let namespace = &wrapper.namespace;
+            component.failed_jobs = jobs::failed(eyes.client, namespace, component, memory).await?;
+        }
+    }
     Ok(snapshot)
 }
 

@@ -150,6 +150,17 @@ impl InForce {
         self.policies.iter().any(|policy| policy.avoid_node || policy.rules.iter().any(by_rule))
     }
 
+    /// Whether a rule looks at what the Jobs of a `JobSet` say: that they ran for too long.
+    #[must_use]
+    pub fn ask_for_jobs(&self) -> bool {
+        let overdue = |rule: &RetryRule| match &rule.matcher {
+            RetryMatcher::Conditions(any) => any.contains(&Happening::DeadlineExceeded),
+            RetryMatcher::Categories(names) => names.iter().any(|name| name == "deadline"),
+            RetryMatcher::ExitCodes { .. } | RetryMatcher::Message(_) => false,
+        };
+        self.policies.iter().flat_map(|policy| &policy.rules).any(overdue)
+    }
+
     /// Whether a retry may make memory grow.
     #[must_use]
     pub fn grow_memory(&self) -> bool {

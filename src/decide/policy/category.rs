@@ -3,7 +3,7 @@
 use super::look::Look;
 use crate::config::{CategoryMatcher, FailureCategory};
 use crate::policies::{Happening, PodMatcher};
-use crate::snapshot::{ContainerState, Pod};
+use crate::snapshot::{ContainerState, Pod, PodPhase};
 
 /// What kind of failure a pod had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -145,6 +145,7 @@ pub fn of(look: &Look<'_>) -> Category {
     let collected = |pod: &Pod| {
         pod.true_condition("DisruptionTarget").is_some_and(|c| c.reason == "DeletionByPodGC")
             || matches!(pod.reason.as_deref(), Some("NodeLost" | "NodeShutdown"))
+            || pod.phase == PodPhase::Unknown
     };
     match look.pod {
         Some(pod) if waits_for(pod, &IMAGE_REASONS) => Category::Image,
@@ -204,6 +205,7 @@ mod tests {
             (container(waiting("CreateContainerConfigError")), Category::Config),
             (target("DeletionByPodGC"), Category::Node),
             (reason("NodeLost"), Category::Node),
+            (Pod { phase: PodPhase::Unknown, ..Pod::default() }, Category::Node),
             (container(ended("Error", 1)), Category::Application),
             (container(ended("Completed", 0)), Category::Unknown),
             (Pod::default(), Category::Unknown),

@@ -1,0 +1,160 @@
+//! What is wrong with the pods. Source: table of section "Unhealthy" of the contract.
+
+use std::rc::Rc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::draft::Draft;
+use super::failure;
+use super::health::{self, PodSetHealth};
+use super::policy::Judged;
+use super::policy::category::Category;
+use super::problem::{Problem, is_final, with_pods};
+use super::steps::{self, Standing};
+use crate::api::FailureRecord;
+use crate::api::condition::unhealthy;
+use crate::snapshot::{Pod, PodPhase};
+
+/// Everything that is wrong with them.
+pub fn of_pods<'a>(
+    draft: &mut Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Vec<Problem<'a>> {
+    let mut problems = vec![];
+    problems.extend(unmended_pods(draft, judged, pod_sets));
+    problems.extend(fatal_pod(draft, judged));
+    problems.extend(doomed_nodes(draft));
+    problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health)));
+    for problem in &mut problems {
+        problem.judged = Some(judged.clone());
+    }
+    problems
+}
+
+/// A pod that fails the AppWrapper by `podFailurePolicy`, also where it was made up for.
+fn fatal_pod<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Option<Problem<'a>> {
+    let (pod, _) = judged.fatal?;
+    let at = failure::finished_at(pod).unwrap_or(draft.facts.now).min(draft.facts.now);
+    let problem = Problem::of_pod(draft.facts, pod, unhealthy::FOUND_FAILED_PODS);
+    let deadline = Some(draft.facts.limits.failure_grace.after(at));
+    Some(Problem { failed_at: at, deadline, ..problem })
+}
+
+/// Pods that failed and that nothing has made up for; not those that are ignored and that something
+/// replaces. The first failure first.
+pub fn unmended<'a>(
+    draft: &Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Vec<&'a Pod> {
+    let up = pod_sets.iter().filter(|set| steps::standing(draft, set.component) == Standing::Up);
+    let mut pods: Vec<&Pod> = up
+        .flat_map(|set| health::unmended(draft, set))
+        .filter(|pod| judged.ignores(pod).is_none() || is_final(draft.facts, pod))
+        .collect();
+    failure::sort(&mut pods);
+    pods
+}
+
+fn unmended_pods<'a>(
+    draft: &mut Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
+    let now = draft.facts.now;
+    let mut pods = unmended(draft, judged, pod_sets);
+    let ignored = pods.first().and_then(|pod| judged.ignores(pod));
+    let all_ignored = pods.iter().all(|pod| judged.ignores(pod).is_some());
+    if !all_ignored {
+        pods.retain(|pod| judged.ignores(pod).is_none());
+    }
+    let Some(first) = pods.first() else {
+        if draft.status.since.is_some() {
+            draft.since().failed_pods = None;
+        }
+        return None;
+    };
+    let stored = draft.status.since.as_ref().and_then(|since| since.failed_pods.as_ref());
+    // Node clocks may run ahead of ours: then it is the moment at which it was first seen.
+    let finished = failure::finished_at(first).filter(|at| *at <= now);
+    let at = finished.or_else(|| stored.map(|time| time.0)).unwrap_or(now).min(now);
+    draft.since().failed_pods = Some(Time(at));
+    let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
+    let others =
+        if pods.len() > 1 { format!("; {} failed in all", pods.len()) } else { String::new() };
+    Some(Problem {
+        message: format!("{}{others}", problem.message),
+        failed_at: at,
+        deadline: Some(draft.facts.limits.failure_grace.after(at)),
+        components: with_pods(draft, judged, vec![]),
+        ignored: if all_ignored { ignored } else { None },
+        ..problem
+    })
+}
+
+/// Pods that use a resource of a node on which that resource is marked `NoExecute`.
+fn doomed_nodes<'a>(draft: &Draft<'a>) -> Option<Problem<'a>> {
+    let facts = draft.facts;
+    if !facts.config.autopilot.monitor_nodes {
+        return None;
+    }
+    let pod = facts.snapshot.pods.iter().find(|pod| {
+        pod.phase == PodPhase::Running
+            && !pod.terminating
+            && pod
+                .node
+                .as_ref()
+                .and_then(|node| facts.snapshot.nodes.get(node))
+                .is_some_and(|node| !node.no_execute.is_disjoint(&pod.resources))
+    })?;
+    let node = pod.node.clone().unwrap_or_default();
+    let problem = Problem::of_pod(facts, pod, unhealthy::AUTOPILOT_NO_EXECUTE);
+    let name = &pod.name;
+    Some(Problem {
+        message: format!("pod {name} uses a resource of node {node} that is marked NoExecute"),
+        failure: FailureRecord {
+            category: Some(Category::Node.as_str().to_owned()),
+            ..problem.failure
+        },
+        evacuation: true,
+        ..problem
+    })
+}
+
+/// A pod set that has too few pods, or too few that run.
+fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
+    if health.ready() || steps::standing(draft, health.component) != Standing::Up {
+        return None;
+    }
+    let facts = draft.facts;
+    let since = health::unready_since(draft, health)?;
+    let (grace, what) = if health.there < health.expected {
+        (facts.limits.admission_grace, format!("{} pods are there", health.there))
+    } else {
+        (facts.limits.warmup_grace, format!("{} pods run", health.running))
+    };
+    let component = &facts.snapshot.components[health.component];
+    let message = format!(
+        "{}: {what} of {} in pod set {}",
+        component.title(),
+        health.expected,
+        health.name()
+    );
+    let reason = unhealthy::INSUFFICIENT_PODS_READY;
+    let problem = match health.waiting.first() {
+        Some(pod) => {
+            let problem = Problem::of_pod(facts, pod, reason);
+            Problem { message: format!("{message}; {}", problem.message), ..problem }
+        }
+        None => Problem::of_component(draft, health.component, reason, &message),
+    };
+    let unhealthy_from = grace.after(since);
+    Some(Problem {
+        failed_at: since,
+        unhealthy_from: Some(unhealthy_from),
+        deadline: Some(facts.limits.failure_grace.after(unhealthy_from)),
+        is_final: false,
+        ..problem
+    })
+}
