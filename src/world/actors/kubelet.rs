@@ -46,7 +46,7 @@ struct Life {
     code: i64,
     reason: String,
     message: String,
-    /// Reason of a DisruptionTarget that it has when it ends; empty: none.
+    /// Reason of a `DisruptionTarget` that it has when it ends; empty: none.
     disruption: String,
     sticks: bool,
     gone_at: Option<Duration>,

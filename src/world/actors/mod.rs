@@ -187,6 +187,7 @@ pub fn is_true(object: &Value, condition: &str) -> bool {
 }
 
 /// A condition of an object, where its status is True.
+#[must_use]
 pub fn find_condition<'o>(object: &'o Value, condition: &str) -> Option<&'o Value> {
     let mut all = object["status"]["conditions"].as_array().into_iter().flatten();
     all.find(|one| one["type"] == condition && one["status"] == "True")
