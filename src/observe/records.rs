@@ -327,6 +327,7 @@ mod tests {
             ]},
             "status": {
                 "phase": "Failed",
+                "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "R"}],
                 "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
                 "containerStatuses": [
                     {"name": "c", "state": {"terminated": {
@@ -339,6 +340,8 @@ mod tests {
         assert_eq!(record.identity.attempt, Some(3));
         assert_eq!(record.identity.controller.as_ref().map(|c| c.uid.as_str()), Some("2"));
         assert_eq!(record.pod.phase, PodPhase::Failed);
+        let target = record.pod.true_condition("DisruptionTarget");
+        assert_eq!(target.map(|condition| condition.reason.as_str()), Some("R"));
         assert!(record.pod.terminating);
         let ended: Vec<_> = record
             .pod

@@ -29,6 +29,7 @@ mod deeds;
 mod deleting;
 mod demo;
 mod failing;
+mod guide;
 mod harness;
 mod hostile;
 mod kinds;
