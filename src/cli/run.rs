@@ -117,3 +117,39 @@ async fn stop_signal() {
         _ = tokio::signal::ctrl_c() => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+    use crate::sim::{ApiServer, Store};
+
+    /// Replaces the file at once, as the kubelet does, and tells the limit in force when it must have been
+    /// looked at.
+    async fn written(context: &Context, path: &Path, text: &str) -> i32 {
+        let new = path.with_extension("new");
+        tokio::fs::write(&new, text).await.unwrap();
+        tokio::fs::rename(&new, path).await.unwrap();
+        tokio::time::sleep(RELOAD_EVERY * 2).await;
+        let config = context.config.read().unwrap();
+        config.retry_policy.global_max_retries
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_changed_file_is_taken_over_and_one_with_errors_is_not() {
+        let client = ApiServer::new(Store::new(SystemClock.now())).client();
+        let controller = Controller::new(client, Arc::new(SystemClock), Config::default());
+        let context = controller.context.clone();
+        let name = format!("appwrapper-reload-{}.yaml", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        tokio::fs::write(&path, "{}").await.unwrap();
+        let task = tokio::spawn(reload(context.clone(), path.clone()));
+        tokio::time::sleep(RELOAD_EVERY * 2).await;
+        let of = async |text: &str| written(&context, &path, text).await;
+        assert_eq!(of("retryPolicy: {globalMaxRetries: 7}").await, 7);
+        assert_eq!(of("retryPolicy: {globalMaxRetries: -1}").await, 7, "the old one stays");
+        assert_eq!(of("retryPolicy: {globalMaxRetries: 0}").await, 0);
+        task.abort();
+        tokio::fs::remove_file(&path).await.unwrap();
+    }
+}
