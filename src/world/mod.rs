@@ -367,7 +367,8 @@ impl World {
         let kind = &self.store.kinds.get(change.object.address.kind).kind;
         self.truth.wrappers.get(uid).is_some_and(|wrapper| {
             let part = wrapper.own.part(kind, &change.object.address.name);
-            attempt.is_some_and(|attempt| wrapper.wants(part, attempt))
+            let wanted = attempt.is_some_and(|attempt| wrapper.wants(part, attempt));
+            wanted && !wrapper.state.deleting
         })
     }
 

@@ -93,8 +93,8 @@ pub fn scenarios() -> Vec<Scenario> {
             for (suffix, meanwhile) in MEANWHILE {
                 let name = format!("{shape}-{life}{suffix}");
                 let object = |(index, kind): (usize, &&str)| json!({"template": component(kind, &format!("c{index}"), annotations)});
-                let components = kinds.iter().enumerate().map(object).collect();
-                let scene = scene(vec![wrapper(components)], meanwhile);
+                let components: Vec<Value> = kinds.iter().enumerate().map(object).collect();
+                let scene = scene(vec![wrapper(&components)], meanwhile);
                 all.push(Scenario { name, end: self::end(end, meanwhile), scene });
             }
         }
@@ -112,7 +112,7 @@ const fn end(usual: &'static str, meanwhile: Meanwhile) -> Option<&'static str> 
 }
 
 /// The AppWrapper of a scenario.
-fn wrapper(components: Vec<Value>) -> Value {
+fn wrapper(components: &[Value]) -> Value {
     let period = |key: &str, text: &str| {
         (format!("workload.codeflare.dev.appwrapper/{key}"), Value::from(text))
     };

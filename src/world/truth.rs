@@ -370,10 +370,11 @@ impl Wrapper {
         }
     }
 
-    /// Whether a component is to be created now, as an object of this attempt.
+    /// Whether a component is to be created now, as an object of this attempt; that it was suspended or
+    /// deleted a moment ago, nobody can know.
     #[must_use]
     pub fn wants(&self, part: Option<usize>, attempt: i64) -> bool {
-        let State { phase, attempt: current, deleting, .. } = self.state;
+        let State { phase, attempt: current, .. } = self.state;
         let right = match phase {
             Phase::Resuming => true,
             Phase::Running => part.is_some_and(|part| self.components.coming.contains(&part)),
@@ -385,7 +386,7 @@ impl Wrapper {
             | Phase::Failed
             | Phase::Terminating => false,
         };
-        right && attempt == current && !deleting
+        right && attempt == current
     }
 
     /// Since when each pod set lacks pods, and when the first pod failed.

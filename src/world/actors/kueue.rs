@@ -346,7 +346,7 @@ fn requests(wrapper: &Value, quota: &BTreeMap<String, i64>) -> BTreeMap<String, 
 fn size(wrapper: &Value) -> Vec<String> {
     let components = wrapper["spec"]["components"].as_array().into_iter().flatten();
     let pods = components.flat_map(|one| super::super::scene::pods_in(&one["template"]));
-    let containers = pods.flat_map(|(_, pod)| pod["spec"]["containers"].as_array());
+    let containers = pods.filter_map(|(_, pod)| pod["spec"]["containers"].as_array());
     containers.flatten().map(|container| container["resources"].to_string()).collect()
 }
 

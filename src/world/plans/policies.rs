@@ -125,7 +125,7 @@ fn scenario(story: &Story, suffix: &str, meanwhile: Meanwhile) -> Scenario {
             json!({ "template": template })
         })
         .collect();
-    let mut wrapper = wrapper(components);
+    let mut wrapper = wrapper(&components);
     if let Some(spec) = story.spec.as_object() {
         for (key, policy) in spec {
             wrapper["spec"][key] = policy.clone();

@@ -76,7 +76,7 @@ impl Writer<'_> {
         if self.rng.one_in(2) {
             wrapper["spec"]["failurePolicy"] = self.failure_policy(&names);
         }
-        if self.rng.one_in(2) {
+        if self.rng.one_in(3) {
             wrapper["spec"]["podFailurePolicy"] = self.pod_failure_policy(&names);
         }
         if names.len() > 1 && !self.rng.one_in(3) {
@@ -155,7 +155,7 @@ impl Writer<'_> {
             "RecreateComponent",
             "RecreateComponent",
         ];
-        let rules: Vec<Value> = (0..self.rng.between(0, 2))
+        let rules: Vec<Value> = (0..self.rng.between(1, 2))
             .map(|_| {
                 let action = *self.rng.pick(&actions);
                 let mut rule = json!({"action": action, "targetComponents": self.targets(names)});

@@ -57,10 +57,10 @@ impl Components {
         }
         self.going.retain(|index, _| going.contains(index));
         for index in going {
-            if !self.going.contains_key(&index) {
-                self.going.insert(index, elapsed);
+            self.going.entry(index).or_insert_with(|| {
                 self.sent.push(index);
-            }
+                elapsed
+            });
         }
     }
 
@@ -96,6 +96,9 @@ impl Components {
         let mut sets = expected.iter().filter(|(name, _)| name.starts_with(&prefix));
         self.ended.contains(&part)
             || sets.all(|(name, count)| {
+                if own.open_ended.contains(&part) && self.succeeded.contains_key(name) {
+                    return !must_succeed;
+                }
                 let seen = seen.get(name).map_or(0, BTreeSet::len);
                 i64::try_from(seen).unwrap_or(i64::MAX) >= *count
             })

@@ -23,6 +23,9 @@ pub struct Own {
     pub queued: bool,
     /// The step of each component.
     pub steps: Vec<usize>,
+    /// Components with a Job that ends with its pods, however many they are: once one has succeeded, the
+    /// Job asks for no other.
+    pub open_ended: BTreeSet<usize>,
     /// For each step but the last: its components must succeed; else be ready.
     pub must_succeed: Vec<bool>,
     pod_rules: Vec<Value>,
@@ -89,6 +92,12 @@ impl Own {
             named: retry::listed(object.annotation(RETRY_POLICIES)).collect(),
             queued: object.label(QUEUE).is_some(),
             steps: vec![0; parts.len()],
+            open_ended: list(&spec["components"])
+                .iter()
+                .enumerate()
+                .filter(|(_, component)| is_open_ended(&component["template"]))
+                .map(|(index, _)| index)
+                .collect(),
             must_succeed: vec![],
             pod_rules: list(&spec["podFailurePolicy"]["rules"]),
             failure_rules: list(&spec["failurePolicy"]["rules"]),
@@ -165,6 +174,13 @@ impl Own {
         }
         false
     }
+}
+
+fn is_open_ended(template: &Value) -> bool {
+    let open = |spec: &Value| spec["completions"].is_null() && !spec["parallelism"].is_null();
+    let mut inner = template["spec"]["replicatedJobs"].as_array().into_iter().flatten();
+    template["kind"] == "Job" && open(&template["spec"])
+        || inner.any(|job| open(&job["template"]["spec"]))
 }
 
 fn fits(rule: &Value, pod: &PodFailure) -> bool {
