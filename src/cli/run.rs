@@ -9,13 +9,13 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::{ClusterArgs, DONE, Error, cluster};
 use crate::clock::SystemClock;
-use crate::config::Config;
+use crate::config::{Config, LoadError};
 use crate::controller::Controller;
 use crate::reconcile::Context;
 use crate::{serve, telemetry};
 
 /// How often the configuration file is looked at.
-const RELOAD_EVERY: Duration = Duration::from_secs(2);
+const RELOAD_EVERY: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -82,15 +82,24 @@ fn warn_of_what_is_not_there(config: &Config) {
 /// Takes over a changed configuration file; one with errors is reported, and the old one stays.
 async fn reload(context: Arc<Context>, path: PathBuf) {
     let mut known = text_of(&path).await;
+    let mut seen = known.clone();
     let mut ticks = tokio::time::interval(RELOAD_EVERY);
     loop {
         ticks.tick().await;
         let text = text_of(&path).await;
-        if text == known {
+        // one that is being written in place is taken when two looks show the same
+        let is_whole = text == seen;
+        seen = text;
+        if !is_whole || seen == known {
             continue;
         }
-        known = text;
-        match Config::load(&path) {
+        known.clone_from(&seen);
+        let loaded = match &known {
+            Some(text) => Config::parse(text)
+                .map_err(|source| LoadError::Invalid { path: path.clone(), source }),
+            None => Config::load(&path), // says why it cannot be read
+        };
+        match loaded {
             Ok(config) => {
                 *context.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 context.look_at_all();
@@ -130,7 +139,7 @@ mod tests {
         let new = path.with_extension("new");
         tokio::fs::write(&new, text).await.unwrap();
         tokio::fs::rename(&new, path).await.unwrap();
-        tokio::time::sleep(RELOAD_EVERY * 2).await;
+        tokio::time::sleep(RELOAD_EVERY * 3).await;
         let config = context.config.read().unwrap();
         config.retry_policy.global_max_retries
     }
