@@ -74,6 +74,11 @@ pub fn begin_next_step(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
     if next.is_empty() {
         return;
     }
+    // A Job may be seen to count a pod before the pod is seen to have ended: it would count twice.
+    if draft.facts.snapshot.answered < Ask::Pods {
+        draft.ask(Ask::Pods);
+        return;
+    }
     steps::begin(draft, &next);
     draft.verdict.action = VerdictAction::Deploy;
     "The next step begins".clone_into(&mut draft.verdict.message);

@@ -69,15 +69,13 @@ fn count(draft: &mut Draft<'_>) {
     draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
 }
 
-/// Whether a problem is that something does not run, and only a cache says so; or a component has failed,
-/// and the cache does not show yet which pod made it fail.
-fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>, waited: bool) -> bool {
-    let unsure = match problem.reason {
-        unhealthy::INSUFFICIENT_PODS_READY | unhealthy::FOUND_FAILED_PODS => waited,
-        unhealthy::FAILED_COMPONENT => problem.pod.is_none(),
-        _ => false,
-    };
-    unsure && draft.facts.snapshot.answered < Ask::Pods
+/// Whether a problem is about pods, and only a cache says so. A component may be seen to fail before its
+/// pods are: the policies would be asked about a failure without a cause.
+fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>, is_waited_for: bool) -> bool {
+    let of_pods = [unhealthy::INSUFFICIENT_PODS_READY, unhealthy::FOUND_FAILED_PODS];
+    let about_pods = problem.reason == unhealthy::FAILED_COMPONENT
+        || is_waited_for && of_pods.contains(&problem.reason);
+    about_pods && draft.facts.snapshot.answered < Ask::Pods
 }
 
 /// Restarts without asking a policy: the node is to blame. Only the kill switch forbids it.
