@@ -97,6 +97,28 @@ impl<'a> Problem<'a> {
         self.judged.clone().unwrap_or_else(|| judge(draft))
     }
 
+    /// The failure of one component of those that failed: a rule may be about another than the first.
+    pub fn about(&self, draft: &Draft<'a>, index: usize) -> Self {
+        let of_first = match self.pod {
+            Some(pod) => pod.component == Some(index),
+            None => self.components.first().is_none_or(|first| first.index == index),
+        };
+        let found = self.components.iter().find(|each| each.index == index);
+        let Some(failed) = found.filter(|_| !of_first) else { return self.clone() };
+        let component = &draft.facts.snapshot.components[index];
+        let text = format!("{} failed ({}): {}", component.title(), failed.reason, failed.message);
+        let (of_it, now) = (failed_pods(draft, Some(index)), draft.facts.now);
+        let (other, at) = match of_it.first() {
+            Some(pod) => (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod)),
+            None => {
+                let failure = failure::of_component(component, failed.reason, failed.message);
+                let plain = Self::of_component(draft, index, self.reason, &text);
+                (Self { failure, ..plain }, failed.at)
+            }
+        };
+        Self { message: text, failed_at: at.unwrap_or(now).min(now), ..other }
+    }
+
     /// What the stages of the policies say about it.
     pub fn ruling(&self, draft: &Draft<'a>) -> Ruling {
         super::policy::rule(&Case {

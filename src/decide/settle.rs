@@ -36,6 +36,10 @@ where
     }
     draft.verdict.rule = Some(ruling.rule.clone());
     draft.verdict.retries = ruling.retries;
+    let problem = match ruling.action {
+        RulingAction::RecreateComponent(index) => &problem.about(draft, index),
+        RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => problem,
+    };
     let problem = &with_reason(problem, &ruling);
     match ruling.action {
         RulingAction::Restart => {

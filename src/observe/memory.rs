@@ -18,6 +18,9 @@ const DELETE_AGAIN_AFTER: Duration = Duration::from_secs(4);
 /// First and longest pause between two tries to create a component.
 const CREATE_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
+/// For how long a version of the AppWrapper is known to be the newest.
+const CONFIRMED_FOR: Duration = Duration::from_secs(2);
+
 /// What this process did lately for one AppWrapper.
 ///
 /// Its times are those of [`Memory::tick`]: they never jump, and mean nothing to another process.
@@ -29,8 +32,8 @@ pub struct Memory {
     /// The newest resource version of the AppWrapper that was seen or written.
     newest: Option<u128>,
     /// The resource version that the AppWrapper is known to have had a moment ago: our own write made it,
-    /// or the API server itself said so.
-    confirmed: Option<u128>,
+    /// or the API server itself said so; and when that was.
+    confirmed: Option<(u128, Duration)>,
     created: BTreeMap<usize, (ObjectRecord, Duration)>,
     failures: BTreeMap<usize, Failure>,
     deletions: BTreeMap<(String, bool), Duration>,
@@ -89,7 +92,7 @@ impl Memory {
     /// Remembers the version that a write of ours made, or that the API server itself told.
     pub fn confirm(&mut self, version: Option<&str>) {
         let version = version.and_then(|text| text.parse().ok());
-        self.confirmed = version.or(self.confirmed);
+        self.confirmed = version.map(|version| (version, self.now)).or(self.confirmed);
         self.newest = self.newest.max(version);
     }
 
@@ -109,9 +112,13 @@ impl Memory {
     }
 
     /// Whether a version is known to be more than the word of a watch, which may lag behind by any time.
+    /// What was known a while ago is not: a leader that does not know yet that it was replaced may have
+    /// written since.
     #[must_use]
     pub fn is_confirmed(&self, version: &str) -> bool {
-        let known = self.confirmed.is_some() && version.parse().ok() == self.confirmed;
+        let known = self.confirmed.is_some_and(|(confirmed, at)| {
+            version.parse() == Ok(confirmed) && self.since(at) <= CONFIRMED_FOR
+        });
         known || bugs::is_present(Bug::StaleIsNew)
     }
 
@@ -239,6 +246,8 @@ mod tests {
         assert!(!memory.outdates("5"));
         memory.confirm(Some("7"));
         assert!(memory.is_confirmed("7") && !memory.is_confirmed("8"));
+        memory.tick(Duration::from_secs(10));
+        assert!(!memory.is_confirmed("7"), "another may have written since");
         memory.saw("6");
         assert!(memory.outdates("6"));
         assert!(!memory.outdates("7"));

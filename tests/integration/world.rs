@@ -23,6 +23,9 @@ const FOUND: &[(u64, &str)] = &[
     (6999, "a watch that went back in time showed an earlier attempt's success"),
     (3674, "a late write's object stayed in Failed when its deletion was refused once"),
     (2067, "a pod of an earlier attempt that stuck was waited for without end in Resuming"),
+    (5969, "a Job had counted a pod that still seemed to run: the next step began too early"),
+    (4201, "a component was created again, and another one's failure was written down as the cause"),
+    (6696, "a leader created what its own write, ten seconds old, still seemed to want"),
 ];
 
 /// How many seeds a bug has to be found in.
