@@ -108,13 +108,12 @@ impl<'a> Problem<'a> {
         let component = &draft.facts.snapshot.components[index];
         let text = format!("{} failed ({}): {}", component.title(), failed.reason, failed.message);
         let (of_it, now) = (failed_pods(draft, Some(index)), draft.facts.now);
-        let (other, at) = match of_it.first() {
-            Some(pod) => (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod)),
-            None => {
-                let failure = failure::of_component(component, failed.reason, failed.message);
-                let plain = Self::of_component(draft, index, self.reason, &text);
-                (Self { failure, ..plain }, failed.at)
-            }
+        let (other, at) = if let Some(pod) = of_it.first() {
+            (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod))
+        } else {
+            let failure = failure::of_component(component, failed.reason, failed.message);
+            let plain = Self::of_component(draft, index, self.reason, &text);
+            (Self { failure, ..plain }, failed.at)
         };
         Self { message: text, failed_at: at.unwrap_or(now).min(now), ..other }
     }
