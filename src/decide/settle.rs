@@ -205,6 +205,7 @@ fn record(
     outcome: AttemptOutcome,
 ) {
     describe(draft, problem);
+    draft.verdict.deadline = None; // what else was waited for is decided with it
     say_unhealthy(draft, problem);
     let cause = problem.pod.filter(|pod| pod.phase == PodPhase::Failed);
     let others = problem.judged(draft).failed().saturating_sub(usize::from(cause.is_some()));
