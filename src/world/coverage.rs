@@ -213,6 +213,9 @@ pub const fn why_never(phase: Phase, happening: Happening) -> Option<&'static st
             | H::ComponentSucceeded
             | H::ComponentFailed,
         ) => Some("every pod has ended, but for what a write that came too late has made"),
+        (P::Terminating, H::ComponentSucceeded) => {
+            Some("what goes is ended before it is done, but for a race")
+        }
         (P::Empty | P::Suspended, H::Deadline) => Some("nothing is waited for"),
         _ => None,
     }
