@@ -74,7 +74,7 @@ fn the_story_has_its_beats_in_order() {
             ("Pod/train-worker-0", "Forced", "by force"),
             ("AppWrapper/train", "EverythingGone", "20 s"),
             ("AppWrapper/train", "Resuming", "attempt 1"),
-            ("Pod/train-worker-0", "Runs", "on node-3, not on node-2 again"),
+            ("Pod/train-worker-0", "Runs", ", not on node-2 again"),
             ("AppWrapper/train", "Succeeded", "attempt 1"),
             ("AppWrapper/train", "QuotaReleased", "0 of 2"),
             ("AppWrapper/evaluate", "Admitted", ""),
