@@ -4,24 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-/// What follows the number, and what it stands for.
-const UNITS: [(&str, f64); 15] = [
-    ("Ki", 1024.0),
-    ("Mi", 1_048_576.0),
-    ("Gi", 1_073_741_824.0),
-    ("Ti", 1_099_511_627_776.0),
-    ("Pi", 1_125_899_906_842_624.0),
-    ("Ei", 1_152_921_504_606_846_976.0),
-    ("n", 1e-9),
-    ("u", 1e-6),
-    ("m", 1e-3),
-    ("k", 1e3),
-    ("M", 1e6),
-    ("G", 1e9),
-    ("T", 1e12),
-    ("P", 1e15),
-    ("E", 1e18),
-];
+use crate::policies::number_and_unit;
 
 /// An amount of a resource in its own unit (cores, bytes, devices); nothing where it is none.
 #[must_use]
@@ -35,17 +18,7 @@ pub fn amount(value: &Value) -> Option<f64> {
 }
 
 fn parsed(text: &str) -> Option<f64> {
-    let is_number = |c: char| c.is_ascii_digit() || c == '.' || c == '+';
-    let end = text.find(|c| !is_number(c)).unwrap_or(text.len());
-    let (number, suffix) = text.split_at(end);
-    let unit = match UNITS.iter().find(|(name, _)| *name == suffix) {
-        Some((_, unit)) => *unit,
-        None if suffix.is_empty() => 1.0,
-        None => {
-            let exponent = suffix.strip_prefix(['e', 'E'])?;
-            10_f64.powi(i32::from(exponent.parse::<i8>().ok()?))
-        }
-    };
+    let (number, unit) = number_and_unit(text)?;
     Some(number.parse::<f64>().ok()? * unit)
 }
 

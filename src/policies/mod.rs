@@ -19,7 +19,7 @@ mod target;
 pub use failure::FailureRule;
 pub use pattern::LazyPattern;
 pub use pod_failure::{PodMatcher, PodRule};
-pub use quantity::Bytes;
+pub use quantity::{Bytes, number_and_unit};
 pub use retry::{
     Happening, InForce, MemoryGrowth, Missing, RetryMatcher, RetryPolicy, RetryRule, attached,
 };

@@ -10,13 +10,16 @@ pub struct Bytes(pub u64);
 #[error("must be a quantity of memory, such as 64Gi")]
 pub struct BytesError;
 
-const SUFFIXES: [(&str, f64); 13] = [
+/// What follows the number of a quantity, and what it stands for.
+const UNITS: [(&str, f64); 15] = [
     ("Ki", 1024.0),
     ("Mi", 1_048_576.0),
     ("Gi", 1_073_741_824.0),
     ("Ti", 1_099_511_627_776.0),
     ("Pi", 1_125_899_906_842_624.0),
     ("Ei", 1_152_921_504_606_846_976.0),
+    ("n", 1e-9),
+    ("u", 1e-6),
     ("m", 1e-3),
     ("k", 1e3),
     ("M", 1e6),
@@ -26,21 +29,33 @@ const SUFFIXES: [(&str, f64); 13] = [
     ("E", 1e18),
 ];
 
+/// A Kubernetes quantity without a sign, taken apart: the text of its number, and its unit. Nothing where
+/// the unit is none; the number is not read yet.
+#[must_use]
+pub fn number_and_unit(text: &str) -> Option<(&str, f64)> {
+    let is_number = |c: char| c.is_ascii_digit() || c == '.' || c == '+';
+    let end = text.find(|c| !is_number(c)).unwrap_or(text.len());
+    let (number, suffix) = text.split_at(end);
+    let unit = match UNITS.iter().find(|(name, _)| *name == suffix) {
+        Some((_, unit)) => *unit,
+        None if suffix.is_empty() => 1.0,
+        None => {
+            let exponent = suffix.strip_prefix(['e', 'E'])?;
+            10_f64.powi(i32::from(exponent.parse::<i8>().ok()?))
+        }
+    };
+    Some((number, unit))
+}
+
 impl FromStr for Bytes {
     type Err = BytesError;
 
     fn from_str(text: &str) -> Result<Self, BytesError> {
-        let is_number = |c: char| c.is_ascii_digit() || c == '.' || c == '+';
-        let end = text.find(|c| !is_number(c)).unwrap_or(text.len());
-        let (number, suffix) = text.split_at(end);
-        let unit = match SUFFIXES.iter().find(|(name, _)| *name == suffix) {
-            Some((_, unit)) => *unit,
-            None if suffix.is_empty() => 1.0,
-            None => {
-                let exponent = suffix.strip_prefix(['e', 'E']).ok_or(BytesError)?;
-                10_f64.powi(i32::from(exponent.parse::<i8>().map_err(|_| BytesError)?))
-            }
-        };
+        // nobody counts memory in millionths of a byte
+        if text.ends_with(['n', 'u']) {
+            return Err(BytesError);
+        }
+        let (number, unit) = number_and_unit(text).ok_or(BytesError)?;
         // exact where it can be: most amounts are whole numbers of whole units
         if let Ok(whole) = number.parse::<u64>()
             && unit >= 1.0
