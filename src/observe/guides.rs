@@ -11,7 +11,7 @@ use super::seen::Seen;
 use crate::api::{GROUP, RetryPolicySpec, keys};
 use crate::podsets;
 use crate::policies::{InForce, Missing, RetryPolicy, attached};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Pod, PodPhase, Snapshot};
 
 /// API group of Kueue.
 const KUEUE: &str = "kueue.x-k8s.io";
@@ -155,7 +155,11 @@ fn cluster_queue(seen: &Seen) -> String {
 pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &Attach) {
     snapshot.queue_managed = wrapper.queue.is_some();
     snapshot.retry = in_force(wrapper, cache, attach);
-    let (avoid, grow) = (snapshot.retry.avoid_nodes(), snapshot.retry.grow_memory());
+    // only a retry asks for them, and only of a pod that does not run: not at each look at a healthy gang
+    let runs = |pod: &Pod| matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded);
+    let ails = snapshot.pods.iter().any(|pod| !runs(pod));
+    let avoid = ails && snapshot.retry.avoid_nodes();
+    let grow = ails && snapshot.retry.grow_memory();
     if avoid {
         snapshot.sites = cache.sites();
     }
