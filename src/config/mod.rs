@@ -131,6 +131,11 @@ pub struct Admission {
     pub user_rbac_admission_check: bool,
     /// The kinds that may be wrapped; empty: every namespaced kind.
     pub allowed_kinds: Vec<AllowedKind>,
+    /// User name of Kueue: it alone admits and suspends an AppWrapper that has a queue.
+    pub kueue_account: String,
+    /// Whether a deletion that would release quota before the pods are gone is refused; a warning
+    /// otherwise.
+    pub refuse_foreground_deletion: bool,
 }
 
 /// A kind of any version, written `Kind.group`, or `Kind` alone for the core group.
@@ -242,7 +247,13 @@ impl Default for Autopilot {
 
 impl Default for Admission {
     fn default() -> Self {
-        Self { default_queue_name: None, user_rbac_admission_check: true, allowed_kinds: vec![] }
+        Self {
+            default_queue_name: None,
+            user_rbac_admission_check: true,
+            allowed_kinds: vec![],
+            kueue_account: "system:serviceaccount:kueue-system:kueue-controller-manager".to_owned(),
+            refuse_foreground_deletion: false,
+        }
     }
 }
 

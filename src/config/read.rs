@@ -241,6 +241,9 @@ fn admission(section: &mut Section<'_>) -> Admission {
         allowed_kinds: section.texts("allowedKinds", |text| {
             text.parse().map_err(|error: super::AllowedKindError| error.to_string())
         }),
+        kueue_account: section.text("kueueAccount").unwrap_or(default.kueue_account),
+        refuse_foreground_deletion: section
+            .flag("refuseForegroundDeletion", default.refuse_foreground_deletion),
     }
 }
 

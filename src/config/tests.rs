@@ -30,7 +30,7 @@ failureCategories:
 - {name: oom, onConditions: [OOMKilled]}
 - {name: disk, onExitCodes: {operator: NotIn, values: [1, 255]}}
 autopilot: {injectAntiAffinities: false, monitorNodes: false, resourceTaints: {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: ERR, effect: NoSchedule}]}}
-admission: {defaultQueueName: main, userRBACAdmissionCheck: false, allowedKinds: [Job.batch, Pod]}
+admission: {defaultQueueName: main, userRBACAdmissionCheck: false, allowedKinds: [Job.batch, Pod], kueueAccount: kueue, refuseForegroundDeletion: true}
 schedulerName: volcano
 webhook: {enabled: false, address: "127.0.0.1:1", certDir: /certs}
 metrics: {address: "[::1]:2", secure: false}
@@ -67,6 +67,8 @@ fn the_keys_about_the_process_are_read() {
     assert_eq!(config.metrics.address.to_string(), "[::1]:2");
     assert_eq!(config.health.address.port(), 3);
     assert_eq!(config.leader_election.namespace.as_deref(), Some("system"));
+    assert_eq!(config.admission.kueue_account, "kueue");
+    assert!(config.admission.refuse_foreground_deletion);
 }
 
 #[test]

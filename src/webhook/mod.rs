@@ -3,4 +3,7 @@
 //! [`validate`] is a pure function of the object and the configuration; the command `validate` asks
 //! it without a cluster. What needs one ([`validate::SKIPPED`]) is judged beside it.
 
+mod identity;
 pub mod validate;
+
+pub use identity::Identity;
