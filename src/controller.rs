@@ -10,8 +10,10 @@
 mod guides;
 mod kinds;
 mod watches;
+mod work;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -29,6 +31,8 @@ use crate::observe::stored::Stored;
 use crate::reconcile::{self, Context, Next};
 use crate::telemetry;
 
+use self::work::Work;
+
 /// How many AppWrappers are looked at side by side.
 const CONCURRENCY: u16 = 32;
 
@@ -44,12 +48,22 @@ pub struct Controller {
 
 /// Where AppWrappers are asked to be looked at.
 #[derive(Clone, Debug)]
-struct Queue(UnboundedSender<ObjectRef<Stored>>);
+struct Queue {
+    sender: UnboundedSender<ObjectRef<Stored>>,
+    /// Whether anybody looks. A standby would only pile up what is looked at anyway when it leads.
+    open: Arc<AtomicBool>,
+}
 
 impl Queue {
     fn push(&self, key: &Key) {
-        // Fails only when the controller has ended, and then nobody waits for it.
-        drop(self.0.unbounded_send(ObjectRef::new(&key.name).within(&key.namespace)));
+        if self.open.load(Ordering::Acquire) {
+            // Fails only when the controller has ended, and then nobody waits for it.
+            drop(self.sender.unbounded_send(ObjectRef::new(&key.name).within(&key.namespace)));
+        }
+    }
+
+    fn open(&self) {
+        self.open.store(true, Ordering::Release);
     }
 
     fn push_all<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
@@ -63,7 +77,7 @@ impl Controller {
     pub fn new(client: Client, clock: Arc<dyn Clock>, config: Config) -> Self {
         let writer: Writer<Stored> = Writer::new(());
         let (sender, requests) = unbounded();
-        let queue = Queue(sender);
+        let queue = Queue { sender, open: Arc::default() };
         let wake = queue.clone();
         let store = writer.as_reader();
         let context = Context::new(client, clock, config, store, move |key| wake.push(key));
@@ -79,6 +93,16 @@ impl Controller {
 
     /// Runs until `shutdown` ends; what is being written then is finished first.
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
+        self.run_when(std::future::ready(()), shutdown).await;
+    }
+
+    /// Keeps the caches warm, and works from the moment on when `leads` ends: all AppWrappers are looked
+    /// at then.
+    pub async fn run_when(
+        self,
+        leads: impl Future<Output = ()>,
+        shutdown: impl Future<Output = ()>,
+    ) {
         let Self { context, writer, queue, requests, ready } = self;
         let store = writer.as_reader();
         let error_policy = |stored: Arc<Stored>,
@@ -90,8 +114,12 @@ impl Controller {
             tracing::warn!(namespace = key.namespace, name = key.name, cause, "Will try again.");
             Requeue::requeue(pause)
         };
-        let worked = applier(
-            |stored, context| Box::pin(look(stored, context)),
+        let gate = queue.clone();
+        let all = context.clone();
+        let work = Arc::new(Work::new());
+        let looks = work.clone();
+        let applied = applier(
+            move |stored, context| Box::pin(look(stored, context, looks.clone())),
             error_policy,
             context.clone(),
             store,
@@ -100,16 +128,31 @@ impl Controller {
         )
         // an AppWrapper that is gone, or an error that was logged above
         .for_each(|_| std::future::ready(()));
+        let worked = async move {
+            leads.await;
+            gate.open();
+            all.look_at_all();
+            applied.await;
+        };
         let watched = watches::run(context, writer, queue, ready);
+        let ended = async {
+            shutdown.await;
+            work.finish().await;
+        };
         tokio::select! {
             () = worked => {}
             () = watched => {}
-            () = shutdown => {}
+            () = ended => {}
         }
     }
 }
 
-async fn look(stored: Arc<Stored>, context: Arc<Context>) -> Result<Requeue, reconcile::Error> {
+async fn look(
+    stored: Arc<Stored>,
+    context: Arc<Context>,
+    work: Arc<Work>,
+) -> Result<Requeue, reconcile::Error> {
+    let Some(_begun) = work.begin() else { return Ok(Requeue::await_change()) };
     Ok(match reconcile::reconcile(stored, context).await? {
         Next::OnChange => Requeue::await_change(),
         Next::After(pause) => Requeue::requeue(pause),

@@ -10,7 +10,7 @@
 //!
 //! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
 //! [`podsets`], [`crd`], [`webhook`], [`observe`] (reads), [`act`] (writes), [`metrics`], [`reconcile`]
-//! (where they meet), [`controller`], [`serve`], [`telemetry`], [`cli`]. A module uses only modules
+//! (where they meet), [`controller`], [`election`], [`serve`], [`telemetry`], [`cli`]. A module uses only modules
 //! before it, and a test checks that.
 
 pub mod act;
@@ -22,6 +22,7 @@ pub mod config;
 pub mod controller;
 pub mod crd;
 pub mod decide;
+pub mod election;
 pub mod limits;
 pub mod metrics;
 pub mod observe;

@@ -11,6 +11,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["api", "limits"]),
     ("clock", &[]),
     ("telemetry", &[]),
+    ("election", &["clock", "telemetry"]),
     ("plan", &[]),
     ("policies", &["api", "limits", "config"]),
     ("snapshot", &["api", "plan", "policies"]),

@@ -1,0 +1,74 @@
+//! Keeps a leader that has lost its Lease from writing.
+
+use std::task::{Context, Poll};
+
+use futures::future::{BoxFuture, FutureExt};
+use http::{Method, Request};
+use kube::client::Body;
+use tower::{BoxError, Layer, Service};
+
+use super::Leadership;
+
+/// A layer of a client: a request that may write is not sent while somebody else may lead.
+///
+/// A process that was stopped and goes on knows nothing of the time in between; its first write
+/// would come after the new leader's. Writes are guarded by `resourceVersion` besides.
+#[derive(Clone, Debug)]
+pub struct Fence(Leadership);
+
+/// A client's service behind a [`Fence`].
+#[derive(Clone, Debug)]
+pub struct Fenced<S> {
+    inner: S,
+    leadership: Leadership,
+}
+
+/// A write was not sent, since somebody else may lead.
+#[derive(Debug, thiserror::Error)]
+#[error("{method} {path} was not sent: this replica does not lead")]
+pub struct NotLeading {
+    method: Method,
+    path: String,
+}
+
+impl Fence {
+    /// A fence that lets writes pass while this replica leads.
+    #[must_use]
+    pub const fn new(leadership: Leadership) -> Self {
+        Self(leadership)
+    }
+}
+
+impl<S> Layer<S> for Fence {
+    type Service = Fenced<S>;
+
+    fn layer(&self, inner: S) -> Fenced<S> {
+        Fenced { inner, leadership: self.0.clone() }
+    }
+}
+
+impl<S, R> Service<Request<Body>> for Fenced<S>
+where
+    S: Service<Request<Body>, Response = R>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    R: Send + 'static,
+{
+    type Response = R;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<R, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
+        if reads || self.leadership.holds() {
+            return self.inner.call(request).map(|answer| answer.map_err(Into::into)).boxed();
+        }
+        let method = request.method().clone();
+        let path = request.uri().path().to_owned();
+        std::future::ready(Err(NotLeading { method, path }.into())).boxed()
+    }
+}

@@ -1,0 +1,180 @@
+//! Which of several replicas leads, on the API server in memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use appwrapper::clock::{Clock, SystemClock};
+use appwrapper::election::{Candidate, Election, Fence, Leadership, Times};
+use appwrapper::sim::{ApiServer, Store};
+use futures::FutureExt;
+use http::{Request, Response};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::client::Body;
+use kube::{Client, Error};
+use serde_json::json;
+use tower::{Layer, ServiceExt};
+
+const TIMES: Times = Times {
+    lease: Duration::from_secs(1),
+    renew_deadline: Duration::from_millis(600),
+    renew_every: Duration::from_millis(50),
+    look_every: Duration::from_millis(20),
+};
+
+/// A cluster with a namespace for the Lease.
+struct Cluster(Client);
+
+/// The way of one replica to it.
+#[derive(Clone, Default)]
+struct Wire {
+    /// Nothing comes through.
+    cut: Arc<AtomicBool>,
+    /// The next write is applied, and its reply is lost.
+    lose_reply: Arc<AtomicBool>,
+}
+
+impl Cluster {
+    async fn new() -> Self {
+        let client = ApiServer::new(Store::new(SystemClock.now())).client();
+        let namespaces: Api<Namespace> = Api::all(client.clone());
+        let namespace = serde_json::from_value(json!({"metadata": {"name": "system"}}));
+        let namespace = namespace.expect("a namespace");
+        namespaces.create(&PostParams::default(), &namespace).await.expect("it is new");
+        Self(client)
+    }
+
+    fn leases(&self) -> Api<Lease> {
+        Api::namespaced(self.0.clone(), "system")
+    }
+
+    async fn holder(&self) -> String {
+        let lease = self.leases().get("lock").await.expect("there is a Lease");
+        lease.spec.and_then(|spec| spec.holder_identity).unwrap_or_default()
+    }
+
+    fn candidate(&self, identity: &str, wire: &Wire) -> Election {
+        let (upstream, wire) = (self.0.clone(), wire.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (upstream, wire) = (upstream.clone(), wire.clone());
+            async move {
+                if wire.cut.load(Ordering::SeqCst) {
+                    return std::future::pending().await;
+                }
+                let writes = request.method() != http::Method::GET;
+                let reply = upstream.send(request).await;
+                if writes && wire.lose_reply.swap(false, Ordering::SeqCst) {
+                    return Err(Error::Service("the reply was lost".into()));
+                }
+                reply
+            }
+        });
+        let candidate = Candidate {
+            namespace: "system".to_owned(),
+            name: "lock".to_owned(),
+            identity: identity.to_owned(),
+            times: TIMES,
+        };
+        Election::new(Client::new(service, "system"), Arc::new(SystemClock), candidate)
+    }
+}
+
+#[tokio::test]
+async fn one_leads_and_gives_back_what_another_takes_at_once() {
+    let cluster = Cluster::new().await;
+    let (mut first, mut second) =
+        (cluster.candidate("a", &Wire::default()), cluster.candidate("b", &Wire::default()));
+    first.won().await;
+    assert!(first.leadership().holds());
+    assert!(second.won().now_or_never().is_none(), "it waits");
+    first.give_back().await;
+    assert!(!first.leadership().holds());
+    second.won().await;
+    assert_eq!(cluster.holder().await, "b");
+    let lease = cluster.leases().get("lock").await.expect("there is a Lease");
+    assert_eq!(lease.spec.and_then(|spec| spec.lease_transitions), Some(1));
+}
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_ends_before_another_begins() {
+    let cluster = Cluster::new().await;
+    let wire = Wire::default();
+    let (mut first, mut second) =
+        (cluster.candidate("a", &wire), cluster.candidate("b", &Wire::default()));
+    first.won().await;
+    let (mine, other) = (first.leadership(), second.leadership());
+    let both = async {
+        // looked at as often as may be: never do both lead
+        while !other.holds() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!mine.holds(), "the first still leads");
+    };
+    wire.cut.store(true, Ordering::SeqCst);
+    tokio::join!(first.lost(), second.won(), both);
+    assert_eq!(cluster.holder().await, "b");
+}
+
+#[tokio::test]
+async fn a_lost_reply_and_a_lost_lease_do_not_end_it() {
+    let cluster = Cluster::new().await;
+    let wire = Wire::default();
+    let mut first = cluster.candidate("a", &wire);
+    first.won().await;
+    let renewed = async {
+        for fault in 0..2 {
+            if fault == 0 {
+                wire.lose_reply.store(true, Ordering::SeqCst);
+            } else {
+                let gone = cluster.leases().delete("lock", &DeleteParams::default()).await;
+                gone.expect("it is deleted");
+            }
+            // until it was met and written over again, by what is another version then
+            let before = version(&cluster).await;
+            while wire.lose_reply.load(Ordering::SeqCst) || version(&cluster).await == before {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    };
+    tokio::select! {
+        () = first.lost() => panic!("it goes on"),
+        () = renewed => {}
+    }
+    assert!(first.leadership().holds());
+}
+
+async fn version(cluster: &Cluster) -> Option<String> {
+    let lease = cluster.leases().get_opt("lock").await.expect("it can be read");
+    lease.and_then(|lease| lease.metadata.resource_version)
+}
+
+#[tokio::test]
+async fn another_that_took_the_lease_ends_it() {
+    let cluster = Cluster::new().await;
+    let mut first = cluster.candidate("a", &Wire::default());
+    first.won().await;
+    let mut lease = cluster.leases().get("lock").await.expect("there is a Lease");
+    lease.spec.as_mut().expect("it says who").holder_identity = Some("b".to_owned());
+    cluster.leases().replace("lock", &PostParams::default(), &lease).await.expect("it is written");
+    first.lost().await;
+    assert!(!first.leadership().holds());
+    assert_eq!(cluster.holder().await, "b", "and is left to it");
+}
+
+#[tokio::test]
+async fn who_does_not_lead_reads_but_does_not_write() {
+    let leadership = Leadership::new(Arc::new(SystemClock), &TIMES);
+    let upstream = tower::service_fn(|_: Request<Body>| async {
+        Ok::<_, Error>(Response::new(Body::empty()))
+    });
+    let fenced = Fence::new(leadership).layer(upstream);
+    for (method, passes) in
+        [("GET", true), ("POST", false), ("PUT", false), ("PATCH", false), ("DELETE", false)]
+    {
+        let request = Request::builder().method(method).uri("/api/v1/pods").body(Body::empty());
+        let answer = fenced.clone().oneshot(request.expect("a request")).await;
+        assert_eq!(answer.is_ok(), passes, "{method}");
+    }
+}
