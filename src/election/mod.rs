@@ -191,16 +191,15 @@ impl Election {
     async fn try_turn(&mut self) -> Result<Turn, kube::Error> {
         let begun = self.clock.elapsed();
         let own = self.record.clone().filter(|it| it.holder() == self.candidate.identity);
-        let record = match own {
-            Some(record) => record,
-            None => {
-                let Some(found) = self.leases.get_opt(&self.candidate.name).await? else {
-                    let lease = self.lease(None, Step::Take, &self.candidate.identity);
-                    let made = self.leases.create(&PostParams::default(), &lease).await;
-                    return self.outcome(made, begun);
-                };
-                Record::seen(&found, self.record.as_ref(), begun)
-            }
+        let record = if let Some(record) = own {
+            record
+        } else {
+            let Some(found) = self.leases.get_opt(&self.candidate.name).await? else {
+                let lease = self.lease(None, Step::Take, &self.candidate.identity);
+                let made = self.leases.create(&PostParams::default(), &lease).await;
+                return self.outcome(made, begun);
+            };
+            Record::seen(&found, self.record.as_ref(), begun)
         };
         self.record = Some(record.clone());
         let step =
