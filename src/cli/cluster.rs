@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::Error;
+use crate::election::{Fence, Leadership};
 use crate::telemetry;
 
 /// No single answer of the API server may take longer; watches say when they end themselves.
@@ -17,6 +19,31 @@ const ANSWER_WITHIN: Duration = Duration::from_mins(5);
 /// # Errors
 /// Where there is no usable kubeconfig.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
+    client(config(kubeconfig).await?)
+}
+
+/// The same of settings that were read before.
+///
+/// # Errors
+/// Where no client can be made of them.
+pub fn client(config: Config) -> Result<Client, Error> {
+    Client::try_from(config).map_err(|error| no_client(&error))
+}
+
+/// The same, whose writes leave only while this replica leads.
+///
+/// # Errors
+/// Where no client can be made of them.
+pub fn fenced(config: Config, leadership: Leadership) -> Result<Client, Error> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
+    Ok(builder.with_layer(&Fence::new(leadership)).build())
+}
+
+/// What a client is made of.
+///
+/// # Errors
+/// Where there is no usable kubeconfig.
+pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
             let cannot = |error| {
@@ -35,9 +62,11 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
         })?,
     };
     prepare(&mut config);
-    Client::try_from(config).map_err(|error| {
-        Error::Cluster(format!("cannot make a client: {}", telemetry::chain(&error)))
-    })
+    Ok(config)
+}
+
+fn no_client(error: &kube::Error) -> Error {
+    Error::Cluster(format!("cannot make a client: {}", telemetry::chain(error)))
 }
 
 /// Sets what the controller relies on.

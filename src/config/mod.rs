@@ -22,7 +22,7 @@ pub use pattern::{Pattern, PatternError};
 
 use crate::api::ExitCodeOperator;
 pub use crate::limits::FaultTolerance;
-use crate::limits::names;
+use crate::limits::{Period, names};
 
 /// All settings of the controller.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -188,6 +188,12 @@ pub struct LeaderElection {
     pub namespace: Option<String>,
     /// Name of the Lease.
     pub name: String,
+    /// A Lease that nobody has written for so long is taken by another replica; whole seconds.
+    pub lease_duration: Period,
+    /// A leader that could not renew for so long ends; shorter than the Lease's duration.
+    pub renew_deadline: Period,
+    /// How often a leader renews; shorter than the deadline.
+    pub retry_period: Period,
 }
 
 impl Config {
@@ -277,7 +283,14 @@ impl Default for Health {
 
 impl Default for LeaderElection {
     fn default() -> Self {
-        Self { enabled: true, namespace: None, name: "appwrapper-controller".to_owned() }
+        Self {
+            enabled: true,
+            namespace: None,
+            name: "appwrapper-controller".to_owned(),
+            lease_duration: Period::from_secs(15),
+            renew_deadline: Period::from_secs(10),
+            retry_period: Period::from_secs(2),
+        }
     }
 }
 

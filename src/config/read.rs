@@ -258,9 +258,26 @@ fn webhook(section: &mut Section<'_>) -> Webhook {
 
 fn leader_election(section: &mut Section<'_>) -> LeaderElection {
     let default = LeaderElection::default();
-    LeaderElection {
+    let read = LeaderElection {
         enabled: section.flag("enabled", default.enabled),
         namespace: section.name("namespace"),
         name: section.name("name").unwrap_or(default.name),
+        lease_duration: section.period("leaseDuration", default.lease_duration),
+        renew_deadline: section.period("renewDeadline", default.renew_deadline),
+        retry_period: section.period("retryPeriod", default.retry_period),
+    };
+    let LeaderElection { lease_duration, renew_deadline, retry_period, .. } = &read;
+    if lease_duration.as_duration().subsec_nanos() > 0 {
+        let value = lease_duration.to_string();
+        section.problem("leaseDuration", Some(&value), "must be whole seconds");
     }
+    if renew_deadline >= lease_duration {
+        let message = format!("must be less than leaseDuration ({lease_duration})");
+        section.problem("renewDeadline", Some(&renew_deadline.to_string()), message);
+    }
+    if retry_period >= renew_deadline || retry_period.as_duration().is_zero() {
+        let message = format!("must be more than 0 and less than renewDeadline ({renew_deadline})");
+        section.problem("retryPeriod", Some(&retry_period.to_string()), message);
+    }
+    read
 }

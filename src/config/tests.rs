@@ -35,7 +35,7 @@ schedulerName: volcano
 webhook: {enabled: false, address: "127.0.0.1:1", certDir: /certs}
 metrics: {address: "[::1]:2", secure: false}
 health: {address: "0.0.0.0:3"}
-leaderElection: {enabled: false, namespace: system, name: lock}
+leaderElection: {enabled: false, namespace: system, name: lock, leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 500ms}
 "#;
 
 #[test]
@@ -67,6 +67,12 @@ fn the_keys_about_the_process_are_read() {
     assert_eq!(config.metrics.address.to_string(), "[::1]:2");
     assert_eq!(config.health.address.port(), 3);
     assert_eq!(config.leader_election.namespace.as_deref(), Some("system"));
+    let LeaderElection { lease_duration, renew_deadline, retry_period, .. } =
+        config.leader_election;
+    assert_eq!(
+        [lease_duration, renew_deadline, retry_period].map(|it| it.to_string()).join(" "),
+        "30s 20s 500ms"
+    );
     assert_eq!(config.admission.kueue_account, "kueue");
     assert!(config.admission.refuse_foreground_deletion);
 }
@@ -204,6 +210,18 @@ const WRONG: &[(&str, &str, &str)] = &[
         "given",
     ),
     ("autopilot: {resourceTaints: []}", "autopilot.resourceTaints: ", "object"),
+    ("leaderElection: {leaseDuration: 14.5s}", "leaderElection.leaseDuration: ", "whole seconds"),
+    (
+        "leaderElection: {renewDeadline: 15s}",
+        "leaderElection.renewDeadline: ",
+        "less than leaseDuration (15s)",
+    ),
+    (
+        "leaderElection: {retryPeriod: 10s}",
+        "leaderElection.retryPeriod: ",
+        "less than renewDeadline (10s)",
+    ),
+    ("leaderElection: {retryPeriod: 0s}", "leaderElection.retryPeriod: ", "more than 0"),
     ("admission: {allowedKinds: [job.batch]}", "admission.allowedKinds[0]: ", "Kind.group"),
     ("admission: {allowedKinds: [batch/v1]}", "admission.allowedKinds[0]: ", "Kind.group"),
     ("schedulerName: 'a b'", "schedulerName: ", "lower-case"),

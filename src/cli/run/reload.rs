@@ -1,86 +1,18 @@
-//! `appwrapper run`
+//! Takes over a configuration file that changes.
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use tokio::signal::unix::{SignalKind, signal};
-
-use super::{ClusterArgs, DONE, Error, cluster};
-use crate::clock::SystemClock;
 use crate::config::{Config, LoadError};
-use crate::controller::Controller;
 use crate::reconcile::Context;
-use crate::{serve, telemetry};
+use crate::telemetry;
 
-/// How often the configuration file is looked at.
+/// How often the file is looked at.
 const RELOAD_EVERY: Duration = Duration::from_secs(1);
 
-#[derive(Debug, clap::Args)]
-pub(super) struct Args {
-    #[command(flatten)]
-    cluster: ClusterArgs,
-    /// Configuration file; every key is optional
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
-    /// Log as JSON, one object a line
-    #[arg(long)]
-    log_json: bool,
-}
-
-pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    telemetry::init(args.log_json);
-    // One thread: the work is waiting for the API server, and every hand-over between threads costs
-    // more than the step that it hands over.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
-    runtime.block_on(serve_until_stopped(args))?;
-    Ok(DONE)
-}
-
-async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
-    let config = match &args.config {
-        Some(path) => Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error)))?,
-        None => Config::default(),
-    };
-    let client = cluster::connect(args.cluster.kubeconfig.as_deref()).await?;
-    let version = client.apiserver_version().await.map_err(|error| {
-        Error::Cluster(format!("the cluster cannot be reached: {}", telemetry::chain(&error)))
-    })?;
-    tracing::info!(kubernetes = version.git_version, "Connected.");
-    let controller = Controller::new(client, Arc::new(SystemClock), config.clone());
-    let context = controller.context.clone();
-    let listen = |error: serve::Error| Error::Usage(telemetry::chain(&error));
-    serve::health(config.health.address, controller.ready()).await.map_err(listen)?;
-    if config.metrics.secure {
-        tracing::warn!("Metrics over HTTPS are not part of this version: none are served.");
-    } else {
-        serve::metrics(config.metrics.address, context.metrics.clone()).await.map_err(listen)?;
-    }
-    warn_of_what_is_not_there(&config);
-    let reload = args.config.clone().map(|path| tokio::spawn(reload(context, path)));
-    controller.run(stop_signal()).await;
-    if let Some(task) = reload {
-        task.abort();
-    }
-    tracing::info!("Stopped.");
-    Ok(())
-}
-
-fn warn_of_what_is_not_there(config: &Config) {
-    if config.webhook.enabled {
-        tracing::warn!("The webhook is not part of this version: nothing is checked at admission.");
-    }
-    if config.leader_election.enabled {
-        tracing::warn!("Leader election is not part of this version: run a single replica.");
-    }
-}
-
 /// Takes over a changed configuration file; one with errors is reported, and the old one stays.
-async fn reload(context: Arc<Context>, path: PathBuf) {
+pub(super) async fn reload(context: Arc<Context>, path: PathBuf) {
     let mut known = text_of(&path).await;
     let mut seen = known.clone();
     let mut ticks = tokio::time::interval(RELOAD_EVERY);
@@ -117,20 +49,11 @@ async fn text_of(path: &Path) -> Option<String> {
     tokio::fs::read_to_string(path).await.ok()
 }
 
-async fn stop_signal() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use crate::clock::{Clock, SystemClock};
+    use crate::controller::Controller;
     use crate::sim::{ApiServer, Store};
 
     /// Replaces the file at once, as the kubelet does, and tells the limit in force when it must have been

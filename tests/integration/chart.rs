@@ -1,0 +1,128 @@
+//! The Helm chart is made from the manifests in `config/`: `UPDATE_CHART=1 cargo test chart` writes it.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+/// What differs between the manifests and the chart's templates. Each text must be found somewhere.
+const REPLACED: [(&str, &str); 6] = [
+    ("namespace: appwrapper-system", "namespace: {{ .Release.Namespace }}"),
+    ("namespaces: [appwrapper-system]", "namespaces: [\"{{ .Release.Namespace }}\"]"),
+    ("image: appwrapper:0.1.0", "image: {{ .Values.image }}"),
+    ("replicas: 2", "replicas: {{ .Values.replicas }}"),
+    (
+        "        resources:\n          requests: {cpu: 100m, memory: 64Mi}\n          \
+         limits: {memory: 512Mi}\n",
+        "        resources:\n          {{- toYaml .Values.resources | nindent 10 }}\n",
+    ),
+    ("    {}\n", "    {{- toYaml .Values.configuration | nindent 4 }}\n"),
+];
+
+/// Helm makes the namespace.
+const LEFT_OUT: &str = "manager/namespace.yaml";
+
+#[derive(Deserialize)]
+struct Kustomization {
+    resources: Vec<String>,
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).to_owned()
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// The files that a folder with a `kustomization.yaml` brings together.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let text = read(&folder.join("kustomization.yaml"));
+    let kustomization: Kustomization = serde_saphyr::from_str(&text).expect("a kustomization");
+    let resources = kustomization.resources.iter().map(|name| folder.join(name));
+    resources.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// Every file of the chart that is made: path in the chart, text.
+fn chart() -> BTreeMap<String, String> {
+    let root = root();
+    let config = root.join("config").canonicalize().expect("there are manifests");
+    let mut made = BTreeMap::new();
+    let mut found = [false; REPLACED.len()];
+    let all = files(&config.join("default")).into_iter().chain(files(&config.join("prometheus")));
+    for file in all {
+        let file = file.canonicalize().expect("it is there");
+        let text = read(&file);
+        let Ok(name) = file.strip_prefix(&config) else {
+            let name = file.file_name().and_then(|name| name.to_str()).expect("a name");
+            made.insert(format!("crds/{name}"), text);
+            continue;
+        };
+        let name = name.to_str().expect("a name").to_owned();
+        if name == LEFT_OUT {
+            continue;
+        }
+        // what Prometheus is to read has braces of its own
+        let prometheus = name.starts_with("prometheus/");
+        let mut text = if prometheus { escaped(&text) } else { text };
+        assert!(prometheus || !text.contains("{{"), "{name} would be taken for a template");
+        for ((from, to), found) in REPLACED.iter().zip(&mut found) {
+            *found |= text.contains(from);
+            text = text.replace(from, to);
+        }
+        if prometheus {
+            text = format!("{{{{- if .Values.prometheus }}}}\n{text}{{{{- end }}}}\n");
+        }
+        made.insert(format!("templates/{}", name.replace('/', "-")), text);
+    }
+    for ((from, _), found) in REPLACED.iter().zip(found) {
+        assert!(found, "no manifest has {from:?} any more");
+    }
+    made
+}
+
+/// Braces that are not for Helm.
+fn escaped(text: &str) -> String {
+    let marked = text.replace("{{", "\u{1}").replace("}}", "\u{2}");
+    marked.replace('\u{1}', "{{ \"{{\" }}").replace('\u{2}', "{{ \"}}\" }}")
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "whether it is written is said from outside")]
+fn the_chart_is_made_from_the_manifests() {
+    let folder = root().join("charts/appwrapper");
+    let made = chart();
+    if std::env::var("UPDATE_CHART").is_ok() {
+        for sub in ["templates", "crds"] {
+            // the first time there is none
+            drop(std::fs::remove_dir_all(folder.join(sub)));
+            std::fs::create_dir_all(folder.join(sub)).expect("a folder");
+        }
+        for (name, text) in &made {
+            std::fs::write(folder.join(name), text).expect("it is written");
+        }
+    }
+    let hint = "run: UPDATE_CHART=1 cargo test --test integration chart";
+    for (name, text) in &made {
+        assert!(read(&folder.join(name)) == *text, "{name} is out of date; {hint}");
+    }
+    let count: usize = ["templates", "crds"]
+        .map(|sub| std::fs::read_dir(folder.join(sub)).expect("a folder").count())
+        .iter()
+        .sum();
+    assert_eq!(count, made.len(), "there are files of old; {hint}");
+}
+
+/// The names by which parts find each other: the code, the manifests and the rights say the same.
+#[test]
+fn the_kinds_that_may_be_wrapped_are_those_that_are_known() {
+    let role = read(&root().join("config/rbac/wrapped-kinds.yaml"));
+    for kind in appwrapper::podsets::Kind::KNOWN {
+        let (group, plural) = kind.resource();
+        let rule = role
+            .split("\n- apiGroups: ")
+            .find(|rule| rule.starts_with(&format!("[{group}]")) || group.is_empty() && rule.starts_with("[\"\"]"))
+            .unwrap_or_else(|| panic!("no rule for the group {group:?}"));
+        assert!(rule.contains(plural), "{plural}.{group} is missing");
+    }
+}
