@@ -28,6 +28,7 @@ mod crds;
 mod deeds;
 mod deleting;
 mod demo;
+mod docs;
 mod election;
 mod failing;
 mod guide;

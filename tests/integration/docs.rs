@@ -1,0 +1,57 @@
+//! What the documents list is what there is.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::Value;
+
+fn read(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(name);
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"))
+}
+
+/// The keys that stand in back quotes at the beginning of a table's rows.
+fn rows(text: &str) -> BTreeSet<String> {
+    let rows = text.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    rows.map(|(key, _)| key.to_owned()).collect()
+}
+
+#[test]
+fn every_key_of_the_configuration_has_a_row() {
+    let file: Value = serde_saphyr::from_str(&read("config/appwrapper.yaml")).expect("YAML");
+    let mut keys = BTreeSet::new();
+    for (section, value) in file.as_object().expect("an object") {
+        match value {
+            Value::Object(fields) => {
+                keys.extend(fields.keys().map(|field| format!("{section}.{field}")));
+            }
+            _ => _ = keys.insert(section.clone()),
+        }
+    }
+    // it has no default, so the file has it in a comment
+    keys.insert("retryPolicy.defaultBackoff".to_owned());
+    assert_eq!(rows(&read("docs/configuration.md")), keys);
+}
+
+/// Links between the documents lead somewhere.
+#[test]
+fn links_lead_to_files() {
+    let mut count = 0;
+    for name in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("docs")).expect("docs")
+    {
+        let path = name.expect("an entry").path();
+        if path.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("it can be read");
+        for (_, rest) in text.match_indices("](").map(|(at, _)| text.split_at(at + 2)) {
+            let target = rest.split([')', '#']).next().unwrap_or_default();
+            if !target.is_empty() && !target.contains("://") {
+                let target = path.with_file_name(target);
+                assert!(target.exists(), "{} names {}", path.display(), target.display());
+                count += 1;
+            }
+        }
+    }
+    assert!(count > 5, "the links were found");
+}
