@@ -1,3 +1,5 @@
+//! What only a cluster can say: the trait that asks it.
+
 use std::error::Error;
 
 use futures::future::BoxFuture;
