@@ -203,7 +203,7 @@ fn bounded(warnings: impl Iterator<Item = String>) -> Vec<String> {
 }
 
 /// Without control characters, for which an API server drops a warning.
-fn printable(text: &str) -> String {
+pub(super) fn printable(text: &str) -> String {
     let shown = |c: char| {
         let escaped = c.is_control().then(|| c.escape_default());
         escaped.map_or_else(|| c.to_string(), |escaped| escaped.to_string())

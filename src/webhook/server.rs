@@ -23,7 +23,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::answer::Answer;
+use super::answer::{Answer, printable};
 use super::authorize::Authorize;
 use super::judge::{Endpoint, Question, Verdict, judge};
 use super::review::{Operation, Review, ReviewError};
@@ -205,8 +205,8 @@ impl Told {
         };
         let cause = telemetry::chain(error);
         tracing::warn!(status = status.as_u16(), cause, "A question is not answered.");
-        let mut response =
-            Response::new(Body::from(format!("{}\n", error.to_string().escape_debug())));
+        let line = printable(&error.to_string()) + "\n";
+        let mut response = Response::new(Body::from(line));
         *response.status_mut() = status;
         if status == StatusCode::TOO_MANY_REQUESTS {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
