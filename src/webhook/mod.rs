@@ -29,6 +29,8 @@ pub mod review;
 pub mod server;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 pub mod validate;
 
 pub use identity::Identity;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! request ─▶ place (≤ 64 at work) ─▶ body (≤ 8 MiB) ─▶ read and judge ─▶ ask the cluster ─▶ answer
-//!              429                     413, 415           400, 500           (denied: 503)
+//!              429                   408, 413, 415        400, 500           (denied: 503)
 //!            └───────────────────────────── within 4 s: 504 ──────────────────────────────┘
 //! ```
 //!
@@ -36,6 +36,8 @@ use crate::telemetry;
 pub const BODY_BYTES_MAX: usize = 8 << 20;
 /// The longest time for an answer. An API server waits 5 s, and should hear why there is none.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
+/// The longest time for the body to arrive.
+pub const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 /// The most questions at work at a time.
 pub const AT_WORK_MAX: usize = 64;
 /// The longest wait for a place among them.
@@ -78,6 +80,8 @@ enum NoAnswer {
     ContentType,
     #[error("the body must be at most {BODY_BYTES_MAX} bytes")]
     TooLarge,
+    #[error("the body must arrive within {} s", BODY_TIME_MAX.as_secs())]
+    SlowBody,
     #[error("the body did not arrive")]
     Body(#[source] axum::Error),
     #[error(transparent)]
@@ -135,7 +139,7 @@ impl Desk {
         // it is never closed
         let Ok(Ok(place)) = place else { return Err(NoAnswer::Overloaded) };
         let place = Arc::new(place);
-        let body = whole(body).await?;
+        let body = timeout(BODY_TIME_MAX, whole(body)).await.map_err(|_| NoAnswer::SlowBody)??;
         let (review, verdict) = self.judged(endpoint, body, place.clone()).await?;
         let answer = match verdict {
             Verdict::Final(answer) => answer,
@@ -198,6 +202,7 @@ impl Told {
             NoAnswer::Timeout => (StatusCode::GATEWAY_TIMEOUT, Admitted::Timeout),
             NoAnswer::ContentType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Admitted::Malformed),
             NoAnswer::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, Admitted::Malformed),
+            NoAnswer::SlowBody => (StatusCode::REQUEST_TIMEOUT, Admitted::Timeout),
             NoAnswer::Body(_) | NoAnswer::Review(_) => {
                 (StatusCode::BAD_REQUEST, Admitted::Malformed)
             }
