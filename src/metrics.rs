@@ -1,6 +1,11 @@
 //! Counters, with labels from closed sets only: no name of an object ever becomes a label.
 
-use prometheus::{Encoder, IntCounterVec, Opts, Registry, TextEncoder};
+use std::time::Duration;
+
+use prometheus::core::Collector;
+use prometheus::{
+    Encoder, HistogramOpts, HistogramVec, IntCounterVec, Opts, Registry, TextEncoder,
+};
 
 use crate::api::{Phase, RuleSource};
 
@@ -11,6 +16,38 @@ pub struct Metrics {
     phase_changes: IntCounterVec,
     warnings: IntCounterVec,
     failures: IntCounterVec,
+    admission_answers: IntCounterVec,
+    admission_seconds: HistogramVec,
+}
+
+/// How a question of an API server was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Admitted {
+    /// Let in.
+    Allowed,
+    /// Not let in.
+    Denied,
+    /// No question that can be answered.
+    Malformed,
+    /// Too many at a time.
+    Overloaded,
+    /// It took too long.
+    Timeout,
+    /// Something went wrong on our side.
+    Error,
+}
+
+impl Admitted {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Malformed => "malformed",
+            Self::Overloaded => "overloaded",
+            Self::Timeout => "timeout",
+            Self::Error => "error",
+        }
+    }
 }
 
 impl Metrics {
@@ -37,6 +74,18 @@ impl Metrics {
                 "Failures that were decided about, by what was done and what said so.",
                 &["action", "source"],
             ),
+            admission_answers: counter(
+                &registry,
+                "appwrapper_admission_answers_total",
+                "Answers to API servers that ask about objects.",
+                &["webhook", "operation", "answer"],
+            ),
+            admission_seconds: histogram(
+                &registry,
+                "appwrapper_admission_seconds",
+                "Time from a question of an API server to the answer.",
+                &["webhook"],
+            ),
             registry,
         }
     }
@@ -55,6 +104,19 @@ impl Metrics {
     pub fn failure(&self, action: &'static str, source: Option<RuleSource>) {
         let source = source.map_or_else(String::new, |source| source.to_string());
         self.failures.with_label_values(&[action, source.as_str()]).inc();
+    }
+
+    /// Counts an answer to an API server; no operation where the question could not be read.
+    pub fn admission(
+        &self,
+        webhook: &'static str,
+        operation: Option<&'static str>,
+        answer: Admitted,
+        took: Duration,
+    ) {
+        let labels = [webhook, operation.unwrap_or("unknown"), answer.as_str()];
+        self.admission_answers.with_label_values(&labels).inc();
+        self.admission_seconds.with_label_values(&[webhook]).observe(took.as_secs_f64());
     }
 
     /// The page that Prometheus scrapes.
@@ -76,8 +138,23 @@ impl Default for Metrics {
 }
 
 fn counter(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
-    let made = IntCounterVec::new(Opts::new(name, help), labels)
-        .and_then(|counter| registry.register(Box::new(counter.clone())).map(|()| counter));
+    registered(registry, name, IntCounterVec::new(Opts::new(name, help), labels))
+}
+
+/// Bounds of the histogram, in seconds: the last is what an API server waits for at most.
+const SECONDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
+
+fn histogram(registry: &Registry, name: &str, help: &str, labels: &[&str]) -> HistogramVec {
+    let options = HistogramOpts::new(name, help).buckets(SECONDS.to_vec());
+    registered(registry, name, HistogramVec::new(options, labels))
+}
+
+fn registered<C: Collector + Clone + 'static>(
+    registry: &Registry,
+    name: &str,
+    made: prometheus::Result<C>,
+) -> C {
+    let made = made.and_then(|metric| registry.register(Box::new(metric.clone())).map(|()| metric));
     made.unwrap_or_else(|error| unreachable!("metric {name} is well-formed and unique: {error}"))
 }
 
@@ -91,7 +168,16 @@ mod tests {
         metrics.phase_change(Phase::Running, Phase::Resetting);
         metrics.warning("FoundFailedPods");
         metrics.failure("Restart", Some(RuleSource::RetryPolicy));
+        let took = Duration::from_millis(2);
+        metrics.admission("validate-appwrapper", Some("CREATE"), Admitted::Denied, took);
+        metrics.admission("validate-appwrapper", None, Admitted::Malformed, took);
         let page = metrics.page();
+        let labels = r#"answer="malformed",operation="unknown",webhook="validate-appwrapper""#;
+        let line = format!("appwrapper_admission_answers_total{{{labels}}} 1");
+        assert!(page.contains(&line), "{page}");
+        let line =
+            r#"appwrapper_admission_seconds_bucket{webhook="validate-appwrapper",le="0.0025"} 2"#;
+        assert!(page.contains(line), "{page}");
         let line = r#"appwrapper_phase_changes_total{from="Running",to="Resetting"} 1"#;
         assert!(page.contains(line), "{page}");
         let line = r#"appwrapper_failures_total{action="Restart",source="retryPolicy"} 1"#;

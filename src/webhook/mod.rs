@@ -1,9 +1,36 @@
 //! Admission: what is filled in, and what is refused.
 //!
-//! [`validate`] is a pure function of the object and the configuration; the command `validate` asks
-//! it without a cluster. What needs one ([`validate::SKIPPED`]) is judged beside it.
+//! ```text
+//! API server ─▶ server    bounds of size, time and number; panics end here
+//!                 │ bytes
+//!               review    AdmissionReview ─▶ Review; anything else gets a 4xx
+//!                 │
+//!               judge ─┬─▶ default   CREATE, mutating: labels, suspend, pod sets as a JSON patch
+//!                      ├─▶ validate  CREATE, UPDATE: everything that needs no cluster
+//!                      └─▶ delete    DELETE: what it does to quota
+//!                 │ Question, where something is to be created and nothing is wrong so far
+//!               authorize    discovery and SubjectAccessReviews, behind a trait
+//!                 │ findings
+//!               answer ─▶ AdmissionReview: verdict, one message, warnings, patch
+//! ```
+//!
+//! All but `server` and who implements [`authorize::Authorize`] are pure functions of the question
+//! and the configuration; the command `validate` asks [`validate`] without a cluster. What needs one
+//! ([`validate::SKIPPED`]) is judged beside it.
 
+pub mod answer;
+pub mod authorize;
+pub mod default;
+pub mod delete;
 mod identity;
+pub mod judge;
+mod levels;
+pub mod review;
+pub mod server;
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+mod tests;
 pub mod validate;
 
 pub use identity::Identity;

@@ -17,10 +17,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("snapshot", &["api", "plan", "policies"]),
     ("decide", &["api", "bugs", "limits", "config", "policies", "plan", "snapshot"]),
     ("podsets", &["api", "limits", "policies", "snapshot"]),
-    ("webhook", &["api", "limits", "config", "podsets", "crd"]),
+    ("metrics", &["api"]),
+    ("webhook", &["api", "limits", "config", "clock", "telemetry", "podsets", "crd", "metrics"]),
     ("observe", &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config"]),
     ("act", &["api", "bugs", "decide", "podsets", "snapshot", "observe"]),
-    ("metrics", &["api"]),
     (
         "reconcile",
         &[

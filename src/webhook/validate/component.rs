@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::podsets::{self, Kind};
 
 /// The most pod sets of one AppWrapper: Kueue's Workload has no room for more.
-const POD_SETS_MAX: usize = 10;
+pub(in crate::webhook) const POD_SETS_MAX: usize = 10;
 
 /// What is known of a component after its own checks.
 #[derive(Debug)]

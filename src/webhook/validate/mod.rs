@@ -31,6 +31,9 @@ pub use finding::Finding;
 pub use retry_policy::retry_policy;
 pub use update::{Requester, update};
 
+pub(super) use component::POD_SETS_MAX;
+pub(super) use object::{LEVELS_MAX, too_deep};
+
 pub use crate::limits::Severity;
 
 use self::finding::Report;

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::finding::{Finding, Report, text};
 use crate::config::Config;
-use crate::limits::{Limits, names, shortened};
+use crate::limits::{Limits, Severity, names, shortened};
 
 /// The most levels of objects and lists, the object itself being the first.
-const LEVELS_MAX: usize = 64;
+pub(in crate::webhook) const LEVELS_MAX: usize = 64;
 /// The largest object, as JSON without spaces.
 const BYTES_MAX: usize = 1 << 20;
 /// The longest name of an AppWrapper: Kueue and labels need room for a suffix.
@@ -21,7 +21,7 @@ const GENERATED: &str = "xxxxx";
 /// Whether the object is small and shallow enough to be looked at.
 pub(super) fn is_bounded(object: &Value, report: &mut Report) -> bool {
     if levels(object) > LEVELS_MAX {
-        report.wrong("", format!("must have at most {LEVELS_MAX} levels of objects and lists"));
+        report.push(too_deep());
         return false;
     }
     let mut size = Size(0);
@@ -32,6 +32,12 @@ pub(super) fn is_bounded(object: &Value, report: &mut Report) -> bool {
         return false;
     }
     true
+}
+
+/// What is said of an object that is too deep.
+pub(in crate::webhook) fn too_deep() -> Finding {
+    let message = format!("must have at most {LEVELS_MAX} levels of objects and lists");
+    Finding { severity: Severity::Error, field: String::new(), value: None, message }
 }
 
 /// Levels of objects and lists. Without recursion: it must bear any depth.

@@ -1,0 +1,220 @@
+//! What an API server is told: an [`Answer`], written as an `AdmissionReview`.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::ByteString;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::validate::{Finding, Severity};
+
+/// The longest message: an object can be wrong in many places, and people read it.
+const MESSAGE_CHARS_MAX: usize = 8 * 1024;
+/// The longest warning, and all together: an API server cuts what is longer.
+const WARNING_CHARS_MAX: usize = 256;
+const WARNINGS_CHARS_MAX: usize = 4 * 1024;
+/// The longest value of an audit annotation.
+const AUDIT_CHARS_MAX: usize = 256;
+
+/// Why something is not let in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Reason {
+    /// The object is wrong, or may not be changed so.
+    Invalid,
+    /// The requester may not.
+    Forbidden,
+    /// What has to be asked gave no answer.
+    Unavailable,
+}
+
+impl Reason {
+    const fn code(self) -> u16 {
+        match self {
+            Self::Invalid => 422,
+            Self::Forbidden => 403,
+            Self::Unavailable => 503,
+        }
+    }
+
+    /// Kubernetes: `StatusReason`.
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Invalid => "Invalid",
+            Self::Forbidden => "Forbidden",
+            Self::Unavailable => "ServiceUnavailable",
+        }
+    }
+}
+
+/// One change of an object that is to be created. JSON Patch: `add`, which also replaces.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Op {
+    op: &'static str,
+    path: String,
+    value: Value,
+}
+
+impl Op {
+    /// Sets the field that these names lead to.
+    pub(super) fn set(names: &[&str], value: Value) -> Self {
+        let escaped = |name: &&str| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
+        Self { op: "add", path: names.iter().map(escaped).collect(), value }
+    }
+}
+
+/// A verdict.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
+    /// Why it is not let in, with everything that is wrong; none where it is.
+    pub denied: Option<(Reason, String)>,
+    /// What the requester is told besides.
+    pub warnings: Vec<String>,
+    /// What is filled in.
+    pub patch: Vec<Op>,
+}
+
+impl Answer {
+    /// Lets it in, or not where one of the findings is an error.
+    #[must_use]
+    pub fn of(findings: &[Finding]) -> Self {
+        let said = |severity| {
+            findings.iter().filter(move |each| each.severity == severity).map(ToString::to_string)
+        };
+        let errors: Vec<String> = said(Severity::Error).collect();
+        let denied = (!errors.is_empty()).then(|| (Reason::Invalid, joined(&errors)));
+        Self { denied, warnings: bounded(said(Severity::Warning)), patch: vec![] }
+    }
+
+    /// Does not let it in.
+    #[must_use]
+    pub fn denied(reason: Reason, message: &str) -> Self {
+        let message = cut(&printable(message), MESSAGE_CHARS_MAX);
+        Self { denied: Some((reason, message)), ..Self::default() }
+    }
+
+    /// Lets it in with a warning, which may be longer than one line of an API server.
+    #[must_use]
+    pub fn warned(warnings: impl IntoIterator<Item = String>) -> Self {
+        Self { warnings: bounded(warnings.into_iter()), ..Self::default() }
+    }
+
+    /// Whether it is let in.
+    #[must_use]
+    pub const fn is_allowed(&self) -> bool {
+        self.denied.is_none()
+    }
+
+    /// The body of the response to a question. Kubernetes: `AdmissionReview` with a response.
+    #[must_use]
+    pub fn write(&self, uid: &str, requester: &str) -> Vec<u8> {
+        let Self { denied, warnings, patch } = self;
+        let patch = (!patch.is_empty()).then(|| ByteString(json(patch)));
+        let requester = cut(&printable(requester), AUDIT_CHARS_MAX);
+        json(&Envelope {
+            api_version: "admission.k8s.io/v1",
+            kind: "AdmissionReview",
+            response: Response {
+                uid,
+                allowed: denied.is_none(),
+                status: denied.as_ref().map(|(reason, message)| Status {
+                    status: "Failure",
+                    code: reason.code(),
+                    reason: reason.as_str(),
+                    message,
+                }),
+                warnings,
+                patch_type: patch.is_some().then_some("JSONPatch"),
+                patch,
+                audit_annotations: BTreeMap::from([("requester", requester)]),
+            },
+        })
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Envelope<'a> {
+    api_version: &'static str,
+    kind: &'static str,
+    response: Response<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Response<'a> {
+    uid: &'a str,
+    allowed: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status<'a>>,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    warnings: &'a [String],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch_type: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    patch: Option<ByteString>,
+    audit_annotations: BTreeMap<&'static str, String>,
+}
+
+#[derive(Serialize)]
+struct Status<'a> {
+    status: &'static str,
+    code: u16,
+    reason: &'static str,
+    message: &'a str,
+}
+
+fn json(value: &impl Serialize) -> Vec<u8> {
+    // keys are texts, and memory takes everything
+    serde_json::to_vec(value).unwrap_or_default()
+}
+
+/// All errors on one line, as many as fit.
+fn joined(errors: &[String]) -> String {
+    let mut text = String::new();
+    for (i, error) in errors.iter().enumerate() {
+        let error = cut(&printable(error), MESSAGE_CHARS_MAX / 4);
+        if i > 0 && text.len() + error.len() > MESSAGE_CHARS_MAX {
+            text += &format!("; and {} more", errors.len() - i);
+            break;
+        }
+        if i > 0 {
+            text += "; ";
+        }
+        text += &error;
+    }
+    text
+}
+
+/// As many warnings as an API server passes on.
+fn bounded(warnings: impl Iterator<Item = String>) -> Vec<String> {
+    let all: Vec<String> =
+        warnings.map(|warning| cut(&printable(&warning), WARNING_CHARS_MAX)).collect();
+    let mut room = WARNINGS_CHARS_MAX - WARNING_CHARS_MAX;
+    let fits = |warning: &&String| {
+        let left = room.checked_sub(warning.chars().count());
+        room = left.unwrap_or(0);
+        left.is_some()
+    };
+    let mut kept: Vec<String> = all.iter().take_while(fits).cloned().collect();
+    if kept.len() < all.len() {
+        kept.push(format!("and {} more warnings", all.len() - kept.len()));
+    }
+    kept
+}
+
+/// Without control characters, for which an API server drops a warning.
+pub(super) fn printable(text: &str) -> String {
+    let shown = |c: char| {
+        let escaped = c.is_control().then(|| c.escape_default());
+        escaped.map_or_else(|| c.to_string(), |escaped| escaped.to_string())
+    };
+    text.chars().map(shown).collect()
+}
+
+/// At most so many characters.
+fn cut(text: &str, chars_max: usize) -> String {
+    if text.chars().nth(chars_max).is_none() {
+        return text.to_owned();
+    }
+    text.chars().take(chars_max - 1).chain(['…']).collect()
+}

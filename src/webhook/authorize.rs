@@ -1,0 +1,49 @@
+//! What only a cluster can say: the trait that asks it.
+
+use std::error::Error;
+
+use futures::future::BoxFuture;
+
+use super::Identity;
+use super::validate::Finding;
+
+/// Says whether wrapped objects may be created, by the requester and by the controller itself, and
+/// whether their kinds exist and are namespaced. It asks a cluster.
+pub trait Authorize: Send + Sync {
+    /// What speaks against creating these objects in a namespace; nothing where they may be created.
+    /// The requester is asked about only with `check_user`.
+    ///
+    /// # Errors
+    /// The cluster gave no answer: nothing is known, and nothing may be let in.
+    fn findings<'a>(
+        &'a self,
+        requester: &'a Identity,
+        namespace: &'a str,
+        wrapped: &'a [Wrapped<'a>],
+        check_user: bool,
+    ) -> BoxFuture<'a, Result<Vec<Finding>, AccessError>>;
+}
+
+/// An object that is to be created, as far as an authorizer looks at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wrapped<'a> {
+    /// Path of the template, such as `spec.components[0].template`.
+    pub path: String,
+    /// API version, such as `batch/v1`.
+    pub api_version: &'a str,
+    /// Kind, such as `Job`.
+    pub kind: &'a str,
+    /// Name of the object.
+    pub name: &'a str,
+}
+
+/// The cluster gave no answer.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct AccessError {
+    /// What was asked.
+    pub message: String,
+    /// Why there is no answer.
+    #[source]
+    pub source: Option<Box<dyn Error + Send + Sync>>,
+}

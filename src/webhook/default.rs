@@ -1,0 +1,115 @@
+//! What is filled in when an AppWrapper is created.
+//!
+//! Kueue fills in too, before or after: nothing here depends on the order, and a second time changes
+//! nothing. Where an object is too broken to be filled in it is left as it is, and validation says
+//! what is wrong with it.
+
+use serde_json::{Map, Value, json};
+
+use super::Identity;
+use super::answer::Op;
+use super::validate::POD_SETS_MAX;
+use crate::api::{PodSet, keys};
+use crate::config::Config;
+use crate::podsets;
+
+/// The longest value of a label.
+const LABEL_BYTES_MAX: usize = 63;
+
+/// The changes that fill in a new AppWrapper; none where nothing is missing.
+///
+/// | field | value | where |
+/// |---|---|---|
+/// | label `kueue.x-k8s.io/queue-name` | the default queue | it names none, and there is a default |
+/// | `spec.suspend` | true | it has a queue, named or by default |
+/// | labels `workload.codeflare.dev/user`, `…/userid` | the requester | always |
+/// | `spec.components[].podSets` | as the template implies | none is declared, and the kind is known |
+///
+/// Go: `Default`, which leaves `suspend` to Kueue and infers when it looks.
+#[must_use]
+pub fn default(aw: &Value, requester: &Identity, config: &Config) -> Vec<Op> {
+    let (Some(metadata), Some(spec)) = (aw["metadata"].as_object(), aw["spec"].as_object()) else {
+        return vec![];
+    };
+    let (mut ops, has_queue) = labels(metadata, requester, config);
+    let is_running = matches!(spec.get("suspend"), None | Some(Value::Null | Value::Bool(false)));
+    if has_queue && is_running {
+        ops.push(Op::set(&["spec", "suspend"], Value::Bool(true)));
+    }
+    ops.extend(pod_sets(spec));
+    ops
+}
+
+/// The labels to set, and whether the AppWrapper then has a queue.
+fn labels(metadata: &Map<String, Value>, requester: &Identity, config: &Config) -> (Vec<Op>, bool) {
+    let none = Map::new();
+    let given = match metadata.get("labels") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(labels)) => Some(labels),
+        Some(_) => return (vec![], false),
+    };
+    let old = given.unwrap_or(&none);
+    let mut wanted = vec![
+        (keys::USER, label_value(&requester.username)),
+        (keys::USER_ID, label_value(&requester.uid)),
+    ];
+    let has_queue = match old.get(keys::QUEUE_NAME) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(queue)) if queue.is_empty() => None,
+        Some(other) => Some(other.is_string()),
+    };
+    let default = config.admission.default_queue_name.as_ref().filter(|_| has_queue.is_none());
+    wanted.extend(default.map(|queue| (keys::QUEUE_NAME, queue.clone())));
+    let has_queue = has_queue.unwrap_or(default.is_some());
+
+    let missing = wanted
+        .into_iter()
+        .filter(|(key, value)| old.get(*key).and_then(Value::as_str) != Some(value));
+    let ops = if given.is_some() {
+        missing.map(|(key, value)| Op::set(&["metadata", "labels", key], value.into())).collect()
+    } else {
+        let all: Map<String, Value> =
+            missing.map(|(key, value)| (key.to_owned(), value.into())).collect();
+        vec![Op::set(&["metadata", "labels"], all.into())]
+    };
+    (ops, has_queue)
+}
+
+/// The pod sets to write; none where together they would be more than are allowed.
+fn pod_sets(spec: &Map<String, Value>) -> Vec<Op> {
+    let components = spec.get("components").and_then(Value::as_array);
+    let mut ops = vec![];
+    let mut count = 0;
+    for (i, component) in components.into_iter().flatten().enumerate() {
+        let is_open = match &component["podSets"] {
+            Value::Null => true,
+            Value::Array(declared) => declared.is_empty(),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => false,
+        };
+        if !is_open || !component.is_object() {
+            continue;
+        }
+        let inferred: Vec<PodSet> = podsets::infer(&component["template"]).unwrap_or_default();
+        count += inferred.len();
+        if count > POD_SETS_MAX {
+            return vec![];
+        }
+        if !inferred.is_empty() {
+            let i = i.to_string();
+            ops.push(Op::set(&["spec", "components", &i, "podSets"], json!(inferred)));
+        }
+    }
+    ops
+}
+
+/// A text as the value of a label: what does not fit becomes `_`, and goes at both ends.
+/// Go: `SanitizeLabel`.
+fn label_value(text: &str) -> String {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let text: String = text
+        .char_indices()
+        .take_while(|(at, _)| *at < LABEL_BYTES_MAX)
+        .map(|(_, c)| if fits(c) { c } else { '_' })
+        .collect();
+    text.trim_matches(|c| "-_.".contains(c)).to_owned()
+}

@@ -1,0 +1,79 @@
+//! What a deletion does to quota.
+//!
+//! Kueue frees quota by its own object, the Workload, which belongs to the AppWrapper. Deleted in the
+//! background, an AppWrapper outlives its pods by its finalizer, and so does its Workload. In the
+//! foreground the Workload is deleted first, with the AppWrapper's other dependents; and orphaned it
+//! is no longer tied to the pods at all.
+
+use serde_json::Value;
+
+use super::Identity;
+use super::answer::{Answer, Reason};
+use super::review::{DeleteOptions, Review};
+use crate::api::condition;
+use crate::config::Config;
+
+/// The cluster's own controllers, which delete what belongs to others: namespaces, garbage.
+const OF_THE_CLUSTER: [&str; 2] =
+    ["system:serviceaccount:kube-system:", "system:kube-controller-manager"];
+
+/// A way to delete that does not wait for the pods before quota is freed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Early {
+    Foreground,
+    Orphan,
+}
+
+/// Answers a deletion: it is let in, with a warning where it frees quota before the pods are gone;
+/// that is refused only where the configuration says so.
+#[must_use]
+pub fn judge(review: &Review, config: &Config) -> Answer {
+    let Review { requester, old_object, options, .. } = review;
+    if is_of_the_cluster(requester) || !is_deployed(&old_object.value) {
+        return Answer::default();
+    }
+    let Some(early) = early(options, &old_object.value) else { return Answer::default() };
+    let what = match early {
+        Early::Foreground => {
+            "deletion in the foreground frees the quota at once, while pods still run: \
+             Kueue's Workload is deleted first"
+        }
+        Early::Orphan => {
+            "deletion with orphans cuts Kueue's Workload off: quota is freed while pods still \
+             run, or stays taken when they are gone"
+        }
+    };
+    let instead = "delete in the background instead: kubectl delete --cascade=background";
+    if config.admission.refuse_foreground_deletion {
+        Answer::denied(Reason::Forbidden, &format!("{what}; {instead}"))
+    } else {
+        Answer::warned([what.to_owned(), instead.to_owned()])
+    }
+}
+
+fn is_of_the_cluster(requester: &Identity) -> bool {
+    OF_THE_CLUSTER.iter().any(|name| requester.username.starts_with(name))
+}
+
+fn is_deployed(aw: &Value) -> bool {
+    let mut conditions = aw["status"]["conditions"].as_array().into_iter().flatten();
+    conditions.any(|each| each["type"] == condition::RESOURCES_DEPLOYED && each["status"] == "True")
+}
+
+/// What the options say; or else a finalizer, which means the same.
+fn early(options: &DeleteOptions, aw: &Value) -> Option<Early> {
+    match (options.propagation_policy.as_deref(), options.orphan_dependents) {
+        (Some("Foreground"), _) => Some(Early::Foreground),
+        (Some("Orphan"), _) | (None, Some(true)) => Some(Early::Orphan),
+        (Some(_), _) | (None, Some(false)) => None,
+        (None, None) => {
+            let finalizers = aw["metadata"]["finalizers"].as_array().into_iter().flatten();
+            let mut meant = finalizers.filter_map(|each| match each.as_str()? {
+                "foregroundDeletion" => Some(Early::Foreground),
+                "orphan" => Some(Early::Orphan),
+                _ => None,
+            });
+            meant.next()
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! A question and what is known, and the answer.
+//!
+//! Everything that needs no cluster is judged at once; where a cluster has to be asked as well, a
+//! [`Question`] says what.
+
+use serde_json::{Map, Value};
+
+use super::answer::{Answer, Reason};
+use super::authorize::{AccessError, Wrapped};
+use super::default::default;
+use super::delete;
+use super::review::{Operation, Resource, Review};
+use super::validate::{self, Finding, Requester, Severity};
+use crate::api::keys;
+use crate::config::Config;
+
+/// What is asked for, by the path of the request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Endpoint {
+    /// Fill in an AppWrapper.
+    MutateAppWrapper,
+    /// Judge an AppWrapper.
+    ValidateAppWrapper,
+    /// Judge a RetryPolicy.
+    ValidateRetryPolicy,
+}
+
+impl Endpoint {
+    /// All of them.
+    pub const ALL: [Self; 3] =
+        [Self::MutateAppWrapper, Self::ValidateAppWrapper, Self::ValidateRetryPolicy];
+
+    /// The path of the request. Go: those that Kubebuilder makes of group, version and kind.
+    #[must_use]
+    pub const fn path(self) -> &'static str {
+        match self {
+            Self::MutateAppWrapper => "/mutate-workload-codeflare-dev-v1beta2-appwrapper",
+            Self::ValidateAppWrapper => "/validate-workload-codeflare-dev-v1beta2-appwrapper",
+            Self::ValidateRetryPolicy => "/validate-workload-codeflare-dev-v1alpha1-retrypolicy",
+        }
+    }
+
+    /// Its name as a label of metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MutateAppWrapper => "mutate-appwrapper",
+            Self::ValidateAppWrapper => "validate-appwrapper",
+            Self::ValidateRetryPolicy => "validate-retrypolicy",
+        }
+    }
+
+    /// What it is asked about.
+    #[must_use]
+    pub const fn resource(self) -> Resource {
+        match self {
+            Self::MutateAppWrapper | Self::ValidateAppWrapper => Resource::AppWrappers,
+            Self::ValidateRetryPolicy => Resource::RetryPolicies,
+        }
+    }
+}
+
+/// What came of a question, as far as no cluster is needed.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// That is it.
+    Final(Answer),
+    /// So far there is no error; a cluster has to be asked.
+    Ask(Question),
+}
+
+/// What a cluster has to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Question {
+    /// What was found so far.
+    findings: Vec<Finding>,
+    /// The components that are to be created.
+    components: Vec<usize>,
+    /// Whether the requester must be allowed to create them, and not the controller alone.
+    pub check_user: bool,
+}
+
+/// Judges a question; `own_account` is the user name of this controller, where it is known.
+#[must_use]
+pub fn judge(
+    endpoint: Endpoint,
+    review: &Review,
+    config: &Config,
+    own_account: Option<&str>,
+) -> Verdict {
+    match (endpoint, review.operation) {
+        (Endpoint::MutateAppWrapper, Operation::Create) => {
+            let Review { object, requester, .. } = review;
+            let patch =
+                if object.too_deep { vec![] } else { default(&object.value, requester, config) };
+            Verdict::Final(Answer { patch, ..Answer::default() })
+        }
+        (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config),
+        (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
+        (Endpoint::ValidateAppWrapper, Operation::Delete) => {
+            Verdict::Final(delete::judge(review, config))
+        }
+        (Endpoint::ValidateRetryPolicy, Operation::Create | Operation::Update) => {
+            Verdict::Final(retry_policy(review))
+        }
+        (Endpoint::MutateAppWrapper, Operation::Update | Operation::Delete)
+        | (Endpoint::ValidateRetryPolicy, Operation::Delete) => Verdict::Final(Answer::default()),
+    }
+}
+
+fn create(review: &Review, config: &Config) -> Verdict {
+    if review.object.too_deep {
+        return Verdict::Final(Answer::of(&[validate::too_deep()]));
+    }
+    let aw = &review.object.value;
+    let findings = validate::create(aw, config);
+    let check_user = config.admission.user_rbac_admission_check;
+    ask(findings, (0..components(aw).len()).collect(), check_user)
+}
+
+fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Verdict {
+    if is_settled(review) {
+        return Verdict::Final(Answer::default());
+    }
+    if review.object.too_deep && !review.old_object.too_deep {
+        return Verdict::Final(Answer::of(&[validate::too_deep()]));
+    }
+    let username = review.requester.username.as_str();
+    let requester = Requester {
+        is_kueue: username == config.admission.kueue_account,
+        is_controller: own_account == Some(username),
+    };
+    let (old, new) = (&review.old_object.value, &review.object.value);
+    let findings = validate::update(old, new, requester, config);
+    let changed = |i: &usize| template(old, *i) != template(new, *i);
+    let changed = (0..components(new).len()).filter(changed).collect();
+    // only the controller changes a template; what the user may create it has asked already
+    let check_user = config.admission.user_rbac_admission_check && !requester.is_controller;
+    ask(findings, changed, check_user)
+}
+
+/// Whether a change needs no look: what a controller or the garbage collector keeps in `metadata`,
+/// or anything but what is immutable in an object that is being deleted anyway.
+fn is_settled(review: &Review) -> bool {
+    const BOOKKEEPING: [&str; 6] = [
+        "finalizers",
+        "managedFields",
+        "ownerReferences",
+        "resourceVersion",
+        "generation",
+        "deletionGracePeriodSeconds",
+    ];
+    let (old, new) = (&review.old_object.value, &review.object.value);
+    if old["spec"] != new["spec"] {
+        return false;
+    }
+    let (Some(old), Some(new)) = (old["metadata"].as_object(), new["metadata"].as_object()) else {
+        return false;
+    };
+    if is_deleted(old) && is_deleted(new) {
+        return [keys::USER, keys::USER_ID].iter().all(|key| label(old, key) == label(new, key));
+    }
+    let is_rest = |(name, _): &(&String, &Value)| !BOOKKEEPING.contains(&name.as_str());
+    old.iter().filter(is_rest).eq(new.iter().filter(is_rest))
+}
+
+fn is_deleted(metadata: &Map<String, Value>) -> bool {
+    metadata.get("deletionTimestamp").is_some_and(|moment| !moment.is_null())
+}
+
+fn label<'a>(metadata: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    metadata.get("labels")?.get(key)
+}
+
+fn retry_policy(review: &Review) -> Answer {
+    let too_deep = |object: &super::review::Object| object.too_deep.then(validate::too_deep);
+    let mut findings = validate::retry_policy(&review.object.value);
+    findings.extend(too_deep(&review.object));
+    if review.operation == Operation::Update {
+        // what was wrong before is not held against it: it must still be possible to delete it
+        let mut before = validate::retry_policy(&review.old_object.value);
+        before.extend(too_deep(&review.old_object));
+        findings.retain(|each| each.severity == Severity::Warning || !before.contains(each));
+    }
+    Answer::of(&findings)
+}
+
+/// Asks about components, unless what is wrong already concerns them.
+fn ask(findings: Vec<Finding>, components: Vec<usize>, check_user: bool) -> Verdict {
+    let errors = || findings.iter().filter(|each| each.severity == Severity::Error);
+    let in_metadata = |field: &str| field.starts_with("metadata.");
+    let in_policy =
+        |field: &str| field.starts_with("spec.") && !field.starts_with("spec.components");
+    let is_apart = |each: &Finding| in_metadata(&each.field) || in_policy(&each.field);
+    if components.is_empty() || !errors().all(is_apart) {
+        return Verdict::Final(Answer::of(&findings));
+    }
+    Verdict::Ask(Question { findings, components, check_user })
+}
+
+impl Question {
+    /// The objects to ask about.
+    #[must_use]
+    pub fn wrapped<'a>(&self, review: &'a Review) -> Vec<Wrapped<'a>> {
+        let text = |value: &'a Value| value.as_str().unwrap_or_default();
+        let of = |i: &usize| {
+            // one that cannot be read is asked about too, and no such kind is known
+            let template = template(&review.object.value, *i);
+            Wrapped {
+                path: format!("spec.components[{i}].template"),
+                api_version: text(&template["apiVersion"]),
+                kind: text(&template["kind"]),
+                name: text(&template["metadata"]["name"]),
+            }
+        };
+        self.components.iter().map(of).collect()
+    }
+
+    /// The answer, with what the cluster said.
+    #[must_use]
+    pub fn answered(self, found: Result<Vec<Finding>, AccessError>) -> Answer {
+        let Self { mut findings, components: _, check_user: _ } = self;
+        match found {
+            Ok(found) => {
+                let may_not = found.iter().any(|each| each.severity == Severity::Error);
+                findings.extend(found);
+                let mut answer = Answer::of(&findings);
+                if let Some((reason, _)) = answer.denied.as_mut().filter(|_| may_not) {
+                    *reason = Reason::Forbidden;
+                }
+                answer
+            }
+            Err(error) => {
+                let message =
+                    format!("nothing is known of what may be created, try again: {error}");
+                Answer::denied(Reason::Unavailable, &message)
+            }
+        }
+    }
+}
+
+fn template(aw: &Value, component: usize) -> &Value {
+    components(aw).get(component).map_or(&Value::Null, |each| &each["template"])
+}
+
+fn components(aw: &Value) -> &[Value] {
+    aw["spec"]["components"].as_array().map_or(&[], Vec::as_slice)
+}

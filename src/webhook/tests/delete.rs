@@ -1,0 +1,82 @@
+use serde_json::{Value, json};
+
+use super::with;
+use crate::config::Config;
+use crate::webhook::answer::Reason;
+use crate::webhook::delete::judge;
+use crate::webhook::judge::Endpoint;
+use crate::webhook::testing::{asked, given_aw, given_review};
+
+fn deployed(status: &str) -> Value {
+    let condition = json!({"type": "ResourcesDeployed", "status": status});
+    with(&given_aw(), "/status", json!({"conditions": ["x", {"type": "Other"}, condition]}))
+}
+
+/// How a deletion is answered: by default and where it is refused.
+fn answered(aw: &Value, options: Value, username: &str) -> [String; 2] {
+    let review = given_review(Endpoint::ValidateAppWrapper, "DELETE", aw, &Value::Null);
+    let review = with(&review, "/request/options", options);
+    let review = with(&review, "/request/userInfo/username", json!(username));
+    let review = asked(Endpoint::ValidateAppWrapper, &review);
+    let strict = Config::parse("admission: {refuseForegroundDeletion: true}").expect("settings");
+    [Config::default(), strict].map(|config| {
+        let answer = judge(&review, &config);
+        match answer.denied {
+            Some((reason, message)) => {
+                assert_eq!(reason, Reason::Forbidden);
+                assert!(message.ends_with("kubectl delete --cascade=background"), "{message}");
+                assert_eq!(answer.warnings, [""; 0]);
+                format!("denied: {message}")
+            }
+            None => answer.warnings.join("; "),
+        }
+    })
+}
+
+#[test]
+fn a_deletion_that_frees_quota_early_is_warned_of_or_refused() {
+    let policy = |name: &str| json!({"propagationPolicy": name});
+    let finalizers = |list: Value| with(&deployed("True"), "/metadata/finalizers", list);
+    let rows: &[(Value, Value, &str)] = &[
+        (deployed("True"), policy("Foreground"), "in the foreground"),
+        (deployed("True"), policy("Orphan"), "with orphans"),
+        (deployed("True"), json!({"orphanDependents": true}), "with orphans"),
+        (finalizers(json!(["a", "foregroundDeletion"])), json!({}), "in the foreground"),
+        (finalizers(json!([7, "orphan"])), json!(null), "with orphans"),
+        (finalizers(json!(["orphan"])), policy("Background"), ""),
+        (finalizers(json!(["orphan"])), json!({"orphanDependents": false}), ""),
+        (deployed("True"), policy("Background"), ""),
+        (deployed("True"), policy("foreground"), ""),
+        (deployed("True"), json!({}), ""),
+        (deployed("False"), policy("Foreground"), ""),
+        (deployed("Unknown"), policy("Orphan"), ""),
+        (given_aw(), policy("Foreground"), ""),
+        (with(&given_aw(), "/status", json!("boo")), policy("Foreground"), ""),
+        (json!("boo"), policy("Foreground"), ""),
+    ];
+    for (aw, options, want) in rows {
+        let [lenient, strict] = answered(aw, options.clone(), "ann");
+        if want.is_empty() {
+            assert_eq!([lenient.as_str(), strict.as_str()], ["", ""], "{options} {aw}");
+        } else {
+            assert!(lenient.starts_with("deletion") && lenient.contains(want), "{lenient}");
+            assert!(strict.starts_with("denied: deletion") && strict.contains(want), "{strict}");
+        }
+    }
+}
+
+#[test]
+fn the_clusters_own_controllers_are_never_refused() {
+    for (username, is_asked) in [
+        ("system:serviceaccount:kube-system:generic-garbage-collector", false),
+        ("system:serviceaccount:kube-system:namespace-controller", false),
+        ("system:kube-controller-manager", false),
+        ("system:serviceaccount:kube-systems:x", true),
+        ("system:serviceaccount:argocd:application-controller", true),
+        ("system:admin", true),
+    ] {
+        let options = json!({"propagationPolicy": "Foreground"});
+        let found = answered(&deployed("True"), options, username);
+        assert_eq!(found.iter().all(|each| !each.is_empty()), is_asked, "{username}");
+    }
+}

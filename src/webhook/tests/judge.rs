@@ -1,0 +1,262 @@
+use serde_json::{Value, json};
+
+use super::{with, without};
+use crate::config::Config;
+use crate::webhook::answer::{Answer, Reason};
+use crate::webhook::authorize::AccessError;
+use crate::webhook::judge::{Endpoint, Question, Verdict, judge};
+use crate::webhook::review::{Resource, Review};
+use crate::webhook::testing::{asked, given_aw, given_job, given_policy, given_review};
+use crate::webhook::validate::{Finding, Severity};
+
+const VALIDATE: Endpoint = Endpoint::ValidateAppWrapper;
+const POLICY: Endpoint = Endpoint::ValidateRetryPolicy;
+const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
+const OWN: &str = "system:serviceaccount:appwrapper-system:appwrapper-controller";
+const LABELS: &str = "/metadata/labels";
+const BAD: &str = "workload.codeflare.dev.appwrapper/retryLimit";
+
+fn judged(endpoint: Endpoint, review: &Value) -> Verdict {
+    judge(endpoint, &asked(endpoint, review), &Config::default(), Some(OWN))
+}
+
+fn created(aw: &Value) -> Verdict {
+    judged(VALIDATE, &given_review(VALIDATE, "CREATE", &Value::Null, aw))
+}
+
+fn updated(old: &Value, new: &Value, username: &str) -> Verdict {
+    let review = given_review(VALIDATE, "UPDATE", old, new);
+    judged(VALIDATE, &with(&review, "/request/userInfo/username", json!(username)))
+}
+
+fn question(verdict: Verdict) -> Question {
+    match verdict {
+        Verdict::Ask(question) => question,
+        Verdict::Final(answer) => panic!("it is final: {answer:?}"),
+    }
+}
+
+fn answer(verdict: Verdict) -> Answer {
+    match verdict {
+        Verdict::Final(answer) => answer,
+        Verdict::Ask(question) => panic!("a cluster is asked: {question:?}"),
+    }
+}
+
+/// The message of a denial; empty where it is let in.
+fn denial(verdict: Verdict) -> String {
+    answer(verdict).denied.map_or_else(String::new, |(_, message)| message)
+}
+
+/// An AppWrapper in a queue, as it is stored.
+fn stored() -> Value {
+    let labels = json!({
+        "kueue.x-k8s.io/queue-name": "main",
+        "workload.codeflare.dev/user": "ann", "workload.codeflare.dev/userid": "u-1",
+    });
+    with(&with(&given_aw(), LABELS, labels), "/spec/suspend", json!(true))
+}
+
+#[test]
+fn a_creation_without_errors_asks_about_every_component() {
+    let components = json!([{"template": given_job("a")}, {"template": given_job("b")}]);
+    let aw = with(&given_aw(), "/spec/components", components);
+    let review = given_review(VALIDATE, "CREATE", &Value::Null, &aw);
+    let found = question(judged(VALIDATE, &review));
+    assert!(found.check_user);
+    let review = asked(VALIDATE, &review);
+    let wrapped: Vec<_> = found
+        .wrapped(&review)
+        .into_iter()
+        .map(|each| (each.path, each.api_version, each.kind, each.name))
+        .collect();
+    let row = |i: usize, name| (format!("spec.components[{i}].template"), "batch/v1", "Job", name);
+    assert_eq!(wrapped, [row(0, "a"), row(1, "b")]);
+    let config = Config::parse("admission: {userRBACAdmissionCheck: false}").expect("settings");
+    let found = question(judge(VALIDATE, &review, &config, None));
+    assert!(!found.check_user, "the controller is still asked about");
+}
+
+#[test]
+fn what_is_wrong_with_a_template_spares_the_question() {
+    let named = |name: Value| with(&given_aw(), "/spec/components/0/template/metadata/name", name);
+    for (aw, want) in [
+        (named(json!("")), "spec.components[0].template.metadata.name"),
+        (with(&given_aw(), "/spec/components/0/template/kind", json!("JobList")), "template.kind"),
+        (with(&given_aw(), "/spec/components", json!([])), "spec.components"),
+        (with(&given_aw(), "/spec", json!("x")), "spec"),
+        (with(&given_aw(), "/kind", json!("Pod")), "kind"),
+        (json!(7), "must be an object"),
+    ] {
+        let message = denial(created(&aw));
+        assert!(message.contains(want), "{message}");
+    }
+}
+
+#[test]
+fn everything_else_that_is_wrong_is_said_together_with_the_clusters_answer() {
+    let aw = with(&given_aw(), "/metadata/annotations", json!({BAD: "-1"}));
+    let aw = with(&aw, "/spec/failurePolicy", json!({"maxRestarts": -1}));
+    let refusal = Finding {
+        severity: Severity::Error,
+        field: "spec.components[0].template".to_owned(),
+        value: None,
+        message: "ann must be allowed to create it".to_owned(),
+    };
+    let (reason, message) =
+        question(created(&aw)).answered(Ok(vec![refusal])).denied.expect("denied");
+    assert_eq!(reason, Reason::Forbidden);
+    for want in [BAD, "spec.failurePolicy.maxRestarts", "ann must be allowed"] {
+        assert!(message.contains(want), "{want}: {message}");
+    }
+    let (reason, _) = question(created(&aw)).answered(Ok(vec![])).denied.expect("denied");
+    assert_eq!(reason, Reason::Invalid);
+    let clean = question(created(&given_aw())).answered(Ok(vec![]));
+    assert_eq!(clean, Answer::default());
+}
+
+#[test]
+fn without_an_answer_of_the_cluster_nothing_is_let_in() {
+    let error = AccessError { message: "discovery of batch/v1".to_owned(), source: None };
+    let (reason, message) =
+        question(created(&given_aw())).answered(Err(error)).denied.expect("denied");
+    assert_eq!(reason, Reason::Unavailable);
+    assert!(
+        message.contains("try again") && message.contains("discovery of batch/v1"),
+        "{message}"
+    );
+}
+
+#[test]
+fn a_change_asks_only_about_templates_that_changed() {
+    let grown = with(&stored(), "/spec/components/0/template/spec/x", json!(1));
+    let found = question(updated(&stored(), &grown, OWN));
+    assert!(!found.check_user, "the controller grew it");
+    assert!(denial(updated(&stored(), &grown, "ann")).contains("components[0].template"));
+    let annotated = with(&stored(), "/metadata/annotations", json!({"a": "b"}));
+    assert_eq!(denial(updated(&stored(), &annotated, "ann")), "");
+}
+
+#[test]
+fn only_kueue_and_the_controller_change_suspend_of_what_has_a_queue() {
+    let running = with(&stored(), "/spec/suspend", json!(false));
+    for (username, is_let_in) in
+        [(KUEUE, true), (OWN, true), ("ann", false), ("system:admin", false)]
+    {
+        let message = denial(updated(&stored(), &running, username));
+        assert_eq!(message.is_empty(), is_let_in, "{username}: {message}");
+    }
+    let review = given_review(VALIDATE, "UPDATE", &stored(), &running);
+    let review = with(&review, "/request/userInfo/username", json!(OWN));
+    let unknown = judge(VALIDATE, &asked(VALIDATE, &review), &Config::default(), None);
+    assert!(!denial(unknown).is_empty(), "nobody is the controller until its name is known");
+}
+
+#[test]
+fn bookkeeping_is_let_in_whatever_the_object_looks_like() {
+    let poison = with(&stored(), "/spec", json!({"components": "boo"}));
+    let kept = [
+        ("/metadata/finalizers", json!(["workload.codeflare.dev/finalizer"])),
+        ("/metadata/managedFields", json!([{"manager": "x"}])),
+        ("/metadata/ownerReferences", json!([])),
+    ];
+    for (pointer, value) in kept {
+        let new = with(&poison, pointer, value);
+        assert_eq!(denial(updated(&poison, &new, "ann")), "", "{pointer}");
+    }
+    let bad = with(&stored(), "/metadata/annotations", json!({BAD: "-1"}));
+    assert!(denial(updated(&stored(), &bad, "ann")).contains(BAD), "an annotation is looked at");
+}
+
+#[test]
+fn what_is_being_deleted_keeps_what_is_immutable() {
+    let ended = |aw: &Value| with(aw, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    let old = ended(&stored());
+    let annotated = with(&old, "/metadata/annotations", json!({BAD: "-1"}));
+    assert_eq!(denial(updated(&old, &annotated, "ann")), "");
+    for (pointer, value, want) in [
+        ("/metadata/labels/workload.codeflare.dev~1user", json!("bob"), "user"),
+        ("/spec/components/0/template/spec/x", json!(1), "components[0].template"),
+        ("/spec/managedBy", json!("else"), "spec.managedBy"),
+    ] {
+        let message = denial(updated(&old, &with(&old, pointer, value), "ann"));
+        assert!(message.contains(want), "{message}");
+    }
+}
+
+/// The review with a list of so many levels in a component.
+fn deepened(review: &Value, levels: usize) -> Review {
+    let deep = "[".repeat(levels) + &"]".repeat(levels);
+    let text = review.to_string().replace("\"DEEP\"", &deep);
+    Review::read(text.as_bytes(), Resource::AppWrappers).expect("a question")
+}
+
+#[test]
+fn an_object_that_is_too_deep_is_denied_and_an_old_one_can_still_be_finished() {
+    let deep = with(&stored(), "/spec/components/0/template/spec/x", json!("DEEP"));
+    let config = Config::default();
+    let judged = |operation: &str, old: &Value, new: &Value, levels| {
+        let review = given_review(VALIDATE, operation, old, new);
+        let review = with(&review, "/request/userInfo/username", json!(KUEUE));
+        judge(VALIDATE, &deepened(&review, levels), &config, None)
+    };
+    let null = Value::Null;
+    for levels in [61, 9_999, 100_000] {
+        let message = denial(judged("CREATE", &null, &deep, levels));
+        assert_eq!(message, "must have at most 64 levels of objects and lists");
+        let message = denial(judged("UPDATE", &stored(), &deep, levels));
+        assert_eq!(message, "must have at most 64 levels of objects and lists");
+        let finished = with(&deep, "/metadata/finalizers", json!([]));
+        assert_eq!(denial(judged("UPDATE", &deep, &finished, levels)), "");
+        let started = with(&deep, "/spec/suspend", json!(false));
+        assert_eq!(denial(judged("UPDATE", &deep, &started, levels)), "");
+        let other = with(&deep, "/spec/components/0/template/spec/x", json!("DEEPDEEP"));
+        assert!(denial(judged("UPDATE", &deep, &other, levels)).contains("must not be changed"));
+        assert_eq!(answer(judged("DELETE", &deep, &null, levels)), Answer::default());
+        let review = given_review(Endpoint::MutateAppWrapper, "CREATE", &null, &deep);
+        let mutated = judge(Endpoint::MutateAppWrapper, &deepened(&review, levels), &config, None);
+        assert_eq!(answer(mutated), Answer::default(), "validation says what is wrong");
+    }
+    question(judged("CREATE", &null, &deep, 57));
+}
+
+#[test]
+fn filling_in_happens_on_creation_only() {
+    let mutate = Endpoint::MutateAppWrapper;
+    let old = stored();
+    let of = |operation: &str| {
+        let review = given_review(mutate, operation, &old, &given_aw());
+        answer(judged(mutate, &review)).patch.len()
+    };
+    assert_eq!([of("CREATE"), of("UPDATE"), of("DELETE")], [2, 0, 0], "labels and pod sets");
+}
+
+#[test]
+fn retry_policies_are_judged_when_they_are_created_and_changed() {
+    let of = |operation: &str, old: &Value, new: &Value| {
+        let review = given_review(POLICY, operation, old, new);
+        let config = Config::default();
+        denial(judge(POLICY, &asked(POLICY, &review), &config, None))
+    };
+    let (good, null) = (given_policy(), Value::Null);
+    let bad = with(&good, "/spec/rules/0/action", json!("Perhaps"));
+    let worse = with(&bad, "/spec/retryLimit", json!(-1));
+    assert_eq!(of("CREATE", &null, &good), "");
+    assert!(of("CREATE", &null, &bad).contains("spec.rules[0].action"));
+    assert!(of("UPDATE", &good, &bad).contains("spec.rules[0].action"));
+    assert_eq!(of("UPDATE", &bad, &with(&bad, "/metadata/finalizers", json!([]))), "");
+    let message = of("UPDATE", &bad, &worse);
+    assert!(message.contains("retryLimit") && !message.contains("action"), "{message}");
+    assert_eq!(of("DELETE", &bad, &null), "");
+    assert_eq!(of("UPDATE", &without(&good, "/spec"), &good), "");
+}
+
+#[test]
+fn a_dry_run_gets_the_same_verdict() {
+    let bad = with(&given_aw(), "/spec/components", json!([]));
+    for aw in [given_aw(), bad] {
+        let review = given_review(VALIDATE, "CREATE", &Value::Null, &aw);
+        let dry = with(&review, "/request/dryRun", json!(true));
+        assert_eq!(judged(VALIDATE, &review), judged(VALIDATE, &dry));
+    }
+}

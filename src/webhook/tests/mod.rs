@@ -1,0 +1,37 @@
+#![allow(
+    clippy::too_many_lines,
+    clippy::needless_pass_by_value,
+    reason = "a table has a line for each case, and `json!` makes values"
+)]
+
+mod answer;
+mod default;
+mod delete;
+mod judge;
+mod review;
+mod server;
+
+use serde_json::Value;
+
+/// A copy with another value at a JSON pointer, whose parents are there or are objects to be made.
+fn with(object: &Value, pointer: &str, value: Value) -> Value {
+    let mut copy = object.clone();
+    let mut place = &mut copy;
+    for step in pointer.split('/').skip(1).map(|step| step.replace("~1", "/")) {
+        place = match step.parse::<usize>() {
+            Ok(index) if place.is_array() => &mut place[index],
+            _ => &mut place[step],
+        };
+    }
+    *place = value;
+    copy
+}
+
+/// A copy without the field at a JSON pointer.
+fn without(object: &Value, pointer: &str) -> Value {
+    let mut copy = object.clone();
+    let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
+    let parent = copy.pointer_mut(parent).and_then(Value::as_object_mut).expect("an object");
+    parent.remove(name).expect("it was there");
+    copy
+}

@@ -1,0 +1,274 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use axum::Router;
+use axum::body::{Body, to_bytes};
+use axum::http::{Request, StatusCode, header};
+use futures::future::BoxFuture;
+use futures::stream;
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tower::ServiceExt;
+
+use super::with;
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::metrics::Metrics;
+use crate::webhook::Identity;
+use crate::webhook::authorize::{AccessError, Authorize, Wrapped};
+use crate::webhook::judge::Endpoint;
+use crate::webhook::server::{AT_WORK_MAX, Admission, BODY_BYTES_MAX, router};
+use crate::webhook::testing::{given_aw, given_review};
+use crate::webhook::validate::Finding;
+
+const VALIDATE: Endpoint = Endpoint::ValidateAppWrapper;
+
+/// What the cluster does when it is asked.
+enum Cluster {
+    Agrees,
+    IsAway,
+    Panics,
+    Hangs,
+    /// Answers when there is a permit.
+    Waits(Semaphore),
+}
+
+/// A cluster, and how often it was asked.
+struct Asked(Cluster, AtomicUsize);
+
+impl Authorize for Asked {
+    fn findings<'a>(
+        &'a self,
+        requester: &'a Identity,
+        namespace: &'a str,
+        wrapped: &'a [Wrapped<'a>],
+        _: bool,
+    ) -> BoxFuture<'a, Result<Vec<Finding>, AccessError>> {
+        assert_eq!((requester.username.as_str(), namespace), ("ann", "team"));
+        assert_eq!(wrapped.len(), 1);
+        self.1.fetch_add(1, Ordering::SeqCst);
+        Box::pin(async move {
+            match &self.0 {
+                Cluster::Agrees => Ok(vec![]),
+                Cluster::IsAway => {
+                    let source = std::io::Error::other("connection refused");
+                    let message = "SubjectAccessReview".to_owned();
+                    Err(AccessError { message, source: Some(Box::new(source)) })
+                }
+                Cluster::Panics => panic!("a mistake"),
+                Cluster::Hangs => std::future::pending().await,
+                Cluster::Waits(permits) => {
+                    permits.acquire().await.expect("it is open").forget();
+                    Ok(vec![])
+                }
+            }
+        })
+    }
+}
+
+struct Given {
+    router: Router,
+    cluster: Arc<Asked>,
+    metrics: Metrics,
+}
+
+fn given(cluster: Cluster) -> Given {
+    let cluster = Arc::new(Asked(cluster, AtomicUsize::new(0)));
+    let metrics = Metrics::new();
+    let config = Arc::new(Config::default());
+    let admission = Admission {
+        config: Box::new(move || config.clone()),
+        own_account: Arc::new(OnceLock::new()),
+        authorize: cluster.clone(),
+        metrics: metrics.clone(),
+        clock: Arc::new(SystemClock),
+    };
+    Given { router: router(Arc::new(admission)), cluster, metrics }
+}
+
+impl Given {
+    async fn sent(&self, request: Request<Body>) -> (StatusCode, String) {
+        sent(self.router.clone(), request).await
+    }
+
+    async fn told(&self, body: impl Into<Body>) -> (StatusCode, String) {
+        self.sent(posted(body)).await
+    }
+
+    fn asked(&self) -> usize {
+        self.cluster.1.load(Ordering::SeqCst)
+    }
+
+    fn counted(&self, operation: &str, answer: &str) -> bool {
+        let labels =
+            format!(r#"answer="{answer}",operation="{operation}",webhook="validate-appwrapper""#);
+        self.metrics.page().contains(&format!("appwrapper_admission_answers_total{{{labels}}} 1\n"))
+    }
+}
+
+fn posted(body: impl Into<Body>) -> Request<Body> {
+    let request = Request::post(VALIDATE.path()).header(header::CONTENT_TYPE, "application/json");
+    request.body(body.into()).expect("a request")
+}
+
+async fn sent(router: Router, request: Request<Body>) -> (StatusCode, String) {
+    let response = router.oneshot(request).await.expect("never fails");
+    let status = response.status();
+    if status == StatusCode::TOO_MANY_REQUESTS {
+        assert_eq!(response.headers()[header::RETRY_AFTER], "1");
+    }
+    let bytes = to_bytes(response.into_body(), usize::MAX).await.expect("a body");
+    (status, String::from_utf8(bytes.to_vec()).expect("text"))
+}
+
+fn creation(aw: &Value) -> String {
+    given_review(VALIDATE, "CREATE", &Value::Null, aw).to_string()
+}
+
+fn response(text: &str) -> Value {
+    serde_json::from_str::<Value>(text).expect("JSON")["response"].take()
+}
+
+#[tokio::test]
+async fn a_question_gets_its_answer_and_is_counted() {
+    let given = given(Cluster::Agrees);
+    let (status, text) = given.told(creation(&given_aw())).await;
+    assert_eq!(status, StatusCode::OK);
+    let found = response(&text);
+    assert_eq!((&found["uid"], &found["allowed"]), (&json!("705ab4f5"), &json!(true)));
+    assert_eq!(found["auditAnnotations"], json!({"requester": "ann"}));
+    assert!(given.counted("CREATE", "allowed"), "{}", given.metrics.page());
+
+    let bad = with(&given_aw(), "/spec/components", json!([]));
+    let (status, text) = given.told(creation(&bad)).await;
+    assert_eq!((status, &response(&text)["allowed"]), (StatusCode::OK, &json!(false)));
+    assert!(given.counted("CREATE", "denied"));
+    assert_eq!(given.asked(), 1, "what is wrong anyway is not asked about");
+}
+
+#[tokio::test]
+async fn every_webhook_has_its_path() {
+    let given = given(Cluster::Agrees);
+    for endpoint in Endpoint::ALL {
+        let request = |body: Value| {
+            let request = Request::post(endpoint.path());
+            let request = request.header(header::CONTENT_TYPE, "application/json; charset=utf-8");
+            request.body(Body::from(body.to_string())).expect("a request")
+        };
+        let review = given_review(endpoint, "DELETE", &given_aw(), &Value::Null);
+        assert_eq!(given.sent(request(review)).await.0, StatusCode::OK);
+        let review = with(
+            &given_review(endpoint, "DELETE", &given_aw(), &Value::Null),
+            "/request/resource/resource",
+            json!("pods"),
+        );
+        assert_eq!(given.sent(request(review)).await.0, StatusCode::BAD_REQUEST);
+    }
+}
+
+/// Row 77 of the bad inputs: none of them reaches the cluster.
+#[tokio::test]
+async fn what_is_not_from_an_api_server_gets_a_4xx_and_asks_nothing() {
+    let given = given(Cluster::Panics);
+    let good = given_review(VALIDATE, "CREATE", &Value::Null, &given_aw());
+    let connect = with(&good, "/request/operation", json!("CONNECT"));
+    let version = with(&good, "/apiVersion", json!("admission.k8s.io/v1beta1"));
+    let missing = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"});
+    let padded = |bytes: usize| format!("{good}{}", " ".repeat(bytes - good.to_string().len()));
+    for (body, want) in [
+        (String::new().into_bytes(), 400),
+        (b"GET / HTTP/1.1".to_vec(), 400),
+        (b"\xff\xfe\x00".to_vec(), 400),
+        (b"{\"a\": \"\xc3\x28\"}".to_vec(), 400),
+        (given_aw().to_string().into_bytes(), 400),
+        (connect.to_string().into_bytes(), 400),
+        (version.to_string().into_bytes(), 400),
+        (missing.to_string().into_bytes(), 400),
+        (good.to_string().into_bytes()[..200].to_vec(), 400),
+        (vec![b'['; 100_000], 400),
+        (padded(BODY_BYTES_MAX + 1).into_bytes(), 413),
+        (vec![b' '; 10 << 20], 413),
+    ] {
+        let (status, text) = given.told(body.clone()).await;
+        assert_eq!(status.as_u16(), want, "{text}");
+        assert!(text.lines().count() == 1 && text.len() < 500, "{text}");
+    }
+    // as many bytes without a length that is declared
+    let chunks = stream::iter((0..10).map(|_| Ok::<_, std::io::Error>(vec![b' '; 1 << 20])));
+    assert_eq!(given.told(Body::from_stream(chunks)).await.0.as_u16(), 413);
+    let broken = stream::iter([Ok(vec![b'{']), Err(std::io::Error::other("reset"))]);
+    assert_eq!(given.told(Body::from_stream(broken)).await.0.as_u16(), 400);
+
+    let body = || Body::from(good.to_string());
+    let path = VALIDATE.path();
+    for (request, want) in [
+        (Request::post(path).body(body()), 415),
+        (Request::post(path).header(header::CONTENT_TYPE, "text/plain").body(body()), 415),
+        (Request::post(path).header(header::CONTENT_TYPE, "application/jsonx").body(body()), 415),
+        (Request::get(path).body(Body::empty()), 405),
+        (Request::put(path).body(body()), 405),
+        (Request::post("/").body(body()), 404),
+        (Request::post("/mutate").body(body()), 404),
+    ] {
+        let (status, _) = given.sent(request.expect("a request")).await;
+        assert_eq!(status.as_u16(), want);
+    }
+    assert_eq!(given.asked(), 0);
+    let fits = given_review(VALIDATE, "DELETE", &given_aw(), &Value::Null).to_string();
+    let fits = format!("{fits}{}", " ".repeat(BODY_BYTES_MAX - fits.len()));
+    assert_eq!(given.told(fits).await.0, StatusCode::OK, "as much as is allowed");
+}
+
+#[tokio::test]
+async fn without_the_cluster_nothing_is_let_in() {
+    let given = given(Cluster::IsAway);
+    let (status, text) = given.told(creation(&given_aw())).await;
+    let found = response(&text);
+    assert_eq!((status, &found["allowed"]), (StatusCode::OK, &json!(false)));
+    assert_eq!(found["status"]["code"], 503);
+    let message = found["status"]["message"].as_str().expect("text");
+    assert!(message.contains("try again") && !message.contains("refused"), "{message}");
+}
+
+#[tokio::test]
+async fn a_panic_is_answered_and_the_server_lives() {
+    let given = given(Cluster::Panics);
+    for _ in 0..=AT_WORK_MAX {
+        let (status, text) = given.told(creation(&given_aw())).await;
+        assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
+        assert!(!text.contains("a mistake\n"), "what it says is for the log: {text}");
+    }
+    let deletion = given_review(VALIDATE, "DELETE", &given_aw(), &Value::Null).to_string();
+    assert_eq!(given.told(deletion).await.0, StatusCode::OK, "every place was given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_is_bounded() {
+    let hanging = given(Cluster::Hangs);
+    let (status, text) = hanging.told(creation(&given_aw())).await;
+    assert_eq!(status, StatusCode::GATEWAY_TIMEOUT, "{text}");
+    assert!(hanging.counted("unknown", "timeout"));
+    let body = Body::from_stream(stream::pending::<Result<Vec<u8>, std::io::Error>>());
+    let (status, text) = given(Cluster::Agrees).told(body).await;
+    assert_eq!(status, StatusCode::REQUEST_TIMEOUT, "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn beyond_so_many_at_a_time_one_is_told_to_come_again() {
+    let given = given(Cluster::Waits(Semaphore::new(0)));
+    let waiting: Vec<_> = (0..AT_WORK_MAX)
+        .map(|_| tokio::spawn(sent(given.router.clone(), posted(creation(&given_aw())))))
+        .collect();
+    while given.asked() < AT_WORK_MAX {
+        tokio::task::yield_now().await;
+    }
+    let (status, text) = given.told(creation(&given_aw())).await;
+    assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{text}");
+    assert!(given.counted("unknown", "overloaded"));
+    let Cluster::Waits(permits) = &given.cluster.0 else { unreachable!("it waits") };
+    permits.add_permits(AT_WORK_MAX + 1);
+    for each in waiting {
+        assert_eq!(each.await.expect("it ends").0, StatusCode::OK);
+    }
+    assert_eq!(given.told(creation(&given_aw())).await.0, StatusCode::OK, "there is room again");
+}
