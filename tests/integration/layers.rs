@@ -11,6 +11,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["api", "limits"]),
     ("clock", &[]),
     ("telemetry", &[]),
+    ("tls", &[]),
+    ("certificate", &["clock", "telemetry", "tls"]),
     ("plan", &[]),
     ("policies", &["api", "limits", "config"]),
     ("snapshot", &["api", "plan", "policies"]),
