@@ -10,12 +10,13 @@
 //!
 //! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
 //! [`podsets`], [`crd`], [`webhook`], [`observe`] (reads), [`act`] (writes), [`metrics`], [`reconcile`]
-//! (where they meet), [`controller`], [`election`], [`serve`], [`telemetry`], [`cli`]. A module uses only modules
-//! before it, and a test checks that.
+//! (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`], [`serve`], [`telemetry`],
+//! [`cli`]. A module uses only modules before it, and a test checks that.
 
 pub mod act;
 pub mod api;
 pub mod bugs;
+pub mod certificate;
 pub mod cli;
 pub mod clock;
 pub mod config;
@@ -34,5 +35,6 @@ pub mod serve;
 pub mod sim;
 pub mod snapshot;
 pub mod telemetry;
+pub mod tls;
 pub mod webhook;
 pub mod world;

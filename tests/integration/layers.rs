@@ -12,6 +12,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("clock", &[]),
     ("telemetry", &[]),
     ("election", &["clock", "telemetry"]),
+    ("tls", &[]),
+    ("certificate", &["clock", "telemetry", "tls"]),
     ("plan", &[]),
     ("policies", &["api", "limits", "config"]),
     ("snapshot", &["api", "plan", "policies"]),

@@ -23,6 +23,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "tests hand in literals")]
 
 mod adopted;
+mod certificates;
 mod conformance;
 mod crds;
 mod deeds;

@@ -1,0 +1,328 @@
+//! Carries out the plan of the certificate, for ever.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::{FutureExt, Stream, StreamExt, stream};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::admissionregistration::v1::{
+    MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
+};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{Api, DynamicObject, PostParams};
+use kube::core::ApiResource;
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::watch_object;
+use kube::{Client, Resource};
+
+use super::configuration;
+use super::generation::{self, Generation};
+use super::lifetimes::Lifetimes;
+use super::name::{Name, Names};
+use super::plan::{Change, Faced, Plan, plan};
+use super::stored::{Data, Stored};
+use crate::clock::Clock;
+use crate::telemetry;
+use crate::tls::Current;
+
+/// Name of the Secret.
+pub const SECRET: &str = "appwrapper-webhook-cert";
+/// Name of the webhook's service.
+pub const SERVICE: &str = "appwrapper-webhook-service";
+/// Name of the configuration of the mutating webhook.
+pub const MUTATING: &str = "appwrapper-mutating-webhook";
+/// Name of the configuration of the validating webhook.
+pub const VALIDATING: &str = "appwrapper-validating-webhook";
+
+/// So many changes one after the other, and nothing has settled: something else changes the same objects.
+const CHANGES_MAX: usize = 12;
+/// Pause after the first error; each further one doubles it.
+const PAUSE: Duration = Duration::from_secs(1);
+/// The longest pause after an error.
+const PAUSE_MAX: Duration = Duration::from_mins(1);
+
+/// Where the certificate is kept, and who is to trust it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Namespace of the Secret and of the service.
+    pub namespace: String,
+    /// Name of the Secret.
+    pub secret: String,
+    /// Name of the service.
+    pub service: String,
+    /// Name of the `MutatingWebhookConfiguration`.
+    pub mutating: String,
+    /// Name of the `ValidatingWebhookConfiguration`.
+    pub validating: String,
+}
+
+impl Place {
+    /// The usual names, in a namespace.
+    #[must_use]
+    pub fn of(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            secret: SECRET.to_owned(),
+            service: SERVICE.to_owned(),
+            mutating: MUTATING.to_owned(),
+            validating: VALIDATING.to_owned(),
+        }
+    }
+}
+
+/// Keeps a certificate of its own in force.
+pub struct Keeper {
+    clock: Arc<dyn Clock>,
+    current: Arc<Current>,
+    lifetimes: Lifetimes,
+    /// Names that the certificate is for whatever the configurations say.
+    names: Names,
+    secrets: Api<Secret>,
+    secret: String,
+    configurations: [Configuration; 2],
+    /// What was missing when it was last looked for, and has been warned of.
+    missing: BTreeSet<String>,
+}
+
+struct Configuration {
+    kind: String,
+    name: String,
+    api: Api<DynamicObject>,
+}
+
+/// Why the certificate could not be kept up.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("{verb} {what}")]
+    Api { verb: &'static str, what: String, source: Box<kube::Error> },
+    #[error(transparent)]
+    Make(#[from] generation::Error),
+    #[error(
+        "after {CHANGES_MAX} changes {what} still differ from what they should be: does something else write them?"
+    )]
+    Unsettled { what: String },
+}
+
+impl Error {
+    /// The object has changed since it was read.
+    fn is_conflict(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => {
+                matches!(&**source, kube::Error::Api(status) if status.code == 409)
+            }
+            Self::Make(_) | Self::Unsettled { .. } => false,
+        }
+    }
+}
+
+fn cannot(verb: &'static str, kind: &str, name: &str) -> impl FnOnce(kube::Error) -> Error + use<> {
+    let what = format!("{kind}/{name}");
+    move |source| Error::Api { verb, what, source: source.into() }
+}
+
+/// What one look saw.
+struct Look {
+    configurations: Vec<DynamicObject>,
+    faced: Faced,
+    secret: Option<Secret>,
+    data: Data,
+    stored: Stored,
+}
+
+impl Keeper {
+    /// A keeper with the usual lifetimes.
+    #[must_use]
+    pub fn new(client: Client, clock: Arc<dyn Clock>, current: Arc<Current>, place: Place) -> Self {
+        let Place { namespace, secret, service, mutating, validating } = place;
+        let secrets = Api::namespaced(client.clone(), &namespace);
+        let configurations = [
+            Configuration::of::<MutatingWebhookConfiguration>(&client, mutating),
+            Configuration::of::<ValidatingWebhookConfiguration>(&client, validating),
+        ];
+        let mut names = configuration::of_service(&service, &namespace);
+        names.extend(Name::parse("localhost"));
+        let (lifetimes, missing) = (Lifetimes::default(), BTreeSet::new());
+        Self { clock, current, lifetimes, names, secrets, secret, configurations, missing }
+    }
+
+    /// Other lifetimes.
+    #[must_use]
+    pub fn with_lifetimes(mut self, lifetimes: Lifetimes) -> Self {
+        self.lifetimes = lifetimes;
+        self
+    }
+
+    /// Keeps the certificate, for ever. Errors are logged and tried again; what is served stays.
+    pub async fn run(mut self) {
+        let mut changes = pin!(self.changes());
+        let mut failures = 0;
+        loop {
+            // what has changed up to here is seen by this look
+            while changes.next().now_or_never().flatten().is_some() {}
+            let pause = match self.look().await {
+                Ok(moment) => {
+                    failures = 0;
+                    self.clock.until(moment)
+                }
+                Err(error) => {
+                    let cause = telemetry::chain(&error);
+                    tracing::warn!(
+                        cause,
+                        "The webhook's certificate is not kept up; will try again."
+                    );
+                    let pause = PAUSE.saturating_mul(1 << failures.min(6)).min(PAUSE_MAX);
+                    failures += 1;
+                    pause
+                }
+            };
+            tokio::select! {
+                () = tokio::time::sleep(pause) => {}
+                changed = changes.next() => if changed.is_none() { return },
+            }
+        }
+    }
+
+    /// Tells when the Secret or a configuration may have changed.
+    fn changes(&self) -> impl Stream<Item = ()> + use<> {
+        let of = |changed: Result<bool, kube::runtime::watcher::Error>| {
+            if let Err(error) = &changed {
+                let cause = telemetry::chain(error);
+                tracing::warn!(cause, "A watch of the webhook's certificate failed.");
+            }
+            std::future::ready(changed.is_ok().then_some(()))
+        };
+        let secret = watch_object(self.secrets.clone(), &self.secret);
+        let secret = secret.default_backoff().map(|it| it.map(|it| it.is_some())).filter_map(of);
+        let [first, second] = self.configurations.each_ref().map(|configuration| {
+            watch_object(configuration.api.clone(), &configuration.name)
+                .default_backoff()
+                .map(|it| it.map(|it| it.is_some()))
+                .filter_map(of)
+        });
+        stream::select(secret, stream::select(first, second))
+    }
+
+    /// Looks at everything and does what is to be done, until nothing is. Returns when to look again.
+    async fn look(&mut self) -> Result<Timestamp, Error> {
+        for _ in 0..CHANGES_MAX {
+            let look = self.read().await?;
+            let now = self.clock.now();
+            let is_tidy = look.stored.is_all_of(&look.data);
+            let plan = plan(&look.stored, is_tidy, &look.faced, now, self.lifetimes);
+            self.serve(&plan);
+            if let Some(change) = plan.change {
+                match self.write(&look, change, now).await {
+                    Ok(()) => tracing::info!("{}", change.as_str()),
+                    Err(error) if error.is_conflict() => {}
+                    Err(error) => {
+                        // while the Secret cannot be written nothing comes into use, and what is
+                        // should be trusted
+                        self.trust(&look.configurations, plan.bundle.as_deref()).await?;
+                        return Err(error);
+                    }
+                }
+            } else if !self.trust(&look.configurations, plan.bundle.as_deref()).await? {
+                return Ok(plan.look_again);
+            }
+        }
+        let names = self.configurations.each_ref().map(|it| format!("{}/{}", it.kind, it.name));
+        Err(Error::Unsettled { what: format!("Secret/{}, {}", self.secret, names.join(", ")) })
+    }
+
+    /// Reads the configurations, and only then the Secret: see [`super::plan`].
+    async fn read(&mut self) -> Result<Look, Error> {
+        let mut faced = Faced { names: self.names.clone(), bundles: vec![] };
+        let mut configurations = vec![];
+        for Configuration { kind, name, api } in &self.configurations {
+            let found = api.get_opt(name).await.map_err(cannot("read", kind, name))?;
+            let Some(found) = found else {
+                if self.missing.insert(name.clone()) {
+                    tracing::warn!(
+                        "There is no {kind}/{name}: what it would check is not checked."
+                    );
+                }
+                continue;
+            };
+            self.missing.remove(name);
+            faced.names.extend(configuration::names(&found));
+            faced.bundles.extend(configuration::bundles(&found));
+            configurations.push(found);
+        }
+        let secret = self.secrets.get_opt(&self.secret).await;
+        let secret = secret.map_err(cannot("read", "Secret", &self.secret))?;
+        let data = secret.as_ref().and_then(|secret| secret.data.clone()).unwrap_or_default();
+        let data: Data = data.into_iter().map(|(key, ByteString(bytes))| (key, bytes)).collect();
+        let stored = Stored::read(&data);
+        Ok(Look { configurations, faced, secret, data, stored })
+    }
+
+    fn serve(&self, plan: &Plan<'_>) {
+        let Some(served) = plan.serve else { return };
+        if self.current.pair().as_ref() != Some(served.pair()) {
+            let until = served.pair().not_after();
+            tracing::info!(%until, "A certificate is served.");
+            self.current.set(served.pair().clone());
+        }
+    }
+
+    /// Writes a change of the Secret, guarded by the version that was read.
+    async fn write(&self, look: &Look, change: Change, now: Timestamp) -> Result<(), Error> {
+        let mut stored = look.stored.clone();
+        let make = || Generation::make(&look.faced.names, self.lifetimes.valid(now));
+        change.apply(&mut stored, now, make)?;
+        let mut data = look.data.clone();
+        stored.write(&mut data);
+        let mut secret = look.secret.clone().unwrap_or_default();
+        secret.metadata.name = Some(self.secret.clone());
+        secret.data = Some(data.into_iter().map(|(key, it)| (key, ByteString(it))).collect());
+        let (params, failed) = (PostParams::default(), cannot("write", "Secret", &self.secret));
+        if look.secret.is_some() {
+            self.secrets.replace(&self.secret, &params, &secret).await.map_err(failed)?;
+        } else {
+            self.secrets.create(&params, &secret).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the configurations hold the bundle; whether anything is to be looked at again.
+    async fn trust(
+        &self,
+        configurations: &[DynamicObject],
+        bundle: Option<&str>,
+    ) -> Result<bool, Error> {
+        let Some(bundle) = bundle else { return Ok(false) };
+        let mut changed = false;
+        for found in configurations {
+            let mut wanted = found.clone();
+            if !configuration::trust(&mut wanted, bundle) {
+                continue;
+            }
+            changed = true;
+            let of_it = |it: &&Configuration| {
+                Some(&it.kind) == found.types.as_ref().map(|types| &types.kind)
+            };
+            let Some(Configuration { kind, name, api }) = self.configurations.iter().find(of_it)
+            else {
+                continue;
+            };
+            let written = api.replace(name, &PostParams::default(), &wanted).await;
+            match written.map_err(cannot("write", kind, name)) {
+                Ok(_) => tracing::info!("{kind}/{name} holds the CA bundle of the webhook."),
+                Err(error) if error.is_conflict() => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(changed)
+    }
+}
+
+impl Configuration {
+    fn of<K: Resource<DynamicType = ()>>(client: &Client, name: String) -> Self {
+        let resource = ApiResource::erase::<K>(&());
+        let api = Api::all_with(client.clone(), &resource);
+        Self { kind: resource.kind, name, api }
+    }
+}

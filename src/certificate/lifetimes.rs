@@ -1,0 +1,68 @@
+//! How long a generation lives, and when the next one comes.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+/// Nothing shorter: the time of certificates and of the API comes in whole seconds.
+const LIFE_MIN: Duration = Duration::from_secs(12);
+/// The longest overlap of two generations.
+const OVERLAP_MAX: Duration = Duration::from_mins(10);
+/// A generation is valid since so long before it was made: clocks differ.
+const SKEW: Duration = Duration::from_mins(5);
+
+/// How long a generation lives, and when the next one comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lifetimes {
+    life: Duration,
+}
+
+impl Lifetimes {
+    /// Generations that live so long; at least 12 s. Everything else is in proportion.
+    #[must_use]
+    pub fn of(life: Duration) -> Self {
+        Self { life: life.max(LIFE_MIN) }
+    }
+
+    /// For how long the authorities of two generations are trusted side by side before the second comes
+    /// into use, and again before the first is forgotten: a twelfth of the life, at most 10 min. Every API
+    /// server and every replica must have seen a change after this time.
+    #[must_use]
+    pub fn overlap(self) -> Duration {
+        (self.life / 12).min(OVERLAP_MAX)
+    }
+
+    /// From when until when a generation is valid that is made now.
+    #[must_use]
+    pub fn valid(self, now: Timestamp) -> (Timestamp, Timestamp) {
+        (before(now, SKEW), after(now, self.life))
+    }
+
+    /// When the next generation is made, of one that is valid until then: at two thirds of its life.
+    #[must_use]
+    pub fn renewal(self, until: Timestamp) -> Timestamp {
+        before(until, self.life / 3)
+    }
+
+    /// From when on the next generation no longer waits for its time, of one that is valid until then.
+    #[must_use]
+    pub fn last_moment(self, until: Timestamp) -> Timestamp {
+        before(until, self.overlap())
+    }
+}
+
+/// 90 days.
+impl Default for Lifetimes {
+    fn default() -> Self {
+        Self::of(Duration::from_hours(90 * 24))
+    }
+}
+
+/// A moment so long after another.
+pub(super) fn after(moment: Timestamp, by: Duration) -> Timestamp {
+    moment.checked_add(by).unwrap_or(Timestamp::MAX)
+}
+
+fn before(moment: Timestamp, by: Duration) -> Timestamp {
+    moment.checked_sub(by).unwrap_or(Timestamp::MIN)
+}

@@ -1,0 +1,66 @@
+//! The certificate of the webhook: where it comes from, and how it is renewed.
+//!
+//! ```text
+//! certDir ─▶ files ───────────────────────────────┐
+//!                                                 ├─▶ tls::Current ─▶ tls::serve
+//! Secret, webhook configurations ─▶ plan ─▶ Keeper┘
+//! ```
+//!
+//! Either [`files`] that somebody else keeps, or a [`Keeper`]: a throw-away authority signs one pair, its key is
+//! thrown away, and the API server is told to trust it by the CA bundles of the webhook configurations.
+//! Each generation is a new authority, so that no key that can sign is ever stored. All replicas serve
+//! what one Secret says, and whoever is first writes it.
+//!
+//! How `run` puts it together:
+//!
+//! ```no_run
+//! # async fn run(client: kube::Client, config: appwrapper::config::Config, router: axum::Router)
+//! # -> std::io::Result<()> {
+//! use std::sync::Arc;
+//!
+//! use appwrapper::certificate::{self, Keeper, Place};
+//! use appwrapper::clock::SystemClock;
+//! use appwrapper::tls::{self, Current, Limits};
+//!
+//! let current = Arc::new(Current::new());
+//! let validity = current.validity(); // for readiness and a metric
+//! let keeping = match config.webhook.cert_dir {
+//!     Some(directory) => tokio::spawn(certificate::files(directory, current.clone())),
+//!     None => {
+//!         let place = Place::of(client.default_namespace());
+//!         let clock = Arc::new(SystemClock);
+//!         tokio::spawn(Keeper::new(client, clock, current.clone(), place).run())
+//!     }
+//! };
+//! let listener = tokio::net::TcpListener::bind(config.webhook.address).await?;
+//! let stop = std::future::pending();
+//! tls::serve(listener, router, current, Limits::default(), stop).await;
+//! keeping.abort();
+//! # drop(validity);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Rights: `secrets` in its own namespace: `create`, and `get`, `list`, `watch`, `update` of
+//! [`SECRET`]; of the two configurations `get`, `list`, `watch`, `update`. Watches name the object, so
+//! that `resourceNames` suffice.
+
+mod configuration;
+mod files;
+mod generation;
+mod keeper;
+mod lifetimes;
+mod name;
+mod plan;
+mod stored;
+
+pub use files::files;
+pub use generation::{Generation, Served};
+pub use keeper::{Keeper, MUTATING, Place, SECRET, SERVICE, VALIDATING};
+pub use lifetimes::Lifetimes;
+pub use name::{Name, Names};
+pub use plan::{Change, Faced, Plan, plan};
+pub use stored::{Data, Next, Old, Stored};
+
+#[cfg(test)]
+mod tests;
