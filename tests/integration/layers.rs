@@ -16,8 +16,12 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("snapshot", &["api", "plan", "policies"]),
     ("decide", &["api", "bugs", "limits", "config", "policies", "plan", "snapshot"]),
     ("podsets", &["api", "limits", "policies", "snapshot"]),
-    ("webhook", &["api", "limits", "config", "podsets", "crd"]),
-    ("observe", &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config"]),
+    ("discovery", &[]),
+    ("webhook", &["api", "limits", "config", "clock", "podsets", "crd", "discovery"]),
+    (
+        "observe",
+        &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config", "discovery"],
+    ),
     ("act", &["api", "bugs", "decide", "podsets", "snapshot", "observe"]),
     ("metrics", &["api"]),
     (
