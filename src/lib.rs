@@ -9,7 +9,7 @@
 //! ```
 //!
 //! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
-//! [`podsets`], [`crd`], [`discovery`], [`webhook`], [`observe`] (reads), [`act`] (writes), [`metrics`], [`reconcile`]
+//! [`podsets`], [`crd`], [`discovery`], [`webhook`], [`inspection`], [`observe`] (reads), [`act`] (writes), [`metrics`], [`reconcile`]
 //! (where they meet), [`controller`], [`serve`], [`telemetry`], [`cli`]. A module uses only modules
 //! before it, and a test checks that.
 
@@ -23,7 +23,7 @@ pub mod controller;
 pub mod crd;
 pub mod decide;
 pub mod discovery;
-
+pub mod inspection;
 pub mod limits;
 pub mod metrics;
 pub mod observe;

@@ -18,10 +18,9 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("podsets", &["api", "limits", "policies", "snapshot"]),
     ("discovery", &[]),
     ("webhook", &["api", "limits", "config", "clock", "podsets", "crd", "discovery"]),
-    (
-        "observe",
-        &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config", "discovery"],
-    ),
+    // what it finds is logged when the controller starts
+    ("inspection", &["limits", "config", "telemetry", "podsets", "discovery", "webhook"]),
+    ("observe", &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config", "discovery"]),
     ("act", &["api", "bugs", "decide", "podsets", "snapshot", "observe"]),
     ("metrics", &["api"]),
     (

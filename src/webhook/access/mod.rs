@@ -15,7 +15,7 @@
 
 mod recent;
 pub mod review;
-mod rules;
+pub mod rules;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -186,7 +186,7 @@ impl Reviews {
                 let who = Who::Requester(requester);
                 questions.push(Box::pin(self.denied(who, target, creation)));
             }
-            for access in target.handling(namespace) {
+            for access in target.handling(Some(namespace)) {
                 questions.push(Box::pin(self.denied(Who::Controller, target, access)));
             }
         }

@@ -134,7 +134,10 @@ where
 }
 
 /// An answer of the API server, or why there is none.
-pub(super) async fn in_time<T>(
+///
+/// # Errors
+/// Where it failed, or did not come in time.
+pub async fn in_time<T>(
     what: &str,
     answer: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, AccessError> {

@@ -16,7 +16,7 @@ const CLUSTER_VERBS: [&str; 2] = ["list", "watch"];
 
 /// The resource of a kind that is wrapped.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Target {
+pub struct Target {
     group: String,
     version: String,
     plural: String,
@@ -26,7 +26,9 @@ pub(super) struct Target {
 }
 
 impl Target {
-    pub(super) fn of((resource, capabilities): &Served) -> Self {
+    /// As discovery describes it.
+    #[must_use]
+    pub fn of((resource, capabilities): &Served) -> Self {
         let has = |verb: &&str| capabilities.operations.iter().any(|operation| operation == verb);
         let needs = NAMESPACED_VERBS.into_iter().chain(CLUSTER_VERBS);
         Self {
@@ -41,8 +43,9 @@ impl Target {
         }
     }
 
-    /// Why objects of it can never be wrapped, whoever asks.
-    pub(super) fn flaw(&self) -> Option<String> {
+    /// Why objects of it can never be wrapped, whoever asks; none where they can.
+    #[must_use]
+    pub fn flaw(&self) -> Option<String> {
         if !self.lacks.is_empty() {
             let lacks = self.lacks.join(", ");
             return Some(format!(
@@ -61,9 +64,10 @@ impl Target {
         self.access("create", Some(namespace))
     }
 
-    /// All that the controller does.
-    pub(super) fn handling(&self, namespace: &str) -> Vec<Access> {
-        let inside = NAMESPACED_VERBS.map(|verb| self.access(verb, Some(namespace)));
+    /// All that the controller does, for an AppWrapper in a namespace; none: in any.
+    #[must_use]
+    pub fn handling(&self, namespace: Option<&str>) -> Vec<Access> {
+        let inside = NAMESPACED_VERBS.map(|verb| self.access(verb, namespace));
         inside.into_iter().chain(CLUSTER_VERBS.map(|verb| self.access(verb, None))).collect()
     }
 
@@ -191,7 +195,7 @@ mod tests {
     #[test]
     fn what_the_controller_lacks_is_said_by_place() {
         let jobs = target("batch", "jobs", Scope::Namespaced, ALL);
-        let all = jobs.handling("team");
+        let all = jobs.handling(Some("team"));
         let said = denied_to_controller(&jobs, &all);
         let want = [
             "the controller must be allowed to create, get, delete jobs.batch in namespace team",
