@@ -9,9 +9,9 @@
 //! ```
 //!
 //! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
-//! [`podsets`], [`crd`], [`webhook`], [`observe`] (reads), [`act`] (writes), [`metrics`], [`reconcile`]
-//! (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`], [`serve`], [`telemetry`],
-//! [`cli`]. A module uses only modules before it, and a test checks that.
+//! [`podsets`], [`crd`], [`discovery`], [`webhook`], [`inspection`], [`observe`] (reads), [`act`] (writes), [`metrics`],
+//! [`reconcile`] (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`], [`serve`],
+//! [`telemetry`], [`cli`]. A module uses only modules before it, and a test checks that.
 
 pub mod act;
 pub mod api;
@@ -23,7 +23,9 @@ pub mod config;
 pub mod controller;
 pub mod crd;
 pub mod decide;
+pub mod discovery;
 pub mod election;
+pub mod inspection;
 pub mod limits;
 pub mod metrics;
 pub mod observe;

@@ -4,8 +4,8 @@ use std::sync::Mutex;
 use std::{collections::BTreeMap, sync::PoisonError};
 
 use kube::api::{GetParams, ListParams};
-use kube::core::{ApiResource, GroupVersionKind, ObjectList, Request};
-use kube::discovery::{ApiCapabilities, Scope, pinned_kind};
+use kube::core::{ApiResource, ObjectList, Request};
+use kube::discovery::Scope;
 use kube::{Client, Resource};
 
 use super::ancestry::Ancestor;
@@ -16,6 +16,7 @@ use super::records::{Controller, Identity, ObjectRecord, PodRecord};
 use super::seen::Seen;
 use crate::api::{AppWrapper, keys};
 use crate::bugs::{self, Bug};
+use crate::discovery::{self, Served};
 
 /// Why a read failed.
 #[derive(Debug, thiserror::Error)]
@@ -169,13 +170,9 @@ impl Live {
 }
 
 /// Asks discovery for a kind.
-async fn find(client: &Client, kind: &KindKey) -> Result<(ApiResource, ApiCapabilities), Error> {
-    let (group, version) = kind.api_version.rsplit_once('/').unwrap_or(("", &kind.api_version));
-    let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
-    match pinned_kind(client, &gvk).await {
-        Ok(found) => Ok(found),
-        Err(kube::Error::Discovery(_)) => Err(Error::NoKind(kind.clone())),
-        Err(error) if code(&error) == Some(404) => Err(Error::NoKind(kind.clone())),
+async fn find(client: &Client, kind: &KindKey) -> Result<Served, Error> {
+    match discovery::find(client, &kind.api_version, &kind.kind).await {
+        Ok(found) => found.ok_or_else(|| Error::NoKind(kind.clone())),
         Err(error) => Err(Error::api(format!("discover {}", kind.kind), error)),
     }
 }

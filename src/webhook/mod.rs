@@ -9,7 +9,7 @@
 //!                      ├─▶ validate  CREATE, UPDATE: everything that needs no cluster
 //!                      └─▶ delete    DELETE: what it does to quota
 //!                 │ Question, where something is to be created and nothing is wrong so far
-//!               authorize    discovery and SubjectAccessReviews, behind a trait
+//!               authorize    discovery and SubjectAccessReviews, behind a trait; access is the real one
 //!                 │ findings
 //!               answer ─▶ AdmissionReview: verdict, one message, warnings, patch
 //! ```
@@ -18,6 +18,7 @@
 //! and the configuration; the command `validate` asks [`validate`] without a cluster. What needs one
 //! ([`validate::SKIPPED`]) is judged beside it.
 
+pub mod access;
 pub mod answer;
 pub mod authorize;
 pub mod default;

@@ -19,9 +19,18 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("snapshot", &["api", "plan", "policies"]),
     ("decide", &["api", "bugs", "limits", "config", "policies", "plan", "snapshot"]),
     ("podsets", &["api", "limits", "policies", "snapshot"]),
+    ("discovery", &[]),
     ("metrics", &["api"]),
-    ("webhook", &["api", "limits", "config", "clock", "telemetry", "podsets", "crd", "metrics"]),
-    ("observe", &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config"]),
+    (
+        "webhook",
+        &[
+            "api", "limits", "config", "clock", "telemetry", "podsets", "crd", "metrics",
+            "discovery",
+        ],
+    ),
+    // what it finds is logged when the controller starts
+    ("inspection", &["limits", "config", "telemetry", "podsets", "discovery", "webhook"]),
+    ("observe", &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config", "discovery"]),
     ("act", &["api", "bugs", "decide", "podsets", "snapshot", "observe"]),
     (
         "reconcile",

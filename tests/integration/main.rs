@@ -22,6 +22,7 @@
 #![expect(clippy::panic, reason = "a test ends so")]
 #![expect(clippy::needless_pass_by_value, reason = "tests hand in literals")]
 
+mod access;
 mod adopted;
 mod certificates;
 mod conformance;

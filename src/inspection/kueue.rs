@@ -1,0 +1,349 @@
+//! Kueue as it is installed: its version, feature gates and configuration, from the objects of its
+//! usual manifests and of its chart.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Container};
+use kube::Client;
+use kube::api::Api;
+use serde_json::Value;
+
+use super::quota::{OnDelete, Version, on_delete};
+use super::{Notice, fit};
+use crate::config::Config;
+use crate::discovery;
+use crate::limits::{FaultTolerance, Period};
+use crate::telemetry;
+
+/// The integration without which Kueue does not see AppWrappers.
+const FRAMEWORK: &str = "workload.codeflare.dev/appwrapper";
+
+/// The gate behind which Kueue finishes the Workload of an owner that is going.
+pub(super) const ORPHANS: &str = "FinishOrphanedWorkloads";
+
+/// Where Kueue is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) namespace: String,
+    pub(super) deployment: String,
+}
+
+impl Place {
+    /// Kueue's manifests and its chart give the Deployment the name of its service account.
+    fn of(account: &str) -> Self {
+        let parts: Vec<&str> = account.split(':').collect();
+        let (namespace, deployment) = match parts.as_slice() {
+            ["system", "serviceaccount", namespace, name] => (*namespace, *name),
+            _ => ("kueue-system", "kueue-controller-manager"),
+        };
+        Self { namespace: namespace.to_owned(), deployment: deployment.to_owned() }
+    }
+
+    /// The Deployment, as it is named in a notice.
+    pub(super) fn manager(&self) -> String {
+        format!("Deployment {}/{}", self.namespace, self.deployment)
+    }
+
+    /// A ConfigMap beside it, as it is named in a notice.
+    pub(super) fn config_map(&self, name: &str) -> String {
+        format!("ConfigMap {}/{name}", self.namespace)
+    }
+}
+
+/// What the Deployment says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Manager {
+    pub(super) image: String,
+    pub(super) version: Option<Version>,
+    /// Feature gates of the command line; those of the configuration then do not count.
+    pub(super) gates: Option<BTreeMap<String, bool>>,
+    /// Name of the ConfigMap that holds its configuration; none where it runs without one.
+    pub(super) config_map: Option<String>,
+}
+
+/// What the configuration says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) gates: BTreeMap<String, bool>,
+    frameworks: Vec<String>,
+    /// `v1beta1`, where the section has to be switched on.
+    is_old: bool,
+    pods_ready: Option<Waiting>,
+}
+
+/// `waitForPodsReady`, as it stands there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Waiting {
+    enable: bool,
+    timeout: Option<Period>,
+    recovery: Option<Period>,
+}
+
+/// How long Kueue waits for pods before it evicts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PodsReady {
+    /// From admission until pods are ready for the first time.
+    pub(super) timeout: Period,
+    /// From the loss of readiness until they are ready again; none: for ever.
+    pub(super) recovery: Option<Period>,
+}
+
+const DEFAULT_CONFIG_MAP: &str = "kueue-manager-config";
+const CONFIG_KEY: &str = "controller_manager_config.yaml";
+
+impl Manager {
+    pub(super) fn of(deployment: &Deployment) -> Self {
+        let pod = deployment.spec.as_ref().and_then(|spec| spec.template.spec.as_ref());
+        let containers = pod.map(|pod| pod.containers.as_slice()).unwrap_or_default();
+        let named = containers.iter().find(|container| container.name == "manager");
+        let container = named.or_else(|| containers.first());
+        let words = container.map(words).unwrap_or_default();
+        let volumes = pod.and_then(|pod| pod.volumes.as_deref()).unwrap_or_default();
+        let mounted = volumes
+            .iter()
+            .filter(|volume| volume.name == "manager-config")
+            .find_map(|volume| Some(volume.config_map.as_ref()?.name.clone()));
+        let image = container.and_then(|container| container.image.clone()).unwrap_or_default();
+        Self {
+            version: Version::of_image(&image),
+            image,
+            gates: flag(&words, "feature-gates").filter(|text| !text.is_empty()).map(gates),
+            config_map: flag(&words, "config")
+                .map(|_| mounted.unwrap_or_else(|| DEFAULT_CONFIG_MAP.to_owned())),
+        }
+    }
+}
+
+fn words(container: &Container) -> Vec<&str> {
+    let all = container.command.iter().flatten().chain(container.args.iter().flatten());
+    all.map(String::as_str).collect()
+}
+
+/// The value of a flag as Go reads them: one or two dashes, `=` or the next word; the last one counts.
+fn flag<'a>(words: &[&'a str], name: &str) -> Option<&'a str> {
+    let mut found = None;
+    for (i, word) in words.iter().enumerate() {
+        let Some(text) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else {
+            continue;
+        };
+        match text.split_once('=') {
+            Some((key, value)) if key == name => found = Some(value),
+            None if text == name => found = words.get(i + 1).copied(),
+            Some(_) | None => {}
+        }
+    }
+    found
+}
+
+/// `A=true,B=false`.
+fn gates(text: &str) -> BTreeMap<String, bool> {
+    let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+    let read = pairs.filter_map(|(gate, value)| {
+        let value = match value.trim() {
+            "1" | "t" | "T" | "true" | "TRUE" | "True" => true,
+            "0" | "f" | "F" | "false" | "FALSE" | "False" => false,
+            _ => return None,
+        };
+        Some((gate.trim().to_owned(), value))
+    });
+    read.collect()
+}
+
+impl Settings {
+    /// Reads a configuration file of Kueue, of `v1beta1` or `v1beta2`.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
+        let file: Value = serde_saphyr::from_str_with_options(text, options)
+            .map_err(|error| format!("it is no YAML: {error}"))?;
+        let gates = file["featureGates"].as_object().into_iter().flatten();
+        let frameworks = file["integrations"]["frameworks"].as_array().into_iter().flatten();
+        let waiting = &file["waitForPodsReady"];
+        let period = |key: &str| match &waiting[key] {
+            Value::Null => Ok(None),
+            Value::String(text) => match text.parse() {
+                Ok(period) => Ok(Some(period)),
+                Err(error) => Err(format!("waitForPodsReady.{key}: {error}")),
+            },
+            other => Err(format!("waitForPodsReady.{key}: {other} is not a duration")),
+        };
+        let (timeout, recovery) = (period("timeout")?, period("recoveryTimeout")?);
+        let enable = waiting["enable"] == true;
+        Ok(Self {
+            gates: gates
+                .filter_map(|(gate, value)| Some((gate.clone(), value.as_bool()?)))
+                .collect(),
+            frameworks: frameworks.filter_map(Value::as_str).map(str::to_owned).collect(),
+            is_old: file["apiVersion"] == "config.kueue.x-k8s.io/v1beta1",
+            pods_ready: waiting.is_object().then_some(Waiting { enable, timeout, recovery }),
+        })
+    }
+
+    fn has_framework(&self) -> bool {
+        self.frameworks.iter().any(|framework| framework == FRAMEWORK)
+    }
+
+    /// How long it waits for pods, with the defaults of its version; none where it does not evict.
+    pub(super) fn pods_ready(
+        &self,
+        version: Option<Version>,
+        gates: &BTreeMap<String, bool>,
+    ) -> Option<PodsReady> {
+        const OLD_DEFAULT: Period = Period::from_secs(5 * 60);
+        const DEFAULT: Period = Period::from_secs(30 * 60);
+        // from 0.19 on it waits also where nobody asked it to
+        let by_default = version.is_some_and(|version| version >= Version::new(0, 19, 0))
+            && gates.get("DisableWaitForPodsReady") != Some(&true);
+        let (waiting, timeout) = if self.is_old {
+            let waiting = self.pods_ready.filter(|waiting| waiting.enable)?;
+            (waiting, waiting.timeout.unwrap_or(OLD_DEFAULT))
+        } else if by_default {
+            let waiting = self.pods_ready.unwrap_or_default();
+            (waiting, waiting.timeout.filter(|it| !it.is_zero()).unwrap_or(DEFAULT))
+        } else if gates.get("DisableWaitForPodsReady") == Some(&true) {
+            return None;
+        } else {
+            // without a timeout it does not start
+            let waiting = self.pods_ready?;
+            (waiting, waiting.timeout?)
+        };
+        let recovery = waiting.recovery.unwrap_or(timeout);
+        Some(PodsReady { timeout, recovery: (!recovery.is_zero()).then_some(recovery) })
+    }
+}
+
+/// What was read, or why it was not.
+type Reading<T> = Result<T, String>;
+
+/// Everything that there is to say about Kueue.
+fn judge(
+    place: &Place,
+    manager: &Reading<Manager>,
+    settings: &Reading<Settings>,
+    periods: &FaultTolerance,
+) -> Vec<Notice> {
+    let known = manager.as_ref().ok();
+    let config_map = known.map_or(Some(DEFAULT_CONFIG_MAP), |known| known.config_map.as_deref());
+    let file = place.config_map(config_map.unwrap_or(DEFAULT_CONFIG_MAP));
+    let mut notices: Vec<Notice> =
+        unreadable(place, &file, manager, settings).into_iter().collect();
+    let version = known.and_then(|known| known.version);
+    let by_flag = known.and_then(|known| known.gates.as_ref());
+    let gates = by_flag.or(settings.as_ref().ok().map(|settings| &settings.gates));
+    let where_gates = if by_flag.is_some() {
+        format!("--feature-gates of {}", place.manager())
+    } else if config_map.is_some() {
+        format!("featureGates of {file}")
+    } else {
+        format!("the flag --feature-gates of {}", place.manager())
+    };
+    match on_delete(version, gates) {
+        OnDelete::Held => {}
+        OnDelete::Released => notices.push(released(version, &where_gates)),
+        OnDelete::Unknown => {
+            notices
+                .extend(known.filter(|_| gates.is_some()).map(|it| unversioned(it, &where_gates)));
+        }
+    }
+    if let Ok(settings) = settings {
+        if !settings.has_framework() {
+            notices.push(Notice(format!(
+                "Kueue does not look at AppWrappers, so that none with a queue is ever admitted: add \
+                 {FRAMEWORK} to integrations.frameworks of {file} and restart Kueue"
+            )));
+        }
+        let none = BTreeMap::new();
+        if let Some(waiting) = settings.pods_ready(version, gates.unwrap_or(&none)) {
+            notices.extend(fit::judge(waiting, periods, &file));
+        }
+    }
+    notices
+}
+
+fn unreadable(
+    place: &Place,
+    file: &str,
+    manager: &Reading<Manager>,
+    settings: &Reading<Settings>,
+) -> Option<Notice> {
+    let mut why = vec![];
+    if let Err(error) = manager {
+        why.push(format!("{} ({error})", place.manager()));
+    }
+    if let Err(error) = settings {
+        why.push(format!("{file} ({error})"));
+    }
+    if why.is_empty() {
+        return None;
+    }
+    Some(Notice(format!(
+        "Kueue is installed, but it cannot be told whether it keeps the quota of a deleted AppWrapper \
+         and whether its timeouts fit ours, without {}: let the controller get it, or name Kueue's \
+         service account in admission.kueueAccount",
+        why.join(" and ")
+    )))
+}
+
+fn released(version: Option<Version>, where_gates: &str) -> Notice {
+    let version = version.map(|version| format!(" {version}")).unwrap_or_default();
+    Notice(format!(
+        "Kueue{version} releases the quota of a deleted AppWrapper at once, while its pods still run, \
+         and admits others on top of them: set {ORPHANS} to false in {where_gates} and restart Kueue"
+    ))
+}
+
+fn unversioned(manager: &Manager, where_gates: &str) -> Notice {
+    Notice(format!(
+        "the version of Kueue cannot be told from its image {:?}: from 0.18 on it releases the quota \
+         of a deleted AppWrapper at once, while its pods still run, unless {ORPHANS} is set to false \
+         in {where_gates}",
+        manager.image
+    ))
+}
+
+/// Looks at Kueue, where it is installed.
+pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
+    match discovery::find_in_group(client, "kueue.x-k8s.io", "Workload").await {
+        Ok(Some(_)) => {}
+        Ok(None) => return vec![],
+        Err(error) => {
+            let cause = telemetry::chain(&error);
+            let said = format!("it cannot be told whether Kueue is installed: {cause}");
+            return vec![Notice(said)];
+        }
+    }
+    let place = Place::of(&config.admission.kueue_account);
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), &place.namespace);
+    let manager = deployments.get(&place.deployment).await;
+    let manager = manager.map(|it| Manager::of(&it)).map_err(|error| reason(&error));
+    let name = match &manager {
+        Ok(manager) => manager.config_map.as_deref(),
+        Err(_) => Some(DEFAULT_CONFIG_MAP),
+    };
+    let settings = match name {
+        None => Ok(Settings::default()),
+        Some(name) => settings(client, &place, name).await,
+    };
+    judge(&place, &manager, &settings, &config.fault_tolerance)
+}
+
+async fn settings(client: &Client, place: &Place, name: &str) -> Reading<Settings> {
+    let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &place.namespace);
+    let map = maps.get(name).await.map_err(|error| reason(&error))?;
+    let text = map.data.as_ref().and_then(|data| data.get(CONFIG_KEY));
+    Settings::parse(text.ok_or_else(|| format!("it has no key {CONFIG_KEY}"))?)
+}
+
+fn reason(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => "not allowed".to_owned(),
+        kube::Error::Api(status) if status.code == 404 => "not found".to_owned(),
+        error => telemetry::chain(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,248 @@
+use serde_json::json;
+
+use super::*;
+
+fn deployment(image: &str, args: &[&str]) -> Deployment {
+    let volume = json!([
+        {"name": "cert", "secret": {"secretName": "kueue-webhook-server-cert"}},
+        {"name": "manager-config", "configMap": {"name": "team-kueue-manager-config"}},
+    ]);
+    let containers = json!([
+        {"name": "proxy", "image": "proxy:v9.9.9", "args": ["--feature-gates=A=false"]},
+        {"name": "manager", "image": image, "command": ["/manager"], "args": args},
+    ]);
+    serde_json::from_value(json!({"spec": {
+        "selector": {},
+        "template": {"spec": {"containers": containers, "volumes": volume}},
+    }}))
+    .unwrap()
+}
+
+const IMAGE: &str = "registry.k8s.io/kueue/kueue:v0.18.3";
+const CONFIG: &str = "--config=/controller_manager_config.yaml";
+
+#[test]
+fn the_account_says_where_kueue_is() {
+    for (account, want) in [
+        (
+            "system:serviceaccount:kueue-system:kueue-controller-manager",
+            "Deployment kueue-system/kueue-controller-manager",
+        ),
+        (
+            "system:serviceaccount:batch:q-controller-manager",
+            "Deployment batch/q-controller-manager",
+        ),
+        ("kueue", "Deployment kueue-system/kueue-controller-manager"),
+        ("system:serviceaccount:x", "Deployment kueue-system/kueue-controller-manager"),
+    ] {
+        assert_eq!(Place::of(account).manager(), want);
+    }
+}
+
+#[test]
+fn the_deployment_says_version_gates_and_configuration() {
+    for (args, gates, config_map) in [
+        (vec![CONFIG, "--zap-log-level=2"], None, Some("team-kueue-manager-config")),
+        (vec!["--zap-log-level=2"], None, None),
+        (
+            vec![CONFIG, "--feature-gates=FinishOrphanedWorkloads=false, B=1"],
+            Some(vec![("FinishOrphanedWorkloads", false), ("B", true)]),
+            Some("team-kueue-manager-config"),
+        ),
+        (vec!["-feature-gates", "A=true,B,C=x"], Some(vec![("A", true)]), None),
+        (vec!["--feature-gates=A=true", "--feature-gates=A=false"], Some(vec![("A", false)]), None),
+        (vec!["--feature-gates="], None, None),
+        (vec!["--feature-gates"], None, None),
+    ] {
+        let want = Manager {
+            image: IMAGE.to_owned(),
+            version: Some(Version::new(0, 18, 3)),
+            gates: gates.map(|gates: Vec<(&str, bool)>| {
+                gates.into_iter().map(|(gate, value)| (gate.to_owned(), value)).collect()
+            }),
+            config_map: config_map.map(str::to_owned),
+        };
+        assert_eq!(Manager::of(&deployment(IMAGE, &args)), want, "{args:?}");
+    }
+    let empty = Manager::of(&Deployment::default());
+    assert_eq!((empty.version, empty.gates, empty.config_map), (None, None, None));
+}
+
+/// The manifests of Kueue 0.18, with a section or two that is commented out there.
+fn file(more: &str) -> String {
+    format!(
+        r#"
+apiVersion: config.kueue.x-k8s.io/v1beta2
+kind: Configuration
+health:
+  healthProbeBindAddress: :8081
+metrics:
+  bindAddress: :8443
+webhook:
+  port: 9443
+leaderElection:
+  leaderElect: true
+  resourceName: c1f6bfd2.kueue.x-k8s.io
+controller:
+  groupKindConcurrency:
+    Job.batch: 5
+    Workload.kueue.x-k8s.io: 5
+clientConnection:
+  qps: 50
+  burst: 100
+#waitForPodsReady:
+#  timeout: 5m
+integrations:
+  frameworks:
+  - "batch/job"
+  - "jobset.x-k8s.io/jobset"
+  - "workload.codeflare.dev/appwrapper"
+  - "pod"
+{more}"#
+    )
+}
+
+fn period(text: &str) -> Period {
+    text.parse().unwrap()
+}
+
+#[test]
+fn waiting_for_pods_has_the_defaults_of_its_version() {
+    let v18 = Some(Version::new(0, 18, 3));
+    let v19 = Some(Version::new(0, 19, 0));
+    let section = |text: &str| file(&format!("waitForPodsReady: {text}"));
+    let old = |text: &str| section(text).replace("v1beta2", "v1beta1");
+    let disabled =
+        |text: &str| file(&format!("featureGates: {{DisableWaitForPodsReady: true}}\n{text}"));
+    for (file, version, want) in [
+        (file(""), v18, None),
+        (file(""), None, None),
+        (file(""), v19, Some(("30m", Some("30m")))),
+        (section("{timeout: 5m}"), v18, Some(("5m", Some("5m")))),
+        (section("{timeout: 5m}"), None, Some(("5m", Some("5m")))),
+        (section("{timeout: 5m}"), v19, Some(("5m", Some("5m")))),
+        (section("{timeout: 1h30m, recoveryTimeout: 3m}"), v18, Some(("90m", Some("3m")))),
+        (section("{timeout: 5m, recoveryTimeout: 0s}"), v18, Some(("5m", None))),
+        (section("{recoveryTimeout: 3m}"), v19, Some(("30m", Some("3m")))),
+        (section("{recoveryTimeout: 3m}"), v18, None),
+        (section("{}"), v18, None),
+        (disabled(""), v19, None),
+        (disabled("waitForPodsReady: {timeout: 5m}"), v19, None),
+        (old("{enable: true}"), v18, Some(("5m", Some("5m")))),
+        (old("{enable: true, timeout: 10m}"), v18, Some(("10m", Some("10m")))),
+        (old("{timeout: 10m}"), v18, None),
+        (old("{timeout: 10m}"), v19, None),
+    ] {
+        let settings = Settings::parse(&file).unwrap();
+        let want = want.map(|(timeout, recovery)| PodsReady {
+            timeout: period(timeout),
+            recovery: recovery.map(period),
+        });
+        assert_eq!(settings.pods_ready(version, &settings.gates), want, "{version:?}{file}");
+    }
+}
+
+#[test]
+fn what_is_wrong_with_the_file_is_said() {
+    for (text, want) in [
+        ("{", "it is no YAML: "),
+        (
+            "waitForPodsReady: {timeout: soon}",
+            "waitForPodsReady.timeout: \"soon\" is not a duration",
+        ),
+        ("waitForPodsReady: {recoveryTimeout: 5}", "waitForPodsReady.recoveryTimeout: 5 is not"),
+    ] {
+        let error = Settings::parse(text).unwrap_err();
+        assert!(error.starts_with(want), "{error}");
+    }
+}
+
+fn judged(manager: Reading<Manager>, settings: Reading<Settings>) -> Vec<String> {
+    let place = Place::of("system:serviceaccount:kueue-system:kueue-controller-manager");
+    let notices = judge(&place, &manager, &settings, &FaultTolerance::default());
+    notices.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn kueue_as_it_comes_releases_quota_too_early() {
+    let manager = Manager::of(&deployment(IMAGE, &[CONFIG]));
+    let said = judged(Ok(manager), Settings::parse(&file("")));
+    let want = "Kueue 0.18.3 releases the quota of a deleted AppWrapper at once, while its pods still \
+                run, and admits others on top of them: set FinishOrphanedWorkloads to false in \
+                featureGates of ConfigMap kueue-system/team-kueue-manager-config and restart Kueue";
+    assert_eq!(said, [want]);
+}
+
+#[test]
+fn each_thing_that_is_off_is_one_notice() {
+    let held = "featureGates: {FinishOrphanedWorkloads: false}";
+    let flags = [CONFIG, "--feature-gates=VisibilityOnDemand=false"];
+    let with = |args: &[&str]| Manager::of(&deployment(IMAGE, args));
+    let without = file(held).replace("  - \"workload.codeflare.dev/appwrapper\"\n", "");
+    for (manager, text, want) in [
+        (with(&[CONFIG]), file(held), vec![]),
+        // those of the command line count, and there they must be changed
+        (
+            with(&flags),
+            file(""),
+            vec![
+                "in --feature-gates of Deployment kueue-system/kueue-controller-manager and restart",
+            ],
+        ),
+        (
+            with(&[CONFIG]),
+            without,
+            vec!["add workload.codeflare.dev/appwrapper to integrations.frameworks"],
+        ),
+        (
+            with(&[CONFIG]),
+            file(&format!("{held}\nwaitForPodsReady: {{timeout: 5m, recoveryTimeout: 3m}}")),
+            vec!["raise waitForPodsReady.timeout of", "raise waitForPodsReady.recoveryTimeout of"],
+        ),
+        (
+            Manager::of(&deployment("kueue:main", &[CONFIG])),
+            file(""),
+            vec![
+                r#"the version of Kueue cannot be told from its image "kueue:main": from 0.18 on"#,
+            ],
+        ),
+        (Manager::of(&deployment("kueue:main", &[CONFIG])), file(held), vec![]),
+    ] {
+        let said = judged(Ok(manager), Settings::parse(&text));
+        assert_eq!(said.len(), want.len(), "{said:#?}");
+        for (said, want) in said.iter().zip(want) {
+            assert!(said.contains(want), "{said}");
+        }
+    }
+    // without a configuration it runs with its defaults: Jobs alone
+    let said = judged(Ok(with(&[])), Ok(Settings::default()));
+    assert_eq!(said.len(), 2, "{said:#?}");
+    assert!(said[0].contains("in the flag --feature-gates of Deployment"), "{said:#?}");
+    assert!(said[1].contains("integrations.frameworks"), "{said:#?}");
+}
+
+fn no<T>() -> Reading<T> {
+    Err("not found".to_owned())
+}
+
+#[test]
+fn what_cannot_be_read_is_one_notice_and_the_rest_is_judged() {
+    let both = judged(no(), no());
+    let want = "Kueue is installed, but it cannot be told whether it keeps the quota of a deleted \
+                AppWrapper and whether its timeouts fit ours, without Deployment \
+                kueue-system/kueue-controller-manager (not found) and ConfigMap \
+                kueue-system/kueue-manager-config (not found): let the controller get it, or name \
+                Kueue's service account in admission.kueueAccount";
+    assert_eq!(both, [want]);
+    let manager = || Ok(Manager::of(&deployment(IMAGE, &[CONFIG])));
+    let no_file = judged(manager(), no());
+    assert_eq!(no_file.len(), 1, "{no_file:#?}");
+    assert!(no_file[0].contains("team-kueue-manager-config (not found)"), "{no_file:#?}");
+    // the gate that is set is known without a version, and so are the timeouts
+    let text =
+        file("featureGates: {FinishOrphanedWorkloads: true}\nwaitForPodsReady: {timeout: 5m}");
+    let no_manager = judged(no(), Settings::parse(&text));
+    assert_eq!(no_manager.len(), 4, "{no_manager:#?}");
+    assert!(no_manager[1].starts_with("Kueue releases the quota"), "{no_manager:#?}");
+    assert_eq!(judged(no(), Settings::parse(&file(""))).len(), 1);
+}

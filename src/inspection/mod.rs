@@ -1,0 +1,58 @@
+//! What to tell an administrator when the controller starts: settings around it that will hurt.
+//!
+//! Each look is a pure judgement of what was read. Nothing here keeps the controller from working, and
+//! what cannot be read is said, not guessed.
+
+mod fit;
+mod kueue;
+mod quota;
+mod rights;
+
+use std::fmt;
+
+use kube::Client;
+
+use crate::config::Config;
+
+/// One sentence for an administrator: what is not as it should be, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice(pub(crate) String);
+
+impl fmt::Display for Notice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+/// Looks at Kueue, at the controller's own rights and at the configuration.
+pub async fn warnings(client: &Client, config: &Config) -> Vec<Notice> {
+    let mut notices: Vec<Notice> = unchecked(config).into_iter().collect();
+    notices.extend(kueue::look(client, config).await);
+    notices.extend(rights::look(client, &config.admission).await);
+    notices
+}
+
+/// The webhook is off.
+fn unchecked(config: &Config) -> Option<Notice> {
+    (!config.webhook.enabled).then(|| {
+        Notice(
+            "webhook.enabled is false: only the rules of the CustomResourceDefinition hold, nobody \
+             looks at whether users may create what they wrap, and what is malformed fails when it \
+             runs; set it to true unless another webhook does this"
+                .to_owned(),
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_webhook_that_is_off_is_mentioned() {
+        assert_eq!(unchecked(&Config::default()), None);
+        let off = Config::parse("webhook: {enabled: false}").unwrap();
+        let said = unchecked(&off).unwrap().to_string();
+        assert!(said.starts_with("webhook.enabled is false: only the rules of"), "{said}");
+    }
+}

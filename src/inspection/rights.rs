@@ -1,0 +1,234 @@
+//! Whether the controller may do what wrapping a kind needs.
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use kube::Client;
+
+use super::Notice;
+use crate::config::{Admission, AllowedKind};
+use crate::discovery;
+use crate::telemetry;
+use crate::webhook::access::review::{in_time, may_i};
+use crate::webhook::access::rules::Target;
+use crate::webhook::authorize::AccessError;
+
+/// The kinds whose pods are known, by API group and kind: [`crate::podsets::Kind`].
+const KNOWN: [(&str, &str); 15] = [
+    ("", "Pod"),
+    ("batch", "Job"),
+    ("jobset.x-k8s.io", "JobSet"),
+    ("apps", "Deployment"),
+    ("apps", "StatefulSet"),
+    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
+    ("kubeflow.org", "PyTorchJob"),
+    ("kubeflow.org", "TFJob"),
+    ("kubeflow.org", "MPIJob"),
+    ("kubeflow.org", "XGBoostJob"),
+    ("kubeflow.org", "PaddleJob"),
+    ("kubeflow.org", "JAXJob"),
+    ("ray.io", "RayCluster"),
+    ("ray.io", "RayJob"),
+    ("ray.io", "RayService"),
+];
+
+/// The most kinds that are looked at at once.
+const AT_ONCE: usize = 8;
+
+/// Why a kind is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reason {
+    /// It is in `admission.allowedKinds`.
+    Allowed,
+    /// It is one of the known ones, and every kind is allowed.
+    Known,
+    /// Pods are what everything wrapped comes down to.
+    Pods,
+}
+
+/// What was found of a kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Finding {
+    NotServed,
+    Unusable(String),
+    /// The resource as RBAC names it, and the verbs that are denied.
+    Denied(String, Vec<&'static str>),
+}
+
+/// The kinds to look at.
+fn kinds(admission: &Admission) -> Vec<(AllowedKind, Reason)> {
+    let pod = AllowedKind { group: String::new(), kind: "Pod".to_owned() };
+    let known = KNOWN.map(|(group, kind)| {
+        (AllowedKind { group: group.to_owned(), kind: kind.to_owned() }, Reason::Known)
+    });
+    if admission.allowed_kinds.is_empty() {
+        return known.into();
+    }
+    let mut kinds: Vec<_> =
+        admission.allowed_kinds.iter().map(|kind| (kind.clone(), Reason::Allowed)).collect();
+    if !admission.allowed_kinds.contains(&pod) {
+        kinds.push((pod, Reason::Pods));
+    }
+    kinds
+}
+
+/// The sentence about a kind; none where there is nothing to say.
+fn notice(kind: &AllowedKind, why: Reason, finding: Finding) -> Option<Notice> {
+    let text = match (finding, why) {
+        (Finding::NotServed, Reason::Allowed) => format!(
+            "admission.allowedKinds has {kind}, which the cluster does not serve: install its \
+             CustomResourceDefinition, or correct the name"
+        ),
+        // most clusters have only some of them
+        (Finding::NotServed, Reason::Known | Reason::Pods) => return None,
+        (Finding::Unusable(flaw), Reason::Allowed) => format!(
+            "admission.allowedKinds has {kind}, which is never let in: {flaw}; take it off the list"
+        ),
+        (Finding::Unusable(flaw), Reason::Known | Reason::Pods) => {
+            format!("{kind} can never be wrapped in this cluster: {flaw}")
+        }
+        (Finding::Denied(_, verbs), _) if verbs.is_empty() => return None,
+        (Finding::Denied(resource, verbs), Reason::Allowed | Reason::Known) => format!(
+            "the controller may not {} {resource} in all namespaces, so that an AppWrapper with a \
+             {kind} is refused or fails: add these verbs to its ClusterRole{}",
+            verbs.join(", "),
+            match why {
+                Reason::Allowed => format!(", or take {kind} off admission.allowedKinds"),
+                Reason::Known | Reason::Pods => String::new(),
+            }
+        ),
+        (Finding::Denied(resource, verbs), Reason::Pods) => format!(
+            "the controller may not {} {resource} in all namespaces, so that no AppWrapper can be \
+             watched and taken down: add these verbs to its ClusterRole",
+            verbs.join(", ")
+        ),
+    };
+    Some(Notice(text))
+}
+
+/// Looks at the controller's rights to what may be wrapped.
+pub(super) async fn look(client: &Client, admission: &Admission) -> Vec<Notice> {
+    let looks = kinds(admission).into_iter().map(|(kind, why)| async move {
+        let finding = find(client, &kind, why).await?;
+        Ok(notice(&kind, why, finding))
+    });
+    let looks: Vec<_> = looks.collect();
+    let found: Result<Vec<Option<Notice>>, AccessError> =
+        stream::iter(looks).buffered(AT_ONCE).try_collect().await;
+    match found {
+        Ok(notices) => notices.into_iter().flatten().collect(),
+        Err(error) => {
+            let cause = telemetry::chain(&error);
+            let said = format!("the controller's own rights could not be looked at: {cause}");
+            vec![Notice(said)]
+        }
+    }
+}
+
+async fn find(client: &Client, kind: &AllowedKind, why: Reason) -> Result<Finding, AccessError> {
+    let what = format!("discover {kind}");
+    let search = discovery::find_in_group(client, &kind.group, &kind.kind);
+    let Some(served) = in_time(&what, search).await? else { return Ok(Finding::NotServed) };
+    let target = Target::of(&served);
+    if let Some(flaw) = target.flaw() {
+        return Ok(Finding::Unusable(flaw));
+    }
+    let mut denied = vec![];
+    for access in target.handling(None) {
+        let verb = access.verb;
+        let is_needed = match why {
+            Reason::Allowed | Reason::Known => true,
+            Reason::Pods => verb != "create",
+        };
+        if is_needed && !may_i(client, access).await? {
+            denied.push(verb);
+        }
+    }
+    Ok(Finding::Denied(target.to_string(), denied))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::podsets::Kind;
+
+    #[test]
+    fn the_known_kinds_are_known() {
+        for (group, kind) in KNOWN {
+            let version = if group == "jobset.x-k8s.io" { "v1alpha2" } else { "v1" };
+            let api_version =
+                if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
+            assert_ne!(Kind::of(&api_version, kind), Kind::Other, "{kind}");
+        }
+    }
+
+    #[test]
+    fn the_kinds_of_the_list_are_looked_at_or_the_known_ones_and_always_pods() {
+        let of = |text: &str| {
+            let config = Config::parse(&format!("admission: {{allowedKinds: [{text}]}}")).unwrap();
+            let kinds = kinds(&config.admission).into_iter();
+            kinds.map(|(kind, why)| format!("{kind} {why:?}")).collect::<Vec<_>>()
+        };
+        assert_eq!(of("").len(), KNOWN.len());
+        assert_eq!(of("")[..2], ["Pod Known", "Job.batch Known"]);
+        assert_eq!(of("Job.batch"), ["Job.batch Allowed", "Pod Pods"]);
+        assert_eq!(of("Pod"), ["Pod Allowed"]);
+    }
+
+    #[test]
+    fn each_kind_has_one_sentence_at_most() {
+        use Finding::{Denied, NotServed, Unusable};
+        use Reason::{Allowed, Known, Pods};
+        let job: AllowedKind = "Job.batch".parse().unwrap();
+        let denied = |verbs: &[&'static str]| Denied("jobs.batch".into(), verbs.into());
+        for (why, finding, want) in [
+            (Allowed, denied(&[]), None),
+            (
+                Allowed,
+                denied(&["list", "watch"]),
+                Some(
+                    "the controller may not list, watch jobs.batch in all namespaces, so that an \
+                     AppWrapper with a Job.batch is refused or fails: add these verbs to its \
+                     ClusterRole, or take Job.batch off admission.allowedKinds",
+                ),
+            ),
+            (
+                Known,
+                denied(&["delete"]),
+                Some(
+                    "the controller may not delete jobs.batch in all namespaces, so that an \
+                     AppWrapper with a Job.batch is refused or fails: add these verbs to its \
+                     ClusterRole",
+                ),
+            ),
+            (
+                Pods,
+                denied(&["watch"]),
+                Some(
+                    "the controller may not watch jobs.batch in all namespaces, so that no \
+                     AppWrapper can be watched and taken down: add these verbs to its ClusterRole",
+                ),
+            ),
+            (Known, NotServed, None),
+            (Pods, NotServed, None),
+            (
+                Allowed,
+                NotServed,
+                Some(
+                    "admission.allowedKinds has Job.batch, which the cluster does not serve: install \
+                     its CustomResourceDefinition, or correct the name",
+                ),
+            ),
+            (
+                Allowed,
+                Unusable("must be namespaced".into()),
+                Some(
+                    "admission.allowedKinds has Job.batch, which is never let in: must be \
+                     namespaced; take it off the list",
+                ),
+            ),
+        ] {
+            let said = notice(&job, why, finding).map(|notice| notice.to_string());
+            assert_eq!(said.as_deref(), want);
+        }
+    }
+}
