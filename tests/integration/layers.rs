@@ -24,7 +24,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "webhook",
         &[
-            "api", "limits", "config", "clock", "telemetry", "podsets", "crd", "metrics",
+            "api",
+            "limits",
+            "config",
+            "clock",
+            "telemetry",
+            "podsets",
+            "crd",
+            "metrics",
             "discovery",
         ],
     ),

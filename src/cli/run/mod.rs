@@ -2,19 +2,22 @@
 
 mod lead;
 mod reload;
+mod servers;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
 
+use self::servers::Servers;
 use super::{ClusterArgs, DONE, Error, cluster};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::election::Election;
-use crate::{serve, telemetry};
+use crate::{inspection, serve, telemetry};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -57,11 +60,17 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
         .enabled
         .then(|| Election::new(client.clone(), clock.clone(), lead::candidate(&client, &config)));
     let own = match &election {
-        Some(election) => cluster::fenced(connection, election.leadership())?,
+        Some(election) => cluster::fenced(connection.clone(), election.leadership())?,
         None => client.clone(),
     };
     let controller = Controller::new(own, clock, config.clone());
     serve(&controller, &config).await?;
+    let servers = config
+        .webhook
+        .enabled
+        .then(|| Servers::start(connection, controller.context.clone(), config.clone()));
+    let servers = servers.transpose()?;
+    let looks = tokio::spawn(warn(client, config));
     let file = args.config.clone();
     let reload = file.map(|path| tokio::spawn(reload::reload(controller.context.clone(), path)));
     let ended = if let Some(election) = election {
@@ -70,8 +79,12 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
         controller.run(stop_signal()).await;
         Ok(())
     };
+    looks.abort();
     if let Some(task) = reload {
         task.abort();
+    }
+    if let Some(servers) = servers {
+        servers.stop();
     }
     tracing::info!("Stopped.");
     ended
@@ -86,10 +99,14 @@ async fn serve(controller: &Controller, config: &Config) -> Result<(), Error> {
         let metrics = controller.context.metrics.clone();
         serve::metrics(config.metrics.address, metrics).await.map_err(listen)?;
     }
-    if config.webhook.enabled {
-        tracing::warn!("The webhook is not part of this version: nothing is checked at admission.");
-    }
     Ok(())
+}
+
+/// Says what is around the controller that will hurt.
+async fn warn(client: Client, config: Config) {
+    for notice in inspection::warnings(&client, &config).await {
+        tracing::warn!("{notice}");
+    }
 }
 
 async fn stop_signal() {
