@@ -23,6 +23,7 @@
 #![expect(clippy::needless_pass_by_value, reason = "tests hand in literals")]
 
 mod access;
+mod admission;
 mod adopted;
 mod certificates;
 mod conformance;
@@ -36,6 +37,7 @@ mod failing;
 mod guide;
 mod harness;
 mod hostile;
+mod installed;
 mod kinds;
 mod layers;
 mod lifecycle;

@@ -1,0 +1,194 @@
+//! Admission as users meet it: the product is installed, and Kueue with it.
+
+use appwrapper::api::AppWrapper;
+use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
+use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
+use kube::Error;
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::harness::{Case, job, pod, wrapper};
+use crate::installed::{INSTALLED, installed_test, kubectl};
+
+/// Kueue's account, as the test's control plane runs it.
+const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
+
+/// Why something was refused.
+fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
+    match answer.expect_err("it is refused") {
+        Error::Api(status) => status.message.clone(),
+        error => panic!("{error}"),
+    }
+}
+
+/// The AppWrappers of a case, in the hands of a user.
+fn wrappers_of(case: &Case, user: &str, groups: &[&str]) -> Api<AppWrapper> {
+    let client = INSTALLED.plane.client_of(user, groups).expect("a client");
+    Api::namespaced(client, &case.namespace)
+}
+
+async fn create_in(api: &Api<AppWrapper>, object: &Value) -> Result<AppWrapper, Error> {
+    let object = serde_json::from_value(object.clone()).expect("an object");
+    api.create(&PostParams::default(), &object).await
+}
+
+/// Lets a user do everything with AppWrappers and some kinds in a namespace.
+async fn allow(case: &Case, user: &str, rules: Value) {
+    let roles: Api<Role> = Api::namespaced(case.client.clone(), &case.namespace);
+    let role = json!({"metadata": {"name": user}, "rules": rules});
+    let role = serde_json::from_value(role).expect("a role");
+    roles.create(&PostParams::default(), &role).await.expect("it is new");
+    let bindings: Api<RoleBinding> = Api::namespaced(case.client.clone(), &case.namespace);
+    let binding = json!({
+        "metadata": {"name": user},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": user},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    });
+    let binding = serde_json::from_value(binding).expect("a binding");
+    bindings.create(&PostParams::default(), &binding).await.expect("it is new");
+}
+
+fn all_of(group: &str, resource: &str) -> Value {
+    json!({"apiGroups": [group], "resources": [resource], "verbs": ["*"]})
+}
+
+#[test]
+fn what_is_left_out_is_filled_in() {
+    installed_test("what_is_left_out_is_filled_in", async |case| {
+        let mut object = wrapper("a", json!({}), vec![job("j", json!({"parallelism": 3}), &[])]);
+        object["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "nowhere"});
+        let made = case.create(object).await;
+        let made = serde_json::to_value(made).expect("JSON");
+        assert_eq!(made["spec"]["suspend"], true, "Kueue lets it begin");
+        let labels = &made["metadata"]["labels"];
+        assert_eq!(labels["workload.codeflare.dev/user"], "admin");
+        let pod_sets = &made["spec"]["components"][0]["podSets"];
+        assert_eq!(pod_sets[0]["replicas"], 3, "{pod_sets}");
+        assert_eq!(pod_sets[0]["path"], "template.spec.template");
+    });
+}
+
+#[test]
+fn a_user_cannot_wrap_what_it_may_not_create() {
+    installed_test("a_user_cannot_wrap_what_it_may_not_create", async |case| {
+        let wrappers = all_of("workload.codeflare.dev", "appwrappers");
+        allow(&case, "alice", json!([wrappers, all_of("batch", "jobs")])).await;
+        let hers = wrappers_of(&case, "alice", &[]);
+        let one = wrapper("a", json!({}), vec![job("j", json!({}), &[])]);
+        create_in(&hers, &one).await.expect("she may create jobs");
+        let both = wrapper("b", json!({}), vec![job("k", json!({}), &[]), pod("p", &[])]);
+        let said = refusal(create_in(&hers, &both).await);
+        assert!(said.contains("spec.components[1].template"), "{said}");
+        assert!(said.contains("alice") && said.contains("pods"), "{said}");
+        assert!(!said.contains("spec.components[0]"), "{said}");
+    });
+}
+
+#[test]
+fn what_has_no_namespace_is_wrapped_by_nobody() {
+    installed_test("what_has_no_namespace_is_wrapped_by_nobody", async |case| {
+        // she may do everything in her namespace, and an administrator everywhere
+        allow(&case, "carol", json!([all_of("*", "*")])).await;
+        for (who, groups) in [("carol", vec![]), ("root", vec!["system:masters"])] {
+            let role = json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+                "metadata": {"name": "mine"}, "rules": []});
+            let object = wrapper("a", json!({}), vec![pod("p", &[]), role]);
+            let said = refusal(create_in(&wrappers_of(&case, who, &groups), &object).await);
+            assert!(said.contains("spec.components[1].template.kind"), "{who}: {said}");
+            assert!(said.contains("namespace"), "{who}: {said}");
+        }
+    });
+}
+
+#[test]
+fn a_kind_that_the_controller_may_not_create_is_refused() {
+    installed_test("a_kind_that_the_controller_may_not_create_is_refused", async |case| {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}});
+        let object = wrapper("a", json!({}), vec![pod("p", &[]), secret]);
+        let said = refusal(case.try_create(object).await);
+        assert!(said.contains("the controller") && said.contains("secrets"), "{said}");
+    });
+}
+
+#[test]
+fn only_kueue_admits_what_has_a_queue() {
+    installed_test("only_kueue_admits_what_has_a_queue", async |case| {
+        let mut object = wrapper("a", json!({}), vec![pod("p", &[])]);
+        object["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "nowhere"});
+        case.create(object).await;
+        case.phase("a", "Suspended").await;
+        let admit = json!([{"op": "replace", "path": "/spec/suspend", "value": false}]);
+        let inject = json!([{"op": "add", "path": "/spec/components/0/podSetInfos",
+            "value": [{"labels": {"a": "b"}}]}]);
+        for patch in [&admit, &inject] {
+            let patch: json_patch::Patch = serde_json::from_value(patch.clone()).expect("a patch");
+            let patch = Patch::Json::<()>(patch);
+            let params = PatchParams::default();
+            let said = refusal(case.wrappers().patch("a", &params, &patch).await);
+            assert!(said.contains("must be changed by Kueue alone"), "{said}");
+            let dry = PatchParams { dry_run: true, ..params };
+            let kueue = wrappers_of(&case, KUEUE, &["system:masters"]);
+            kueue.patch("a", &dry, &patch).await.expect("Kueue may");
+        }
+    });
+}
+
+#[test]
+fn a_deletion_that_releases_quota_too_early_gets_a_warning() {
+    installed_test("a_deletion_that_releases_quota_too_early_gets_a_warning", async |case| {
+        case.create(wrapper("a", json!({}), vec![pod("p", &[])])).await;
+        case.phase("a", "Running").await;
+        let delete = |how: &str| {
+            let cascade = format!("--cascade={how}");
+            let arguments =
+                ["delete", "appwrapper", "a", "-n", &case.namespace, &cascade, "--dry-run=server"];
+            kubectl(INSTALLED.plane.kubeconfig(), &arguments, "").expect("it is not refused")
+        };
+        for how in ["foreground", "orphan"] {
+            let said = delete(how);
+            assert!(said.contains("Warning: ") && said.contains("quota"), "{how}: {said}");
+        }
+        assert!(!delete("background").contains("Warning"));
+    });
+}
+
+/// Everything of this namespace that passes a webhook fails from now on.
+async fn take_the_webhook_down(case: &Case) {
+    let api: Api<ValidatingWebhookConfiguration> = Api::all(case.client.clone());
+    let ours = api.get("appwrapper-validating-webhook").await.expect("it is installed");
+    let mut down = serde_json::to_value(ours).expect("JSON");
+    down["metadata"] = json!({"name": format!("down-in-{}", case.namespace)});
+    for webhook in down["webhooks"].as_array_mut().expect("it has webhooks") {
+        webhook["clientConfig"] = json!({"url": "https://127.0.0.1:1/nobody"});
+        webhook["namespaceSelector"] =
+            json!({"matchLabels": {"kubernetes.io/metadata.name": case.namespace}});
+    }
+    let down = serde_json::from_value(down).expect("a configuration");
+    api.create(&PostParams::default(), &down).await.expect("it is new");
+    // an API server takes a moment to know of it
+    let label = Patch::Merge(json!({"metadata": {"labels": {"a": "b"}}}));
+    let dry = PatchParams { dry_run: true, ..PatchParams::default() };
+    while case.wrappers().patch("runs", &dry, &label).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn without_the_webhook_what_runs_goes_on_and_is_deleted() {
+    installed_test("without_the_webhook_what_runs_goes_on_and_is_deleted", async |case| {
+        for (name, life) in [("runs", vec![]), ("ends", vec![("run-for", "2s")])] {
+            case.create(wrapper(name, json!({}), vec![pod(name, &life)])).await;
+        }
+        case.phase("runs", "Running").await;
+        take_the_webhook_down(&case).await;
+        case.phase("ends", "Succeeded").await;
+        case.phase("runs", "Running").await;
+        for name in ["runs", "ends"] {
+            case.delete_wrapper(name).await;
+            case.gone("AppWrapper", name).await;
+        }
+        let api: Api<ValidatingWebhookConfiguration> = Api::all(case.client.clone());
+        let name = format!("down-in-{}", case.namespace);
+        api.delete(&name, &DeleteParams::default()).await.expect("it is deleted");
+    });
+}

@@ -1,0 +1,223 @@
+//! The product as it is installed: `config/default`, applied by kubectl, and the program run with exactly
+//! the rights of its ServiceAccount.
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use controlplane::{ControlPlane, Options, Tool};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Api;
+use kube::api::PostParams;
+use serde_json::{Value, json};
+
+use crate::harness::{Case, own_crds, runtime, start_plane};
+
+/// The namespace of the manifests.
+pub const NAMESPACE: &str = "appwrapper-system";
+/// The ServiceAccount of the manifests.
+pub const ACCOUNT: &str = "appwrapper-controller";
+/// The settings of tests: no pause between attempts.
+const SETTINGS: &str = "{faultTolerance: {retryPausePeriod: 0s}}";
+
+/// A control plane on which the product is installed, with Kueue; its audit log is kept.
+pub static INSTALLED: LazyLock<Installed> = LazyLock::new(|| {
+    let options = Options {
+        jobset: true,
+        kueue: true,
+        audit: true,
+        // Kueue would release the quota of what is being deleted while its pods still end
+        kueue_config: json!({"featureGates": {"FinishOrphanedWorkloads": false}}),
+        ..own_crds()
+    };
+    Installed::on(start_plane(options), SETTINGS)
+});
+
+/// A control plane and the program that runs on it.
+pub struct Installed {
+    pub plane: ControlPlane,
+    settings: Value,
+    folder: PathBuf,
+    webhook: u16,
+}
+
+/// A running program; it ends with this.
+pub struct Program {
+    child: Child,
+    /// What it says.
+    pub log: PathBuf,
+}
+
+impl Installed {
+    /// Installs the manifests and starts the program, which runs until the tests end.
+    fn on(plane: ControlPlane, settings: &str) -> Self {
+        let folder = plane.state_dir().join("installed");
+        fs::create_dir_all(&folder).expect("a folder");
+        let settings = serde_saphyr::from_str(settings).expect("settings");
+        let installed = Self { plane, settings, folder, webhook: free_port() };
+        let manifests = kubectl(
+            installed.plane.kubeconfig(),
+            &["kustomize", concat!(env!("CARGO_MANIFEST_DIR"), "/config/default")],
+            "",
+        );
+        let manifests = installed.here(&manifests.expect("the manifests fit together"));
+        let applied = kubectl(
+            installed.plane.kubeconfig(),
+            &["apply", "--server-side", "--force-conflicts", "-f", "-"],
+            &manifests,
+        );
+        applied.expect("the manifests are accepted");
+        let program = installed.start("first");
+        program.until_ready(&installed);
+        // a static is never dropped: the supervisor of the plane ends what is left with this process
+        std::mem::forget(program);
+        installed
+    }
+
+    /// The manifests with the webhook on loopback: there are no services here.
+    fn here(&self, manifests: &str) -> String {
+        let yaml = serde_saphyr::options! { strict_booleans: true };
+        let documents: Vec<Value> =
+            serde_saphyr::from_multiple_with_options(manifests, yaml).expect("YAML");
+        let mut text = String::new();
+        for mut document in documents {
+            let webhooks = document.get_mut("webhooks").and_then(Value::as_array_mut);
+            for webhook in webhooks.into_iter().flatten() {
+                let client = &mut webhook["clientConfig"];
+                let path = client["service"]["path"].as_str().expect("a path").to_owned();
+                *client = json!({"url": format!("https://127.0.0.1:{}{path}", self.webhook)});
+            }
+            text += &format!("---\n{document}\n");
+        }
+        text
+    }
+
+    /// Starts a program with the rights of the ServiceAccount.
+    pub fn start(&self, name: &str) -> Program {
+        let (health, metrics) = (free_port(), free_port());
+        let mut settings = self.settings.clone();
+        settings["webhook"] = json!({"address": format!("127.0.0.1:{}", self.webhook)});
+        settings["health"] = json!({"address": format!("127.0.0.1:{health}")});
+        settings["metrics"] = json!({"address": format!("127.0.0.1:{metrics}")});
+        let file = |end: &str| self.folder.join(format!("{name}{end}"));
+        fs::write(file(".yaml"), settings.to_string()).expect("it is written");
+        fs::write(file(".kubeconfig"), self.kubeconfig()).expect("it is written");
+        let log = File::create(file(".log")).expect("a log");
+        let child = Command::new(env!("CARGO_BIN_EXE_appwrapper"))
+            .arg("run")
+            .arg("--log-json")
+            .arg("--config")
+            .arg(file(".yaml"))
+            .arg("--kubeconfig")
+            .arg(file(".kubeconfig"))
+            .stderr(log)
+            .spawn()
+            .expect("the program starts");
+        Program { child, log: file(".log") }
+    }
+
+    /// A kubeconfig with a token of the ServiceAccount, and nothing else.
+    fn kubeconfig(&self) -> String {
+        let token = self.token();
+        let text = fs::read_to_string(self.plane.kubeconfig()).expect("it can be read");
+        let mut config: Value = serde_saphyr::from_str(&text).expect("YAML");
+        config["users"][0]["user"] = json!({"token": token});
+        config["contexts"][0]["context"]["namespace"] = json!(NAMESPACE);
+        config.to_string()
+    }
+
+    fn token(&self) -> String {
+        let plane = &self.plane;
+        let asked = std::thread::scope(|scope| {
+            let asking = scope.spawn(|| {
+                runtime().block_on(async {
+                    let accounts: Api<ServiceAccount> = Api::namespaced(plane.client(), NAMESPACE);
+                    let spec = TokenRequestSpec { audiences: vec![], ..Default::default() };
+                    let request = TokenRequest { spec, ..Default::default() };
+                    let params = PostParams::default();
+                    accounts.create_token_request(ACCOUNT, &params, &request).await
+                })
+            });
+            asking.join().expect("the thread ends")
+        });
+        asked.expect("a token").status.expect("a token").token
+    }
+}
+
+impl Program {
+    /// Waits until the webhook answers, by asking it as anybody would.
+    fn until_ready(&self, installed: &Installed) {
+        let probe = r#"{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "metadata": {"name": "probe", "namespace": "default"}, "spec": {"components": []}}"#;
+        let arguments = ["create", "--dry-run=server", "-f", "-"];
+        for _ in 0..600 {
+            let said = kubectl(installed.plane.kubeconfig(), &arguments, probe);
+            if said.as_ref().is_err_and(|said| !said.contains("failed calling webhook")) {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        panic!("the webhook never answered: {}", self.said());
+    }
+
+    /// What the program has said.
+    pub fn said(&self) -> String {
+        fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    /// Kills it.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it can be killed");
+        self.child.wait().expect("it ends");
+    }
+}
+
+/// A port on loopback that nobody uses now.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    listener.local_addr().expect("an address").port()
+}
+
+/// Runs kubectl; what it said, on standard error where it failed.
+pub fn kubectl(kubeconfig: &Path, arguments: &[&str], input: &str) -> Result<String, String> {
+    static KUBECTL: LazyLock<PathBuf> =
+        LazyLock::new(|| controlplane::build::tool(Tool::Kubectl).expect("kubectl is built"));
+    let mut child = Command::new(&*KUBECTL)
+        .arg("--kubeconfig")
+        .arg(kubeconfig)
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("kubectl starts");
+    let mut stdin = child.stdin.take().expect("it reads");
+    let text = input.to_owned();
+    let writing = std::thread::spawn(move || {
+        // it may refuse before it has read everything
+        drop(stdin.write_all(text.as_bytes()));
+    });
+    let output = child.wait_with_output().expect("kubectl ends");
+    writing.join().expect("the thread ends");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        // warnings are said besides
+        Ok(text(&output.stdout) + &text(&output.stderr))
+    } else {
+        Err(text(&output.stderr))
+    }
+}
+
+/// Runs a test in a namespace of its own where the product is installed.
+pub fn installed_test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
+    LazyLock::force(&INSTALLED);
+    runtime().block_on(async {
+        let case = Case::new(INSTALLED.plane.client(), name).await;
+        body(case).await;
+    });
+}
