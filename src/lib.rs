@@ -8,9 +8,9 @@
 //!                                                       └─ actions: carried out by act
 //! ```
 //!
-//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
-//! [`podsets`], [`crd`], [`webhook`], [`observe`] (reads), [`act`] (writes), [`metrics`], [`reconcile`]
-//! (where they meet), [`controller`], [`serve`], [`telemetry`], [`cli`]. A module uses only modules
+//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`telemetry`], [`plan`], [`snapshot`],
+//! [`decide`] (pure), [`podsets`], [`crd`], [`metrics`], [`webhook`], [`observe`] (reads), [`act`] (writes),
+//! [`reconcile`] (where they meet), [`controller`], [`serve`], [`cli`]. A module uses only modules
 //! before it, and a test checks that.
 
 pub mod act;
