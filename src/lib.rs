@@ -8,10 +8,10 @@
 //!                                                       └─ actions: carried out by act
 //! ```
 //!
-//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`plan`], [`snapshot`], [`decide`] (pure),
-//! [`podsets`], [`crd`], [`discovery`], [`webhook`], [`inspection`], [`observe`] (reads), [`act`] (writes), [`metrics`],
-//! [`reconcile`] (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`], [`serve`],
-//! [`telemetry`], [`cli`]. A module uses only modules before it, and a test checks that.
+//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`telemetry`], [`plan`], [`snapshot`],
+//! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
+//! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`],
+//! [`serve`], [`cli`]. A module uses only modules before it, and a test checks that.
 
 pub mod act;
 pub mod api;

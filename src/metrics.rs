@@ -106,7 +106,7 @@ impl Metrics {
         self.failures.with_label_values(&[action, source.as_str()]).inc();
     }
 
-    /// Counts an answer to an API server; no operation where the question could not be read.
+    /// Counts an answer to an API server; no operation where there is only a refusal.
     pub fn admission(
         &self,
         webhook: &'static str,

@@ -1,0 +1,188 @@
+//! Everything that a stranger may send, broken in every way that came to mind: nothing panics, and
+//! every answer is one that can be given.
+//!
+//! A few thousand inputs by default; `FUZZ_CASES=1000000 cargo test --test fuzz` makes so many.
+
+mod blows;
+mod samples;
+
+use appwrapper::api::{AppWrapperSpec, Component, PodSet, RetryPolicySpec};
+use appwrapper::config::Config;
+use appwrapper::limits::{ExitCodes, Limits, Period};
+use appwrapper::podsets;
+use appwrapper::policies::{Named, Policies, RetryPolicy};
+use appwrapper::webhook::answer::Answer;
+use appwrapper::webhook::default::default;
+use appwrapper::webhook::judge::{Endpoint, Verdict, judge};
+use appwrapper::webhook::review::Review;
+use appwrapper::webhook::validate::{self, Requester};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use self::blows::{Blow, hostile_text, pattern, strike};
+
+/// How many inputs there are, unless `FUZZ_CASES` says so.
+const CASES: u32 = 4_000;
+
+/// A share of all inputs, in percent.
+#[expect(clippy::disallowed_methods, reason = "how much is done is said from outside")]
+fn share(percent: u32) -> ProptestConfig {
+    let given = std::env::var("FUZZ_CASES").ok();
+    let all = given.map_or(CASES, |text| text.parse().expect("FUZZ_CASES is a number"));
+    let cases = all / 100 * percent;
+    ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+fn struck(mut value: Value, blows: &[Blow]) -> Value {
+    for blow in blows {
+        strike(&mut value, blow);
+    }
+    value
+}
+
+fn config() -> Config {
+    Config::parse("admission: {defaultQueueName: spare, refuseForegroundDeletion: true}")
+        .expect("settings")
+}
+
+/// The answer to a question, as it would be sent.
+fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> Answer {
+    match judge(endpoint, review, config, Some("robot")) {
+        Verdict::Final(answer) => answer,
+        Verdict::Ask(question) => {
+            for each in question.wrapped(review) {
+                assert!(each.path.starts_with("spec.components["), "{}", each.path);
+                let all = [each.api_version, each.kind, each.name];
+                assert!(all.iter().all(|text| !text.is_empty()), "{each:?}");
+            }
+            question.answered(Ok(vec![]))
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(share(40))]
+
+    #[test]
+    fn any_bytes_get_an_answer_or_one_line(
+        (endpoint, operation) in (0..3_usize, 0..4_usize),
+        old in blows::some(2),
+        new in blows::some(4),
+        envelope in blows::some(2),
+        text in blows::text(),
+    ) {
+        let endpoint = Endpoint::ALL[endpoint];
+        let operation = ["CREATE", "UPDATE", "DELETE", "CONNECT"][operation];
+        let sample = samples::of(endpoint);
+        // mostly a change of the new object alone
+        let old = struck(sample.clone(), &old);
+        let new = struck(if new.len() % 2 == 0 { old.clone() } else { sample }, &new);
+        let review = samples::review(endpoint, operation, old, new);
+        let bytes = blows::written(&struck(review, &envelope), &text);
+        match Review::read(&bytes, endpoint.resource()) {
+            Ok(review) => {
+                let answer = answered(endpoint, &review, &config());
+                let body = answer.write(&review.uid, &review.requester.username);
+                let body: Value = serde_json::from_slice(&body).expect("JSON");
+                prop_assert_eq!(&body["response"]["uid"], &json!(review.uid));
+                prop_assert_eq!(&body["response"]["allowed"], &json!(answer.is_allowed()));
+                let chars = answer.warnings.iter().map(|each| each.chars().count()).sum::<usize>();
+                prop_assert!(chars <= 4096);
+                let message = answer.denied.map_or(0, |(_, message)| message.len());
+                prop_assert!(message < 64 << 10, "{} bytes", message);
+            }
+            Err(error) => prop_assert!(error.to_string().chars().count() < 500, "{}", error),
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(share(10))]
+
+    #[test]
+    fn whatever_is_filled_in_applies_and_once_is_enough(new in blows::some(4), user in hostile_text()) {
+        let aw = struck(samples::of(Endpoint::MutateAppWrapper), &new);
+        let review = samples::review(Endpoint::MutateAppWrapper, "CREATE", Value::Null, aw);
+        let mut review = Review::read(review.to_string().as_bytes(), Endpoint::MutateAppWrapper.resource())
+            .expect("a question");
+        review.requester.username = user;
+        let aw = &mut review.object.value;
+        let patch = default(aw, &review.requester, &config());
+        let patch = serde_json::from_value::<json_patch::Patch>(json!(patch)).expect("a patch");
+        json_patch::patch(aw, &patch).expect("it applies");
+        prop_assert_eq!(default(aw, &review.requester, &config()), []);
+    }
+
+    #[test]
+    fn any_policy_is_judged_and_read(new in blows::some(6), retry in blows::some(6)) {
+        let config = config();
+        let old = samples::of(Endpoint::ValidateAppWrapper);
+        let mut aw = old.clone();
+        for policy in ["failurePolicy", "podFailurePolicy", "executionPolicy"] {
+            aw["spec"][policy] = struck(aw["spec"][policy].take(), &new);
+        }
+        drop(validate::create(&aw, &config));
+        drop(validate::update(&old, &aw, Requester::default(), &config));
+        if let Ok(spec) = serde_json::from_value::<AppWrapperSpec>(aw["spec"].take()) {
+            drop(Policies::of(&spec, &[Named { kind: "Job", name: "work" }]).flaws());
+        }
+        let mut policy = samples::of(Endpoint::ValidateRetryPolicy);
+        policy["spec"] = struck(policy["spec"].take(), &retry);
+        // unknown fields, which are warned of, are not stored
+        let is_good = validate::retry_policy(&policy).is_empty();
+        let spec = serde_json::from_value::<RetryPolicySpec>(policy["spec"].take());
+        let read = spec.ok().and_then(|spec| RetryPolicy::read("infra", &spec).ok());
+        prop_assert!(!is_good || read.is_some(), "what is let in can be read");
+    }
+
+    #[test]
+    fn any_annotations_give_limits(values in prop::collection::vec(hostile_text(), 12), name in hostile_text()) {
+        let keys = samples::ANNOTATIONS.iter().map(|key| (*key).to_owned());
+        let odd = format!("workload.codeflare.dev.appwrapper/{name}");
+        let annotations = keys.chain([odd]).zip(values.iter().cloned()).collect();
+        let defaults = Config::default().fault_tolerance;
+        let (limits, remarks) = Limits::of(&annotations, &defaults);
+        prop_assert!(limits.retry_limit >= 0 && limits.warmup_grace <= defaults.grace_maximum);
+        prop_assert!(remarks.iter().all(|each| !each.to_string().is_empty()));
+    }
+}
+
+proptest! {
+    #![proptest_config(share(15))]
+
+    #[test]
+    fn any_duration_is_read_or_refused(text in prop_oneof![
+        hostile_text(),
+        pattern("[-+]?[0-9]{0,22}(\\.[0-9]{0,22})?(ns|us|µs|ms|s|m|h|d|M|y| )?([0-9.]{0,9}[smhd])?"),
+    ]) {
+        if let Ok(period) = text.parse::<Period>() {
+            prop_assert_eq!(period.to_string().parse::<Period>(), Ok(period), "{}", text);
+        }
+        if let Ok(codes) = text.parse::<ExitCodes>() {
+            prop_assert!(codes.into_set().iter().all(|code| (1..=255).contains(code)));
+        }
+    }
+
+    #[test]
+    fn any_path_leads_somewhere_or_nowhere(path in prop_oneof![
+        hostile_text(),
+        pattern("(template)?(\\.(spec|template|metadata|containers|[a-z./]{0,9})|\\[[0-9-]{0,21}\\]){0,9}"),
+        pattern("(template\\.){0,60}|a{510,515}"),
+    ], replicas in any::<Option<i32>>()) {
+        let pod_sets = vec![PodSet { path: path.clone(), replicas, ..PodSet::default() }];
+        let template = samples::job("work");
+        let component = Component { template, pod_sets, ..Component::default() };
+        let found = podsets::inspect(&component);
+        prop_assert!(found.is_err() || path == "template.spec.template", "{}", path);
+        if let Ok(path) = path.parse::<podsets::Path>() {
+            let shown = path.to_string();
+            prop_assert_eq!(shown.parse::<podsets::Path>().expect("it parses back"), path);
+            let mut template = component.template;
+            drop(path_of(&shown).get_mut(&mut template).map(|value| *value = Value::Null));
+        }
+    }
+}
+
+fn path_of(text: &str) -> podsets::Path {
+    text.parse().expect("a path")
+}
