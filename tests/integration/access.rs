@@ -300,7 +300,7 @@ fn a_second_review_soon_after_makes_no_call() {
     });
 }
 
-/// Kueue's Deployment and its ConfigMap, in the namespace of the test; nothing runs.
+/// Kueue's Deployment and its `ConfigMap`, in the namespace of the test; nothing runs.
 async fn install_kueue(case: &Case, settings: &str) {
     case.create(json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kueue-manager-config"},
