@@ -45,7 +45,7 @@ impl Place {
         format!("Deployment {}/{}", self.namespace, self.deployment)
     }
 
-    /// A ConfigMap beside it, as it is named in a notice.
+    /// A `ConfigMap` beside it, as it is named in a notice.
     pub(super) fn config_map(&self, name: &str) -> String {
         format!("ConfigMap {}/{name}", self.namespace)
     }
@@ -58,7 +58,7 @@ pub(super) struct Manager {
     pub(super) version: Option<Version>,
     /// Feature gates of the command line; those of the configuration then do not count.
     pub(super) gates: Option<BTreeMap<String, bool>>,
-    /// Name of the ConfigMap that holds its configuration; none where it runs without one.
+    /// Name of the `ConfigMap` that holds its configuration; none where it runs without one.
     pub(super) config_map: Option<String>,
 }
 
@@ -232,7 +232,7 @@ fn judge(
         unreadable(place, &file, manager, settings).into_iter().collect();
     let version = known.and_then(|known| known.version);
     let by_flag = known.and_then(|known| known.gates.as_ref());
-    let gates = by_flag.or(settings.as_ref().ok().map(|settings| &settings.gates));
+    let gates = by_flag.or_else(|| settings.as_ref().ok().map(|settings| &settings.gates));
     let where_gates = if by_flag.is_some() {
         format!("--feature-gates of {}", place.manager())
     } else if config_map.is_some() {

@@ -177,8 +177,8 @@ fn what_cannot_be_created_and_watched_is_refused_whoever_asks() {
 }
 
 #[test]
-fn groups_count_and_uid_and_extra_are_passed_on() {
-    test("groups_count_and_uid_and_extra_are_passed_on", async |case| {
+fn groups_count_and_a_whole_identity_is_accepted() {
+    test("groups_count_and_a_whole_identity_is_accepted", async |case| {
         let group = "group-of-access";
         grant(&case, "group", subject("Group", group), everything()).await;
         let mut member = user("bob-of-access");
@@ -300,7 +300,7 @@ fn a_second_review_soon_after_makes_no_call() {
     });
 }
 
-/// Kueue's Deployment and its ConfigMap, in the namespace of the test; nothing runs.
+/// Kueue's Deployment and its `ConfigMap`, in the namespace of the test; nothing runs.
 async fn install_kueue(case: &Case, settings: &str) {
     case.create(json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "kueue-manager-config"},

@@ -157,6 +157,7 @@ fn what_is_wrong_with_the_file_is_said() {
     }
 }
 
+#[expect(clippy::needless_pass_by_value, reason = "tests hand in what they have just read")]
 fn judged(manager: Reading<Manager>, settings: Reading<Settings>) -> Vec<String> {
     let place = Place::of("system:serviceaccount:kueue-system:kueue-controller-manager");
     let notices = judge(&place, &manager, &settings, &FaultTolerance::default());

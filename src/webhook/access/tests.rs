@@ -253,7 +253,7 @@ async fn the_right_belongs_to_the_whole_identity() {
 #[tokio::test]
 async fn many_users_push_out_nothing_of_the_controllers() {
     let setup = Setup::new();
-    for i in 0..ANSWERS_MAX + 1 {
+    for i in 0..=ANSWERS_MAX {
         setup.ask(&user(&format!("u{i}")), &[POD]).await;
     }
     setup.server.count("");
