@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
 use super::rules::{
@@ -103,7 +103,7 @@ pub struct Component {
 
     /// Where the pod templates are and how many pods they make; inferred for the known kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(length(max = POD_SETS_MAX))]
+    #[schemars(transform = bounded_pod_sets)]
     pub pod_sets: Vec<PodSet>,
 
     /// What Kueue adds to the pods of each pod set. Written by Kueue.
@@ -121,11 +121,9 @@ pub struct Component {
 pub struct PodSet {
     /// Number of pods; 1 where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
     pub replicas: Option<i32>,
 
     /// Path to the pod template within the component, such as `template.spec.template`.
-    #[schemars(length(min = 1, max = 512))]
     pub path: String,
 
     /// Free-form settings of this pod set; Kueue reads those of Topology-Aware Scheduling.
@@ -166,13 +164,38 @@ impl PodSet {
     }
 }
 
+/// Where objects have their contents. A rule that compares two objects does not notice that a field
+/// which the schema does not name was replaced by another such field.
+const CONTENTS: [&str; 7] =
+    ["binaryData", "data", "roleRef", "rules", "spec", "stringData", "subjects"];
+
 fn embedded_resource(_: &mut SchemaGenerator) -> Schema {
+    let anything = json!({"nullable": true, "x-kubernetes-preserve-unknown-fields": true});
+    let contents: Map<String, Value> =
+        CONTENTS.iter().map(|field| ((*field).to_owned(), anything.clone())).collect();
     json_schema!({
         "description": "The resource itself.",
         "type": "object",
+        "properties": contents,
         "x-kubernetes-embedded-resource": true,
         "x-kubernetes-preserve-unknown-fields": true,
     })
+}
+
+/// Bounds of the pod sets that are asked for. Those of `status` have none, so that it can be written
+/// whatever an object of before the bounds holds.
+fn bounded_pod_sets(schema: &mut Schema) {
+    schema.insert("maxItems".to_owned(), POD_SETS_MAX.into());
+    let bounds = [
+        ("/items/properties/replicas", "minimum", 0),
+        ("/items/properties/path", "minLength", 1),
+        ("/items/properties/path", "maxLength", 512),
+    ];
+    for (field, keyword, bound) in bounds {
+        if let Some(field) = schema.pointer_mut(field).and_then(Value::as_object_mut) {
+            field.insert(keyword.to_owned(), bound.into());
+        }
+    }
 }
 
 // serde hands the field over by reference

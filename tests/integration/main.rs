@@ -40,6 +40,7 @@ mod on_sim;
 mod ownership;
 mod policies;
 mod proxy;
+mod rules;
 mod samples;
 mod suspending;
 mod world;
