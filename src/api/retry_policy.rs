@@ -230,8 +230,6 @@ pub struct MemoryGrowth {
 
 /// The grammar of durations, for the API server.
 fn period() -> Rule {
-    Rule::new(
-        "self.matches('^[+]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h|d))+)$')",
-    )
-    .message("must be a duration like 90s, 1h30m, 1.5h or 7d (units ns us ms s m h d)")
+    Rule::new("self.matches('^[+]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h|d))+)$')")
+        .message("must be a duration like 90s, 1h30m, 1.5h or 7d (units ns us ms s m h d)")
 }

@@ -32,6 +32,7 @@ mod failing;
 mod guide;
 mod harness;
 mod hostile;
+mod inputs;
 mod kinds;
 mod layers;
 mod lifecycle;

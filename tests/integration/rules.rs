@@ -157,13 +157,17 @@ fn what_is_wrong_with_a_retry_policy_is_refused() {
         let memory = |factor: Value, max: &str| {
             rule(json!({"mutate": {"memory": {"factor": factor, "max": max}}}))
         };
-        let backoff = |initial: &str| retry_policy("p", json!({"backoff": {"initialDelay": initial}}));
+        let backoff =
+            |initial: &str| retry_policy("p", json!({"backoff": {"initialDelay": initial}}));
         let named = json!({"name": "a", "action": "Fail", "onConditions": ["Evicted"]});
         for (object, says) in [
             (other(json!({})), "exactly one of onConditions, onExitCodes"),
             (rule(json!({"onFailureCategory": ["oom"]})), "exactly one of onConditions"),
             (other(json!({"onConditions": [], "onFailureCategory": []})), "exactly one of"),
-            (rule(json!({"action": "Fail", "mutate": {"memory": {"factor": 2}}})), "needs action Retry"),
+            (
+                rule(json!({"action": "Fail", "mutate": {"memory": {"factor": 2}}})),
+                "needs action Retry",
+            ),
             (rule(json!({"mutate": {}})), "must be given"),
             (memory(json!(1), "1Gi"), "above 1 and at most 100"),
             (memory(json!(0.5), "1Gi"), "above 1"),
@@ -196,7 +200,9 @@ fn what_is_wrong_with_a_retry_policy_is_refused() {
             let text = said(&case, object.clone()).await;
             assert!(text.as_ref().is_some_and(|text| text.contains(says)), "{says}: {text:?}");
         }
-        for initial in ["0", "+0", "90s", "1h30m", "1.5h", ".5s", "1.s", "7d", "5µs", "5μs", "1h1ms"] {
+        for initial in
+            ["0", "+0", "90s", "1h30m", "1.5h", ".5s", "1.s", "7d", "5µs", "5μs", "1h1ms"]
+        {
             assert_eq!(said(&case, backoff(initial)).await, None, "{initial}");
         }
         for object in [
@@ -255,13 +261,19 @@ fn what_may_not_change_does_not() {
         let template = format!("{component}/template");
         let two = json!([aw["spec"]["components"][0], aw["spec"]["components"][0]]);
         let contents = aw["spec"]["components"][0]["template"]["spec"].clone();
-        let renamed =
-            with(&with(&aw, &format!("{template}/spec"), json!(null)), &format!("{template}/other"), contents);
+        let renamed = with(
+            &with(&aw, &format!("{template}/spec"), json!(null)),
+            &format!("{template}/other"),
+            contents,
+        );
         let unless = "must not be changed while spec.suspend is false";
         for (changed, says) in [
             (with(&aw, "/spec/managedBy", json!("example.com/another")), "spec.managedBy"),
             (with(&aw, "/spec/managedBy", json!(null)), "spec.managedBy"),
-            (with(&aw, "/spec/executionPolicy", json!({"executionPolicyOrder": "AnyOrder"})), "spec.executionPolicy"),
+            (
+                with(&aw, "/spec/executionPolicy", json!({"executionPolicyOrder": "AnyOrder"})),
+                "spec.executionPolicy",
+            ),
             (with(&aw, "/spec/executionPolicy", json!(null)), "spec.executionPolicy"),
             (with(&aw, "/spec/failurePolicy", json!({"maxRestarts": 2})), unless),
             (with(&aw, "/spec/failurePolicy", json!(null)), unless),
@@ -269,15 +281,36 @@ fn what_may_not_change_does_not() {
             (with(&aw, "/spec/components", two), "no component can be added"),
             (with(&aw, "/spec/components", json!([])), "spec.components"),
             (with(&aw, "/spec", json!(null)), "must not be removed"),
-            (with(&aw, &format!("{component}/podSets"), json!(null)), "podSets must not be changed"),
-            (with(&aw, &format!("{component}/podSets/0/path"), json!("template.spec")), "podSets must not"),
+            (
+                with(&aw, &format!("{component}/podSets"), json!(null)),
+                "podSets must not be changed",
+            ),
+            (
+                with(&aw, &format!("{component}/podSets/0/path"), json!("template.spec")),
+                "podSets must not",
+            ),
             (with(&aw, &format!("{component}/podSets/0/replicas"), json!(2)), "podSets must not"),
-            (with(&aw, &format!("{component}/podSets/0/annotations"), json!({"a": "b"})), "podSets must not"),
-            (with(&aw, &format!("{template}/spec/parallelism"), json!(2)), "templates must not be changed"),
-            (with(&aw, &format!("{template}/spec/template/spec/containers/0/image"), json!("x")), "templates must"),
-            (with(&aw, &format!("{template}/spec/template/spec/other"), json!("x")), "templates must"),
+            (
+                with(&aw, &format!("{component}/podSets/0/annotations"), json!({"a": "b"})),
+                "podSets must not",
+            ),
+            (
+                with(&aw, &format!("{template}/spec/parallelism"), json!(2)),
+                "templates must not be changed",
+            ),
+            (
+                with(&aw, &format!("{template}/spec/template/spec/containers/0/image"), json!("x")),
+                "templates must",
+            ),
+            (
+                with(&aw, &format!("{template}/spec/template/spec/other"), json!("x")),
+                "templates must",
+            ),
             (with(&aw, &format!("{template}/metadata/name"), json!("b")), "templates must not"),
-            (with(&aw, &format!("{template}/metadata/labels"), json!({"a": "c"})), "templates must not"),
+            (
+                with(&aw, &format!("{template}/metadata/labels"), json!({"a": "c"})),
+                "templates must not",
+            ),
             (with(&aw, &format!("{template}/metadata/labels"), json!(null)), "templates must not"),
             (with(&aw, &format!("{template}/kind"), json!("CronJob")), "templates must not"),
             (renamed, "templates must not"),
@@ -303,7 +336,8 @@ fn what_may_not_change_does_not() {
 #[test]
 fn what_may_change_does() {
     test("what_may_change_does", async |case| {
-        let mut aw = left_alone("aw", json!({"suspend": true, "failurePolicy": {"maxRestarts": 1}}));
+        let mut aw =
+            left_alone("aw", json!({"suspend": true, "failurePolicy": {"maxRestarts": 1}}));
         aw["spec"]["components"][0]["podSets"] = json!([{"path": "template.spec.template"}]);
         let mut second = aw["spec"]["components"][0].clone();
         second["template"]["metadata"]["name"] = "b".into();
@@ -330,7 +364,8 @@ fn what_may_change_does() {
         assert_eq!(replace(&case, &aw).await, None, "policies in the write that resumes it");
 
         // As the controller makes memory grow: only while that is pending.
-        let memory = "/spec/components/0/template/spec/template/spec/containers/0/resources/requests/memory";
+        let memory =
+            "/spec/components/0/template/spec/template/spec/containers/0/resources/requests/memory";
         let grown = with(&aw, memory, json!("2Gi"));
         let refused = replace(&case, &grown).await;
         assert!(refused.is_some_and(|text| text.contains("templates must not be changed")));
@@ -353,8 +388,14 @@ async fn status(case: &Case, name: &str, status: Value) {
 /// Our definitions as they were without rules and bounds on `spec`.
 fn without_rules() -> Vec<CustomResourceDefinition> {
     const RULES: [&str; 8] = [
-        "x-kubernetes-validations", "x-kubernetes-list-type", "minimum", "maximum", "minLength",
-        "maxLength", "minItems", "maxItems",
+        "x-kubernetes-validations",
+        "x-kubernetes-list-type",
+        "minimum",
+        "maximum",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
     ];
     fn strip(schema: &mut Value) {
         match schema {
@@ -418,7 +459,10 @@ fn objects_of_before_the_rules_are_finished() {
         for aw in [
             wrong("dotted.name", json!({})),
             wrong(&long, json!({})),
-            wrong("policies", with(&json!({"spec": policies}), "/spec/suspend", json!(true))["spec"].clone()),
+            wrong(
+                "policies",
+                with(&json!({"spec": policies}), "/spec/suspend", json!(true))["spec"].clone(),
+            ),
             wrong("none", json!({"components": []})),
             negative,
             far,

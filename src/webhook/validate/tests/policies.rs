@@ -303,7 +303,7 @@ fn wrong_rules_of_a_pod_failure_policy_are_named() {
             "25",
             conditions(json!([{"type": ""}])),
             "[0].onPodConditions[0].type",
-            "such as DisruptionTarget",
+            "must not be empty",
         ),
         (
             "25",

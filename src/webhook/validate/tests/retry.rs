@@ -123,7 +123,7 @@ fn what_is_wrong_with_a_rule_is_named() {
             "32",
             json!({"backoff": {"initialDelay": "1s", "multiplier": 0.5}}),
             ".backoff.multiplier",
-            "1 or more",
+            "at least 1",
         ),
         ("32", json!({"antiAffinity": {"mode": "zone"}}), ".antiAffinity.mode", "none, node"),
     ] {
