@@ -21,7 +21,6 @@ pub(super) const COMPONENTS_MAX: usize = 5000;
 const POD_SETS_MAX: usize = 10;
 
 /// What an AppWrapper asks for. Go: `AppWrapperSpec`, and three policies of ours.
-#[expect(clippy::duplicated_attributes, reason = "each column has a type of its own")]
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "workload.codeflare.dev",

@@ -13,6 +13,7 @@ use std::process::{Command, Stdio};
 
 use appwrapper::config::Config;
 use appwrapper::webhook::validate::{self, Finding, Requester, Severity};
+use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::harness::{PLANE, runtime};
@@ -223,7 +224,7 @@ fn kubectl_has_the_same_answer() {
         let namespace = serde_json::from_value(namespace).expect("a namespace");
         let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
             kube::Api::all(PLANE.client());
-        namespaces.create(&Default::default(), &namespace).await.expect("it is new");
+        namespaces.create(&PostParams::default(), &namespace).await.expect("it is new");
     });
     let mut wrong = vec![];
     let asked = rows().into_iter().filter(|row| plane.has_webhook || !row.needs_webhook());

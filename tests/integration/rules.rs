@@ -1,15 +1,15 @@
 //! The rules that the API server itself evaluates: they hold without a webhook, they let through what
 //! Kueue and the controller write, and they keep nobody from finishing an object of before them.
 
-use appwrapper::clock::SystemClock;
-use appwrapper::controller::Controller;
-use controlplane::Options;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use kube::api::{Api, DynamicObject, Patch, PatchParams, PostParams};
-use serde_json::{Value, json};
-use std::sync::Arc;
+#![expect(clippy::too_many_lines, reason = "a table has a line for each case")]
 
-use crate::harness::{self, Case, config, job, pod, test, wrapper};
+use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::harness::{Case, job, test, wrapper};
+use crate::objects::config_map;
+
+mod before;
 
 /// An AppWrapper that our controller leaves alone, with these fields in its `spec`.
 fn left_alone(name: &str, spec: Value) -> Value {
@@ -131,12 +131,12 @@ fn what_is_wrong_is_refused_with_what_is_allowed() {
             pod_sets(json!([{"path": path, "replicas": 0}])),
             order(json!({"executionPolicyOrder": "AnyOrder"})),
             // as many as the rules bear, and no rule is too dear
-            left_alone("aw", json!({"components": vec![json!({"template": config()}); 5000]})),
+            left_alone(
+                "aw",
+                json!({"components": vec![json!({"template": config_map("c")}); 5000]}),
+            ),
         ] {
             assert_eq!(said(&case, object).await, None);
-        }
-        fn config() -> Value {
-            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}})
         }
     });
 }
@@ -218,8 +218,7 @@ fn what_is_wrong_with_a_retry_policy_is_refused() {
 /// Writes an object over another as a whole; what the API server says, where it refuses.
 async fn replace(case: &Case, aw: &Value) -> Option<String> {
     let name = aw["metadata"]["name"].as_str().expect("it has a name");
-    let object: DynamicObject = serde_json::from_value(aw.clone()).expect("an object");
-    let mut object = object;
+    let mut object: DynamicObject = serde_json::from_value(aw.clone()).expect("an object");
     object.metadata.resource_version =
         case.wrappers().get(name).await.expect("it is there").metadata.resource_version;
     let replaced = case.wrappers().replace(name, &PostParams::default(), &object).await;
@@ -383,117 +382,4 @@ async fn status(case: &Case, name: &str, status: Value) {
     let patch = Patch::Merge(json!({"status": status}));
     let patched = case.wrappers().patch_status(name, &PatchParams::default(), &patch).await;
     patched.expect("the status is accepted");
-}
-
-/// Our definitions as they were without rules and bounds on `spec`.
-fn without_rules() -> Vec<CustomResourceDefinition> {
-    const RULES: [&str; 8] = [
-        "x-kubernetes-validations",
-        "x-kubernetes-list-type",
-        "minimum",
-        "maximum",
-        "minLength",
-        "maxLength",
-        "minItems",
-        "maxItems",
-    ];
-    fn strip(schema: &mut Value) {
-        match schema {
-            Value::Object(fields) => {
-                fields.retain(|keyword, _| !RULES.contains(&keyword.as_str()));
-                fields.values_mut().for_each(strip);
-            }
-            Value::Array(items) => items.iter_mut().for_each(strip),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
-    }
-    let stripped = appwrapper::crd::all().map(|definition| {
-        let mut definition = serde_json::to_value(definition).expect("JSON");
-        let root = &mut definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
-        root.as_object_mut().expect("a schema").remove("x-kubernetes-validations");
-        strip(&mut root["properties"]["spec"]);
-        serde_json::from_value(definition).expect("a definition")
-    });
-    stripped.into()
-}
-
-/// Writes the definitions of today, and waits until the API server goes by them.
-async fn apply_rules(case: &Case) {
-    let definitions: Api<CustomResourceDefinition> = Api::all(case.client.clone());
-    for definition in appwrapper::crd::all() {
-        let name = definition.metadata.name.clone().expect("it has a name");
-        let patch = Patch::Merge(json!({"spec": definition.spec}));
-        definitions.patch(&name, &PatchParams::default(), &patch).await.expect("it is accepted");
-    }
-    let dotted = wrapper("is.refused", json!({}), vec![pod("p", &[])]);
-    while said(case, dotted.clone()).await.is_none() {
-        // there is no event for it
-        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
-    }
-}
-
-#[test]
-fn objects_of_before_the_rules_are_finished() {
-    let options = Options { crds: without_rules(), nodes: 1, ..Options::default() };
-    let plane = harness::start_plane(options);
-    harness::runtime().block_on(async {
-        let case = Case::new(plane.client(), "before").await;
-        let long = "l".repeat(70);
-        let wrong = |name: &str, spec: Value| {
-            let mut aw = wrapper(name, json!({}), vec![job(name, json!({}), &[])]);
-            merge(&mut aw["spec"], spec);
-            aw
-        };
-        let policies = json!({
-            "podFailurePolicy": {"rules": [{"action": "Count"}, {"action": "Count",
-                "onExitCodes": {"operator": "In", "values": [300, 2, 2, 0]},
-                "onPodConditions": [{"type": "", "status": "true"}]}]},
-            "failurePolicy": {"maxRestarts": -1, "rules": [
-                {"action": "FailAppWrapper", "name": "a b", "onJobFailureReasons": ["Nope"]}]},
-        });
-        let mut negative = wrong("negative", json!({}));
-        negative["spec"]["components"][0]["podSets"] =
-            json!([{"path": "template.spec.template", "replicas": -1}]);
-        let mut far = wrong("far", json!({}));
-        far["spec"]["components"][0]["podSets"] = json!([{"path": "a".repeat(600)}]);
-        for aw in [
-            wrong("dotted.name", json!({})),
-            wrong(&long, json!({})),
-            wrong(
-                "policies",
-                with(&json!({"spec": policies}), "/spec/suspend", json!(true))["spec"].clone(),
-            ),
-            wrong("none", json!({"components": []})),
-            negative,
-            far,
-        ] {
-            case.create(aw).await;
-        }
-        apply_rules(&case).await;
-        let controller = Controller::new(case.client.clone(), Arc::new(SystemClock), config());
-        tokio::spawn(controller.run(std::future::pending()));
-        for (name, phase) in [
-            ("dotted.name", "Running"),
-            (long.as_str(), "Failed"),
-            ("policies", "Suspended"),
-            ("negative", "Failed"),
-            ("far", "Failed"),
-        ] {
-            case.phase(name, phase).await;
-        }
-        let message = case.warning("negative", "CreateFailed").await;
-        assert!(message.contains("podSets[0]"), "{message}");
-        assert_eq!(case.log().uids("Pod", "negative"), Vec::<String>::new());
-        // What Kueue and users write does not touch what is wrong.
-        case.suspend("policies", false).await;
-        case.phase("policies", "Running").await;
-        case.suspend("dotted.name", true).await;
-        case.phase("dotted.name", "Suspended").await;
-        case.patch("none", json!({"metadata": {"labels": {"a": "b"}}})).await;
-        // Finalizers are removed.
-        for name in ["dotted.name", long.as_str(), "policies", "none", "negative", "far"] {
-            case.delete_wrapper(name).await;
-            case.gone("AppWrapper", name).await;
-        }
-    });
 }
