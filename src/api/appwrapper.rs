@@ -1,17 +1,27 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
-use kube::CustomResource;
+use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
+use super::rules::{
+    components_stay, immutable, immutable_unless_suspended, name_rule, pod_sets_stay, spec_stays,
+    templates_stay,
+};
 use super::status::AppWrapperStatus;
 
+/// The most components. The Go project has no bound, but without one no API server accepts rules that
+/// compare them; nothing of 1 MiB whose objects do anything has as many.
+pub(super) const COMPONENTS_MAX: usize = 5000;
+
+/// The most pod sets of a component: Kueue has room for no more in all of them together.
+const POD_SETS_MAX: usize = 10;
+
 /// What an AppWrapper asks for. Go: `AppWrapperSpec`, and three policies of ours.
-#[expect(clippy::duplicated_attributes, reason = "each column has a type of its own")]
-#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "workload.codeflare.dev",
     version = "v1beta2",
@@ -39,11 +49,25 @@ use super::status::AppWrapperStatus;
         type_ = "string",
         json_path = r#".status.conditions[?(@.type=="Unhealthy")].status"#
     ),
-    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    validation = name_rule(),
+    validation = spec_stays(),
+    validation = templates_stay()
 )]
 #[serde(rename_all = "camelCase")]
+#[x_kube(
+    validation = immutable("managedBy"),
+    validation = immutable("executionPolicy"),
+    validation = immutable_unless_suspended("failurePolicy"),
+    validation = immutable_unless_suspended("podFailurePolicy"),
+    validation = components_stay(),
+    validation = pod_sets_stay("p.path"),
+    validation = pod_sets_stay("has(p.replicas) ? p.replicas : 1"),
+    validation = pod_sets_stay("has(p.annotations) ? p.annotations : {}")
+)]
 pub struct AppWrapperSpec {
     /// The wrapped resources.
+    #[schemars(length(min = 1, max = COMPONENTS_MAX))]
     pub components: Vec<Component>,
 
     /// Nothing is deployed while this is true; Kueue sets it to admit and to preempt.
@@ -78,6 +102,7 @@ pub struct Component {
 
     /// Where the pod templates are and how many pods they make; inferred for the known kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(transform = bounded_pod_sets)]
     pub pod_sets: Vec<PodSet>,
 
     /// What Kueue adds to the pods of each pod set. Written by Kueue.
@@ -138,13 +163,38 @@ impl PodSet {
     }
 }
 
+/// Where objects have their contents. A rule that compares two objects does not notice that a field
+/// which the schema does not name was replaced by another such field.
+const CONTENTS: [&str; 7] =
+    ["binaryData", "data", "roleRef", "rules", "spec", "stringData", "subjects"];
+
 fn embedded_resource(_: &mut SchemaGenerator) -> Schema {
+    let anything = json!({"nullable": true, "x-kubernetes-preserve-unknown-fields": true});
+    let contents: Map<String, Value> =
+        CONTENTS.iter().map(|field| ((*field).to_owned(), anything.clone())).collect();
     json_schema!({
         "description": "The resource itself.",
         "type": "object",
+        "properties": contents,
         "x-kubernetes-embedded-resource": true,
         "x-kubernetes-preserve-unknown-fields": true,
     })
+}
+
+/// Bounds of the pod sets that are asked for. Those of `status` have none, so that it can be written
+/// whatever an object of before the bounds holds.
+fn bounded_pod_sets(schema: &mut Schema) {
+    schema.insert("maxItems".to_owned(), POD_SETS_MAX.into());
+    let bounds = [
+        ("/items/properties/replicas", "minimum", 0),
+        ("/items/properties/path", "minLength", 1),
+        ("/items/properties/path", "maxLength", 512),
+    ];
+    for (field, keyword, bound) in bounds {
+        if let Some(field) = schema.pointer_mut(field).and_then(Value::as_object_mut) {
+            field.insert(keyword.to_owned(), bound.into());
+        }
+    }
 }
 
 // serde hands the field over by reference

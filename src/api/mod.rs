@@ -10,6 +10,7 @@ pub mod keys;
 mod phase;
 mod policy;
 mod retry_policy;
+mod rules;
 mod status;
 
 pub use appwrapper::{AppWrapper, AppWrapperSpec, Component, PodSet, PodSetInfo};

@@ -1,8 +1,14 @@
+use kube::KubeSchema;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::appwrapper::COMPONENTS_MAX;
+
+/// The longest name of a component: a kind, a slash, a name.
+const TARGET_MAX: usize = 63 + 1 + 253;
+
 /// What to do when a component fails: rules in order, the first that matches decides. Source: KEP-262.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicy {
     /// How many counted restarts are allowed; by default the retry limit.
@@ -10,18 +16,25 @@ pub struct FailurePolicy {
     #[schemars(range(min = 0))]
     pub max_restarts: Option<i32>,
 
-    /// The rules, at most 20.
+    /// The rules, at most 20; their names are unique.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
+    #[x_kube(validation = Rule::new(
+        "self.all(r, !has(r.name) || self.exists_one(o, has(o.name) && o.name == r.name))"
+    ).message("must have unique names"))]
     pub rules: Vec<FailurePolicyRule>,
 }
 
 /// One rule of a failure policy; all filters that are given must hold.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicyRule {
     /// Name of the rule; `failurePolicyRule<index>` where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 128))]
+    #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z]([a-zA-Z0-9_,:-]*[a-zA-Z0-9_])?$')")
+        .message("must be 1 to 128 letters, digits, '_', '-', ',' or ':', beginning with a letter \
+                  and ending with a letter, a digit or '_'"))]
     pub name: Option<String>,
 
     /// What to do.
@@ -29,14 +42,22 @@ pub struct FailurePolicyRule {
 
     /// Reasons of the component's failure; any where it is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 5), inner(length(max = 64)))]
+    #[x_kube(validation = Rule::new(
+        "self.all(r, r in ['PodFailurePolicy', 'BackoffLimitExceeded', 'DeadlineExceeded', \
+         'MaxFailedIndexesExceeded', 'FailedIndexes'])"
+    ).message("must be of PodFailurePolicy, BackoffLimitExceeded, DeadlineExceeded, \
+               MaxFailedIndexesExceeded, FailedIndexes"))]
     pub on_job_failure_reasons: Vec<String>,
 
     /// Regular expressions, searched in the message of the component's failure.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 20), inner(length(min = 1, max = 512)))]
     pub on_job_failure_message_patterns: Vec<String>,
 
     /// Components that the rule is about; all where it is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
 }
 
@@ -54,8 +75,11 @@ pub enum FailurePolicyAction {
 }
 
 /// In which order components are created. Source: KEP-672.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "self.executionPolicyOrder == 'InOrder' || !has(self.rules) || self.rules.size() == 0"
+).message("must be empty: rules need executionPolicyOrder InOrder").field_path(".rules"))]
 pub struct ExecutionPolicy {
     /// Whether there is an order.
     pub execution_policy_order: ExecutionOrder,
@@ -80,6 +104,7 @@ pub enum ExecutionOrder {
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionRule {
     /// Components of this step.
+    #[schemars(length(min = 1, max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
 
     /// What they must reach.
@@ -105,14 +130,18 @@ pub struct PodFailurePolicy {
 }
 
 /// One rule of a pod failure policy; exactly one of its two matchers is given.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new(
+    "has(self.onExitCodes) != (has(self.onPodConditions) && self.onPodConditions.size() > 0)"
+).message("must have exactly one of onExitCodes and onPodConditions"))]
 pub struct PodFailurePolicyRule {
     /// What to do.
     pub action: PodFailurePolicyAction,
 
     /// Components that the rule is about; all where it is left out.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
 
     /// Matches a container's exit code.
@@ -137,18 +166,27 @@ pub enum PodFailurePolicyAction {
 }
 
 /// A set of exit codes, of one container or of any.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
+#[x_kube(validation = Rule::new("self.operator != 'In' || !(0 in self.values)")
+    .message("must not have 0 with the operator In: it is no failure")
+    .field_path(".values"))]
 pub struct OnExitCodes {
     /// The container; any where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63))]
     pub container_name: Option<String>,
 
     /// Whether the code must be among the values or must not.
     pub operator: ExitCodeOperator,
 
     /// Exit codes: 1 to 255 of them, ordered and unique.
-    #[schemars(length(min = 1, max = 255))]
+    #[schemars(
+        length(min = 1, max = 255),
+        inner(range(min = 0, max = 255)),
+        extend("x-kubernetes-list-type" = "set")
+    )]
+    #[x_kube(validation = Rule::new("self.isSorted()").message("must be in ascending order"))]
     pub values: Vec<i32>,
 }
 
@@ -162,13 +200,16 @@ pub enum ExitCodeOperator {
 }
 
 /// A condition of a pod.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 pub struct OnPodCondition {
     /// Its type, such as `DisruptionTarget`.
     #[serde(rename = "type")]
+    #[schemars(length(min = 1, max = 316))]
     pub type_: String,
 
     /// Its status; "True" where it is left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self in ['True', 'False', 'Unknown']")
+        .message("must be True, False or Unknown"))]
     pub status: Option<String>,
 }

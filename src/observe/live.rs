@@ -211,11 +211,18 @@ pub async fn version(client: &Client, wrapper: &Wrapper) -> Result<Option<String
     }
 }
 
+/// The longest value of a label.
+const LABEL_BYTES_MAX: usize = 63;
+
 /// The pods that name an AppWrapper, by a LIST.
 ///
 /// # Errors
 /// Where they cannot be listed, all of them.
 pub async fn listed_pods(client: &Client, appwrapper: &Key) -> Result<Vec<PodRecord>, Error> {
+    // no label holds a longer name, and the API server refuses to look for it
+    if appwrapper.name.len() > LABEL_BYTES_MAX {
+        return Ok(vec![]);
+    }
     let params = ListParams::default().labels(&format!("{}={}", keys::APPWRAPPER, appwrapper.name));
     let pods = list(client, &pod_resource(), Some(&appwrapper.namespace), &params).await?;
     Ok(pods.iter().map(PodRecord::of).collect())

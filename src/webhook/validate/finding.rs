@@ -1,3 +1,4 @@
+use std::collections::BTreeSet;
 use std::fmt;
 
 use serde_json::Value;
@@ -47,6 +48,8 @@ impl From<Remark> for Finding {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     findings: Vec<Finding>,
+    /// Fields whose errors are said for good.
+    settled: BTreeSet<String>,
 }
 
 /// The most findings of one severity: an object of 1 MiB can be wrong in very many places.
@@ -84,6 +87,12 @@ impl Report {
         errors.any(|each| each.field == field)
     }
 
+    /// No more errors of the fields that have one: what their structure forbids is not judged further.
+    pub(super) fn settle(&mut self) {
+        let errors = self.findings.iter().filter(|each| each.severity == Severity::Error);
+        self.settled.extend(errors.map(|each| each.field.clone()));
+    }
+
     pub(super) fn push(&mut self, finding: Finding) {
         // each severity has its own bound, so that warnings never crowd out an error
         let severity = finding.severity;
@@ -103,6 +112,9 @@ impl Report {
     }
 
     fn add(&mut self, severity: Severity, field: String, value: Option<&str>, message: String) {
+        if severity == Severity::Error && self.settled.contains(&field) {
+            return;
+        }
         self.push(Finding { severity, field, value: value.map(shortened), message });
     }
 }

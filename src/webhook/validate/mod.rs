@@ -72,7 +72,7 @@ fn spec(aw: &Value, metadata: &Value, config: &Config, limits: &Limits, report: 
     let Some(spec) = aw.get("spec") else {
         return report.wrong("spec", "must be given");
     };
-    let spec = schema::check(&schema::APPWRAPPER, spec, "spec", report);
+    let spec = schema::check_spec(&schema::APPWRAPPER, spec, report);
     if !spec.is_object() {
         return;
     }

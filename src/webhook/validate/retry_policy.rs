@@ -40,7 +40,7 @@ fn spec(policy: &Value, report: &mut Report) {
     let Some(spec) = policy.get("spec") else {
         return report.wrong("spec", "must be given");
     };
-    let spec = schema::check(&schema::RETRY_POLICY, spec, "spec", report);
+    let spec = schema::check_spec(&schema::RETRY_POLICY, spec, report);
     if !spec.is_object() {
         return;
     }

@@ -41,9 +41,16 @@ fn spec_of(crd: CustomResourceDefinition) -> Schema {
     spec.unwrap_or_default()
 }
 
-/// Reports what does not follow a schema, and returns the value without the fields that the schema
-/// does not know, as the API server would store it.
-pub(super) fn check(schema: &Schema, value: &Value, path: &str, report: &mut Report) -> Value {
+/// Reports what does not follow the schema of a `spec`, and returns the value without the fields that
+/// the schema does not know, as the API server would store it. What is said here of a field is not
+/// said once more by later checks.
+pub(super) fn check_spec(schema: &Schema, value: &Value, report: &mut Report) -> Value {
+    let kept = check(schema, value, "spec", report);
+    report.settle();
+    kept
+}
+
+fn check(schema: &Schema, value: &Value, path: &str, report: &mut Report) -> Value {
     if value.is_null() && schema.nullable == Some(true) {
         return Value::Null;
     }
@@ -121,6 +128,14 @@ fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Report) {
     {
         report.invalid(path, text(value), format!("must be at least {least}"));
     }
+    if let (Some(most), Some(number)) = (schema.maximum, value.as_f64())
+        && number > most
+    {
+        report.invalid(path, text(value), format!("must be at most {most}"));
+    }
+    if let Some(given) = value.as_str() {
+        length(schema, given, path, report);
+    }
     if let Some(items) = value.as_array() {
         let count = i64::try_from(items.len()).unwrap_or(i64::MAX);
         if schema.max_items.is_some_and(|most| count > most) {
@@ -129,8 +144,23 @@ fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Report) {
         }
         if schema.min_items.is_some_and(|least| count < least) {
             let least = schema.min_items.unwrap_or_default();
-            report.invalid(path, count.to_string(), format!("must have at least {least} entries"));
+            let message = match least {
+                1 => "must have at least one entry".to_owned(),
+                _ => format!("must have at least {least} entries"),
+            };
+            report.invalid(path, count.to_string(), message);
         }
+    }
+}
+
+/// The API server counts characters, not bytes.
+fn length(schema: &Schema, given: &str, path: &str, report: &mut Report) {
+    let count = i64::try_from(given.chars().count()).unwrap_or(i64::MAX);
+    if let Some(most) = schema.max_length.filter(|most| count > *most) {
+        report.invalid(path, given, format!("must be at most {most} characters, and is {count}"));
+    }
+    if schema.min_length.is_some_and(|least| count < least) {
+        report.invalid(path, given, "must not be empty");
     }
 }
 

@@ -137,7 +137,7 @@ fn pod_sets_are_counted() {
     let sets = |sets: Value| with(&given(&[job("a")]), &format!("{first}/podSets"), sets);
     let path = "template.spec.template";
     for (row, aw, start, fragment) in [
-        ("35", sets(json!([{"path": path, "replicas": -1}])), "podSets[0].replicas", "0 or more"),
+        ("35", sets(json!([{"path": path, "replicas": -1}])), "podSets[0].replicas", "at least 0"),
         ("35", sets(json!([{"path": path, "replicas": 7}])), "podSets[0].replicas", "expected 1"),
         (
             "35",
@@ -175,7 +175,7 @@ fn pod_sets_are_counted() {
             "45",
             sets(json!([{"path": format!("template.{}", "a".repeat(100_000))}])),
             "podSets[0].path",
-            "512 bytes",
+            "512 characters",
         ),
         ("45", sets(json!([{"path": "template.spec"}])), "podSets[0].path", "a pod template"),
         ("45", sets(json!([{"replicas": 1}])), "podSets[0].path", "must be given"),
@@ -207,7 +207,7 @@ fn totals_are_bounded() {
     assert_eq!(judged(&many(10)), Vec::<String>::new(), "row 40");
     assert_eq!(judged(&given(&[large(1_000_000)])), Vec::<String>::new());
     for (row, aw, value, fragment) in [
-        ("39", given(&[]), "[]", "at least one component"),
+        ("39", given(&[]), "0", "at least one entry"),
         ("39", given(&[service("a")]), "0", "1 to 10 pod sets"),
         ("40", many(11), "11", "1 to 10 pod sets"),
         ("35", given(&[large(1_000_000), job("b")]), "1000001", "1 to 1000000 pods"),

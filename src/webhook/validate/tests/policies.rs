@@ -67,7 +67,7 @@ fn wrong_rules_of_a_failure_policy_are_named() {
             "28",
             rule("onJobFailureMessagePatterns", json!(["a".repeat(513)])),
             "[0].onJobFailureMessagePatterns[0]",
-            "at most 512 bytes, and is 513",
+            "at most 512 characters, and is 513",
         ),
         (
             "28",
@@ -111,7 +111,7 @@ fn wrong_rules_of_a_failure_policy_are_named() {
         ("29", rule("targetComponents", json!("b")), "[0].targetComponents", "must be a list"),
         ("32", rule("name", json!("")), "[0].name", "must be 1 to 128"),
         ("32", rule("name", json!("a b")), "[0].name", "must be 1 to 128"),
-        ("32", rule("name", json!("a".repeat(129))), "[0].name", "must be 1 to 128"),
+        ("32", rule("name", json!("a".repeat(129))), "[0].name", "at most 128 characters"),
         ("29", json!([{}]), "[0].action", "must be given"),
         ("29", json!([{"action": null}]), "[0].action", "must be given"),
         ("29", json!([{"action": "FailJobSet"}]), "[0].action", "did you mean FailAppWrapper?"),
@@ -268,15 +268,17 @@ fn wrong_rules_of_a_pod_failure_policy_are_named() {
     let conditions =
         |conditions: Value| json!([{"action": "Ignore", "onPodConditions": conditions}]);
     let disrupted = json!({"type": "DisruptionTarget"});
-    let values: Vec<i32> = (1..=256).collect();
+    let values: Vec<i32> = (0..=255).collect();
     let many: Vec<Value> =
         (0..21).map(|_| json!({"action": "Ignore", "onPodConditions": [disrupted]})).collect();
     for (row, rules, start, fragment) in [
         ("22", codes("In", json!([0, 1])), "[0].onExitCodes.values[0]", "must not be 0"),
         ("23", codes("In", json!([2, 1])), "[0].onExitCodes.values[1]", "ascending order"),
         ("23", codes("NotIn", json!([2, 2])), "[0].onExitCodes.values[1]", "unique"),
-        ("24", codes("In", json!([])), "[0].onExitCodes.values", "at least 1 entries"),
-        ("24", codes("In", json!(values)), "[0].onExitCodes.values", "at most 255 entries"),
+        ("24", codes("In", json!([])), "[0].onExitCodes.values", "at least one entry"),
+        ("24", codes("NotIn", json!(values)), "[0].onExitCodes.values", "at most 255 entries"),
+        ("18", codes("In", json!([256])), "[0].onExitCodes.values[0]", "at most 255"),
+        ("18", codes("NotIn", json!([-1])), "[0].onExitCodes.values[0]", "at least 0"),
         (
             "24",
             codes("In", json!([4_294_967_297_i64])),
@@ -301,7 +303,7 @@ fn wrong_rules_of_a_pod_failure_policy_are_named() {
             "25",
             conditions(json!([{"type": ""}])),
             "[0].onPodConditions[0].type",
-            "such as DisruptionTarget",
+            "must not be empty",
         ),
         (
             "25",

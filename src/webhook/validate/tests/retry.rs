@@ -75,7 +75,7 @@ fn what_is_wrong_with_a_rule_is_named() {
             ".mutate",
             "needs action Retry",
         ),
-        ("32", json!({"name": "a".repeat(64)}), ".name", "1 to 63"),
+        ("32", json!({"name": "a".repeat(64)}), ".name", "at most 63 characters"),
         ("32", json!({"name": "A"}), ".name", "1 to 63"),
         ("32", json!({"name": ""}), ".name", "1 to 63"),
         ("32", json!({"containerName": "A"}), ".containerName", "1 to 63"),
@@ -123,7 +123,7 @@ fn what_is_wrong_with_a_rule_is_named() {
             "32",
             json!({"backoff": {"initialDelay": "1s", "multiplier": 0.5}}),
             ".backoff.multiplier",
-            "1 or more",
+            "at least 1",
         ),
         ("32", json!({"antiAffinity": {"mode": "zone"}}), ".antiAffinity.mode", "none, node"),
     ] {
