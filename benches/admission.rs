@@ -13,7 +13,7 @@ use appwrapper::clock::{Clock, SystemClock};
 use appwrapper::config::Config;
 use appwrapper::metrics::Metrics;
 use appwrapper::webhook::Identity;
-use appwrapper::webhook::authorize::{AccessError, Authorize, Wrapped};
+use appwrapper::webhook::authorize::{AccessError, Authorize, Named, Wrapped};
 use appwrapper::webhook::judge::Endpoint;
 use appwrapper::webhook::server::{Admission, router};
 use appwrapper::webhook::validate::Finding;
@@ -52,6 +52,10 @@ impl Authorize for Agrees {
             }
             Ok(vec![])
         })
+    }
+
+    fn missing<'a>(&'a self, _: &'a str, _: &'a [Named]) -> BoxFuture<'a, Vec<Finding>> {
+        Box::pin(std::future::ready(vec![]))
     }
 }
 

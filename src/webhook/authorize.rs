@@ -6,6 +6,7 @@ use futures::future::BoxFuture;
 
 use super::Identity;
 use super::validate::Finding;
+use crate::api::keys;
 
 /// Says whether wrapped objects may be created, by the requester and by the controller itself, and
 /// whether their kinds exist and are namespaced. It asks a cluster.
@@ -22,6 +23,40 @@ pub trait Authorize: Send + Sync {
         wrapped: &'a [Wrapped<'a>],
         check_user: bool,
     ) -> BoxFuture<'a, Result<Vec<Finding>, AccessError>>;
+
+    /// Warnings about what an AppWrapper of a namespace names and what does not exist. Nothing is said
+    /// where that cannot be told.
+    fn missing<'a>(&'a self, namespace: &'a str, named: &'a [Named])
+    -> BoxFuture<'a, Vec<Finding>>;
+}
+
+/// An object that an AppWrapper names, and which may come later.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Named {
+    /// What it is.
+    pub kind: NamedKind,
+    /// Its name.
+    pub name: String,
+}
+
+/// What an AppWrapper names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NamedKind {
+    /// A RetryPolicy, in an annotation.
+    RetryPolicy,
+    /// A LocalQueue, in a label.
+    LocalQueue,
+}
+
+impl NamedKind {
+    /// Where it is named.
+    #[must_use]
+    pub fn field(self) -> String {
+        match self {
+            Self::RetryPolicy => format!("metadata.annotations[{}]", keys::RETRY_POLICIES),
+            Self::LocalQueue => format!("metadata.labels[{}]", keys::QUEUE_NAME),
+        }
+    }
 }
 
 /// An object that is to be created, as far as an authorizer looks at it.

@@ -6,13 +6,17 @@
 use serde_json::{Map, Value};
 
 use super::answer::{Answer, Reason};
-use super::authorize::{AccessError, Wrapped};
+use super::authorize::{AccessError, Named, NamedKind, Wrapped};
 use super::default::default;
 use super::delete;
 use super::review::{Operation, Resource, Review};
 use super::validate::{self, Finding, Requester, Severity};
 use crate::api::keys;
 use crate::config::Config;
+use crate::limits::names;
+
+/// The most objects that are looked for: each costs a request.
+const NAMED_MAX: usize = 8;
 
 /// What is asked for, by the path of the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -78,6 +82,8 @@ pub struct Question {
     components: Vec<usize>,
     /// Whether the requester must be allowed to create them, and not the controller alone.
     pub check_user: bool,
+    /// What it names, and what should exist.
+    pub named: Vec<Named>,
 }
 
 /// Judges a question; `own_account` is the user name of this controller, where it is known.
@@ -115,7 +121,24 @@ fn create(review: &Review, config: &Config) -> Verdict {
     let aw = &review.object.value;
     let findings = validate::create(aw, config);
     let check_user = config.admission.user_rbac_admission_check;
-    ask(findings, (0..components(aw).len()).collect(), check_user)
+    let verdict = ask(findings, (0..components(aw).len()).collect(), check_user);
+    match verdict {
+        Verdict::Ask(question) => Verdict::Ask(Question { named: named(aw), ..question }),
+        Verdict::Final(_) => verdict,
+    }
+}
+
+/// The other objects that an AppWrapper names.
+fn named(aw: &Value) -> Vec<Named> {
+    let text = |part: &str, key: &str| aw["metadata"][part][key].as_str().unwrap_or_default();
+    let of = |kind: NamedKind, names: &str| -> Vec<Named> {
+        let names = names.split(',').map(str::trim).filter(|name| names::is_subdomain(name));
+        names.map(|name| Named { kind, name: name.to_owned() }).collect()
+    };
+    let mut all = of(NamedKind::RetryPolicy, text("annotations", keys::RETRY_POLICIES));
+    all.extend(of(NamedKind::LocalQueue, text("labels", keys::QUEUE_NAME)));
+    all.truncate(NAMED_MAX);
+    all
 }
 
 fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Verdict {
@@ -195,7 +218,7 @@ fn ask(findings: Vec<Finding>, components: Vec<usize>, check_user: bool) -> Verd
     if components.is_empty() || !errors().all(is_apart) {
         return Verdict::Final(Answer::of(&findings));
     }
-    Verdict::Ask(Question { findings, components, check_user })
+    Verdict::Ask(Question { findings, components, check_user, named: vec![] })
 }
 
 impl Question {
@@ -219,7 +242,7 @@ impl Question {
     /// The answer, with what the cluster said.
     #[must_use]
     pub fn answered(self, found: Result<Vec<Finding>, AccessError>) -> Answer {
-        let Self { mut findings, components: _, check_user: _ } = self;
+        let Self { mut findings, components: _, check_user: _, named: _ } = self;
         match found {
             Ok(found) => {
                 let may_not = found.iter().any(|each| each.severity == Severity::Error);

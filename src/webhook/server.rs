@@ -19,6 +19,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use axum::routing::post;
 use futures::FutureExt;
+use futures::future::join;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -172,7 +173,9 @@ impl Desk {
         let wrapped = question.wrapped(review);
         let Review { requester, namespace, .. } = review;
         let authorize = &self.admission.authorize;
-        let found = authorize.findings(requester, namespace, &wrapped, question.check_user).await;
+        let rights = authorize.findings(requester, namespace, &wrapped, question.check_user);
+        let (found, missing) = join(rights, authorize.missing(namespace, &question.named)).await;
+        let found = found.map(|findings| [findings, missing].concat());
         if let Err(error) = &found {
             let cause = telemetry::chain(error);
             tracing::warn!(cause, "Nothing is known of what may be created.");

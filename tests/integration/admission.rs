@@ -142,7 +142,7 @@ fn a_deletion_that_releases_quota_too_early_gets_a_warning() {
             let cascade = format!("--cascade={how}");
             let arguments =
                 ["delete", "appwrapper", "a", "-n", &case.namespace, &cascade, "--dry-run=server"];
-            kubectl(INSTALLED.plane.kubeconfig(), &arguments, "").expect("it is not refused")
+            kubectl(INSTALLED.plane.kubeconfig(), &arguments, &[]).expect("it is not refused")
         };
         for how in ["foreground", "orphan"] {
             let said = delete(how);

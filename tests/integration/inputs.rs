@@ -7,16 +7,14 @@
 //! status: `hostile::a_forged_status_harms_no_other_object`), 77 (what is no review). Row 78 is every
 //! row: a dry run has the same answer and stores nothing.
 
-use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-
 use appwrapper::config::Config;
 use appwrapper::webhook::validate::{self, Finding, Requester, Severity};
+use controlplane::ControlPlane;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
 use crate::harness::{PLANE, runtime};
+use crate::installed::{INSTALLED, kubectl};
 
 mod rows;
 
@@ -144,39 +142,19 @@ fn no_row_is_missing() {
 
 /// Where the rows are asked.
 struct Plane {
-    kubeconfig: PathBuf,
+    plane: &'static ControlPlane,
     has_webhook: bool,
-}
-
-/// A control plane with our definitions; with the webhook, where it is served.
-fn admission_plane() -> Plane {
-    Plane { kubeconfig: PLANE.kubeconfig().to_owned(), has_webhook: false }
-}
-
-/// The program.
-fn kubectl() -> &'static Path {
-    Path::new("/usr/bin/kubectl")
 }
 
 impl Plane {
     /// Runs `kubectl` with a manifest; whether it went well, and what it said on standard error.
     fn run(&self, arguments: &[&str], manifest: &[u8]) -> (bool, String) {
-        let mut child = Command::new(kubectl())
-            .arg("--kubeconfig")
-            .arg(&self.kubeconfig)
-            .args(["--namespace", NAMESPACE])
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("kubectl starts");
-        let mut stdin = child.stdin.take().expect("it reads");
-        // it may refuse before it has read everything
-        drop(stdin.write_all(manifest));
-        drop(stdin);
-        let ended = child.wait_with_output().expect("kubectl ends");
-        (ended.status.success(), String::from_utf8_lossy(&ended.stderr).into_owned())
+        let mut all = vec!["--namespace", NAMESPACE];
+        all.extend(arguments);
+        match kubectl(self.plane.kubeconfig(), &all, manifest) {
+            Ok(said) => (true, said),
+            Err(said) => (false, said),
+        }
     }
 
     /// What is said of a row, with a dry run or not.
@@ -218,12 +196,20 @@ fn manifest(object: &Value, name: &str) -> Vec<u8> {
 
 #[test]
 fn kubectl_has_the_same_answer() {
-    let plane = admission_plane();
+    ask_all(&Plane { plane: &INSTALLED.plane, has_webhook: true });
+}
+
+#[test]
+fn without_the_webhook_the_api_server_refuses_what_it_can() {
+    ask_all(&Plane { plane: &PLANE, has_webhook: false });
+}
+
+fn ask_all(plane: &Plane) {
     runtime().block_on(async {
         let namespace = json!({"metadata": {"name": NAMESPACE}});
         let namespace = serde_json::from_value(namespace).expect("a namespace");
         let namespaces: kube::Api<k8s_openapi::api::core::v1::Namespace> =
-            kube::Api::all(PLANE.client());
+            kube::Api::all(plane.plane.client());
         namespaces.create(&PostParams::default(), &namespace).await.expect("it is new");
     });
     let mut wrong = vec![];

@@ -31,8 +31,16 @@ pub static INSTALLED: LazyLock<Installed> = LazyLock::new(|| {
         jobset: true,
         kueue: true,
         audit: true,
-        // Kueue would release the quota of what is being deleted while its pods still end
-        kueue_config: json!({"featureGates": {"FinishOrphanedWorkloads": false}}),
+        kueue_config: json!({
+            // Kueue would release the quota of what is being deleted while its pods still end
+            "featureGates": {"FinishOrphanedWorkloads": false},
+            "waitForPodsReady": {
+                // so long that a busy machine is never taken for a slow workload
+                "timeout": "10m",
+                "recoveryTimeout": "3s",
+                "requeuingStrategy": {"backoffBaseSeconds": 1, "backoffMaxSeconds": 1},
+            },
+        }),
         ..own_crds()
     };
     Installed::on(start_plane(options), SETTINGS)
@@ -46,11 +54,11 @@ pub struct Installed {
     webhook: u16,
 }
 
-/// A running program; it ends with this.
+/// A running program.
 pub struct Program {
     child: Child,
     /// What it says.
-    pub log: PathBuf,
+    log: PathBuf,
 }
 
 impl Installed {
@@ -63,19 +71,18 @@ impl Installed {
         let manifests = kubectl(
             installed.plane.kubeconfig(),
             &["kustomize", concat!(env!("CARGO_MANIFEST_DIR"), "/config/default")],
-            "",
+            &[],
         );
         let manifests = installed.here(&manifests.expect("the manifests fit together"));
         let applied = kubectl(
             installed.plane.kubeconfig(),
             &["apply", "--server-side", "--force-conflicts", "-f", "-"],
-            &manifests,
+            manifests.as_bytes(),
         );
         applied.expect("the manifests are accepted");
-        let program = installed.start("first");
+        let mut program = installed.start("first");
         program.until_ready(&installed);
-        // a static is never dropped: the supervisor of the plane ends what is left with this process
-        std::mem::forget(program);
+        // It ends soon after the control plane, which ends with the tests: its Lease is lost then.
         installed
     }
 
@@ -98,7 +105,7 @@ impl Installed {
     }
 
     /// Starts a program with the rights of the ServiceAccount.
-    pub fn start(&self, name: &str) -> Program {
+    fn start(&self, name: &str) -> Program {
         let (health, metrics) = (free_port(), free_port());
         let mut settings = self.settings.clone();
         settings["webhook"] = json!({"address": format!("127.0.0.1:{}", self.webhook)});
@@ -151,29 +158,25 @@ impl Installed {
 
 impl Program {
     /// Waits until the webhook answers, by asking it as anybody would.
-    fn until_ready(&self, installed: &Installed) {
+    fn until_ready(&mut self, installed: &Installed) {
         let probe = r#"{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
             "metadata": {"name": "probe", "namespace": "default"}, "spec": {"components": []}}"#;
         let arguments = ["create", "--dry-run=server", "-f", "-"];
         for _ in 0..600 {
-            let said = kubectl(installed.plane.kubeconfig(), &arguments, probe);
+            let said = kubectl(installed.plane.kubeconfig(), &arguments, probe.as_bytes());
             if said.as_ref().is_err_and(|said| !said.contains("failed calling webhook")) {
                 return;
             }
+            let ended = self.child.try_wait().expect("it can be asked");
+            assert!(ended.is_none(), "it has ended: {}", self.said());
             std::thread::sleep(Duration::from_millis(100));
         }
         panic!("the webhook never answered: {}", self.said());
     }
 
     /// What the program has said.
-    pub fn said(&self) -> String {
+    fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
-    }
-
-    /// Kills it.
-    pub fn kill(mut self) {
-        self.child.kill().expect("it can be killed");
-        self.child.wait().expect("it ends");
     }
 }
 
@@ -184,7 +187,7 @@ fn free_port() -> u16 {
 }
 
 /// Runs kubectl; what it said, on standard error where it failed.
-pub fn kubectl(kubeconfig: &Path, arguments: &[&str], input: &str) -> Result<String, String> {
+pub fn kubectl(kubeconfig: &Path, arguments: &[&str], input: &[u8]) -> Result<String, String> {
     static KUBECTL: LazyLock<PathBuf> =
         LazyLock::new(|| controlplane::build::tool(Tool::Kubectl).expect("kubectl is built"));
     let mut child = Command::new(&*KUBECTL)
@@ -197,10 +200,10 @@ pub fn kubectl(kubeconfig: &Path, arguments: &[&str], input: &str) -> Result<Str
         .spawn()
         .expect("kubectl starts");
     let mut stdin = child.stdin.take().expect("it reads");
-    let text = input.to_owned();
+    let input = input.to_owned();
     let writing = std::thread::spawn(move || {
         // it may refuse before it has read everything
-        drop(stdin.write_all(text.as_bytes()));
+        drop(stdin.write_all(&input));
     });
     let output = child.wait_with_output().expect("kubectl ends");
     writing.join().expect("the thread ends");

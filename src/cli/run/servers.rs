@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use kube::Client;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 
 use super::{Error, cluster};
 use crate::certificate::{self, Keeper, Place};
@@ -15,7 +15,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::reconcile::Context;
 use crate::telemetry;
-use crate::tls::{self, Current, Limits, Validity};
+use crate::tls::{self, Current, Limits};
 use crate::webhook::access::{Reviews, own_account};
 use crate::webhook::server::{Admission, router};
 
@@ -26,8 +26,6 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 pub(super) struct Servers {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
-    /// Until when the certificate can be served.
-    validity: watch::Receiver<Validity>,
 }
 
 /// What the thread is given.
@@ -48,7 +46,6 @@ impl Servers {
     ) -> Result<Self, Error> {
         let listener = listen("the webhook", config.webhook.address)?;
         let current = Arc::new(Current::new());
-        let validity = current.validity();
         let parts = Parts { connection, context, config, current, listener };
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -63,7 +60,7 @@ impl Servers {
                 }
             })
             .map_err(|error| Error::Usage(format!("cannot start a thread: {error}")))?;
-        Ok(Self { stop, thread, validity })
+        Ok(Self { stop, thread })
     }
 
     /// Finishes the requests that have begun.

@@ -13,6 +13,7 @@
 //! not there, or could not be asked, is not remembered: a definition that was installed a moment ago
 //! is found.
 
+mod named;
 mod recent;
 pub mod review;
 pub mod rules;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::future::BoxFuture;
+use futures::future::{BoxFuture, join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use kube::Client;
 
@@ -30,11 +31,12 @@ use self::review::Access;
 pub use self::review::own_account;
 use self::rules::Target;
 use super::Identity;
-use super::authorize::{AccessError, Authorize, Wrapped};
+use super::authorize::{AccessError, Authorize, Named, Wrapped};
 use super::validate::Finding;
 use crate::clock::Clock;
 use crate::discovery;
 use crate::limits::Severity;
+use crate::telemetry;
 
 /// How long the resource of a kind is believed.
 const KIND_FOR: Duration = Duration::from_mins(1);
@@ -68,6 +70,8 @@ pub struct Reviews {
     requesters: Recent<(Identity, Access), bool>,
     /// Apart from the requesters', so that they never push it out.
     own: Recent<Access, bool>,
+    /// What is named and exists: namespace, object.
+    named: Recent<(String, Named), ()>,
 }
 
 /// A client, which cannot be printed.
@@ -101,7 +105,8 @@ impl Reviews {
             client: Asked(client),
             kinds: Recent::new(clock.clone(), ANSWERS_MAX),
             requesters: Recent::new(clock.clone(), ANSWERS_MAX),
-            own: Recent::new(clock, ANSWERS_MAX),
+            own: Recent::new(clock.clone(), ANSWERS_MAX),
+            named: Recent::new(clock, ANSWERS_MAX),
         }
     }
 
@@ -215,6 +220,29 @@ impl Authorize for Reviews {
         check_user: bool,
     ) -> BoxFuture<'a, Result<Vec<Finding>, AccessError>> {
         Box::pin(self.judge(requester, namespace, wrapped, check_user))
+    }
+
+    fn missing<'a>(&'a self, namespace: &'a str, all: &'a [Named]) -> BoxFuture<'a, Vec<Finding>> {
+        let asking = all.iter().map(async |each| {
+            let key = (namespace.to_owned(), each.clone());
+            let exists = match self.named.get(&key) {
+                Some(()) => true,
+                None => match named::exists(&self.client.0, namespace, each).await {
+                    Ok(true) => {
+                        self.named.put(key, (), KIND_FOR);
+                        true
+                    }
+                    Ok(false) => false,
+                    Err(error) => {
+                        // only a warning depends on it
+                        tracing::debug!(cause = telemetry::chain(&error), "Nothing is said of it.");
+                        true
+                    }
+                },
+            };
+            (!exists).then(|| named::warning(namespace, each))
+        });
+        Box::pin(async move { join_all(asking).await.into_iter().flatten().collect() })
     }
 }
 

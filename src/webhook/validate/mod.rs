@@ -41,7 +41,7 @@ use self::target::Targets;
 use crate::config::Config;
 use crate::limits::Limits;
 
-/// What is not judged here, because it needs a cluster.
+/// What is not judged here, because it needs a cluster; the webhook does, but for the last.
 pub const SKIPPED: &[&str] = &[
     "every kind exists and is namespaced (discovery)",
     "the user and the controller may create every component (SubjectAccessReview)",

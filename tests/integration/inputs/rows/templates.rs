@@ -50,7 +50,8 @@ pub(super) fn templates() -> Vec<Row> {
             "fields",
             metadata("managedFields", json!([{"manager": "m"}])),
             denied("spec.components[0].template.metadata.managedFields", "must be left out"),
-        ),
+        )
+        .server("must be `Apply` or `Update`"),
         row(
             "53",
             "status",
@@ -161,13 +162,21 @@ pub(super) fn kinds() -> Vec<Row> {
         ),
         // by the contract every namespaced kind is allowed that the user may create, unless the
         // configuration has a list
-        row("63", "role", wrapping(object_of("rbac.authorization.k8s.io/v1", "Role")), Accepted),
+        // a kind with a namespace: by the list of kinds that the controller may create
+        row(
+            "63",
+            "role",
+            wrapping(object_of("rbac.authorization.k8s.io/v1", "Role")),
+            denied(KIND, "the controller must be allowed to"),
+        )
+        .cluster(),
         row(
             "66",
             "subresource",
             wrapping(object_of("v1", "pods/exec")),
             denied(KIND, "must be a kind"),
-        ),
+        )
+        .server("a DNS-1035 label must consist of"),
         row(
             "66",
             "token",
