@@ -47,9 +47,10 @@ impl Reason {
 }
 
 /// One change of an object that is to be created. JSON Patch: `add`, which also replaces.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Op {
-    op: &'static str,
+    #[serde(rename = "op")]
+    what: &'static str,
     path: String,
     value: Value,
 }
@@ -58,12 +59,12 @@ impl Op {
     /// Sets the field that these names lead to.
     pub(super) fn set(names: &[&str], value: Value) -> Self {
         let escaped = |name: &&str| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
-        Self { op: "add", path: names.iter().map(escaped).collect(), value }
+        Self { what: "add", path: names.iter().map(escaped).collect(), value }
     }
 }
 
 /// A verdict.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     /// Why it is not let in, with everything that is wrong; none where it is.
     pub denied: Option<(Reason, String)>,
@@ -117,7 +118,7 @@ impl Answer {
                 uid,
                 allowed: denied.is_none(),
                 status: denied.as_ref().map(|(reason, message)| Status {
-                    status: "Failure",
+                    outcome: "Failure",
                     code: reason.code(),
                     reason: reason.as_str(),
                     message,
@@ -157,7 +158,8 @@ struct Response<'a> {
 
 #[derive(Serialize)]
 struct Status<'a> {
-    status: &'static str,
+    #[serde(rename = "status")]
+    outcome: &'static str,
     code: u16,
     reason: &'static str,
     message: &'a str,

@@ -60,7 +60,7 @@ fn labels(metadata: &Map<String, Value>, requester: &Identity, config: &Config) 
     };
     let default = config.admission.default_queue_name.as_ref().filter(|_| has_queue.is_none());
     wanted.extend(default.map(|queue| (keys::QUEUE_NAME, queue.clone())));
-    let has_queue = has_queue.unwrap_or(default.is_some());
+    let has_queue = has_queue.unwrap_or_else(|| default.is_some());
 
     let missing = wanted
         .into_iter()

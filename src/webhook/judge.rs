@@ -65,7 +65,7 @@ impl Endpoint {
 }
 
 /// What came of a question, as far as no cluster is needed.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// That is it.
     Final(Answer),

@@ -64,7 +64,7 @@ impl Resource {
 }
 
 /// An object as it was sent.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
     /// It, with everything that lies too deep as a string.
     pub value: Value,
@@ -83,7 +83,7 @@ pub struct DeleteOptions {
 }
 
 /// A question of an API server. Kubernetes: `AdmissionRequest`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
     /// Names the question in the answer.
     pub uid: String,

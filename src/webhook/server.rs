@@ -20,6 +20,7 @@ use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use axum::routing::post;
 use futures::FutureExt;
 use futures::future::join;
+use http_body_util::LengthLimitError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
@@ -233,7 +234,7 @@ fn is_json(headers: &HeaderMap) -> bool {
 async fn whole(body: Body) -> Result<Bytes, NoAnswer> {
     to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
         let source = std::error::Error::source(&error);
-        if source.is_some_and(|source| source.is::<http_body_util::LengthLimitError>()) {
+        if source.is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
             NoAnswer::TooLarge
         } else {
             NoAnswer::Body(error)
