@@ -135,12 +135,17 @@ struct Look {
 impl Keeper {
     /// A keeper with the usual lifetimes.
     #[must_use]
-    pub fn new(client: Client, clock: Arc<dyn Clock>, current: Arc<Current>, place: Place) -> Self {
+    pub fn new(
+        client: &Client,
+        clock: Arc<dyn Clock>,
+        current: Arc<Current>,
+        place: Place,
+    ) -> Self {
         let Place { namespace, secret, service, mutating, validating } = place;
         let secrets = Api::namespaced(client.clone(), &namespace);
         let configurations = [
-            Configuration::of::<MutatingWebhookConfiguration>(&client, mutating),
-            Configuration::of::<ValidatingWebhookConfiguration>(&client, validating),
+            Configuration::of::<MutatingWebhookConfiguration>(client, mutating),
+            Configuration::of::<ValidatingWebhookConfiguration>(client, validating),
         ];
         let mut names = configuration::of_service(&service, &namespace);
         names.extend(Name::parse("localhost"));
@@ -180,7 +185,7 @@ impl Keeper {
             };
             tokio::select! {
                 () = tokio::time::sleep(pause) => {}
-                changed = changes.next() => if changed.is_none() { return },
+                told = changes.next() => if told.is_none() { return },
             }
         }
     }

@@ -29,7 +29,7 @@
 //!     None => {
 //!         let place = Place::of(client.default_namespace());
 //!         let clock = Arc::new(SystemClock);
-//!         tokio::spawn(Keeper::new(client, clock, current.clone(), place).run())
+//!         tokio::spawn(Keeper::new(&client, clock, current.clone(), place).run())
 //!     }
 //! };
 //! let listener = tokio::net::TcpListener::bind(config.webhook.address).await?;

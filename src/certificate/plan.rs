@@ -188,8 +188,8 @@ impl Change {
         match self {
             Self::Make => *stored = Stored { current: make()?.check(), ..Stored::default() },
             Self::MakeNext => {
-                let made = make()?.check();
-                stored.next = made.map(|served| Next { served, trusted_since: None });
+                let generation = make()?;
+                stored.next = generation.check().map(|served| Next { served, trusted_since: None });
             }
             Self::Trust => trust(stored, Some(begin)),
             Self::Distrust => trust(stored, None),

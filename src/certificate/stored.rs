@@ -113,12 +113,12 @@ impl Stored {
         let mut authorities = BTreeSet::from([current.as_ref()?.texts().authority.as_str()]);
         authorities.extend(next.as_ref().map(|next| next.served.texts().authority.as_str()));
         authorities.extend(old.as_ref().map(|old| old.authority.as_str()));
-        Some(
-            authorities
-                .into_iter()
-                .map(|authority| format!("{}\n", authority.trim_end()))
-                .collect(),
-        )
+        let mut bundle = String::new();
+        for authority in authorities {
+            bundle += authority.trim_end();
+            bundle += "\n";
+        }
+        Some(bundle)
     }
 }
 

@@ -161,12 +161,12 @@ fn validity(certificate: &[u8]) -> Option<(Timestamp, Timestamp)> {
         |ends: &mut yasna::BERReaderSeq<'_, '_>| Ok((time(ends.next())?, time(ends.next())?));
     let body = |fields: &mut yasna::BERReaderSeq<'_, '_>| {
         fields.read_optional(|version| {
-            version.read_tagged(Tag::context(0), |number| number.read_u8())
+            version.read_tagged(Tag::context(0), |number| number.read_u8().map(drop))
         })?;
         let (_serial, _algorithm, _issuer) =
             (fields.next().read_der()?, fields.next().read_der()?, fields.next().read_der()?);
         let validity = fields.next().read_sequence(ends)?;
-        while fields.read_optional(|rest| rest.read_der())?.is_some() {}
+        while fields.read_optional(|rest| rest.read_der().map(drop))?.is_some() {}
         Ok(validity)
     };
     let read = yasna::parse_der(certificate, |reader| {

@@ -62,8 +62,8 @@ fn is_trusted_by(pair: &Pair, configuration: &DynamicObject) -> bool {
 }
 
 /// Lets every object in.
-async fn allow(body: Bytes) -> impl IntoResponse {
-    let review: Value = serde_json::from_slice(&body).expect("a review");
+fn allow(body: &Bytes) -> impl IntoResponse + use<> {
+    let review: Value = serde_json::from_slice(body).expect("a review");
     let answer = json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
         "response": {"uid": review["request"]["uid"], "allowed": true}});
     ([(header::CONTENT_TYPE, "application/json")], answer.to_string())
@@ -79,15 +79,14 @@ struct Replica {
 impl Replica {
     async fn start(client: &Client, place: &Place, lifetimes: Lifetimes) -> Self {
         let (current, asked) = (Arc::new(Current::new()), Arc::new(AtomicUsize::new(0)));
-        let keeper =
-            Keeper::new(client.clone(), Arc::new(SystemClock), current.clone(), place.clone());
+        let keeper = Keeper::new(client, Arc::new(SystemClock), current.clone(), place.clone());
         tokio::spawn(keeper.with_lifetimes(lifetimes).run());
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let url = format!("https://{}/", listener.local_addr().expect("an address"));
         let count = asked.clone();
-        let answer = post(async move |body| {
+        let answer = post(async move |body: Bytes| {
             count.fetch_add(1, Ordering::Relaxed);
-            allow(body).await
+            allow(&body)
         });
         let router = Router::new().route("/", answer);
         let served = current.clone();
@@ -107,7 +106,7 @@ impl Replica {
     }
 }
 
-/// An entry of a configuration, for ConfigMaps of one namespace alone.
+/// An entry of a configuration, for `ConfigMap`s of one namespace alone.
 fn entry(namespace: &str, name: &str, url: &str) -> Value {
     json!({
         "name": format!("{name}.example.com"), "clientConfig": {"url": url},
@@ -271,8 +270,7 @@ impl Simulated {
         let place = Place::of("default");
         let replicas = [(); 2].map(|()| {
             let current = Arc::new(Current::new());
-            let (client, clock) = (client.clone(), clock.clone());
-            let keeper = Keeper::new(client, clock, current.clone(), place.clone());
+            let keeper = Keeper::new(&client, clock.clone(), current.clone(), place.clone());
             tokio::spawn(keeper.with_lifetimes(Lifetimes::of(LIFE)).run());
             current
         });

@@ -65,7 +65,7 @@ enum Stage {
     /// It has read the configurations.
     Faced([Bundle; 2]),
     /// It is about to change the Secret.
-    Changing(u32, Stored, Change, i64),
+    Changing(u32, Box<Stored>, Change, i64),
     /// It is about to write these bundles, where they differ.
     Trusting([Bundle; 2], usize, String),
 }
@@ -157,14 +157,15 @@ impl World {
                 self.replicas[replica].0 = plan.serve.cloned();
                 match (plan.change, plan.bundle) {
                     (Some(change), _) => {
-                        Stage::Changing(self.secret.version, stored.clone(), change, self.now)
+                        let stored = Box::new(stored.clone());
+                        Stage::Changing(self.secret.version, stored, change, self.now)
                     }
                     (None, Some(bundle)) => Stage::Trusting(read, 0, bundle),
                     (None, None) => Stage::Begin,
                 }
             }
             Stage::Changing(version, stored, change, planned) => {
-                self.change(version, stored, change, planned);
+                self.change(version, *stored, change, planned);
                 Stage::Begin
             }
             Stage::Trusting(read, which, bundle) => {
@@ -241,7 +242,9 @@ proptest! {
     #[test]
     fn whoever_calls_trusts_what_is_served(events in events(false)) {
         let mut world = World::new();
-        events.into_iter().for_each(|event| world.happen(event));
+        for event in events {
+            world.happen(event);
+        }
         prop_assert!(world.promoted >= 2, "{} in {} s", world.promoted, world.now);
     }
 
@@ -250,6 +253,8 @@ proptest! {
     #[test]
     fn a_reset_of_the_bundles_makes_nothing_worse(events in events(true)) {
         let mut world = World::new();
-        events.into_iter().for_each(|event| world.happen(event));
+        for event in events {
+            world.happen(event);
+        }
     }
 }

@@ -48,7 +48,7 @@ fn every_state_has_its_next_step() {
     let life = i64::try_from(LIFE).unwrap();
     // what, the Secret, whether it is trusted, now, what is done, when to look again
     let rows = [
-        ("nothing", Given::default(), true, 0, Some(Make), 0 + OVERLAP),
+        ("nothing", Given::default(), true, 0, Some(Make), OVERLAP),
         ("fresh", fresh(), true, 10, None, 4800),
         ("fresh, not trusted yet", fresh(), false, 10, None, 4800),
         ("not yet two thirds", fresh(), true, 4799, None, 4800),
