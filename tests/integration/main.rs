@@ -33,6 +33,7 @@ mod guide;
 mod harness;
 mod hostile;
 mod kinds;
+mod kueue;
 mod layers;
 mod lifecycle;
 mod objects;

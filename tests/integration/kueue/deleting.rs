@@ -1,0 +1,54 @@
+//! The quota of an AppWrapper that is being deleted.
+
+use serde_json::json;
+
+use crate::harness::{Case, Log, pod, test};
+
+use super::{Queue, is_reserved, own_test, queued};
+
+/// An AppWrapper that was deleted and of which a pod does not go, and one that waits for its quota.
+async fn deleted_with_a_rival(case: &Case, queue: &str) {
+    case.record_workloads().await;
+    Queue::of(queue, 1).create(case).await;
+    let stuck = vec![pod("stuck", &[("stuck", "")])];
+    case.create(queued("aw", queue, json!({}), stuck)).await;
+    case.ready("aw", 0).await;
+    case.create(queued("rival", queue, json!({}), vec![pod("rival", &[("run-for", "0s")])])).await;
+    case.workload("rival", "QuotaReserved", "False").await;
+    case.delete_wrapper("aw").await;
+    case.phase("aw", "Terminating").await;
+    case.says("aw", "DeletingResources", "Pod/stuck").await;
+}
+
+#[test]
+fn without_the_gate_kueue_waits_for_the_last_pod() {
+    own_test("without_the_gate_kueue_waits_for_the_last_pod", async |case| {
+        deleted_with_a_rival(&case, "kueue-deleting").await;
+        case.others_go_on("other").await;
+        let last = case.log().workloads("aw").last().cloned().expect("it has one");
+        assert!(is_reserved(&last), "{}", last.object["status"]);
+        case.force_delete_pod("stuck").await;
+        case.gone("AppWrapper", "aw").await;
+        case.phase("rival", "Succeeded").await;
+        let log = case.log();
+        let gone = log.pods_gone_at("stuck").expect("it has gone");
+        assert!(gone < log.reserved_at("rival"));
+        assert_eq!(log.of("Pod", "rival").filter(|pod| pod.revision() < gone).count(), 0);
+        case.lawful("aw").await;
+    });
+}
+
+/// What 0.18 does as it comes, and why the start-up check warns of it: nothing that a controller of
+/// AppWrappers could do keeps this quota.
+#[test]
+fn with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted() {
+    test("with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted", async |case| {
+        deleted_with_a_rival(&case, "kueue-orphans").await;
+        case.phase("rival", "Succeeded").await;
+        let stuck = |log: &Log| log.last("Pod", "stuck").cloned();
+        assert!(stuck(&case.log()).is_some(), "the rival ran beside it");
+        case.force_delete_pod("stuck").await;
+        case.gone("AppWrapper", "aw").await;
+        case.lawful("aw").await;
+    });
+}
