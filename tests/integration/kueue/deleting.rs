@@ -1,4 +1,4 @@
-//! The quota of an AppWrapper that is being deleted.
+//! The quota of an AppWrapper that is being deleted, or switched off.
 
 use serde_json::json;
 
@@ -49,6 +49,31 @@ fn with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted() {
         assert!(stuck(&case.log()).is_some(), "the rival ran beside it");
         case.force_delete_pod("stuck").await;
         case.gone("AppWrapper", "aw").await;
+        case.lawful("aw").await;
+    });
+}
+
+/// The same for a Workload with `active: false`: Kueue forgets its quota before it stops anything. A
+/// preemption, or a LocalQueue that is drained, keeps it.
+#[test]
+fn a_workload_that_is_switched_off_keeps_no_quota() {
+    test("a_workload_that_is_switched_off_keeps_no_quota", async |case| {
+        case.record_workloads().await;
+        Queue::of("kueue-off", 1).create(&case).await;
+        let stuck = vec![pod("stuck", &[("stuck", "")])];
+        case.create(queued("aw", "kueue-off", json!({}), stuck)).await;
+        case.ready("aw", 0).await;
+        case.activate("aw", false).await;
+        case.phase("aw", "Suspending").await;
+        let rival = vec![pod("rival", &[("run-for", "0s")])];
+        case.create(queued("rival", "kueue-off", json!({}), rival)).await;
+        case.phase("rival", "Succeeded").await;
+        // It says itself that it has quota, which is right: its pod is there.
+        let held = case.phase("aw", "Suspending").await;
+        assert_eq!(held.condition("QuotaReserved"), "True");
+        assert!(is_reserved(case.log().workloads("aw").last().expect("it has one")));
+        case.force_delete_pod("stuck").await;
+        case.phase("aw", "Suspended").await;
         case.lawful("aw").await;
     });
 }

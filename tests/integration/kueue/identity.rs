@@ -26,7 +26,7 @@ async fn who_am_i(client: Client) -> (String, Vec<String>) {
 
 #[test]
 fn kueue_is_known_by_its_account_and_users_by_their_names() {
-    test("kueue_is_known_by_its_account_and_users_by_their_names", async |case| {
+    test("kueue_is_known_by_its_account_and_users_by_their_names", async |_| {
         let path = PLANE.state_dir().join("kubeconfig-kueue");
         let kubeconfig = Kubeconfig::read_from(path).expect("it is there");
         let options = KubeConfigOptions::default();
@@ -53,9 +53,10 @@ async fn only_kueue_suspends(case: &Case) {
         "resources": ["appwrappers"],
         "operations": ["UPDATE"],
     });
-    let expression = format!(
-        "object.spec.suspend == oldObject.spec.suspend || request.userInfo.username == '{KUEUE}'"
-    );
+    // what is false may be left out
+    let suspends = |object: &str| format!("(has({object}.spec.suspend) && {object}.spec.suspend)");
+    let (after, before) = (suspends("object"), suspends("oldObject"));
+    let expression = format!("{after} == {before} || request.userInfo.username == '{KUEUE}'");
     let policy = json!({
         "metadata": {"name": case.namespace},
         "spec": {

@@ -107,8 +107,7 @@ impl<'a> Queue<'a> {
             case.create(of("ResourceFlavor", name, spec)).await;
         }
         case.create(of("ClusterQueue", self.name, &self.spec())).await;
-        let local = json!({"clusterQueue": self.name});
-        case.create(of("LocalQueue", self.name, &local)).await;
+        lane(case, self.name, self.name).await;
     }
 
     /// The `spec` of the ClusterQueue.
@@ -128,6 +127,17 @@ impl<'a> Queue<'a> {
             "resourceGroups": [{"coveredResources": ["pods", "cpu"], "flavors": flavors}],
         })
     }
+}
+
+/// A LocalQueue of a ClusterQueue.
+pub async fn lane(case: &Case, name: &str, queue: &str) {
+    case.create(json!({
+        "apiVersion": API,
+        "kind": "LocalQueue",
+        "metadata": {"name": name},
+        "spec": {"clusterQueue": queue},
+    }))
+    .await;
 }
 
 /// A priority, which has no namespace: its name must be a test's own.
@@ -220,7 +230,14 @@ impl Case {
         .await
     }
 
-    /// Takes an AppWrapper out of its queue, or lets it back in: what a user may do.
+    /// Evicts whatever has quota through a LocalQueue and lets nobody in, or lets them in again.
+    pub async fn drain(&self, lane: &str, drain: bool) {
+        let policy = if drain { "HoldAndDrain" } else { "None" };
+        self.change(API, "LocalQueue", lane, json!({"spec": {"stopPolicy": policy}})).await;
+    }
+
+    /// Takes an AppWrapper out of its queue, or lets it back in. Kueue 0.18 counts it no more from that
+    /// moment on: see `deleting::a_workload_that_is_switched_off_keeps_no_quota`.
     pub async fn activate(&self, wrapper: &str, active: bool) {
         let name = self
             .until(&format!("a Workload of {wrapper}"), |log| {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::harness::{Case, Seen, job, pod, test, tuned};
 use crate::objects::no_more;
 
-use super::{Queue, is_reserved, priority, queued, with_priority};
+use super::{Queue, is_reserved, lane, priority, queued, with_priority};
 
 /// Where the victim is when it has to go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +20,7 @@ enum Victim {
     Deletion,
     /// Resetting, with nothing left, in the pause before the retry.
     Pause,
-    /// On its way out, since its user took it out of the queue, with a pod that does not go.
+    /// On its way out, since its LocalQueue is drained, with a pod that does not go.
     Suspending,
     /// It has ended, and its failed pod is kept for its user to look at.
     Failed,
@@ -50,6 +50,11 @@ impl Victim {
 
     fn queue(self) -> String {
         format!("kueue-preempts-{}", self.name())
+    }
+
+    /// The LocalQueue of the rival.
+    fn lane(self) -> String {
+        format!("{}-fast", self.queue())
     }
 
     fn has_stuck_pod(self) -> bool {
@@ -99,7 +104,7 @@ impl Victim {
                 case.end_pod(&name, "7").await;
             }
             Self::Succeeded => case.end_pod(&name, "0").await,
-            Self::Suspending => case.activate(&name, false).await,
+            Self::Suspending => case.drain(&self.queue(), true).await,
             Self::Resuming | Self::Running => {}
         }
         match self {
@@ -121,7 +126,7 @@ impl Victim {
         let (name, rival) = (self.name(), self.rival());
         let count = if self.has_stuck_pod() { 2 } else { 1 };
         let pods = (0..count).map(|it| pod(&format!("{rival}-{it}"), &[]));
-        let object = queued(&rival, &self.queue(), json!({}), pods.collect());
+        let object = queued(&rival, &self.lane(), json!({}), pods.collect());
         case.create(with_priority(object, "kueue-preempts")).await;
         if self.has_stuck_pod() {
             case.phase(&name, "Suspending").await;
@@ -149,7 +154,7 @@ impl Victim {
     async fn come_back(self, case: &Case) {
         let name = self.name();
         if self == Self::Suspending {
-            case.activate(&name, true).await;
+            case.drain(&self.queue(), false).await;
         }
         let again = case
             .until(&format!("{name} is ready again"), |log| {
@@ -186,6 +191,7 @@ impl Victim {
     async fn is_preempted(self, case: &Case) {
         let pods = if self.has_stuck_pod() { 2 } else { 1 };
         Queue::of(&self.queue(), pods).preempting().create(case).await;
+        lane(case, &self.lane(), &self.queue()).await;
         self.arrive(case).await;
         self.preempt(case).await;
         if self == Self::Resuming {
