@@ -11,6 +11,7 @@
 mod deleting;
 mod identity;
 mod injection;
+mod laws;
 mod managers;
 mod observer;
 mod preemption;
