@@ -1,4 +1,12 @@
 //! What must hold at every moment of a history, whatever the controller says of itself.
+//!
+//! One thing is not the controller's: Kueue 0.18 decides about an AppWrapper as its cache shows it. Where
+//! it evicts one within milliseconds of having started it, the cache may still show it suspended and
+//! without quota; then Kueue takes the quota back without having stopped anything, and stops it a moment
+//! later. That is told from everything else by the store alone: at the write that takes the quota back,
+//! the AppWrapper says that it has quota, and has said so since a moment at which it was not suspended.
+//! Such a [theft](Figures::thefts) is counted; until that AppWrapper says that it has no quota any more,
+//! its pods are not held against it. All other laws hold for it as ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,6 +27,10 @@ pub struct Figures {
     pub admissions: usize,
     /// How often it took the quota back from one that had not ended.
     pub evictions: usize,
+    /// How often Kueue took it back from one that had it, by a stale cache of its own.
+    pub thefts: usize,
+    /// How many pods Kueue counted at once, at most.
+    pub counted: usize,
     /// How many restarts were counted.
     pub restarts: i64,
 }
@@ -37,6 +49,8 @@ struct Wrapper {
     exists: bool,
     says_quota: bool,
     says_deployed: bool,
+    /// Kueue has taken its quota back by mistake.
+    robbed: bool,
     restarts: i64,
     /// By UID: so many pods of it Kueue counts, or none.
     workloads: BTreeMap<String, usize>,
@@ -58,7 +72,7 @@ impl Wrapper {
         let alive = self.alive().count();
         let attempts: BTreeSet<&str> = self.alive().map(|pod| pod.attempt.as_str()).collect();
         let left = self.pods.len() + self.jobs.len();
-        let law = if alive > self.reserved() {
+        let law = if alive > self.reserved() && !self.robbed {
             format!("S4: {alive} pods live, Kueue counts {}", self.reserved())
         } else if alive > 0 && !self.says_quota {
             "S2: pods live, and it says that it has no quota".to_owned()
@@ -133,9 +147,13 @@ impl World {
                 let before = wrapper.workloads.get(&uid).copied().unwrap_or(0);
                 let now = counted(change);
                 wrapper.workloads.insert(uid, now);
+                let taken = before > 0 && now == 0 && !change.deleted;
+                let taken = taken && change.condition("Finished") != "True";
+                let robbed = taken && wrapper.exists && wrapper.says_quota;
+                wrapper.robbed |= robbed;
+                self.figures.thefts += usize::from(robbed);
                 self.figures.admissions += usize::from(before == 0 && now > 0);
-                let taken = before > 0 && now == 0 && change.condition("Finished") != "True";
-                self.figures.evictions += usize::from(taken && !change.deleted);
+                self.figures.evictions += usize::from(taken);
                 return Ok(owner);
             }
             Kind::Job => {
@@ -167,7 +185,12 @@ impl World {
         let wrapper = self.wrappers.entry(change.uid().to_owned()).or_default();
         change.name().clone_into(&mut wrapper.name);
         wrapper.exists = !change.deleted;
-        wrapper.says_quota = change.condition("QuotaReserved") == "True";
+        let says_quota = change.condition("QuotaReserved") == "True";
+        if says_quota && !wrapper.says_quota && change.object["spec"]["suspend"] == true {
+            return Err(format!("S3: {} takes quota while it is suspended", wrapper.name));
+        }
+        wrapper.says_quota = says_quota;
+        wrapper.robbed &= says_quota;
         wrapper.says_deployed = change.condition("ResourcesDeployed") == "True";
         let restarts = change.object["status"]["resettingCount"].as_i64().unwrap_or(0);
         let limit = change.object["metadata"]["annotations"][LIMIT].as_str();
@@ -186,9 +209,11 @@ impl World {
 
     /// What is wrong after a change of one AppWrapper, which can break no other's laws but the sums.
     fn wrong(&mut self, whose: &str, quota: usize) -> Option<String> {
-        let alive: usize = self.wrappers.values().map(|it| it.alive().count()).sum();
+        let lawful = self.wrappers.values().filter(|it| !it.robbed);
+        let alive: usize = lawful.map(|it| it.alive().count()).sum();
         let reserved: usize = self.wrappers.values().map(Wrapper::reserved).sum();
         self.figures.at_once = self.figures.at_once.max(alive);
+        self.figures.counted = self.figures.counted.max(reserved);
         if alive > quota || reserved > quota {
             return Some(format!("S4: {alive} pods live, {reserved} are counted, {quota} fit"));
         }
