@@ -12,6 +12,7 @@ mod deleting;
 mod identity;
 mod injection;
 mod laws;
+mod laws_tests;
 mod managers;
 mod observer;
 mod preemption;
