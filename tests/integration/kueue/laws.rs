@@ -44,6 +44,7 @@ struct Pod {
 
 /// Everything of one AppWrapper.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is said by itself")]
 struct Wrapper {
     name: String,
     exists: bool,

@@ -62,7 +62,6 @@ fn longest(case: &Case, attempts: std::ops::Range<i64>) -> usize {
 }
 
 #[test]
-#[expect(clippy::print_stdout, reason = "the figures, for who looks on")]
 fn a_storm_of_evictions_leaves_nothing_behind() {
     own_test("a_storm_of_evictions_leaves_nothing_behind", async |case| {
         let seed = u64::from(std::process::id());

@@ -72,7 +72,8 @@ fn kueue_places_the_pods_that_ask_for_a_topology() {
             let mut nodes: BTreeSet<String> = BTreeSet::new();
             for pod in log.all("Pod").filter(|pod| pod.name.starts_with(name)) {
                 let gates = pod.object["spec"]["schedulingGates"].to_string();
-                born.entry(pod.uid()).or_insert(gates.contains("kueue.x-k8s.io/topology"));
+                let gated = gates.contains("kueue.x-k8s.io/topology");
+                born.entry(pod.uid()).or_insert(gated);
                 let selected = &pod.object["spec"]["nodeSelector"][HOST];
                 if let Some(node) = pod.object["spec"]["nodeName"].as_str() {
                     assert_eq!(selected, node, "{name}");

@@ -18,7 +18,7 @@ use super::{Queue, lane, own_test, priority, queued, with_priority};
 const WRAPPERS: usize = 40;
 /// How many pods fit.
 const QUOTA: u32 = 10;
-/// LocalQueues: one may be drained while the others go on.
+/// How many lanes (`LocalQueue`s) there are: one may be drained while the others go on.
 const LANES: usize = 4;
 /// The name of the ClusterQueue and all that belongs to it.
 const NAME: &str = "kueue-truth";
@@ -208,10 +208,6 @@ async fn story(case: &Case, seed: u64, count: usize) -> Vec<Change> {
 }
 
 #[test]
-#[expect(
-    clippy::print_stdout,
-    reason = "the figures, for who looks on; the seed, for who searches"
-)]
 fn no_pod_is_ever_without_quota() {
     own_test("no_pod_is_ever_without_quota", async |case| {
         let count = setting("TRUTH_APPWRAPPERS");
