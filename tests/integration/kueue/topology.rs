@@ -71,8 +71,8 @@ fn kueue_places_the_pods_that_ask_for_a_topology() {
             let mut born: BTreeMap<&str, bool> = BTreeMap::new();
             let mut nodes: BTreeSet<String> = BTreeSet::new();
             for pod in log.all("Pod").filter(|pod| pod.name.starts_with(name)) {
-                let gates = pod.object["spec"]["schedulingGates"].to_string();
-                let gated = gates.contains("kueue.x-k8s.io/topology");
+                let held_by = pod.object["spec"]["schedulingGates"].to_string();
+                let gated = held_by.contains("kueue.x-k8s.io/topology");
                 born.entry(pod.uid()).or_insert(gated);
                 let selected = &pod.object["spec"]["nodeSelector"][HOST];
                 if let Some(node) = pod.object["spec"]["nodeName"].as_str() {
