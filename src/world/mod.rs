@@ -21,7 +21,7 @@ mod heal;
 mod perform;
 pub mod plans;
 pub mod replica;
-mod rng;
+pub mod rng;
 pub mod scene;
 mod serve;
 pub mod show;

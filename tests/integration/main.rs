@@ -40,6 +40,7 @@ mod hostile;
 mod inputs;
 mod installed;
 mod kinds;
+mod kueue;
 mod layers;
 mod lifecycle;
 mod objects;

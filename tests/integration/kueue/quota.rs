@@ -1,0 +1,156 @@
+//! Admission: in order, within quota, and quota kept for as long as anything is left.
+
+use appwrapper::webhook::validate;
+use serde_json::json;
+
+use crate::harness::{Case, Log, config, pod, quota_without_a_gap, test, tuned};
+
+use super::{Queue, is_reserved, priority, queued, with_priority};
+
+/// Waits until the API server's clock shows another second: Kueue orders by the time of creation,
+/// which is in seconds.
+async fn next_second(case: &Case) {
+    let now = async || {
+        let params = kube::api::PostParams { dry_run: true, ..Default::default() };
+        let probe = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "probe"}});
+        let probe = serde_json::from_value(probe).expect("an object");
+        let made = case.api("v1", "ConfigMap").create(&params, &probe).await;
+        made.expect("it could be made").metadata.creation_timestamp
+    };
+    let before = now().await;
+    while now().await == before {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn appwrappers_are_admitted_in_order_and_never_above_quota() {
+    test("appwrappers_are_admitted_in_order_and_never_above_quota", async |case| {
+        case.record_workloads().await;
+        Queue::of("kueue-order", 2).create(&case).await;
+        priority(&case, "kueue-order-high", 100).await;
+        let two = |name: &str| {
+            let pods = ["a", "b"].map(|pod_name| pod(&format!("{name}-{pod_name}"), &[]));
+            queued(name, "kueue-order", json!({}), pods.into())
+        };
+        // The first has all of the quota until the others have come.
+        for name in ["first", "second", "third"] {
+            case.create(two(name)).await;
+            case.until(&format!("a Workload of {name}"), |log| {
+                log.workloads(name).next().map(drop)
+            })
+            .await;
+            next_second(&case).await;
+        }
+        case.create(with_priority(two("urgent"), "kueue-order-high")).await;
+        case.workload("urgent", "QuotaReserved", "False").await;
+        let order = ["first", "urgent", "second", "third"];
+        for name in order {
+            case.ready(name, 0).await;
+            for pod in ["a", "b"] {
+                case.end_pod(&format!("{name}-{pod}"), "0").await;
+            }
+            case.phase(name, "Succeeded").await;
+            case.lawful(name).await;
+        }
+        let log = case.log();
+        let moments = order.map(|name| log.reserved_at(name));
+        assert!(moments.is_sorted(), "{order:?} had quota at {moments:?}");
+        assert_eq!(log.pods_at_once(), 2);
+    });
+}
+
+#[test]
+fn quota_is_kept_through_a_retry_while_a_rival_waits() {
+    test("quota_is_kept_through_a_retry_while_a_rival_waits", async |case| {
+        case.record_workloads().await;
+        Queue::of("kueue-retry", 1).create(&case).await;
+        let settings =
+            tuned(&[("failureGracePeriodDuration", "1s"), ("retryPausePeriodDuration", "2s")]);
+        case.create(queued("aw", "kueue-retry", settings, vec![pod("p", &[])])).await;
+        case.ready("aw", 0).await;
+        let rival = vec![pod("rival", &[("run-for", "0s")])];
+        case.create(queued("rival", "kueue-retry", json!({}), rival)).await;
+        case.workload("rival", "QuotaReserved", "False").await;
+        case.end_pod("p", "7").await;
+        case.ready("aw", 1).await;
+        case.end_pod("p", "0").await;
+        case.phase("aw", "Succeeded").await;
+        case.phase("rival", "Succeeded").await;
+        let phases = ["", "Suspended", "Resuming", "Running", "Resetting", "Resuming", "Running"];
+        case.phases("aw", &[phases.as_slice(), &["Succeeded"]].concat()).await;
+        let log = case.log();
+        quota_without_a_gap(&log, "aw");
+        let released = log.workloads("aw").skip_while(|seen| !is_reserved(seen));
+        let released: Vec<_> = released.skip_while(|seen| is_reserved(seen)).collect();
+        assert!(released.iter().all(|seen| seen.condition("Finished") == "True"));
+        assert!(log.reserved_at("rival") > released[0].revision());
+        assert_eq!(log.pods_at_once(), 1);
+        case.lawful("aw").await;
+    });
+}
+
+#[test]
+fn a_failed_appwrapper_keeps_its_quota_until_its_last_pod_is_gone() {
+    test("a_failed_appwrapper_keeps_its_quota_until_its_last_pod_is_gone", async |case| {
+        case.record_workloads().await;
+        Queue::of("kueue-failed", 2).create(&case).await;
+        let settings = tuned(&[
+            ("retryLimit", "0"),
+            ("failureGracePeriodDuration", "0s"),
+            ("deletionOnFailureGracePeriodDuration", "2s"),
+        ]);
+        let pods = vec![pod("bad", &[]), pod("stuck", &[("stuck", "")])];
+        case.create(queued("aw", "kueue-failed", settings, pods)).await;
+        case.ready("aw", 0).await;
+        let rival = ["rival-a", "rival-b"].map(|name| pod(name, &[("run-for", "0s")]));
+        case.create(queued("rival", "kueue-failed", json!({}), rival.into())).await;
+        case.workload("rival", "QuotaReserved", "False").await;
+        case.end_pod("bad", "7").await;
+        case.phase("aw", "Failed").await;
+        let gone = |log: &Log| log.of("Pod", "bad").last().filter(|pod| pod.deleted).cloned();
+        case.until("the failed pod goes", gone).await;
+        // The other one does not go; nobody has an eye on the quota meanwhile.
+        case.says("aw", "DeletingResources", "Pod/stuck").await;
+        case.others_go_on("other").await;
+        let last = case.log().workloads("aw").last().cloned().expect("it has one");
+        assert!(is_reserved(&last), "{}", last.object["status"]);
+        case.force_delete_pod("stuck").await;
+        let finished = case.workload("aw", "Finished", "True").await;
+        assert_eq!(finished.condition_field("Finished", "reason"), "Failed");
+        case.phase("rival", "Succeeded").await;
+        case.lawful("aw").await;
+        let log = case.log();
+        let gone = log.pods_gone_at("stuck").expect("it has gone");
+        assert!(gone < finished.revision() && finished.revision() < log.reserved_at("rival"));
+    });
+}
+
+#[test]
+fn ten_pod_sets_are_admitted_and_eleven_are_refused() {
+    test("ten_pod_sets_are_admitted_and_eleven_are_refused", async |case| {
+        case.record_workloads().await;
+        Queue::of("kueue-many", 20).create(&case).await;
+        let of = |name: &str, count: usize| {
+            let pods = (0..count).map(|it| pod(&format!("{name}-{it}"), &[("run-for", "0s")]));
+            queued(name, "kueue-many", json!({}), pods.collect())
+        };
+        assert!(validate::create(&of("ten", 10), &config()).is_empty());
+        case.create(of("ten", 10)).await;
+        case.phase("ten", "Succeeded").await;
+        assert_eq!(case.log().uids("Pod", "ten-").len(), 10);
+
+        let findings = validate::create(&of("eleven", 11), &config());
+        let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
+        assert_eq!(said.len(), 1, "{said:?}");
+        assert!(said[0].contains("10"), "{said:?}");
+        // Where nobody refuses it, it waits for ever: Kueue cannot make a Workload of it.
+        case.create(of("eleven", 11)).await;
+        case.phase("eleven", "Suspended").await;
+        case.create(of("after", 1)).await;
+        case.phase("after", "Succeeded").await;
+        let log = case.log();
+        assert_eq!(log.workloads("eleven").count(), 0);
+        assert_eq!(log.uids("Pod", "eleven").len(), 0);
+    });
+}
