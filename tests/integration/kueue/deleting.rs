@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Case, Log, pod, test};
+use crate::harness::{Case, job, pod, test};
 
 use super::{Queue, is_reserved, own_test, queued};
 
@@ -10,7 +10,8 @@ use super::{Queue, is_reserved, own_test, queued};
 async fn deleted_with_a_rival(case: &Case, queue: &str) {
     case.record_workloads().await;
     Queue::of(queue, 1).create(case).await;
-    let stuck = vec![pod("stuck", &[("stuck", "")])];
+    // The pod of a Job outlives it.
+    let stuck = vec![job("stuck", json!({}), &[("stuck", "")])];
     case.create(queued("aw", queue, json!({}), stuck)).await;
     case.ready("aw", 0).await;
     case.create(queued("rival", queue, json!({}), vec![pod("rival", &[("run-for", "0s")])])).await;
@@ -27,7 +28,7 @@ fn without_the_gate_kueue_waits_for_the_last_pod() {
         case.others_go_on("other").await;
         let last = case.log().workloads("aw").last().cloned().expect("it has one");
         assert!(is_reserved(&last), "{}", last.object["status"]);
-        case.force_delete_pod("stuck").await;
+        case.force_delete_pods("stuck").await;
         case.gone("AppWrapper", "aw").await;
         case.phase("rival", "Succeeded").await;
         let log = case.log();
@@ -45,9 +46,8 @@ fn with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted() {
     test("with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted", async |case| {
         deleted_with_a_rival(&case, "kueue-orphans").await;
         case.phase("rival", "Succeeded").await;
-        let stuck = |log: &Log| log.last("Pod", "stuck").cloned();
-        assert!(stuck(&case.log()).is_some(), "the rival ran beside it");
-        case.force_delete_pod("stuck").await;
+        assert_eq!(case.log().pods_gone_at("stuck"), None, "the rival ran beside it");
+        case.force_delete_pods("stuck").await;
         case.gone("AppWrapper", "aw").await;
         case.lawful("aw").await;
     });
@@ -72,7 +72,7 @@ fn a_workload_that_is_switched_off_keeps_no_quota() {
         let held = case.phase("aw", "Suspending").await;
         assert_eq!(held.condition("QuotaReserved"), "True");
         assert!(is_reserved(case.log().workloads("aw").last().expect("it has one")));
-        case.force_delete_pod("stuck").await;
+        case.force_delete_pods("stuck").await;
         case.phase("aw", "Suspended").await;
         case.lawful("aw").await;
     });

@@ -218,6 +218,17 @@ impl Log {
 }
 
 impl Case {
+    /// Takes away what is left of the pods of a name prefix.
+    pub async fn force_delete_pods(&self, prefix: &str) {
+        let log = self.log();
+        for uid in log.uids("Pod", prefix) {
+            let last = log.all("Pod").filter(|pod| pod.uid() == uid).last();
+            if let Some(pod) = last.filter(|pod| !pod.deleted) {
+                self.force_delete_pod(&pod.name).await;
+            }
+        }
+    }
+
     /// Records what Kueue writes, from here on.
     pub async fn record_workloads(&self) {
         self.record(API, "Workload").await;

@@ -3,7 +3,7 @@
 use appwrapper::webhook::validate;
 use serde_json::json;
 
-use crate::harness::{Case, Log, config, pod, quota_without_a_gap, test, tuned};
+use crate::harness::{Case, Log, config, job, pod, quota_without_a_gap, test, tuned};
 
 use super::{Queue, is_reserved, priority, queued, with_priority};
 
@@ -100,7 +100,7 @@ fn a_failed_appwrapper_keeps_its_quota_until_its_last_pod_is_gone() {
             ("failureGracePeriodDuration", "0s"),
             ("deletionOnFailureGracePeriodDuration", "2s"),
         ]);
-        let pods = vec![pod("bad", &[]), pod("stuck", &[("stuck", "")])];
+        let pods = vec![pod("bad", &[]), job("stuck", json!({}), &[("stuck", "")])];
         case.create(queued("aw", "kueue-failed", settings, pods)).await;
         case.ready("aw", 0).await;
         let rival = ["rival-a", "rival-b"].map(|name| pod(name, &[("run-for", "0s")]));
@@ -115,7 +115,7 @@ fn a_failed_appwrapper_keeps_its_quota_until_its_last_pod_is_gone() {
         case.others_go_on("other").await;
         let last = case.log().workloads("aw").last().cloned().expect("it has one");
         assert!(is_reserved(&last), "{}", last.object["status"]);
-        case.force_delete_pod("stuck").await;
+        case.force_delete_pods("stuck").await;
         let finished = case.workload("aw", "Finished", "True").await;
         assert_eq!(finished.condition_field("Finished", "reason"), "Failed");
         case.phase("rival", "Succeeded").await;
