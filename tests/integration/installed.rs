@@ -31,16 +31,8 @@ pub static INSTALLED: LazyLock<Installed> = LazyLock::new(|| {
         jobset: true,
         kueue: true,
         audit: true,
-        kueue_config: json!({
-            // Kueue would release the quota of what is being deleted while its pods still end
-            "featureGates": {"FinishOrphanedWorkloads": false},
-            "waitForPodsReady": {
-                // so long that a busy machine is never taken for a slow workload
-                "timeout": "10m",
-                "recoveryTimeout": "3s",
-                "requeuingStrategy": {"backoffBaseSeconds": 1, "backoffMaxSeconds": 1},
-            },
-        }),
+        // Kueue would release the quota of what is being deleted while its pods still end
+        kueue_config: json!({"featureGates": {"FinishOrphanedWorkloads": false}}),
         ..own_crds()
     };
     Installed::on(start_plane(options), SETTINGS)

@@ -83,7 +83,7 @@ impl Parts {
             }
             None => {
                 let place = Place::of(client.default_namespace());
-                let keeper = Keeper::new(client.clone(), clock.clone(), current.clone(), place);
+                let keeper = Keeper::new(&client, clock.clone(), current.clone(), place);
                 tokio::spawn(keeper.run());
             }
         }

@@ -3,8 +3,9 @@
 use serde_json::json;
 
 use crate::harness::{Case, job, pod, test};
+use crate::installed::installed_test;
 
-use super::{Queue, is_reserved, own_test, queued};
+use super::{Queue, is_reserved, queued};
 
 /// An AppWrapper that was deleted and of which a pod does not go, and one that waits for its quota.
 async fn deleted_with_a_rival(case: &Case, queue: &str) {
@@ -23,7 +24,7 @@ async fn deleted_with_a_rival(case: &Case, queue: &str) {
 
 #[test]
 fn without_the_gate_kueue_waits_for_the_last_pod() {
-    own_test("without_the_gate_kueue_waits_for_the_last_pod", async |case| {
+    installed_test("without_the_gate_kueue_waits_for_the_last_pod", async |case| {
         deleted_with_a_rival(&case, "kueue-deleting").await;
         case.others_go_on("other").await;
         let last = case.log().workloads("aw").last().cloned().expect("it has one");

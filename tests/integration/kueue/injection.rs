@@ -3,7 +3,8 @@
 use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Case, job, pod_template, test};
+use crate::harness::{Case, job, pod_template};
+use crate::installed::installed_test;
 
 use super::{API, Queue, queued};
 
@@ -66,7 +67,7 @@ fn template() -> Value {
 
 #[test]
 fn another_flavor_injects_other_things_and_nothing_is_left_over() {
-    test("another_flavor_injects_other_things_and_nothing_is_left_over", async |case| {
+    installed_test("another_flavor_injects_other_things_and_nothing_is_left_over", async |case| {
         case.record("batch/v1", "Job").await;
         case.record_workloads().await;
         let flavors = ["node-1", "node-2"];

@@ -2,13 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::harness::{job, pod, test, wrapper};
+use crate::harness::{job, pod, wrapper};
+use crate::installed::installed_test;
 
 use super::queued;
 
 #[test]
 fn what_multikueue_manages_is_left_alone() {
-    test("what_multikueue_manages_is_left_alone", async |case| {
+    installed_test("what_multikueue_manages_is_left_alone", async |case| {
         case.record("batch/v1", "Job").await;
         let managed = |mut object: Value| {
             object["spec"]["managedBy"] = "kueue.x-k8s.io/multikueue".into();

@@ -1,12 +1,11 @@
 //! The real Kueue, unmodified, decides who may run.
 //!
-//! Most tests share the plane of all others. One more plane has a Kueue with other settings:
-//!
-//! - the gate `FinishOrphanedWorkloads` is off. With it, which is the default of 0.18, Kueue frees the
-//!   quota of an AppWrapper as soon as somebody deletes it, though its pods are still there:
-//!   `deleting::with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted`.
-//! - `waitForPodsReady` is on, with a short time for a retry. Without it, Kueue does not look at
-//!   `PodsReady` at all.
+//! Most tests are where the product is installed, with its webhook. There, Kueue's gate
+//! `FinishOrphanedWorkloads` is off. With it, which is the default of 0.18 and so on the plane of all
+//! other tests, Kueue frees the quota of an AppWrapper as soon as somebody deletes it, though its pods
+//! are still there: `deleting::with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted`. One more
+//! plane has `waitForPodsReady`, with a short time for a retry: without it, Kueue does not look at
+//! `PodsReady` at all.
 
 mod deleting;
 mod identity;
@@ -24,18 +23,23 @@ mod truth;
 
 use std::sync::{Arc, LazyLock, OnceLock, mpsc};
 
+use appwrapper::api::AppWrapper;
 use appwrapper::clock::SystemClock;
 use appwrapper::controller::Controller;
 use controlplane::{ControlPlane, Options};
-use kube::api::PostParams;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{self, Case, Log, Seen, own_crds, runtime, start_plane, wrapper};
+use crate::installed::INSTALLED;
 
 /// The API of Kueue's objects.
 pub const API: &str = "kueue.x-k8s.io/v1beta2";
 /// The label by which an AppWrapper names its queue.
 pub const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+/// The account of Kueue, as the control planes run it.
+const ACCOUNT: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
 /// The label by which it names its priority.
 pub const PRIORITY: &str = "kueue.x-k8s.io/priority-class";
 
@@ -82,6 +86,14 @@ pub fn own_test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F
         let case = Case::new(OWN.client(), name).await;
         body(case).await;
     });
+}
+
+/// Suspends an AppWrapper with a queue, as Kueue does: nobody else may.
+pub async fn suspend(case: &Case, name: &str) {
+    let client = INSTALLED.plane.client_of(ACCOUNT, &["system:masters"]).expect("a client");
+    let wrappers: Api<AppWrapper> = Api::namespaced(client, &case.namespace);
+    let patch = Patch::Merge(json!({"spec": {"suspend": true}}));
+    wrappers.patch(name, &PatchParams::default(), &patch).await.expect("Kueue may");
 }
 
 /// A ClusterQueue and all that belongs to it, of one name, which must be a test's own.

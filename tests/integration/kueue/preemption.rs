@@ -3,7 +3,8 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::harness::{Case, Seen, job, pod, test, tuned};
+use crate::harness::{Case, Seen, job, pod, tuned};
+use crate::installed::installed_test;
 use crate::objects::no_more;
 
 use super::{Queue, is_reserved, lane, priority, queued, with_priority};
@@ -207,7 +208,7 @@ impl Victim {
 
 #[test]
 fn a_victim_is_found_in_every_phase_and_comes_back() {
-    test("a_victim_is_found_in_every_phase_and_comes_back", async |case| {
+    installed_test("a_victim_is_found_in_every_phase_and_comes_back", async |case| {
         case.record_workloads().await;
         case.create(no_more("count/jobs.batch")).await;
         priority(&case, "kueue-preempts", 1000).await;

@@ -3,7 +3,8 @@
 use appwrapper::webhook::validate;
 use serde_json::json;
 
-use crate::harness::{Case, Log, config, job, pod, quota_without_a_gap, test, tuned};
+use crate::harness::{Case, Log, config, job, pod, quota_without_a_gap, tuned};
+use crate::installed::installed_test;
 
 use super::{Queue, is_reserved, priority, queued, with_priority};
 
@@ -25,7 +26,7 @@ async fn next_second(case: &Case) {
 
 #[test]
 fn appwrappers_are_admitted_in_order_and_never_above_quota() {
-    test("appwrappers_are_admitted_in_order_and_never_above_quota", async |case| {
+    installed_test("appwrappers_are_admitted_in_order_and_never_above_quota", async |case| {
         case.record_workloads().await;
         Queue::of("kueue-order", 2).create(&case).await;
         priority(&case, "kueue-order-high", 100).await;
@@ -62,7 +63,7 @@ fn appwrappers_are_admitted_in_order_and_never_above_quota() {
 
 #[test]
 fn quota_is_kept_through_a_retry_while_a_rival_waits() {
-    test("quota_is_kept_through_a_retry_while_a_rival_waits", async |case| {
+    installed_test("quota_is_kept_through_a_retry_while_a_rival_waits", async |case| {
         case.record_workloads().await;
         Queue::of("kueue-retry", 1).create(&case).await;
         let settings =
@@ -92,43 +93,46 @@ fn quota_is_kept_through_a_retry_while_a_rival_waits() {
 
 #[test]
 fn a_failed_appwrapper_keeps_its_quota_until_its_last_pod_is_gone() {
-    test("a_failed_appwrapper_keeps_its_quota_until_its_last_pod_is_gone", async |case| {
-        case.record_workloads().await;
-        Queue::of("kueue-failed", 2).create(&case).await;
-        let settings = tuned(&[
-            ("retryLimit", "0"),
-            ("failureGracePeriodDuration", "0s"),
-            ("deletionOnFailureGracePeriodDuration", "2s"),
-        ]);
-        let pods = vec![pod("bad", &[]), job("stuck", json!({}), &[("stuck", "")])];
-        case.create(queued("aw", "kueue-failed", settings, pods)).await;
-        case.ready("aw", 0).await;
-        let rival = ["rival-a", "rival-b"].map(|name| pod(name, &[("run-for", "0s")]));
-        case.create(queued("rival", "kueue-failed", json!({}), rival.into())).await;
-        case.workload("rival", "QuotaReserved", "False").await;
-        case.end_pod("bad", "7").await;
-        case.phase("aw", "Failed").await;
-        let gone = |log: &Log| log.of("Pod", "bad").last().filter(|pod| pod.deleted).cloned();
-        case.until("the failed pod goes", gone).await;
-        // The other one does not go; nobody has an eye on the quota meanwhile.
-        case.says("aw", "DeletingResources", "Pod/stuck").await;
-        case.others_go_on("other").await;
-        let last = case.log().workloads("aw").last().cloned().expect("it has one");
-        assert!(is_reserved(&last), "{}", last.object["status"]);
-        case.force_delete_pods("stuck").await;
-        let finished = case.workload("aw", "Finished", "True").await;
-        assert_eq!(finished.condition_field("Finished", "reason"), "Failed");
-        case.phase("rival", "Succeeded").await;
-        case.lawful("aw").await;
-        let log = case.log();
-        let gone = log.pods_gone_at("stuck").expect("it has gone");
-        assert!(gone < finished.revision() && finished.revision() < log.reserved_at("rival"));
-    });
+    installed_test(
+        "a_failed_appwrapper_keeps_its_quota_until_its_last_pod_is_gone",
+        async |case| {
+            case.record_workloads().await;
+            Queue::of("kueue-failed", 2).create(&case).await;
+            let settings = tuned(&[
+                ("retryLimit", "0"),
+                ("failureGracePeriodDuration", "0s"),
+                ("deletionOnFailureGracePeriodDuration", "2s"),
+            ]);
+            let pods = vec![pod("bad", &[]), job("stuck", json!({}), &[("stuck", "")])];
+            case.create(queued("aw", "kueue-failed", settings, pods)).await;
+            case.ready("aw", 0).await;
+            let rival = ["rival-a", "rival-b"].map(|name| pod(name, &[("run-for", "0s")]));
+            case.create(queued("rival", "kueue-failed", json!({}), rival.into())).await;
+            case.workload("rival", "QuotaReserved", "False").await;
+            case.end_pod("bad", "7").await;
+            case.phase("aw", "Failed").await;
+            let gone = |log: &Log| log.of("Pod", "bad").last().filter(|pod| pod.deleted).cloned();
+            case.until("the failed pod goes", gone).await;
+            // The other one does not go; nobody has an eye on the quota meanwhile.
+            case.says("aw", "DeletingResources", "Pod/stuck").await;
+            case.others_go_on("other").await;
+            let last = case.log().workloads("aw").last().cloned().expect("it has one");
+            assert!(is_reserved(&last), "{}", last.object["status"]);
+            case.force_delete_pods("stuck").await;
+            let finished = case.workload("aw", "Finished", "True").await;
+            assert_eq!(finished.condition_field("Finished", "reason"), "Failed");
+            case.phase("rival", "Succeeded").await;
+            case.lawful("aw").await;
+            let log = case.log();
+            let gone = log.pods_gone_at("stuck").expect("it has gone");
+            assert!(gone < finished.revision() && finished.revision() < log.reserved_at("rival"));
+        },
+    );
 }
 
 #[test]
 fn ten_pod_sets_are_admitted_and_eleven_are_refused() {
-    test("ten_pod_sets_are_admitted_and_eleven_are_refused", async |case| {
+    installed_test("ten_pod_sets_are_admitted_and_eleven_are_refused", async |case| {
         case.record_workloads().await;
         Queue::of("kueue-many", 20).create(&case).await;
         let of = |name: &str, count: usize| {

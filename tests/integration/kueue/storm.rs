@@ -4,10 +4,11 @@ use appwrapper::world::rng::Rng;
 use serde_json::json;
 
 use crate::harness::{Case, Seen, job, pod, tuned};
+use crate::installed::installed_test;
 
 use super::laws::judge;
 use super::observer::Observer;
-use super::{Queue, own_test, queued};
+use super::{Queue, queued, suspend};
 
 /// So many attempts it takes.
 const ATTEMPTS: i64 = 30;
@@ -43,7 +44,7 @@ async fn storm(case: &Case, rng: &mut Rng) {
     while attempt(case) < ATTEMPTS {
         if rng.one_in(4) {
             // Past Kueue, which has not taken its quota: off, and on again.
-            case.suspend("aw", true).await;
+            suspend(case, "aw").await;
             some_moment(case, rng, &["Suspending", "Suspended", "Resuming"]).await;
             continue;
         }
@@ -63,7 +64,7 @@ fn longest(case: &Case, attempts: std::ops::Range<i64>) -> usize {
 
 #[test]
 fn a_storm_of_evictions_leaves_nothing_behind() {
-    own_test("a_storm_of_evictions_leaves_nothing_behind", async |case| {
+    installed_test("a_storm_of_evictions_leaves_nothing_behind", async |case| {
         let seed = u64::from(std::process::id());
         let mut rng = Rng::new(seed, 2);
         let observer = Observer::new(&case).await;

@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::harness::{Case, job, test};
+use crate::harness::{Case, job};
+use crate::installed::installed_test;
 
 use super::{API, Queue, queued};
 
@@ -43,7 +44,7 @@ fn indexed(name: &str, annotations: Value) -> Value {
 
 #[test]
 fn kueue_places_the_pods_that_ask_for_a_topology() {
-    test("kueue_places_the_pods_that_ask_for_a_topology", async |case| {
+    installed_test("kueue_places_the_pods_that_ask_for_a_topology", async |case| {
         case.record_workloads().await;
         queue(&case, "kueue-topology").await;
         let asks = [

@@ -9,10 +9,11 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::harness::{Case, job, pod, tuned};
+use crate::installed::installed_test;
 
 use super::laws::{Figures, judge};
 use super::observer::{Change, Observer};
-use super::{Queue, lane, own_test, priority, queued, with_priority};
+use super::{Queue, lane, priority, queued, suspend, with_priority};
 
 /// How many AppWrappers there are, unless `TRUTH_APPWRAPPERS` says so.
 const WRAPPERS: usize = 40;
@@ -153,7 +154,7 @@ impl Driver<'_> {
         let Some((_, deed)) = due else { return };
         self.deeds.remove(name);
         match deed {
-            Deed::Suspend => self.case.suspend(name, true).await,
+            Deed::Suspend => suspend(&self.case, name).await,
             Deed::Delete => {
                 // it may have ended, but it is there
                 let params = DeleteParams::background();
@@ -209,7 +210,7 @@ async fn story(case: &Case, seed: u64, count: usize) -> Vec<Change> {
 
 #[test]
 fn no_pod_is_ever_without_quota() {
-    own_test("no_pod_is_ever_without_quota", async |case| {
+    installed_test("no_pod_is_ever_without_quota", async |case| {
         let count = setting("TRUTH_APPWRAPPERS");
         let count = count.map_or(WRAPPERS, |count| usize::try_from(count).expect("not so many"));
         // a new one each time, so that in time there are many
