@@ -198,10 +198,11 @@ impl World {
         }
     }
 
-    /// What configuration held at some time of the last `span` seconds, and for more than no time.
-    fn held(&self, which: usize, span: i64) -> impl Iterator<Item = &Option<String>> {
+    /// What a configuration held at some time of the last `span` seconds, and for more than no time. What it
+    /// holds now it holds until `end`.
+    fn held(&self, which: usize, span: i64, end: i64) -> impl Iterator<Item = &Option<String>> {
         let values = &self.history[which];
-        let ends = values.iter().skip(1).map(|(begin, _)| *begin).chain([i64::MAX]);
+        let ends = values.iter().skip(1).map(|(begin, _)| *begin).chain([end]);
         let since = self.now - span;
         values
             .iter()
@@ -213,7 +214,8 @@ impl World {
     fn check_promotion(&self, stored: &Stored) {
         let authority = &stored.current.as_ref().unwrap().texts().authority;
         for which in 0..2 {
-            for value in self.held(which, OVERLAP - TICK) {
+            // a reset in the same moment cannot be seen: no write is guarded by two objects
+            for value in self.held(which, OVERLAP - TICK, self.now) {
                 let holds = value.as_ref().is_some_and(|bundle| bundle.contains(authority));
                 assert!(holds, "at {} configuration {which} has not held it for long", self.now);
             }
@@ -227,7 +229,7 @@ impl World {
             assert!(served.until() > at(self.now), "expired at {}", self.now);
             for which in 0..2 {
                 // nothing is trusted before the first certificate, and after a reset
-                for bundle in self.held(which, 2 * TICK).flatten() {
+                for bundle in self.held(which, 2 * TICK, i64::MAX).flatten() {
                     let holds = bundle.contains(&served.texts().authority);
                     assert!(holds, "at {} configuration {which} does not trust it", self.now);
                 }
@@ -237,7 +239,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 10, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn whoever_calls_trusts_what_is_served(events in events(false)) {
