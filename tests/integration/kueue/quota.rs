@@ -1,9 +1,8 @@
 //! Admission: in order, within quota, and quota kept for as long as anything is left.
 
-use appwrapper::webhook::validate;
 use serde_json::json;
 
-use crate::harness::{Case, Log, config, job, pod, quota_without_a_gap, tuned};
+use crate::harness::{Case, Log, job, pod, quota_without_a_gap, test, tuned};
 use crate::installed::installed_test;
 
 use super::{Queue, is_reserved, priority, queued, with_priority};
@@ -139,16 +138,25 @@ fn ten_pod_sets_are_admitted_and_eleven_are_refused() {
             let pods = (0..count).map(|it| pod(&format!("{name}-{it}"), &[("run-for", "0s")]));
             queued(name, "kueue-many", json!({}), pods.collect())
         };
-        assert!(validate::create(&of("ten", 10), &config()).is_empty());
         case.create(of("ten", 10)).await;
         case.phase("ten", "Succeeded").await;
         assert_eq!(case.log().uids("Pod", "ten-").len(), 10);
 
-        let findings = validate::create(&of("eleven", 11), &config());
-        let said: Vec<String> = findings.iter().map(ToString::to_string).collect();
-        assert_eq!(said.len(), 1, "{said:?}");
-        assert!(said[0].contains("10"), "{said:?}");
-        // Where nobody refuses it, it waits for ever: Kueue cannot make a Workload of it.
+        let said = case.try_create(of("eleven", 11)).await.expect_err("it is refused").to_string();
+        assert!(said.contains("must have 1 to 10 pod sets"), "{said}");
+    });
+}
+
+#[test]
+fn eleven_pod_sets_that_nobody_refuses_wait_for_ever() {
+    test("eleven_pod_sets_that_nobody_refuses_wait_for_ever", async |case| {
+        case.record_workloads().await;
+        Queue::of("kueue-eleven", 20).create(&case).await;
+        let of = |name: &str, count: usize| {
+            let pods = (0..count).map(|it| pod(&format!("{name}-{it}"), &[("run-for", "0s")]));
+            queued(name, "kueue-eleven", json!({}), pods.collect())
+        };
+        // Kueue cannot make a Workload of it.
         case.create(of("eleven", 11)).await;
         case.phase("eleven", "Suspended").await;
         case.create(of("after", 1)).await;
