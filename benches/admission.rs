@@ -6,10 +6,12 @@
 //! A question is sent at its moment, whether or not the ones before are answered, and its time runs
 //! from that moment: a server that stalls is not asked less.
 
+#![expect(clippy::print_stdout, reason = "a benchmark says what it measured")]
+
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
-use appwrapper::clock::{Clock, SystemClock};
+use appwrapper::clock::SystemClock;
 use appwrapper::config::Config;
 use appwrapper::metrics::Metrics;
 use appwrapper::webhook::Identity;

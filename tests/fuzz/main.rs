@@ -89,7 +89,7 @@ proptest! {
         // mostly a change of the new object alone
         let old = struck(sample.clone(), &old);
         let new = struck(if new.len() % 2 == 0 { old.clone() } else { sample }, &new);
-        let review = samples::review(endpoint, operation, old, new);
+        let review = samples::review(endpoint, operation, &old, &new);
         let bytes = blows::written(&struck(review, &envelope), &text);
         match Review::read(&bytes, endpoint.resource()) {
             Ok(review) => {
@@ -114,7 +114,7 @@ proptest! {
     #[test]
     fn whatever_is_filled_in_applies_and_once_is_enough(new in blows::some(4), user in hostile_text()) {
         let aw = struck(samples::of(Endpoint::MutateAppWrapper), &new);
-        let review = samples::review(Endpoint::MutateAppWrapper, "CREATE", Value::Null, aw);
+        let review = samples::review(Endpoint::MutateAppWrapper, "CREATE", &Value::Null, &aw);
         let bytes = review.to_string().into_bytes();
         // null is no object
         let Ok(mut review) = Review::read(&bytes, Endpoint::MutateAppWrapper.resource()) else {

@@ -110,7 +110,7 @@ fn retry_policy() -> Value {
 }
 
 /// The question of an API server.
-pub fn review(endpoint: Endpoint, operation: &str, old: Value, new: Value) -> Value {
+pub fn review(endpoint: Endpoint, operation: &str, old: &Value, new: &Value) -> Value {
     let (version, plural) = match endpoint {
         Endpoint::MutateAppWrapper | Endpoint::ValidateAppWrapper => ("v1beta2", "appwrappers"),
         Endpoint::ValidateRetryPolicy => ("v1alpha1", "retrypolicies"),
