@@ -1,5 +1,6 @@
-//! How long an API server waits for an answer: 200 questions a second over connections that are
-//! kept, the server on a thread of its own as in production.
+//! How long an API server waits for an answer: 200 questions a second over TLS connections that are
+//! kept, the server on a thread of its own as in production. The last runs ask a real API server about
+//! rights: one that has answered for this user before, and for a new user each time.
 //!
 //! `cargo bench --bench admission`
 //!
@@ -11,20 +12,27 @@
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 
-use appwrapper::clock::SystemClock;
+use appwrapper::certificate::{Generation, Name};
+use appwrapper::clock::{Clock, SystemClock};
 use appwrapper::config::Config;
 use appwrapper::metrics::Metrics;
+use appwrapper::tls::{self, Current, Limits};
 use appwrapper::webhook::Identity;
+use appwrapper::webhook::access::Reviews;
 use appwrapper::webhook::authorize::{AccessError, Authorize, Named, Wrapped};
 use appwrapper::webhook::judge::Endpoint;
 use appwrapper::webhook::server::{Admission, router};
 use appwrapper::webhook::validate::Finding;
 use bytes::Bytes;
+use controlplane::{ControlPlane, Options};
 use futures::future::BoxFuture;
 use http_body_util::{BodyExt, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
@@ -35,7 +43,7 @@ const SECONDS: u32 = 20;
 /// Questions before it counts: connections are made, schemas are read.
 const WARM_UP: u32 = RATE;
 
-type Http = Client<HttpConnector, Full<Bytes>>;
+type Https = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
 
 /// A cluster that lets everything in, after a while.
 struct Agrees(Duration);
@@ -68,64 +76,132 @@ struct Question {
     body: Bytes,
 }
 
-fn main() {
-    let (none, some) = (Duration::ZERO, Duration::from_millis(5));
-    let [mutate, create, update] = questions();
-    println!("{RATE} questions a second for {SECONDS} s, in ms:");
-    println!("{:<44} {:>8} {:>8} {:>8}", "", "p50", "p99", "max");
-    run("to fill in", none, std::slice::from_ref(&mutate));
-    run("a change by Kueue", none, std::slice::from_ref(&update));
-    run("a creation, without the cluster", none, std::slice::from_ref(&create));
-    run("a creation, the cluster answers after 5 ms", some, std::slice::from_ref(&create));
-    run("all in turn, the cluster answers after 5 ms", some, &[mutate, create, update]);
+/// Who is asked about rights.
+enum Cluster {
+    /// Nobody, or something that takes so long.
+    Agrees(Duration),
+    /// A real API server.
+    Real(kube::Config),
 }
 
-/// Asks these questions in turn and prints how long the answers took.
-fn run(name: &str, cluster: Duration, questions: &[Question]) {
-    let port = serve(cluster);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let mut times = runtime.expect("a runtime").block_on(load(port, questions));
+/// Where the server is, and who has signed its certificate.
+struct Server {
+    port: u16,
+    authority: String,
+}
+
+fn main() {
+    let some = Duration::from_millis(5);
+    let agrees = || Cluster::Agrees(Duration::ZERO);
+    let [mutate, create, update] = questions();
+    println!("{RATE} questions a second for {SECONDS} s, in ms:");
+    println!("{:<52} {:>8} {:>8} {:>8}", "", "p50", "p99", "max");
+    run("to fill in", agrees(), |_| mutate.clone());
+    run("a change by Kueue", agrees(), |_| update.clone());
+    run("a creation, without the cluster", agrees(), |_| create.clone());
+    run("a creation, the cluster answers after 5 ms", Cluster::Agrees(some), |_| create.clone());
+    let plane = runtime().block_on(ControlPlane::start(Options { nodes: 0, ..Options::default() }));
+    let plane = plane.expect("a control plane");
+    let job = |user: &str| {
+        let new = job_wrapper();
+        question(Endpoint::ValidateAppWrapper, "CREATE", user, &Value::Null, &new)
+    };
+    let known = job("ann");
+    run("a creation, a real API server, one user", Cluster::Real(plane.config()), |_| {
+        known.clone()
+    });
+    // members of system:masters, so that each is allowed
+    run("a creation, a real API server, always a new user", Cluster::Real(plane.config()), |nth| {
+        job(&format!("user-{nth}"))
+    });
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime")
+}
+
+/// Asks these questions and prints how long the answers took.
+fn run(name: &str, cluster: Cluster, question: impl Fn(u32) -> Question) {
+    let server = serve(cluster);
+    let mut times = runtime().block_on(load(&server, question));
     times.sort_unstable();
     let at = |permille: usize| {
         let index = (times.len() * permille / 1000).min(times.len() - 1);
         format!("{:.2}", times[index].as_secs_f64() * 1000.0)
     };
-    println!("{name:<44} {:>8} {:>8} {:>8}", at(500), at(990), at(1000));
+    println!("{name:<52} {:>8} {:>8} {:>8}", at(500), at(990), at(1000));
 }
 
 /// Starts a server on a thread of its own, which ends with the process.
-fn serve(cluster: Duration) -> u16 {
-    let config = Arc::new(Config::default());
-    let admission = Arc::new(Admission {
-        config: Box::new(move || config.clone()),
-        own_account: Arc::new(OnceLock::new()),
-        authorize: Arc::new(Agrees(cluster)),
-        metrics: Metrics::new(),
-        clock: Arc::new(SystemClock),
-    });
+fn serve(cluster: Cluster) -> Server {
+    let name = Name::parse("127.0.0.1").expect("an address");
+    let now = SystemClock.now();
+    let valid = (now - Duration::from_mins(1), now + Duration::from_hours(1));
+    let made = Generation::make(&[name].into(), valid).expect("a certificate");
+    let authority = made.authority.clone();
+    let current = Arc::new(Current::new());
+    current.set(made.check().expect("it is right").pair().clone());
     let (tell, port) = mpsc::channel();
     std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        runtime.expect("a runtime").block_on(async {
+        runtime().block_on(async {
             let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
             let address = listener.local_addr().expect("an address");
             tell.send(address.port()).expect("it is waited for");
-            axum::serve(listener, router(admission)).await.expect("it goes on");
+            let router = router(Arc::new(admission(cluster)));
+            let stop = std::future::pending();
+            tls::serve(listener, router, current, Limits::default(), stop).await;
         });
     });
-    port.recv().expect("it listens")
+    Server { port: port.recv().expect("it listens"), authority }
 }
 
-async fn load(port: u16, questions: &[Question]) -> Vec<Duration> {
+fn admission(cluster: Cluster) -> Admission {
+    let config = Arc::new(Config::default());
+    let clock = Arc::new(SystemClock);
+    let authorize: Arc<dyn Authorize> = match cluster {
+        Cluster::Agrees(after) => Arc::new(Agrees(after)),
+        Cluster::Real(config) => {
+            let client = kube::Client::try_from(config).expect("a client");
+            Arc::new(Reviews::new(client, clock.clone()))
+        }
+    };
+    Admission {
+        config: Box::new(move || config.clone()),
+        own_account: Arc::new(OnceLock::new()),
+        authorize,
+        metrics: Metrics::new(),
+        clock,
+    }
+}
+
+fn client(authority: &str) -> Https {
+    let mut roots = rustls::RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(authority.as_bytes()).expect("a certificate");
+    roots.add(authority).expect("it can be trusted");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
-    let client: Http = Client::builder(TokioExecutor::new()).build(connector);
+    connector.enforce_http(false);
+    let connector = HttpsConnectorBuilder::new()
+        .with_tls_config(config)
+        .https_only()
+        .enable_http1()
+        .wrap_connector(connector);
+    Client::builder(TokioExecutor::new()).build(connector)
+}
+
+async fn load(server: &Server, question: impl Fn(u32) -> Question) -> Vec<Duration> {
+    let client = client(&server.authority);
     let mut ticks = tokio::time::interval(Duration::from_secs(1) / RATE);
     let mut answers = JoinSet::new();
     for nth in 0..WARM_UP + RATE * SECONDS {
         let due = ticks.tick().await;
-        let question = questions[nth as usize % questions.len()].clone();
-        let client = client.clone();
+        let (client, question, port) = (client.clone(), question(nth), server.port);
         answers.spawn(async move {
             ask(&client, port, question).await;
             (nth, due.elapsed())
@@ -135,8 +211,8 @@ async fn load(port: u16, questions: &[Question]) -> Vec<Duration> {
     times.filter(|(nth, _)| *nth >= WARM_UP).map(|(_, took)| took).collect()
 }
 
-async fn ask(client: &Http, port: u16, question: Question) {
-    let request = http::Request::post(format!("http://127.0.0.1:{port}{}", question.path))
+async fn ask(client: &Https, port: u16, question: Question) {
+    let request = http::Request::post(format!("https://127.0.0.1:{port}{}", question.path))
         .header("content-type", "application/json")
         .body(Full::new(question.body))
         .expect("a request");
@@ -176,11 +252,24 @@ fn question(
             "uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "operation": operation,
             "namespace": "team", "name": "train",
             "resource": {"group": "workload.codeflare.dev", "version": "v1beta2", "resource": "appwrappers"},
-            "userInfo": {"username": username, "groups": ["system:authenticated"]},
+            "userInfo": {"username": username, "groups": ["system:masters", "system:authenticated"]},
             "object": new, "oldObject": old,
         },
     });
     Question { path: endpoint.path(), body: review.to_string().into() }
+}
+
+/// A Job: of a kind that every cluster serves.
+fn job_wrapper() -> Value {
+    let mut aw = app_wrapper(true);
+    let template = json!({"spec": {"restartPolicy": "Never", "containers": [
+        {"name": "pytorch", "image": "registry.example.com/team/train:1"},
+    ]}});
+    aw["spec"]["components"] = json!([{"template": {
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "train"},
+        "spec": {"template": template},
+    }}]);
+    aw
 }
 
 /// A PyTorchJob with a Service, and policies: about 8 KiB.
