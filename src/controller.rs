@@ -9,25 +9,31 @@
 
 mod guides;
 mod kinds;
+mod queue;
 mod watches;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::channel::mpsc::UnboundedReceiver;
 use kube::Client;
-use kube::runtime::controller::{Action as Requeue, Config as QueueConfig, applier};
+use kube::runtime::controller::{
+    Action as Requeue, Config as QueueConfig, Error as NotWorked, applier,
+};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::reflector::store::Writer;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::observe::cache::Key;
 use crate::observe::stored::Stored;
 use crate::reconcile::{self, Context, Next};
 use crate::telemetry;
+
+use queue::Queue;
 
 /// How many AppWrappers are looked at side by side.
 const CONCURRENCY: u16 = 32;
@@ -42,33 +48,32 @@ pub struct Controller {
     ready: watch::Sender<bool>,
 }
 
-/// Where AppWrappers are asked to be looked at.
-#[derive(Clone, Debug)]
-struct Queue(UnboundedSender<ObjectRef<Stored>>);
-
-impl Queue {
-    fn push(&self, key: &Key) {
-        // Fails only when the controller has ended, and then nobody waits for it.
-        drop(self.0.unbounded_send(ObjectRef::new(&key.name).within(&key.namespace)));
-    }
-
-    fn push_all<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
-        keys.into_iter().for_each(|key| self.push(key));
-    }
-}
-
 impl Controller {
     /// Puts a controller together. The client must not retry by itself.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, config: Config) -> Self {
+        Self::with_metrics(client, clock, config, Metrics::new())
+    }
+
+    /// Puts a controller together that counts with these metrics: those that count the client's calls.
+    #[must_use]
+    pub fn with_metrics(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        metrics: Metrics,
+    ) -> Self {
         let writer: Writer<Stored> = Writer::new(());
-        let (sender, requests) = unbounded();
-        let queue = Queue(sender);
+        let (queue, requests) = Queue::new(metrics.clone());
         let wake = queue.clone();
         let store = writer.as_reader();
-        let context = Context::new(client, clock, config, store, move |key| wake.push(key));
+        let mut context = Context::new(client, clock, config, store, move |key| wake.push(key));
+        context.metrics = metrics;
+        let context = Arc::new(context);
+        let counted = Arc::downgrade(&context); // the context has the metrics, not they the context
+        context.metrics.count_with(move || counted.upgrade().map(|it| reconcile::census(&it)));
         let (ready, _) = watch::channel(false);
-        Self { context: Arc::new(context), writer, queue, requests, ready }
+        Self { context, writer, queue, requests, ready }
     }
 
     /// Becomes true once the AppWrappers, their pods and the nodes have been listed.
@@ -90,17 +95,27 @@ impl Controller {
             tracing::warn!(namespace = key.namespace, name = key.name, cause, "Will try again.");
             Requeue::requeue(pause)
         };
+        let taken = queue.clone();
         let worked = applier(
-            |stored, context| Box::pin(look(stored, context)),
+            |stored: Arc<Stored>, context| {
+                taken.taken(&stored.key());
+                Box::pin(look(stored, context))
+            },
             error_policy,
             context.clone(),
             store,
             requests.map(Ok::<_, std::convert::Infallible>),
             QueueConfig::default().concurrency(CONCURRENCY),
         )
-        // an AppWrapper that is gone, or an error that was logged above
-        .for_each(|_| std::future::ready(()));
-        let watched = watches::run(context, writer, queue, ready);
+        .for_each(|done| {
+            // the others were taken when they were looked at, and errors logged above
+            if let Err(NotWorked::ObjectNotFound(gone)) = done {
+                let namespace = gone.namespace.clone().unwrap_or_default();
+                queue.taken(&Key { namespace, name: gone.name.clone() });
+            }
+            std::future::ready(())
+        });
+        let watched = watches::run(context, writer, queue.clone(), ready);
         tokio::select! {
             () = worked => {}
             () = watched => {}
@@ -110,7 +125,11 @@ impl Controller {
 }
 
 async fn look(stored: Arc<Stored>, context: Arc<Context>) -> Result<Requeue, reconcile::Error> {
-    Ok(match reconcile::reconcile(stored, context).await? {
+    let began = context.clock.elapsed();
+    let looked = reconcile::reconcile(stored, context.clone()).await;
+    let took = context.clock.elapsed().saturating_sub(began);
+    context.metrics.reconciled(took, looked.is_ok());
+    Ok(match looked? {
         Next::OnChange => Requeue::await_change(),
         Next::After(pause) => Requeue::requeue(pause),
     })

@@ -3,10 +3,12 @@
 use std::path::Path;
 use std::time::Duration;
 
+use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::Error;
+use crate::metrics::Metrics;
 use crate::telemetry;
 
 /// No single answer of the API server may take longer; watches say when they end themselves.
@@ -17,6 +19,28 @@ const ANSWER_WITHIN: Duration = Duration::from_mins(5);
 /// # Errors
 /// Where there is no usable kubeconfig.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
+    let cannot = |error: kube::Error| cannot_make(&error);
+    Client::try_from(settings(kubeconfig).await?).map_err(cannot)
+}
+
+/// The same, with every call counted.
+///
+/// # Errors
+/// Where there is no usable kubeconfig.
+pub async fn connect_counted(
+    kubeconfig: Option<&Path>,
+    metrics: &Metrics,
+) -> Result<Client, Error> {
+    let cannot = |error: kube::Error| cannot_make(&error);
+    let builder = ClientBuilder::try_from(settings(kubeconfig).await?).map_err(cannot)?;
+    Ok(builder.with_layer(&metrics.calls()).build())
+}
+
+fn cannot_make(error: &kube::Error) -> Error {
+    Error::Cluster(format!("cannot make a client: {}", telemetry::chain(error)))
+}
+
+async fn settings(kubeconfig: Option<&Path>) -> Result<Config, Error> {
     let mut config = match kubeconfig {
         Some(path) => {
             let cannot = |error| {
@@ -35,9 +59,7 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
         })?,
     };
     prepare(&mut config);
-    Client::try_from(config).map_err(|error| {
-        Error::Cluster(format!("cannot make a client: {}", telemetry::chain(&error)))
-    })
+    Ok(config)
 }
 
 /// Sets what the controller relies on.

@@ -11,6 +11,7 @@ use super::{ClusterArgs, DONE, Error, cluster};
 use crate::clock::SystemClock;
 use crate::config::{Config, LoadError};
 use crate::controller::Controller;
+use crate::metrics::Metrics;
 use crate::reconcile::Context;
 use crate::{serve, telemetry};
 
@@ -46,15 +47,19 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
         Some(path) => Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error)))?,
         None => Config::default(),
     };
-    let client = cluster::connect(args.cluster.kubeconfig.as_deref()).await?;
+    let metrics = Metrics::new();
+    let client = cluster::connect_counted(args.cluster.kubeconfig.as_deref(), &metrics).await?;
     let version = client.apiserver_version().await.map_err(|error| {
         Error::Cluster(format!("the cluster cannot be reached: {}", telemetry::chain(&error)))
     })?;
     tracing::info!(kubernetes = version.git_version, "Connected.");
-    let controller = Controller::new(client, Arc::new(SystemClock), config.clone());
+    let controller =
+        Controller::with_metrics(client, Arc::new(SystemClock), config.clone(), metrics);
     let context = controller.context.clone();
     let listen = |error: serve::Error| Error::Usage(telemetry::chain(&error));
-    serve::health(config.health.address, controller.ready()).await.map_err(listen)?;
+    serve::health(config.health.address, vec![("caches", controller.ready())])
+        .await
+        .map_err(listen)?;
     if config.metrics.secure {
         tracing::warn!("Metrics over HTTPS are not part of this version: none are served.");
     } else {
