@@ -35,6 +35,8 @@ mod hostile;
 mod kinds;
 mod layers;
 mod lifecycle;
+mod logs;
+mod metrics;
 mod objects;
 mod on_sim;
 mod ownership;
