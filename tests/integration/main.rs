@@ -35,6 +35,7 @@ mod hostile;
 mod kinds;
 mod layers;
 mod lifecycle;
+mod load;
 mod logs;
 mod metrics;
 mod objects;
