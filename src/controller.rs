@@ -86,15 +86,19 @@ impl Controller {
     pub async fn run(self, shutdown: impl Future<Output = ()>) {
         let Self { context, writer, queue, requests, ready } = self;
         let store = writer.as_reader();
-        let error_policy = |stored: Arc<Stored>,
-                            error: &reconcile::Error,
-                            context: Arc<Context>| {
-            let key = stored.key();
-            let pause = reconcile::error_pause(&context, &key);
-            let cause = telemetry::chain(error);
-            tracing::warn!(namespace = key.namespace, name = key.name, cause, "Will try again.");
-            Requeue::requeue(pause)
-        };
+        let error_policy =
+            |stored: Arc<Stored>, error: &reconcile::Error, context: Arc<Context>| {
+                let key = stored.key();
+                let pause = reconcile::error_pause(&context, &key);
+                let cause = telemetry::chain(error);
+                tracing::warn!(
+                    namespace = key.namespace,
+                    appwrapper = key.name,
+                    cause,
+                    "Will try again."
+                );
+                Requeue::requeue(pause)
+            };
         let taken = queue.clone();
         let worked = applier(
             |stored: Arc<Stored>, context| {

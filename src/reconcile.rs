@@ -77,7 +77,7 @@ impl Error {
 /// Where a read or a write failed; nothing was concluded from it.
 #[tracing::instrument(level = "info", skip_all, fields(
     namespace = stored.key().namespace,
-    name = stored.key().name,
+    appwrapper = stored.key().name, // in JSON, `name` is that of the span
     uid = stored.uid(),
     phase = stored.wrapper.as_ref().map_or("", |wrapper| wrapper.status.phase.as_str()),
 ))]

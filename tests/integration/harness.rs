@@ -11,12 +11,12 @@ use controlplane::{ControlPlane, Options};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::client::ClientBuilder;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tower::Layer;
 
 /// Nothing that a test waits for takes longer, unless it never comes.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -76,7 +76,8 @@ fn controller() {
                 );
                 let clock = Arc::new(SystemClock);
                 let metrics = METRICS.clone();
-                let client = Client::new(metrics.calls().layer(PLANE.client()), "default");
+                let builder = ClientBuilder::try_from(PLANE.config()).expect("as at the start");
+                let client = builder.with_layer(&metrics.calls()).build();
                 let controller = Controller::with_metrics(client, clock, config(), metrics);
                 let mut listed = controller.ready();
                 tokio::spawn(async move {

@@ -109,7 +109,7 @@ fn a_line_names_its_appwrapper_and_info_tells_changes_alone() {
             continue;
         }
         let span = &line["span"];
-        assert_eq!((&span["namespace"], &span["name"]), (&json!("default"), &json!("aw")));
+        assert_eq!((&span["namespace"], &span["appwrapper"]), (&json!("default"), &json!("aw")));
         assert!(span["uid"].is_string() && span["phase"].is_string(), "{line}");
         match line["message"].as_str() {
             Some("Phase changed.") => changes.push(line["to"].clone()),
@@ -128,7 +128,7 @@ fn a_line_names_its_appwrapper_and_info_tells_changes_alone() {
 fn templates_and_last_words_are_never_logged() {
     let text = logged("debug,appwrapper=trace", false, SECRET);
     assert!(text.contains("Phase changed."), "{text}");
-    assert!(text.contains("namespace=\"default\" name=\"aw\""), "{text}");
+    assert!(text.contains("namespace=\"default\" appwrapper=\"aw\""), "{text}");
     let leaks: Vec<&str> = text.lines().filter(|line| line.contains(SECRET)).collect();
     assert!(leaks.is_empty(), "{leaks:#?}");
 }
