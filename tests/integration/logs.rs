@@ -68,7 +68,11 @@ async fn fail_for_good(server: &ApiServer, secret: &str) {
     };
     let mut template = pod("p", &[("note", secret)]);
     template["spec"]["containers"][0]["env"] = json!([{"name": "TOKEN", "value": secret}]);
-    let object = wrapper("aw", tuned(&[("retryLimit", "0")]), vec![template]);
+    let object = wrapper(
+        "aw",
+        tuned(&[("retryLimit", "0"), ("failureGracePeriodDuration", "0s")]),
+        vec![template],
+    );
     let object: DynamicObject = serde_json::from_value(object).expect("an AppWrapper");
     let wrappers = api("workload.codeflare.dev/v1beta2", "AppWrapper");
     wrappers.create(&PostParams::default(), &object).await.expect("it is accepted");
@@ -117,7 +121,7 @@ fn a_line_names_its_appwrapper_and_info_tells_changes_alone() {
             _ => panic!("no change: {line}"),
         }
     }
-    assert_eq!(changes, ["Resuming", "Failed"], "{text}");
+    assert_eq!(changes, ["Resuming", "Running", "Failed"], "{text}");
     assert_eq!(decided.len(), 1, "{text}");
     let facts = ["action", "pod", "container", "exit_code", "category"];
     let facts = facts.map(|fact| decided[0][fact].clone());
