@@ -87,9 +87,8 @@ fn watches(uri: &Uri) -> bool {
 /// Whether a path leads to one thing: an object, or what is no resource, such as `/version`.
 fn names_an_object(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
-    let resource = match parts.as_slice() {
-        ["api", _, rest @ ..] | ["apis", _, _, rest @ ..] => rest,
-        _ => return true,
+    let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = parts.as_slice() else {
+        return true;
     };
     match resource {
         ["namespaces", _, _] | [_] => false,

@@ -6,7 +6,7 @@ use crate::api::condition::{self, deleting, unhealthy};
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Phase, RuleSource};
 
 /// What a change of the status tells. Durations are in seconds, and whole: the API stores no more.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The phase before and after, where it changed.
     pub phase: Option<(Phase, Phase)>,

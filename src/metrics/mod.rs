@@ -54,10 +54,7 @@ pub struct Metrics {
     warnings: IntCounterVec,
     failures: IntCounterVec,
     attempts: IntCounterVec,
-    detection: Histogram,
-    teardown: Histogram,
-    pause: Histogram,
-    start: Histogram,
+    lives: Lives,
     reconciles: HistogramVec,
     calls: IntCounterVec,
     queue_depth: IntGauge,
@@ -65,6 +62,39 @@ pub struct Metrics {
     certificate: IntGaugeVec,
     categories: Arc<Mutex<Names>>,
     world: census::World,
+}
+
+/// How long the steps in the lives of AppWrappers take.
+#[derive(Clone, Debug)]
+struct Lives {
+    detection: Histogram,
+    teardown: Histogram,
+    pause: Histogram,
+    start: Histogram,
+}
+
+impl Lives {
+    fn register(registry: &Registry) -> Self {
+        let lived = |name, help| register(registry, plain_histogram(name, help, &LIFE_SECONDS));
+        Self {
+            detection: lived(
+                "appwrapper_detection_seconds",
+                "From the end of a container or the failure of a component to Unhealthy.",
+            ),
+            teardown: lived(
+                "appwrapper_teardown_seconds",
+                "From DeletingResources to the moment at which everything was gone.",
+            ),
+            pause: lived(
+                "appwrapper_pause_seconds",
+                "From the moment at which everything was gone to the next attempt.",
+            ),
+            start: lived(
+                "appwrapper_start_seconds",
+                "From Resuming to the moment at which every expected pod was there.",
+            ),
+        }
+    }
 }
 
 impl Metrics {
@@ -78,7 +108,6 @@ impl Metrics {
     #[must_use]
     pub fn register(registry: &Registry) -> Self {
         let counted = |name, help, labels| register(registry, counter(name, help, labels));
-        let lived = |name, help| register(registry, plain_histogram(name, help, &LIFE_SECONDS));
         let leader = register(registry, plain_gauge(LEADER.0, LEADER.1));
         leader.set(1); // until an election says otherwise
         Self {
@@ -102,22 +131,7 @@ impl Metrics {
                 "Attempts that ended, by how.",
                 &["outcome"],
             ),
-            detection: lived(
-                "appwrapper_detection_seconds",
-                "From the end of a container or the failure of a component to Unhealthy.",
-            ),
-            teardown: lived(
-                "appwrapper_teardown_seconds",
-                "From DeletingResources to the moment at which everything was gone.",
-            ),
-            pause: lived(
-                "appwrapper_pause_seconds",
-                "From the moment at which everything was gone to the next attempt.",
-            ),
-            start: lived(
-                "appwrapper_start_seconds",
-                "From Resuming to the moment at which every expected pod was there.",
-            ),
+            lives: Lives::register(registry),
             reconciles: register(
                 registry,
                 histogram(
@@ -186,10 +200,10 @@ impl Metrics {
             self.attempts.with_label_values(&[change::outcome_label(*outcome)]).inc();
         }
         for (seconds, into) in [
-            (detection, &self.detection),
-            (teardown, &self.teardown),
-            (pause, &self.pause),
-            (start, &self.start),
+            (detection, &self.lives.detection),
+            (teardown, &self.lives.teardown),
+            (pause, &self.lives.pause),
+            (start, &self.lives.start),
         ] {
             if let Some(seconds) = seconds {
                 let whole = u32::try_from(*seconds).unwrap_or(u32::MAX);

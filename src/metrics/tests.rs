@@ -10,8 +10,8 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).unwrap()
 }
 
-fn time(second: i64) -> Option<Time> {
-    Some(Time(at(second)))
+fn time(second: i64) -> Time {
+    Time(at(second))
 }
 
 /// A status in a phase, with conditions that are True since a moment.
@@ -24,12 +24,12 @@ fn given(phase: Phase, conditions: &[(&str, &str, i64)]) -> AppWrapperStatus {
 }
 
 fn attempt(number: i32, started: i64) -> Attempt {
-    Attempt { attempt: number, started_at: time(started), ..Attempt::default() }
+    Attempt { attempt: number, started_at: Some(time(started)), ..Attempt::default() }
 }
 
 fn failed(attempt: Attempt, failed_at: i64, action: AttemptAction) -> Attempt {
     Attempt {
-        failed_at: time(failed_at),
+        failed_at: Some(time(failed_at)),
         outcome: Some(AttemptOutcome::Failed),
         action: Some(action),
         rule: Some(RuleRef::plain(RuleSource::RetryLimit)),
@@ -57,7 +57,7 @@ const DELETING: &str = condition::DELETING_RESOURCES;
 #[test]
 fn a_failure_that_is_waited_on_is_detected_once() {
     let running = given(Phase::Running, &[]);
-    let awaited = Since { failed_pods: time(90), ..Since::default() };
+    let awaited = Since { failed_pods: Some(time(90)), ..Since::default() };
     for (reason, want) in [
         (unhealthy::FOUND_FAILED_PODS, Some(10)),
         (unhealthy::FAILED_COMPONENT, Some(10)),
@@ -102,15 +102,15 @@ fn a_restart_tells_detection_cause_and_rule() {
 fn teardown_and_pause_end_where_the_next_begins() {
     let began = [(DELETING, deleting::INITIATED, 100)];
     let closed = || failed(attempt(0, 1), 97, AttemptAction::Restart);
-    let since = Since { deleting: time(100), ..Since::default() };
+    let since = Since { deleting: Some(time(100)), ..Since::default() };
     let deleting = with(given(Phase::Resetting, &began), vec![closed()], since);
-    let pause = Since { gone: time(121), ..Since::default() };
-    let ended = Attempt { ended_at: time(120), ..closed() };
+    let pause = Since { gone: Some(time(121)), ..Since::default() };
+    let ended = Attempt { ended_at: Some(time(120)), ..closed() };
     let gone = with(given(Phase::Resetting, &[]), vec![ended.clone()], pause);
     let change = Change::of(&deleting, &gone, at(120));
     assert_eq!(change, Change { teardown: Some(20), ..Change::default() });
     let next = |now| {
-        let deployed = Since { deployed: time(now), ..Since::default() };
+        let deployed = Since { deployed: Some(time(now)), ..Since::default() };
         with(given(Phase::Resuming, &[]), vec![ended.clone(), attempt(1, now)], deployed)
     };
     let phase = Some((Phase::Resetting, Phase::Resuming));
@@ -126,7 +126,7 @@ fn teardown_and_pause_end_where_the_next_begins() {
 #[test]
 fn a_start_ends_when_every_pod_is_there() {
     let running = |attempts| with(given(Phase::Running, &[]), attempts, Since::default());
-    let ready = |attempt| Attempt { ready_at: time(15), ..attempt };
+    let ready = |attempt| Attempt { ready_at: Some(time(15)), ..attempt };
     let (before, after) = (running(vec![attempt(0, 10)]), running(vec![ready(attempt(0, 10))]));
     assert_eq!(Change::of(&before, &after, at(15)).start, Some(5));
     assert_eq!(Change::of(&after, &after, at(16)).start, None);
@@ -192,7 +192,7 @@ fn a_clock_that_is_far_off_tells_no_duration() {
     let running = given(Phase::Running, &[]);
     for (failed_pods, want) in [(130, Some(0)), (1_000, None), (-86_400, Some(86_500))] {
         let seen = given(Phase::Running, &[(UNHEALTHY, unhealthy::FOUND_FAILED_PODS, 100)]);
-        let since = Since { failed_pods: time(failed_pods), ..Since::default() };
+        let since = Since { failed_pods: Some(time(failed_pods)), ..Since::default() };
         let seen = with(seen, vec![], since);
         assert_eq!(Change::of(&running, &seen, at(100)).detection, want, "{failed_pods}");
     }
