@@ -9,29 +9,33 @@
 
 mod guides;
 mod kinds;
+mod queue;
 mod watches;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::channel::mpsc::UnboundedReceiver;
 use kube::Client;
-use kube::runtime::controller::{Action as Requeue, Config as QueueConfig, applier};
+use kube::runtime::controller::{
+    Action as Requeue, Config as QueueConfig, Error as NotWorked, applier,
+};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::reflector::store::Writer;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::observe::cache::Key;
 use crate::observe::stored::Stored;
 use crate::reconcile::{self, Context, Next};
 use crate::telemetry;
 
-use self::work::Work;
+use queue::Queue;
+use work::Work;
 
 /// How many AppWrappers are looked at side by side.
 const CONCURRENCY: u16 = 32;
@@ -46,43 +50,32 @@ pub struct Controller {
     ready: watch::Sender<bool>,
 }
 
-/// Where AppWrappers are asked to be looked at.
-#[derive(Clone, Debug)]
-struct Queue {
-    sender: UnboundedSender<ObjectRef<Stored>>,
-    /// Whether anybody looks. A standby would only pile up what is looked at anyway when it leads.
-    open: Arc<AtomicBool>,
-}
-
-impl Queue {
-    fn push(&self, key: &Key) {
-        if self.open.load(Ordering::Acquire) {
-            // Fails only when the controller has ended, and then nobody waits for it.
-            drop(self.sender.unbounded_send(ObjectRef::new(&key.name).within(&key.namespace)));
-        }
-    }
-
-    fn open(&self) {
-        self.open.store(true, Ordering::Release);
-    }
-
-    fn push_all<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
-        keys.into_iter().for_each(|key| self.push(key));
-    }
-}
-
 impl Controller {
     /// Puts a controller together. The client must not retry by itself.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, config: Config) -> Self {
+        Self::with_metrics(client, clock, config, Metrics::new())
+    }
+
+    /// Puts a controller together that counts with these metrics: those that count the client's calls.
+    #[must_use]
+    pub fn with_metrics(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        metrics: Metrics,
+    ) -> Self {
         let writer: Writer<Stored> = Writer::new(());
-        let (sender, requests) = unbounded();
-        let queue = Queue { sender, open: Arc::default() };
+        let (queue, requests) = Queue::new(metrics.clone());
         let wake = queue.clone();
         let store = writer.as_reader();
-        let context = Context::new(client, clock, config, store, move |key| wake.push(key));
+        let mut context = Context::new(client, clock, config, store, move |key| wake.push(key));
+        context.metrics = metrics;
+        let context = Arc::new(context);
+        let counted = Arc::downgrade(&context); // the context has the metrics, not they the context
+        context.metrics.count_with(move || counted.upgrade().map(|it| reconcile::census(&it)));
         let (ready, _) = watch::channel(false);
-        Self { context: Arc::new(context), writer, queue, requests, ready }
+        Self { context, writer, queue, requests, ready }
     }
 
     /// Becomes true once the AppWrappers, their pods and the nodes have been listed.
@@ -105,36 +98,37 @@ impl Controller {
     ) {
         let Self { context, writer, queue, requests, ready } = self;
         let store = writer.as_reader();
-        let error_policy = |stored: Arc<Stored>,
-                            error: &reconcile::Error,
-                            context: Arc<Context>| {
-            let key = stored.key();
-            let pause = reconcile::error_pause(&context, &key);
-            let cause = telemetry::chain(error);
-            tracing::warn!(namespace = key.namespace, name = key.name, cause, "Will try again.");
-            Requeue::requeue(pause)
-        };
-        let gate = queue.clone();
-        let all = context.clone();
         let work = Arc::new(Work::new());
-        let looks = work.clone();
+        let (taken, looks) = (queue.clone(), work.clone());
         let applied = applier(
-            move |stored, context| Box::pin(look(stored, context, looks.clone())),
-            error_policy,
+            move |stored: Arc<Stored>, context| {
+                taken.taken(&stored.key());
+                Box::pin(look(stored, context, looks.clone()))
+            },
+            |stored: Arc<Stored>, error: &_, context: Arc<Context>| {
+                failed(&stored, error, &context)
+            },
             context.clone(),
             store,
             requests.map(Ok::<_, std::convert::Infallible>),
             QueueConfig::default().concurrency(CONCURRENCY),
         )
-        // an AppWrapper that is gone, or an error that was logged above
-        .for_each(|_| std::future::ready(()));
-        let worked = async move {
+        .for_each(|done| {
+            // the others were taken when they were looked at, and errors logged above
+            if let Err(NotWorked::ObjectNotFound(gone)) = done {
+                let namespace = gone.namespace.clone().unwrap_or_default();
+                queue.taken(&Key { namespace, name: gone.name.clone() });
+            }
+            std::future::ready(())
+        });
+        let all = context.clone();
+        let worked = async {
             leads.await;
-            gate.open();
+            queue.open();
             all.look_at_all();
             applied.await;
         };
-        let watched = watches::run(context, writer, queue, ready);
+        let watched = watches::run(context, writer, queue.clone(), ready);
         let ended = async {
             shutdown.await;
             work.finish().await;
@@ -147,13 +141,26 @@ impl Controller {
     }
 }
 
+/// A look that failed is made again after a pause.
+fn failed(stored: &Stored, error: &reconcile::Error, context: &Context) -> Requeue {
+    let key = stored.key();
+    let pause = reconcile::error_pause(context, &key);
+    let cause = telemetry::chain(error);
+    tracing::warn!(namespace = key.namespace, appwrapper = key.name, cause, "Will try again.");
+    Requeue::requeue(pause)
+}
+
 async fn look(
     stored: Arc<Stored>,
     context: Arc<Context>,
     work: Arc<Work>,
 ) -> Result<Requeue, reconcile::Error> {
     let Some(_begun) = work.begin() else { return Ok(Requeue::await_change()) };
-    Ok(match reconcile::reconcile(stored, context).await? {
+    let began = context.clock.elapsed();
+    let looked = reconcile::reconcile(stored, context.clone()).await;
+    let took = context.clock.elapsed().saturating_sub(began);
+    context.metrics.reconciled(took, looked.is_ok());
+    Ok(match looked? {
         Next::OnChange => Requeue::await_change(),
         Next::After(pause) => Requeue::requeue(pause),
     })

@@ -6,6 +6,7 @@
 //!    └── a read that the decision asks for ──┘
 //! ```
 
+mod census;
 mod context;
 mod growth;
 mod report;
@@ -30,6 +31,7 @@ use crate::plan::{Action, Ask, Target};
 use crate::podsets;
 use crate::snapshot::{Component, Snapshot};
 
+pub use census::census;
 pub use context::Context;
 
 /// How often a decision may ask for a read, or go on after an action, in one go.
@@ -73,6 +75,12 @@ impl Error {
 ///
 /// # Errors
 /// Where a read or a write failed; nothing was concluded from it.
+#[tracing::instrument(level = "info", skip_all, fields(
+    namespace = stored.key().namespace,
+    appwrapper = stored.key().name, // in JSON, `name` is that of the span
+    uid = stored.uid(),
+    phase = stored.wrapper.as_ref().map_or("", |wrapper| wrapper.status.phase.as_str()),
+))]
 pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Next, Error> {
     let memory = context.memory(&stored.key());
     let mut memory = memory.lock().await;
@@ -222,6 +230,7 @@ async fn carry_out(
             Action::RemoveFinalizer => {
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
                 memory.confirm(written.meta.resource_version.as_deref());
+                context.metrics.removed(&wrapper.status, context.clock.now());
             }
         }
     }
@@ -299,7 +308,8 @@ async fn create_one(
     match created {
         Ok(record) => memory.created(index, record),
         Err(failure) => {
-            tracing::warn!(component = component.title(), failure.message, "Not created.");
+            // what the API server says may quote the template: the condition and an event tell it
+            tracing::warn!(component = component.title(), failure.fatal, "Not created.");
             memory.failed(index, failure);
         }
     }
@@ -357,6 +367,8 @@ async fn send_delete(
     let sent = delete::delete(&context.client, resource, namespace, name, uid, how).await;
     if sent.is_err() {
         memory.deletion_failed(uid, forced);
+    } else if forced {
+        tracing::info!(kind = resource.kind, object = name, "Deleted by force.");
     }
     Ok(sent?)
 }

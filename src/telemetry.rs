@@ -2,19 +2,41 @@
 
 use std::io::IsTerminal;
 
+use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::MakeWriter;
 
-/// Starts logging to standard error: `RUST_LOG`, or INFO of our own and warnings of the rest.
+/// What is logged unless `RUST_LOG` says otherwise: our own changes, and warnings of the rest.
+pub const DEFAULT_FILTER: &str = "warn,appwrapper=info";
+
+/// Starts logging to standard error, filtered by `RUST_LOG`.
 pub fn init(json: bool) {
-    let filter = EnvFilter::try_from_default_env()
-        .unwrap_or_else(|_| EnvFilter::new("warn,appwrapper=info"));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_ansi(std::io::stderr().is_terminal())
-        .with_writer(std::io::stderr);
+    let filter =
+        EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let colours = std::io::stderr().is_terminal();
+    let logs = subscriber(json, filter, colours, std::io::stderr);
     // Fails only where a test has started logging already.
-    let started = if json { logs.json().try_init() } else { logs.try_init() };
-    drop(started);
+    drop(tracing::subscriber::set_global_default(logs));
+}
+
+/// Writes a line for each event: text, or one JSON object with the event's own fields at the top and
+/// those of the reconcile that it happened in under `span`.
+pub fn subscriber<W>(
+    json: bool,
+    filter: EnvFilter,
+    colours: bool,
+    writer: W,
+) -> Box<dyn Subscriber + Send + Sync>
+where
+    W: for<'w> MakeWriter<'w> + Send + Sync + 'static,
+{
+    let logs =
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(colours).with_writer(writer);
+    if json {
+        Box::new(logs.json().flatten_event(true).with_span_list(false).finish())
+    } else {
+        Box::new(logs.finish())
+    }
 }
 
 /// An error and its causes, on one line.

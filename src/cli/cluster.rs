@@ -9,6 +9,7 @@ use kube::{Client, Config};
 
 use super::Error;
 use crate::election::{Fence, Leadership};
+use crate::metrics::Metrics;
 use crate::telemetry;
 
 /// No single answer of the API server may take longer; watches say when they end themselves.
@@ -19,24 +20,25 @@ const ANSWER_WITHIN: Duration = Duration::from_mins(5);
 /// # Errors
 /// Where there is no usable kubeconfig.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
-    client(config(kubeconfig).await?)
+    Client::try_from(config(kubeconfig).await?).map_err(|error| no_client(&error))
 }
 
-/// The same of settings that were read before.
+/// The same of settings that were read before, with every call counted.
 ///
 /// # Errors
 /// Where no client can be made of them.
-pub fn client(config: Config) -> Result<Client, Error> {
-    Client::try_from(config).map_err(|error| no_client(&error))
+pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, Error> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
+    Ok(builder.with_layer(&metrics.calls()).build())
 }
 
 /// The same, whose writes leave only while this replica leads.
 ///
 /// # Errors
 /// Where no client can be made of them.
-pub fn fenced(config: Config, leadership: Leadership) -> Result<Client, Error> {
+pub fn fenced(config: Config, metrics: &Metrics, leadership: Leadership) -> Result<Client, Error> {
     let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
-    Ok(builder.with_layer(&Fence::new(leadership)).build())
+    Ok(builder.with_layer(&metrics.calls()).with_layer(&Fence::new(leadership)).build())
 }
 
 /// What a client is made of.

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 
 use super::ancestry::{Ancestor, Ancestors};
 use super::guides::Guide;
 use super::records::{ObjectRecord, PodRecord};
-use crate::snapshot::Node;
 use crate::snapshot::place::Site;
+use crate::snapshot::{Node, PodPhase};
 
 /// An AppWrapper, by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,6 +61,15 @@ struct Inner {
 /// The cache; all of it behind one lock that is held for moments.
 #[derive(Debug, Default)]
 pub struct Cache(Mutex<Inner>);
+
+/// Some of what is known of the pods of one AppWrapper.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodTally {
+    /// How many run, Terminating ones too.
+    pub running: usize,
+    /// When those that are Terminating should have been gone.
+    pub due_to_go: Vec<Timestamp>,
+}
 
 /// How many ancestors are remembered before all are forgotten and read again as needed.
 const ANCESTORS_MAX: usize = 50_000;
@@ -128,6 +138,23 @@ impl Cache {
     #[must_use]
     pub fn pods(&self, key: &Key) -> Vec<PodRecord> {
         self.lock().pods.get(key).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
+    }
+
+    /// What runs of an AppWrapper, and what is on its way out.
+    #[must_use]
+    pub fn tally(&self, key: &Key, uid: &str) -> PodTally {
+        let mut tally = PodTally::default();
+        let inner = self.lock();
+        let pods = inner.pods.get(key).into_iter().flat_map(BTreeMap::values);
+        let is_its = |record: &&PodRecord| {
+            let owner = record.identity.appwrapper_uid.as_deref();
+            owner.is_none_or(|owner| owner == uid) // pods of the Go controller name no UID
+        };
+        for record in pods.filter(is_its) {
+            tally.running += usize::from(record.pod.phase == PodPhase::Running);
+            tally.due_to_go.extend(record.pod.due_to_go);
+        }
+        tally
     }
 
     /// Stores an object of a kind.

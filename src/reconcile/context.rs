@@ -29,7 +29,7 @@ pub struct Context {
     pub events: Events,
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Counters.
+    /// What is counted.
     pub metrics: Metrics,
     /// The settings; replaced when the file changes.
     pub config: RwLock<Arc<Config>>,

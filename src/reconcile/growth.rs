@@ -18,11 +18,10 @@ pub(super) async fn grow(
     wrapper: &Arc<Wrapper>,
     suspend: bool,
 ) -> Result<Carried, Error> {
-    let Wrapper { namespace, name, .. } = &**wrapper;
     match write::grow_memory(&context.client, wrapper, suspend).await {
         Ok(written) => {
             let pending = wrapper.status.pending_memory.len();
-            tracing::info!(namespace, name, pending, suspend, "Memory grew.");
+            tracing::info!(pending, suspend, "Memory grew.");
             let carried = wrote(memory, written);
             if let Carried::Wrote(newer) = &carried
                 && !write::has_grown(newer)
@@ -34,7 +33,7 @@ pub(super) async fn grow(
         }
         Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
             let why = error.said();
-            tracing::warn!(namespace, name, why, "Memory may not grow.");
+            tracing::warn!(code = error.code(), "Memory may not grow; the status says why.");
             memory.growth_refused = Some(why);
             Ok(Carried::GoOn)
         }

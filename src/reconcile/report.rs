@@ -2,8 +2,8 @@
 
 use super::{Context, Error};
 use crate::act::events::About;
-use crate::api::Phase;
-use crate::decide::{Decision, VerdictAction, Warning};
+use crate::api::{FailureRecord, Phase};
+use crate::decide::{Decision, Verdict, VerdictAction, Warning};
 use crate::observe::assemble::Wrapper;
 use crate::observe::memory::Memory;
 use crate::observe::stored::Stored;
@@ -19,25 +19,8 @@ pub(super) fn announce(
     let (from, to) = (wrapper.status.phase, decision.next);
     let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
     let now = context.clock.now();
-    if from != to {
-        context.metrics.phase_change(from, to);
-        let Wrapper { namespace, name, .. } = wrapper;
-        tracing::info!(namespace, name, %from, %to, "Phase changed.");
-    }
-    match decision.verdict.action {
-        action @ (VerdictAction::Restart
-        | VerdictAction::RestartIgnoringLimit
-        | VerdictAction::RecreateComponent
-        | VerdictAction::Fail) => {
-            let source = decision.verdict.rule.as_ref().map(|rule| rule.source);
-            context.metrics.failure(action.as_str(), source);
-        }
-        VerdictAction::None
-        | VerdictAction::Wait
-        | VerdictAction::Deploy
-        | VerdictAction::Delete
-        | VerdictAction::Succeed => {}
-    }
+    context.metrics.changed(&wrapper.status, &decision.status, now);
+    log(from, to, &decision.verdict);
     if from == Phase::Empty || (memory.remarks != remarks && !memory.remarks.is_empty()) {
         for message in &remarks {
             let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
@@ -51,6 +34,45 @@ pub(super) fn announce(
     }
 }
 
+/// What changed, and for what reason. Messages stay out of the log: a container's last words, or what an
+/// API server says of a template, may hold what is nobody else's business.
+fn log(from: Phase, to: Phase, verdict: &Verdict) {
+    match verdict.action {
+        VerdictAction::Restart
+        | VerdictAction::RestartIgnoringLimit
+        | VerdictAction::RecreateComponent
+        | VerdictAction::Fail => {
+            let FailureRecord { component, pod, node, container, exit_code, category, .. } =
+                verdict.failure.clone().unwrap_or_default();
+            let action = verdict.action.as_str();
+            let source = verdict.rule.as_ref().map(|rule| rule.source.to_string());
+            let rule = verdict.rule.as_ref().and_then(|rule| rule.name.as_deref());
+            let reason = verdict.reason.as_deref();
+            tracing::info!(
+                action,
+                reason,
+                source,
+                rule,
+                component,
+                pod,
+                node,
+                container,
+                exit_code,
+                category,
+                "A failure was decided about."
+            );
+        }
+        VerdictAction::None
+        | VerdictAction::Wait
+        | VerdictAction::Deploy
+        | VerdictAction::Delete
+        | VerdictAction::Succeed => {}
+    }
+    if from != to {
+        tracing::info!(%from, %to, "Phase changed.");
+    }
+}
+
 /// An AppWrapper that cannot be read is left as it is, and said so, once for each version.
 pub(super) fn unreadable(context: &Context, memory: &mut Memory, stored: &Stored, flaw: &str) {
     let remark = vec![format!("{} {flaw}", stored.version())];
@@ -58,12 +80,7 @@ pub(super) fn unreadable(context: &Context, memory: &mut Memory, stored: &Stored
         return;
     }
     let key = stored.key();
-    tracing::warn!(
-        namespace = key.namespace,
-        name = key.name,
-        flaw,
-        "An AppWrapper cannot be read."
-    );
+    tracing::warn!("An AppWrapper cannot be read; an event says why.");
     let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
     let message = format!("This AppWrapper cannot be read and is left as it is: {flaw}");
     let warning = Warning { reason: "InvalidObject", message };

@@ -6,10 +6,12 @@ use std::time::Duration;
 use appwrapper::clock::SystemClock;
 use appwrapper::config::Config;
 use appwrapper::controller::Controller;
+use appwrapper::metrics::Metrics;
 use controlplane::{ControlPlane, Options};
 use futures::StreamExt;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::client::ClientBuilder;
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
@@ -27,6 +29,9 @@ pub static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| {
     let options = Options { jobset: true, training: true, ray: true, kueue: true, ..own_crds() };
     start_plane(options)
 });
+
+/// What the controller that serves all tests counts.
+pub static METRICS: LazyLock<Metrics> = LazyLock::new(Metrics::new);
 
 /// Options with our own definitions, so that garbage collection knows them from the start.
 pub fn own_crds() -> Options {
@@ -70,7 +75,10 @@ fn controller() {
                         .try_init(),
                 );
                 let clock = Arc::new(SystemClock);
-                let controller = Controller::new(PLANE.client(), clock, config());
+                let metrics = METRICS.clone();
+                let builder = ClientBuilder::try_from(PLANE.config()).expect("as at the start");
+                let client = builder.with_layer(&metrics.calls()).build();
+                let controller = Controller::with_metrics(client, clock, config(), metrics);
                 let mut listed = controller.ready();
                 tokio::spawn(async move {
                     listed.wait_for(|listed| *listed).await.expect("the controller runs");

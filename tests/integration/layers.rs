@@ -46,8 +46,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "observe", "act", "metrics",
         ],
     ),
-    ("controller", &["api", "config", "clock", "observe", "reconcile", "telemetry"]),
-    ("serve", &["metrics"]),
+    ("controller", &["api", "config", "clock", "metrics", "observe", "reconcile", "telemetry"]),
+    ("serve", &["clock", "metrics", "telemetry"]),
     ("crd", &["api"]),
     ("sim", &[]),
     // the controller as it is, on a server that shares nothing with it; the models and the checks ask

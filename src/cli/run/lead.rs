@@ -16,8 +16,10 @@ use crate::limits::Period;
 /// Works while this replica leads; ends with an error when it leads no more, so that it begins anew.
 pub(super) async fn lead(controller: Controller, mut election: Election) -> Result<(), Error> {
     let (won, leads) = oneshot::channel();
+    let metrics = controller.context.metrics.clone();
     let lost = async {
         election.won().await;
+        metrics.set_leader(true);
         if won.send(()).is_err() {
             return; // the controller has ended
         }

@@ -17,6 +17,9 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::controller::Controller;
 use crate::election::Election;
+use crate::metrics::Metrics;
+use crate::reconcile::Context;
+use crate::serve::Check;
 use crate::{inspection, serve, telemetry};
 
 #[derive(Debug, clap::Args)]
@@ -49,7 +52,8 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
         None => Config::default(),
     };
     let connection = cluster::config(args.cluster.kubeconfig.as_deref()).await?;
-    let client = cluster::client(connection.clone())?;
+    let metrics = Metrics::new();
+    let client = cluster::counted(connection.clone(), &metrics)?;
     let version = client.apiserver_version().await.map_err(|error| {
         Error::Cluster(format!("the cluster cannot be reached: {}", telemetry::chain(&error)))
     })?;
@@ -59,20 +63,19 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
         .leader_election
         .enabled
         .then(|| Election::new(client.clone(), clock.clone(), lead::candidate(&client, &config)));
+    metrics.set_leader(election.is_none());
     let own = match &election {
-        Some(election) => cluster::fenced(connection.clone(), election.leadership())?,
+        Some(election) => cluster::fenced(connection.clone(), &metrics, election.leadership())?,
         None => client.clone(),
     };
-    let controller = Controller::new(own, clock, config.clone());
-    serve(&controller, &config).await?;
-    let servers = config
-        .webhook
-        .enabled
-        .then(|| Servers::start(connection, controller.context.clone(), config.clone()));
-    let servers = servers.transpose()?;
+    let controller = Controller::with_metrics(own, clock, config.clone(), metrics);
+    let context = controller.context.clone();
+    let servers = Servers::start(connection, context.clone(), config.clone())?;
+    let mut checks = vec![("caches", controller.ready())];
+    checks.extend(servers.iter().map(|servers| ("certificate", servers.is_valid.clone())));
+    serve(&context, &config, checks).await?;
     let looks = tokio::spawn(warn(client, config));
-    let file = args.config.clone();
-    let reload = file.map(|path| tokio::spawn(reload::reload(controller.context.clone(), path)));
+    let reload = args.config.clone().map(|path| tokio::spawn(reload::reload(context, path)));
     let ended = if let Some(election) = election {
         lead::lead(controller, election).await
     } else {
@@ -90,13 +93,11 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     ended
 }
 
-async fn serve(controller: &Controller, config: &Config) -> Result<(), Error> {
+async fn serve(context: &Context, config: &Config, checks: Vec<Check>) -> Result<(), Error> {
     let listen = |error: serve::Error| Error::Usage(telemetry::chain(&error));
-    serve::health(config.health.address, controller.ready()).await.map_err(listen)?;
-    if config.metrics.secure {
-        tracing::warn!("Metrics over HTTPS are not part of this version: none are served.");
-    } else {
-        let metrics = controller.context.metrics.clone();
+    serve::health(config.health.address, checks).await.map_err(listen)?;
+    if !config.metrics.secure {
+        let metrics = context.metrics.clone();
         serve::metrics(config.metrics.address, metrics).await.map_err(listen)?;
     }
     Ok(())

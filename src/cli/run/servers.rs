@@ -6,18 +6,20 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use futures::FutureExt;
+use futures::future::try_join_all;
 use kube::Client;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::{Error, cluster};
 use crate::certificate::{self, Keeper, Place};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::reconcile::Context;
-use crate::telemetry;
-use crate::tls::{self, Current, Limits};
+use crate::tls::{self, Current, Limits, Validity};
 use crate::webhook::access::{Reviews, own_account};
 use crate::webhook::server::{Admission, router};
+use crate::{serve, telemetry};
 
 /// Until the controller's own account is known, it is asked for so often.
 const ASK_EVERY: Duration = Duration::from_secs(5);
@@ -26,6 +28,8 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 pub(super) struct Servers {
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
+    /// Whether there is a certificate that is valid now.
+    pub(super) is_valid: watch::Receiver<bool>,
 }
 
 /// What the thread is given.
@@ -33,20 +37,27 @@ struct Parts {
     connection: kube::Config,
     context: Arc<Context>,
     config: Config,
-    current: Arc<Current>,
-    listener: TcpListener,
+    webhook: Option<TcpListener>,
+    metrics: Option<TcpListener>,
+    valid: watch::Sender<bool>,
 }
 
 impl Servers {
-    /// Starts the webhook.
+    /// Starts the webhook, and the metrics where they are secure; none where there is nothing to serve.
     pub(super) fn start(
         connection: kube::Config,
         context: Arc<Context>,
         config: Config,
-    ) -> Result<Self, Error> {
-        let listener = listen("the webhook", config.webhook.address)?;
-        let current = Arc::new(Current::new());
-        let parts = Parts { connection, context, config, current, listener };
+    ) -> Result<Option<Self>, Error> {
+        let (webhook, metrics) = (&config.webhook, &config.metrics);
+        let webhook =
+            webhook.enabled.then(|| listen("the webhook", webhook.address)).transpose()?;
+        let metrics = metrics.secure.then(|| listen("metrics", metrics.address)).transpose()?;
+        if webhook.is_none() && metrics.is_none() {
+            return Ok(None);
+        }
+        let (valid, is_valid) = watch::channel(false);
+        let parts = Parts { connection, context, config, webhook, metrics, valid };
         let (stop, stopped) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -60,7 +71,7 @@ impl Servers {
                 }
             })
             .map_err(|error| Error::Usage(format!("cannot start a thread: {error}")))?;
-        Ok(Self { stop, thread })
+        Ok(Some(Self { stop, thread, is_valid }))
     }
 
     /// Finishes the requests that have begun.
@@ -74,28 +85,72 @@ impl Servers {
 
 impl Parts {
     async fn serve(self, stopped: oneshot::Receiver<()>) -> Result<(), Error> {
-        let Self { connection, context, config, current, listener } = self;
-        let client = cluster::client(connection)?;
+        let Self { connection, context, config, webhook, metrics, valid } = self;
+        let client = cluster::counted(connection, &context.metrics)?;
         let clock = context.clock.clone();
-        match config.webhook.cert_dir.clone() {
-            Some(directory) => {
-                tokio::spawn(certificate::files(directory, current.clone()));
-            }
-            None => {
-                let place = Place::of(client.default_namespace());
-                let keeper = Keeper::new(&client, clock.clone(), current.clone(), place);
-                tokio::spawn(keeper.run());
-            }
-        }
-        let router = router(Arc::new(admission(&client, &context, clock)));
-        let listener = tokio::net::TcpListener::from_std(listener)
-            .map_err(|error| Error::Usage(format!("cannot listen for the webhook: {error}")))?;
+        let current = Arc::new(Current::new());
+        keep(&client, &clock, &config, &current);
+        tokio::spawn(tell(current.validity(), context.clone(), valid));
         let stopped = async {
             // an error means that the process ends without having said so
             drop(stopped.await);
+        }
+        .shared();
+        let mut serving = vec![];
+        if let Some(listener) = webhook {
+            let router = router(Arc::new(admission(&client, &context, clock.clone())));
+            serving.push((listener, router));
+        }
+        if let Some(listener) = metrics {
+            let access = serve::Access::new(client, clock);
+            serving.push((listener, serve::metrics_router(context.metrics.clone(), Some(access))));
+        }
+        let serving = serving.into_iter().map(async |(listener, router)| {
+            let listener = tokio::net::TcpListener::from_std(listener)
+                .map_err(|error| Error::Usage(format!("cannot listen: {error}")))?;
+            let limits = Limits::default();
+            tls::serve(listener, router, current.clone(), limits, stopped.clone()).await;
+            Ok(())
+        });
+        try_join_all(serving).await.map(drop)
+    }
+}
+
+/// Keeps the certificate.
+fn keep(client: &Client, clock: &Arc<dyn Clock>, config: &Config, current: &Arc<Current>) {
+    if let Some(directory) = config.webhook.cert_dir.clone() {
+        tokio::spawn(certificate::files(directory, current.clone()));
+    } else {
+        let place = Place::of(client.default_namespace());
+        tokio::spawn(Keeper::new(client, clock.clone(), current.clone(), place).run());
+    }
+}
+
+/// Tells whether the certificate is valid, and when it expires.
+async fn tell(
+    mut validity: watch::Receiver<Validity>,
+    context: Arc<Context>,
+    valid: watch::Sender<bool>,
+) {
+    loop {
+        let left = match *validity.borrow_and_update() {
+            Validity::NotYet => None,
+            Validity::Until(moment) => {
+                context.metrics.set_certificate_expiry(moment);
+                Some(context.clock.until(moment)).filter(|left| !left.is_zero())
+            }
         };
-        tls::serve(listener, router, current, Limits::default(), stopped).await;
-        Ok(())
+        valid.send_replace(left.is_some());
+        let expired = async {
+            match left {
+                Some(left) => tokio::time::sleep(left).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = validity.changed() => if changed.is_err() { return },
+            () = expired => {}
+        }
     }
 }
 

@@ -1,0 +1,148 @@
+//! Counts the requests of a Kubernetes client, by verb and answer.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use http::{Method, Request, Response, Uri};
+use prometheus::IntCounterVec;
+use tower::{Layer, Service};
+
+/// The code of a request that nobody answered.
+const NO_ANSWER: &str = "error";
+
+/// A layer for a client.
+#[derive(Clone, Debug)]
+pub struct CountCalls(IntCounterVec);
+
+/// A service whose requests are counted when they are answered.
+#[derive(Clone, Debug)]
+pub struct Counted<S> {
+    inner: S,
+    counter: IntCounterVec,
+}
+
+impl CountCalls {
+    pub(super) const fn new(counter: IntCounterVec) -> Self {
+        Self(counter)
+    }
+}
+
+impl<S> Layer<S> for CountCalls {
+    type Service = Counted<S>;
+
+    fn layer(&self, inner: S) -> Counted<S> {
+        Counted { inner, counter: self.0.clone() }
+    }
+}
+
+impl<S, Q, R> Service<Request<Q>> for Counted<S>
+where
+    S: Service<Request<Q>, Response = Response<R>>,
+    S::Future: Send + 'static,
+{
+    type Response = S::Response;
+    type Error = S::Error;
+    type Future = Pin<Box<dyn Future<Output = Result<S::Response, S::Error>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, request: Request<Q>) -> Self::Future {
+        let verb = verb(request.method(), request.uri());
+        let counter = self.counter.clone();
+        let answer = self.inner.call(request);
+        Box::pin(async move {
+            let answer = answer.await;
+            let code = answer.as_ref().map(Response::status);
+            let code = code.as_ref().map_or(NO_ANSWER, |status| status.as_str());
+            counter.with_label_values(&[verb, code]).inc();
+            answer
+        })
+    }
+}
+
+/// The verb of a request, as Kubernetes names it in roles and audit logs.
+fn verb(method: &Method, uri: &Uri) -> &'static str {
+    let is_named = names_an_object(uri.path());
+    match *method {
+        Method::GET if watches(uri) => "watch",
+        Method::GET if is_named => "get",
+        Method::GET => "list",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if is_named => "delete",
+        Method::DELETE => "deletecollection",
+        _ => "other",
+    }
+}
+
+fn watches(uri: &Uri) -> bool {
+    let query = uri.query().unwrap_or_default();
+    query.split('&').any(|pair| matches!(pair, "watch=true" | "watch=1"))
+}
+
+/// Whether a path leads to one thing: an object, or what is no resource, such as `/version`.
+fn names_an_object(path: &str) -> bool {
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let (["api", _, resource @ ..] | ["apis", _, _, resource @ ..]) = parts.as_slice() else {
+        return true;
+    };
+    match resource {
+        ["namespaces", _, _] | [_] => false,
+        ["namespaces", _, _, _, ..] | [_, _, ..] | [] => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_verb_is_the_one_of_a_role() {
+        let aw = "/apis/workload.codeflare.dev/v1beta2/namespaces/n/appwrappers";
+        for (method, uri, want) in [
+            (Method::GET, "/api/v1/pods?limit=500", "list"),
+            (Method::GET, "/api/v1/pods?watch=true&resourceVersion=7", "watch"),
+            (Method::GET, "/api/v1/pods?labelSelector=watch%3Dtrue", "list"),
+            (Method::GET, "/api/v1/namespaces/n/pods", "list"),
+            (Method::GET, "/api/v1/namespaces/n/pods/p", "get"),
+            (Method::GET, "/api/v1/namespaces", "list"),
+            (Method::GET, "/api/v1/namespaces/n", "get"),
+            (Method::GET, "/apis/batch/v1", "get"),
+            (Method::GET, "/version", "get"),
+            (Method::POST, aw, "create"),
+            (Method::PUT, &format!("{aw}/a"), "update"),
+            (Method::PATCH, &format!("{aw}/a/status"), "patch"),
+            (Method::DELETE, &format!("{aw}/a"), "delete"),
+            (Method::DELETE, aw, "deletecollection"),
+            (Method::OPTIONS, "/", "other"),
+        ] {
+            assert_eq!(verb(&method, &uri.parse().unwrap()), want, "{method} {uri}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answers_and_their_absence_are_counted() {
+        let metrics = super::super::Metrics::new();
+        let service = tower::service_fn(|request: Request<()>| async move {
+            match request.uri().path() {
+                "/api/v1/pods" => Ok(Response::new(())),
+                _ => Err(std::io::Error::other("cut off")),
+            }
+        });
+        let mut counted = metrics.calls().layer(service);
+        for path in ["/api/v1/pods", "/api/v1/pods", "/api/v1/nodes/n"] {
+            drop(counted.call(Request::get(path).body(()).unwrap()).await);
+        }
+        let page = metrics.page();
+        for line in [
+            r#"appwrapper_api_requests_total{code="200",verb="list"} 2"#,
+            r#"appwrapper_api_requests_total{code="error",verb="get"} 1"#,
+        ] {
+            assert!(page.contains(line), "{page}");
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! What is there at the moment of a scrape: AppWrappers by phase, idle quota, what is stuck.
+//!
+//! Idle quota is sampled: an AppWrapper that is idle at a scrape is taken to have been so since the scrape
+//! before. That is right on average, for the short ones too, since a scrape does not wait for them; and
+//! nothing has to be kept of an AppWrapper between scrapes but since when it is idle.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{CounterVec, GaugeVec, IntGauge, IntGaugeVec};
+
+use super::make::{amount, gauge, level, plain_gauge};
+use super::names::Names;
+use super::{QUEUES_MAX, phase_label};
+use crate::api::Phase;
+
+/// A pause between scrapes counts for no more than this: what was in between is not known.
+const GAP_MAX: Duration = Duration::from_mins(2);
+
+/// All AppWrappers at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Time since some moment that stays the same.
+    pub at: Duration,
+    /// The AppWrappers.
+    pub present: Vec<Present>,
+}
+
+/// One AppWrapper.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Present {
+    /// Its UID; never a label.
+    pub uid: String,
+    /// Its phase.
+    pub phase: Phase,
+    /// Its queue; empty where it names none.
+    pub queue: String,
+    /// `QuotaReserved` is True, it has pod sets, and no pod of it is Running.
+    pub idle: bool,
+    /// Pods of it that should have been gone for longer than its forceful deletion grace.
+    pub stuck_pods: usize,
+    /// Its deletion is being forced, and something still exists.
+    pub stuck: bool,
+}
+
+type Source = Box<dyn Fn() -> Option<Census> + Send + Sync>;
+
+/// The collector: asks its source at each scrape.
+#[derive(Clone)]
+pub(super) struct World(Arc<Mutex<Inner>>, Arc<Gauges>);
+
+struct Inner {
+    source: Option<Source>,
+    leader: IntGauge,
+    queues: Names,
+    last: Option<Duration>,
+    idle_since: BTreeMap<String, Duration>,
+}
+
+struct Gauges {
+    present: IntGaugeVec,
+    idle: IntGaugeVec,
+    longest: GaugeVec,
+    seconds: CounterVec,
+    stuck_pods: IntGauge,
+    stuck: IntGauge,
+}
+
+impl fmt::Debug for World {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("World")
+    }
+}
+
+impl World {
+    pub(super) fn new(leader: IntGauge) -> Self {
+        let inner = Inner {
+            source: None,
+            leader,
+            queues: Names::up_to(QUEUES_MAX),
+            last: None,
+            idle_since: BTreeMap::new(),
+        };
+        Self(Arc::new(Mutex::new(inner)), Arc::new(Gauges::new()))
+    }
+
+    pub(super) fn count_with(&self, source: impl Fn() -> Option<Census> + Send + Sync + 'static) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).source = Some(Box::new(source));
+    }
+}
+
+impl Gauges {
+    fn new() -> Self {
+        Self {
+            present: gauge("appwrapper_appwrappers", "AppWrappers.", &["phase", "queue"]),
+            idle: gauge(
+                "appwrapper_quota_idle",
+                "AppWrappers that hold quota while no pod of them is Running.",
+                &["queue"],
+            ),
+            longest: level(
+                "appwrapper_quota_idle_longest_seconds",
+                "For how long the longest of them has been seen to hold quota without a pod Running.",
+                &["queue"],
+            ),
+            seconds: amount(
+                "appwrapper_quota_idle_seconds_total",
+                "Seconds for which AppWrappers held quota while no pod of them was Running.",
+                &["queue"],
+            ),
+            stuck_pods: plain_gauge(
+                "appwrapper_stuck_pods",
+                "Pods that should have been gone for longer than the forceful deletion grace.",
+            ),
+            stuck: plain_gauge(
+                "appwrapper_stuck_deletions",
+                "AppWrappers whose deletion is being forced while something still exists.",
+            ),
+        }
+    }
+
+    fn all(&self) -> [&dyn Collector; 6] {
+        let Self { present, idle, longest, seconds, stuck_pods, stuck } = self;
+        [present, idle, longest, seconds, stuck_pods, stuck]
+    }
+
+    fn show(&self, census: &Census, inner: &mut Inner) {
+        self.present.reset();
+        self.idle.reset();
+        self.longest.reset();
+        let gap = inner.last.map_or(Duration::ZERO, |last| census.at.saturating_sub(last));
+        let gap = gap.min(GAP_MAX).as_secs_f64();
+        inner.last = Some(census.at);
+        let before = std::mem::take(&mut inner.idle_since);
+        for each in &census.present {
+            let queue = inner.queues.label(&each.queue);
+            self.present.with_label_values(&[phase_label(each.phase), queue]).inc();
+            self.idle.with_label_values(&[queue]).add(i64::from(each.idle));
+            let longest = self.longest.with_label_values(&[queue]);
+            let seconds = self.seconds.with_label_values(&[queue]);
+            if each.idle {
+                let since = before.get(&each.uid).copied().unwrap_or(census.at);
+                let lasts = census.at.saturating_sub(since).as_secs_f64();
+                longest.set(longest.get().max(lasts));
+                seconds.inc_by(gap);
+                inner.idle_since.insert(each.uid.clone(), since);
+            }
+        }
+        let stuck_pods: usize = census.present.iter().map(|each| each.stuck_pods).sum();
+        let stuck = census.present.iter().filter(|each| each.stuck).count();
+        self.stuck_pods.set(i64::try_from(stuck_pods).unwrap_or(i64::MAX));
+        self.stuck.set(i64::try_from(stuck).unwrap_or(i64::MAX));
+    }
+}
+
+impl Collector for World {
+    fn desc(&self) -> Vec<&Desc> {
+        self.1.all().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let mut inner = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let leads = inner.leader.get() == 1;
+        let census = inner.source.as_ref().filter(|_| leads).and_then(|source| source());
+        let Some(census) = census else {
+            inner.last = None;
+            inner.idle_since.clear();
+            return vec![];
+        };
+        self.1.show(&census, &mut inner);
+        self.1.all().into_iter().flat_map(Collector::collect).collect()
+    }
+}

@@ -1,0 +1,300 @@
+//! What is counted and measured. Labels come from closed sets, and from names of queues up to a limit;
+//! no name of an object or a namespace ever becomes a label.
+//!
+//! ```text
+//! a status write ─▶ Change (pure) ─┐
+//! a reconcile, an API call ────────┼─▶ Metrics ─▶ page
+//! a scrape ─▶ Census of the caches ┘
+//! ```
+//!
+//! Counting is an addition in memory: it makes no call, and cannot fail.
+
+mod admission;
+mod calls;
+mod census;
+mod change;
+mod make;
+mod names;
+#[cfg(test)]
+mod tests;
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use prometheus::{
+    Encoder, Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
+};
+
+use crate::api::{AppWrapperStatus, Phase};
+use make::{counter, gauge, histogram, plain_gauge, plain_histogram, register};
+use names::Names;
+
+pub use admission::Admitted;
+pub use calls::{CountCalls, Counted};
+pub use census::{Census, Present};
+pub use change::{Change, Failure, is_deletion_stuck};
+pub use names::OTHER;
+
+/// How many distinct names of queues become labels; the rest is `other`.
+pub const QUEUES_MAX: usize = 1000;
+/// How many distinct failure categories become labels: those built in, and an administrator's.
+pub const CATEGORIES_MAX: usize = 100;
+
+/// Of steps in the life of an AppWrapper: whole seconds, up to a day.
+const LIFE_SECONDS: [f64; 14] =
+    [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0, 1800.0, 3600.0, 86400.0];
+/// Of a reconcile.
+const RECONCILE_SECONDS: [f64; 11] =
+    [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.5, 1.0, 5.0, 30.0];
+
+/// What is counted, and where it is registered. Clones share everything.
+#[derive(Clone, Debug)]
+pub struct Metrics {
+    registry: Registry,
+    phase_changes: IntCounterVec,
+    warnings: IntCounterVec,
+    failures: IntCounterVec,
+    attempts: IntCounterVec,
+    lives: Lives,
+    reconciles: HistogramVec,
+    calls: IntCounterVec,
+    queue_depth: IntGauge,
+    leader: IntGauge,
+    certificate: IntGaugeVec,
+    admission: admission::Answers,
+    categories: Arc<Mutex<Names>>,
+    world: census::World,
+}
+
+/// How long the steps in the lives of AppWrappers take.
+#[derive(Clone, Debug)]
+struct Lives {
+    detection: Histogram,
+    teardown: Histogram,
+    pause: Histogram,
+    start: Histogram,
+}
+
+impl Lives {
+    fn register(registry: &Registry) -> Self {
+        let lived = |name, help| register(registry, plain_histogram(name, help, &LIFE_SECONDS));
+        Self {
+            detection: lived(
+                "appwrapper_detection_seconds",
+                "From the end of a container or the failure of a component to Unhealthy.",
+            ),
+            teardown: lived(
+                "appwrapper_teardown_seconds",
+                "From DeletingResources to the moment at which everything was gone.",
+            ),
+            pause: lived(
+                "appwrapper_pause_seconds",
+                "From the moment at which everything was gone to the next attempt.",
+            ),
+            start: lived(
+                "appwrapper_start_seconds",
+                "From Resuming to the moment at which every expected pod was there.",
+            ),
+        }
+    }
+}
+
+impl Metrics {
+    /// New metrics in a registry of their own.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::register(&Registry::new())
+    }
+
+    /// New metrics in a registry, which must not have them already.
+    #[must_use]
+    pub fn register(registry: &Registry) -> Self {
+        let counted = |name, help, labels| register(registry, counter(name, help, labels));
+        let leader = register(registry, plain_gauge(LEADER.0, LEADER.1));
+        leader.set(1); // until an election says otherwise
+        Self {
+            phase_changes: counted(
+                "appwrapper_phase_changes_total",
+                "Phase changes that were written.",
+                &["from", "to"],
+            ),
+            warnings: counted(
+                "appwrapper_warnings_total",
+                "Events of type Warning that were made.",
+                &["reason"],
+            ),
+            failures: counted(
+                "appwrapper_failures_total",
+                "Failures that were decided about, by what was done, what said so, and the cause.",
+                &["action", "source", "category"],
+            ),
+            attempts: counted(
+                "appwrapper_attempts_total",
+                "Attempts that ended, by how.",
+                &["outcome"],
+            ),
+            lives: Lives::register(registry),
+            reconciles: register(
+                registry,
+                histogram(
+                    "appwrapper_reconcile_seconds",
+                    "Looks at one AppWrapper, with the API calls that they made.",
+                    &["result"],
+                    &RECONCILE_SECONDS,
+                ),
+            ),
+            calls: counted(
+                "appwrapper_api_requests_total",
+                "Requests to the API server; code is error where none was answered.",
+                &["verb", "code"],
+            ),
+            queue_depth: register(
+                registry,
+                plain_gauge(
+                    "appwrapper_queue_depth",
+                    "AppWrappers that something happened to and that wait to be looked at.",
+                ),
+            ),
+            certificate: register(
+                registry,
+                gauge(
+                    "appwrapper_certificate_expiry_timestamp_seconds",
+                    "When the certificate of the webhook and of the metrics expires.",
+                    &[],
+                ),
+            ),
+            admission: admission::Answers::register(registry),
+            categories: Arc::new(Mutex::new(Names::up_to(CATEGORIES_MAX))),
+            world: register(registry, census::World::new(leader.clone())),
+            leader,
+            registry: registry.clone(),
+        }
+    }
+
+    /// Where the page takes what is there at the moment of a scrape from.
+    pub fn count_with(&self, source: impl Fn() -> Option<Census> + Send + Sync + 'static) {
+        self.world.count_with(source);
+    }
+
+    /// Counts what the write of a status told.
+    pub fn changed(&self, old: &AppWrapperStatus, new: &AppWrapperStatus, now: Timestamp) {
+        self.count(&Change::of(old, new, now));
+    }
+
+    /// Counts what it tells that the finalizer was removed.
+    pub fn removed(&self, last: &AppWrapperStatus, now: Timestamp) {
+        self.count(&Change::removal(last, now));
+    }
+
+    fn count(&self, change: &Change) {
+        let Change { phase, failures, outcomes, detection, teardown, pause, start } = change;
+        if let Some((from, to)) = phase {
+            let labels = [phase_label(*from), phase_label(*to)];
+            self.phase_changes.with_label_values(&labels).inc();
+        }
+        for Failure { action, source, category } in failures {
+            let source = source.map_or_else(|| NONE.to_owned(), |source| source.to_string());
+            let mut names = self.categories.lock().unwrap_or_else(PoisonError::into_inner);
+            let category = names.label(category.as_deref().unwrap_or(NONE));
+            let labels = [change::action_label(*action), source.as_str(), category];
+            self.failures.with_label_values(&labels).inc();
+        }
+        for outcome in outcomes {
+            self.attempts.with_label_values(&[change::outcome_label(*outcome)]).inc();
+        }
+        for (seconds, into) in [
+            (detection, &self.lives.detection),
+            (teardown, &self.lives.teardown),
+            (pause, &self.lives.pause),
+            (start, &self.lives.start),
+        ] {
+            if let Some(seconds) = seconds {
+                let whole = u32::try_from(*seconds).unwrap_or(u32::MAX);
+                into.observe(f64::from(whole));
+            }
+        }
+    }
+
+    /// Counts a Warning event.
+    pub fn warning(&self, reason: &'static str) {
+        self.warnings.with_label_values(&[reason]).inc();
+    }
+
+    /// Counts a look at an AppWrapper that took so long.
+    pub fn reconciled(&self, took: Duration, succeeded: bool) {
+        let result = if succeeded { "ok" } else { "error" };
+        self.reconciles.with_label_values(&[result]).observe(took.as_secs_f64());
+    }
+
+    /// Counts an answer to an API server; no operation where there is only a refusal.
+    pub fn admission(
+        &self,
+        webhook: &'static str,
+        operation: Option<&'static str>,
+        answer: Admitted,
+        took: Duration,
+    ) {
+        self.admission.count(webhook, operation, answer, took);
+    }
+
+    /// How many AppWrappers wait to be looked at.
+    pub fn queued(&self, waiting: usize) {
+        self.queue_depth.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+    }
+
+    /// What counts the calls of a client.
+    #[must_use]
+    pub fn calls(&self) -> CountCalls {
+        CountCalls::new(self.calls.clone())
+    }
+
+    /// Whether this process is the one that acts. It is one until it is told otherwise; a replica that is
+    /// not reports no AppWrappers, so that sums over replicas are right.
+    pub fn set_leader(&self, leads: bool) {
+        self.leader.set(i64::from(leads));
+    }
+
+    /// When the certificate that is served expires; not on the page before this is called.
+    pub fn set_certificate_expiry(&self, expires: Timestamp) {
+        self.certificate.with_label_values::<&str>(&[]).set(expires.as_second());
+    }
+
+    /// The page that Prometheus scrapes.
+    #[must_use]
+    pub fn page(&self) -> String {
+        let mut page = vec![];
+        // Writing to memory fails only for a metric without a name or help, and ours have both.
+        if let Err(error) = TextEncoder::new().encode(&self.registry.gather(), &mut page) {
+            tracing::error!(%error, "The metrics cannot be encoded.");
+        }
+        String::from_utf8_lossy(&page).into_owned()
+    }
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+const LEADER: (&str, &str) =
+    ("appwrapper_leader", "1 where this process is the one that acts, 0 where it stands by.");
+
+/// The label where there is nothing to name: Prometheus takes an empty label for none at all.
+const NONE: &str = "none";
+
+/// A phase as a label.
+const fn phase_label(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Empty => "Empty",
+        Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => phase.as_str(),
+    }
+}

@@ -1,0 +1,199 @@
+//! Who may read the metrics: the API server is asked who a bearer token belongs to (`TokenReview`), and
+//! whether they may GET `/metrics` (`SubjectAccessReview`).
+//!
+//! Its answers are kept for a moment, so that a scrape costs two calls at most every [`KEPT_FOR`]; a
+//! permission that is taken away holds for so long at most. Where it cannot be asked, nobody is let in.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::{IntoResponse, Response};
+use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInfo};
+use k8s_openapi::api::authorization::v1::{
+    NonResourceAttributes, SubjectAccessReview, SubjectAccessReviewSpec,
+};
+use kube::Client;
+use kube::api::{Api, PostParams};
+use tokio::sync::Semaphore;
+
+use crate::clock::Clock;
+use crate::telemetry;
+
+/// How long an answer holds.
+pub const KEPT_FOR: Duration = Duration::from_secs(30);
+/// How many answers are kept; the oldest gives way.
+pub const KEPT_MAX: usize = 256;
+/// How many tokens the API server is asked about at a time.
+const ASKED_AT_A_TIME: usize = 4;
+/// How long its answers may take, both together.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// The longest token that it is asked about; those of service accounts have about 1 KiB.
+const TOKEN_BYTES_MAX: usize = 16 * 1024;
+
+/// Asks who may read the metrics.
+#[derive(Clone)]
+pub struct Access(Arc<Inner>);
+
+struct Inner {
+    client: Client,
+    clock: Arc<dyn Clock>,
+    kept: Mutex<BTreeMap<Digest, Kept>>,
+    places: Semaphore,
+}
+
+/// What is kept instead of a token.
+type Digest = Vec<u8>;
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    answer: Answer,
+    at: Duration,
+}
+
+/// What the API server says of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    /// Its owner may.
+    Allowed,
+    /// It is someone's, who may not.
+    Forbidden,
+    /// It is nobody's.
+    Unknown,
+}
+
+/// Why nothing is known of a token.
+#[derive(Debug, thiserror::Error)]
+enum Error {
+    #[error("the API server cannot be asked")]
+    Ask(#[from] kube::Error),
+    #[error("the API server did not answer within {} s", ANSWER_WITHIN.as_secs())]
+    Slow,
+}
+
+impl Access {
+    /// Asks with a client, which may create `TokenReview` and `SubjectAccessReview`.
+    #[must_use]
+    pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
+        let kept = Mutex::default();
+        Self(Arc::new(Inner { client, clock, kept, places: Semaphore::new(ASKED_AT_A_TIME) }))
+    }
+
+    /// The router, for those who may.
+    pub(super) fn guard(self, router: Router) -> Router {
+        router.layer(from_fn_with_state(self, check))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, BTreeMap<Digest, Kept>> {
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn known(&self, digest: &Digest) -> Option<Answer> {
+        let now = self.0.clock.elapsed();
+        let kept = self.kept();
+        let kept = kept.get(digest)?;
+        (now.saturating_sub(kept.at) < KEPT_FOR).then_some(kept.answer)
+    }
+
+    fn keep(&self, digest: Digest, answer: Answer) {
+        let at = self.0.clock.elapsed();
+        let mut kept = self.kept();
+        kept.retain(|_, kept| at.saturating_sub(kept.at) < KEPT_FOR);
+        while kept.len() >= KEPT_MAX {
+            let oldest = kept.iter().min_by_key(|(_, kept)| kept.at);
+            let Some(oldest) = oldest.map(|(digest, _)| digest.clone()) else { break };
+            kept.remove(&oldest);
+        }
+        kept.insert(digest, Kept { answer, at });
+    }
+
+    async fn answer(&self, token: &str) -> Result<Answer, Error> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Ok(Answer::Unknown);
+        }
+        let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
+        let digest = digest.as_ref().to_vec();
+        if let Some(answer) = self.known(&digest) {
+            return Ok(answer);
+        }
+        let asked = async {
+            let place = self.0.places.acquire().await;
+            // somebody else may have asked the same meanwhile
+            if let Some(answer) = self.known(&digest) {
+                return Ok(answer);
+            }
+            let answer = self.ask(token).await?;
+            drop(place);
+            self.keep(digest, answer);
+            Ok(answer)
+        };
+        tokio::time::timeout(ANSWER_WITHIN, asked).await.unwrap_or(Err(Error::Slow))
+    }
+
+    async fn ask(&self, token: &str) -> Result<Answer, Error> {
+        let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
+        let review = TokenReview { spec, ..TokenReview::default() };
+        let reviews: Api<TokenReview> = Api::all(self.0.client.clone());
+        let said = reviews.create(&PostParams::default(), &review).await?.status;
+        let said = said.filter(|said| said.authenticated == Some(true));
+        let Some(user) = said.and_then(|said| said.user) else { return Ok(Answer::Unknown) };
+        let review = SubjectAccessReview { spec: may_read(user), ..SubjectAccessReview::default() };
+        let reviews: Api<SubjectAccessReview> = Api::all(self.0.client.clone());
+        let said = reviews.create(&PostParams::default(), &review).await?.status;
+        let allowed = said.is_some_and(|said| said.allowed && said.denied != Some(true));
+        Ok(if allowed { Answer::Allowed } else { Answer::Forbidden })
+    }
+}
+
+/// The question whether someone may GET `/metrics`, with all that is known of them.
+fn may_read(user: UserInfo) -> SubjectAccessReviewSpec {
+    let UserInfo { username, uid, groups, extra } = user;
+    SubjectAccessReviewSpec {
+        non_resource_attributes: Some(NonResourceAttributes {
+            path: Some("/metrics".to_owned()),
+            verb: Some("get".to_owned()),
+        }),
+        resource_attributes: None,
+        user: username,
+        uid,
+        groups,
+        extra,
+    }
+}
+
+async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
+    let Some(token) = bearer(request.headers()) else { return unknown() };
+    match access.answer(token).await {
+        Ok(Answer::Allowed) => next.run(request).await,
+        Ok(Answer::Forbidden) => forbidden(),
+        Ok(Answer::Unknown) => unknown(),
+        Err(error) => {
+            let cause = telemetry::chain(&error);
+            tracing::warn!(cause, "Nobody can be let in to the metrics.");
+            let text = "the API server cannot be asked about this token: try again\n";
+            (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+        }
+    }
+}
+
+fn forbidden() -> Response {
+    let text = "this token may not get /metrics: its owner needs a ClusterRole with \
+                nonResourceURLs [/metrics], verbs [get]\n";
+    (StatusCode::FORBIDDEN, text).into_response()
+}
+
+fn unknown() -> Response {
+    let text = "a bearer token that the API server knows is needed\n";
+    (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(header::AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    let token = token.trim();
+    (scheme.eq_ignore_ascii_case("Bearer") && !token.is_empty()).then_some(token)
+}

@@ -1,0 +1,99 @@
+//! The small servers beside the controller: health, and metrics.
+//!
+//! ```text
+//! /healthz   the process answers
+//! /readyz    every check holds, or which do not
+//! /metrics   plain, or for those whom the API server knows and lets (access)
+//! ```
+
+mod access;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::State;
+use axum::http::{StatusCode, header};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::metrics::Metrics;
+
+pub use access::Access;
+
+/// Something that must hold before this process is ready: its name, and whether it does.
+pub type Check = (&'static str, watch::Receiver<bool>);
+
+/// Why a server could not be started.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot listen on {address} for {what}")]
+pub struct Error {
+    /// What was to be served.
+    pub what: &'static str,
+    /// Where.
+    pub address: SocketAddr,
+    /// What happened.
+    #[source]
+    pub source: std::io::Error,
+}
+
+/// Serves [`health_router`].
+///
+/// # Errors
+/// Where the address cannot be listened on.
+pub async fn health(address: SocketAddr, checks: Vec<Check>) -> Result<(), Error> {
+    serve("health", address, health_router(checks)).await
+}
+
+/// Serves [`metrics_router`] in plain text, to whoever asks.
+///
+/// # Errors
+/// Where the address cannot be listened on.
+pub async fn metrics(address: SocketAddr, metrics: Metrics) -> Result<(), Error> {
+    serve("metrics", address, metrics_router(metrics, None)).await
+}
+
+/// `/healthz` (the process answers) and `/readyz` (every check holds; else 503, and which do not).
+pub fn health_router(checks: Vec<Check>) -> Router {
+    Router::new()
+        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/readyz", get(readiness))
+        .with_state(checks)
+}
+
+/// `/metrics`: with access, only for a bearer token that the API server knows and lets.
+pub fn metrics_router(metrics: Metrics, access: Option<Access>) -> Router {
+    // what Prometheus calls its text format
+    let format = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];
+    let page = async move |State(metrics): State<Metrics>| (format, metrics.page());
+    let router = Router::new().route("/metrics", get(page)).with_state(metrics);
+    match access {
+        Some(access) => access.guard(router),
+        None => router,
+    }
+}
+
+async fn readiness(State(checks): State<Vec<Check>>) -> impl IntoResponse {
+    let held: Vec<(&str, bool)> =
+        checks.iter().map(|(name, check)| (*name, *check.borrow())).collect();
+    let all = held.iter().all(|(_, holds)| *holds);
+    let line = |(name, holds): &(&str, bool)| {
+        format!("{} {name}\n", if *holds { "ready" } else { "NOT READY" })
+    };
+    let text: String = held.iter().map(line).collect();
+    (if all { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE }, text)
+}
+
+async fn serve(what: &'static str, address: SocketAddr, router: Router) -> Result<(), Error> {
+    let failed = |source| Error { what, address, source };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    tokio::spawn(async move {
+        if let Err(error) = axum::serve(listener, router).await {
+            tracing::error!(what, %error, "A server ended.");
+        }
+    });
+    Ok(())
+}

@@ -1,0 +1,143 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use http_body_util::BodyExt;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+use crate::clock::ManualClock;
+
+/// An API server that knows two tokens, and how often it was asked.
+fn api_server(asked: Arc<AtomicUsize>) -> Client {
+    let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+        asked.fetch_add(1, Ordering::Relaxed);
+        async move {
+            let path = request.uri().path().to_owned();
+            let body = request.into_body().collect_bytes().await?;
+            let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+            let status = match path.as_str() {
+                "/apis/authentication.k8s.io/v1/tokenreviews" => {
+                    let token = body["spec"]["token"].as_str().unwrap_or_default();
+                    if token == "broken" {
+                        let text = r#"{"kind":"Status","status":"Failure","code":500}"#;
+                        return Ok(answer(500, text.to_owned()));
+                    }
+                    let known = ["prometheus", "stranger"].contains(&token);
+                    json!({"authenticated": known, "user": {"username": token, "groups": ["g"]}})
+                }
+                "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
+                    let asked = json!({"user": "prometheus", "groups": ["g"],
+                        "nonResourceAttributes": {"path": "/metrics", "verb": "get"}});
+                    json!({"allowed": body["spec"] == asked})
+                }
+                _ => json!({}),
+            };
+            let mut review = body;
+            review["status"] = status;
+            Ok::<_, kube::Error>(answer(201, review.to_string()))
+        }
+    });
+    Client::new(service, "default")
+}
+
+fn answer(code: u16, text: String) -> http::Response<kube::client::Body> {
+    let body = kube::client::Body::from(text.into_bytes());
+    http::Response::builder().status(code).body(body).unwrap()
+}
+
+async fn get_with(router: &Router, path: &str, token: Option<&str>) -> (StatusCode, String) {
+    let mut request = Request::get(path);
+    if let Some(token) = token {
+        request = request.header("authorization", token);
+    }
+    let answer = router.clone().oneshot(request.body(Body::empty()).unwrap()).await.unwrap();
+    let status = answer.status();
+    let text = answer.into_body().collect().await.unwrap().to_bytes();
+    (status, String::from_utf8_lossy(&text).into_owned())
+}
+
+#[tokio::test]
+async fn only_a_token_that_may_gets_the_page() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let access = Access::new(api_server(asked.clone()), clock);
+    let router = metrics_router(Metrics::new(), Some(access));
+    for (path, token, want, calls) in [
+        ("/metrics", None, StatusCode::UNAUTHORIZED, 0),
+        ("/metrics", Some("Basic cHJvbWV0aGV1cw=="), StatusCode::UNAUTHORIZED, 0),
+        ("/metrics", Some("Bearer "), StatusCode::UNAUTHORIZED, 0),
+        ("/metrics", Some("Bearer nobody"), StatusCode::UNAUTHORIZED, 1),
+        ("/metrics", Some("Bearer stranger"), StatusCode::FORBIDDEN, 2),
+        ("/metrics", Some("Bearer broken"), StatusCode::SERVICE_UNAVAILABLE, 1),
+        ("/metrics", Some("Bearer prometheus"), StatusCode::OK, 2),
+        ("/metrics", Some("bearer prometheus"), StatusCode::OK, 0),
+        ("/elsewhere", None, StatusCode::UNAUTHORIZED, 0),
+        ("/elsewhere", Some("Bearer prometheus"), StatusCode::NOT_FOUND, 0),
+    ] {
+        let before = asked.load(Ordering::Relaxed);
+        let (status, text) = get_with(&router, path, token).await;
+        assert_eq!(status, want, "{path} {token:?}: {text}");
+        let is_page = text.contains("appwrapper_leader");
+        assert_eq!(is_page, want == StatusCode::OK, "{path} {token:?}: {text}");
+        assert_eq!(asked.load(Ordering::Relaxed) - before, calls, "{path} {token:?}");
+    }
+    let long = format!("Bearer {}", "x".repeat(20_000));
+    let before = asked.load(Ordering::Relaxed);
+    assert_eq!(get_with(&router, "/metrics", Some(&long)).await.0, StatusCode::UNAUTHORIZED);
+    assert_eq!(asked.load(Ordering::Relaxed), before, "nobody is asked about such a token");
+}
+
+#[tokio::test]
+async fn answers_hold_for_a_moment_and_are_bounded() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let access = Access::new(api_server(asked.clone()), clock.clone());
+    let router = metrics_router(Metrics::new(), Some(access));
+    let scrape = async |token: &str| {
+        let before = asked.load(Ordering::Relaxed);
+        get_with(&router, "/metrics", Some(&format!("Bearer {token}"))).await;
+        asked.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(scrape("prometheus").await, 2);
+    clock.advance(access::KEPT_FOR / 2);
+    assert_eq!(scrape("prometheus").await, 0);
+    clock.advance(access::KEPT_FOR / 2);
+    assert_eq!(scrape("prometheus").await, 2, "asked anew");
+    for number in 0..access::KEPT_MAX {
+        clock.advance(Duration::from_millis(1));
+        assert_eq!(scrape(&format!("guess-{number}")).await, 1);
+    }
+    assert_eq!(scrape("guess-200").await, 0, "the newest are kept");
+    assert_eq!(scrape("prometheus").await, 2, "the oldest gave way");
+}
+
+#[tokio::test]
+async fn without_access_the_page_is_plain() {
+    let (status, text) = get_with(&metrics_router(Metrics::new(), None), "/metrics", None).await;
+    assert_eq!(status, StatusCode::OK);
+    assert!(text.contains("# TYPE appwrapper_leader gauge"), "{text}");
+}
+
+#[tokio::test]
+async fn readiness_says_what_is_missing() {
+    let (caches, caches_hold) = watch::channel(false);
+    let (certificate, certificate_holds) = watch::channel(true);
+    let router = health_router(vec![("caches", caches_hold), ("certificate", certificate_holds)]);
+    assert_eq!(get_with(&router, "/healthz", None).await, (StatusCode::OK, "ok\n".to_owned()));
+    let ready = async || get_with(&router, "/readyz", None).await;
+    let (status, text) = ready().await;
+    assert_eq!(
+        (status, text.as_str()),
+        (StatusCode::SERVICE_UNAVAILABLE, "NOT READY caches\nready certificate\n")
+    );
+    caches.send_replace(true);
+    assert_eq!(ready().await, (StatusCode::OK, "ready caches\nready certificate\n".to_owned()));
+    certificate.send_replace(false);
+    assert_eq!(ready().await.0, StatusCode::SERVICE_UNAVAILABLE);
+}

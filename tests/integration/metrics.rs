@@ -1,0 +1,281 @@
+//! The page of a running controller, and what is made of it: dashboard, alerts, documentation; and who
+//! may read it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use appwrapper::clock::SystemClock;
+use appwrapper::metrics::Metrics;
+use appwrapper::serve::{Access, metrics_router};
+use axum::body::Body;
+use http::{Request, StatusCode};
+use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
+use k8s_openapi::api::core::v1::ServiceAccount;
+use kube::Client;
+use kube::api::{Api, PostParams};
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use crate::harness::{METRICS, job, runtime_test, test, tuned};
+
+/// On the page only where there is a webhook that was asked, or a certificate.
+const NOT_ALWAYS: [&str; 3] = [
+    "appwrapper_admission_answers_total",
+    "appwrapper_admission_seconds",
+    "appwrapper_certificate_expiry_timestamp_seconds",
+];
+
+/// A metric of a page.
+#[derive(Debug, Default)]
+struct Shown {
+    is_histogram: bool,
+    labels: BTreeSet<String>,
+    sum: f64,
+}
+
+fn read(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(file);
+    std::fs::read_to_string(path).expect("the file is there")
+}
+
+/// The metrics of a page, by name: their labels, and the sum over all series (of counts, of a histogram).
+fn shown(page: &str) -> BTreeMap<String, Shown> {
+    let mut all: BTreeMap<String, Shown> = BTreeMap::new();
+    for line in page.lines() {
+        if let Some(typed) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = typed.split_once(' ').expect("a name and a type");
+            let is_histogram = kind == "histogram";
+            all.insert(name.to_owned(), Shown { is_histogram, ..Shown::default() });
+        }
+        if line.starts_with('#') {
+            continue;
+        }
+        let (series, value) = line.rsplit_once(' ').expect("a series and its value");
+        let (name, labels) = series.split_once('{').unwrap_or((series, "}"));
+        let pairs = labels.trim_end_matches('}').split("\",");
+        let names = pairs.filter_map(|pair| pair.split_once('=')).map(|(label, _)| label);
+        let of_histogram = name.trim_end_matches("_count");
+        let metric = if all.contains_key(name) { name } else { of_histogram };
+        if let Some(metric) = all.get_mut(metric) {
+            metric.labels.extend(names.map(str::to_owned));
+            metric.sum += value.parse::<f64>().expect("a value is a number");
+        }
+    }
+    all
+}
+
+/// The names of our metrics in a query, as it says them.
+fn named(query: &str) -> BTreeSet<String> {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    let words = query.split(|c: char| !is_part(c));
+    words.filter(|word| word.starts_with("appwrapper_")).map(str::to_owned).collect()
+}
+
+/// Every text under this key, at any depth.
+fn texts<'v>(value: &'v Value, key: &str, found: &mut Vec<&'v str>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, field) in fields {
+                if name == key {
+                    found.extend(field.as_str());
+                }
+                texts(field, key, found);
+            }
+        }
+        Value::Array(items) => items.iter().for_each(|item| texts(item, key, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn dashboard() -> Value {
+    serde_json::from_str(&read("config/grafana/appwrapper.json")).expect("a dashboard is JSON")
+}
+
+fn rules() -> Value {
+    serde_saphyr::from_str(&read("config/prometheus/rules.yaml")).expect("rules are YAML")
+}
+
+/// Every query of the dashboard and of the alerts.
+fn queries() -> Vec<String> {
+    let (dashboard, rules) = (dashboard(), rules());
+    let mut found = vec![];
+    texts(&dashboard, "expr", &mut found);
+    texts(&dashboard["templating"], "query", &mut found);
+    let panels = found.len();
+    texts(&rules, "expr", &mut found);
+    assert!(panels > 20 && found.len() > panels + 10, "the queries were found");
+    found.into_iter().map(str::to_owned).collect()
+}
+
+/// The rows of a table of the documentation whose first cell is code that fits.
+fn rows(prefix: &str) -> BTreeMap<String, Vec<String>> {
+    let page = read("docs/metrics.md");
+    let start = format!("| `{prefix}");
+    let rows = page.lines().filter(|line| line.starts_with(&start));
+    rows.map(|line| {
+        let cells: Vec<String> =
+            line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+        (cells[0].trim_matches('`').to_owned(), cells)
+    })
+    .collect()
+}
+
+/// One AppWrapper that fails once and succeeds then, so that there is something to count.
+async fn activity(case: &crate::harness::Case) {
+    let life = [("run-for", "1s"), ("fail-until-attempt", "1"), ("exit-code", "3")];
+    let settings = tuned(&[("failureGracePeriodDuration", "0s")]);
+    case.wrap("aw", settings, vec![job("j", json!({}), &life)]).await;
+    case.phase("aw", "Succeeded").await;
+    case.delete_wrapper("aw").await;
+    case.gone("AppWrapper", "aw").await;
+    case.wrap("still", json!({}), vec![job("s", json!({}), &[("run-for", "1h")])]).await;
+    case.condition("still", "PodsReady", "True").await;
+}
+
+#[test]
+fn the_page_is_what_queries_and_documentation_name() {
+    let name = "the_page_is_what_queries_and_documentation_name";
+    test(name, async |case| {
+        drop(METRICS.page()); // idle quota is summed from one scrape to the next
+        activity(&case).await;
+        let page = METRICS.page();
+        let shown = shown(&page);
+        for name in [
+            "appwrapper_appwrappers",
+            "appwrapper_phase_changes_total",
+            "appwrapper_failures_total",
+            "appwrapper_attempts_total",
+            "appwrapper_warnings_total",
+            "appwrapper_detection_seconds",
+            "appwrapper_teardown_seconds",
+            "appwrapper_pause_seconds",
+            "appwrapper_start_seconds",
+            "appwrapper_reconcile_seconds",
+            "appwrapper_api_requests_total",
+        ] {
+            let metric = shown.get(name).unwrap_or_else(|| panic!("{name} is not in\n{page}"));
+            assert!(metric.sum >= 1.0, "{name} counts nothing:\n{page}");
+        }
+        assert!(page.contains(r#"category="application""#), "{page}");
+        assert!(!page.contains(&case.namespace), "no namespace is a label");
+
+        let base = |word: &str| -> String {
+            let stems = ["_bucket", "_sum", "_count"].map(|end| word.trim_end_matches(end));
+            let of_histogram = stems.into_iter().find(|stem| {
+                *stem != word
+                    && (shown.get(*stem).is_some_and(|metric| metric.is_histogram)
+                        || NOT_ALWAYS.contains(stem))
+            });
+            of_histogram.unwrap_or(word).to_owned()
+        };
+        let is_known = |name: &str| shown.contains_key(name) || NOT_ALWAYS.contains(&name);
+        let mut used = BTreeSet::new();
+        for query in queries() {
+            for word in named(&query) {
+                assert!(is_known(&base(&word)), "{word} of {query} is not on the page");
+                used.insert(base(&word));
+            }
+        }
+        let documented = rows("appwrapper_");
+        for name in documented.keys().chain(&used) {
+            assert!(is_known(name), "{name} is not on the page");
+        }
+        for (name, metric) in &shown {
+            assert!(used.contains(name), "{name} is in no query");
+            let cells = documented.get(name).unwrap_or_else(|| panic!("{name} has no row"));
+            let labels: BTreeSet<String> = cells[1]
+                .split(',')
+                .map(|label| label.trim().trim_matches('`').to_owned())
+                .filter(|label| !label.is_empty())
+                .collect();
+            let mut on_page = metric.labels.clone();
+            on_page.remove("le");
+            assert_eq!(labels, on_page, "labels of {name}");
+        }
+    });
+}
+
+#[test]
+fn every_alert_is_described_and_says_what_it_is() {
+    let described: BTreeSet<String> = rows("AppWrapper").into_keys().collect();
+    let rules = rules();
+    let mut alerts = BTreeSet::new();
+    for group in rules["spec"]["groups"].as_array().expect("groups") {
+        for rule in group["rules"].as_array().expect("rules") {
+            let name = rule["alert"].as_str().expect("an alert has a name");
+            for field in ["/expr", "/for", "/labels/severity", "/annotations/summary"] {
+                assert!(rule.pointer(field).is_some_and(Value::is_string), "{name} has {field}");
+            }
+            alerts.insert(name.to_owned());
+        }
+    }
+    assert_eq!(alerts, described);
+}
+
+/// A token of a new service account.
+async fn token(client: &Client, namespace: &str, name: &str) -> String {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client.clone(), namespace);
+    let account = serde_json::from_value(json!({"metadata": {"name": name}})).expect("an account");
+    accounts.create(&PostParams::default(), &account).await.expect("the account is new");
+    let spec = TokenRequestSpec { expiration_seconds: Some(600), ..TokenRequestSpec::default() };
+    let request = TokenRequest { spec, ..TokenRequest::default() };
+    let made = accounts.create_token_request(name, &PostParams::default(), &request).await;
+    made.expect("a token is made").status.expect("it is there").token
+}
+
+async fn get(client: &Client, token: Option<&str>) -> (StatusCode, bool) {
+    let access = Access::new(client.clone(), Arc::new(SystemClock));
+    let router = metrics_router(Metrics::new(), Some(access));
+    let mut request = Request::get("/metrics");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let request = request.body(Body::empty()).expect("a request");
+    let answer = router.oneshot(request).await.expect("an answer");
+    let status = answer.status();
+    let body = axum::body::to_bytes(answer.into_body(), usize::MAX).await.expect("a text");
+    (status, String::from_utf8_lossy(&body).contains("appwrapper_leader"))
+}
+
+#[test]
+fn only_whom_the_api_server_lets_reads_the_metrics() {
+    let name = "only_whom_the_api_server_lets_reads_the_metrics";
+    runtime_test(
+        name,
+        || crate::harness::PLANE.client(),
+        async |case| {
+            let client = &case.client;
+            let allowed = token(client, &case.namespace, "prometheus").await;
+            let stranger = token(client, &case.namespace, "stranger").await;
+            let role: Value = serde_saphyr::from_str(&read("config/prometheus/reader.yaml"))
+                .expect("a role is YAML");
+            let rbac = "rbac.authorization.k8s.io/v1";
+            let create = async |kind: &str, object: Value| {
+                let object = serde_json::from_value(object).expect("an object");
+                let api = case.cluster_api(rbac, kind);
+                api.create(&PostParams::default(), &object).await.expect("it is new");
+            };
+            create("ClusterRole", role.clone()).await;
+            let subject = json!({"kind": "ServiceAccount", "namespace": case.namespace, "name": "prometheus"});
+            let binding = json!({
+                "apiVersion": rbac, "kind": "ClusterRoleBinding", "metadata": {"name": case.namespace},
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                    "name": role["metadata"]["name"]},
+                "subjects": [subject],
+            });
+            create("ClusterRoleBinding", binding).await;
+            // the API server takes a moment to heed a new binding, and tells nobody when it does
+            let heeded = async {
+                while get(client, Some(&allowed)).await != (StatusCode::OK, true) {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            };
+            tokio::time::timeout(Duration::from_mins(1), heeded).await.expect("the owner may");
+            assert_eq!(get(client, Some(&stranger)).await, (StatusCode::FORBIDDEN, false));
+            assert_eq!(get(client, Some("e30.e30.e30")).await, (StatusCode::UNAUTHORIZED, false));
+            assert_eq!(get(client, None).await, (StatusCode::UNAUTHORIZED, false));
+        },
+    );
+}
