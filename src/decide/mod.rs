@@ -16,6 +16,7 @@ mod deploy;
 mod draft;
 mod failure;
 mod health;
+mod incidents;
 pub mod machine;
 mod notices;
 mod pause;

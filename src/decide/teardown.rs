@@ -17,6 +17,7 @@ use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
+use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
 use crate::snapshot::{Component, Pod, Presence};
 
 /// What still exists is named after this time, or after a quarter of the grace period if that is less.
@@ -240,6 +241,14 @@ fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
     message.clone_into(&mut draft.verdict.message);
 }
 
+/// Pods being deleted on nodes that are shut down or gone: nothing runs there, and nobody carries the
+/// deletion out.
+pub(super) fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
+    let snapshot = draft.facts.snapshot;
+    let is_fenced = |pod: &&Pod| snapshot.loss_of(pod).is_some_and(|loss| !loss.may_return());
+    snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
+}
+
 /// Deletes what there is, gracefully and then forcefully; whether a LIST showed that nothing is left.
 fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
@@ -261,6 +270,11 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
         draft.ask(Ask::Gone);
         return false;
     }
+    // what is known of a node must be true now
+    if snapshot.answered < Ask::Pods && fenced(draft).next().is_some() {
+        draft.ask(Ask::Gone);
+        return false;
+    }
     let started = deleting_since(draft);
     let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);
     let forced = draft.facts.now >= forced_from || bugs::is_present(Bug::ForceAtOnce);
@@ -278,6 +292,9 @@ fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Tim
             draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
             draft.verdict.delete.push(index);
         }
+    }
+    for pod in fenced(draft) {
+        force(draft, pod);
     }
     let grace = draft.facts.limits.forceful_deletion_grace.as_duration();
     let named_from = Period::from_duration(STUCK_AFTER.min(grace / 4)).after(started);
@@ -305,8 +322,7 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
         }
     }
     for pod in &draft.facts.snapshot.pods {
-        draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
-        draft.verdict.delete_pods.push(pod.name.clone());
+        force(draft, pod);
     }
     let blockers = blockers(draft);
     name_blockers(draft, &blockers, deleting::FORCED);
@@ -318,6 +334,12 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
     let lasted = Duration::from_secs(u64::try_from(lasted).unwrap_or(0));
     let pause = lasted.clamp(RETRY_FORCE.0, RETRY_FORCE.1);
     draft.look_again(Period::from_duration(pause).after(draft.facts.now));
+}
+
+/// Deletes a pod with grace period 0.
+pub(super) fn force(draft: &mut Draft<'_>, pod: &Pod) {
+    draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+    draft.verdict.delete_pods.push(pod.name.clone());
 }
 
 /// Names what blocks the deletion in `DeletingResources`, and in an event when that is new.
@@ -352,7 +374,8 @@ fn blockers(draft: &Draft<'_>) -> Vec<String> {
     pods.sort_by_key(|pod| pod.name.clone());
     let pods = pods.into_iter().map(|pod| {
         let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
-        format!("Pod/{}{node}{}", pod.name, keeps(&pod.finalizers))
+        let loss = snapshot.loss_of(pod).map(state_of_node).unwrap_or_default();
+        format!("Pod/{}{node}{loss}{}", pod.name, keeps(&pod.finalizers))
     });
     let objects = snapshot
         .components
@@ -361,6 +384,16 @@ fn blockers(draft: &Draft<'_>) -> Vec<String> {
         .filter_map(|component| Some((component, component.ours()?)))
         .map(|(component, object)| format!("{}{}", component.title(), keeps(&object.finalizers)));
     pods.chain(objects).collect()
+}
+
+/// What became of a node, and what an administrator can do about it.
+fn state_of_node(loss: Loss) -> String {
+    let state = loss.sentence();
+    if loss.may_return() {
+        format!(", which {state} (once it is shut down, taint it {OUT_OF_SERVICE})")
+    } else {
+        format!(", which {state}")
+    }
 }
 
 fn keeps(finalizers: &[String]) -> String {
