@@ -35,6 +35,7 @@ mod hostile;
 mod kinds;
 mod layers;
 mod lifecycle;
+mod nodes;
 mod objects;
 mod on_sim;
 mod ownership;
