@@ -21,9 +21,9 @@ pub struct PodSetHealth<'a> {
     pub running: i64,
     /// Pods that are Ready, or Succeeded and still counted.
     pub fully_ready: i64,
-    /// Pods that are Pending or Running, or Succeeded and still counted.
+    /// Pods that are Pending or Running, Terminating or not, or Succeeded and still counted.
     pub alive: i64,
-    /// Pods that are Pending or beyond: alive, Failed, or lost.
+    /// Pods that are Pending or beyond: Running, Failed, lost, or Succeeded and still counted.
     pub there: i64,
     /// A pod is Terminating, and not lost: it counts as neither running nor missing.
     pub terminating: bool,
@@ -121,7 +121,10 @@ fn tally(
     let mut failed: Vec<&Pod> =
         of(snapshot, (component, pod_set)).filter(|pod| pod.has_failed()).collect();
     failure::sort(&mut failed);
-    let alive = running + count(of_phase(PodPhase::Pending));
+    let terminating =
+        of(snapshot, (component, pod_set)).filter(|pod| pod.terminating && pod.lost.is_none());
+    let pending = count(of_phase(PodPhase::Pending));
+    let going = count(terminating.filter(|pod| pod.phase != PodPhase::Failed));
     let lost = of(snapshot, (component, pod_set)).filter(|pod| pod.lost.is_some());
     PodSetHealth {
         component,
@@ -131,8 +134,8 @@ fn tally(
         fully_ready: count(
             of_phase(PodPhase::Running).filter(|pod| pod.true_condition("Ready").is_some()),
         ) + credit,
-        alive,
-        there: alive + count(of_phase(PodPhase::Failed)) + count(lost),
+        alive: running + pending + going,
+        there: running + pending + count(of_phase(PodPhase::Failed)) + count(lost),
         terminating: of(snapshot, (component, pod_set))
             .any(|pod| pod.terminating && pod.lost.is_none()),
         waiting,
@@ -257,29 +260,34 @@ pub fn unmended<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a Pod
         .map(|entry| entry.since.0);
     let not_before = ready_since
         .or_else(|| since.and_then(|since| since.failed_pods.as_ref()).map(|time| time.0));
-    let missed = health.alive < health.expected || ready_since.is_none();
-    let fresh = |pod: &&Pod| match (failure::finished_at(pod), not_before) {
-        (Some(at), Some(moment)) if at < moment => pod.lost.is_some() && missed,
-        (None, _) => pod.lost.is_none() || missed,
-        (Some(_), _) => true,
+    let is_fresh = |pod: &&Pod| match (failure::finished_at(pod), not_before) {
+        (Some(at), Some(moment)) => at >= moment,
+        (Some(_), None) => true,
+        (None, _) => pod.lost.is_none() || ready_since.is_none(),
     };
+    // older ones that are lost only as far as others do not account for what is lacking
+    let lacking =
+        health.expected - health.alive - count(health.failed.iter().copied().filter(is_fresh));
+    let fresh = |pod: &&Pod| is_fresh(pod) || pod.lost.is_some() && lacking > 0;
     health.failed.iter().copied().filter(fresh).collect()
 }
 
-/// From when on a pod counts as lost: since its node is, but not while its pod set had all its pods; where
-/// nothing tells, since it was first seen.
+/// From when on a pod counts as lost: since its node is. It is the moment at which it was first seen where
+/// nothing tells, and where its pod set has had all its pods since then.
 pub fn lost_at(draft: &Draft<'_>, all: &[PodSetHealth<'_>], pod: &Pod) -> Timestamp {
     let since = draft.facts.snapshot.status.since.as_ref();
     let seen = since.and_then(|since| since.failed_pods.as_ref()).map(|time| time.0);
-    let own = all
+    let mut own = all
         .iter()
-        .find(|set| Some(set.component) == pod.component && Some(set.pod_set) == pod.pod_set);
-    let ready = own.zip(since).and_then(|(set, since)| entry(&since.pod_sets, &set.name()));
+        .filter(|set| Some(set.component) == pod.component && Some(set.pod_set) == pod.pod_set);
+    let ready = own.next().zip(since).and_then(|(set, since)| entry(&since.pod_sets, &set.name()));
     let ready = ready.filter(|entry| entry.ready).map(|entry| entry.since.0);
     let node = pod.lost.and_then(|loss| loss.since).filter(|at| *at <= draft.facts.now);
-    match seen.or(ready) {
-        Some(floor) => node.map_or(seen.unwrap_or(draft.facts.now), |at| at.max(floor)),
-        None => node.unwrap_or(draft.facts.now),
+    match (node, seen) {
+        (Some(at), Some(seen)) => at.max(seen),
+        (Some(at), None) if ready.is_none_or(|ready| ready <= at) => at,
+        (Some(_) | None, None) => draft.facts.now,
+        (None, Some(seen)) => seen,
     }
 }
 

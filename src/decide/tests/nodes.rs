@@ -136,8 +136,10 @@ fn a_pod_that_was_replaced_is_no_failure_and_ages_none() {
     assert_eq!(replaced.decide(4000).verdict.action, VerdictAction::None);
     let again = replaced.clone().node("node-2", not_ready(5000));
     assert_eq!(again.decide(5001).verdict.deadline, Some(at(5060)));
-    let waits = replaced.pod(1, |pod| pod.phase = Pending);
-    assert_eq!(waits.decide(5001).verdict.deadline, None, "warm-up comes first");
+    let waits = replaced.clone().pod(1, |pod| pod.phase = Pending);
+    assert_eq!(waits.decide(5001).verdict.reason.as_deref(), Some("InsufficientPodsReady"));
+    let drained = replaced.pod(1, |pod| pod.terminating = true);
+    assert_eq!(drained.decide(5001).verdict.action, VerdictAction::None, "it is waited for");
 }
 
 /// A watch may show a pod that runs before it shows that the other's node is lost.
@@ -145,7 +147,7 @@ fn a_pod_that_was_replaced_is_no_failure_and_ages_none() {
 fn a_node_lost_just_before_the_pod_set_was_ready_is_not_overlooked() {
     let world = given(Phase::Running).pods(&TWO).pod(1, |pod| pod.node = Some("node-2".into()));
     let world = world.clone().written(&world.decide(7)).node("node-1", not_ready(5));
-    assert_eq!(world.decide(8).verdict.deadline, Some(at(67)), "from when all of them ran");
+    assert_eq!(world.decide(8).verdict.deadline, Some(at(68)), "from when it was seen");
 }
 
 #[test]
