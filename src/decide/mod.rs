@@ -15,6 +15,7 @@ mod attempts;
 mod deploy;
 mod draft;
 mod failure;
+mod fencing;
 mod health;
 mod incidents;
 pub mod machine;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::draft::Draft;
-use super::{VerdictAction, attempts, health, teardown};
+use super::{VerdictAction, attempts, fencing, health};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
@@ -26,13 +26,13 @@ pub(super) enum Stray {
 /// Strays that should be gone for long are deleted by force, and those on nodes where nothing runs any
 /// more at once; what is known of a node must be true now.
 fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
-    let fenced: Vec<&Pod> = teardown::fenced(draft).filter(|pod| is_stray(pod)).collect();
+    let fenced: Vec<&Pod> = fencing::fenced(draft).filter(|pod| is_stray(pod)).collect();
     if !fenced.is_empty() && draft.facts.snapshot.answered < Ask::Pods {
         draft.ask(Ask::Pods);
         return;
     }
     for pod in &fenced {
-        teardown::force(draft, pod);
+        fencing::force(draft, pod);
     }
     let pods = draft.facts.snapshot.pods.iter();
     let pods = pods.filter(|pod| !fenced.iter().any(|one| one.uid == pod.uid));

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
+use super::fencing::{fenced, force, state_of_node};
 use super::machine::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
@@ -17,7 +18,6 @@ use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
-use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
 use crate::snapshot::{Component, Pod, Presence};
 
 /// What still exists is named after this time, or after a quarter of the grace period if that is less.
@@ -241,14 +241,6 @@ fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
     message.clone_into(&mut draft.verdict.message);
 }
 
-/// Pods being deleted on nodes that are shut down or gone: nothing runs there, and nobody carries the
-/// deletion out.
-pub(super) fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
-    let snapshot = draft.facts.snapshot;
-    let is_fenced = |pod: &&Pod| snapshot.loss_of(pod).is_some_and(|loss| !loss.may_return());
-    snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
-}
-
 /// Deletes what there is, gracefully and then forcefully; whether a LIST showed that nothing is left.
 fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
@@ -336,12 +328,6 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
     draft.look_again(Period::from_duration(pause).after(draft.facts.now));
 }
 
-/// Deletes a pod with grace period 0.
-pub(super) fn force(draft: &mut Draft<'_>, pod: &Pod) {
-    draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
-    draft.verdict.delete_pods.push(pod.name.clone());
-}
-
 /// Names what blocks the deletion in `DeletingResources`, and in an event when that is new.
 ///
 /// The message is kept while what it names first still blocks, so that a thousand pods that go one
@@ -384,16 +370,6 @@ fn blockers(draft: &Draft<'_>) -> Vec<String> {
         .filter_map(|component| Some((component, component.ours()?)))
         .map(|(component, object)| format!("{}{}", component.title(), keeps(&object.finalizers)));
     pods.chain(objects).collect()
-}
-
-/// What became of a node, and what an administrator can do about it.
-fn state_of_node(loss: Loss) -> String {
-    let state = loss.sentence();
-    if loss.may_return() {
-        format!(", which {state} (once it is shut down, taint it {OUT_OF_SERVICE})")
-    } else {
-        format!(", which {state}")
-    }
 }
 
 fn keeps(finalizers: &[String]) -> String {
