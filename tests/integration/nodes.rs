@@ -168,7 +168,7 @@ fn pods_are_lost_when_the_heartbeat_of_their_node_stops_and_wait_for_force() {
             ("failureGracePeriodDuration", "1s"),
             ("forcefulDeletionGracePeriodDuration", "8s"),
         ]);
-        case.wrap("aw", settings, vec![own.pod("p", &[])]).await;
+        case.wrap("aw", settings, vec![own.pod("p", &[("stuck", "")])]).await;
         let node = own.of_pod("p").await;
         own.silence(&node, true).await;
         let seen = case.unhealthy("aw", "FoundFailedPods").await;
@@ -305,13 +305,21 @@ fn pods_that_use_a_resource_stay_away_from_nodes_marked_for_it() {
         case.wrap("aw", json!({}), vec![gang, free]).await;
         case.condition("aw", "PodsReady", "True").await;
         let log = case.log();
-        let nodes = |prefix: &str| -> std::collections::BTreeSet<String> {
-            let pods = log.all("Pod").filter(|pod| pod.name.starts_with(prefix));
-            pods.filter_map(|pod| pod.object["spec"]["nodeName"].as_str().map(str::to_owned))
-                .collect()
-        };
-        assert_eq!(nodes("j-"), [own.name(0)].into(), "they use the resource");
-        assert_eq!(nodes("free-").len(), 2, "these do not");
+        let stays_away = json!({"key": HEALTH, "operator": "NotIn", "values": ["EVICT"]});
+        for pod in log.all("Pod") {
+            let spec = &pod.object["spec"];
+            let required = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+                ["nodeSelectorTerms"];
+            let told = |term: &Value| {
+                let all = term["matchExpressions"].as_array();
+                all.is_some_and(|all| all.contains(&stays_away))
+            };
+            let uses = pod.name.starts_with("j-");
+            let terms = required.as_array().expect("terms");
+            assert_eq!(terms.iter().filter(|term| told(term)).count(), if uses { 2 } else { 0 });
+            let node = spec["nodeName"].as_str().filter(|_| uses);
+            assert!(node.is_none_or(|node| node == own.name(0)), "{} on {node:?}", pod.name);
+        }
         case.delete_wrapper("aw").await;
         case.gone("AppWrapper", "aw").await;
         own.clear().await;
