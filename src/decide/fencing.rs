@@ -2,6 +2,7 @@
 //! the node where a pod may still run.
 
 use super::draft::Draft;
+use crate::bugs::{self, Bug};
 use crate::plan::Action;
 use crate::snapshot::Pod;
 use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
@@ -10,7 +11,11 @@ use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
 /// deletion out.
 pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
     let snapshot = draft.facts.snapshot;
-    let is_fenced = |pod: &&Pod| snapshot.loss_of(pod).is_some_and(|loss| !loss.may_return());
+    let is_fenced = |pod: &&Pod| {
+        snapshot
+            .loss_of(pod)
+            .is_some_and(|loss| !loss.may_return() || bugs::is_present(Bug::LostIsFenced))
+    };
     snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
 }
 

@@ -8,7 +8,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::attempts;
 use super::policy::category::Category;
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction};
-use crate::bugs::{self, Bug};
 use crate::snapshot::Pod;
 use crate::snapshot::lost::Lost;
 
@@ -17,9 +16,6 @@ const FOLLOWS: [&str; 2] = ["DeletionByPodGC", "DeletionByTaintManager"];
 
 /// Whether what a pod died of was counted already in the running attempt.
 pub fn is_charged(status: &AppWrapperStatus, pod: &Pod) -> bool {
-    if bugs::is_present(Bug::IncidentCountedTwice) {
-        return false;
-    }
     let number = attempts::current(status);
     let mut entries = status.attempts.iter().filter(|entry| entry.attempt == number);
     died_of_node(pod) && entries.any(|entry| charges(entry, pod))
