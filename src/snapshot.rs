@@ -350,10 +350,10 @@ impl Snapshot {
         for index in 0..self.pods.len() {
             let pod = &self.pods[index];
             let ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
-            let loss = self.loss_of(pod).filter(|_| !ended);
-            let lost = loss.map(|loss| Loss {
-                since: loss.since.map(|since| pod.created.map_or(since, |at| at.max(since))),
-                ..loss
+            let of_node = self.loss_of(pod).filter(|_| !ended);
+            let lost = of_node.map(|Loss { state, since }| Loss {
+                state,
+                since: since.map(|since| pod.created.map_or(since, |at| at.max(since))),
             });
             self.pods[index].lost = lost;
         }

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -95,9 +94,8 @@ impl LeanNode {
     /// condition is not there, as in a bundle by hand.
     fn unready(&self) -> Option<Loss> {
         let Some(ready) = self.status.conditions.iter().find(|one| one.kind == "Ready") else {
-            let tainted = |key, state| Some(Loss { state, since: self.tainted(key)? });
-            let unreachable = tainted(UNREACHABLE, Lost::Unreachable);
-            return unreachable.or_else(|| tainted(NOT_READY, Lost::NotReady));
+            let unreachable = self.tainted(UNREACHABLE, Lost::Unreachable);
+            return unreachable.or_else(|| self.tainted(NOT_READY, Lost::NotReady));
         };
         let state = match ready.status.as_str() {
             "True" => return None,
@@ -107,18 +105,18 @@ impl LeanNode {
         Some(Loss { state, since: ready.last_transition_time.as_ref().map(|time| time.0) })
     }
 
-    /// Whether it has a taint, and since when.
-    fn tainted(&self, key: &str) -> Option<Option<Timestamp>> {
+    /// What a taint says of it, where it has it.
+    fn tainted(&self, key: &str, state: Lost) -> Option<Loss> {
         let taint = self.spec.taints.iter().find(|taint| taint.key == key)?;
-        Some(taint.time_added.as_ref().map(|time| time.0))
+        Some(Loss { state, since: taint.time_added.as_ref().map(|time| time.0) })
     }
 
     /// Whether its pods count as lost, and from when on.
     fn loss(&self) -> Option<Loss> {
         let unready = self.unready();
-        let Some(added) = self.tainted(OUT_OF_SERVICE) else { return unready };
-        let since = unready.and_then(|loss| loss.since).or(added);
-        Some(Loss { state: Lost::OutOfService, since })
+        let Some(out) = self.tainted(OUT_OF_SERVICE, Lost::OutOfService) else { return unready };
+        let since = unready.and_then(|loss| loss.since).or(out.since);
+        Some(Loss { since, ..out })
     }
 }
 

@@ -141,12 +141,11 @@ impl<'a> Evidence<'a> {
         }
         match self.built_in {
             Some(Category::Preempted) => Disruption::Yes,
-            Some(Category::Evicted) => Disruption::Likely,
             // it was lost before anything was to disrupt it
             Some(Category::Node) if LOST.contains(&self.reason()) || self.lost().is_some() => {
                 Disruption::Unlikely
             }
-            Some(Category::Node) => Disruption::Likely,
+            Some(Category::Evicted | Category::Node) => Disruption::Likely,
             Some(Category::Application | Category::Unknown) => Disruption::No,
             Some(
                 Category::Oom

@@ -135,8 +135,8 @@ fn is_of_one_incident(scope: &Scope<'_>) -> bool {
     });
     let at = |text: &Value| text.as_str().and_then(|text| text.parse::<Timestamp>().ok());
     let Some(then) = earlier.and_then(|earlier| at(&earlier["endedAt"])) else { return false };
-    let lost = scope.truth.lost.get(&name).and_then(|all| all.last());
-    lost.is_some_and(|lost| moment(*lost) <= then)
+    let last_loss = scope.truth.lost.get(&name).and_then(|all| all.last());
+    last_loss.is_some_and(|since| moment(*since) <= then)
 }
 
 fn rule_counts(wrapper: &Value) -> impl Iterator<Item = (&str, &str, i64)> {
