@@ -3,6 +3,7 @@
 //! Each test has nodes of its own, which no other test's pods tolerate. A node's heartbeat stops when
 //! somebody else takes its lease: KWOK then does nothing more for it or its pods, as a dead kubelet does.
 
+use appwrapper::clock::{Clock, SystemClock};
 use futures::StreamExt;
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Node;
@@ -80,7 +81,7 @@ impl<'c> Own<'c> {
         let mut states = Box::pin(watcher(self.nodes.clone(), config).applied_objects());
         while let Some(state) = states.next().await {
             if state.is_ok_and(|node| is_ready(&node)) {
-                let now = k8s_openapi::jiff::Timestamp::now().to_string();
+                let now = SystemClock.now().to_string();
                 let patch = json!({"status": {"conditions": [{
                     "type": "Ready", "status": "False", "reason": "KubeletNotReady",
                     "lastTransitionTime": now, "lastHeartbeatTime": now,
