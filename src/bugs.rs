@@ -54,6 +54,7 @@ bugs! {
     StepsAtOnce: "steps-at-once", "The next step begins before the last has got as far as it must.";
     RecreateAtOnce: "recreate-at-once", "A component is created again before its pods are gone.";
     RecreateUncounted: "recreate-uncounted", "A component that is created again is not counted.";
+    LostIsFenced: "lost-is-fenced", "Force is used at once on a node that is only not heard of.";
     FatalIsRetried: "fatal-is-retried", "A rule that says that the AppWrapper fails is not heard.";
     DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
 }

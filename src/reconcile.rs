@@ -25,6 +25,7 @@ use crate::observe::cache::{Key, KindKey};
 use crate::observe::guides::Attach;
 use crate::observe::live;
 use crate::observe::memory::Memory;
+use crate::observe::nodes;
 use crate::observe::seen::Seen;
 use crate::observe::{self, stored::Stored};
 use crate::plan::{Action, Ask, Target};
@@ -302,9 +303,12 @@ async fn create_one(
     }
     let component = &snapshot.components[index];
     let config = context.config();
-    let scheduler = config.scheduler_name.as_deref();
+    let settings = create::Settings {
+        scheduler_name: config.scheduler_name.as_deref(),
+        aversions: nodes::aversions(&config.autopilot),
+    };
     let created =
-        create::create(&context.client, &context.live, wrapper, index, component, scheduler).await;
+        create::create(&context.client, &context.live, wrapper, index, component, settings).await;
     match created {
         Ok(record) => memory.created(index, record),
         Err(failure) => {

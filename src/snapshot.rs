@@ -3,6 +3,7 @@
 //! A snapshot says what was seen and how sure that is; it draws no conclusion. In particular an
 //! object that a cache does not hold is [`Presence::Unseen`], never absent.
 
+pub mod lost;
 pub mod place;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,6 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::{AppWrapperStatus, PodSet};
 use crate::plan::Ask;
 use crate::policies::{Bytes, InForce, Policies};
+use lost::Loss;
 use place::{Placement, Site};
 
 /// One look at the world around one AppWrapper.
@@ -246,6 +248,8 @@ pub struct Pod {
     pub containers: Vec<Container>,
     /// Extended and native resources that its containers ask for, where the amount is not zero.
     pub resources: BTreeSet<String>,
+    /// It had not ended when its node was lost. Set by [`Snapshot::mark_lost_pods`].
+    pub lost: Option<Loss>,
 }
 
 /// Phase of a pod.
@@ -329,6 +333,31 @@ pub struct Termination {
 pub struct Node {
     /// Resources that a health monitor has marked `NoExecute` on it.
     pub no_execute: BTreeSet<String>,
+    /// Nobody looks after the pods on it.
+    pub lost: Option<Loss>,
+}
+
+impl Snapshot {
+    /// The state of the node of a pod, where nobody looks after it there.
+    #[must_use]
+    pub fn loss_of(&self, pod: &Pod) -> Option<Loss> {
+        self.nodes.get(pod.node.as_ref()?)?.lost
+    }
+
+    /// Marks the pods that had not ended when their nodes were lost. A pod that came to a lost node is
+    /// lost from the beginning.
+    pub fn mark_lost_pods(&mut self) {
+        for index in 0..self.pods.len() {
+            let pod = &self.pods[index];
+            let ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
+            let of_node = self.loss_of(pod).filter(|_| !ended);
+            let lost = of_node.map(|Loss { state, since }| Loss {
+                state,
+                since: since.map(|since| pod.created.map_or(since, |at| at.max(since))),
+            });
+            self.pods[index].lost = lost;
+        }
+    }
 }
 
 impl Component {
@@ -349,6 +378,18 @@ impl Component {
 }
 
 impl Pod {
+    /// Its containers have ended, and nobody deletes it.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed) && !self.terminating
+    }
+
+    /// It failed, or was lost with its node.
+    #[must_use]
+    pub fn has_failed(&self) -> bool {
+        self.phase == PodPhase::Failed || self.lost.is_some()
+    }
+
     /// The condition of a type, where its status is True.
     #[must_use]
     pub fn true_condition(&self, kind: &str) -> Option<&PodCondition> {

@@ -12,8 +12,17 @@ use crate::observe::cache::Key;
 use crate::observe::live::{self, Live};
 use crate::observe::records::ObjectRecord;
 use crate::observe::seen::Seen;
-use crate::podsets::{self, Stamp};
+use crate::podsets::{self, Aversion, Stamp};
 use crate::snapshot::{Component, CreationFailure, Owner, Presence};
+
+/// What the configuration adds to every pod.
+#[derive(Clone, Debug, Default)]
+pub struct Settings<'a> {
+    /// Scheduler of the pods that name none.
+    pub scheduler_name: Option<&'a str>,
+    /// Marks of nodes that pods stay away from, where they use a resource.
+    pub aversions: Vec<Aversion>,
+}
 
 /// Creates a component; an object of the same attempt that is there already is as good.
 ///
@@ -25,7 +34,7 @@ pub async fn create(
     wrapper: &Wrapper,
     index: usize,
     component: &Component,
-    scheduler_name: Option<&str>,
+    settings: Settings<'_>,
 ) -> Result<ObjectRecord, CreationFailure> {
     let kind = kind_of(component);
     let resource = live.resource(client, &kind).await.map_err(|error| read_failure(&error))?;
@@ -40,8 +49,9 @@ pub async fn create(
         attempt,
         namespace: &wrapper.namespace,
         component: index,
-        scheduler_name,
+        scheduler_name: settings.scheduler_name,
         avoid_nodes,
+        aversions: &settings.aversions,
     };
     let object = podsets::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
         .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;

@@ -4,10 +4,10 @@ use super::draft::Draft;
 use super::health::{self, PodSetHealth};
 use super::machine::{At, Move, Running};
 use super::steps::{self, Standing};
-use super::{VerdictAction, deploy};
+use super::{VerdictAction, deploy, fencing};
 use crate::bugs::{self, Bug};
 use crate::plan::{Action, Ask, Target};
-use crate::snapshot::Presence;
+use crate::snapshot::{Pod, Presence};
 
 /// Brings forward what is to go or to come.
 ///
@@ -20,6 +20,12 @@ pub fn arrange(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
     };
     for index in of(draft, Standing::Going) {
         let remains = steps::remains(draft, index) && !bugs::is_present(Bug::RecreateAtOnce);
+        let mut fenced = fencing::fenced(draft).filter(|pod| pod.component == Some(index));
+        if remains && fenced.next().is_some() && draft.facts.snapshot.answered < Ask::Pods {
+            // what is known of a node must be true now
+            draft.ask(Ask::Pods);
+            return Err(here.stay());
+        }
         if remains {
             delete(draft, index);
         } else if draft.facts.snapshot.answered < Ask::Gone {
@@ -59,8 +65,10 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
         draft.verdict.action = VerdictAction::Delete;
         draft.verdict.delete.push(index);
     }
-    for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index) && forced) {
-        draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+    let fenced: Vec<&Pod> = fencing::fenced(draft).collect();
+    let at_once = |pod: &&Pod| forced || fenced.iter().any(|one| one.uid == pod.uid);
+    for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(at_once) {
+        fencing::force(draft, pod);
     }
     let again = if forced { grace.after(draft.facts.now) } else { forced_from };
     draft.look_again(again);

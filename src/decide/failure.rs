@@ -16,8 +16,12 @@ const MESSAGE_BYTES_MAX: usize = 1024;
 /// When a pod failed: its first container that ended with another code than 0, else its first that
 /// ended, else when it stopped being ready, else when it was to be disrupted.
 ///
-/// A pod whose node is deleted is ended in its absence: it is Ready to the last.
+/// A pod whose node is deleted is ended in its absence: it is Ready to the last. One that is lost with
+/// its node is dated by its node alone.
 pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
+    if let Some(loss) = pod.lost {
+        return loss.since;
+    }
     culprit(pod)
         .and_then(|(_, end)| end.finished_at)
         .or_else(|| pod.terminated().filter_map(|(_, end)| end.finished_at).min())
@@ -45,7 +49,7 @@ fn culprit(pod: &Pod) -> Option<(&Container, &Termination)> {
 
 /// What is recorded of a pod that failed, or that does not come up.
 pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> FailureRecord {
-    let culprit = culprit(pod);
+    let culprit = culprit(pod).filter(|_| pod.lost.is_none());
     let disruption = pod.true_condition("DisruptionTarget");
     let waiting = pod.containers.iter().find_map(|container| match &container.state {
         ContainerState::Waiting { reason, message } if !reason.is_empty() => {
@@ -61,6 +65,9 @@ pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> Fai
         .iter()
         .find(|c| c.kind == "PodScheduled" && c.status == "False" && !c.reason.is_empty());
     let (container, reason, message) = match (culprit, disruption, waiting, unscheduled) {
+        _ if let Some(loss) = pod.lost => {
+            (None, first([loss.state.as_str()]), Some(format!("the node {}", loss.sentence())))
+        }
         (Some((container, end)), ..) => (
             Some(container),
             first([&end.reason, pod.reason.as_deref().unwrap_or_default()]),
@@ -102,8 +109,11 @@ fn look<'a>(pod: &'a Pod, component: Option<&Component>) -> Look<'a> {
     Look { overdue, ..Look::at(pod) }
 }
 
-/// Reason and message of a pod that failed: its own, else its container's.
+/// Reason and message of a pod that failed: its node's, else its own, else its container's.
 pub fn said_by(pod: &Pod) -> (&str, &str) {
+    if let Some(loss) = pod.lost {
+        return (loss.state.as_str(), "");
+    }
     let end = culprit(pod);
     let reason = pod.reason.as_deref().filter(|text| !text.is_empty());
     let message = pod.message.as_deref().filter(|text| !text.is_empty());

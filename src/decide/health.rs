@@ -21,13 +21,15 @@ pub struct PodSetHealth<'a> {
     pub running: i64,
     /// Pods that are Ready, or Succeeded and still counted.
     pub fully_ready: i64,
-    /// Pods that are Pending or beyond: Running, Failed, or Succeeded and still counted.
+    /// Pods that are Pending or Running, Terminating or not, or Succeeded and still counted.
+    pub alive: i64,
+    /// Pods that are Pending or beyond: Running, Failed, lost, or Succeeded and still counted.
     pub there: i64,
-    /// A pod is Terminating: it counts as neither running nor missing.
+    /// A pod is Terminating, and not lost: it counts as neither running nor missing.
     pub terminating: bool,
     /// Pods that are not Running yet, oldest first.
     pub waiting: Vec<&'a Pod>,
-    /// Pods that failed, the first failure first.
+    /// Pods that failed or are lost, the first failure first.
     pub failed: Vec<&'a Pod>,
     /// Its component has succeeded: nothing is expected any more.
     pub done: bool,
@@ -100,7 +102,8 @@ fn tally(
     done: bool,
 ) -> PodSetHealth<'_> {
     let of_phase = |phase| {
-        of(snapshot, (component, pod_set)).filter(move |p| p.phase == phase && !p.terminating)
+        let own = of(snapshot, (component, pod_set));
+        own.filter(move |pod| pod.phase == phase && !pod.terminating && pod.lost.is_none())
     };
     let succeeded = count(of_phase(PodPhase::Succeeded));
     let report = snapshot.components[component].ours().map(|object| &object.report);
@@ -112,11 +115,17 @@ fn tally(
     let running = count(of_phase(PodPhase::Running)) + credit;
     let mut waiting: Vec<&Pod> = of(snapshot, (component, pod_set))
         .filter(|p| matches!(p.phase, PodPhase::Pending | PodPhase::Unknown) && !p.terminating)
+        .filter(|pod| pod.lost.is_none())
         .collect();
     waiting.sort_by_key(|pod| (pod.created, pod.name.clone()));
     let mut failed: Vec<&Pod> =
-        of(snapshot, (component, pod_set)).filter(|pod| pod.phase == PodPhase::Failed).collect();
+        of(snapshot, (component, pod_set)).filter(|pod| pod.has_failed()).collect();
     failure::sort(&mut failed);
+    let terminating =
+        of(snapshot, (component, pod_set)).filter(|pod| pod.terminating && pod.lost.is_none());
+    let pending = count(of_phase(PodPhase::Pending));
+    let going = count(terminating.filter(|pod| pod.phase != PodPhase::Failed));
+    let lost = of(snapshot, (component, pod_set)).filter(|pod| pod.lost.is_some());
     PodSetHealth {
         component,
         pod_set,
@@ -125,8 +134,10 @@ fn tally(
         fully_ready: count(
             of_phase(PodPhase::Running).filter(|pod| pod.true_condition("Ready").is_some()),
         ) + credit,
-        there: running + count(of_phase(PodPhase::Pending)) + count(of_phase(PodPhase::Failed)),
-        terminating: of(snapshot, (component, pod_set)).any(|pod| pod.terminating),
+        alive: running + pending + going,
+        there: running + pending + count(of_phase(PodPhase::Failed)) + count(lost),
+        terminating: of(snapshot, (component, pod_set))
+            .any(|pod| pod.terminating && pod.lost.is_none()),
         waiting,
         failed,
         done,
@@ -236,7 +247,8 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
 /// The pods of a set whose failure nothing has made up for since they failed.
 ///
 /// A pod set that was ready again after an older failure has made up for it; such a pod may lie
-/// around for long and must not make a later failure look old.
+/// around for long and must not make a later failure look old. A node may be lost a moment before the
+/// pod set was seen to be ready, on which nobody has made up for it: there are still too few pods.
 pub fn unmended<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a Pod> {
     if health.ready() {
         return vec![];
@@ -248,10 +260,35 @@ pub fn unmended<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a Pod
         .map(|entry| entry.since.0);
     let not_before = ready_since
         .or_else(|| since.and_then(|since| since.failed_pods.as_ref()).map(|time| time.0));
-    let fresh = |pod: &&Pod| {
-        not_before.is_none_or(|moment| failure::finished_at(pod).is_none_or(|at| at >= moment))
+    let is_fresh = |pod: &&Pod| match (failure::finished_at(pod), not_before) {
+        (Some(at), Some(moment)) => at >= moment,
+        (Some(_), None) => true,
+        (None, _) => pod.lost.is_none() || ready_since.is_none(),
     };
+    // older ones that are lost only as far as others do not account for what is lacking
+    let lacking =
+        health.expected - health.alive - count(health.failed.iter().copied().filter(is_fresh));
+    let fresh = |pod: &&Pod| is_fresh(pod) || pod.lost.is_some() && lacking > 0;
     health.failed.iter().copied().filter(fresh).collect()
+}
+
+/// From when on a pod counts as lost: since its node is. It is the moment at which it was first seen where
+/// nothing tells, and where its pod set has had all its pods since then.
+pub fn lost_at(draft: &Draft<'_>, all: &[PodSetHealth<'_>], pod: &Pod) -> Timestamp {
+    let since = draft.facts.snapshot.status.since.as_ref();
+    let seen = since.and_then(|since| since.failed_pods.as_ref()).map(|time| time.0);
+    let mut own = all
+        .iter()
+        .filter(|set| Some(set.component) == pod.component && Some(set.pod_set) == pod.pod_set);
+    let ready = own.next().zip(since).and_then(|(set, since)| entry(&since.pod_sets, &set.name()));
+    let ready = ready.filter(|entry| entry.ready).map(|entry| entry.since.0);
+    let node = pod.lost.and_then(|loss| loss.since).filter(|at| *at <= draft.facts.now);
+    match (node, seen) {
+        (Some(at), Some(seen)) => at.max(seen),
+        (Some(at), None) if ready.is_none_or(|ready| ready <= at) => at,
+        (Some(_) | None, None) => draft.facts.now,
+        (None, Some(seen)) => seen,
+    }
 }
 
 fn entry<'s>(entries: &'s [PodSetSince], name: &str) -> Option<&'s PodSetSince> {

@@ -76,9 +76,11 @@ fn unmended_pods<'a>(
         return None;
     };
     let stored = draft.status.since.as_ref().and_then(|since| since.failed_pods.as_ref());
+    let stored = stored.map(|time| time.0);
     // Node clocks may run ahead of ours: then it is the moment at which it was first seen.
     let finished = failure::finished_at(first).filter(|at| *at <= now);
-    let at = finished.or_else(|| stored.map(|time| time.0)).unwrap_or(now).min(now);
+    let lost = first.lost.map(|_| health::lost_at(draft, pod_sets, first));
+    let at = lost.or(finished).or(stored).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
     let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
     let others =

@@ -9,10 +9,11 @@ use super::failure;
 use super::health::{self, PodSetHealth};
 use super::policy::{Case, FailedComponent, Judged, Ruling, pod_failure};
 use super::steps::{self, Standing};
-use super::{Facts, attempts, pods};
+use super::{Facts, attempts, incidents, pods};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, RuleSource};
-use crate::snapshot::{Component, Outcome, Pod, PodPhase};
+use crate::snapshot::lost::Loss;
+use crate::snapshot::{Component, Outcome, Pod};
 
 /// Something that is wrong.
 #[derive(Clone, Debug)]
@@ -127,19 +128,27 @@ impl<'a> Problem<'a> {
             pod: self.pod,
             component: self.component,
             ignored: self.ignored,
+            charged: self.is_charged(draft),
         })
+    }
+
+    /// Whether the end of the pod's node was counted already: a component was created again for it in this
+    /// attempt, and the pod was there then.
+    pub fn is_charged(&self, draft: &Draft<'a>) -> bool {
+        self.pod.is_some_and(|pod| incidents::is_charged(&draft.facts.snapshot.status, pod))
     }
 
     /// When it is acted on, given what the policies say; now where nothing is to be waited for.
     ///
     /// A rule that fails needs no grace, nor does one that restarts where nothing replaces the pod. Too
     /// few pods are always waited for; a rule about a pod that does not come up spares
-    /// `FailureGracePeriod` alone.
+    /// `FailureGracePeriod` alone. A node that may be there again is waited for whatever the rules say.
     pub fn due(&self, ruling: &Ruling) -> Option<Timestamp> {
         let fails = ruling.action == super::policy::RulingAction::Fail;
         let said = ruling.by_rule && (fails || self.is_final);
+        let may_return = self.pod.and_then(|pod| pod.lost).is_some_and(Loss::may_return);
         match self.reason {
-            unhealthy::FOUND_FAILED_PODS if said => None,
+            unhealthy::FOUND_FAILED_PODS if said && !may_return => None,
             unhealthy::INSUFFICIENT_PODS_READY
                 if ruling.by_rule && fails && ruling.rule.source == RuleSource::RetryPolicy =>
             {
@@ -159,7 +168,7 @@ pub fn is_final(facts: Facts<'_>, pod: &Pod) -> bool {
     })
 }
 
-/// Every failed pod of the running attempt, or those of one component, the first failure first. Those of a
+/// Every pod of the running attempt that failed or is lost, or those of one component, the first failure first. Those of a
 /// component that is created again were judged already.
 pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a Pod> {
     let attempt = attempts::current(&draft.facts.snapshot.status);
@@ -174,7 +183,7 @@ pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a P
         .snapshot
         .pods
         .iter()
-        .filter(|pod| pod.phase == PodPhase::Failed)
+        .filter(|pod| pod.has_failed())
         .filter(|pod| pod.attempt.is_none_or(|number| number == attempt))
         .filter(|pod| component.is_none() || pod.component == component)
         .filter(|pod| !judged(pod))

@@ -13,12 +13,14 @@ use crate::policies::{Bytes, MemoryGrowth};
 use crate::snapshot::{Pod, Snapshot};
 
 /// Writes down how the next attempt is made. What an earlier retry asked for holds no more.
-pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retry>) {
+pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retry>, counted: bool) {
     draft.status.retry_after = None;
     draft.status.avoid_nodes.clear();
     draft.status.pending_memory.clear();
     let Some(retry) = retry else { return };
-    count(&mut draft.status.retry_counts, retry);
+    if counted {
+        count(&mut draft.status.retry_counts, retry);
+    }
     if let Some(delay) = retry.delay.filter(|_| !bugs::is_present(Bug::BackoffForgotten)) {
         let until = Period::from_duration(delay).after(problem.failed_at);
         draft.status.retry_after = Some(Time(until));

@@ -12,7 +12,6 @@ use crate::api::condition::{self, unhealthy};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, Since};
 use crate::bugs::{self, Bug};
 use crate::plan::Ask;
-use crate::snapshot::PodPhase;
 
 /// Acts on a problem that is due, or waits for it.
 pub fn settle<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>) -> Move
@@ -48,10 +47,11 @@ where
         }
         RulingAction::RestartIgnoringLimit => restart(here, draft, problem, &ruling),
         RulingAction::RecreateComponent(index) => {
-            if !bugs::is_present(Bug::RecreateUncounted) {
+            let counted = ruling.retries.is_some();
+            if counted && !bugs::is_present(Bug::RecreateUncounted) {
                 count(draft);
             }
-            recreate(draft, problem, index);
+            recreate(draft, problem, index, counted);
             here.stay()
         }
         RulingAction::Fail => fail(here, draft, problem),
@@ -151,7 +151,7 @@ where
         (AttemptAction::RestartIgnoringLimit, VerdictAction::RestartIgnoringLimit)
     };
     record(draft, problem, action, AttemptOutcome::Failed);
-    retry::prepare(draft, problem, ruling.retry.as_ref());
+    retry::prepare(draft, problem, ruling.retry.as_ref(), counted);
     draft.verdict.action = said;
     draft.verdict.counted = Some(counted);
     draft.verdict.delete = teardown::deletable(draft);
@@ -168,7 +168,7 @@ where
 }
 
 /// One component goes and comes back; all else stays.
-fn recreate(draft: &mut Draft<'_>, problem: &Problem<'_>, index: usize) {
+fn recreate(draft: &mut Draft<'_>, problem: &Problem<'_>, index: usize, counted: bool) {
     record(draft, problem, AttemptAction::RecreateComponent, AttemptOutcome::ComponentRecreated);
     attempts::end(draft);
     let number = attempts::current(&draft.status);
@@ -176,7 +176,7 @@ fn recreate(draft: &mut Draft<'_>, problem: &Problem<'_>, index: usize) {
     steps::recreate(draft, index);
     draft.since().failed_pods = None;
     draft.verdict.action = VerdictAction::RecreateComponent;
-    draft.verdict.counted = Some(true);
+    draft.verdict.counted = Some(counted);
     draft.verdict.delete = vec![index];
     let title = draft.facts.snapshot.components[index].title();
     draft.condition(condition::PODS_READY, false, "Recreating", &problem.message);
@@ -207,7 +207,7 @@ fn record(
     describe(draft, problem);
     draft.verdict.deadline = None; // what else was waited for is decided with it
     say_unhealthy(draft, problem);
-    let cause = problem.pod.filter(|pod| pod.phase == PodPhase::Failed);
+    let cause = problem.pod.filter(|pod| pod.has_failed());
     let others = problem.judged(draft).failed().saturating_sub(usize::from(cause.is_some()));
     let (rule, retries) = (draft.verdict.rule.clone(), draft.verdict.retries);
     attempts::outcome(draft, outcome);

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::draft::Draft;
-use super::{VerdictAction, attempts, health};
+use super::{VerdictAction, attempts, fencing, health};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
-use crate::plan::{Action, Target};
+use crate::plan::{Action, Ask, Target};
 use crate::snapshot::Pod;
 
 /// When it is seen to that what was swept away is on its way.
@@ -23,9 +23,19 @@ pub(super) enum Stray {
     Unrecorded,
 }
 
-/// Strays that should be gone for long are deleted by force.
+/// Strays that should be gone for long are deleted by force, and those on nodes where nothing runs any
+/// more at once; what is known of a node must be true now.
 fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
+    let fenced: Vec<&Pod> = fencing::fenced(draft).filter(|pod| is_stray(pod)).collect();
+    if !fenced.is_empty() && draft.facts.snapshot.answered < Ask::Pods {
+        draft.ask(Ask::Pods);
+        return;
+    }
+    for pod in &fenced {
+        fencing::force(draft, pod);
+    }
     let pods = draft.facts.snapshot.pods.iter();
+    let pods = pods.filter(|pod| !fenced.iter().any(|one| one.uid == pod.uid));
     for pod in pods.filter(|pod| pod.terminating && is_stray(pod)) {
         let Some(overdue) = health::overdue_from(draft.facts, pod) else { continue };
         if draft.facts.now < overdue {

@@ -6,6 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
+use super::fencing::{fenced, force, state_of_node};
 use super::machine::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
@@ -261,6 +262,11 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
         draft.ask(Ask::Gone);
         return false;
     }
+    // what is known of a node must be true now
+    if snapshot.answered < Ask::Pods && fenced(draft).next().is_some() {
+        draft.ask(Ask::Gone);
+        return false;
+    }
     let started = deleting_since(draft);
     let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);
     let forced = draft.facts.now >= forced_from || bugs::is_present(Bug::ForceAtOnce);
@@ -278,6 +284,9 @@ fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Tim
             draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
             draft.verdict.delete.push(index);
         }
+    }
+    for pod in fenced(draft) {
+        force(draft, pod);
     }
     let grace = draft.facts.limits.forceful_deletion_grace.as_duration();
     let named_from = Period::from_duration(STUCK_AFTER.min(grace / 4)).after(started);
@@ -305,8 +314,7 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
         }
     }
     for pod in &draft.facts.snapshot.pods {
-        draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
-        draft.verdict.delete_pods.push(pod.name.clone());
+        force(draft, pod);
     }
     let blockers = blockers(draft);
     name_blockers(draft, &blockers, deleting::FORCED);
@@ -352,7 +360,8 @@ fn blockers(draft: &Draft<'_>) -> Vec<String> {
     pods.sort_by_key(|pod| pod.name.clone());
     let pods = pods.into_iter().map(|pod| {
         let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
-        format!("Pod/{}{node}{}", pod.name, keeps(&pod.finalizers))
+        let loss = snapshot.loss_of(pod).map(state_of_node).unwrap_or_default();
+        format!("Pod/{}{node}{loss}{}", pod.name, keeps(&pod.finalizers))
     });
     let objects = snapshot
         .components

@@ -246,7 +246,7 @@ impl Cache {
         self.lock().kinds.get(kind)?.guides.get(at).cloned()
     }
 
-    /// Stores a node; whether a health monitor's marks on it changed.
+    /// Stores a node; whether its marks by a health monitor changed, or whether its pods are lost.
     pub fn put_node(&self, node: Node, site: Site) -> bool {
         let mut inner = self.lock();
         let known = inner.nodes.get(&site.name).map(|(node, _)| node);
@@ -255,11 +255,21 @@ impl Cache {
         is_new
     }
 
-    /// A list of the nodes is complete: there are no others.
-    pub fn nodes_listed(&self, names: &BTreeSet<String>) {
+    /// A list of the nodes is complete: there are no others. Returns the AppWrappers that have pods on
+    /// nodes which it does not show.
+    pub fn nodes_listed(&self, names: &BTreeSet<String>) -> BTreeSet<Key> {
         let mut inner = self.lock();
         inner.nodes.retain(|name, _| names.contains(name));
         inner.nodes_listed = true;
+        let unlisted =
+            |record: &PodRecord| record.pod.node.as_ref().is_some_and(|node| !names.contains(node));
+        let mut found = BTreeSet::new();
+        for (key, pods) in &inner.pods {
+            if pods.values().any(unlisted) {
+                found.insert(key.clone());
+            }
+        }
+        found
     }
 
     /// Every node; none before they have been listed once.
@@ -275,14 +285,20 @@ impl Cache {
         self.lock().nodes.remove(name);
     }
 
-    /// The nodes on which these pods are.
+    /// The nodes on which these pods are: what is known of each, or nothing where all nodes have been
+    /// listed and it was not among them. Not those of pods that have ended and stay.
     #[must_use]
-    pub fn nodes(&self, pods: &[PodRecord]) -> BTreeMap<String, Node> {
+    pub fn nodes(&self, pods: &[PodRecord]) -> BTreeMap<String, Option<Node>> {
         let inner = self.lock();
-        pods.iter()
-            .filter_map(|record| record.pod.node.as_ref())
-            .filter_map(|name| Some((name.clone(), inner.nodes.get(name)?.0.clone())))
-            .collect()
+        let mut found = BTreeMap::new();
+        for pod in pods.iter().map(|record| &record.pod).filter(|pod| !pod.has_ended()) {
+            let Some(name) = &pod.node else { continue };
+            let known = inner.nodes.get(name).map(|(node, _)| node.clone());
+            if known.is_some() || inner.nodes_listed {
+                found.insert(name.clone(), known);
+            }
+        }
+        found
     }
 
     /// The AppWrappers that have pods on a node.

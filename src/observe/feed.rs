@@ -63,7 +63,8 @@ impl Nodes {
         Self { marks, list: BTreeSet::new() }
     }
 
-    /// Takes in one event; only a health monitor's marks are a reason to look at AppWrappers.
+    /// Takes in one event; a health monitor's marks and the loss of a node are a reason to look at the
+    /// AppWrappers on it, its heartbeats are not.
     pub fn take(&mut self, cache: &Cache, event: Event<Seen>) -> Vec<Key> {
         match event {
             Event::Init => {
@@ -71,8 +72,7 @@ impl Nodes {
                 vec![]
             }
             Event::InitDone => {
-                cache.nodes_listed(&std::mem::take(&mut self.list));
-                vec![]
+                cache.nodes_listed(&std::mem::take(&mut self.list)).into_iter().collect()
             }
             Event::InitApply(seen) => {
                 self.list.insert(seen.meta.name.clone().unwrap_or_default());
@@ -80,8 +80,9 @@ impl Nodes {
             }
             Event::Apply(seen) => self.put(cache, &seen),
             Event::Delete(seen) => {
-                cache.remove_node(&seen.meta.name.unwrap_or_default());
-                vec![]
+                let name = seen.meta.name.unwrap_or_default();
+                cache.remove_node(&name);
+                cache.on_node(&name).into_iter().collect()
             }
         }
     }
@@ -229,7 +230,40 @@ mod tests {
         assert_eq!(feed.take(&cache, Event::Apply(node("a", json!({"health": "BAD"})))).len(), 1);
         feed.take(&cache, Event::Init);
         feed.take(&cache, Event::InitApply(node("a", json!({}))));
-        feed.take(&cache, Event::InitDone);
+        assert!(feed.take(&cache, Event::InitDone).is_empty());
         assert_eq!(cache.sites().len(), 1, "the list did not show the other");
+        assert_eq!(feed.take(&cache, Event::Delete(node("a", json!({})))).len(), 1, "it is gone");
+        feed.take(&cache, Event::Init);
+        assert_eq!(feed.take(&cache, Event::InitDone).len(), 1, "nobody knows it");
+    }
+
+    #[test]
+    fn a_node_wakes_when_it_is_lost_and_when_it_is_back_and_by_no_heartbeat() {
+        let cache = Cache::default();
+        let pod = json!({
+            "metadata": {"name": "p", "namespace": "n", "uid": "u",
+                "labels": {crate::api::keys::APPWRAPPER: "aw"}},
+            "spec": {"nodeName": "a"},
+        });
+        cache.put_pod(PodRecord::of(&seen(&pod)));
+        let mut feed = Nodes::new(Marks::default());
+        let node = |status: &str, since: &str, heartbeat: &str| {
+            let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": since,
+                "lastHeartbeatTime": heartbeat});
+            seen(&json!({"metadata": {"name": "a"}, "status": {"conditions": [ready]}}))
+        };
+        let (first, second) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+        feed.take(&cache, Event::Apply(node("True", first, first)));
+        for (status, since, heartbeat, wakes) in [
+            ("True", first, second, 0),
+            ("True", second, second, 0),
+            ("Unknown", second, second, 1),
+            ("Unknown", second, first, 0),
+            ("False", second, first, 1),
+            ("True", second, first, 1),
+        ] {
+            let keys = feed.take(&cache, Event::Apply(node(status, since, heartbeat)));
+            assert_eq!(keys.len(), wakes, "{status} since {since}, heard of at {heartbeat}");
+        }
     }
 }

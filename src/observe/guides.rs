@@ -156,7 +156,9 @@ pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &
     snapshot.queue_managed = wrapper.queue.is_some();
     snapshot.retry = in_force(wrapper, cache, attach);
     // only a retry asks for them, and only of a pod that does not run: not at each look at a healthy gang
-    let runs = |pod: &Pod| matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded);
+    let runs = |pod: &Pod| {
+        pod.lost.is_none() && matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded)
+    };
     let ails = snapshot.pods.iter().any(|pod| !runs(pod));
     let avoid = ails && snapshot.retry.avoid_nodes();
     let grow = ails && snapshot.retry.grow_memory();

@@ -211,6 +211,23 @@ pub async fn version(client: &Client, wrapper: &Wrapper) -> Result<Option<String
     }
 }
 
+/// A node, where it exists, by a GET.
+///
+/// # Errors
+/// Where it cannot be read.
+pub async fn node(client: &Client, name: &str) -> Result<Option<Seen>, Error> {
+    let what = || format!("get node {name}");
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+    let request = Request::new(Seen::url_path(&resource, None))
+        .get(name, &GetParams::default())
+        .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
+    match client.request::<Seen>(request).await {
+        Ok(seen) => Ok(Some(seen)),
+        Err(error) if code(&error) == Some(404) => Ok(None),
+        Err(error) => Err(Error::api(what(), error)),
+    }
+}
+
 /// The longest value of a label.
 const LABEL_BYTES_MAX: usize = 63;
 

@@ -18,6 +18,9 @@ const DELETE_AGAIN_AFTER: Duration = Duration::from_secs(4);
 /// First and longest pause between two tries to create a component.
 const CREATE_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
+/// A node of which the API server said that it is gone is not asked for again within this time.
+const NODE_GONE_FOR: Duration = Duration::from_secs(5);
+
 /// For how long a version of the AppWrapper is known to be the newest.
 const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 
@@ -39,6 +42,8 @@ pub struct Memory {
     deletions: BTreeMap<(String, bool), Duration>,
     /// Components of which a LIST found nothing, on the way down.
     absent: BTreeSet<usize>,
+    /// Nodes that the API server did not find, and when it was asked.
+    gone_nodes: BTreeMap<String, Duration>,
     /// Failed Jobs of a `JobSet` that failed, by its UID: they stay as they are.
     pub failed_jobs: BTreeMap<String, Vec<FailedJob>>,
     /// Why the API server refused to let memory grow, in this attempt.
@@ -151,6 +156,17 @@ impl Memory {
     #[must_use]
     pub fn is_absent(&self, index: usize) -> bool {
         self.absent.contains(&index)
+    }
+
+    /// Remembers that the API server did not find a node.
+    pub fn node_gone(&mut self, name: &str) {
+        self.gone_nodes.insert(name.to_owned(), self.now);
+    }
+
+    /// Whether the API server did not find a node a moment ago.
+    #[must_use]
+    pub fn is_node_gone(&self, name: &str) -> bool {
+        self.gone_nodes.get(name).is_some_and(|at| self.since(*at) < NODE_GONE_FOR)
     }
 
     /// When to look again for objects that were created and that the watch has not shown.

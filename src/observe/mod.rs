@@ -19,17 +19,20 @@ pub mod records;
 pub mod seen;
 pub mod stored;
 
+use std::collections::BTreeMap;
+
 use kube::Client;
 
 use crate::api::{Phase, keys};
 use crate::plan::Ask;
-use crate::snapshot::{Component, Presence, Snapshot};
+use crate::snapshot::{Component, Node, Presence, Snapshot};
 use ancestry::Ancestors;
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
 use guides::Attach;
 use live::{Error, Live};
 use memory::Memory;
+use nodes::Marks;
 use records::PodRecord;
 
 /// The longest chain of owners that is read for one pod.
@@ -73,13 +76,14 @@ pub async fn observe(
     let ancestors = ancestors(eyes, wrapper, &records, &roots, &components).await?;
     let (pods, _) = assemble::pods(&records, &wrapper.uid, &roots, &components, &ancestors);
     let mut snapshot = Snapshot {
-        nodes: eyes.cache.nodes(&records),
+        nodes: known_nodes(eyes, memory, &records, ask).await?,
         components,
         pods,
         answered: ask,
         growth_refused: memory.growth_refused.clone(),
         ..wrapper.snapshot()
     };
+    snapshot.mark_lost_pods();
     guides::fill(&mut snapshot, wrapper, eyes.cache, attach);
     let asked = wrapper.policies.ask_for_jobs() || snapshot.retry.ask_for_jobs();
     if asked && wrapper.status.phase == Phase::Running {
@@ -166,6 +170,38 @@ fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
         Presence::Present(object) => recorded.is_none_or(|uid| *uid == object.uid),
         Presence::Unseen | Presence::Absent | Presence::NoKind => false,
     }
+}
+
+/// What is known of the nodes of these pods. That a node is gone is never concluded from a watch, and a
+/// verdict about pods rests on no older word about their nodes: both are read from the API server itself.
+async fn known_nodes(
+    eyes: Eyes<'_>,
+    memory: &mut Memory,
+    records: &[PodRecord],
+    ask: Ask,
+) -> Result<BTreeMap<String, Node>, Error> {
+    let mut nodes = BTreeMap::new();
+    for (name, known) in eyes.cache.nodes(records) {
+        let node = match known {
+            Some(node) if node.lost.is_none() || ask < Ask::Pods => node,
+            None if ask < Ask::Pods && memory.is_node_gone(&name) => nodes::deleted(),
+            known => match live::node(eyes.client, &name).await {
+                Ok(Some(seen)) => {
+                    let lost = nodes::node(&seen, &Marks::default()).0.lost;
+                    Node { lost, ..known.unwrap_or_default() }
+                }
+                Ok(None) => {
+                    memory.node_gone(&name);
+                    nodes::deleted()
+                }
+                // who may only watch nodes knows what the watch shows
+                Err(error) if error.code() == Some(403) => known.unwrap_or_default(),
+                Err(error) => return Err(error),
+            },
+        };
+        nodes.insert(name, node);
+    }
+    Ok(nodes)
 }
 
 /// The owners that must be known to tell whose these pods are; those that are not are read.

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::seen::Seen;
 use crate::config::{Autopilot, Effect};
-use crate::podsets;
+use crate::podsets::{self, Aversion};
 use crate::snapshot::Node;
+use crate::snapshot::lost::{Loss, Lost, OUT_OF_SERVICE};
 use crate::snapshot::place::{Site, Taint};
 
 /// The marks of a node (key and value) that mean `NoExecute`, for each resource.
@@ -24,6 +26,24 @@ pub fn marks(autopilot: &Autopilot) -> Marks {
         (resource.clone(), marks.collect())
     });
     marks.collect()
+}
+
+/// The marks that pods stay away from where they use a resource; none where that is switched off.
+#[must_use]
+pub fn aversions(autopilot: &Autopilot) -> Vec<Aversion> {
+    let taints = autopilot.resource_taints.iter().filter(|_| autopilot.inject_anti_affinities);
+    let all = taints.flat_map(|(resource, taints)| {
+        taints.iter().map(|taint| Aversion {
+            resource: resource.clone(),
+            key: taint.key.clone(),
+            value: taint.value.clone(),
+            required: match taint.effect {
+                Effect::NoSchedule | Effect::NoExecute => true,
+                Effect::PreferNoSchedule => false,
+            },
+        })
+    });
+    all.collect()
 }
 
 #[derive(Deserialize, Default)]
@@ -43,18 +63,73 @@ struct LeanNodeSpec {
 #[serde(default)]
 struct LeanNodeStatus {
     allocatable: Value,
+    conditions: Vec<LeanCondition>,
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
+struct LeanCondition {
+    #[serde(rename = "type")]
+    kind: String,
+    status: String,
+    last_transition_time: Option<Time>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
 struct LeanTaint {
     key: String,
     value: String,
     effect: String,
+    time_added: Option<Time>,
+}
+
+/// Taint of a node whose kubelet says nothing any more.
+const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
+/// Taint of a node whose kubelet says that it is not ready.
+const NOT_READY: &str = "node.kubernetes.io/not-ready";
+
+impl LeanNode {
+    /// What the node says of itself: its Ready condition, or the taints that follow from it where the
+    /// condition is not there, as in a bundle by hand.
+    fn unready(&self) -> Option<Loss> {
+        let Some(ready) = self.status.conditions.iter().find(|one| one.kind == "Ready") else {
+            let unreachable = self.tainted(UNREACHABLE, Lost::Unreachable);
+            return unreachable.or_else(|| self.tainted(NOT_READY, Lost::NotReady));
+        };
+        let state = match ready.status.as_str() {
+            "True" => return None,
+            "False" => Lost::NotReady,
+            _ => Lost::Unreachable,
+        };
+        Some(Loss { state, since: ready.last_transition_time.as_ref().map(|time| time.0) })
+    }
+
+    /// What a taint says of it, where it has it.
+    fn tainted(&self, key: &str, state: Lost) -> Option<Loss> {
+        let taint = self.spec.taints.iter().find(|taint| taint.key == key)?;
+        Some(Loss { state, since: taint.time_added.as_ref().map(|time| time.0) })
+    }
+
+    /// Whether its pods count as lost, and from when on.
+    fn loss(&self) -> Option<Loss> {
+        let unready = self.unready();
+        let Some(out) = self.tainted(OUT_OF_SERVICE, Lost::OutOfService) else { return unready };
+        let since = unready.and_then(|loss| loss.since).or(out.since);
+        Some(Loss { since, ..out })
+    }
+}
+
+/// A node of which the API server says that it does not exist.
+#[must_use]
+pub const fn deleted() -> Node {
+    let lost = Some(Loss { state: Lost::Deleted, since: None });
+    Node { no_execute: std::collections::BTreeSet::new(), lost }
 }
 
 /// Reads a node: the resources that a health monitor has marked `NoExecute` on it, by its labels or
-/// taints (Go: `updateNoExecuteNodes`), and what matters for where pods can be.
+/// taints (Go: `updateNoExecuteNodes`), whether its pods are lost, and what matters for where pods can
+/// be.
 #[must_use]
 pub fn node(seen: &Seen, marks: &Marks) -> (Node, Site) {
     let labels = seen.meta.labels.clone().unwrap_or_default();
@@ -67,12 +142,10 @@ pub fn node(seen: &Seen, marks: &Marks) -> (Node, Site) {
     let marked = |mark: &(String, String)| labels.get(&mark.0) == Some(&mark.1) || tainted(mark);
     let no_execute =
         marks.iter().filter(|(_, marks)| marks.iter().any(marked)).map(|(name, _)| name.clone());
-    let node = Node { no_execute: no_execute.collect() };
-    let taints = lean.spec.taints.into_iter().map(|LeanTaint { key, value, effect }| Taint {
-        key,
-        value,
-        effect,
-    });
+    let node = Node { no_execute: no_execute.collect(), lost: lean.loss() };
+    let taints = lean.spec.taints.into_iter();
+    let taints =
+        taints.map(|LeanTaint { key, value, effect, time_added: _ }| Taint { key, value, effect });
     let site = Site {
         name: seen.meta.name.clone().unwrap_or_default(),
         taints: taints.filter(Taint::keeps_away).collect(),
@@ -107,6 +180,38 @@ mod tests {
             !node(&seen(&object), &marks).0.no_execute.is_empty()
         };
         assert!(tainted("NoExecute") && !tainted("NoSchedule"));
+    }
+
+    #[test]
+    fn the_pods_of_a_node_are_lost_by_its_condition_or_by_taints() {
+        let (early, late) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+        let ready =
+            |status: &str| json!({"type": "Ready", "status": status, "lastTransitionTime": early});
+        let taint = |key: &str| json!({"key": key, "effect": "NoExecute", "timeAdded": late});
+        let bare = json!({"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"});
+        let (oos, gone, unready) = (taint(OUT_OF_SERVICE), taint(UNREACHABLE), taint(NOT_READY));
+        let pressure = json!({"type": "MemoryPressure", "status": "True"});
+        for (conditions, taints, want) in [
+            (vec![], vec![], None),
+            (vec![pressure, ready("True")], vec![gone.clone()], None),
+            (vec![ready("False")], vec![], Some((Lost::NotReady, Some(early)))),
+            (vec![ready("Unknown")], vec![gone.clone()], Some((Lost::Unreachable, Some(early)))),
+            (vec![], vec![unready], Some((Lost::NotReady, Some(late)))),
+            (vec![], vec![gone], Some((Lost::Unreachable, Some(late)))),
+            (vec![ready("True")], vec![oos.clone()], Some((Lost::OutOfService, Some(late)))),
+            (vec![ready("True")], vec![bare], Some((Lost::OutOfService, None))),
+            (vec![ready("Unknown")], vec![oos], Some((Lost::OutOfService, Some(early)))),
+        ] {
+            let object = json!({
+                "metadata": {"name": "n"},
+                "spec": {"taints": taints}, "status": {"conditions": conditions},
+            });
+            let want = want.map(|(state, since)| Loss {
+                state,
+                since: since.map(|text: &str| text.parse().unwrap()),
+            });
+            assert_eq!(node(&seen(&object), &Marks::default()).0.lost, want, "{object}");
+        }
     }
 
     #[test]

@@ -239,6 +239,7 @@ impl PodRecord {
             conditions: status.conditions.into_iter().filter_map(condition).collect(),
             containers,
             resources,
+            lost: None,
         };
         Self { identity, pod_set, pod }
     }

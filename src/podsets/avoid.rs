@@ -1,29 +1,101 @@
-//! Nodes that the pods of a retry stay away from.
+//! Nodes that pods stay away from: that of the last failure, and those that a health monitor has marked.
+
+use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use super::Error;
 use super::fields::Fields;
+use super::quantity::amount as amount_of;
 use crate::api::keys;
 
 /// Where the terms are, of which one must hold.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
-/// Adds to a pod template that its pods must not be on nodes of these hostnames: to each term of its
-/// required node affinity, since one of them is enough. Terms that hold nowhere stay so: a list without
-/// any, and a term without any requirement.
+/// Where preferences are.
+const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
+/// How much a preference weighs, 1–100. Go: `preferNoScheduleWeight`, by default.
+const WEIGHT: i32 = 50;
+
+/// A mark of nodes, as a label of them, that keeps away pods that use a resource. Go: `resourceTaints`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Aversion {
+    /// The resource, such as `nvidia.com/gpu`.
+    pub resource: String,
+    /// Key of the label.
+    pub key: String,
+    /// Value of the label.
+    pub value: String,
+    /// Pods must not be there; else they only prefer to be elsewhere.
+    pub required: bool,
+}
+
+/// Adds to a pod template that its pods must not be on nodes of these hostnames.
 pub(super) fn avoid(pod: &mut Fields<'_>, hostnames: &[String]) -> Result<(), Error> {
     if hostnames.is_empty() {
         return Ok(());
     }
-    let expression = json!({"key": keys::HOSTNAME, "operator": "NotIn", "values": hostnames});
+    require(pod, &[not_in(keys::HOSTNAME, hostnames)])
+}
+
+/// Adds to a pod template that its pods stay away from nodes with these marks, as far as its containers
+/// use the resources. Go: `addNodeSelectorsToAffinity`.
+pub(super) fn avoid_marks(pod: &mut Fields<'_>, aversions: &[Aversion]) -> Result<(), Error> {
+    let spec = pod.map.get("spec").unwrap_or(&Value::Null);
+    let asked: Vec<&Aversion> = aversions.iter().filter(|one| uses(spec, &one.resource)).collect();
+    let of = |required: bool| -> Vec<Value> {
+        let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for one in asked.iter().filter(|one| one.required == required) {
+            let values = values.entry(&one.key).or_default();
+            if !values.contains(&one.value) {
+                values.push(one.value.clone());
+            }
+        }
+        values.into_iter().map(|(key, values)| not_in(key, &values)).collect()
+    };
+    let (required, preferred) = (of(true), of(false));
+    if !required.is_empty() {
+        require(pod, &required)?;
+    }
+    if preferred.is_empty() {
+        return Ok(());
+    }
+    let term = json!({"weight": WEIGHT, "preference": {"matchExpressions": preferred}});
+    let mut spec = pod.object("spec")?;
+    let mut affinity = spec.object("affinity")?;
+    let mut node = affinity.object("nodeAffinity")?;
+    let terms = node.array(PREFERRED)?;
+    if !terms.contains(&term) {
+        terms.push(term);
+    }
+    Ok(())
+}
+
+fn not_in(key: &str, values: &[String]) -> Value {
+    json!({"key": key, "operator": "NotIn", "values": values})
+}
+
+/// Whether a container or an init container requests a resource, or has a limit of it, that is not zero.
+fn uses(spec: &Value, resource: &str) -> bool {
+    let of = |field: &str| spec.get(field).and_then(Value::as_array).into_iter().flatten();
+    of("containers").chain(of("initContainers")).any(|container| {
+        ["requests", "limits"].into_iter().any(|field| {
+            let amount = container.get("resources").and_then(|all| all.get(field)?.get(resource));
+            amount.and_then(amount_of).is_some_and(|amount| amount > 0.0)
+        })
+    })
+}
+
+/// Adds expressions to each term of the required node affinity, since one of the terms is enough. Terms
+/// that hold nowhere stay so: a list without any, and a term without any requirement.
+fn require(pod: &mut Fields<'_>, additions: &[Value]) -> Result<(), Error> {
     let mut spec = pod.object("spec")?;
     let mut affinity = spec.object("affinity")?;
     let mut node = affinity.object("nodeAffinity")?;
     let is_new = node.map.get(REQUIRED).is_none_or(Value::is_null);
     let mut required = node.object(REQUIRED)?;
     if is_new {
-        let terms = json!([{ "matchExpressions": [expression] }]);
+        let terms = json!([{ "matchExpressions": additions }]);
         required.map.insert("nodeSelectorTerms".to_owned(), terms);
         return Ok(());
     }
@@ -40,8 +112,10 @@ pub(super) fn avoid(pod: &mut Fields<'_>, hostnames: &[String]) -> Result<(), Er
             continue;
         }
         let expressions = term.array("matchExpressions")?;
-        if !expressions.contains(&expression) {
-            expressions.push(expression.clone());
+        for addition in additions {
+            if !expressions.contains(addition) {
+                expressions.push(addition.clone());
+            }
         }
     }
     Ok(())
@@ -127,6 +201,7 @@ mod tests {
                 component: 0,
                 scheduler_name: None,
                 avoid_nodes,
+                aversions: &[],
             };
             super::super::render(&component, &pod_sets, &stamp).unwrap()
         };
@@ -137,6 +212,90 @@ mod tests {
             assert!(spec.remove("affinity").unwrap().to_string().contains("NotIn"));
         }
         assert_eq!(object, rendered(&[]));
+    }
+
+    fn aversion(resource: &str, value: &str, required: bool) -> Aversion {
+        let (resource, value) = (resource.to_owned(), value.to_owned());
+        Aversion { resource, key: "health".to_owned(), value, required }
+    }
+
+    fn shy(spec: &Value) -> Value {
+        let mut pod = json!({ "spec": spec });
+        let mut all = vec![
+            aversion("gpu", "WARN", false),
+            aversion("gpu", "TESTING", true),
+            aversion("gpu", "EVICT", true),
+            aversion("nic", "EVICT", true),
+        ];
+        all.push(Aversion { key: "links".to_owned(), ..aversion("nic", "DOWN", true) });
+        avoid_marks(&mut Fields::of(&mut pod, "pod".to_owned()).unwrap(), &all).unwrap();
+        pod["spec"]["affinity"].take()
+    }
+
+    #[test]
+    fn pods_stay_away_from_marks_of_the_resources_that_they_use() {
+        let health =
+            |values: &[&str]| json!({"key": "health", "operator": "NotIn", "values": values});
+        let links = json!({"key": "links", "operator": "NotIn", "values": ["DOWN"]});
+        let wary = json!([{"weight": 50, "preference": {"matchExpressions": [health(&["WARN"])]}}]);
+        let gpu = json!({"nodeAffinity": {
+            REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [health(&["TESTING", "EVICT"])]}]},
+            PREFERRED: wary,
+        }});
+        let nic = json!({"nodeAffinity": {REQUIRED: {"nodeSelectorTerms": [
+            {"matchExpressions": [health(&["EVICT"]), links]},
+        ]}}});
+        let both = json!({"nodeAffinity": {
+            REQUIRED: {"nodeSelectorTerms": [
+                {"matchExpressions": [health(&["TESTING", "EVICT"]), links]},
+            ]},
+            PREFERRED: wary,
+        }});
+        let with = |resources: Value| json!({"resources": resources});
+        for (spec, want) in [
+            (json!({"containers": [with(json!({"limits": {"gpu": "1"}}))]}), &gpu),
+            (json!({"containers": [with(json!({"requests": {"gpu": 1}}))]}), &gpu),
+            (
+                json!({"containers": [{}], "initContainers": [with(json!({"limits": {"gpu": "1"}}))]}),
+                &gpu,
+            ),
+            (json!({"containers": [with(json!({"limits": {"nic": "2"}}))]}), &nic),
+            (json!({"containers": [with(json!({"limits": {"nic": 1, "gpu": 1}}))]}), &both),
+            (json!({"containers": [with(json!({"limits": {"gpu": "0"}}))]}), &json!(null)),
+            (json!({"containers": [with(json!({"limits": {"cpu": "1"}}))]}), &json!(null)),
+            (json!({"containers": [{}, {"resources": null}, 3]}), &json!(null)),
+            (json!({}), &json!(null)),
+        ] {
+            assert_eq!(shy(&spec), *want, "{spec}");
+        }
+    }
+
+    #[test]
+    fn what_was_asked_of_nodes_before_still_holds() {
+        let zone = |zone: &str| json!({"key": "zone", "operator": "In", "values": [zone]});
+        let marks = json!({"key": "health", "operator": "NotIn", "values": ["TESTING", "EVICT"]});
+        let hosts = json!({"key": keys::HOSTNAME, "operator": "NotIn", "values": ["a", "b"]});
+        let near = json!({"weight": 1, "preference": {"matchExpressions": [zone("y")]}});
+        let spec = json!({
+            "containers": [{"resources": {"limits": {"gpu": "1"}}}],
+            "affinity": {"podAffinity": {"x": 1}, "nodeAffinity": {
+                PREFERRED: [near],
+                REQUIRED: {"nodeSelectorTerms": [{"matchExpressions": [zone("y")]}, {},
+                    {"matchExpressions": [zone("z")]}]},
+            }},
+        });
+        let affinity = shy(&avoided(&spec).unwrap());
+        assert_eq!(affinity["podAffinity"], json!({"x": 1}));
+        let node = &affinity["nodeAffinity"];
+        let terms = json!([
+            {"matchExpressions": [zone("y"), hosts, marks]}, {},
+            {"matchExpressions": [zone("z"), hosts, marks]},
+        ]);
+        assert_eq!(node[REQUIRED]["nodeSelectorTerms"], terms, "each of them, since one is enough");
+        assert_eq!(node[PREFERRED][0], near);
+        assert_eq!(node[PREFERRED].as_array().unwrap().len(), 2);
+        let again = json!({"containers": spec["containers"], "affinity": affinity});
+        assert_eq!(shy(&again), affinity, "nothing is added twice");
     }
 
     #[test]

@@ -31,6 +31,7 @@ mod templates;
 #[cfg(test)]
 mod testing;
 
+pub use avoid::Aversion;
 pub use check::{POD_TOTAL_MAX, check_declared, expected_total, pod_template};
 pub use error::Error;
 pub use infer::infer;

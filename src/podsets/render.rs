@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use serde_json::{Map, Value, json};
 
-use super::avoid::avoid;
+use super::avoid::{Aversion, avoid, avoid_marks};
 use super::fields::Fields;
 use super::{Error, Path, PathError};
 use crate::api::{Component, PodSet, PodSetInfo, keys};
@@ -44,6 +44,8 @@ pub struct Stamp<'a> {
     pub scheduler_name: Option<&'a str>,
     /// Hostnames of nodes that its pods must not be on.
     pub avoid_nodes: &'a [String],
+    /// Marks of nodes that pods stay away from, where they use a resource.
+    pub aversions: &'a [Aversion],
 }
 
 impl Stamp<'_> {
@@ -70,7 +72,7 @@ impl Stamp<'_> {
 ///
 /// On the object: our namespace, our labels, our owner reference as the only one, nothing that the
 /// API server sets, no `status`. On every pod template: our labels, what `podSetInfos` of the same
-/// index adds, and the nodes to avoid. Our labels replace the template's and Kueue's of the same keys, because the
+/// index adds, and the nodes and the marks of nodes to avoid. Our labels replace the template's and Kueue's of the same keys, because the
 /// controller finds its objects by them; everything else of the template stays as it is.
 /// Go: `createComponent`.
 ///
@@ -99,6 +101,7 @@ pub fn render(
         }
         pod.object("metadata")?.object("labels")?.overwrite(labels);
         avoid(&mut pod, stamp.avoid_nodes)?;
+        avoid_marks(&mut pod, stamp.aversions)?;
         if let Some(name) = stamp.scheduler_name {
             let spec = pod.object("spec")?;
             let named = spec.map.get("schedulerName").and_then(Value::as_str);
@@ -204,6 +207,7 @@ mod tests {
         component: 3,
         scheduler_name: None,
         avoid_nodes: &[],
+        aversions: &[],
     };
 
     fn given_job(metadata: Value) -> Component {

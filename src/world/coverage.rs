@@ -42,6 +42,7 @@ happenings! {
     FinalizerHeld: "finalizer-held", "Somebody's finalizer holds something of it.";
     NodeDown: "node-down", "A node stops to answer.";
     NodeUp: "node-up", "A node answers again.";
+    NodeShutDown: "node-shut-down", "A node is shut down, and an administrator says so.";
     NodeDeleted: "node-deleted", "A node is deleted.";
     NodeMarked: "node-marked", "A node is marked `NoExecute`, or not any more.";
     Suspended: "suspended", "A user suspends it.";

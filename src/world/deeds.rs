@@ -65,6 +65,11 @@ impl World {
                 self.happened(if up { Happening::NodeUp } else { Happening::NodeDown });
                 kubelet::set_node(&mut self.store, &name, (!up).then_some(self.elapsed));
             }
+            Act::OutOfService(name, is_out) => {
+                self.happened(if is_out { Happening::NodeShutDown } else { Happening::NodeUp });
+                kubelet::set_node(&mut self.store, &name, is_out.then_some(self.elapsed));
+                kubelet::set_out_of_service(&mut self.store, &name, is_out);
+            }
             Act::DeleteNode(name) => self.delete_node(&name),
             Act::Mark(name, marked) => self.mark(&name, marked),
             Act::Serve(api, kind, served) => self.serve_kind(api, kind, served),

@@ -135,6 +135,7 @@ impl World {
         }
         for node in nodes {
             kubelet::set_node(&mut self.store, &node, None);
+            kubelet::set_out_of_service(&mut self.store, &node, false);
             self.deed_mark(&node);
         }
         self.release_all();

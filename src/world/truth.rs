@@ -16,7 +16,7 @@ use components::Components;
 use own::{Own, PodFailure};
 use retry::RetryPolicies;
 
-use super::actors::is_true;
+use super::actors::{is_true, kubelet};
 use super::scene::{self, Tuning};
 use crate::api::Phase;
 use crate::sim::{Address, Change, Object, Store, Verb};
@@ -36,6 +36,11 @@ pub struct Truth {
     /// The AppWrapper to which an object's chain of owners leads, by UID; also of objects that are gone.
     roots: BTreeMap<Arc<str>, Arc<str>>,
     late: BTreeSet<Arc<str>>,
+    /// Nodes that were lost, each with when that was, whether they are back or not.
+    pub lost: BTreeMap<String, Vec<Duration>>,
+    losing: BTreeSet<String>,
+    /// Nodes of which was known once that nothing ran there.
+    pub fenced: BTreeSet<String>,
     /// What retry policies, queues and the configuration have ever said.
     pub policies: RetryPolicies,
 }
@@ -147,6 +152,8 @@ pub struct Thing {
     pub pod_set: Option<String>,
     /// Phase, of a pod.
     pub phase: String,
+    /// The node that it is bound to.
+    pub node: Option<String>,
     /// It has a deletion timestamp.
     pub terminating: bool,
     /// Made by a write that reached the server after its controller had lost the right to it.
@@ -184,6 +191,7 @@ impl Truth {
         let kind = store.kinds.get(object.address.kind);
         match kind.kind.as_str() {
             "AppWrapper" => return Some(self.note_wrapper(change, elapsed)),
+            "Node" => self.note_node(store, &object.address.name, elapsed),
             "RetryPolicy" => self.policies.note_policy(object),
             "ClusterQueue" | "LocalQueue" => self.policies.note_queue(object),
             _ => {}
@@ -233,6 +241,28 @@ impl Truth {
         }
         wrapper.note_pods(elapsed);
         Some((root, before))
+    }
+
+    /// A node is lost or back: its pods failed then, though none of them changes.
+    fn note_node(&mut self, store: &Store, name: &str, elapsed: Duration) {
+        if kubelet::is_fenced(store, name) {
+            self.fenced.insert(name.to_owned());
+        }
+        let is_lost = kubelet::is_lost(store, name);
+        let was_lost = self.losing.contains(name);
+        if is_lost && !was_lost {
+            self.losing.insert(name.to_owned());
+            self.lost.entry(name.to_owned()).or_default().push(elapsed);
+            for wrapper in self.wrappers.values_mut() {
+                let on_it =
+                    |thing: &Thing| thing.is_live_pod() && thing.node.as_deref() == Some(name);
+                if wrapper.things.values().any(on_it) {
+                    wrapper.failed_pod.get_or_insert(elapsed);
+                }
+            }
+        } else if !is_lost {
+            self.losing.remove(name);
+        }
     }
 
     fn note_wrapper(&mut self, change: &Change, elapsed: Duration) -> (Arc<str>, State) {
@@ -450,6 +480,7 @@ fn thing(object: &Object, kind: &str, root: &str, known: Option<&Thing>, late: b
         pod: kind == "Pod",
         pod_set: label(POD_SET).map(str::to_owned),
         phase: phase_of(&object.value),
+        node: object.value["spec"]["nodeName"].as_str().map(str::to_owned),
         terminating: object.is_deleting(),
         late: known.map_or(late, |known| known.late),
     }

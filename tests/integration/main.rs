@@ -46,6 +46,7 @@ mod lifecycle;
 mod load;
 mod logs;
 mod metrics;
+mod nodes;
 mod objects;
 mod on_sim;
 mod ownership;

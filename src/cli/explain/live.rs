@@ -86,6 +86,11 @@ async fn around(client: &Client, wrapper: &Arc<Wrapper>, config: &Config) -> Res
     } else {
         of_pods(client, &mut snapshot, config).await
     });
+    if config.autopilot.monitor_nodes {
+        snapshot.mark_lost_pods();
+    } else {
+        snapshot.nodes.values_mut().for_each(|node| node.lost = None);
+    }
     let mut scene = world::of(wrapper, snapshot);
     scene.notes.extend(notes);
     Ok(scene)
@@ -104,6 +109,10 @@ async fn sites(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Opt
         snapshot.nodes.insert(site.name.clone(), node);
         snapshot.sites.push(Arc::new(site));
     }
+    let names: Vec<String> = snapshot.pods.iter().filter_map(|pod| pod.node.clone()).collect();
+    for name in names {
+        snapshot.nodes.entry(name).or_insert_with(nodes::deleted);
+    }
     None
 }
 
@@ -120,7 +129,9 @@ async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> O
     for name in names {
         match get(client, &resource, None, &name).await {
             Ok(seen) => drop(snapshot.nodes.insert(name, nodes::node(&seen, &marks).0)),
-            Err(error) if live::code(&error) == Some(404) => {}
+            Err(error) if live::code(&error) == Some(404) => {
+                drop(snapshot.nodes.insert(name, nodes::deleted()));
+            }
             Err(error) => return Some(unseen(&error)),
         }
     }

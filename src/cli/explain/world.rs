@@ -204,6 +204,7 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
             cache.put_guide(&kind, Key::of(&found.seen.meta), Guide::of(&found.seen, &kind));
         }
     }
+    snapshot.mark_lost_pods();
     guides::fill(&mut snapshot, wrapper, &cache, &attach(wrapper, config));
     snapshot
 }
@@ -247,7 +248,7 @@ fn ancestors(objects: &[Found]) -> Ancestors {
     known.collect()
 }
 
-/// The nodes as a health monitor sees them; as places for pods they go into the cache.
+/// The nodes as the controller sees them, of which none is known to be gone; as places for pods they go into the cache.
 fn nodes(
     objects: &[Found],
     config: &Config,
@@ -256,7 +257,8 @@ fn nodes(
     let marks = nodes::marks(&config.autopilot);
     let mut known = BTreeMap::new();
     for found in objects.iter().filter(|found| found.kind == "Node" && found.group.is_empty()) {
-        let (node, site) = nodes::node(&found.seen, &marks);
+        let (mut node, site) = nodes::node(&found.seen, &marks);
+        node.lost = node.lost.filter(|_| config.autopilot.monitor_nodes);
         known.insert(site.name.clone(), node.clone());
         cache.put_node(node, site);
     }

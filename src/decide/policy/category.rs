@@ -121,9 +121,13 @@ fn happened(look: &Look<'_>, happening: Happening) -> bool {
 /// Reason of a container that used more memory than it may.
 pub const OOM_KILLED: &str = "OOMKilled";
 
-/// The built-in category of a failure.
+/// The built-in category of a failure. Of a pod that is lost its node is the cause, whatever else it
+/// has: that it is evicted follows from it.
 #[must_use]
 pub fn of(look: &Look<'_>) -> Category {
+    if look.pod.is_some_and(|pod| pod.lost.is_some()) {
+        return Category::Node;
+    }
     let by_happening = [
         (Happening::OomKilled, Category::Oom),
         (Happening::Evicted, Category::Evicted),

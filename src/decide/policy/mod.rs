@@ -42,6 +42,17 @@ pub struct Case<'a> {
     pub component: Option<usize>,
     /// All that is the matter is ignored by this rule of `podFailurePolicy`.
     pub ignored: Option<i32>,
+    /// The end of its node was counted already, when it was about another pod of this attempt.
+    pub charged: bool,
+}
+
+impl Case<'_> {
+    /// Counted restarts, without the one that this very incident has used.
+    #[must_use]
+    pub fn used(&self) -> i32 {
+        let used = self.facts.snapshot.status.resetting_count;
+        used.saturating_sub(i32::from(self.charged))
+    }
 }
 
 /// A component that failed.
@@ -59,9 +70,23 @@ pub struct FailedComponent<'a> {
     pub jobs: &'a [FailedJob],
 }
 
-/// Asks the stages in order.
+/// Asks the stages in order. What was counted already is not counted again, and no limit is asked.
 #[must_use]
 pub fn rule(case: &Case<'_>) -> Ruling {
+    let ruling = stages(case);
+    let action = match ruling.action {
+        RulingAction::Restart => RulingAction::RestartIgnoringLimit,
+        same @ (RulingAction::RestartIgnoringLimit
+        | RulingAction::RecreateComponent(_)
+        | RulingAction::Fail) => same,
+    };
+    if case.charged && action != RulingAction::Fail {
+        return Ruling { action, retries: None, ..ruling };
+    }
+    ruling
+}
+
+fn stages(case: &Case<'_>) -> Ruling {
     if let Some(ruling) = kill_switch::rule(case) {
         return ruling;
     }

@@ -56,7 +56,7 @@ fn retries(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> R
     let global = case.facts.config.retry_policy.global_max_retries;
     let limit = rule.and_then(|rule| rule.retry_limit).or(policy.retry_limit).unwrap_or(global);
     let own = Retries { used: count(case, policy, rule), limit };
-    let all = Retries { used: case.facts.snapshot.status.resetting_count, limit: global };
+    let all = Retries { used: case.used(), limit: global };
     let left = |of: &Retries| i64::from(of.limit) - i64::from(of.used);
     if bugs::is_present(Bug::RuleLimitUnasked) || left(&all) < left(&own) { all } else { own }
 }

@@ -20,7 +20,7 @@ pub fn rule(case: &Case<'_>, granted: Option<RuleRef>) -> Ruling {
 /// The counted restarts, and how many `failurePolicy.maxRestarts`, or else the retry limit, allows.
 pub fn retries(case: &Case<'_>) -> Retries {
     let facts = case.facts;
-    let used = facts.snapshot.status.resetting_count;
+    let used = case.used();
     let own = facts.snapshot.policies.max_restarts.unwrap_or(facts.limits.retry_limit);
     Retries { used, limit: own.min(facts.config.retry_policy.global_max_retries) }
 }

@@ -9,7 +9,7 @@ use crate::api::{
     PodFailurePolicyAction, RuleRef, RuleSource,
 };
 use crate::decide::policy::{self, Case, FailedComponent, Ruling, RulingAction, pod_failure};
-use crate::decide::{Facts, failure};
+use crate::decide::{Facts, failure, incidents};
 use crate::snapshot::{Pod, Snapshot};
 
 /// What is decided about one failure.
@@ -163,7 +163,9 @@ impl<'a> Hearing<'a> {
         let components = if spared { vec![] } else { self.components(snapshot, component_failed) };
         let facts = Facts { snapshot, limits: &ground.limits, ..self.facts };
         let (judged, component) = (Rc::new(judged), evidence.component);
-        let ruling = policy::rule(&Case { facts, judged, components, pod, component, ignored });
+        let charged = incidents::is_repeated(&snapshot.status.attempts);
+        let case = Case { facts, judged, components, pod, component, ignored, charged };
+        let ruling = policy::rule(&case);
         let by_switch = ruling.rule.source == RuleSource::KillSwitch;
         if evidence.happened == Happened::NodeMarked && !by_switch {
             let why = "the node was marked NoExecute: no policy is asked";

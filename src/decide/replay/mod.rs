@@ -20,7 +20,8 @@ mod doubt;
 mod hearing;
 mod record;
 
-use super::{Facts, pause, retry};
+use super::policy::RulingAction;
+use super::{Facts, incidents, pause, retry};
 use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, FailureRecord, Retries, RetryCount, RuleRef,
     RuleSource,
@@ -73,7 +74,9 @@ impl Replayed {
     #[must_use]
     pub fn counted(&self) -> Option<bool> {
         match self.action? {
-            AttemptAction::Restart | AttemptAction::RecreateComponent => Some(true),
+            AttemptAction::Restart => Some(true),
+            // no limit is asked where the same incident was counted before
+            AttemptAction::RecreateComponent => Some(self.retries.is_some()),
             AttemptAction::RestartIgnoringLimit => Some(false),
             AttemptAction::Fail => None,
         }
@@ -122,6 +125,11 @@ fn before(status: &AppWrapperStatus) -> AppWrapperStatus {
     let last = status.attempts.len().saturating_sub(1);
     // what a hand left out was a restart, or there were no next attempt
     let is_counted = |(index, attempt): &(usize, &Attempt)| match attempt.action {
+        Some(AttemptAction::RecreateComponent)
+            if incidents::is_repeated(&status.attempts[..=*index]) =>
+        {
+            false
+        }
         Some(AttemptAction::Restart | AttemptAction::RecreateComponent) => true,
         Some(AttemptAction::RestartIgnoringLimit | AttemptAction::Fail) => false,
         None => attempt.failure.is_some() && *index < last,
@@ -157,10 +165,15 @@ fn count(status: &mut AppWrapperStatus, judgement: &Judgement) {
     if let Some(last) = status.attempts.last_mut() {
         last.action = action;
     }
-    if let Some(AttemptAction::Restart | AttemptAction::RecreateComponent) = action {
+    let counted = action == Some(AttemptAction::Restart)
+        || judgement.ruling().is_some_and(|ruling| {
+            matches!(ruling.action, RulingAction::RecreateComponent(_)) && ruling.retries.is_some()
+        });
+    if counted {
         status.resetting_count = status.resetting_count.saturating_add(1);
     }
-    if let Some(retry) = judgement.ruling().and_then(|ruling| ruling.retry.as_ref()) {
+    let retry = judgement.ruling().and_then(|ruling| ruling.retry.as_ref());
+    if let Some(retry) = retry.filter(|_| counted) {
         retry::count(&mut status.retry_counts, retry);
     }
 }

@@ -7,6 +7,7 @@ use crate::api::condition::unhealthy;
 use crate::api::{Attempt, AttemptAction, FailureRecord};
 use crate::config::Config;
 use crate::decide::policy::category::Category;
+use crate::snapshot::lost::{Loss, Lost};
 use crate::snapshot::{
     Component, Container, ContainerState, Pod, PodCondition, PodPhase, Snapshot, Termination,
 };
@@ -140,19 +141,27 @@ impl<'a> Evidence<'a> {
         }
         match self.built_in {
             Some(Category::Preempted) => Disruption::Yes,
-            Some(Category::Evicted) => Disruption::Likely,
-            Some(Category::Node) if !LOST.contains(&self.reason()) => Disruption::Likely,
+            // it was lost before anything was to disrupt it
+            Some(Category::Node) if LOST.contains(&self.reason()) || self.lost().is_some() => {
+                Disruption::Unlikely
+            }
+            Some(Category::Evicted | Category::Node) => Disruption::Likely,
             Some(Category::Application | Category::Unknown) => Disruption::No,
             Some(
                 Category::Oom
                 | Category::Deadline
                 | Category::Unschedulable
                 | Category::Image
-                | Category::Config
-                | Category::Node,
+                | Category::Config,
             )
             | None => Disruption::Unlikely,
         }
+    }
+
+    /// The pod was lost with its node.
+    fn lost(&self) -> Option<Loss> {
+        let state = Lost::of(self.reason()).filter(|_| self.pod_says())?;
+        Some(Loss { state, since: self.at })
     }
 
     fn pod(&self) -> Pod {
@@ -173,6 +182,7 @@ impl<'a> Evidence<'a> {
             },
             // what a rule is about that is taken to match; no policy can ask for it
             conditions: vec![PodCondition::default()],
+            lost: self.lost(),
             ..Pod::default()
         };
         let state = record.exit_code.map_or_else(

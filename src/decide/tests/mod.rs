@@ -2,5 +2,6 @@
 
 pub mod given;
 mod laws;
+mod nodes;
 mod policies;
 mod table;

@@ -358,7 +358,7 @@ fn the_stages_of_the_policy() {
 
 #[test]
 fn an_evacuation_is_not_counted_and_pauses_longer_each_time() {
-    let node = crate::snapshot::Node { no_execute: ["gpu".to_owned()].into() };
+    let node = crate::snapshot::Node { no_execute: ["gpu".to_owned()].into(), lost: None };
     let mut world = given(Phase::Running).pods(&[RunningPod, Pending]).pod(0, |pod| {
         pod.resources = ["gpu".to_owned()].into();
     });

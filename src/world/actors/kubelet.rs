@@ -20,6 +20,8 @@ const ATTEMPT: &str = "workload.codeflare.dev/attempt";
 /// Labels of the pod set, over all attempts.
 const POD_SET: [&str; 2] =
     ["workload.codeflare.dev/appwrapper-uid", "workload.codeflare.dev/podset"];
+/// How long the pods of a node that is gone are left alone.
+const QUARANTINE: Duration = Duration::from_secs(40);
 /// How long a pod may stay on a node that does not answer, where it does not say so itself.
 const TOLERATION: Duration = Duration::from_mins(5);
 const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
@@ -60,6 +62,8 @@ pub struct Kubelets {
     /// How many pods chance has made fail, hang or be evicted, and how many stick.
     pub spoiled: (u64, u64),
     lives: BTreeMap<Arc<str>, Life>,
+    /// Pods whose node is gone, and since when.
+    orphans: BTreeMap<Arc<str>, Duration>,
     /// How many pods there were of each pod set whose pods fail.
     made: Made,
 }
@@ -90,7 +94,7 @@ impl Kubelets {
     /// Kubelets whose pods behave like this.
     #[must_use]
     pub fn new(temper: Temper) -> Self {
-        Self { temper, spoiled: (0, 0), lives: BTreeMap::new(), made: Made::default() }
+        Self { temper, ..Self::default() }
     }
 
     /// Looks at a pod: binds it, runs it, ends it, removes it.
@@ -101,7 +105,7 @@ impl Kubelets {
             return;
         };
         match node_state(env.store, &node) {
-            NodeState::Gone => collect(env, &pod),
+            NodeState::Gone => self.orphaned(env, &pod),
             NodeState::Down(since) => Self::abandoned(env, &pod, since),
             NodeState::Up => self.run(env, &pod),
         }
@@ -189,6 +193,17 @@ impl Kubelets {
         }
     }
 
+    /// Its node does not exist any more; after a while it is collected.
+    fn orphaned(&mut self, env: &mut Env<'_>, pod: &Arc<Object>) {
+        let since = *self.orphans.entry(pod.uid.clone()).or_insert(env.elapsed);
+        let until = since + QUARANTINE;
+        if env.elapsed < until {
+            env.agenda.at(until, Task::Pod(pod.address.clone()));
+        } else {
+            collect(env, pod);
+        }
+    }
+
     /// Nobody looks after the pod; after a while it is deleted, which nobody carries out.
     fn abandoned(env: &mut Env<'_>, pod: &Arc<Object>, since: Duration) {
         let until = since + toleration(pod);
@@ -228,6 +243,38 @@ fn node_state(store: &Store, name: &str) -> NodeState {
         Some(millis) => NodeState::Down(Duration::from_millis(millis)),
         None => NodeState::Up,
     }
+}
+
+/// Taint of a node that is shut down.
+const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// An administrator says that a node is shut down, or takes that back.
+pub fn set_out_of_service(store: &mut Store, name: &str, is_out: bool) {
+    let Some(kind) = store.kinds.by_name("v1", "Node") else { return };
+    let taint = json!({"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"});
+    let taints = if is_out { json!([taint]) } else { json!([]) };
+    store.change(&Address::new(kind, "", name), Part::Whole, |node| {
+        if is_out || node["spec"]["taints"].is_array() {
+            node["spec"]["taints"] = taints;
+        }
+    });
+}
+
+/// Whether nothing runs on a node: it is gone, or said to be shut down.
+#[must_use]
+pub fn is_fenced(store: &Store, name: &str) -> bool {
+    let kind = store.kinds.by_name("v1", "Node");
+    let node = kind.and_then(|kind| store.get(&Address::new(kind, "", name)));
+    node.is_none_or(|node| {
+        let mut taints = node.value["spec"]["taints"].as_array().into_iter().flatten();
+        taints.any(|taint| taint["key"] == OUT_OF_SERVICE)
+    })
+}
+
+/// Whether nobody looks after the pods on a node.
+#[must_use]
+pub fn is_lost(store: &Store, name: &str) -> bool {
+    is_fenced(store, name) || !matches!(node_state(store, name), NodeState::Up)
 }
 
 /// A node stops to answer, or answers again.

@@ -235,6 +235,12 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
     };
     let waited = scope.elapsed.saturating_sub(since);
     let grace = wrapper.tuning.force;
+    // a pod that is being deleted on a node where nothing runs is waited for by nobody
+    let pod = scope.store.get(&scope.target.address(scope.store)?)?;
+    let node = pod.value["spec"]["nodeName"].as_str();
+    if pod.is_deleting() && node.is_some_and(|node| scope.truth.fenced.contains(node)) {
+        return None;
+    }
     (waited + scope.slack < grace).then(|| format!("{name} after {waited:?} of {grace:?}"))
 }
 

@@ -112,7 +112,31 @@ fn created_when_gone(scope: &Scope<'_>) -> Option<String> {
 fn recreation_counted(scope: &Scope<'_>) -> Option<String> {
     let sent = &scope.wrapper.components.sent;
     let (before, after) = (scope.before.count, scope.wrapper.state.count);
-    (is_recreation(scope) && after != before + 1).then(|| format!("{sent:?}: {before} → {after}"))
+    let more = i64::from(!is_of_one_incident(scope));
+    let right = after == before + more;
+    (is_recreation(scope) && !right).then(|| format!("{sent:?}: {before} → {after}"))
+}
+
+/// Whether a component goes for a node that another of the same attempt has gone for, and that has not been
+/// lost anew since.
+fn is_of_one_incident(scope: &Scope<'_>) -> bool {
+    let all = scope.change.object.value["status"]["attempts"].as_array();
+    let mut ended = all.into_iter().flatten().rev().filter(|one| one["action"].is_string());
+    let Some(last) = ended.next() else { return false };
+    let node = |attempt: &Value| -> Option<String> {
+        let is_node = attempt["failure"]["category"] == "node";
+        attempt["failure"]["node"].as_str().filter(|_| is_node).map(str::to_owned)
+    };
+    let Some(name) = node(last) else { return false };
+    let earlier = ended.find(|one| {
+        one["attempt"] == last["attempt"]
+            && one["action"] == "RecreateComponent"
+            && node(one).as_ref() == Some(&name)
+    });
+    let at = |text: &Value| text.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let Some(then) = earlier.and_then(|earlier| at(&earlier["endedAt"])) else { return false };
+    let last_loss = scope.truth.lost.get(&name).and_then(|all| all.last());
+    last_loss.is_some_and(|since| moment(*since) <= then)
 }
 
 fn rule_counts(wrapper: &Value) -> impl Iterator<Item = (&str, &str, i64)> {

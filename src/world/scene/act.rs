@@ -31,6 +31,8 @@ pub enum Act {
     Impostor(String),
     /// A node stops to answer, or answers again.
     Node(String, bool),
+    /// A node is shut down, and an administrator says so; or it is back, and so is its name.
+    OutOfService(String, bool),
     /// A node is deleted; another of its name comes later.
     DeleteNode(String),
     /// A node is marked `NoExecute`.
@@ -58,7 +60,9 @@ impl Act {
             | Self::DeletePod(_)
             | Self::Policy(..)
             | Self::Configure(_) => Some(Fault::User),
-            Self::Node(_, false) | Self::Mark(_, true) => Some(Fault::Node),
+            Self::Node(_, false) | Self::OutOfService(_, true) | Self::Mark(_, true) => {
+                Some(Fault::Node)
+            }
             Self::Close(true) => Some(Fault::Namespace),
             Self::Create(object) if object["metadata"]["labels"][HOSTILE] == "true" => {
                 Some(Fault::Poison)
@@ -68,6 +72,7 @@ impl Act {
             | Self::Preempt(_)
             | Self::Impostor(_)
             | Self::Node(_, true)
+            | Self::OutOfService(_, false)
             | Self::DeleteNode(_)
             | Self::Mark(_, false)
             | Self::Serve(..)
@@ -81,6 +86,7 @@ impl Act {
         match self {
             Self::Create(_)
             | Self::Node(_, true)
+            | Self::OutOfService(_, false)
             | Self::Mark(_, false)
             | Self::Serve(_, _, true)
             | Self::Close(false) => false,
@@ -94,6 +100,7 @@ impl Act {
             | Self::Preempt(_)
             | Self::Impostor(_)
             | Self::Node(_, false)
+            | Self::OutOfService(_, true)
             | Self::DeleteNode(_)
             | Self::Mark(_, true)
             | Self::Serve(_, _, false)

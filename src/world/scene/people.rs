@@ -143,12 +143,14 @@ impl Author<'_> {
                 let act = match self.rng.below(4) {
                     0 => Act::DeleteNode(node),
                     1 => Act::Mark(node, true),
+                    2 => Act::OutOfService(node, true),
                     _ => Act::Node(node, false),
                 };
-                if let Act::Node(node, _) | Act::Mark(node, _) = &act {
+                if let Act::Node(node, _) | Act::OutOfService(node, _) | Act::Mark(node, _) = &act {
                     let back = at + self.later();
                     let undo = match &act {
                         Act::Mark(..) => Act::Mark(node.clone(), false),
+                        Act::OutOfService(..) => Act::OutOfService(node.clone(), false),
                         _ => Act::Node(node.clone(), true),
                     };
                     scene.script.push((back, undo));

@@ -28,7 +28,10 @@ fn the_kill_switch_comes_before_every_other_stage() {
     let evacuation = {
         let mut world = killed(running(&["Job/work:1"])).ready(0, 1);
         let no_execute = ["gpu".to_owned()].into();
-        world.snapshot.nodes.insert("node-1".into(), crate::snapshot::Node { no_execute });
+        world
+            .snapshot
+            .nodes
+            .insert("node-1".into(), crate::snapshot::Node { no_execute, lost: None });
         world.pod(0, |pod| pod.resources = ["gpu".to_owned()].into())
     };
     check(vec![

@@ -1,0 +1,36 @@
+//! Pods on nodes that are lost, on the way down: force at once where nothing runs any more, and a word about
+//! the node where a pod may still run.
+
+use super::draft::Draft;
+use crate::bugs::{self, Bug};
+use crate::plan::Action;
+use crate::snapshot::Pod;
+use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
+
+/// Pods being deleted on nodes that are shut down or gone: nothing runs there, and nobody carries the
+/// deletion out.
+pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
+    let snapshot = draft.facts.snapshot;
+    let is_fenced = |pod: &&Pod| {
+        snapshot
+            .loss_of(pod)
+            .is_some_and(|loss| !loss.may_return() || bugs::is_present(Bug::LostIsFenced))
+    };
+    snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
+}
+
+/// Deletes a pod with grace period 0.
+pub fn force(draft: &mut Draft<'_>, pod: &Pod) {
+    draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+    draft.verdict.delete_pods.push(pod.name.clone());
+}
+
+/// What became of a node, and what an administrator can do about it.
+pub fn state_of_node(loss: Loss) -> String {
+    let state = loss.sentence();
+    if loss.may_return() {
+        format!(", which {state} (once it is shut down, taint it {OUT_OF_SERVICE})")
+    } else {
+        format!(", which {state}")
+    }
+}

@@ -1,0 +1,74 @@
+//! Nodes that nobody hears of, and what that means for the pods on them.
+
+use k8s_openapi::jiff::Timestamp;
+
+/// Taint by which an administrator says that a node is shut down, so that nothing runs on it.
+pub const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
+
+/// A node whose pods count as lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// What became of the node.
+    pub state: Lost,
+    /// Since when, by the clocks of the cluster; absent where nothing tells.
+    pub since: Option<Timestamp>,
+}
+
+/// What became of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lost {
+    /// Its kubelet says that it is not ready.
+    NotReady,
+    /// Its kubelet says nothing any more.
+    Unreachable,
+    /// An administrator says that it is shut down.
+    OutOfService,
+    /// It does not exist any more.
+    Deleted,
+}
+
+impl Loss {
+    /// Whether the node may be there again, and its pods with it. Then they may still run, too.
+    #[must_use]
+    pub const fn may_return(self) -> bool {
+        match self.state {
+            Lost::NotReady | Lost::Unreachable => true,
+            Lost::OutOfService | Lost::Deleted => false,
+        }
+    }
+
+    /// What became of the node, to follow its name.
+    #[must_use]
+    pub fn sentence(self) -> String {
+        let what = match self.state {
+            Lost::NotReady => "has not been ready",
+            Lost::Unreachable => "has not been heard of",
+            Lost::OutOfService => "is out of service",
+            Lost::Deleted => "does not exist any more",
+        };
+        self.since.map_or_else(|| what.to_owned(), |since| format!("{what} since {since}"))
+    }
+}
+
+impl Lost {
+    /// Every one.
+    pub const ALL: [Self; 4] =
+        [Self::NotReady, Self::Unreachable, Self::OutOfService, Self::Deleted];
+
+    /// What became of a node, by the reason in the record of a failure.
+    #[must_use]
+    pub fn of(reason: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|lost| lost.as_str() == reason)
+    }
+
+    /// Reason in the record of a failure.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotReady => "NodeNotReady",
+            Self::Unreachable => "NodeUnreachable",
+            Self::OutOfService => "NodeOutOfService",
+            Self::Deleted => "NodeDeleted",
+        }
+    }
+}
