@@ -68,7 +68,7 @@ fn main() {
     let (none, some) = (Duration::ZERO, Duration::from_millis(5));
     let [mutate, create, update] = questions();
     println!("{RATE} questions a second for {SECONDS} s, in ms:");
-    println!("{:<44} {:>8} {:>8} {:>8}", "", "p50", "p99", "max");
+    println!("{:<44} {:>8} {:>8} {:>8} {:>8}", "", "p50", "p99", "max", "refused");
     run("to fill in", none, std::slice::from_ref(&mutate));
     run("a change by Kueue", none, std::slice::from_ref(&update));
     run("a creation, without the cluster", none, std::slice::from_ref(&create));
@@ -80,13 +80,13 @@ fn main() {
 fn run(name: &str, cluster: Duration, questions: &[Question]) {
     let port = serve(cluster);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let mut times = runtime.expect("a runtime").block_on(load(port, questions));
+    let (mut times, refused) = runtime.expect("a runtime").block_on(load(port, questions));
     times.sort_unstable();
     let at = |permille: usize| {
         let index = (times.len() * permille / 1000).min(times.len() - 1);
         format!("{:.2}", times[index].as_secs_f64() * 1000.0)
     };
-    println!("{name:<44} {:>8} {:>8} {:>8}", at(500), at(990), at(1000));
+    println!("{name:<44} {:>8} {:>8} {:>8} {refused:>8}", at(500), at(990), at(1000));
 }
 
 /// Starts a server on a thread of its own, which ends with the process.
@@ -112,7 +112,8 @@ fn serve(cluster: Duration) -> u16 {
     port.recv().expect("it listens")
 }
 
-async fn load(port: u16, questions: &[Question]) -> Vec<Duration> {
+/// How long answers took, and how many questions got none because there were too many.
+async fn load(port: u16, questions: &[Question]) -> (Vec<Duration>, usize) {
     let mut connector = HttpConnector::new();
     connector.set_nodelay(true);
     let client: Http = Client::builder(TokioExecutor::new()).build(connector);
@@ -123,23 +124,31 @@ async fn load(port: u16, questions: &[Question]) -> Vec<Duration> {
         let question = questions[nth as usize % questions.len()].clone();
         let client = client.clone();
         answers.spawn(async move {
-            ask(&client, port, question).await;
-            (nth, due.elapsed())
+            let answered = ask(&client, port, question).await;
+            (nth, due.elapsed(), answered)
         });
     }
-    let times = answers.join_all().await.into_iter();
-    times.filter(|(nth, _)| *nth >= WARM_UP).map(|(_, took)| took).collect()
+    let mut counted = answers.join_all().await;
+    counted.retain(|(nth, _, _)| *nth >= WARM_UP);
+    let refused = counted.iter().filter(|(_, _, answered)| !answered).count();
+    (counted.into_iter().map(|(_, took, _)| took).collect(), refused)
 }
 
-async fn ask(client: &Http, port: u16, question: Question) {
+/// Whether there was an answer.
+async fn ask(client: &Http, port: u16, question: Question) -> bool {
     let request = http::Request::post(format!("http://127.0.0.1:{port}{}", question.path))
         .header("content-type", "application/json")
         .body(Full::new(question.body))
         .expect("a request");
     let response = client.request(request).await.expect("a response");
+    if response.status() == http::StatusCode::TOO_MANY_REQUESTS {
+        return false;
+    }
+    assert_eq!(response.status(), http::StatusCode::OK);
     let body = response.into_body().collect().await.expect("a body").to_bytes();
     let answer: Value = serde_json::from_slice(&body).expect("an AdmissionReview");
     assert_eq!(answer["response"]["allowed"], true, "{answer}");
+    true
 }
 
 /// To fill in, to create, and to unsuspend an AppWrapper of a usual size.
