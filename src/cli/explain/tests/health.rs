@@ -121,6 +121,38 @@ fn a_node_that_is_marked_is_left_without_a_count() {
 }
 
 #[test]
+fn pods_on_a_lost_node_have_failed_and_a_node_that_is_not_in_the_bundle_is_unknown() {
+    let ready =
+        |status: &str| json!([{"type": "Ready", "status": status, "lastTransitionTime": at(20)}]);
+    let node = |name: &str, status: &str| {
+        json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name}, "status": {"conditions": ready(status)}})
+    };
+    let fields = ["/action", "/reason", "/deadline", "/failure/reason", "/failure/category"];
+    let nothing = "None null null - -";
+    let lost = |reason: &str| format!("Wait FoundFailedPods {} {reason} node", at(80));
+    let out = with(
+        node("node-1", "Unknown"),
+        "/spec",
+        json!({"taints": [
+        {"key": "node.kubernetes.io/out-of-service", "effect": "NoExecute"}]}),
+    );
+    for (nodes, want) in [
+        (vec![], nothing.to_owned()),
+        (vec![node("node-9", "True")], nothing.to_owned()),
+        (vec![node("node-1", "True")], nothing.to_owned()),
+        (vec![node("node-1", "False")], lost("NodeNotReady")),
+        (vec![node("node-1", "Unknown")], lost("NodeUnreachable")),
+        (vec![out], lost("NodeOutOfService")),
+    ] {
+        let objects = [running(&two()), nodes].concat();
+        assert_eq!(line(&explain(&objects, 30), &fields), want);
+        let off = explain_with("{autopilot: {monitorNodes: false}}", &objects, 30);
+        assert_eq!(line(&off, &["/action"]), "None");
+    }
+}
+
+#[test]
 fn a_job_with_more_completions_than_pods_at_a_time_is_judged_by_itself() {
     let mut objects = running(&[pod("w-0", "Succeeded", 0), pod("w-1", "Running", 0)]);
     objects[1]["spec"]["completions"] = json!(5);
