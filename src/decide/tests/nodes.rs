@@ -23,8 +23,8 @@ impl World {
     }
 }
 
-fn not_ready(second: i64) -> Option<(Lost, Option<Timestamp>)> {
-    Some((Lost::NotReady, Some(at(second))))
+fn not_ready(second: i64) -> (Lost, Option<Timestamp>) {
+    (Lost::NotReady, Some(at(second)))
 }
 
 /// Two pods that run since second 0, each on a node of its own, of which the first is lost.
@@ -82,7 +82,7 @@ fn a_node_that_is_back_in_time_has_lost_nothing() {
     let decision = world.decide(150);
     assert_eq!((decision.next, reason(&decision)), (Phase::Running, None));
     assert!(condition::is_true(&decision.status.conditions, condition::PODS_READY));
-    let world = world.written(&decision).node("node-1", not_ready(300));
+    let world = world.written(&decision).node("node-1", Some(not_ready(300)));
     assert_eq!(world.decide(301).verdict.deadline, Some(at(360)), "a second time is another one");
 }
 
@@ -90,7 +90,7 @@ fn a_node_that_is_back_in_time_has_lost_nothing() {
 fn many_pods_of_a_node_are_one_failure_also_when_they_are_seen_one_by_one() {
     let pods = [RunningPod; 2];
     let world = given(Phase::Running).pods(&pods);
-    let world = world.clone().written(&world.decide(2)).node("node-1", not_ready(100));
+    let world = world.clone().written(&world.decide(2)).node("node-1", Some(not_ready(100)));
     let world = world.clone().written(&world.decide(101));
     // one is evicted and collected meanwhile, the other hangs
     let world = world.pod(0, |pod| {
@@ -104,7 +104,7 @@ fn many_pods_of_a_node_are_one_failure_also_when_they_are_seen_one_by_one() {
             ..PodCondition::default()
         }];
     });
-    let world = world.pod(1, |pod| pod.terminating = true).node("node-1", not_ready(100));
+    let world = world.pod(1, |pod| pod.terminating = true).node("node-1", Some(not_ready(100)));
     let decision = world.decide(160);
     assert_eq!((decision.next, decision.status.resetting_count), (Phase::Resetting, 1));
     assert_eq!(decision.status.attempts.last().unwrap().collateral, Some(1));
@@ -114,14 +114,14 @@ fn many_pods_of_a_node_are_one_failure_also_when_they_are_seen_one_by_one() {
 fn a_terminating_pod_of_a_lost_node_is_not_waited_for() {
     let terminating = ready(&TWO).pod(0, |pod| pod.terminating = true);
     assert_eq!(terminating.decide(4000).next, Phase::Running, "its node is well: it will go");
-    let lost = terminating.node("node-1", not_ready(100));
+    let lost = terminating.node("node-1", Some(not_ready(100)));
     assert_eq!(lost.decide(101).verdict.deadline, Some(at(160)));
     assert_eq!(lost.decide(160).next, Phase::Resetting);
 }
 
 #[test]
 fn a_pod_that_was_replaced_is_no_failure_and_ages_none() {
-    let world = ready(&TWO).node("node-1", not_ready(100));
+    let world = ready(&TWO).node("node-1", Some(not_ready(100)));
     let world = world.clone().written(&world.decide(101));
     let mut replaced = world.pod(0, |pod| pod.terminating = true);
     replaced.snapshot.pods.push(crate::snapshot::Pod {
@@ -134,7 +134,7 @@ fn a_pod_that_was_replaced_is_no_failure_and_ages_none() {
     assert_eq!((decision.next, reason(&decision)), (Phase::Running, None));
     let replaced = replaced.written(&decision);
     assert_eq!(replaced.decide(4000).verdict.action, VerdictAction::None);
-    let again = replaced.clone().node("node-2", not_ready(5000));
+    let again = replaced.clone().node("node-2", Some(not_ready(5000)));
     assert_eq!(again.decide(5001).verdict.deadline, Some(at(5060)));
     let waits = replaced.clone().pod(1, |pod| pod.phase = Pending);
     assert_eq!(waits.decide(5001).verdict.reason.as_deref(), Some("InsufficientPodsReady"));
@@ -146,14 +146,15 @@ fn a_pod_that_was_replaced_is_no_failure_and_ages_none() {
 #[test]
 fn a_node_lost_just_before_the_pod_set_was_ready_is_not_overlooked() {
     let world = given(Phase::Running).pods(&TWO).pod(1, |pod| pod.node = Some("node-2".into()));
-    let world = world.clone().written(&world.decide(7)).node("node-1", not_ready(5));
+    let world = world.clone().written(&world.decide(7)).node("node-1", Some(not_ready(5)));
     assert_eq!(world.decide(8).verdict.deadline, Some(at(68)), "from when it was seen");
 }
 
 #[test]
 fn a_pod_that_ended_before_is_what_it_was() {
     let world = given(Phase::Running).pods(&[FailedPod, RunningPod]);
-    let world = world.pod(1, |pod| pod.node = Some("node-2".into())).node("node-1", not_ready(50));
+    let world =
+        world.pod(1, |pod| pod.node = Some("node-2".into())).node("node-1", Some(not_ready(50)));
     let failure = world.decide(60).verdict.failure.unwrap();
     assert_eq!((failure.exit_code, failure.category.as_deref()), (Some(3), Some("application")));
 }
@@ -205,10 +206,10 @@ fn a_node_with_two_components_is_counted_once() {
 
 #[test]
 fn a_node_that_is_lost_again_is_counted_again() {
-    let world = two_components().node("node-1", not_ready(100));
+    let world = two_components().node("node-1", Some(not_ready(100)));
     let first = world.decide(160);
     assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
-    let world = world.written(&first).node("node-1", not_ready(500));
+    let world = world.written(&first).node("node-1", Some(not_ready(500)));
     let second = world.decide(560);
     assert_eq!(second.next, Phase::Failed, "one restart was allowed");
 }
