@@ -81,7 +81,7 @@ enum Cluster {
     /// Nobody, or something that takes so long.
     Agrees(Duration),
     /// A real API server.
-    Real(kube::Config),
+    Real(Box<kube::Config>),
 }
 
 /// Where the server is, and who has signed its certificate.
@@ -102,16 +102,15 @@ fn main() {
     run("a creation, the cluster answers after 5 ms", Cluster::Agrees(some), |_| create.clone());
     let plane = runtime().block_on(ControlPlane::start(Options { nodes: 0, ..Options::default() }));
     let plane = plane.expect("a control plane");
+    let real = || Cluster::Real(Box::new(plane.config()));
     let job = |user: &str| {
         let new = job_wrapper();
         question(Endpoint::ValidateAppWrapper, "CREATE", user, &Value::Null, &new)
     };
     let known = job("ann");
-    run("a creation, a real API server, one user", Cluster::Real(plane.config()), |_| {
-        known.clone()
-    });
+    run("a creation, a real API server, one user", real(), |_| known.clone());
     // members of system:masters, so that each is allowed
-    run("a creation, a real API server, always a new user", Cluster::Real(plane.config()), |nth| {
+    run("a creation, a real API server, always a new user", real(), |nth| {
         job(&format!("user-{nth}"))
     });
 }
@@ -161,7 +160,7 @@ fn admission(cluster: Cluster) -> Admission {
     let authorize: Arc<dyn Authorize> = match cluster {
         Cluster::Agrees(after) => Arc::new(Agrees(after)),
         Cluster::Real(config) => {
-            let client = kube::Client::try_from(config).expect("a client");
+            let client = kube::Client::try_from(*config).expect("a client");
             Arc::new(Reviews::new(client, clock.clone()))
         }
     };
