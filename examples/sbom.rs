@@ -1,6 +1,6 @@
 //! What is in the binary: every crate with version and licence, from Cargo itself.
 //!
-//! `cargo run --example sbom` prints a software bill of materials (`CycloneDX` 1.5);
+//! `cargo run --example sbom` prints a software bill of materials (CycloneDX 1.5);
 //! `cargo run --example sbom -- licences` a list of licences and who has them.
 
 #![expect(clippy::print_stdout, reason = "this is what it is for")]

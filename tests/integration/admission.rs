@@ -34,10 +34,10 @@ async fn create_in(api: &Api<AppWrapper>, object: &Value) -> Result<AppWrapper, 
 
 /// Lets a user do everything with AppWrappers and some kinds in a namespace.
 async fn allow(case: &Case, user: &str, rules: Value) {
-    let roles: Api<Role> = Api::namespaced(case.client.clone(), &case.namespace);
+    let api: Api<Role> = Api::namespaced(case.client.clone(), &case.namespace);
     let role = json!({"metadata": {"name": user}, "rules": rules});
     let role = serde_json::from_value(role).expect("a role");
-    roles.create(&PostParams::default(), &role).await.expect("it is new");
+    api.create(&PostParams::default(), &role).await.expect("it is new");
     let bindings: Api<RoleBinding> = Api::namespaced(case.client.clone(), &case.namespace);
     let binding = json!({
         "metadata": {"name": user},

@@ -1,18 +1,24 @@
 //! AppWrappers in the middle of their life under the Go controller: they go on as if nothing had
 //! happened, and fail over when something does.
 
-use kube::api::ListParams;
-use serde_json::{Value, json};
+use std::sync::Arc;
 
-use crate::harness::{Case, job, test, tuned, wrapper};
+use appwrapper::clock::SystemClock;
+use appwrapper::controller::Controller;
+use appwrapper::world::faults::{Effect, Moment, Plan};
+use kube::api::ListParams;
+use serde_json::json;
+
+use crate::harness::{self, Case, job, runtime_test, tuned, wrapper};
+use crate::proxy::PLANE;
+use crate::proxy::line::{Counted, Line, Role};
 
 /// Creates an AppWrapper and its Job as the Go controller leaves them in a phase: its conditions, no
-/// UID, no attempt, none of our labels. Nobody looks after it until `managedBy` is ours.
+/// UID, no attempt, none of our labels. There is no controller of ours yet.
 async fn left_behind(case: &Case, phase: &str) {
     let template = job("j", json!({}), &[]);
     let mut aw = wrapper("aw", tuned(&[]), vec![template.clone()]);
     aw["metadata"]["finalizers"] = json!(["workload.codeflare.dev/finalizer"]);
-    aw["spec"]["managedBy"] = "example.com/nobody".into();
     aw["spec"]["components"][0]["podSets"] =
         json!([{"path": "template.spec.template", "replicas": 1}]);
     let aw = case.create(aw).await;
@@ -55,8 +61,17 @@ async fn left_behind(case: &Case, phase: &str) {
     .await;
 }
 
-async fn hand_over(case: &Case) {
-    case.patch("aw", json!({"spec": {"managedBy": Value::Null}})).await;
+/// Starts the controller of this namespace.
+fn hand_over(case: &Case) {
+    let never = Plan { call: u32::MAX, moment: Moment::Before, effect: Effect::Crash };
+    let line = Line::new(case.client.clone(), &case.namespace, never, Counted::Calls);
+    let (client, clock) = (line.client(Role::First), Arc::new(SystemClock));
+    let controller = Controller::new(client, clock, harness::config());
+    tokio::spawn(async move { controller.run(std::future::pending()).await });
+}
+
+fn test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
+    runtime_test(name, || PLANE.client(), body);
 }
 
 #[test]
@@ -64,7 +79,7 @@ fn what_the_go_controller_runs_goes_on_and_fails_over() {
     test("what_the_go_controller_runs_goes_on_and_fails_over", async |case| {
         left_behind(&case, "Running").await;
         let old = case.pod("j-", "Running").await;
-        hand_over(&case).await;
+        hand_over(&case);
         case.others_go_on("other").await;
         let seen = case.phase("aw", "Running").await;
         assert_eq!(seen.condition("PodsReady"), "True");
@@ -87,7 +102,7 @@ fn what_the_go_controller_was_creating_is_taken_as_it_is() {
     test("what_the_go_controller_was_creating_is_taken_as_it_is", async |case| {
         left_behind(&case, "Resuming").await;
         let old = case.pod("j-", "Running").await;
-        hand_over(&case).await;
+        hand_over(&case);
         case.condition("aw", "PodsReady", "True").await;
         case.end_pod(&old.name, "0").await;
         let done = case.phase("aw", "Succeeded").await;
@@ -101,7 +116,7 @@ fn what_the_go_controller_runs_is_suspended_with_its_pods() {
     test("what_the_go_controller_runs_is_suspended_with_its_pods", async |case| {
         left_behind(&case, "Running").await;
         case.suspend("aw", true).await;
-        hand_over(&case).await;
+        hand_over(&case);
         let done = case.phase("aw", "Suspended").await;
         assert_eq!(done.condition("QuotaReserved"), "False");
         assert!(case.stored("batch/v1", "Job", "j").await.is_none());

@@ -44,6 +44,7 @@ pub struct Installed {
     settings: Value,
     folder: PathBuf,
     webhook: u16,
+    metrics: u16,
 }
 
 /// A running program.
@@ -59,7 +60,8 @@ impl Installed {
         let folder = plane.state_dir().join("installed");
         fs::create_dir_all(&folder).expect("a folder");
         let settings = serde_saphyr::from_str(settings).expect("settings");
-        let installed = Self { plane, settings, folder, webhook: free_port() };
+        let installed =
+            Self { plane, settings, folder, webhook: free_port(), metrics: free_port() };
         let manifests = kubectl(
             installed.plane.kubeconfig(),
             &["kustomize", concat!(env!("CARGO_MANIFEST_DIR"), "/config/default")],
@@ -98,7 +100,7 @@ impl Installed {
 
     /// Starts a program with the rights of the ServiceAccount.
     fn start(&self, name: &str) -> Program {
-        let (health, metrics) = (free_port(), free_port());
+        let (health, metrics) = (free_port(), self.metrics);
         let mut settings = self.settings.clone();
         settings["webhook"] = json!({"address": format!("127.0.0.1:{}", self.webhook)});
         settings["health"] = json!({"address": format!("127.0.0.1:{health}")});
@@ -122,30 +124,43 @@ impl Installed {
 
     /// A kubeconfig with a token of the ServiceAccount, and nothing else.
     fn kubeconfig(&self) -> String {
-        let token = self.token();
+        let plane = &self.plane;
+        let asked = std::thread::scope(|scope| {
+            let asking =
+                || runtime().block_on(async { token(plane.client(), NAMESPACE, ACCOUNT).await });
+            scope.spawn(asking).join().expect("the thread ends")
+        });
         let text = fs::read_to_string(self.plane.kubeconfig()).expect("it can be read");
         let mut config: Value = serde_saphyr::from_str(&text).expect("YAML");
-        config["users"][0]["user"] = json!({"token": token});
+        config["users"][0]["user"] = json!({"token": asked});
         config["contexts"][0]["context"]["namespace"] = json!(NAMESPACE);
         config.to_string()
     }
 
-    fn token(&self) -> String {
-        let plane = &self.plane;
-        let asked = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| {
-                runtime().block_on(async {
-                    let accounts: Api<ServiceAccount> = Api::namespaced(plane.client(), NAMESPACE);
-                    let spec = TokenRequestSpec { audiences: vec![], ..Default::default() };
-                    let request = TokenRequest { spec, ..Default::default() };
-                    let params = PostParams::default();
-                    accounts.create_token_request(ACCOUNT, &params, &request).await
-                })
-            });
-            asking.join().expect("the thread ends")
-        });
-        asked.expect("a token").status.expect("a token").token
+    /// What `/metrics` says to a ServiceAccount, which is made where it is not there.
+    pub async fn scrape(&self, namespace: &str, account: &str) -> Result<String, kube::Error> {
+        let accounts: Api<ServiceAccount> = Api::namespaced(self.plane.client(), namespace);
+        let object = json!({"metadata": {"name": account}});
+        let object = serde_json::from_value(object).expect("an account");
+        // it may be there
+        drop(accounts.create(&PostParams::default(), &object).await);
+        let address = format!("https://127.0.0.1:{}", self.metrics);
+        let mut config = kube::Config::new(address.parse().expect("an address"));
+        config.accept_invalid_certs = true;
+        config.default_retry = false;
+        config.auth_info.token = Some(token(self.plane.client(), namespace, account).await.into());
+        let request = http::Request::get("/metrics").body(vec![]).expect("a request");
+        kube::Client::try_from(config)?.request_text(request).await
     }
+}
+
+/// A token of a ServiceAccount.
+async fn token(client: kube::Client, namespace: &str, account: &str) -> String {
+    let accounts: Api<ServiceAccount> = Api::namespaced(client, namespace);
+    let spec = TokenRequestSpec { audiences: vec![], ..Default::default() };
+    let request = TokenRequest { spec, ..Default::default() };
+    let asked = accounts.create_token_request(account, &PostParams::default(), &request).await;
+    asked.expect("a token").status.expect("a token").token
 }
 
 impl Program {

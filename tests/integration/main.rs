@@ -52,6 +52,7 @@ mod on_sim;
 mod ownership;
 mod policies;
 mod proxy;
+mod rights;
 mod rules;
 mod samples;
 mod suspending;

@@ -20,14 +20,14 @@ const OWN: &str = "test.example.com/own";
 const HEALTH: &str = "autopilot.ibm.com/gpuhealth";
 
 /// The nodes of one test, by number.
-struct Own<'c> {
+pub struct Own<'c> {
     case: &'c Case,
     nodes: Api<Node>,
 }
 
 impl<'c> Own<'c> {
     /// Makes so many, and waits until they are ready.
-    async fn new(case: &'c Case, count: usize) -> Self {
+    pub async fn new(case: &'c Case, count: usize) -> Self {
         let own = Self { case, nodes: Api::all(case.client.clone()) };
         for number in 0..count {
             own.add(number, json!({})).await;
@@ -35,7 +35,7 @@ impl<'c> Own<'c> {
         own
     }
 
-    fn name(&self, number: usize) -> String {
+    pub fn name(&self, number: usize) -> String {
         format!("{}-{number}", self.case.namespace)
     }
 
@@ -92,7 +92,7 @@ impl<'c> Own<'c> {
         }
     }
 
-    async fn delete(&self, name: &str) {
+    pub async fn delete(&self, name: &str) {
         self.nodes.delete(name, &DeleteParams::default()).await.expect("the node is deleted");
     }
 
@@ -110,7 +110,7 @@ impl<'c> Own<'c> {
         template
     }
 
-    fn pod(&self, name: &str, life: &[(&str, &str)]) -> Value {
+    pub fn pod(&self, name: &str, life: &[(&str, &str)]) -> Value {
         self.here(pod(name, life), "/spec")
     }
 

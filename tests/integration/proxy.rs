@@ -103,7 +103,7 @@ async fn attempt(trial: Trial) -> Outcome {
     };
     let all = async {
         tokio::select! {
-            () = lead(&line, plan.effect) => {}
+            () = Box::pin(lead(&line, plan.effect)) => {}
             () = told => {}
         }
     };

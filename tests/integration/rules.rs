@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{Case, job, test, wrapper};
 use crate::objects::config_map;
 
-mod before;
+pub mod before;
 
 /// An AppWrapper that our controller leaves alone, with these fields in its `spec`.
 fn left_alone(name: &str, spec: Value) -> Value {
@@ -219,10 +219,15 @@ fn what_is_wrong_with_a_retry_policy_is_refused() {
 async fn replace(case: &Case, aw: &Value) -> Option<String> {
     let name = aw["metadata"]["name"].as_str().expect("it has a name");
     let mut object: DynamicObject = serde_json::from_value(aw.clone()).expect("an object");
-    object.metadata.resource_version =
-        case.wrappers().get(name).await.expect("it is there").metadata.resource_version;
-    let replaced = case.wrappers().replace(name, &PostParams::default(), &object).await;
-    replaced.err().map(|error| error.to_string())
+    loop {
+        object.metadata.resource_version =
+            case.wrappers().get(name).await.expect("it is there").metadata.resource_version;
+        match case.wrappers().replace(name, &PostParams::default(), &object).await {
+            // the controller wrote in between
+            Err(kube::Error::Api(status)) if status.is_conflict() => {}
+            answer => return answer.err().map(|error| error.to_string()),
+        }
+    }
 }
 
 fn with(aw: &Value, pointer: &str, value: Value) -> Value {

@@ -27,14 +27,16 @@ use kube::Client;
 use serde_json::json;
 
 use crate::harness::{own_crds, runtime, start_plane};
+use crate::rules::before::without_rules;
 use generate::Generator;
 use kept::What;
 use pair::{Pair, request};
 use side::Side;
 
 /// A control plane without nodes, and without KWOK: nothing runs pods.
+/// The simulated server evaluates no rules and no bounds of definitions, so this one has none.
 static PLANE: LazyLock<ControlPlane> =
-    LazyLock::new(|| start_plane(Options { nodes: 0, ..own_crds() }));
+    LazyLock::new(|| start_plane(Options { nodes: 0, crds: without_rules(), ..own_crds() }));
 
 /// Nothing that is waited for takes longer, unless it never comes.
 const PATIENCE: Duration = Duration::from_mins(5);

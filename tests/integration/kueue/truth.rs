@@ -154,7 +154,7 @@ impl Driver<'_> {
         let Some((_, deed)) = due else { return };
         self.deeds.remove(name);
         match deed {
-            Deed::Suspend => suspend(&self.case, name).await,
+            Deed::Suspend => suspend(self.case, name).await,
             Deed::Delete => {
                 // it may have ended, but it is there
                 let params = DeleteParams::background();

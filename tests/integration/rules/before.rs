@@ -13,7 +13,7 @@ use super::{merge, said};
 use crate::harness::{self, Case, config, job, pod, wrapper};
 
 /// Our definitions as they were without rules and bounds on `spec`.
-fn without_rules() -> Vec<CustomResourceDefinition> {
+pub fn without_rules() -> Vec<CustomResourceDefinition> {
     const RULES: [&str; 8] = [
         "x-kubernetes-validations",
         "x-kubernetes-list-type",

@@ -1,0 +1,200 @@
+//! The roles of the manifests and the calls of the program, as the API server's audit log has them:
+//! nothing is missing, and nothing is there that is not used.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, PolicyRule, Role};
+use kube::api::{Api, Patch, PatchParams, PostParams};
+use serde_json::{Value, json};
+
+use crate::harness::{Case, job, pod, pod_template, tuned, wrapper};
+use crate::installed::{ACCOUNT, INSTALLED, NAMESPACE, installed_test};
+use crate::nodes::Own;
+
+/// A right, or its use: group, resource (with its subresource), verb.
+type Right = (String, String, String);
+
+/// Rights whose use the audit log of this control plane cannot show.
+const UNSEEN: [(&str, &str, &str); 1] = [
+    // asked about by the admission plugin OwnerReferencesPermissionEnforcement, where it is on
+    ("workload.codeflare.dev", "appwrappers/finalizers", "update"),
+];
+
+/// Groups of kinds that may be wrapped and that this control plane does not serve.
+const NOT_SERVED: [&str; 3] = ["leaderworkerset.x-k8s.io", "kubeflow.org", "ray.io"];
+
+/// Rights that every account has: `system:basic-user`.
+const EVERYBODYS: [&str; 3] =
+    ["selfsubjectaccessreviews", "selfsubjectreviews", "selfsubjectrulesreviews"];
+
+fn granted(rules: Option<Vec<PolicyRule>>) -> BTreeSet<Right> {
+    let mut all = BTreeSet::new();
+    for rule in rules.unwrap_or_default() {
+        for group in rule.api_groups.iter().flatten() {
+            for resource in rule.resources.iter().flatten() {
+                let right = |verb: &String| (group.clone(), resource.clone(), verb.clone());
+                all.extend(rule.verbs.iter().map(right));
+            }
+        }
+    }
+    all
+}
+
+/// What the account was seen to do, and what of it was refused.
+fn calls() -> (BTreeSet<Right>, Vec<Value>) {
+    let log = INSTALLED.plane.audit_log().expect("it is kept");
+    let text = std::fs::read_to_string(log).expect("it can be read");
+    let account = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+    let (mut used, mut refused) = (BTreeSet::new(), vec![]);
+    for line in text.lines().filter(|line| line.contains(&account)) {
+        // the last line may be half written
+        let Ok(event) = serde_json::from_str::<Value>(line) else { continue };
+        let object = &event["objectRef"];
+        let (Some(resource), true) =
+            (object["resource"].as_str(), event["user"]["username"] == *account)
+        else {
+            continue;
+        };
+        if event["annotations"]["authorization.k8s.io/decision"] == "forbid" {
+            refused.push(event.clone());
+        }
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let resource = match object["subresource"].as_str() {
+            Some(sub) => format!("{resource}/{sub}"),
+            None => resource.to_owned(),
+        };
+        used.insert((text(&object["apiGroup"]), resource, text(&event["verb"])));
+    }
+    (used, refused)
+}
+
+/// Every kind that may be wrapped and is served here; each is deleted behind the controller's back once,
+/// and all at the end.
+async fn wrap_everything(case: &Case) {
+    let labels = json!({"app": "a"});
+    let mut template = pod_template(&[]);
+    template["metadata"]["labels"] = labels.clone();
+    let mut always = template.clone();
+    always["spec"]["restartPolicy"] = "Always".into();
+    let set = |kind: &str| {
+        json!({"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": "a"}, "spec": {
+            "replicas": 1, "selector": {"matchLabels": labels}, "template": always, "serviceName": "a"}})
+    };
+    let mut deployment = set("Deployment");
+    deployment["spec"].as_object_mut().expect("an object").remove("serviceName");
+    let jobs = json!([{"name": "j", "template": {"spec": {"template": template}}}]);
+    let templates = vec![
+        pod("a", &[]),
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a"},
+            "spec": {"clusterIP": "None"}}),
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}),
+        deployment,
+        set("StatefulSet"),
+        job("a", json!({}), &[]),
+        json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "metadata": {"name": "s"}, "spec": {"replicatedJobs": jobs}}),
+    ];
+    let kinds: Vec<(String, String, String)> = templates
+        .iter()
+        .map(|each| {
+            let text = |value: &Value| value.as_str().expect("a text").to_owned();
+            (text(&each["apiVersion"]), text(&each["kind"]), text(&each["metadata"]["name"]))
+        })
+        .collect();
+    // a pause that is longer than a version is believed
+    let settings = tuned(&[("retryPausePeriodDuration", "3s"), ("retryLimit", "9")]);
+    case.create(wrapper("all", settings, templates)).await;
+    case.condition("all", "PodsReady", "True").await;
+    for (attempt, (api_version, kind, name)) in kinds.iter().enumerate() {
+        case.delete(api_version, kind, name).await;
+        let count = i64::try_from(attempt).expect("a few") + 1;
+        case.until(&format!("all is back, {kind} too"), |log| {
+            let seen = log.last("AppWrapper", "all")?;
+            let again = seen.object["status"]["resettingCount"] == count;
+            (again && seen.phase() == "Running" && seen.condition("PodsReady") == "True")
+                .then_some(())
+        })
+        .await;
+    }
+    case.delete_wrapper("all").await;
+    case.gone("AppWrapper", "all").await;
+}
+
+/// Guides of retries, a queue, and a node that goes.
+async fn use_the_rest(case: &Case) {
+    case.create(json!({"apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
+        "metadata": {"name": "rights"}, "spec": {"rules": []}}))
+        .await;
+    let mut guided = wrapper("guided", tuned(&[("retryPolicies", "rights")]), vec![pod("g", &[])]);
+    guided["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "rights"});
+    case.create(guided).await;
+    case.phase("guided", "Suspended").await;
+    let own = Own::new(case, 1).await;
+    case.create(wrapper("lost", json!({}), vec![own.pod("l", &[])])).await;
+    case.condition("lost", "PodsReady", "True").await;
+    own.delete(&own.name(0)).await;
+    case.condition("lost", "Unhealthy", "True").await;
+    for name in ["guided", "lost"] {
+        case.delete_wrapper(name).await;
+        case.gone("AppWrapper", name).await;
+    }
+    // half a certificate is cleared away
+    let secrets: Api<Secret> = Api::namespaced(case.client.clone(), NAMESPACE);
+    let half = Patch::Merge(json!({"data": {"next-ca.crt": "eA=="}}));
+    let params = PatchParams::default();
+    secrets.patch("appwrapper-webhook-cert", &params, &half).await.expect("it is there");
+    let whole = |secret: Option<&Secret>| {
+        let data = secret.and_then(|secret| secret.data.as_ref());
+        data.is_some_and(|data| !data.contains_key("next-ca.crt"))
+    };
+    let cleared = kube::runtime::wait::await_condition(secrets, "appwrapper-webhook-cert", whole);
+    cleared.await.expect("Secrets are watched");
+}
+
+/// Whoever may read the metrics gets them, and nobody else.
+async fn read_metrics(case: &Case) {
+    let said = INSTALLED.scrape("default", "stranger").await;
+    assert!(said.is_err(), "a stranger gets nothing");
+    let bindings: Api<ClusterRoleBinding> = Api::all(case.client.clone());
+    let binding = json!({
+        "metadata": {"name": "scraper"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+            "name": "appwrapper-metrics-reader"},
+        "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}],
+    });
+    let binding = serde_json::from_value(binding).expect("a binding");
+    bindings.create(&PostParams::default(), &binding).await.expect("it is new");
+    let page = INSTALLED.scrape("default", "scraper").await.expect("it may");
+    for metric in ["appwrapper_leader 1", "appwrapper_certificate_expiry_timestamp_seconds"] {
+        assert!(page.contains(metric), "{page}");
+    }
+}
+
+#[test]
+fn the_roles_grant_what_is_used_and_no_more() {
+    installed_test("the_roles_grant_what_is_used_and_no_more", async |case| {
+        wrap_everything(&case).await;
+        use_the_rest(&case).await;
+        read_metrics(&case).await;
+        let roles: Api<ClusterRole> = Api::all(case.client.clone());
+        let own: Api<Role> = Api::namespaced(case.client.clone(), NAMESPACE);
+        let mut all = granted(own.get(ACCOUNT).await.expect("a role").rules);
+        for name in ["appwrapper-controller", "appwrapper-wrapped-kinds"] {
+            all.extend(granted(roles.get(name).await.expect("a role").rules));
+        }
+        let (used, refused) = calls();
+        assert!(refused.is_empty(), "refused: {refused:#?}");
+        let missing: Vec<_> =
+            used.difference(&all).filter(|(_, it, _)| !EVERYBODYS.contains(&it.as_str())).collect();
+        assert!(missing.is_empty(), "used, and not granted: {missing:?}");
+        let unused: Vec<_> = all
+            .difference(&used)
+            .filter(|(group, _, _)| !NOT_SERVED.contains(&group.as_str()))
+            .filter(|(group, resource, verb)| {
+                !UNSEEN.contains(&(group.as_str(), resource.as_str(), verb.as_str()))
+            })
+            .collect();
+        assert!(unused.is_empty(), "granted, and not used: {unused:?}");
+    });
+}
