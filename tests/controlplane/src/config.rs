@@ -34,12 +34,12 @@ pub(crate) fn kubeconfig_of(site: &Site, user: &str, groups: &[&str]) -> Value {
     config
 }
 
-/// Who asked for what, once for each request, without the bodies.
+/// Who asked for what, without the bodies: once for each request, and for a watch also when it begins.
 pub(crate) fn audit_policy() -> Value {
     json!({
         "apiVersion": "audit.k8s.io/v1",
         "kind": "Policy",
-        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "omitStages": ["RequestReceived"],
         "rules": [{ "level": "Metadata" }],
     })
 }
