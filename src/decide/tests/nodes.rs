@@ -15,8 +15,8 @@ const TWO: [PodPhase; 2] = [RunningPod, RunningPod];
 
 impl World {
     /// What became of a node, and since when.
-    fn node(mut self, name: &str, lost: Option<(Lost, Option<Timestamp>)>) -> Self {
-        let lost = lost.map(|(state, since)| Loss { state, since });
+    fn node(mut self, name: &str, lost: impl Into<Option<(Lost, Option<Timestamp>)>>) -> Self {
+        let lost = lost.into().map(|(state, since)| Loss { state, since });
         self.snapshot.nodes.insert(name.into(), Node { lost, ..Node::default() });
         self.snapshot.mark_lost_pods();
         self
