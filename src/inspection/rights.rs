@@ -12,7 +12,7 @@ use crate::webhook::access::rules::Target;
 use crate::webhook::authorize::AccessError;
 
 /// The kinds whose pods are known, by API group and kind: [`crate::podsets::Kind`].
-const KNOWN: [(&str, &str); 15] = [
+pub const KNOWN: [(&str, &str); 15] = [
     ("", "Pod"),
     ("batch", "Job"),
     ("jobset.x-k8s.io", "JobSet"),

@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 /// What differs between the manifests and the chart's templates. Each text must be found somewhere.
-const REPLACED: [(&str, &str); 6] = [
+const REPLACED: [(&str, &str); 7] = [
     ("namespace: appwrapper-system", "namespace: {{ .Release.Namespace }}"),
+    (".appwrapper-system.svc", ".{{ .Release.Namespace }}.svc"),
     ("namespaces: [appwrapper-system]", "namespaces: [\"{{ .Release.Namespace }}\"]"),
     ("image: appwrapper:0.1.0", "image: {{ .Values.image }}"),
     ("replicas: 2", "replicas: {{ .Values.replicas }}"),
@@ -113,16 +114,14 @@ fn the_chart_is_made_from_the_manifests() {
     assert_eq!(count, made.len(), "there are files of old; {hint}");
 }
 
-/// The names by which parts find each other: the code, the manifests and the rights say the same.
+/// The kinds that may be wrapped are those whose pods are known, and what goes with them.
 #[test]
-fn the_kinds_that_may_be_wrapped_are_those_that_are_known() {
+fn every_known_kind_may_be_wrapped() {
     let role = read(&root().join("config/rbac/wrapped-kinds.yaml"));
-    for kind in appwrapper::podsets::Kind::KNOWN {
-        let (group, plural) = kind.resource();
-        let rule = role
-            .split("\n- apiGroups: ")
-            .find(|rule| rule.starts_with(&format!("[{group}]")) || group.is_empty() && rule.starts_with("[\"\"]"))
-            .unwrap_or_else(|| panic!("no rule for the group {group:?}"));
-        assert!(rule.contains(plural), "{plural}.{group} is missing");
+    for (group, kind) in appwrapper::inspection::KNOWN {
+        let listed = format!("- apiGroups: [{}]", if group.is_empty() { "\"\"" } else { group });
+        let rule = role.split(&listed).nth(1).unwrap_or_else(|| panic!("no rule for {group:?}"));
+        let line = rule.lines().nth(1).unwrap_or_default();
+        assert!(line.contains(&format!("{}s", kind.to_lowercase())), "{kind}: {line}");
     }
 }

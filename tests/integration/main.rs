@@ -26,6 +26,7 @@ mod access;
 mod admission;
 mod adopted;
 mod certificates;
+mod chart;
 mod conformance;
 mod crds;
 mod deeds;
