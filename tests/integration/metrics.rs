@@ -249,7 +249,7 @@ fn only_whom_the_api_server_lets_reads_the_metrics() {
             let client = &case.client;
             let allowed = token(client, &case.namespace, "prometheus").await;
             let stranger = token(client, &case.namespace, "stranger").await;
-            let role: Value = serde_saphyr::from_str(&read("config/prometheus/reader.yaml"))
+            let role: Value = serde_saphyr::from_str(&read("config/rbac/metrics-reader.yaml"))
                 .expect("a role is YAML");
             let rbac = "rbac.authorization.k8s.io/v1";
             let create = async |kind: &str, object: Value| {
