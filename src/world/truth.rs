@@ -212,11 +212,11 @@ impl Truth {
         if change.verb == Verb::Deleted {
             let removed = wrapper.things.remove(&object.uid);
             let removed_by_right = removed.as_ref().is_some_and(|thing| !thing.late);
-            if !ours && removed.is_some_and(|thing| thing.component) {
+            if let Some(component) = removed.filter(|thing| thing.component && !ours) {
                 // somebody took the component away from above what makes its pods: that goes on for a
                 // while, and nobody can see it
                 for (uid, thing) in &mut wrapper.things {
-                    if !thing.component && !thing.pod {
+                    if !thing.component && !thing.pod && thing.part == component.part {
                         thing.late = true;
                         self.late.insert(uid.clone());
                     }
@@ -239,7 +239,7 @@ impl Truth {
             wrapper.note_thing(object, &thing);
             wrapper.things.insert(object.uid.clone(), thing);
         }
-        wrapper.note_pods(elapsed);
+        wrapper.note_pods(&self.losing, elapsed);
         Some((root, before))
     }
 
@@ -253,15 +253,11 @@ impl Truth {
         if is_lost && !was_lost {
             self.losing.insert(name.to_owned());
             self.lost.entry(name.to_owned()).or_default().push(elapsed);
-            for wrapper in self.wrappers.values_mut() {
-                let on_it =
-                    |thing: &Thing| thing.is_live_pod() && thing.node.as_deref() == Some(name);
-                if wrapper.things.values().any(on_it) {
-                    wrapper.failed_pod.get_or_insert(elapsed);
-                }
-            }
         } else if !is_lost {
             self.losing.remove(name);
+        }
+        for wrapper in self.wrappers.values_mut() {
+            wrapper.note_pods(&self.losing, elapsed);
         }
     }
 
@@ -419,14 +415,20 @@ impl Wrapper {
         right && attempt == current
     }
 
-    /// Since when each pod set lacks pods, and when the first pod failed.
-    fn note_pods(&mut self, elapsed: Duration) {
-        let failed = |thing: &Thing| thing.pod && thing.phase == "Failed";
+    /// Since when each pod set lacks pods, and when the first pod failed. What is on a lost node is neither
+    /// there nor well.
+    fn note_pods(&mut self, losing: &BTreeSet<String>, elapsed: Duration) {
+        let is_lost = |thing: &Thing| {
+            thing.is_live_pod() && thing.node.as_ref().is_some_and(|node| losing.contains(node))
+        };
+        let failed = |thing: &Thing| thing.pod && thing.phase == "Failed" || is_lost(thing);
         if self.failed_pod.is_none() && self.things.values().any(failed) {
             self.failed_pod = Some(elapsed);
         }
         for (name, expected) in &self.pod_sets {
-            let own = |thing: &&Thing| thing.runs() && thing.pod_set.as_deref() == Some(name);
+            let own = |thing: &&Thing| {
+                thing.runs() && !is_lost(thing) && thing.pod_set.as_deref() == Some(name)
+            };
             let runs = i64::try_from(self.things.values().filter(own).count()).unwrap_or(i64::MAX);
             let known = self.full.get(name).copied();
             let new = match (known, runs >= *expected) {

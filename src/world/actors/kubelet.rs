@@ -241,6 +241,8 @@ fn node_state(store: &Store, name: &str) -> NodeState {
     let Some(node) = node else { return NodeState::Gone };
     match node.annotation(DOWN_SINCE).and_then(|text| text.parse().ok()) {
         Some(millis) => NodeState::Down(Duration::from_millis(millis)),
+        // what is said to be shut down is
+        None if is_out_of_service(node) => NodeState::Down(Duration::ZERO),
         None => NodeState::Up,
     }
 }
@@ -265,10 +267,12 @@ pub fn set_out_of_service(store: &mut Store, name: &str, is_out: bool) {
 pub fn is_fenced(store: &Store, name: &str) -> bool {
     let kind = store.kinds.by_name("v1", "Node");
     let node = kind.and_then(|kind| store.get(&Address::new(kind, "", name)));
-    node.is_none_or(|node| {
-        let mut taints = node.value["spec"]["taints"].as_array().into_iter().flatten();
-        taints.any(|taint| taint["key"] == OUT_OF_SERVICE)
-    })
+    node.is_none_or(|node| is_out_of_service(node))
+}
+
+fn is_out_of_service(node: &Object) -> bool {
+    let mut taints = node.value["spec"]["taints"].as_array().into_iter().flatten();
+    taints.any(|taint| taint["key"] == OUT_OF_SERVICE)
 }
 
 /// Whether nobody looks after the pods on a node.
@@ -318,6 +322,7 @@ fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
     };
     let fits = |node: &&Arc<Object>| {
         node.annotation(DOWN_SINCE).is_none()
+            && !is_out_of_service(node)
             && node.value["spec"]["unschedulable"] != true
             && load(node) < room(node)
             && is_selected(node, pod)
