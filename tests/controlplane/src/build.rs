@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use tokio::time::Instant;
 
-use crate::component::{Component, GoModule};
+use crate::component::{Component, GoModule, Program, Tool};
 use crate::error::Error;
 use crate::{env, go};
 
@@ -44,39 +44,59 @@ impl Binaries {
 ///
 /// [`Error::GoMissing`], [`Error::Go`] when a build fails, [`Error::Io`].
 pub fn binaries(components: &[Component]) -> Result<Binaries, Error> {
+    let programs: Vec<Program> = components.iter().map(|it| it.program()).collect();
+    let (places, was_missing) = find_or_build(&programs, &GoModule::COMPONENTS)?;
+    let built = components.iter().zip(&was_missing).filter(|(_, built)| **built);
+    let built = built.map(|(component, _)| *component).collect();
+    Ok(Binaries { paths: components.iter().copied().zip(places).collect(), built })
+}
+
+/// Finds a tool as [`binaries`] does a component, or builds it: nobody else waits for that.
+///
+/// # Errors
+///
+/// As for [`binaries`].
+pub fn tool(tool: Tool) -> Result<PathBuf, Error> {
+    let (mut places, _) = find_or_build(&[tool.program()], &GoModule::TOOLS)?;
+    Ok(places.remove(0))
+}
+
+/// Where each program is, and whether it had to be built. What `pins` pin is what they depend on.
+fn find_or_build(
+    programs: &[Program],
+    pins: &[GoModule],
+) -> Result<(Vec<PathBuf>, Vec<bool>), Error> {
     let home = env::target_dir().join("control-plane");
-    let cache = std::path::absolute(home.join(fingerprint()).join("bin"))
+    let cache = std::path::absolute(home.join(fingerprint(pins)).join("bin"))
         .map_err(Error::io("find", &home))?;
     let assets = env::assets_dir();
-    let place = |component: &Component| {
+    let place = |program: &Program| {
         let dirs = assets.iter().chain([&cache]);
-        dirs.map(|dir| dir.join(component.name())).find(|path| path.is_file())
+        dirs.map(|dir| dir.join(program.name)).find(|path| path.is_file())
     };
-    let missing = || -> Vec<Component> {
-        components.iter().filter(|component| place(component).is_none()).copied().collect()
-    };
-    let built = if missing().is_empty() {
-        Vec::new()
-    } else {
+    let missing = || programs.iter().map(|it| place(it).is_none()).collect::<Vec<bool>>();
+    let mut built = missing();
+    if built.contains(&true) {
         fs::create_dir_all(&cache).map_err(Error::io("create", &cache))?;
         let _lock = lock(&home.join("build.lock"))?;
         // Another process may have built some while this one waited.
-        let missing = missing();
-        build(&missing, &cache)?;
-        missing
-    };
-    let paths = components.iter().filter_map(|it| Some((*it, place(it)?))).collect();
-    Ok(Binaries { paths, built })
+        built = missing();
+        let wanted: Vec<Program> =
+            programs.iter().zip(&built).filter(|(_, missing)| **missing).map(|it| *it.0).collect();
+        build(&wanted, &cache)?;
+    }
+    let places = programs.iter().map(|it| place(it).unwrap_or_else(|| cache.join(it.name)));
+    Ok((places.collect(), built))
 }
 
-fn build(components: &[Component], cache: &Path) -> Result<(), Error> {
+fn build(programs: &[Program], cache: &Path) -> Result<(), Error> {
     let ldflags = go::ldflags();
-    for (done, component) in components.iter().enumerate() {
-        let name = component.name();
-        say(&format!("[{}/{}] {name} …", done + 1, components.len()));
+    for (done, program) in programs.iter().enumerate() {
+        let name = program.name;
+        say(&format!("[{}/{}] {name} …", done + 1, programs.len()));
         let start = Instant::now();
         let unfinished = cache.join(format!(".{name}"));
-        go::build(*component, &unfinished, &ldflags)?;
+        go::build(*program, &unfinished, &ldflags)?;
         let finished = cache.join(name);
         fs::rename(&unfinished, &finished).map_err(Error::io("create", &finished))?;
         say(&format!(" {} s\n", start.elapsed().as_secs()));
@@ -108,9 +128,9 @@ fn say(text: &str) {
 
 /// What the binaries depend on, as a directory's name: FNV-1a, since it must be the same in each
 /// process and Rust release, and nobody attacks it.
-fn fingerprint() -> String {
+fn fingerprint(modules: &[GoModule]) -> String {
     let ldflags = go::ldflags();
-    let pins = GoModule::ALL.into_iter().flat_map(GoModule::pins).flat_map(str::bytes);
+    let pins = modules.iter().flat_map(|module| module.pins()).flat_map(str::bytes);
     let hash = pins.chain(ldflags.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });

@@ -30,6 +30,38 @@ pub(crate) enum GoModule {
     ControlPlane,
     Training,
     Ray,
+    Kubectl,
+}
+
+/// A program that is no part of a control plane, but that a test may want to use on one. It is built
+/// only when it is asked for: see [`crate::build::tool`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tool {
+    /// The command line, of the API server's version.
+    Kubectl,
+}
+
+/// What the Go tool needs to know of a program.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Program {
+    /// The name of the binary.
+    pub(crate) name: &'static str,
+    /// The Go package it is built from.
+    pub(crate) package: &'static str,
+    /// Which of our Go modules pins that package.
+    pub(crate) go_module: GoModule,
+}
+
+impl Tool {
+    pub(crate) const fn program(self) -> Program {
+        match self {
+            Self::Kubectl => Program {
+                name: "kubectl",
+                package: "k8s.io/kubernetes/cmd/kubectl",
+                go_module: GoModule::Kubectl,
+            },
+        }
+    }
 }
 
 impl Component {
@@ -62,8 +94,12 @@ impl Component {
         }
     }
 
+    pub(crate) const fn program(self) -> Program {
+        Program { name: self.name(), package: self.package(), go_module: self.go_module() }
+    }
+
     /// The Go package it is built from.
-    pub(crate) const fn package(self) -> &'static str {
+    const fn package(self) -> &'static str {
         match self {
             Self::Etcd => "go.etcd.io/etcd/server/v3",
             Self::ApiServer => "k8s.io/kubernetes/cmd/kube-apiserver",
@@ -106,7 +142,10 @@ impl Component {
 }
 
 impl GoModule {
-    pub(crate) const ALL: [Self; 3] = [Self::ControlPlane, Self::Training, Self::Ray];
+    /// Those of the components.
+    pub(crate) const COMPONENTS: [Self; 3] = [Self::ControlPlane, Self::Training, Self::Ray];
+    /// Those of the tools, which do not make the components be built again.
+    pub(crate) const TOOLS: [Self; 1] = [Self::Kubectl];
 
     /// Its directory, below `go/`.
     pub(crate) const fn dir(self) -> &'static str {
@@ -114,6 +153,7 @@ impl GoModule {
             Self::ControlPlane => "control-plane",
             Self::Training => "training",
             Self::Ray => "ray",
+            Self::Kubectl => "kubectl",
         }
     }
 
@@ -128,6 +168,9 @@ impl GoModule {
                 [include_str!("../go/training/go.mod"), include_str!("../go/training/go.sum")]
             }
             Self::Ray => [include_str!("../go/ray/go.mod"), include_str!("../go/ray/go.sum")],
+            Self::Kubectl => {
+                [include_str!("../go/kubectl/go.mod"), include_str!("../go/kubectl/go.sum")]
+            }
         }
     }
 }

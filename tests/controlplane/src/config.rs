@@ -4,10 +4,11 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use crate::Options;
+use crate::pki::Pair;
 use crate::site::{OperatorPorts, Site};
 
-/// An administrator's kubeconfig, with everything in it.
-pub(crate) fn kubeconfig(site: &Site) -> Value {
+/// A kubeconfig with everything in it, of whom a client certificate is.
+pub(crate) fn kubeconfig(site: &Site, pair: &Pair) -> Value {
     let name = "test";
     json!({
         "apiVersion": "v1",
@@ -17,12 +18,20 @@ pub(crate) fn kubeconfig(site: &Site) -> Value {
             "certificate-authority-data": base64(&site.pki.ca),
         }}],
         "users": [{ "name": name, "user": {
-            "client-certificate-data": base64(&site.pki.admin.certificate),
-            "client-key-data": base64(&site.pki.admin.key),
+            "client-certificate-data": base64(&pair.certificate),
+            "client-key-data": base64(&pair.key),
         }}],
         "contexts": [{ "name": name, "context": { "cluster": name, "user": name } }],
         "current-context": name,
     })
+}
+
+/// The kubeconfig of another user, as whom an administrator acts.
+pub(crate) fn kubeconfig_of(site: &Site, user: &str, groups: &[&str]) -> Value {
+    let mut config = kubeconfig(site, &site.pki.admin);
+    config["users"][0]["user"]["as"] = json!(user);
+    config["users"][0]["user"]["as-groups"] = json!(groups);
+    config
 }
 
 /// Who asked for what, once for each request, without the bodies.
@@ -56,8 +65,26 @@ pub(crate) fn kueue(site: &Site, options: &Options) -> Value {
         "operator": "NotIn",
         "values": ["kube-system", KUEUE_NAMESPACE],
     }]});
+    merge(&mut config, &options.kueue_config);
     config
 }
+
+/// A JSON merge patch (RFC 7396), but that what is no object changes nothing.
+fn merge(target: &mut Value, patch: &Value) {
+    for (key, value) in patch.as_object().into_iter().flatten() {
+        if value.is_null() {
+            target.as_object_mut().map(|it| it.remove(key));
+        } else if value.is_object() && target[key].is_object() {
+            merge(&mut target[key], value);
+        } else {
+            target[key] = value.clone();
+        }
+    }
+}
+
+/// The user that Kueue is: the service account which its manifests give it.
+pub(crate) const KUEUE_ACCOUNT: &str =
+    "system:serviceaccount:kueue-system:kueue-controller-manager";
 
 /// Where Kueue takes itself to be.
 pub(crate) const KUEUE_NAMESPACE: &str = "kueue-system";
@@ -99,4 +126,20 @@ pub(crate) fn node(name: &str, cpu: &str) -> Value {
 /// As Kubernetes writes bytes in JSON.
 pub(crate) fn base64(text: &str) -> Value {
     json!(ByteString(text.as_bytes().to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_is_merged_in() {
+        let mut config = json!({"a": {"b": 1, "c": 2}, "d": [1]});
+        merge(&mut config, &json!({"a": {"b": 3, "e": {"f": 4}}, "d": [2]}));
+        assert_eq!(config, json!({"a": {"b": 3, "c": 2, "e": {"f": 4}}, "d": [2]}));
+        merge(&mut config, &json!({"a": null}));
+        assert_eq!(config, json!({"d": [2]}));
+        merge(&mut config, &Value::Null);
+        assert_eq!(config, json!({"d": [2]}));
+    }
 }

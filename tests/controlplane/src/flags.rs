@@ -35,9 +35,17 @@ pub(crate) fn arguments(
             format!("--health-probe-bind-address=127.0.0.1:{}", site.ports.ray.health),
         ],
     };
-    if !matches!(component, Component::Etcd | Component::ApiServer) {
-        arguments.push(format!("--kubeconfig={}", site.kubeconfig().display()));
-    }
+    let kubeconfig = match component {
+        Component::Etcd | Component::ApiServer => None,
+        Component::Kueue => Some(site.kueue_kubeconfig()),
+        Component::ControllerManager
+        | Component::Scheduler
+        | Component::Kwok
+        | Component::JobSet
+        | Component::Training
+        | Component::Ray => Some(site.kubeconfig()),
+    };
+    arguments.extend(kubeconfig.map(|path| format!("--kubeconfig={}", path.display())));
     arguments.extend(config.map(|path| format!("--config={}", path.display())));
     arguments
 }

@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use crate::component::{Component, GoModule};
+use crate::component::{Component, GoModule, Program};
 use crate::error::{Error, tail};
 
-/// Builds a component's binary. `output` must not be relative.
-pub(crate) fn build(component: Component, output: &Path, ldflags: &str) -> Result<(), Error> {
-    let mut go = command(component.go_module());
+/// Builds a binary. `output` must not be relative.
+pub(crate) fn build(program: Program, output: &Path, ldflags: &str) -> Result<(), Error> {
+    let mut go = command(program.go_module);
     go.env("CGO_ENABLED", "0").args(["build", "-trimpath", "-ldflags", ldflags, "-o"]);
-    go.arg(output).arg(component.package());
-    run(go, component.name()).map(drop)
+    go.arg(output).arg(program.package);
+    run(go, program.name).map(drop)
 }
 
 /// The link flags: without them kube-apiserver says that it is v0.0.0, and clients that ask for its
@@ -44,7 +44,7 @@ pub(crate) fn manifest_dirs(
     components: &[Component],
 ) -> Result<BTreeMap<Component, PathBuf>, Error> {
     let mut found = BTreeMap::new();
-    for go_module in GoModule::ALL {
+    for go_module in GoModule::COMPONENTS {
         let mut wanted: BTreeMap<&str, Component> = BTreeMap::new();
         for &component in components.iter().filter(|it| it.go_module() == go_module) {
             wanted.extend(component.manifests_module().map(|module| (module, component)));
@@ -98,10 +98,20 @@ fn run(mut go: Command, wanted: &str) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
+    use crate::component::GoModule;
+
     #[test]
     fn the_version_is_that_of_go_mod() {
         let go_mod = "require (\n\tk8s.io/kubernetes/x v1.2.3\n\tk8s.io/kubernetes v1.36.0 // y\n)";
         assert_eq!(super::pinned(go_mod, "k8s.io/kubernetes"), Some("v1.36.0"));
         assert!(super::ldflags().contains("gitVersion=v1."), "{}", super::ldflags());
+    }
+
+    /// They share the link flags, which say one version.
+    #[test]
+    fn kubectl_is_of_the_version_of_the_server() {
+        let versions = [GoModule::ControlPlane, GoModule::Kubectl]
+            .map(|module| super::pinned(module.pins()[0], "k8s.io/kubernetes"));
+        assert!(versions[0].is_some() && versions[0] == versions[1], "{versions:?}");
     }
 }

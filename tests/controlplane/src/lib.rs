@@ -22,6 +22,11 @@
 //!           Go module directories ───┴─> kube-scheduler, KWOK, nodes ──────────────┘
 //! ```
 //!
+//! Kueue runs under the account it has in a cluster, so that admission can tell it from a user; a
+//! client or a kubeconfig of anybody else comes from [`ControlPlane::client_of`] and
+//! [`ControlPlane::kubeconfig_of`]. `kubectl`, for tests that want it, is built by [`build::tool`]
+//! when one asks.
+//!
 //! What pods do is written in their annotations: see [`annotations`].
 //!
 //! Pure: [`annotations`], `component`, `flags`, `config`, `manifest`. The rest does I/O.
@@ -44,7 +49,7 @@ mod probe;
 mod site;
 mod supervisor;
 
-pub use component::Component;
+pub use component::{Component, Tool};
 pub use error::Error;
 pub use options::Options;
 pub use plane::ControlPlane;

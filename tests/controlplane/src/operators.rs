@@ -102,7 +102,7 @@ async fn kueue(setup: &Setup<'_>) -> Result<Process, Error> {
     objects::create_namespace(&setup.client, KUEUE_NAMESPACE).await?;
     ensure_pair(Path::new(KUEUE_METRICS_CERTIFICATES), &setup.site.pki.serving)?;
     let config = setup.site.write("kueue.yaml", &config::kueue(setup.site, setup.options))?;
-    let kubeconfig = setup.site.kubeconfig();
+    let kubeconfig = setup.site.kueue_kubeconfig();
     let environment =
         [("KUBECONFIG", kubeconfig.as_os_str()), ("POD_NAMESPACE", KUEUE_NAMESPACE.as_ref())];
     let process = setup.launch(Component::Kueue, Some(&config), &environment)?;

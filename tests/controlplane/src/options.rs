@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 
+use serde_json::{Value, json};
+
 use crate::Component;
 
 /// What to start. Write what differs: `Options { jobset: true, ..Options::default() }`.
@@ -23,6 +25,11 @@ pub struct Options {
     pub ray: bool,
     /// Run Kueue.
     pub kueue: bool,
+    /// Merged into Kueue's configuration (`config.kueue.x-k8s.io/v1beta2`) as a JSON merge patch.
+    /// Nothing by default: `json!({"featureGates": {"FinishOrphanedWorkloads": false},
+    /// "waitForPodsReady": {"timeout": "5m"}})` switches a gate off and a feature on. What Kueue
+    /// does not know makes the start fail.
+    pub kueue_config: Value,
     /// Keep an audit log of all requests; see [`crate::ControlPlane::audit_log`].
     pub audit: bool,
     /// Definitions to have in place before kube-controller-manager starts. Its garbage collector
@@ -43,6 +50,7 @@ impl Default for Options {
             training: false,
             ray: false,
             kueue: false,
+            kueue_config: json!({}),
             audit: false,
             crds: Vec::new(),
             state_dir: None,

@@ -1,4 +1,5 @@
-//! The certificates: one authority, a serving pair for everything that listens, an administrator.
+//! The certificates: one authority, a serving pair for everything that listens, an administrator
+//! and Kueue.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,6 +9,7 @@ use rcgen::{
     KeyUsagePurpose,
 };
 
+use crate::config::KUEUE_ACCOUNT;
 use crate::error::Error;
 
 /// The certificates of one control plane, all PEM.
@@ -18,6 +20,8 @@ pub(crate) struct Pki {
     pub(crate) serving: Pair,
     /// A member of `system:masters`.
     pub(crate) admin: Pair,
+    /// Kueue, under the name of its account.
+    pub(crate) kueue: Pair,
     /// With which service account tokens are signed; `certificate` is the bare public key.
     pub(crate) tokens: Pair,
 }
@@ -44,12 +48,17 @@ impl Pki {
 
         let names = ["localhost", "127.0.0.1", "kubernetes", "kubernetes.default", "10.0.0.1"];
         let serving = named("localhost", &names)?;
-        let mut admin = named("admin", &[])?;
-        admin.distinguished_name.push(DnType::OrganizationName, "system:masters");
+        // Of the group that may do everything.
+        let master = |name| -> Result<Pair, Error> {
+            let mut params = named(name, &[])?;
+            params.distinguished_name.push(DnType::OrganizationName, "system:masters");
+            signed(params, ExtendedKeyUsagePurpose::ClientAuth, &issuer)
+        };
         let tokens = KeyPair::generate()?;
         Ok(Self {
             serving: signed(serving, ExtendedKeyUsagePurpose::ServerAuth, &issuer)?,
-            admin: signed(admin, ExtendedKeyUsagePurpose::ClientAuth, &issuer)?,
+            admin: master("admin")?,
+            kueue: master(KUEUE_ACCOUNT)?,
             tokens: Pair { certificate: tokens.public_key_pem(), key: tokens.serialize_pem() },
             ca,
         })

@@ -6,6 +6,7 @@ use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::try_join_all;
 use futures::{TryFutureExt, try_join};
@@ -27,8 +28,9 @@ use crate::{config, flags, go, objects, operators, probe};
 /// A running control plane. It ends with [`ControlPlane::stop`], when it is dropped, and at the
 /// latest with this process, however that ends: so it may live in a `static`.
 pub struct ControlPlane {
-    dir: PathBuf,
+    site: Site,
     kubeconfig: PathBuf,
+    others: AtomicUsize,
     audit_log: Option<PathBuf>,
     config: Config,
     client: Client,
@@ -38,7 +40,7 @@ pub struct ControlPlane {
 
 impl fmt::Debug for ControlPlane {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ControlPlane").field("dir", &self.dir).finish_non_exhaustive()
+        f.debug_struct("ControlPlane").field("dir", &self.site.dir).finish_non_exhaustive()
     }
 }
 
@@ -79,7 +81,8 @@ impl ControlPlane {
         Ok(Self {
             kubeconfig: site.kubeconfig(),
             audit_log: options.audit.then(|| site.audit_log()),
-            dir: site.dir,
+            others: AtomicUsize::new(0),
+            site,
             config,
             client,
             supervisor,
@@ -136,6 +139,35 @@ impl ControlPlane {
         Client::try_from(self.config()).unwrap_or_else(|_| self.client.clone())
     }
 
+    /// A kubeconfig, in a new file, of a user of these groups (besides `system:authenticated`): an
+    /// administrator acts as that user, who is nobody else to admission and authorization.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Io`] when the file cannot be written.
+    pub fn kubeconfig_of(&self, user: &str, groups: &[&str]) -> Result<PathBuf, Error> {
+        let number = self.others.fetch_add(1, Ordering::Relaxed);
+        let config = config::kubeconfig_of(&self.site, user, groups);
+        self.site.write(&format!("kubeconfig-{number}"), &config)
+    }
+
+    /// A new client of a user, as for [`Self::kubeconfig_of`].
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Api`] when a name does not fit into an HTTP header.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
+    pub fn client_of(&self, user: &str, groups: &[&str]) -> Result<Client, Error> {
+        let mut config = self.config();
+        config.auth_info.impersonate = Some(user.to_owned());
+        config.auth_info.impersonate_groups =
+            Some(groups.iter().map(ToString::to_string).collect());
+        Client::try_from(config).map_err(Error::api(format!("make a client of {user}")))
+    }
+
     /// The audit log, one JSON document a line, if [`Options::audit`] asked for one.
     #[must_use]
     pub fn audit_log(&self) -> Option<&Path> {
@@ -145,7 +177,7 @@ impl ControlPlane {
     /// The directory with the data, the logs (`<component>.log`) and the configurations.
     #[must_use]
     pub fn state_dir(&self) -> &Path {
-        &self.dir
+        &self.site.dir
     }
 
     /// Ends all of it, and returns when nothing runs any more.

@@ -11,6 +11,11 @@ use crate::error::Error;
 use crate::pki::{Pki, PkiFiles};
 use crate::{config, env};
 
+/// The administrator's kubeconfig.
+const KUBECONFIG: &str = "kubeconfig";
+/// The one with which Kueue runs.
+const KUEUE_KUBECONFIG: &str = "kubeconfig-kueue";
+
 /// What is known before anything runs.
 pub(crate) struct Site {
     pub(crate) dir: PathBuf,
@@ -54,12 +59,17 @@ impl Site {
         let pki = Pki::generate()?;
         let files = pki.write(&dir.join("pki"))?;
         let site = Self { dir, ports, pki, files };
-        site.write("kubeconfig", &config::kubeconfig(&site))?;
+        site.write(KUBECONFIG, &config::kubeconfig(&site, &site.pki.admin))?;
+        site.write(KUEUE_KUBECONFIG, &config::kubeconfig(&site, &site.pki.kueue))?;
         Ok(site)
     }
 
     pub(crate) fn kubeconfig(&self) -> PathBuf {
-        self.dir.join("kubeconfig")
+        self.dir.join(KUBECONFIG)
+    }
+
+    pub(crate) fn kueue_kubeconfig(&self) -> PathBuf {
+        self.dir.join(KUEUE_KUBECONFIG)
     }
 
     pub(crate) fn audit_policy(&self) -> PathBuf {
