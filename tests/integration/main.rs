@@ -41,6 +41,8 @@ mod on_sim;
 mod ownership;
 mod policies;
 mod proxy;
+mod replicas;
 mod samples;
 mod suspending;
+mod switchover;
 mod world;
