@@ -172,7 +172,7 @@ fn identity(line: &str) -> Option<String> {
 
 fn read_kubeconfig() -> Value {
     let text = std::fs::read_to_string(PLANE.kubeconfig()).expect("the kubeconfig is there");
-    serde_json::from_str(&text).expect("it is JSON")
+    serde_saphyr::from_str(&text).expect("it is YAML")
 }
 
 /// A port of an address that nobody listens on.
