@@ -145,6 +145,28 @@ async fn a_lost_reply_and_a_lost_lease_do_not_end_it() {
     assert!(first.leadership().holds());
 }
 
+#[tokio::test]
+async fn the_lease_is_given_back_also_when_a_renewal_was_on_its_way() {
+    let cluster = Cluster::new().await;
+    let wire = Wire::default();
+    let mut first = cluster.candidate("a", &wire);
+    first.won().await;
+    let before = version(&cluster).await;
+    wire.lose_reply.store(true, Ordering::SeqCst);
+    let renewed = async {
+        while version(&cluster).await == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // it is asked to end while it waits for the reply
+    tokio::select! {
+        () = first.lost() => panic!("it goes on"),
+        () = renewed => {}
+    }
+    first.give_back().await;
+    assert_eq!(cluster.holder().await, "");
+}
+
 async fn version(cluster: &Cluster) -> Option<String> {
     let lease = cluster.leases().get_opt("lock").await.expect("it can be read");
     lease.and_then(|lease| lease.metadata.resource_version)

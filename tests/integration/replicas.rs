@@ -26,8 +26,8 @@ pub static PLANE: LazyLock<ControlPlane> =
 
 /// How many rounds there are of each fault, unless `REPLICA_ROUNDS` says so.
 const ROUNDS: usize = 2;
-/// Times of the Lease, unless `REPLICA_TIMES` says so.
-pub const TIMES: &str = "leaseDuration: 2s, renewDeadline: 1200ms, retryPeriod: 300ms";
+/// Times of the Lease, unless `REPLICA_TIMES` says so: long enough for a machine that does much besides.
+pub const TIMES: &str = "leaseDuration: 6s, renewDeadline: 5s, retryPeriod: 500ms";
 /// A Lease whose end no test lives to see.
 const ENDLESS: &str = "leaseDuration: 20h, renewDeadline: 10h, retryPeriod: 300ms";
 /// The exit code of a replica that leads no more.
@@ -126,6 +126,15 @@ impl Team {
     }
 }
 
+impl Team {
+    /// One leads and one stands by.
+    fn check(&mut self) {
+        assert!(self.leader.runs(), "the leader has ended");
+        assert!(self.standby.runs(), "the standby has ended");
+        assert!(!self.standby.has_led(), "both lead");
+    }
+}
+
 /// Who has held the Lease, in order.
 fn holders(log: &Log) -> Vec<String> {
     let leases = log.of("Lease", "lock");
@@ -160,7 +169,7 @@ fn survive(fault: Fault, times: &str) {
             assert!(wrong.is_empty(), "{moment:?}: {}\n{}", wrong.join("\n"), case.story());
             let touched = observer::changes_since(&team.home.log(), rest);
             assert!(touched.is_empty(), "{moment:?}: {}", touched.join("\n"));
-            assert!(team.leader.runs() && team.standby.runs() && !team.standby.has_led());
+            team.check();
             println!("{name} {round} at {moment:?}: another led after {takeover:.2?}");
             took.push(takeover);
         }
@@ -217,8 +226,9 @@ fn a_leader_that_is_asked_to_end_gives_the_lease_back() {
     survive(Fault::Asked, ENDLESS);
 }
 
-/// The connections of before are dead, and nothing says so.
+/// The connections of before are dead, and nothing says so but their silence.
 #[test]
+#[ignore = "waits almost two minutes for the silence to be long enough"]
 fn a_standby_that_was_cut_off_for_a_while_leads_with_what_is_true() {
     let _alone = alone();
     runtime().block_on(async {
