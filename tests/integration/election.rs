@@ -200,3 +200,27 @@ async fn who_does_not_lead_reads_but_does_not_write() {
         assert_eq!(answer.is_ok(), passes, "{method}");
     }
 }
+
+#[tokio::test]
+async fn what_waits_for_a_connection_when_leadership_ends_is_not_sent() {
+    let cluster = Cluster::new().await;
+    let mut first = cluster.candidate("a", &Wire::default());
+    first.won().await;
+    let leadership = first.leadership();
+    let waits = leadership.clone();
+    let upstream = tower::service_fn(move |_: Request<Body>| {
+        let waits = waits.clone();
+        async move {
+            // nobody renews
+            while waits.holds() {
+                tokio::task::yield_now().await;
+            }
+            Ok::<_, Error>(Response::new(Body::empty()))
+        }
+    });
+    let request = Request::builder().method("POST").uri("/api/v1/pods");
+    let request = request.body(Body::from(b"{}".to_vec())).expect("a request");
+    let answer = Fence::new(leadership).layer(upstream).oneshot(request).await;
+    let refusal = answer.expect_err("it was sent").to_string();
+    assert!(refusal.contains("does not lead"), "{refusal}");
+}

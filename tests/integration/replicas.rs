@@ -27,7 +27,7 @@ pub static PLANE: LazyLock<ControlPlane> =
 /// How many rounds there are of each fault, unless `REPLICA_ROUNDS` says so.
 const ROUNDS: usize = 2;
 /// Times of the Lease, unless `REPLICA_TIMES` says so: long enough for a machine that does much besides.
-pub const TIMES: &str = "leaseDuration: 6s, renewDeadline: 5s, retryPeriod: 500ms";
+const TIMES: &str = "leaseDuration: 6s, renewDeadline: 5s, retryPeriod: 500ms";
 /// A Lease whose end no test lives to see.
 const ENDLESS: &str = "leaseDuration: 20h, renewDeadline: 10h, retryPeriod: 300ms";
 /// The exit code of a replica that leads no more.
