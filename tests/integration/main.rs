@@ -9,7 +9,7 @@
 //! |---|---|
 //! | 1 names and labels of strangers | `ownership::the_name_of_anothers_object_is_left_to_it`, `ownership::pods_of_strangers_with_our_labels_neither_count_nor_suffer` |
 //! | 2 lost replies, failed lists | `proxy::the_controller_may_die_at_any_write`, `proxy::any_call_may_meet_a_fault`, `ownership::an_object_of_ours_that_exists_already_is_taken` |
-//! | 3 a paused leader | `ownership::what_appears_after_the_suspension_is_swept_away` |
+//! | 3 a paused leader | `ownership::what_appears_after_the_suspension_is_swept_away`, `replicas::a_leader_that_was_stopped_and_goes_on_ends_by_itself` |
 //! | 4 warm-up and pause | `failing::a_pod_that_is_replaced_late_does_not_reset`, `failing::the_retry_pause_runs_from_the_end_of_the_deletion` |
 //! | 5 deletion after failure | `deleting::a_failed_appwrapper_keeps_its_pods_for_the_grace_also_after_a_reset`, `deleting::a_stuck_pod_of_a_failed_appwrapper_is_forced_once` |
 //! | 6 success by counting | `kinds::a_job_is_done_when_it_says_so_and_not_when_its_pods_are`, `kinds::a_job_set_may_succeed_while_a_pod_lives_and_that_pod_is_waited_for`, `hostile::no_pods_to_expect_is_no_success` |

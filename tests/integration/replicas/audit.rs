@@ -34,23 +34,14 @@ impl Audit {
         Self(ours.filter_map(|line| request(&line)).collect())
     }
 
-    /// A leader of the past has changed nothing since the new one first wrote the Lease.
-    pub fn silent(&self, old: &str, new: &str) {
+    /// What a leader of the past has changed since the new one first wrote the Lease.
+    pub fn late(&self, old: &str, new: &str) -> Vec<String> {
         let mut of_new = self.0.iter().filter(|it| it.from == new && it.resource == "leases");
         let taken = of_new.find(|it| it.is_write()).expect("the new leader wrote the Lease");
-        let late: Vec<&Request> = self
-            .0
-            .iter()
-            .filter(|it| it.from == old && it.is_write() && it.received >= taken.received)
-            .collect();
-        assert!(late.is_empty(), "after {}: {}", taken.tell(), tell(&late));
-        let written = self.0.iter().filter(|it| it.from == old && it.is_write()).count();
-        assert!(written > 0, "the requests of {old} are told by its address");
+        let mut of_old = self.0.iter().filter(|it| it.from == old && it.is_write()).peekable();
+        assert!(of_old.peek().is_some(), "the requests of {old} are told by its address");
+        of_old.filter(|it| it.received >= taken.received).map(Request::tell).collect()
     }
-}
-
-fn tell(requests: &[&Request]) -> String {
-    requests.iter().map(|request| request.tell()).collect::<Vec<_>>().join(", ")
 }
 
 impl Request {
