@@ -71,12 +71,12 @@ where
         let leadership = self.leadership.clone();
         let (method, path) = (request.method().clone(), request.uri().path().to_owned());
         let mut answer = leadership.holds().then(|| Box::pin(self.inner.call(request)));
-        poll_fn(move |context| match answer.as_mut().filter(|_| leadership.holds()) {
-            Some(answer) => answer.as_mut().poll(context).map_err(Into::into),
-            None => {
-                let (method, path) = (method.clone(), path.clone());
-                Poll::Ready(Err(NotLeading { method, path }.into()))
+        poll_fn(move |context| {
+            if let Some(answer) = answer.as_mut().filter(|_| leadership.holds()) {
+                return answer.as_mut().poll(context).map_err(Into::into);
             }
+            let (method, path) = (method.clone(), path.clone());
+            Poll::Ready(Err(NotLeading { method, path }.into()))
         })
         .boxed()
     }

@@ -135,7 +135,9 @@ impl Team {
         let audit = Audit::of(PLANE.audit_log());
         let late = audit.late(&self.leader.address(), &self.standby.address());
         if fault == Fault::Stopped {
-            late.iter().for_each(|request| println!("was on its way: {request}"));
+            for request in late {
+                println!("was on its way: {request}");
+            }
         } else {
             assert!(late.is_empty(), "{fault:?}: {late:?}");
         }

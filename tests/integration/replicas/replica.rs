@@ -154,6 +154,7 @@ impl Replica {
 }
 
 impl Drop for Replica {
+    #[expect(clippy::print_stdout, reason = "a test has failed, and this tells why")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             let lines = self.lines.borrow();

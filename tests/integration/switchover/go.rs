@@ -67,6 +67,7 @@ impl Go {
 }
 
 impl Drop for Go {
+    #[expect(clippy::print_stdout, reason = "a test has failed, and this tells why")]
     fn drop(&mut self) {
         if std::thread::panicking() {
             let text = std::fs::read(&self.log).unwrap_or_default();
