@@ -169,11 +169,21 @@ fn ways(from: &str) -> &'static [&'static str] {
     WAYS.iter().find(|(phase, _)| *phase == from).map_or(&[], |(_, ways)| ways)
 }
 
-/// Everything that was seen after a revision, where nothing was to change.
+/// What happened after a revision to AppWrappers and to what they are made of, where nothing was to: the
+/// cluster itself may say of a node that it is not ready, and then of its pods.
 pub fn changes_since(log: &Log, revision: u64) -> Vec<String> {
-    in_order(log)
-        .into_iter()
-        .filter(|seen| seen.revision() > revision)
+    let all = in_order(log);
+    let (before, after): (Vec<&Seen>, Vec<&Seen>) =
+        all.into_iter().partition(|seen| seen.revision() <= revision);
+    let known: BTreeSet<&str> = before.iter().map(|seen| seen.uid()).collect();
+    let is_ours = |seen: &&Seen| {
+        seen.kind == "AppWrapper"
+            || seen.deleted
+            || seen.object["metadata"]["deletionTimestamp"].is_string()
+            || !known.contains(seen.uid())
+    };
+    let changes = after.into_iter().filter(is_ours);
+    changes
         .map(|seen| format!("{} {}/{}: {}", seen.revision(), seen.kind, seen.name, seen.object))
         .collect()
 }
