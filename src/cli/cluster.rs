@@ -12,8 +12,9 @@ use crate::election::{Fence, Leadership};
 use crate::metrics::Metrics;
 use crate::telemetry;
 
-/// No single answer of the API server may take longer; watches say when they end themselves.
-const ANSWER_WITHIN: Duration = Duration::from_mins(5);
+/// No connection that is waited on may be silent for longer. A watch says something every 75 seconds at
+/// least, if only how far it is: one that does not has died without a word.
+const ANSWER_WITHIN: Duration = Duration::from_secs(100);
 
 /// A client that does not retry by itself: what is tried again, and when, is decided by the controller.
 ///

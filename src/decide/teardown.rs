@@ -237,6 +237,14 @@ pub(super) fn begin_after_failure(draft: &mut Draft<'_>) {
 /// Ends a deletion: nothing exists any more.
 fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
     draft.condition(condition::RESOURCES_DEPLOYED, false, reason, message);
+    let now = draft.facts.now;
+    for status in draft.component_status() {
+        // the Go controller creates nothing where it is said to be there
+        let kind = condition::RESOURCES_DEPLOYED;
+        if condition::is_true(&status.conditions, kind) {
+            condition::set(&mut status.conditions, kind, false, "ComponentDeleted", "", now);
+        }
+    }
     draft.clear(condition::DELETING_RESOURCES, deleting::COMPLETE, message);
     message.clone_into(&mut draft.verdict.message);
 }

@@ -1,5 +1,6 @@
 //! Keeps a leader that has lost its Lease from writing.
 
+use std::future::poll_fn;
 use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, FutureExt};
@@ -12,7 +13,8 @@ use super::Leadership;
 /// A layer of a client: a request that may write is not sent while somebody else may lead.
 ///
 /// A process that was stopped and goes on knows nothing of the time in between; its first write
-/// would come after the new leader's. Writes are guarded by `resourceVersion` besides.
+/// would come after the new leader's. It may be stopped just while a request waits for a connection, so
+/// it is asked again whenever a request gets on. Writes are guarded by `resourceVersion` besides.
 #[derive(Clone, Debug)]
 pub struct Fence(Leadership);
 
@@ -23,9 +25,9 @@ pub struct Fenced<S> {
     leadership: Leadership,
 }
 
-/// A write was not sent, since somebody else may lead.
+/// A write was not sent, or its answer not waited for, since somebody else may lead.
 #[derive(Debug, thiserror::Error)]
-#[error("{method} {path} was not sent: this replica does not lead")]
+#[error("{method} {path} was given up: this replica does not lead")]
 pub struct NotLeading {
     method: Method,
     path: String,
@@ -63,12 +65,19 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-        if reads || self.leadership.holds() {
+        if matches!(*request.method(), Method::GET | Method::HEAD) {
             return self.inner.call(request).map(|answer| answer.map_err(Into::into)).boxed();
         }
-        let method = request.method().clone();
-        let path = request.uri().path().to_owned();
-        std::future::ready(Err(NotLeading { method, path }.into())).boxed()
+        let leadership = self.leadership.clone();
+        let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+        let mut answer = leadership.holds().then(|| Box::pin(self.inner.call(request)));
+        poll_fn(move |context| {
+            if let Some(answer) = answer.as_mut().filter(|_| leadership.holds()) {
+                return answer.as_mut().poll(context).map_err(Into::into);
+            }
+            let (method, path) = (method.clone(), path.clone());
+            Poll::Ready(Err(NotLeading { method, path }.into()))
+        })
+        .boxed()
     }
 }

@@ -153,11 +153,35 @@ impl Election {
     pub async fn give_back(&mut self) {
         let held = self.leadership.holds();
         self.leadership.ended();
-        let Some(record) = self.record.take().filter(|_| held) else { return };
-        let written = self.write(&record, Step::Renew, "").await;
-        if let Err(error) = written {
-            tracing::warn!(cause = telemetry::chain(&error), "The Lease was not given back.");
+        self.record = None;
+        if !held {
+            return;
         }
+        let within = self.candidate.times.renew_deadline;
+        match tokio::time::timeout(within, self.try_give_back()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                let cause = telemetry::chain(&error);
+                tracing::warn!(cause, "The Lease was not given back.");
+            }
+            Err(_) => tracing::warn!(?within, "The Lease was not given back in time."),
+        }
+    }
+
+    /// A renewal may have been on its way when this replica was asked to end, so the version is read.
+    async fn try_give_back(&self) -> Result<(), kube::Error> {
+        while let Some(found) = self.leases.get_opt(&self.candidate.name).await? {
+            let record = Record::seen(&found, None, self.clock.elapsed());
+            if record.holder() != self.candidate.identity {
+                break;
+            }
+            match self.write(&record, Step::Renew, "").await {
+                // that renewal, after all
+                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                written => return written.map(drop),
+            }
+        }
+        Ok(())
     }
 
     /// One look and what follows from it, within a time; none where it did not come to an end, and

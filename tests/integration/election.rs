@@ -145,6 +145,28 @@ async fn a_lost_reply_and_a_lost_lease_do_not_end_it() {
     assert!(first.leadership().holds());
 }
 
+#[tokio::test]
+async fn the_lease_is_given_back_also_when_a_renewal_was_on_its_way() {
+    let cluster = Cluster::new().await;
+    let wire = Wire::default();
+    let mut first = cluster.candidate("a", &wire);
+    first.won().await;
+    let before = version(&cluster).await;
+    wire.lose_reply.store(true, Ordering::SeqCst);
+    let renewed = async {
+        while version(&cluster).await == before {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    // it is asked to end while it waits for the reply
+    tokio::select! {
+        () = first.lost() => panic!("it goes on"),
+        () = renewed => {}
+    }
+    first.give_back().await;
+    assert_eq!(cluster.holder().await, "");
+}
+
 async fn version(cluster: &Cluster) -> Option<String> {
     let lease = cluster.leases().get_opt("lock").await.expect("it can be read");
     lease.and_then(|lease| lease.metadata.resource_version)
@@ -177,4 +199,28 @@ async fn who_does_not_lead_reads_but_does_not_write() {
         let answer = fenced.clone().oneshot(request.expect("a request")).await;
         assert_eq!(answer.is_ok(), passes, "{method}");
     }
+}
+
+#[tokio::test]
+async fn what_waits_for_a_connection_when_leadership_ends_is_not_sent() {
+    let cluster = Cluster::new().await;
+    let mut first = cluster.candidate("a", &Wire::default());
+    first.won().await;
+    let leadership = first.leadership();
+    let waits = leadership.clone();
+    let upstream = tower::service_fn(move |_: Request<Body>| {
+        let waits = waits.clone();
+        async move {
+            // nobody renews
+            while waits.holds() {
+                tokio::task::yield_now().await;
+            }
+            Ok::<_, Error>(Response::new(Body::empty()))
+        }
+    });
+    let request = Request::builder().method("POST").uri("/api/v1/pods");
+    let request = request.body(Body::from(b"{}".to_vec())).expect("a request");
+    let answer = Fence::new(leadership).layer(upstream).oneshot(request).await;
+    let refusal = answer.expect_err("it was sent").to_string();
+    assert!(refusal.contains("does not lead"), "{refusal}");
 }

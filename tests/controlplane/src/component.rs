@@ -31,6 +31,7 @@ pub(crate) enum GoModule {
     Training,
     Ray,
     Kubectl,
+    AppWrapper,
 }
 
 /// A program that is no part of a control plane, but that a test may want to use on one. It is built
@@ -39,6 +40,8 @@ pub(crate) enum GoModule {
 pub enum Tool {
     /// The command line, of the API server's version.
     Kubectl,
+    /// The Go controller of the same API.
+    GoAppWrapper,
 }
 
 /// What the Go tool needs to know of a program.
@@ -59,6 +62,11 @@ impl Tool {
                 name: "kubectl",
                 package: "k8s.io/kubernetes/cmd/kubectl",
                 go_module: GoModule::Kubectl,
+            },
+            Self::GoAppWrapper => Program {
+                name: "go-appwrapper",
+                package: "github.com/project-codeflare/appwrapper/cmd",
+                go_module: GoModule::AppWrapper,
             },
         }
     }
@@ -145,7 +153,7 @@ impl GoModule {
     /// Those of the components.
     pub(crate) const COMPONENTS: [Self; 3] = [Self::ControlPlane, Self::Training, Self::Ray];
     /// Those of the tools, which do not make the components be built again.
-    pub(crate) const TOOLS: [Self; 1] = [Self::Kubectl];
+    pub(crate) const TOOLS: [Self; 2] = [Self::Kubectl, Self::AppWrapper];
 
     /// Its directory, below `go/`.
     pub(crate) const fn dir(self) -> &'static str {
@@ -154,6 +162,7 @@ impl GoModule {
             Self::Training => "training",
             Self::Ray => "ray",
             Self::Kubectl => "kubectl",
+            Self::AppWrapper => "appwrapper",
         }
     }
 
@@ -170,6 +179,9 @@ impl GoModule {
             Self::Ray => [include_str!("../go/ray/go.mod"), include_str!("../go/ray/go.sum")],
             Self::Kubectl => {
                 [include_str!("../go/kubectl/go.mod"), include_str!("../go/kubectl/go.sum")]
+            }
+            Self::AppWrapper => {
+                [include_str!("../go/appwrapper/go.mod"), include_str!("../go/appwrapper/go.sum")]
             }
         }
     }
