@@ -120,8 +120,8 @@ fn every_known_kind_may_be_wrapped() {
     let role = read(&root().join("config/rbac/wrapped-kinds.yaml"));
     for (group, kind) in appwrapper::inspection::KNOWN {
         let listed = format!("- apiGroups: [{}]", if group.is_empty() { "\"\"" } else { group });
-        let rule = role.split(&listed).nth(1).unwrap_or_else(|| panic!("no rule for {group:?}"));
-        let line = rule.lines().nth(1).unwrap_or_default();
+        let kinds = role.split(&listed).nth(1).unwrap_or_else(|| panic!("no rule for {group:?}"));
+        let line = kinds.lines().nth(1).unwrap_or_default();
         assert!(line.contains(&format!("{}s", kind.to_lowercase())), "{kind}: {line}");
     }
 }

@@ -38,6 +38,7 @@ mod failing;
 mod guide;
 mod harness;
 mod hostile;
+mod image;
 mod inputs;
 mod installed;
 mod kinds;
