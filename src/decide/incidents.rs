@@ -7,18 +7,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::attempts;
 use super::policy::category::Category;
-use crate::api::{AppWrapperStatus, Attempt, AttemptAction};
-use crate::snapshot::Pod;
+use crate::api::{Attempt, AttemptAction};
 use crate::snapshot::lost::Lost;
+use crate::snapshot::{Pod, Snapshot};
 
 /// Reasons of `DisruptionTarget` that follow from the end of a node.
 const FOLLOWS: [&str; 2] = ["DeletionByPodGC", "DeletionByTaintManager"];
 
-/// Whether what a pod died of was counted already in the running attempt.
-pub fn is_charged(status: &AppWrapperStatus, pod: &Pod) -> bool {
+/// Whether what a pod died of was counted already in the running attempt, when it was about another
+/// component: the pods of that one have come since.
+pub fn is_charged(snapshot: &Snapshot, pod: &Pod) -> bool {
+    let status = &snapshot.status;
+    let own = pod.component.and_then(|index| snapshot.components.get(index));
+    let is_own = |entry: &Attempt| {
+        let failed = entry.failure.as_ref().and_then(|failure| failure.component.as_ref());
+        failed.zip(own).is_some_and(|(failed, own)| *failed == own.name)
+    };
     let number = attempts::current(status);
     let mut entries = status.attempts.iter().filter(|entry| entry.attempt == number);
-    died_of_node(pod) && entries.any(|entry| charges(entry, pod))
+    died_of_node(pod) && entries.any(|entry| charges(entry, pod) && !is_own(entry))
 }
 
 fn died_of_node(pod: &Pod) -> bool {

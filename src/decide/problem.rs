@@ -135,7 +135,7 @@ impl<'a> Problem<'a> {
     /// Whether the end of the pod's node was counted already: a component was created again for it in this
     /// attempt, and the pod was there then.
     pub fn is_charged(&self, draft: &Draft<'a>) -> bool {
-        self.pod.is_some_and(|pod| incidents::is_charged(&draft.facts.snapshot.status, pod))
+        self.pod.is_some_and(|pod| incidents::is_charged(draft.facts.snapshot, pod))
     }
 
     /// When it is acted on, given what the policies say; now where nothing is to be waited for.

@@ -79,7 +79,9 @@ fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>, is_waited_for: bool)
     let of_pods = [unhealthy::INSUFFICIENT_PODS_READY, unhealthy::FOUND_FAILED_PODS];
     let about_pods = problem.reason == unhealthy::FAILED_COMPONENT
         || is_waited_for && of_pods.contains(&problem.reason);
-    about_pods && draft.facts.snapshot.answered < Ask::Pods
+    // that its node is lost is true now, or a restart comes for nothing
+    let lost = problem.pod.is_some_and(|pod| pod.lost.is_some());
+    (about_pods || lost) && draft.facts.snapshot.answered < Ask::Pods
 }
 
 /// Restarts without asking a policy: the node is to blame. Only the kill switch forbids it.

@@ -204,6 +204,26 @@ fn a_node_with_two_components_is_counted_once() {
     assert_eq!(second.status.attempts.iter().filter(|one| one.outcome.is_some()).count(), 2);
 }
 
+/// What was created again since, in the same second, has died of something else.
+#[test]
+fn a_component_that_is_created_again_and_lost_again_is_counted_again() {
+    let world = two_components().node("node-1", not_ready(100));
+    let mut world = world.clone().written(&world.decide(160));
+    world.snapshot.status.component_status[0].conditions[0].status = "True".into();
+    let world = world.pod(0, |pod| pod.created = Some(at(160))).pod(1, |pod| pod.node = None);
+    let world = world.node("node-1", not_ready(100));
+    assert_eq!(world.decide(220).next, Phase::Failed, "one restart was allowed");
+}
+
+#[test]
+fn a_rule_that_restarts_at_once_asks_whether_the_node_is_still_lost() {
+    let rules = "{rules: [{action: Retry, onFailureCategory: [node]}], defaultAction: Fail}";
+    let world = lost(Lost::OutOfService, Some(100)).retry_policy("infra", rules);
+    let world = world.object(|object| object.report.unreplaced = [0].into());
+    assert_eq!(world.ask(101).ask, Ask::Pods);
+    assert_eq!(world.answered(Ask::Pods).ask(101).next, Phase::Resetting);
+}
+
 #[test]
 fn a_node_that_is_lost_again_is_counted_again() {
     let world = two_components().node("node-1", Some(not_ready(100)));
