@@ -167,8 +167,8 @@ impl Drop for Replica {
 /// The name of who says here that it leads.
 fn identity(line: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
-    let leads = line["fields"]["message"] == "This replica leads.";
-    leads.then(|| line["fields"]["identity"].as_str().unwrap_or_default().to_owned())
+    let leads = line["message"] == "This replica leads.";
+    leads.then(|| line["identity"].as_str().unwrap_or_default().to_owned())
 }
 
 fn read_kubeconfig() -> Value {
