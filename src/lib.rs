@@ -8,7 +8,7 @@
 //!                                                       └─ actions: carried out by act
 //! ```
 //!
-//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`telemetry`], [`plan`], [`snapshot`],
+//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`recent`], [`telemetry`], [`plan`], [`snapshot`],
 //! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
 //! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`],
 //! [`serve`], [`cli`]. A module uses only modules before it, and a test checks that.
@@ -32,6 +32,7 @@ pub mod observe;
 pub mod plan;
 pub mod podsets;
 pub mod policies;
+pub mod recent;
 pub mod reconcile;
 pub mod serve;
 pub mod sim;

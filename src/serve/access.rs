@@ -4,8 +4,7 @@
 //! Its answers are kept for a moment, so that a scrape costs two calls at most every [`KEPT_FOR`]; a
 //! permission that is taken away holds for so long at most. Where it cannot be asked, nobody is let in.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -22,6 +21,7 @@ use kube::api::{Api, PostParams};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
+use crate::recent::Recent;
 use crate::telemetry;
 
 /// How long an answer holds.
@@ -41,19 +41,12 @@ pub struct Access(Arc<Inner>);
 
 struct Inner {
     client: Client,
-    clock: Arc<dyn Clock>,
-    kept: Mutex<BTreeMap<Digest, Kept>>,
+    kept: Recent<Digest, Answer>,
     places: Semaphore,
 }
 
 /// What is kept instead of a token.
 type Digest = Vec<u8>;
-
-#[derive(Clone, Copy, Debug)]
-struct Kept {
-    answer: Answer,
-    at: Duration,
-}
 
 /// What the API server says of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,36 +72,13 @@ impl Access {
     /// Asks with a client, which may create `TokenReview` and `SubjectAccessReview`.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
-        let kept = Mutex::default();
-        Self(Arc::new(Inner { client, clock, kept, places: Semaphore::new(ASKED_AT_A_TIME) }))
+        let kept = Recent::new(clock, KEPT_MAX);
+        Self(Arc::new(Inner { client, kept, places: Semaphore::new(ASKED_AT_A_TIME) }))
     }
 
     /// The router, for those who may.
     pub(super) fn guard(self, router: Router) -> Router {
         router.layer(from_fn_with_state(self, check))
-    }
-
-    fn kept(&self) -> MutexGuard<'_, BTreeMap<Digest, Kept>> {
-        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn known(&self, digest: &Digest) -> Option<Answer> {
-        let now = self.0.clock.elapsed();
-        let kept = self.kept();
-        let kept = kept.get(digest)?;
-        (now.saturating_sub(kept.at) < KEPT_FOR).then_some(kept.answer)
-    }
-
-    fn keep(&self, digest: Digest, answer: Answer) {
-        let at = self.0.clock.elapsed();
-        let mut kept = self.kept();
-        kept.retain(|_, kept| at.saturating_sub(kept.at) < KEPT_FOR);
-        while kept.len() >= KEPT_MAX {
-            let oldest = kept.iter().min_by_key(|(_, kept)| kept.at);
-            let Some(oldest) = oldest.map(|(digest, _)| digest.clone()) else { break };
-            kept.remove(&oldest);
-        }
-        kept.insert(digest, Kept { answer, at });
     }
 
     async fn answer(&self, token: &str) -> Result<Answer, Error> {
@@ -117,18 +87,18 @@ impl Access {
         }
         let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
         let digest = digest.as_ref().to_vec();
-        if let Some(answer) = self.known(&digest) {
+        if let Some(answer) = self.0.kept.get(&digest) {
             return Ok(answer);
         }
         let asked = async {
             let place = self.0.places.acquire().await;
             // somebody else may have asked the same meanwhile
-            if let Some(answer) = self.known(&digest) {
+            if let Some(answer) = self.0.kept.get(&digest) {
                 return Ok(answer);
             }
             let answer = self.ask(token).await?;
             drop(place);
-            self.keep(digest, answer);
+            self.0.kept.put(digest, answer, KEPT_FOR);
             Ok(answer)
         };
         tokio::time::timeout(ANSWER_WITHIN, asked).await.unwrap_or(Err(Error::Slow))

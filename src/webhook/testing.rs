@@ -86,3 +86,17 @@ pub(super) fn any_json() -> impl Strategy<Value = Value> {
         ]
     })
 }
+
+/// A copy with another value at a JSON pointer, whose parents are there or are objects to be made.
+pub(super) fn with(object: &Value, pointer: &str, value: Value) -> Value {
+    let mut copy = object.clone();
+    let mut place = &mut copy;
+    for step in pointer.split('/').skip(1).map(|step| step.replace("~1", "/")) {
+        place = match step.parse::<usize>() {
+            Ok(index) if place.is_array() => &mut place[index],
+            _ => &mut place[step],
+        };
+    }
+    *place = value;
+    copy
+}

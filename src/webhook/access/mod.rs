@@ -14,7 +14,6 @@
 //! is found.
 
 mod named;
-mod recent;
 pub mod review;
 pub mod rules;
 
@@ -26,7 +25,6 @@ use futures::future::{BoxFuture, join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use kube::Client;
 
-use self::recent::Recent;
 use self::review::Access;
 pub use self::review::own_account;
 use self::rules::Target;
@@ -36,6 +34,7 @@ use super::validate::Finding;
 use crate::clock::Clock;
 use crate::discovery;
 use crate::limits::Severity;
+use crate::recent::Recent;
 use crate::telemetry;
 
 /// How long the resource of a kind is believed.

@@ -13,19 +13,7 @@ mod server;
 
 use serde_json::Value;
 
-/// A copy with another value at a JSON pointer, whose parents are there or are objects to be made.
-fn with(object: &Value, pointer: &str, value: Value) -> Value {
-    let mut copy = object.clone();
-    let mut place = &mut copy;
-    for step in pointer.split('/').skip(1).map(|step| step.replace("~1", "/")) {
-        place = match step.parse::<usize>() {
-            Ok(index) if place.is_array() => &mut place[index],
-            _ => &mut place[step],
-        };
-    }
-    *place = value;
-    copy
-}
+use super::testing::with;
 
 /// A copy without the field at a JSON pointer.
 fn without(object: &Value, pointer: &str) -> Value {

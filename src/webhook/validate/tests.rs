@@ -7,6 +7,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::webhook::testing::with;
 
 mod bounds;
 mod components;
@@ -35,20 +36,6 @@ fn given(templates: &[Value]) -> Value {
         "metadata": {"name": "sample", "namespace": "team"},
         "spec": {"suspend": true, "components": components},
     })
-}
-
-/// A copy with another value at a JSON pointer, whose parents are there or are objects to be made.
-fn with(object: &Value, pointer: &str, value: Value) -> Value {
-    let mut copy = object.clone();
-    let mut place = &mut copy;
-    for step in pointer.split('/').skip(1).map(|step| step.replace("~1", "/")) {
-        place = match step.parse::<usize>() {
-            Ok(index) if place.is_array() => &mut place[index],
-            _ => &mut place[step],
-        };
-    }
-    *place = value;
-    copy
 }
 
 fn say(findings: Vec<Finding>) -> Vec<String> {

@@ -1,3 +1,5 @@
+//! A bounded memory of answers: what was asked a moment ago need not be asked again.
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -6,7 +8,7 @@ use crate::clock::Clock;
 
 /// Answers that are remembered for a while: at most so many, the oldest of which make room for new ones.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
+pub struct Recent<K, V> {
     clock: Arc<dyn Clock>,
     most: usize,
     answers: Mutex<Answers<K, V>>,
@@ -30,20 +32,22 @@ struct Answer<V> {
 
 impl<K: Ord, V: Clone> Recent<K, V> {
     /// Remembers nothing yet, and never more than `most`, which is not 0.
-    pub(super) fn new(clock: Arc<dyn Clock>, most: usize) -> Self {
+    #[must_use]
+    pub fn new(clock: Arc<dyn Clock>, most: usize) -> Self {
         let answers = Answers { by_key: BTreeMap::new(), by_age: BTreeMap::new(), next: 0 };
         Self { clock, most, answers: Mutex::new(answers) }
     }
 
     /// The answer, where there is one that is not over.
-    pub(super) fn get(&self, key: &K) -> Option<V> {
+    #[must_use]
+    pub fn get(&self, key: &K) -> Option<V> {
         let now = self.clock.elapsed();
         let answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         answers.by_key.get(key).filter(|answer| now < answer.until).map(|it| it.value.clone())
     }
 
     /// Remembers an answer for so long.
-    pub(super) fn put(&self, key: K, value: V, lifetime: Duration) {
+    pub fn put(&self, key: K, value: V, lifetime: Duration) {
         let until = self.clock.elapsed().saturating_add(lifetime);
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (key, number) = (Arc::new(key), answers.next);
