@@ -7,8 +7,9 @@ use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::problem::Problem;
 use super::{VerdictAction, attempts, settle, steps};
 use crate::api::condition::unhealthy;
+use crate::bugs::{self, Bug};
 use crate::plan::Action;
-use crate::snapshot::{Component, Owner, Presence, Snapshot};
+use crate::snapshot::{Component, Owner, Pod, Presence, Snapshot};
 
 /// Creates components that are not there; each has `AdmissionGracePeriod` from its own moment.
 ///
@@ -28,7 +29,7 @@ where
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
         return Err(settle::fail(here, draft, &problem));
     }
-    if let Some((index, message)) = blocked(snapshot, absent) {
+    if let Some((index, message)) = blocked(draft, absent) {
         let mut problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
         let deadline = draft.facts.limits.admission_grace.after(since(draft, index));
         problem.deadline = Some(deadline);
@@ -37,8 +38,10 @@ where
         }
         settle::wait(draft, &problem, Some(deadline));
     }
-    let in_the_way =
-        |index: &usize| matches!(snapshot.components[*index].presence, Presence::Present(_));
+    let in_the_way = |index: &usize| {
+        matches!(snapshot.components[*index].presence, Presence::Present(_))
+            || left_behind(draft, *index).is_some()
+    };
     let creatable: Vec<usize> = absent.iter().copied().filter(|index| !in_the_way(index)).collect();
     for index in &creatable {
         draft.act(Action::Create(*index));
@@ -81,19 +84,36 @@ pub fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)
 }
 
 /// What keeps the creation from getting on, where something does.
-fn blocked(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
+fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
     absent.iter().find_map(|index| {
-        let component = &snapshot.components[*index];
+        let component = &draft.facts.snapshot.components[*index];
         let title = component.title();
-        match (&component.presence, &component.creation) {
-            (Presence::Present(object), _) => {
+        match (&component.presence, &component.creation, left_behind(draft, *index)) {
+            (Presence::Present(object), _, _) => {
                 let uid = &object.uid;
                 Some((*index, format!("{title} of UID {uid} is in the way and being deleted")))
             }
-            (_, Some(failure)) => Some((*index, format!("{title}: {}", failure.message))),
-            (Presence::Unseen | Presence::Absent | Presence::NoKind, None) => None,
+            (_, _, Some(pod)) => {
+                let name = &pod.name;
+                Some((*index, format!("{title} was taken away and its pod {name} is still there")))
+            }
+            (_, Some(failure), None) => Some((*index, format!("{title}: {}", failure.message))),
+            (Presence::Unseen | Presence::Absent | Presence::NoKind, None, None) => None,
         }
     })
+}
+
+/// A pod of this attempt whose component is not there any more: somebody took the component away before
+/// it was written that it was created. What comes beside it would run twice, on quota for one.
+fn left_behind<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
+    let attempt = attempts::current(&draft.status);
+    let snapshot = draft.facts.snapshot;
+    let gone = matches!(snapshot.components[index].presence, Presence::Unseen | Presence::Absent);
+    let mut pods = snapshot.pods.iter().filter(|pod| pod.component == Some(index));
+    // this guard would hide the lack of another
+    let hides = bugs::is_present(Bug::RecreateAtOnce) || bugs::is_present(Bug::StaleIsNew);
+    let waits = gone && !hides;
+    pods.find(|pod| waits && pod.attempt == Some(attempt))
 }
 
 /// Whether the running attempt's object of a component is there.

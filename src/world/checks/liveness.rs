@@ -117,9 +117,11 @@ fn steps_go_on(scope: &EndScope<'_>) -> Option<String> {
         };
         let last = own.steps.iter().copied().max().unwrap_or(0);
         let waits = (1..=last).find(|step| own.steps.contains(step) && !begun(*step))?;
-        let far = (0..own.parts.len())
-            .filter(|part| own.steps[*part] < waits)
-            .all(|part| components.has_reached(own, part, &wrapper.pod_sets));
+        let mut earlier = (0..own.parts.len()).filter(|part| own.steps[*part] < waits);
+        // a Job is not complete before the last of its pods is gone, however long that takes
+        let leaving = wrapper.things.values().any(|thing| thing.pod && thing.terminating);
+        let far =
+            !leaving && earlier.all(|part| components.has_reached(own, part, &wrapper.pod_sets));
         far.then(|| format!("step {waits} has not begun"))
     })
 }

@@ -97,10 +97,8 @@ fn in_order(scope: &Scope<'_>) -> Option<String> {
     Some(format!("{} before {} has", own.parts[part].1, own.parts[lacking].1))
 }
 
-/// What somebody else takes away in Resuming comes back at once, beside pods of the same attempt that
-/// are on their way out.
 fn created_when_gone(scope: &Scope<'_>) -> Option<String> {
-    let part = created_part(scope).filter(|_| scope.wrapper.state.phase == Phase::Running)?;
+    let part = created_part(scope)?;
     let uid = &scope.change.object.uid;
     let mut others = scope.wrapper.things.iter().filter(|(other, _)| *other != uid);
     let left = others.find(|(_, thing)| {

@@ -68,6 +68,20 @@ fn what_is_being_deleted_is_waited_for_and_an_earlier_owner_too() {
 }
 
 #[test]
+fn what_was_taken_away_comes_back_when_its_pods_are_gone() {
+    let pod = super::build::pod_of(LAUNCHER, PodPhase::Running);
+    let world = coming().with(Pod { terminating: true, ..pod });
+    let decision = world.decide(1001);
+    assert_eq!((decision.next, decision.actions), (Phase::Running, vec![]));
+    let world = world.settled(1001);
+    assert_eq!(world.says_at(1059), "Wait 1060");
+    assert_eq!(world.says_at(1060), "Restart retryLimit 0 of 3");
+    let mut gone = world;
+    gone.snapshot.pods.retain(|pod| pod.component != Some(LAUNCHER));
+    assert_eq!(gone.settled(1002).decide(1003).actions, [Action::Create(LAUNCHER)]);
+}
+
+#[test]
 fn grace_periods_of_a_later_step_run_from_its_own_beginning() {
     let arrived = created(coming(), LAUNCHER).settled(1010);
     check(vec![
