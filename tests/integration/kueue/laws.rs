@@ -3,10 +3,10 @@
 //! One thing is not the controller's: Kueue 0.18 decides about an AppWrapper as its cache shows it. Where
 //! it evicts one within milliseconds of having started it, the cache may still show it suspended and
 //! without quota; then Kueue takes the quota back without having stopped anything, and stops it a moment
-//! later. That is told from everything else by the store alone: at the write that takes the quota back,
-//! the AppWrapper says that it has quota, and has said so since a moment at which it was not suspended.
-//! Such a [theft](Figures::thefts) is counted; until that AppWrapper says that it has no quota any more,
-//! its pods are not held against it. All other laws hold for it as ever.
+//! later. That is told from everything else by the store alone: Kueue takes quota back only from what it
+//! finds suspended and without quota, and at the write that takes it, the AppWrapper is not suspended, or
+//! says that it has quota. Such a [theft](Figures::thefts) is counted; until that AppWrapper is suspended
+//! and says that it has no quota, its pods are not held against it. All other laws hold for it as ever.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -50,6 +50,7 @@ struct Wrapper {
     exists: bool,
     says_quota: bool,
     says_deployed: bool,
+    suspended: bool,
     /// Kueue has taken its quota back by mistake.
     robbed: bool,
     restarts: i64,
@@ -62,6 +63,11 @@ struct Wrapper {
 impl Wrapper {
     fn alive(&self) -> impl Iterator<Item = &Pod> {
         self.pods.values().filter(|pod| pod.alive)
+    }
+
+    /// Whether Kueue would take no quota from it, if it saw it as it is.
+    fn has_started(&self) -> bool {
+        self.exists && (self.says_quota || !self.suspended)
     }
 
     fn reserved(&self) -> usize {
@@ -150,7 +156,7 @@ impl World {
                 wrapper.workloads.insert(uid, now);
                 let taken = before > 0 && now == 0 && !change.deleted;
                 let taken = taken && change.condition("Finished") != "True";
-                let robbed = taken && wrapper.exists && wrapper.says_quota;
+                let robbed = taken && wrapper.has_started();
                 wrapper.robbed |= robbed;
                 self.figures.thefts += usize::from(robbed);
                 self.figures.admissions += usize::from(before == 0 && now > 0);
@@ -187,11 +193,12 @@ impl World {
         change.name().clone_into(&mut wrapper.name);
         wrapper.exists = !change.deleted;
         let says_quota = change.condition("QuotaReserved") == "True";
-        if says_quota && !wrapper.says_quota && change.object["spec"]["suspend"] == true {
+        wrapper.suspended = change.object["spec"]["suspend"] == true;
+        if says_quota && !wrapper.says_quota && wrapper.suspended {
             return Err(format!("S3: {} takes quota while it is suspended", wrapper.name));
         }
         wrapper.says_quota = says_quota;
-        wrapper.robbed &= says_quota;
+        wrapper.robbed &= wrapper.has_started();
         wrapper.says_deployed = change.condition("ResourcesDeployed") == "True";
         let restarts = change.object["status"]["resettingCount"].as_i64().unwrap_or(0);
         let limit = change.object["metadata"]["annotations"][LIMIT].as_str();

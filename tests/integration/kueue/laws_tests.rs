@@ -35,6 +35,13 @@ fn wrapper(uid: &str, quota: bool, deployed: bool) -> Change {
     change(Kind::AppWrapper, uid, "", json!({"status": {"conditions": conditions}}))
 }
 
+/// One that Kueue has suspended.
+fn suspended(uid: &str, quota: bool, deployed: bool) -> Change {
+    let mut suspended = wrapper(uid, quota, deployed);
+    Arc::make_mut(&mut suspended.object)["spec"]["suspend"] = true.into();
+    suspended
+}
+
 fn restarted(count: i64) -> Change {
     let conditions = conditions(&[("QuotaReserved", true), ("ResourcesDeployed", true)]);
     let status = json!({"conditions": conditions, "resettingCount": count});
@@ -89,15 +96,10 @@ fn what_is_lawful_is_counted() {
 
 #[test]
 fn each_law_can_be_broken() {
-    let suspended = || {
-        let mut suspended = wrapper("b", true, true);
-        Arc::make_mut(&mut suspended.object)["spec"]["suspend"] = true.into();
-        suspended
-    };
     for (law, more) in [
         ("S1", vec![wrapper("a", true, false)]),
         ("S2", vec![wrapper("a", false, true)]),
-        ("S3", vec![suspended()]),
+        ("S3", vec![suspended("b", true, true)]),
         ("S4", vec![pod("r", "a", "0")]),
         ("S4", vec![workload("b", true, 1)]),
         ("S4", vec![gone(workload("a", true, 2))]),
@@ -124,16 +126,37 @@ fn a_theft_excuses_the_robbed_until_it_says_that_it_has_nothing() {
     // It must not start again without quota.
     let mut again = robbed();
     again.extend([gone(pod("p", "a", "0")), gone(pod("q", "j", "0")), gone(job("j", "a"))]);
-    again.extend([wrapper("a", false, false), wrapper("a", true, true), pod("r", "a", "1")]);
+    again.extend([suspended("a", false, false), wrapper("a", true, true), pod("r", "a", "1")]);
     assert!(said(again).is_err_and(|wrong| wrong.contains("S4")));
     // What gave its quota back itself is not robbed.
     let gave_back = vec![
         gone(pod("p", "a", "0")),
         gone(pod("q", "j", "0")),
         gone(job("j", "a")),
-        wrapper("a", false, false),
+        suspended("a", false, false),
         workload("a", false, 0),
     ];
     let figures = said(gave_back).expect("it is lawful");
     assert_eq!((figures.thefts, figures.evictions), (0, 1));
+}
+
+#[test]
+fn what_kueue_has_started_is_robbed_before_it_says_so() {
+    let started =
+        || vec![suspended("a", false, false), workload("a", true, 2), wrapper("a", false, false)];
+    let takes_it = [workload("a", false, 0), wrapper("a", true, true), pod("p", "a", "0")];
+    let mut robbed = started();
+    robbed.extend(takes_it.clone());
+    robbed.extend([suspended("a", true, true), gone(pod("p", "a", "0"))]);
+    let figures = judge(&robbed, QUOTA).expect("Kueue took it");
+    assert_eq!((figures.thefts, figures.evictions), (1, 1));
+    // Once stopped, it is judged as any other.
+    robbed.push(suspended("a", false, false));
+    robbed.extend([wrapper("a", true, true), pod("q", "a", "1")]);
+    assert!(judge(&robbed, QUOTA).is_err_and(|wrong| wrong.contains("S4")));
+    // What is suspended before the quota is taken has nothing to start with.
+    let mut stopped = started();
+    stopped.push(suspended("a", false, false));
+    stopped.extend(takes_it);
+    assert!(judge(&stopped, QUOTA).is_err_and(|wrong| wrong.contains("S4")));
 }
