@@ -9,9 +9,7 @@ use serde_json::{Value, json};
 
 use crate::harness::{Case, job, pod, wrapper};
 use crate::installed::{INSTALLED, installed_test, kubectl};
-
-/// Kueue's account, as the test's control plane runs it.
-const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
+use crate::kueue;
 
 /// Why something was refused.
 fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
@@ -127,7 +125,7 @@ fn only_kueue_admits_what_has_a_queue() {
             let said = refusal(case.wrappers().patch("a", &params, &patch).await);
             assert!(said.contains("must be changed by Kueue alone"), "{said}");
             let dry = PatchParams { dry_run: true, ..params };
-            let kueue = wrappers_of(&case, KUEUE, &["system:masters"]);
+            let kueue = wrappers_of(&case, kueue::ACCOUNT, &["system:masters"]);
             kueue.patch("a", &dry, &patch).await.expect("Kueue may");
         }
     });

@@ -5,13 +5,12 @@ use std::sync::Arc;
 
 use appwrapper::clock::SystemClock;
 use appwrapper::controller::Controller;
-use appwrapper::world::faults::{Effect, Moment, Plan};
 use kube::api::ListParams;
 use serde_json::json;
 
 use crate::harness::{self, Case, job, runtime_test, tuned, wrapper};
 use crate::proxy::PLANE;
-use crate::proxy::line::{Counted, Line, Role};
+use crate::proxy::line::{Line, Role};
 
 /// Creates an AppWrapper and its Job as the Go controller leaves them in a phase: its conditions, no
 /// UID, no attempt, none of our labels. There is no controller of ours yet.
@@ -63,8 +62,7 @@ async fn left_behind(case: &Case, phase: &str) {
 
 /// Starts the controller of this namespace.
 fn hand_over(case: &Case) {
-    let never = Plan { call: u32::MAX, moment: Moment::Before, effect: Effect::Crash };
-    let line = Line::new(case.client.clone(), &case.namespace, never, Counted::Calls);
+    let line = Line::quiet(case.client.clone(), &case.namespace);
     let (client, clock) = (line.client(Role::First), Arc::new(SystemClock));
     let controller = Controller::new(client, clock, harness::config());
     tokio::spawn(async move { controller.run(std::future::pending()).await });

@@ -65,50 +65,55 @@ pub fn config() -> Config {
 fn controller() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
-        let (ready, is_ready) = mpsc::channel();
-        std::thread::spawn(move || {
-            runtime().block_on(async move {
-                drop(
-                    tracing_subscriber::fmt()
-                        .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
-                        .with_test_writer()
-                        .try_init(),
-                );
-                let clock = Arc::new(SystemClock);
-                let metrics = METRICS.clone();
-                let builder = ClientBuilder::try_from(PLANE.config()).expect("as at the start");
-                let client = builder.with_layer(&metrics.calls()).build();
-                let controller = Controller::with_metrics(client, clock, config(), metrics);
-                let mut listed = controller.ready();
-                tokio::spawn(async move {
-                    listed.wait_for(|listed| *listed).await.expect("the controller runs");
-                    ready.send(()).expect("the test waits");
-                });
-                controller.run(std::future::pending()).await;
-            });
+        run_controller(|| {
+            drop(
+                tracing_subscriber::fmt()
+                    .with_env_filter(tracing_subscriber::EnvFilter::from_default_env())
+                    .with_test_writer()
+                    .try_init(),
+            );
+            let clock = Arc::new(SystemClock);
+            let metrics = METRICS.clone();
+            let builder = ClientBuilder::try_from(PLANE.config()).expect("as at the start");
+            let client = builder.with_layer(&metrics.calls()).build();
+            Controller::with_metrics(client, clock, config(), metrics)
         });
-        is_ready.recv().expect("the controller gets ready");
     });
+}
+
+/// Runs a controller on a thread of its own until the process ends, and waits until it is ready.
+pub fn run_controller(make: impl FnOnce() -> Controller + Send + 'static) {
+    let (ready, is_ready) = mpsc::channel();
+    std::thread::spawn(move || {
+        runtime().block_on(async move {
+            let controller = make();
+            let mut listed = controller.ready();
+            tokio::spawn(async move {
+                listed.wait_for(|listed| *listed).await.expect("the controller runs");
+                ready.send(()).expect("the test waits");
+            });
+            controller.run(std::future::pending()).await;
+        });
+    });
+    is_ready.recv().expect("the controller gets ready");
 }
 
 /// Runs a test in a namespace of its own, with the shared controller.
 pub fn test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
     let client = || {
-        LazyLock::force(&PLANE);
         controller();
         PLANE.client()
     };
     runtime_test(name, client, body);
 }
 
-/// Runs a test in a namespace of its own, on any control plane.
+/// Runs a test in a namespace of its own, on the control plane of a client, which is made inside of the
+/// test's runtime.
 pub fn runtime_test<F: Future<Output = ()>>(
     name: &str,
     client: impl FnOnce() -> Client,
     body: impl FnOnce(Case) -> F,
 ) {
-    // The plane must be started outside of a runtime, the client made inside of one.
-    LazyLock::force(&PLANE);
     runtime().block_on(async {
         let case = Case::new(client(), name).await;
         body(case).await;

@@ -16,7 +16,7 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::harness::{Case, own_crds, runtime, start_plane};
+use crate::harness::{Case, own_crds, runtime, runtime_test, start_plane};
 
 /// The namespace of the manifests.
 pub const NAMESPACE: &str = "appwrapper-system";
@@ -45,6 +45,8 @@ pub struct Installed {
     folder: PathBuf,
     webhook: u16,
     metrics: u16,
+    /// The process of the program.
+    pub process: u32,
 }
 
 /// A running program.
@@ -60,8 +62,8 @@ impl Installed {
         let folder = plane.state_dir().join("installed");
         fs::create_dir_all(&folder).expect("a folder");
         let settings = serde_saphyr::from_str(settings).expect("settings");
-        let installed =
-            Self { plane, settings, folder, webhook: free_port(), metrics: free_port() };
+        let (webhook, metrics) = (free_port(), free_port());
+        let mut installed = Self { plane, settings, folder, webhook, metrics, process: 0 };
         let manifests = kubectl(
             installed.plane.kubeconfig(),
             &["kustomize", concat!(env!("CARGO_MANIFEST_DIR"), "/config/default")],
@@ -75,6 +77,7 @@ impl Installed {
         );
         applied.expect("the manifests are accepted");
         let mut program = installed.start("first");
+        installed.process = program.child.id();
         program.until_ready(&installed);
         // It ends soon after the control plane, which ends with the tests: its Lease is lost then.
         installed
@@ -225,9 +228,5 @@ pub fn kubectl(kubeconfig: &Path, arguments: &[&str], input: &[u8]) -> Result<St
 
 /// Runs a test in a namespace of its own where the product is installed.
 pub fn installed_test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
-    LazyLock::force(&INSTALLED);
-    runtime().block_on(async {
-        let case = Case::new(INSTALLED.plane.client(), name).await;
-        body(case).await;
-    });
+    runtime_test(name, || INSTALLED.plane.client(), body);
 }

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use appwrapper::clock::SystemClock;
 use appwrapper::config::Config;
 use appwrapper::controller::Controller;
-use appwrapper::world::faults::{Effect, Moment, Plan};
 use serde_json::{Value, json};
 
 use crate::harness::{
@@ -13,7 +12,7 @@ use crate::harness::{
     tuned, wrapper,
 };
 use crate::proxy::PLANE as OWN_PLANE;
-use crate::proxy::line::{Counted, Line, Role};
+use crate::proxy::line::{Line, Role};
 
 /// A retry policy, which has no namespace: its name must be a test's own.
 fn policy(name: &str, spec: Value) -> Value {
@@ -231,9 +230,7 @@ fn the_kill_switch_holds_from_the_next_decision() {
         name,
         || OWN_PLANE.client(),
         async |case| {
-            // a line on which nothing ever happens: the controller sees this namespace alone
-            let never = Plan { call: u32::MAX, moment: Moment::Before, effect: Effect::Crash };
-            let line = Line::new(case.client.clone(), &case.namespace, never, Counted::Calls);
+            let line = Line::quiet(case.client.clone(), &case.namespace);
             let clock = Arc::new(SystemClock);
             let controller = Controller::new(line.client(Role::First), clock, config(20));
             let context = controller.context.clone();

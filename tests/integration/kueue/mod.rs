@@ -21,7 +21,7 @@ mod storm;
 mod topology;
 mod truth;
 
-use std::sync::{Arc, LazyLock, OnceLock, mpsc};
+use std::sync::{Arc, LazyLock, OnceLock};
 
 use appwrapper::api::AppWrapper;
 use appwrapper::clock::SystemClock;
@@ -31,7 +31,9 @@ use kube::Api;
 use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{self, Case, Log, Seen, own_crds, runtime, start_plane, wrapper};
+use crate::harness::{
+    self, Case, Log, Seen, own_crds, run_controller, runtime_test, start_plane, wrapper,
+};
 use crate::installed::INSTALLED;
 
 /// The API of Kueue's objects.
@@ -39,7 +41,7 @@ pub const API: &str = "kueue.x-k8s.io/v1beta2";
 /// The label by which an AppWrapper names its queue.
 pub const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 /// The account of Kueue, as the control planes run it.
-const ACCOUNT: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
+pub const ACCOUNT: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
 /// The label by which it names its priority.
 pub const PRIORITY: &str = "kueue.x-k8s.io/priority-class";
 
@@ -61,31 +63,17 @@ static OWN: LazyLock<ControlPlane> = LazyLock::new(|| {
 fn own_controller() {
     static STARTED: OnceLock<()> = OnceLock::new();
     STARTED.get_or_init(|| {
-        let (ready, is_ready) = mpsc::channel();
-        std::thread::spawn(move || {
-            runtime().block_on(async move {
-                let clock = Arc::new(SystemClock);
-                let controller = Controller::new(OWN.client(), clock, harness::config());
-                let mut listed = controller.ready();
-                tokio::spawn(async move {
-                    listed.wait_for(|listed| *listed).await.expect("the controller runs");
-                    ready.send(()).expect("the test waits");
-                });
-                controller.run(std::future::pending()).await;
-            });
-        });
-        is_ready.recv().expect("the controller gets ready");
+        run_controller(|| Controller::new(OWN.client(), Arc::new(SystemClock), harness::config()));
     });
 }
 
 /// Runs a test in a namespace of its own on the plane of its own.
 pub fn own_test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
-    LazyLock::force(&OWN);
-    own_controller();
-    runtime().block_on(async {
-        let case = Case::new(OWN.client(), name).await;
-        body(case).await;
-    });
+    let client = || {
+        own_controller();
+        OWN.client()
+    };
+    runtime_test(name, client, body);
 }
 
 /// Suspends an AppWrapper with a queue, as Kueue does: nobody else may.

@@ -78,6 +78,12 @@ impl Line {
         Arc::new(Self { upstream, namespace: namespace.to_owned(), plan, counted, state, calls })
     }
 
+    /// A line on which nothing ever happens: its controller sees this namespace alone.
+    pub fn quiet(upstream: Client, namespace: &str) -> Arc<Self> {
+        let never = Plan { call: u32::MAX, moment: Moment::Before, effect: Effect::Crash };
+        Self::new(upstream, namespace, never, Counted::Calls)
+    }
+
     /// The client of a controller.
     pub fn client(self: &Arc<Self>, role: Role) -> Client {
         let line = self.clone();
