@@ -268,6 +268,24 @@ pub enum PodPhase {
     Unknown,
 }
 
+impl PodPhase {
+    /// Every phase, in the order of a life.
+    pub const ALL: [Self; 5] =
+        [Self::Pending, Self::Running, Self::Succeeded, Self::Failed, Self::Unknown];
+
+    /// The phase as it stands in the pod's `status.phase`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Unknown => "Unknown",
+        }
+    }
+}
+
 /// A condition of a pod.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodCondition {

@@ -65,6 +65,12 @@ impl Phase {
         }
     }
 
+    /// The same, with a word for the empty phase.
+    #[must_use]
+    pub const fn name_or(self, empty: &'static str) -> &'static str {
+        if matches!(self, Self::Empty) { empty } else { self.as_str() }
+    }
+
     /// For `skip_serializing_if`: the Go project leaves an empty phase out.
     #[must_use]
     pub fn is_empty(&self) -> bool {

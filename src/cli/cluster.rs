@@ -10,6 +10,7 @@ use kube::{Client, Config};
 use super::Error;
 use crate::election::{Fence, Leadership};
 use crate::metrics::Metrics;
+use crate::observe::live;
 use crate::telemetry;
 
 /// No connection that is waited on may be silent for longer. A watch says something every 75 seconds at
@@ -78,4 +79,36 @@ pub fn prepare(config: &mut Config) {
     config.read_timeout = Some(ANSWER_WITHIN);
     let agent = concat!("appwrapper/", env!("CARGO_PKG_VERSION"));
     config.headers.push((http::header::USER_AGENT, http::HeaderValue::from_static(agent)));
+}
+
+/// The words of the API server, where it answered; else what happened.
+pub(super) fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) if !status.message.is_empty() => status.message.clone(),
+        other => telemetry::chain(other),
+    }
+}
+
+/// The same of a read.
+pub(super) fn unread(error: &live::Error) -> String {
+    match error {
+        live::Error::Api { source, .. } => said(source),
+        live::Error::NoKind(_) | live::Error::NotNamespaced(_) => error.to_string(),
+    }
+}
+
+/// An error of the cluster.
+pub(super) fn unanswered(error: &kube::Error) -> Error {
+    Error::Cluster(match error {
+        kube::Error::Api(_) => format!("the cluster gives no answer: {}", said(error)),
+        _ => format!("the cluster does not answer: {}", said(error)),
+    })
+}
+
+/// The same of a read.
+pub(super) fn unlisted(error: &live::Error) -> Error {
+    match error {
+        live::Error::Api { source, .. } => unanswered(source),
+        live::Error::NoKind(_) | live::Error::NotNamespaced(_) => Error::Cluster(error.to_string()),
+    }
 }

@@ -1,11 +1,11 @@
 //! `appwrapper explain`: what the controller would decide now, by its own code; changes nothing.
 
-mod answer;
+pub(super) mod answer;
 mod guides;
-mod live;
+pub(super) mod live;
 mod objects;
-mod replay;
-mod text;
+pub(super) mod replay;
+pub(super) mod text;
 mod unreadable;
 mod world;
 
@@ -13,14 +13,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use k8s_openapi::jiff::Timestamp;
-use serde::Serialize;
 
 use super::bundle::{self, Document};
-use super::{ClusterArgs, DONE, Error, Output, term};
+use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, json, term};
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::Config;
 use crate::snapshot::Snapshot;
-use crate::telemetry;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -74,15 +72,15 @@ pub(super) struct Args {
 
 /// What is looked at: an AppWrapper and the world around it.
 #[derive(Debug)]
-struct Scene {
+pub(super) struct Scene {
     /// What was seen.
-    snapshot: Snapshot,
+    pub(super) snapshot: Snapshot,
     /// `metadata.annotations` of the AppWrapper.
-    annotations: std::collections::BTreeMap<String, String>,
+    pub(super) annotations: std::collections::BTreeMap<String, String>,
     /// `spec.managedBy`, where that is another controller.
-    other_manager: Option<String>,
+    pub(super) other_manager: Option<String>,
     /// What is worth knowing about how this was read.
-    notes: Vec<String>,
+    pub(super) notes: Vec<String>,
 }
 
 fn moment(text: &str) -> Result<Timestamp, String> {
@@ -90,10 +88,7 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let config = match &args.config {
-        Some(path) => Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error)))?,
-        None => Config::default(),
-    };
+    let config = super::configured(args.config.as_deref())?;
     let now = match args.now {
         Some(moment) => ManualClock::at(moment).now(),
         None => SystemClock.now(),
@@ -103,7 +98,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
             live::Found::Scene(scene) => *scene,
             live::Found::Nothing(message) => {
                 term::complain(&message);
-                return Ok(ExitCode::from(1));
+                return Ok(ExitCode::from(NEGATIVE));
             }
         },
         None => bundled(&args.files, &config, now)?,
@@ -130,12 +125,6 @@ fn bundled(paths: &[PathBuf], config: &Config, now: Timestamp) -> Result<Scene, 
     let documents: Result<Vec<Document>, _> = sources.iter().flat_map(bundle::documents).collect();
     let documents = documents.map_err(|flaw| Error::Usage(flaw.to_string()))?;
     world::scene(documents, config, now).map_err(Error::Usage)
-}
-
-fn json(answer: &impl Serialize) -> Result<String, Error> {
-    let text = serde_json::to_string_pretty(answer)
-        .map_err(|error| Error::Usage(format!("cannot print: {error}")))?;
-    Ok(text + "\n")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! The command line. Each command is a function that returns an exit code or an error.
 
+mod aw;
 mod bundle;
 mod cluster;
 mod crd;
@@ -10,10 +11,16 @@ mod simulate;
 pub mod term;
 mod validate;
 
-use std::path::PathBuf;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::LazyLock;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::telemetry;
 
 /// Runs, watches, retries and cleans up any set of Kubernetes resources as one unit.
 #[derive(Debug, Parser)]
@@ -25,6 +32,27 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// List AppWrappers: phase, queue, restarts, and what each waits for
+    List(aw::list::Args),
+    /// Say how an AppWrapper is doing, and why
+    #[command(visible_alias = "why")]
+    Describe(aw::describe::Args),
+    /// Show the attempts of an AppWrapper, and why each ended
+    Attempts(aw::Target),
+    /// Show an AppWrapper with all that it made, down to the pods
+    Tree(aw::Target),
+    /// Make a failed AppWrapper anew, from its own spec
+    ///
+    /// It is deleted and created again under its name; a trial comes first, so that nothing is
+    /// deleted that could not be created. Until the new one is there, its manifest lies in
+    /// NAME.appwrapper.json of the current directory.
+    Retry(aw::Target),
+    /// Delete what an AppWrapper runs, and keep the AppWrapper
+    Suspend(aw::Target),
+    /// Let a suspended AppWrapper run
+    Resume(aw::Target),
+    /// Wait until an AppWrapper is in a phase
+    Wait(aw::wait::Args),
     /// Run the controller
     Run(run::Args),
     /// Print the CustomResourceDefinitions
@@ -63,6 +91,9 @@ pub enum Error {
     /// The user asked for something that makes no sense, or a file cannot be read: exit code 2.
     #[error("{0}")]
     Usage(String),
+    /// The answer is no: exit code 1.
+    #[error("{0}")]
+    Negative(String),
     /// The cluster could not be reached: exit code 3.
     #[error("{0}")]
     Cluster(String),
@@ -71,6 +102,7 @@ pub enum Error {
 impl Error {
     fn code(&self) -> ExitCode {
         match self {
+            Self::Negative(_) => ExitCode::from(NEGATIVE),
             Self::Usage(_) => ExitCode::from(2),
             Self::Cluster(_) => ExitCode::from(3),
         }
@@ -80,10 +112,61 @@ impl Error {
 /// The command did what it was asked, and the answer is yes.
 pub const DONE: ExitCode = ExitCode::SUCCESS;
 
+/// The answer is no.
+const NEGATIVE: u8 = 1;
+
+/// The name under which kubectl finds its plugin `kubectl aw`.
+const PLUGIN: &str = "kubectl-aw";
+
+/// How a person calls this program, for help and advice: by its name, or as a plugin of kubectl.
+fn program() -> &'static str {
+    static PROGRAM: LazyLock<&'static str> =
+        LazyLock::new(|| called_as(std::env::args_os().next()));
+    *PROGRAM
+}
+
+fn called_as(argument: Option<OsString>) -> &'static str {
+    let path = argument.unwrap_or_default();
+    let is_plugin = Path::new(&path).file_stem().is_some_and(|name| name == PLUGIN);
+    if is_plugin { "kubectl aw" } else { "appwrapper" }
+}
+
+/// An answer as JSON.
+fn json(answer: &impl Serialize) -> Result<String, Error> {
+    term::json(answer).map_err(|error| Error::Usage(format!("cannot print: {error}")))
+}
+
+/// The configuration of a file; the default without one.
+fn configured(path: Option<&Path>) -> Result<Config, Error> {
+    path.map_or_else(
+        || Ok(Config::default()),
+        |path| Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error))),
+    )
+}
+
+/// Does work that waits for a cluster, on this thread.
+fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
+    runtime.block_on(work)
+}
+
 /// Runs the command that the arguments name; clap itself ends the process on wrong usage, with 2.
 #[must_use]
 pub fn main() -> ExitCode {
-    let outcome = match Cli::parse().command {
+    let matches = Cli::command().bin_name(program()).get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let outcome = match cli.command {
+        Command::List(args) => aw::list::run(&args),
+        Command::Describe(args) => aw::describe::run(&args),
+        Command::Attempts(args) => aw::attempts::run(&args),
+        Command::Tree(args) => aw::tree::run(&args),
+        Command::Retry(args) => aw::retry::run(&args),
+        Command::Suspend(args) => aw::switch::suspend(&args),
+        Command::Resume(args) => aw::switch::resume(&args),
+        Command::Wait(args) => aw::wait::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Crd => crd::crd(),
         Command::Demo(args) => demo::run(&args),
@@ -95,4 +178,30 @@ pub fn main() -> ExitCode {
         term::complain(&error.to_string());
         error.code()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plugin_is_called_through_kubectl() {
+        for (argument, want) in [
+            (Some("appwrapper"), "appwrapper"),
+            (Some("/usr/local/bin/kubectl-aw"), "kubectl aw"),
+            (Some("kubectl-aw.exe"), "kubectl aw"),
+            (Some("./my-appwrapper"), "appwrapper"),
+            (None, "appwrapper"),
+        ] {
+            assert_eq!(called_as(argument.map(OsString::from)), want, "{argument:?}");
+        }
+    }
+
+    #[test]
+    fn the_commands_fit_together() {
+        Cli::command().debug_assert();
+        let mut command = Cli::command().bin_name("kubectl aw");
+        let error = command.try_get_matches_from_mut(["kubectl-aw", "why"]).unwrap_err();
+        assert!(error.to_string().contains("Usage: kubectl aw describe"), "{error}");
+    }
 }

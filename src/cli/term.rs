@@ -3,16 +3,76 @@
 use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
 
+use serde::Serialize;
+
 /// Prints a text as it is. A reader that has gone away (`| head`) is no error.
 pub fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Prints an error.
+/// Prints an error. It may have several lines; what it quotes is cleaned.
 pub fn complain(text: &str) {
+    let text: Vec<String> = text.lines().map(clean).collect();
     let mut out = std::io::stderr().lock();
-    drop(writeln!(out, "error: {text}"));
+    drop(writeln!(out, "error: {}", text.join("\n")));
+}
+
+/// Says on standard error what is worth knowing, whoever reads it.
+pub fn remark(text: &str) {
+    let mut out = std::io::stderr().lock();
+    drop(writeln!(out, "{}", clean(text)));
+}
+
+/// Says on standard error how far it is, where somebody looks on.
+pub fn progress(text: &str) {
+    if std::io::stderr().is_terminal() {
+        remark(text);
+    }
+}
+
+/// A text that others wrote, on one line, as it may be shown: what a terminal would obey, and what
+/// would make it show something else than is there, is escaped.
+#[must_use]
+pub fn clean(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            shown.extend(c.escape_default());
+        } else if misleads(c) {
+            shown.extend(c.escape_unicode());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown
+}
+
+/// Characters that nobody sees, and that turn round or break what stands beside them.
+const fn misleads(c: char) -> bool {
+    matches!(
+        c,
+        '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
+    )
+}
+
+/// An answer as JSON, on several lines. The same is escaped in it, as JSON does it.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn json(answer: &impl Serialize) -> Result<String, serde_json::Error> {
+    let text = serde_json::to_string_pretty(answer)?;
+    let mut shown = String::with_capacity(text.len() + 1);
+    for c in text.chars() {
+        // between its values there are no others than line feeds
+        if c != '\n' && (c.is_control() || misleads(c)) {
+            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.push('\n');
+    Ok(shown)
 }
 
 /// Whether standard output is a terminal, so that colour and progress make sense.
@@ -106,5 +166,31 @@ impl Screen {
 impl Drop for Screen {
     fn drop(&mut self) {
         print("\x1b[?25h\x1b[?1049l");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_others_wrote_cannot_command_a_terminal() {
+        for (text, shown) in [
+            ("CUDA error: Fehler größer ✓", "CUDA error: Fehler größer ✓"),
+            ("\x1b[2J\x1b]0;title\x07", "\\u{1b}[2J\\u{1b}]0;title\\u{7}"),
+            ("one\nerror: two\r\t", "one\\nerror: two\\r\\t"),
+            ("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}"),
+            ("a\u{202e}cba", "a\\u{202e}cba"),
+        ] {
+            assert_eq!(clean(text), shown);
+        }
+    }
+
+    #[test]
+    fn json_means_the_same_without_what_a_terminal_obeys() {
+        let answer = serde_json::json!({"message": "\x1b[2J\u{9b}\n\u{202e}é"});
+        let text = json(&answer).unwrap();
+        assert_eq!(text, "{\n  \"message\": \"\\u001b[2J\\u009b\\n\\u202eé\"\n}\n");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&text).unwrap(), answer);
     }
 }

@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::bundle::{self, Document, Flaw};
 use super::{DONE, Error, Output, term};
 use crate::config::Config;
-use crate::telemetry;
 use crate::webhook::validate::{self, Finding, Severity};
 
 #[derive(Debug, clap::Args)]
@@ -61,10 +60,7 @@ struct Said {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let config = match &args.config {
-        Some(path) => Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error)))?,
-        None => Config::default(),
-    };
+    let config = super::configured(args.config.as_deref())?;
     let sources = bundle::sources(&args.files).map_err(|error| Error::Usage(error.to_string()))?;
     let answer = answer(sources.iter().flat_map(bundle::documents), &config);
     if answer.objects.is_empty() {

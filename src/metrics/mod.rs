@@ -286,15 +286,5 @@ const NONE: &str = "none";
 
 /// A phase as a label.
 const fn phase_label(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Empty => "Empty",
-        Phase::Suspended
-        | Phase::Resuming
-        | Phase::Running
-        | Phase::Resetting
-        | Phase::Suspending
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::Terminating => phase.as_str(),
-    }
+    phase.name_or("Empty")
 }

@@ -236,13 +236,25 @@ const LABEL_BYTES_MAX: usize = 63;
 /// # Errors
 /// Where they cannot be listed, all of them.
 pub async fn listed_pods(client: &Client, appwrapper: &Key) -> Result<Vec<PodRecord>, Error> {
+    let pods = seen_pods(client, &appwrapper.namespace, &appwrapper.name).await?;
+    Ok(pods.iter().map(PodRecord::of).collect())
+}
+
+/// The same as they are stored.
+///
+/// # Errors
+/// Where they cannot be listed, all of them.
+pub async fn seen_pods(
+    client: &Client,
+    namespace: &str,
+    appwrapper: &str,
+) -> Result<Vec<Seen>, Error> {
     // no label holds a longer name, and the API server refuses to look for it
-    if appwrapper.name.len() > LABEL_BYTES_MAX {
+    if appwrapper.len() > LABEL_BYTES_MAX {
         return Ok(vec![]);
     }
-    let params = ListParams::default().labels(&format!("{}={}", keys::APPWRAPPER, appwrapper.name));
-    let pods = list(client, &pod_resource(), Some(&appwrapper.namespace), &params).await?;
-    Ok(pods.iter().map(PodRecord::of).collect())
+    let params = ListParams::default().labels(&format!("{}={appwrapper}", keys::APPWRAPPER));
+    list(client, &pod_resource(), Some(namespace), &params).await
 }
 
 /// A LIST with `resourceVersion` unset, so that it is answered from what is stored, page by page.

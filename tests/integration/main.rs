@@ -25,6 +25,7 @@
 mod access;
 mod admission;
 mod adopted;
+mod aw;
 mod certificates;
 mod chart;
 mod conformance;
@@ -47,6 +48,7 @@ mod layers;
 mod lifecycle;
 mod load;
 mod logs;
+mod memory;
 mod metrics;
 mod nodes;
 mod objects;

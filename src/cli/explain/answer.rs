@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::Scene;
-use crate::api::{Phase, RuleRef};
+use crate::api::{FailureRecord, Phase, RuleRef};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
 use crate::limits::Limits;
@@ -13,7 +13,7 @@ use crate::plan::Action;
 /// What the controller would decide. Serialised, it has the keys of the contract, in its order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Explanation {
+pub(in crate::cli) struct Explanation {
     pub phase: Phase,
     pub next_phase: Phase,
     pub action: &'static str,
@@ -28,6 +28,9 @@ pub(super) struct Explanation {
     pub avoid_nodes: Vec<String>,
     pub create: Vec<String>,
     pub delete: Vec<String>,
+    /// The first cause with all that is known of it.
+    #[serde(skip)]
+    pub record: Option<FailureRecord>,
     /// The pause is a retry policy's delay, which runs from the failure.
     #[serde(skip)]
     pub delayed: bool,
@@ -42,7 +45,7 @@ pub(super) struct Explanation {
 /// The first cause of a failure.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Failure {
+pub(in crate::cli) struct Failure {
     pub component: Option<String>,
     pub pod: Option<String>,
     pub node: Option<String>,
@@ -57,7 +60,7 @@ pub(super) struct Failure {
 
 /// The rule that named the action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Rule {
+pub(in crate::cli) struct Rule {
     pub source: String,
     pub policy: Option<String>,
     pub name: Option<String>,
@@ -65,7 +68,7 @@ pub(super) struct Rule {
 }
 
 /// Decides, by the controller's own code.
-pub(super) fn explain(scene: &Scene, config: &Config, now: Timestamp) -> Explanation {
+pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) -> Explanation {
     let snapshot = &scene.snapshot;
     let title = format!("{}/{}", snapshot.namespace, snapshot.name);
     if let Some(manager) = &scene.other_manager {
@@ -116,6 +119,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         avoid_nodes: decision.status.avoid_nodes.clone(),
         create: titles(&verdict.create),
         delete,
+        record: verdict.failure.clone(),
         delayed: decision.status.retry_after.is_some(),
         title,
         notes,
@@ -123,7 +127,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
 }
 
 impl Failure {
-    pub(super) fn of(record: &crate::api::FailureRecord) -> Self {
+    pub(in crate::cli) fn of(record: &FailureRecord) -> Self {
         Self {
             component: record.component.clone(),
             pod: record.pod.clone(),
@@ -135,10 +139,22 @@ impl Failure {
             message: record.message.clone().filter(|_| record.pod.is_none()),
         }
     }
+
+    /// For a column, `w-0/main 137 OOMKilled`: who, with which code, and why.
+    pub(in crate::cli) fn short(&self) -> String {
+        let pod = self.pod.as_ref().map(|pod| match &self.container {
+            Some(container) => format!("{pod}/{container}"),
+            None => pod.clone(),
+        });
+        let who = pod.or_else(|| self.component.clone());
+        let code = self.exit_code.map(|code| code.to_string());
+        let parts: Vec<String> = [who, code, self.reason.clone()].into_iter().flatten().collect();
+        parts.join(" ")
+    }
 }
 
 impl Rule {
-    pub(super) fn of(rule: &RuleRef) -> Self {
+    pub(in crate::cli) fn of(rule: &RuleRef) -> Self {
         Self {
             source: rule.source.to_string(),
             policy: rule.policy.clone(),

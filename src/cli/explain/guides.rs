@@ -3,13 +3,13 @@
 use kube::Client;
 
 use super::super::Error;
-use super::live::{get, unreachable};
+use super::super::cluster::{said, unanswered, unlisted};
+use super::live::get;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::guides::{self, Attach, Guide};
 use crate::observe::live::{self, guide_resource};
 use crate::policies::attached;
-use crate::telemetry;
 
 /// Reads what has a say into the cache; returns what is worth knowing about what could not be read.
 ///
@@ -56,7 +56,7 @@ impl Reader<'_> {
         let resource = match guide_resource(self.client, kind).await {
             Ok(resource) => resource,
             Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(None),
-            Err(error @ live::Error::Api { .. }) => return Err(unreachable(&error)),
+            Err(error @ live::Error::Api { .. }) => return Err(unlisted(&error)),
         };
         let namespace = Some(at.namespace.as_str()).filter(|name| !name.is_empty());
         match get(self.client, &resource, namespace, &at.name).await {
@@ -67,11 +67,11 @@ impl Reader<'_> {
             }
             Err(error) if live::code(&error) == Some(404) => Ok(None),
             Err(error) if live::code(&error) == Some(403) => {
-                let (kind, name, why) = (&kind.kind, &at.name, telemetry::chain(&error));
+                let (kind, name, why) = (&kind.kind, &at.name, said(&error));
                 self.notes.push(format!("{kind} {name} is not looked at: {why}"));
                 Ok(None)
             }
-            Err(error) => Err(unreachable(&error)),
+            Err(error) => Err(unanswered(&error)),
         }
     }
 }

@@ -1,13 +1,13 @@
 //! The same look at the world, taken from a cluster.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
-use super::super::{Error, cluster};
+use super::super::Error;
+use super::super::cluster::{self, said, unanswered, unlisted, unread};
 use super::{Args, Scene, guides, world};
 use crate::api::AppWrapper;
 use crate::config::Config;
@@ -21,7 +21,6 @@ use crate::observe::stored::Stored;
 use crate::observe::{self, Eyes};
 use crate::plan::Ask;
 use crate::snapshot::Snapshot;
-use crate::telemetry;
 
 /// What a cluster answers.
 pub(super) enum Found {
@@ -36,30 +35,28 @@ pub(super) enum Found {
 /// # Errors
 /// The cluster cannot be reached, or does not answer.
 pub(super) fn scene(args: &Args, name: &str, config: &Config) -> Result<Found, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
     let kubeconfig = args.cluster.kubeconfig.as_deref();
-    runtime.block_on(look(kubeconfig, args.namespace.as_deref(), name, config))
+    super::super::block_on(async {
+        let client = cluster::connect(kubeconfig).await?;
+        let namespace = args.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
+        look(&client, namespace, name, config).await
+    })
 }
 
 async fn look(
-    kubeconfig: Option<&Path>,
-    namespace: Option<&str>,
+    client: &Client,
+    namespace: &str,
     name: &str,
     config: &Config,
 ) -> Result<Found, Error> {
-    let client = cluster::connect(kubeconfig).await?;
-    let namespace = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
     let resource = ApiResource::erase::<AppWrapper>(&());
-    let seen = match get(&client, &resource, Some(&namespace), name).await {
+    let seen = match get(client, &resource, Some(namespace), name).await {
         Ok(seen) => seen,
         Err(error) if live::code(&error) == Some(404) => {
             let message = format!("there is no AppWrapper {name} in namespace {namespace}");
             return Ok(Found::Nothing(message));
         }
-        Err(error) => return Err(unreachable(&error)),
+        Err(error) => return Err(unanswered(&error)),
     };
     let wrapper = match Stored::from(seen).wrapper {
         Ok(wrapper) => wrapper,
@@ -68,10 +65,18 @@ async fn look(
             return Ok(Found::Nothing(message));
         }
     };
-    around(&client, &wrapper, config).await.map(|scene| Found::Scene(Box::new(scene)))
+    around(client, &wrapper, config).await.map(|scene| Found::Scene(Box::new(scene)))
 }
 
-async fn around(client: &Client, wrapper: &Arc<Wrapper>, config: &Config) -> Result<Scene, Error> {
+/// Looks at the world around an AppWrapper.
+///
+/// # Errors
+/// The cluster cannot be reached, or does not answer.
+pub(in crate::cli) async fn around(
+    client: &Client,
+    wrapper: &Wrapper,
+    config: &Config,
+) -> Result<Scene, Error> {
     let (kinds, cache) = (Live::default(), Cache::default());
     let eyes = Eyes { client, live: &kinds, cache: &cache };
     // everything is read from the API server itself: there is no cache to start from
@@ -80,7 +85,7 @@ async fn around(client: &Client, wrapper: &Arc<Wrapper>, config: &Config) -> Res
     let mut notes = guides::collect(client, wrapper, &attach, &cache).await?;
     let mut snapshot = observe::observe(eyes, wrapper, &mut memory, Ask::Gone, &attach)
         .await
-        .map_err(|error| unreachable(&error))?;
+        .map_err(|error| unlisted(&error))?;
     notes.extend(if snapshot.retry.avoid_nodes() {
         sites(client, &mut snapshot, config).await
     } else {
@@ -102,7 +107,7 @@ async fn sites(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Opt
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let listed = match live::list(client, &resource, None, &ListParams::default()).await {
         Ok(listed) => listed,
-        Err(error) => return Some(unseen(&error)),
+        Err(error) => return Some(unseen(&unread(&error))),
     };
     for seen in listed {
         let (node, site) = nodes::node(&seen, &marks);
@@ -116,8 +121,8 @@ async fn sites(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Opt
     None
 }
 
-fn unseen(error: &dyn std::error::Error) -> String {
-    format!("nodes are not looked at: {}", telemetry::chain(error))
+fn unseen(why: &str) -> String {
+    format!("nodes are not looked at: {why}")
 }
 
 /// Reads the nodes of the pods. Who may not see nodes is told so, and they are unknown.
@@ -132,13 +137,13 @@ async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> O
             Err(error) if live::code(&error) == Some(404) => {
                 drop(snapshot.nodes.insert(name, nodes::deleted()));
             }
-            Err(error) => return Some(unseen(&error)),
+            Err(error) => return Some(unseen(&said(&error))),
         }
     }
     None
 }
 
-pub(super) async fn get(
+pub(in crate::cli) async fn get(
     client: &Client,
     resource: &ApiResource,
     namespace: Option<&str>,
@@ -148,8 +153,4 @@ pub(super) async fn get(
         .get(name, &GetParams::default())
         .map_err(kube::Error::BuildRequest)?;
     client.request(request).await
-}
-
-pub(super) fn unreachable(error: &dyn std::error::Error) -> Error {
-    Error::Cluster(format!("the cluster does not answer: {}", telemetry::chain(error)))
 }

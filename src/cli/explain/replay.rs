@@ -119,7 +119,8 @@ impl Judged {
     }
 }
 
-const fn word(action: AttemptAction) -> &'static str {
+/// What was decided about a failure.
+pub(in crate::cli) const fn word(action: AttemptAction) -> &'static str {
     match action {
         AttemptAction::Restart => "Restart",
         AttemptAction::RestartIgnoringLimit => "RestartIgnoringLimit",

@@ -2,17 +2,23 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::super::term::{Colour, paint};
+use super::super::term::{Colour, clean, paint};
 use super::answer::{Explanation, Failure, Rule};
 use crate::api::Phase;
 use crate::limits::Period;
 
 /// The answer as a headline and a few lines.
 pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> String {
-    let mut text = headline(answer, now, colours);
+    let step = step(answer, now, colours);
+    format!("{}: {step}\n{}", clean(&answer.title), details(answer))
+}
+
+/// The lines after the headline.
+pub(in crate::cli) fn details(answer: &Explanation) -> String {
+    let mut text = String::new();
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
-            text += &format!("  {name:<9} {value}\n");
+            text += &format!("  {name:<9} {}\n", clean(&value));
         }
     };
     line("why", why(answer));
@@ -29,11 +35,9 @@ pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> Strin
     text
 }
 
-fn headline(answer: &Explanation, now: Timestamp, colours: bool) -> String {
-    let shown = |phase: Phase| match phase {
-        Phase::Empty => "(new)",
-        other => other.as_str(),
-    };
+/// The phase, the next one, and what is done.
+pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp, colours: bool) -> String {
+    let shown = |phase: Phase| phase.name_or("(new)");
     let mut phases = shown(answer.phase).to_owned();
     if answer.next_phase != answer.phase {
         phases += &format!(" → {}", shown(answer.next_phase));
@@ -57,7 +61,7 @@ fn headline(answer: &Explanation, now: Timestamp, colours: bool) -> String {
         },
     };
     let action = if action.is_empty() { action } else { format!(" ({action})") };
-    format!("{}: {phases}{action}\n", answer.title)
+    format!("{phases}{action}")
 }
 
 fn why(answer: &Explanation) -> String {
@@ -113,12 +117,13 @@ fn pause(answer: &Explanation, left: i64) -> String {
     }
 }
 
-fn relative(moment: Timestamp, now: Timestamp) -> String {
+/// `in 5m`, `3s ago`.
+pub(in crate::cli) fn relative(moment: Timestamp, now: Timestamp) -> String {
     let seconds = moment.as_second() - now.as_second();
     if seconds < 0 { format!("{} ago", span(-seconds)) } else { format!("in {}", span(seconds)) }
 }
 
-/// Seconds for people: `1m 30s`.
-fn span(seconds: i64) -> String {
+/// Seconds for people: `1m30s`.
+pub(in crate::cli) fn span(seconds: i64) -> String {
     Period::from_secs(u64::try_from(seconds).unwrap_or(0)).to_string()
 }

@@ -38,19 +38,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     telemetry::init(args.log_json);
     // One thread: the work is waiting for the API server, and every hand-over between threads costs
     // more than the step that it hands over.
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
-    runtime.block_on(serve_until_stopped(args))?;
+    super::block_on(serve_until_stopped(args))?;
     Ok(DONE)
 }
 
 async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
-    let config = match &args.config {
-        Some(path) => Config::load(path).map_err(|error| Error::Usage(telemetry::chain(&error)))?,
-        None => Config::default(),
-    };
+    let config = super::configured(args.config.as_deref())?;
     let connection = cluster::config(args.cluster.kubeconfig.as_deref()).await?;
     let metrics = Metrics::new();
     let client = cluster::counted(connection.clone(), &metrics)?;

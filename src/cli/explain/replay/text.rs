@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Judged, Replay, Rule};
-use crate::cli::term::{Colour, paint};
+use crate::cli::term::{Colour, clean, paint};
 use crate::limits::Period;
 
 /// Titles of the table.
@@ -11,21 +11,21 @@ const TITLES: [&str; 7] = ["ATTEMPT", "FAILURE", "NODE", "RECORDED", "NOW", "RET
 
 /// The answer as a headline, a table and sentences.
 pub(in crate::cli::explain) fn text(replay: &Replay, colours: bool) -> String {
-    let mut text = format!("{}: {}\n", replay.name, replay.outcome);
+    let mut text = format!("{}: {}\n", clean(&replay.name), clean(&replay.outcome));
     if !replay.attempts.is_empty() {
         text += &format!("\n{}\n", table(&replay.attempts, colours));
     }
     for judged in &replay.attempts {
         let mark = if judged.differs { "differs" } else { "same" };
         let mark = paint(&format!("{mark:<7}"), colour(judged), colours);
-        text += &format!("{mark} attempt {}: {}\n", judged.attempt, judged.reason);
+        text += &format!("{mark} attempt {}: {}\n", judged.attempt, clean(&judged.reason));
     }
     for (assumption, attempts) in assumptions(&replay.attempts) {
         let which = if attempts.len() == 1 { "attempt" } else { "attempts" };
-        text += &format!("assumed {which} {}: {assumption}\n", attempts.join(", "));
+        text += &format!("assumed {which} {}: {}\n", attempts.join(", "), clean(assumption));
     }
     for note in &replay.notes {
-        text += &format!("note    {note}\n");
+        text += &format!("note    {}\n", clean(note));
     }
     text
 }
@@ -80,9 +80,9 @@ fn row(judged: &Judged) -> [String; 7] {
     let now = decision(judged.replayed.action, judged.replayed.rule.as_ref());
     let retries = judged.replayed.retries;
     let pause = judged.replayed.retry_after_seconds;
-    [
+    let cells = [
         judged.attempt.to_string(),
-        failure(judged),
+        judged.failure.short(),
         judged.failure.node.clone().unwrap_or_else(dash),
         recorded,
         now,
@@ -90,20 +90,8 @@ fn row(judged: &Judged) -> [String; 7] {
         pause.map_or_else(dash, |seconds| {
             Period::from_secs(u64::try_from(seconds).unwrap_or(0)).to_string()
         }),
-    ]
-}
-
-/// `w-0/main 137 OOMKilled`: who, with which code, and why.
-fn failure(judged: &Judged) -> String {
-    let failure = &judged.failure;
-    let pod = failure.pod.as_ref().map(|pod| match &failure.container {
-        Some(container) => format!("{pod}/{container}"),
-        None => pod.clone(),
-    });
-    let who = pod.or_else(|| failure.component.clone());
-    let code = failure.exit_code.map(|code| code.to_string());
-    let parts: Vec<String> = [who, code, failure.reason.clone()].into_iter().flatten().collect();
-    parts.join(" ")
+    ];
+    cells.map(|cell| clean(&cell))
 }
 
 /// `Restart (infra/oom)`: the action, and its rule.

@@ -1,0 +1,202 @@
+//! `appwrapper attempts`: the flight recorder, one line for each attempt.
+
+use std::process::ExitCode;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use super::super::Error;
+use super::super::term::{self, Colour, clean};
+use super::reach::Place;
+use super::words::{self, NOTHING, Row};
+use super::{Target, block_on, now, tell};
+use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase};
+use crate::observe::assemble::Wrapper;
+
+/// The recorded attempts of an AppWrapper.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Recorded<'a> {
+    namespace: &'a str,
+    name: &'a str,
+    phase: Phase,
+    /// Counted restarts.
+    restarts: i32,
+    /// The last is the one that runs, where one does.
+    attempts: Vec<Entry<'a>>,
+}
+
+/// One attempt: what is recorded, and how long it was.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry<'a> {
+    #[serde(flatten)]
+    attempt: &'a Attempt,
+    /// From its begin until every pod was ready.
+    ready_after_seconds: Option<i64>,
+    /// From its begin to its end, or until now.
+    took_seconds: Option<i64>,
+}
+
+pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
+    let one = block_on(async { Place::of(target).await?.one(&target.name).await })?;
+    let now = now();
+    let recorded = recorded(&one.wrapper, now);
+    tell(target.output, &recorded, || text(&recorded, now, term::has_colour()))
+}
+
+fn recorded(wrapper: &Wrapper, now: Timestamp) -> Recorded<'_> {
+    let status = &wrapper.status;
+    Recorded {
+        namespace: &wrapper.namespace,
+        name: &wrapper.name,
+        phase: status.phase,
+        restarts: status.resetting_count,
+        attempts: status.attempts.iter().map(|attempt| entry(attempt, now)).collect(),
+    }
+}
+
+fn entry(attempt: &Attempt, now: Timestamp) -> Entry<'_> {
+    let end = at(attempt.ended_at.as_ref()).unwrap_or(now);
+    let started = at(attempt.started_at.as_ref());
+    Entry {
+        attempt,
+        ready_after_seconds: words::between(started, at(attempt.ready_at.as_ref())),
+        took_seconds: words::between(started, Some(end)),
+    }
+}
+
+fn at(time: Option<&Time>) -> Option<Timestamp> {
+    time.map(|time| time.0)
+}
+
+const TITLES: [&str; 9] =
+    ["ATTEMPT", "STARTED", "READY AFTER", "ENDED", "TOOK", "OUTCOME", "CAUSE", "NODE", "DECISION"];
+
+fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> String {
+    let Recorded { namespace, name, .. } = recorded;
+    if recorded.attempts.is_empty() {
+        let phase = words::phase(recorded.phase);
+        return format!("{namespace}/{name}: {phase}; no attempt is recorded\n");
+    }
+    let rows: Vec<Row> = recorded.attempts.iter().map(|entry| row(entry, now)).collect();
+    let mut text = words::table(&TITLES, &rows, colours);
+    for Entry { attempt, .. } in &recorded.attempts {
+        let message = attempt.failure.as_ref().and_then(|failure| failure.message.as_ref());
+        if let Some(message) = message.filter(|message| !message.is_empty()) {
+            text += &format!("attempt {}: {}\n", attempt.attempt, clean(message));
+        }
+    }
+    text
+}
+
+fn row(entry: &Entry<'_>, now: Timestamp) -> Row {
+    let attempt = entry.attempt;
+    let dash = || NOTHING.to_owned();
+    let ago = |time: Option<&Time>| match at(time) {
+        Some(time) => format!("{} ago", words::age(Some(time), now)),
+        None => dash(),
+    };
+    let failure = attempt.failure.as_ref();
+    let cells = vec![
+        attempt.attempt.to_string(),
+        ago(attempt.started_at.as_ref()),
+        words::exactly(entry.ready_after_seconds),
+        ago(attempt.ended_at.as_ref()),
+        words::exactly(entry.took_seconds),
+        outcome(attempt).to_owned(),
+        failure.map(words::short_cause).filter(|cause| !cause.is_empty()).unwrap_or_else(dash),
+        failure.and_then(|failure| failure.node.clone()).unwrap_or_else(dash),
+        words::decision(attempt).unwrap_or_else(dash),
+    ];
+    (cells, colour(attempt))
+}
+
+/// How it ended, or what it does.
+const fn outcome(attempt: &Attempt) -> &'static str {
+    match (attempt.outcome, attempt.action) {
+        (Some(AttemptOutcome::Succeeded), _) => "Succeeded",
+        (Some(AttemptOutcome::Failed), _) => "Failed",
+        (Some(AttemptOutcome::Suspended), _) => "Suspended",
+        (Some(AttemptOutcome::Deleted), _) => "Deleted",
+        (Some(AttemptOutcome::ComponentRecreated), _) => "ComponentRecreated",
+        (None, Some(_)) => "(ends)",
+        (None, None) => "(runs)",
+    }
+}
+
+const fn colour(attempt: &Attempt) -> Option<Colour> {
+    match (attempt.outcome, attempt.action) {
+        (Some(AttemptOutcome::Succeeded), _) => Some(Colour::Green),
+        (_, Some(AttemptAction::Fail)) => Some(Colour::Red),
+        (
+            Some(
+                AttemptOutcome::Failed
+                | AttemptOutcome::Suspended
+                | AttemptOutcome::Deleted
+                | AttemptOutcome::ComponentRecreated,
+            )
+            | None,
+            _,
+        ) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn moment(second: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + second).unwrap()
+    }
+
+    #[test]
+    fn each_attempt_says_how_long_why_and_what_was_decided() {
+        let status = json!({"phase": "Running", "resettingCount": 1, "attempts": [
+            {
+                "attempt": 0, "startedAt": moment(0), "readyAt": moment(7),
+                "failedAt": moment(60), "endedAt": moment(95), "outcome": "Failed",
+                "action": "Restart",
+                "rule": {"source": "retryPolicy", "policy": "infra", "name": "oom", "index": 1},
+                "retries": {"used": 0, "limit": 3},
+                "failure": {
+                    "component": "work", "pod": "w-0", "container": "main", "exitCode": 137,
+                    "reason": "OOMKilled", "node": "node-1", "message": "last\nwords\u{1b}[2J",
+                },
+            },
+            {"attempt": 1, "startedAt": moment(100)},
+        ]});
+        let wrapper = Wrapper {
+            namespace: "ns".into(),
+            name: "train".into(),
+            status: serde_json::from_value(status).unwrap(),
+            ..Wrapper::default()
+        };
+        let recorded = recorded(&wrapper, moment(130));
+        let text = text(&recorded, moment(130), false);
+        let want = "\
+ATTEMPT   STARTED   READY AFTER   ENDED     TOOK    OUTCOME   CAUSE                  NODE     DECISION
+0         2m10s ago   7s            35s ago   1m35s   Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 retries used before
+1         30s ago     -             -         30s     (runs)    -                        -        -
+attempt 0: last\\nwords\\u{1b}[2J
+";
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(&text), words(want), "{text}");
+        let json = serde_json::to_value(&recorded).unwrap();
+        assert_eq!(json["attempts"][0]["tookSeconds"], 95);
+        assert_eq!(json["attempts"][0]["readyAfterSeconds"], 7);
+        assert_eq!(json["attempts"][0]["failure"]["exitCode"], 137);
+        assert_eq!(json["attempts"][1]["tookSeconds"], 30);
+        assert_eq!(json["restarts"], 1);
+    }
+
+    #[test]
+    fn without_attempts_it_says_so() {
+        let wrapper = Wrapper { namespace: "ns".into(), name: "new".into(), ..Wrapper::default() };
+        let recorded = recorded(&wrapper, moment(0));
+        assert_eq!(text(&recorded, moment(0), false), "ns/new: (new); no attempt is recorded\n");
+    }
+}

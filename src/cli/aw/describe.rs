@@ -1,0 +1,327 @@
+//! `appwrapper describe`, or `why`: how an AppWrapper is doing, why, and what comes next.
+
+mod text;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::super::explain::answer::{Explanation, explain};
+use super::super::explain::live::around;
+use super::super::{Error, configured, program, term};
+use super::reach::{One, Place};
+use super::workload::{self, Standing};
+use super::{Target, block_on, now, tell, words};
+use crate::api::{Attempt, FailureRecord, Phase, condition};
+use crate::config::Config;
+use crate::observe::assemble::Wrapper;
+use crate::observe::seen::Seen;
+use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
+
+/// The most Warning events that are shown.
+const EVENTS_MAX: usize = 5;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Configuration file of the controller, where it is not the default
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+}
+
+/// Everything that is said.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Description {
+    namespace: String,
+    name: String,
+    phase: Phase,
+    /// Since when, as far as that is recorded.
+    since: Option<Timestamp>,
+    created: Option<Timestamp>,
+    /// Number of the attempt.
+    attempt: Option<i32>,
+    /// Counted restarts.
+    restarts: i32,
+    managed_by: Option<String>,
+    queue: Option<Standing>,
+    components: Vec<Member>,
+    /// The failure that is being decided about, or the last that was.
+    failure: Option<Failure>,
+    /// What the controller would do now.
+    next: Option<Explanation>,
+    /// What the user can do.
+    advice: Option<String>,
+    events: Vec<Warning>,
+    notes: Vec<String>,
+}
+
+/// A component and how it is doing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Member {
+    kind: String,
+    name: String,
+    state: String,
+}
+
+/// A failure, and what was decided about it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Failure {
+    attempt: Option<i32>,
+    failed_at: Option<Timestamp>,
+    #[serde(flatten)]
+    record: FailureRecord,
+    /// What was decided; none while it is being decided about.
+    decision: Option<String>,
+}
+
+/// A Warning event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct Warning {
+    at: Option<Timestamp>,
+    count: i32,
+    reason: String,
+    message: String,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let config = configured(args.config.as_deref())?;
+    let description = block_on(look(args, &config))?;
+    let colours = term::has_colour();
+    tell(args.target.output, &description, || text::text(&description, now(), colours))
+}
+
+async fn look(args: &Args, config: &Config) -> Result<Description, Error> {
+    let place = Place::of(&args.target).await?;
+    let one = place.one(&args.target.name).await?;
+    let wrapper = &*one.wrapper;
+    let queued = place.workload(&wrapper.uid).await?;
+    let mut notes = vec![];
+    let warnings = place.warnings(&wrapper.uid).await.unwrap_or_else(|note| {
+        notes.push(note);
+        vec![]
+    });
+    let scene = match around(&place.client, wrapper, config).await {
+        Ok(scene) => Some(scene),
+        Err(error) => {
+            notes.push(format!("its components and pods are not looked at: {error}"));
+            None
+        }
+    };
+    let now = now();
+    let next = scene.as_ref().map(|scene| explain(scene, config, now));
+    Ok(Description {
+        queue: workload::standing(wrapper.queue.as_deref(), &queued),
+        events: last_events(&warnings),
+        ..description(&one, scene.map(|scene| scene.snapshot).as_ref(), next, notes)
+    })
+}
+
+/// What is said of an AppWrapper, but for its queue and its events.
+fn description(
+    one: &One,
+    snapshot: Option<&Snapshot>,
+    next: Option<Explanation>,
+    notes: Vec<String>,
+) -> Description {
+    let wrapper = &*one.wrapper;
+    let status = &wrapper.status;
+    let components = match snapshot {
+        Some(snapshot) => {
+            (0..snapshot.components.len()).map(|index| member(snapshot, index)).collect()
+        }
+        None => wrapper.components.iter().map(unseen).collect(),
+    };
+    Description {
+        namespace: wrapper.namespace.clone(),
+        name: wrapper.name.clone(),
+        phase: status.phase,
+        since: since(one),
+        created: one.created(),
+        attempt: status.attempts.last().map(|attempt| attempt.attempt),
+        restarts: status.resetting_count,
+        managed_by: wrapper.spec.managed_by.clone().filter(|_| !wrapper.is_ours()),
+        queue: None,
+        components,
+        failure: failure(&status.attempts, next.as_ref()),
+        next,
+        advice: advice(wrapper, program()),
+        events: vec![],
+        notes,
+    }
+}
+
+/// Since when it is in its phase. Resuming and Running: since its attempt began.
+fn since(one: &One) -> Option<Timestamp> {
+    let status = &one.wrapper.status;
+    let anchors = status.since.clone().unwrap_or_default();
+    let turned = |kind: &str, value: &str| {
+        let found = condition::find(&status.conditions, kind)?;
+        (found.status == value).then_some(found.last_transition_time.0)
+    };
+    match status.phase {
+        Phase::Empty => one.created(),
+        Phase::Suspended => turned(condition::QUOTA_RESERVED, "False").or_else(|| one.created()),
+        Phase::Resuming | Phase::Running => {
+            let attempt = status.attempts.last().and_then(|attempt| attempt.started_at.clone());
+            attempt.or(anchors.deployed).map(|time| time.0)
+        }
+        Phase::Resetting | Phase::Suspending => turned(condition::DELETING_RESOURCES, "True")
+            .or_else(|| anchors.deleting.map(|time| time.0)),
+        Phase::Terminating => one.deleted(),
+        Phase::Succeeded => anchors
+            .succeeded
+            .map(|time| time.0)
+            .or_else(|| turned(condition::QUOTA_RESERVED, "False")),
+        Phase::Failed => {
+            anchors.failed.map(|time| time.0).or_else(|| turned(condition::UNHEALTHY, "True"))
+        }
+    }
+}
+
+/// The failure that the next decision is about; else the last that is recorded, with its decision.
+fn failure(attempts: &[Attempt], next: Option<&Explanation>) -> Option<Failure> {
+    if let Some(record) = next.and_then(|next| next.record.clone()) {
+        let running = attempts.last().filter(|attempt| attempt.outcome.is_none());
+        return Some(Failure {
+            attempt: running.map(|attempt| attempt.attempt),
+            failed_at: None,
+            record,
+            decision: None,
+        });
+    }
+    let (attempt, record) = words::last_failure(attempts)?;
+    Some(Failure {
+        attempt: Some(attempt.attempt),
+        failed_at: attempt.failed_at.as_ref().map(|time| time.0),
+        record: record.clone(),
+        decision: words::decision(attempt),
+    })
+}
+
+/// What its user can do, where it does not go on by itself.
+fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
+    let name = &wrapper.name;
+    if wrapper.deleting || !wrapper.is_ours() {
+        return None;
+    }
+    match wrapper.status.phase {
+        Phase::Failed => Some(format!("{program} retry {name} makes it anew from its own spec")),
+        Phase::Suspended if wrapper.queue.is_none() && wrapper.spec.suspend => {
+            Some(format!("{program} resume {name} lets it run"))
+        }
+        Phase::Empty => Some(
+            "where it stays so, no controller runs: is there a leader that holds the Lease?"
+                .to_owned(),
+        ),
+        Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Terminating => None,
+    }
+}
+
+/// What is recorded of a component that is not looked at.
+fn unseen(component: &Component) -> Member {
+    Member {
+        kind: component.kind.clone(),
+        name: component.name.clone(),
+        state: "unknown".to_owned(),
+    }
+}
+
+fn member(snapshot: &Snapshot, index: usize) -> Member {
+    let component = &snapshot.components[index];
+    let recorded = snapshot.status.component_status.get(index);
+    let succeeded = recorded.is_some_and(|status| {
+        condition::is_true(&status.conditions, condition::COMPONENT_SUCCEEDED)
+    });
+    let object = match (&component.flaw, &component.presence) {
+        (Some(flaw), _) => format!("cannot be created: {flaw}"),
+        (None, Presence::Present(object)) => match (&object.owner, &object.report.outcome) {
+            (Owner::Stranger(whose), _) => {
+                format!("its name is taken: the object belongs to {whose}")
+            }
+            (Owner::Former, _) => {
+                "its name is taken by an object of an AppWrapper of before".to_owned()
+            }
+            (Owner::Us, Outcome::Failed { reason, message, .. }) => {
+                let message =
+                    if message.is_empty() { String::new() } else { format!(": {message}") };
+                format!("failed: {reason}{message}")
+            }
+            (Owner::Us, _) if object.terminating => match object.finalizers.as_slice() {
+                [] => "is being deleted".to_owned(),
+                finalizers => format!("is being deleted, waits for {}", finalizers.join(", ")),
+            },
+            (Owner::Us, Outcome::Succeeded) => "succeeded".to_owned(),
+            (Owner::Us, Outcome::Active) if succeeded => "succeeded".to_owned(),
+            (Owner::Us, Outcome::Active) => "exists".to_owned(),
+        },
+        (None, _) if succeeded => "succeeded".to_owned(),
+        (None, Presence::NoKind) => "the cluster knows no such kind".to_owned(),
+        (None, Presence::Absent | Presence::Unseen) => "does not exist".to_owned(),
+    };
+    let mut state = match &component.creation {
+        Some(failure) => format!("{object}; could not be created: {}", failure.message),
+        None => object,
+    };
+    let pods = snapshot.pods.iter().filter(|pod| pod.component == Some(index));
+    let pods = pods_text(&pods.collect::<Vec<_>>());
+    if !pods.is_empty() {
+        state += &format!("; pods: {pods}");
+    }
+    Member { kind: component.kind.clone(), name: component.name.clone(), state }
+}
+
+/// How many pods are in which phase: `2 Running, 1 Failed`.
+fn pods_text(pods: &[&Pod]) -> String {
+    let of =
+        |phase: PodPhase| pods.iter().filter(|pod| pod.phase == phase && !pod.terminating).count();
+    let counts = PodPhase::ALL.map(|phase| (of(phase), phase.as_str())).into_iter();
+    let ending = pods.iter().filter(|pod| pod.terminating).count();
+    let counts = counts.chain([(ending, "Terminating")]).filter(|(count, _)| *count > 0);
+    counts.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanEvent {
+    reason: String,
+    message: String,
+    count: Option<i32>,
+    first_timestamp: Option<Timestamp>,
+    last_timestamp: Option<Timestamp>,
+    event_time: Option<Timestamp>,
+}
+
+/// The last events, the last one at the end.
+fn last_events(events: &[Seen]) -> Vec<Warning> {
+    let mut all: Vec<Warning> = events
+        .iter()
+        .map(|seen| {
+            // one that cannot be read says nothing
+            let event: LeanEvent = serde_json::from_str(seen.raw.get()).unwrap_or_default();
+            let created = seen.meta.creation_timestamp.as_ref().map(|time| time.0);
+            let at = event.last_timestamp.or(event.event_time).or(event.first_timestamp);
+            Warning {
+                at: at.or(created),
+                count: event.count.unwrap_or(1),
+                reason: event.reason,
+                message: event.message,
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
+    all.split_off(all.len().saturating_sub(EVENTS_MAX))
+}
+
+#[cfg(test)]
+mod tests;

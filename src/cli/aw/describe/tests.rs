@@ -1,0 +1,237 @@
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::super::super::explain::Scene;
+use super::*;
+use crate::api::keys;
+use crate::snapshot::{Container, ContainerState, Object, Report, Termination};
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_767_225_600 + second).unwrap()
+}
+
+fn condition_of(kind: &str, status: &str, second: i64) -> Value {
+    json!({"type": kind, "status": status, "reason": "R", "message": "",
+           "lastTransitionTime": at(second)})
+}
+
+/// An AppWrapper around one Pod that never is retried by itself.
+fn one(status: &Value, annotations: &Value) -> One {
+    let object = json!({
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "metadata": {"name": "train", "namespace": "ns", "uid": "u", "creationTimestamp": at(0),
+                     "annotations": annotations, "finalizers": [keys::FINALIZER]},
+        "spec": {"components": [{"template": {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+            "spec": {"containers": [{"name": "main", "image": "x"}]},
+        }}]},
+        "status": status,
+    });
+    One::of(serde_json::from_str(&object.to_string()).unwrap()).unwrap()
+}
+
+fn running() -> Value {
+    json!({
+        "phase": "Running", "resettingCount": 1,
+        "conditions": [
+            condition_of("QuotaReserved", "True", 5), condition_of("ResourcesDeployed", "True", 5),
+            condition_of("PodsReady", "True", 10),
+        ],
+        "componentStatus": [{"name": "p", "kind": "Pod", "apiVersion": "v1",
+            "podSets": [{"path": "template", "replicas": 1}], "uid": "pod-uid"}],
+        "attempts": [
+            {
+                "attempt": 0, "startedAt": at(0), "failedAt": at(2), "endedAt": at(4),
+                "outcome": "Failed", "action": "Restart", "rule": {"source": "retryLimit"},
+                "retries": {"used": 0, "limit": 3},
+                "failure": {"pod": "p", "exitCode": 1, "node": "node-2"},
+            },
+            {"attempt": 1, "startedAt": at(5), "readyAt": at(10)},
+        ],
+    })
+}
+
+fn pod(phase: PodPhase) -> Pod {
+    let end = Termination {
+        exit_code: 3,
+        reason: "Error".into(),
+        message: "CUDA error\x1b[2J".into(),
+        finished_at: Some(at(20)),
+        ..Termination::default()
+    };
+    let failed = phase == PodPhase::Failed;
+    let state = if failed { ContainerState::Terminated(end) } else { ContainerState::Running };
+    Pod {
+        name: "p".into(),
+        uid: "pod-uid".into(),
+        component: Some(0),
+        pod_set: Some(0),
+        attempt: Some(1),
+        node: Some("node-1".into()),
+        phase,
+        containers: vec![Container { name: "main".into(), init: false, state }],
+        ..Pod::default()
+    }
+}
+
+fn snapshot(one: &One, presence: Presence, pods: Vec<Pod>) -> Snapshot {
+    let mut components = one.wrapper.components.clone();
+    components[0].presence = presence;
+    let answered = crate::plan::Ask::Gone;
+    Snapshot { components, pods, answered, ..one.wrapper.snapshot() }
+}
+
+fn ours() -> Presence {
+    let report = Report { unreplaced: [0].into(), ..Report::default() };
+    Presence::Present(Object { uid: "pod-uid".into(), report, ..Object::default() })
+}
+
+fn described(one: &One, snapshot: Snapshot, now: Timestamp) -> Description {
+    let annotations: BTreeMap<String, String> = one.wrapper.annotations.clone();
+    let scene = Scene { snapshot, annotations, other_manager: None, notes: vec![] };
+    let next = explain(&scene, &Config::default(), now);
+    description(one, Some(&scene.snapshot), Some(next), vec![])
+}
+
+#[test]
+fn a_failed_pod_is_described_with_its_exit_code_its_rule_and_what_comes_next() {
+    let one = one(&running(), &json!({}));
+    let snapshot = snapshot(&one, ours(), vec![pod(PodPhase::Failed)]);
+    let mut description = described(&one, snapshot, at(30));
+    description.queue = Some(Standing {
+        queue: Some("gpu".into()),
+        workload: Some("w".into()),
+        admitted: true,
+        active: Some(true),
+        message: "admitted".into(),
+    });
+    description.events = vec![Warning {
+        at: Some(at(21)),
+        count: 2,
+        reason: "FoundFailedPods".into(),
+        message: "Pod/p failed\nerror: forged".into(),
+    }];
+    let text = text::text(&description, at(30), false);
+    insta::assert_snapshot!(text, @r"
+    ns/train: Running since 2026-01-01T00:00:05Z (25s ago), attempt 1, 1 restart
+    queue       gpu: admitted
+    components  Pod/p: exists; pods: 1 Failed
+    failure     pod p, container main, exit code 3, reason Error, node node-1; in attempt 1
+                CUDA error\u{1b}[2J
+    next        Running (waits until 2026-01-01T00:01:20Z, in 50s)
+                why       FoundFailedPods: pod p on node node-1: container main exited with code 3 (Error): CUDA error\u{1b}[2J
+                retries   1 of 3 used before
+    warnings    9s ago, FoundFailedPods: Pod/p failed\nerror: forged (2 times)
+    ");
+    let json = serde_json::to_value(&description).unwrap();
+    assert_eq!(json["failure"]["exitCode"], 3);
+    assert_eq!(json["failure"]["node"], "node-1");
+    assert_eq!(json["next"]["action"], "Wait");
+    assert_eq!(json["since"], json!(at(5)));
+}
+
+#[test]
+fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
+    let mut status = running();
+    status["phase"] = "Failed".into();
+    status["since"] = json!({"failed": at(25)});
+    status["conditions"] = json!([
+        condition_of("QuotaReserved", "False", 26),
+        condition_of("ResourcesDeployed", "False", 26),
+        condition_of("Unhealthy", "True", 25),
+    ]);
+    status["attempts"][1] = json!({
+        "attempt": 1, "startedAt": at(5), "failedAt": at(20), "endedAt": at(26),
+        "outcome": "Failed", "action": "Fail",
+        "rule": {"source": "podFailurePolicy", "name": "podFailurePolicyRule0", "index": 0},
+        "failure": {"component": "p", "pod": "p", "container": "main", "exitCode": 42,
+                    "reason": "Error", "node": "node-1", "message": "bad input"},
+    });
+    let one = one(&status, &json!({}));
+    let snapshot = snapshot(&one, Presence::Absent, vec![]);
+    let text = text::text(&described(&one, snapshot, at(86)), at(86), false);
+    insta::assert_snapshot!(text, @r"
+    ns/train: Failed since 2026-01-01T00:00:25Z (61s ago), attempt 1, 1 restart
+    components  Pod/p: does not exist
+    failure     pod p, container main, exit code 42, reason Error, node node-1; in attempt 1, 66s ago
+                bad input
+    decision    Fail by podFailurePolicy/podFailurePolicyRule0
+    next        Failed (nothing to do)
+    advice      appwrapper retry train makes it anew from its own spec
+    ");
+}
+
+#[test]
+fn components_say_why_they_are_not_there() {
+    let one = one(&running(), &json!({}));
+    let object = |owner: Owner| Presence::Present(Object { owner, ..Object::default() });
+    let failed = Outcome::Failed { reason: "Deadline".into(), message: "late".into(), at: None };
+    let mut ending = pod(PodPhase::Running);
+    ending.terminating = true;
+    let of = |presence: Presence, pods: Vec<Pod>| member(&snapshot(&one, presence, pods), 0).state;
+    let reports = |outcome: Outcome, terminating: bool| {
+        let report = Report { outcome, ..Report::default() };
+        let finalizers = vec!["foregroundDeletion".to_owned()];
+        Presence::Present(Object { terminating, finalizers, report, ..Object::default() })
+    };
+    for (presence, pods, want) in [
+        (Presence::Absent, vec![], "does not exist"),
+        (Presence::NoKind, vec![], "the cluster knows no such kind"),
+        (ours(), vec![pod(PodPhase::Running), ending], "exists; pods: 1 Running, 1 Terminating"),
+        (
+            object(Owner::Stranger("Job/x".into())),
+            vec![],
+            "its name is taken: the object belongs to Job/x",
+        ),
+        (reports(failed, false), vec![], "failed: Deadline: late"),
+        (reports(Outcome::Succeeded, false), vec![], "succeeded"),
+        (reports(Outcome::Active, true), vec![], "is being deleted, waits for foregroundDeletion"),
+    ] {
+        assert_eq!(of(presence, pods), want);
+    }
+}
+
+#[test]
+fn each_phase_knows_since_when_it_is() {
+    for (status, want) in [
+        (json!({}), Some(at(0))),
+        (json!({"phase": "Suspended"}), Some(at(0))),
+        (
+            json!({"phase": "Suspended", "conditions": [condition_of("QuotaReserved", "False", 7)]}),
+            Some(at(7)),
+        ),
+        (json!({"phase": "Resuming", "since": {"deployed": at(3)}}), Some(at(3))),
+        (running(), Some(at(5))),
+        (
+            json!({"phase": "Resetting", "conditions": [condition_of("DeletingResources", "True", 8)]}),
+            Some(at(8)),
+        ),
+        (json!({"phase": "Resetting"}), None),
+        (json!({"phase": "Succeeded", "since": {"succeeded": at(9)}}), Some(at(9))),
+        (
+            json!({"phase": "Failed", "conditions": [condition_of("Unhealthy", "True", 6)]}),
+            Some(at(6)),
+        ),
+    ] {
+        assert_eq!(since(&one(&status, &json!({}))), want, "{status}");
+    }
+    let mut deleted = one(&json!({"phase": "Terminating"}), &json!({}));
+    deleted.seen.meta.deletion_timestamp = serde_json::from_value(json!(at(11))).unwrap();
+    assert_eq!(since(&deleted), Some(at(11)));
+}
+
+#[test]
+fn the_last_events_are_shown_in_order() {
+    let event = |second: i64| -> Seen {
+        let event = json!({"metadata": {"name": "e"}, "reason": format!("R{second}"),
+            "message": "m", "lastTimestamp": at(second)});
+        serde_json::from_str(&event.to_string()).unwrap()
+    };
+    let events: Vec<Seen> = [3, 1, 7, 2, 5, 4, 6].map(event).into();
+    let reasons: Vec<String> = last_events(&events).into_iter().map(|event| event.reason).collect();
+    assert_eq!(reasons, ["R3", "R4", "R5", "R6", "R7"]);
+    let micro = json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.123456Z"});
+    let seen: Seen = serde_json::from_str(&micro.to_string()).unwrap();
+    assert_eq!(last_events(&[seen])[0].at.map(Timestamp::as_second), Some(at(0).as_second()));
+}

@@ -1,0 +1,304 @@
+//! `appwrapper list`: one line for each AppWrapper.
+
+use std::process::ExitCode;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use serde::Serialize;
+
+use super::super::cluster::{self, unlisted, unread};
+use super::super::term;
+use super::super::{ClusterArgs, Error, Output};
+use super::reach::{One, appwrappers};
+use super::words::{self, NOTHING, Row};
+use super::{block_on, now, object_name, tell};
+use crate::api::{Phase, condition};
+use crate::observe::assemble::Wrapper;
+use crate::observe::live;
+use crate::observe::seen::Seen;
+
+/// The most characters of what an AppWrapper waits for.
+const STATE_CHARS_MAX: usize = 70;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Namespace; by default that of the kubeconfig
+    #[arg(short, long, value_parser = object_name)]
+    namespace: Option<String>,
+    /// In every namespace
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+    /// Only those with these labels, such as team=vision
+    #[arg(short = 'l', long, value_name = "LABELS")]
+    selector: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// How the answer is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// The AppWrappers, by namespace and name.
+#[derive(Debug, Serialize)]
+struct Listed {
+    items: Vec<Item>,
+}
+
+/// What is said of an AppWrapper.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Item {
+    namespace: String,
+    name: String,
+    /// None where it cannot be read.
+    phase: Option<Phase>,
+    queue: Option<String>,
+    /// Counted restarts.
+    restarts: i32,
+    quota_reserved: bool,
+    created: Option<Timestamp>,
+    /// Its pods are ready, or what it waits for.
+    state: String,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let (seen, place) = block_on(async {
+        let client = cluster::connect(args.cluster.kubeconfig.as_deref()).await?;
+        let given = args.namespace.clone();
+        let namespace = given.unwrap_or_else(|| client.default_namespace().to_owned());
+        let namespace = (!args.all_namespaces).then_some(namespace);
+        let mut params = ListParams::default();
+        params.label_selector.clone_from(&args.selector);
+        let listed = live::list(&client, &appwrappers(), namespace.as_deref(), &params).await;
+        let listed = listed.map_err(|error| match error.code() {
+            // nothing else of the question is the user's own
+            Some(400) => Error::Usage(format!("--selector: {}", unread(&error))),
+            _ => unlisted(&error),
+        });
+        Ok((listed?, namespace))
+    })?;
+    let now = now();
+    let mut items: Vec<Item> = seen.iter().map(|seen| item(seen, now)).collect();
+    items.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
+    let listed = Listed { items };
+    if listed.items.is_empty() && args.output == Output::Text {
+        let place = place.as_ref().map(|name| format!(" in namespace {name}")).unwrap_or_default();
+        term::remark(&format!("there are no AppWrappers{place}"));
+        return Ok(super::DONE);
+    }
+    let colours = term::has_colour();
+    tell(args.output, &listed, || text(&listed.items, args.all_namespaces, now, colours))
+}
+
+fn item(seen: &Seen, now: Timestamp) -> Item {
+    let text = |text: &Option<String>| text.clone().unwrap_or_default();
+    let named = Item {
+        namespace: text(&seen.meta.namespace),
+        name: text(&seen.meta.name),
+        created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
+        ..Item::default()
+    };
+    match One::of(seen.clone()) {
+        Ok(One { wrapper, .. }) => Item {
+            phase: Some(wrapper.status.phase),
+            queue: wrapper.queue.clone(),
+            restarts: wrapper.status.resetting_count,
+            quota_reserved: condition::is_true(
+                &wrapper.status.conditions,
+                condition::QUOTA_RESERVED,
+            ),
+            state: words::cut(&state(&wrapper, now), STATE_CHARS_MAX),
+            ..named
+        },
+        Err(flaw) => Item { state: format!("cannot be read: {flaw}"), ..named },
+    }
+}
+
+/// Its pods are ready, or what it waits for, in a few words.
+pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
+    if !wrapper.is_ours() {
+        let manager = wrapper.spec.managed_by.as_deref().unwrap_or_default();
+        return format!("managed by {manager}");
+    }
+    let status = &wrapper.status;
+    match status.phase {
+        Phase::Empty => "waits for the controller".to_owned(),
+        Phase::Suspended => match &wrapper.queue {
+            Some(queue) => format!("waits for admission by queue {queue}"),
+            None => "waits for spec.suspend to be false".to_owned(),
+        },
+        Phase::Resuming => {
+            unhealthy(wrapper).unwrap_or_else(|| "its components are being created".to_owned())
+        }
+        Phase::Running => running(wrapper),
+        Phase::Resetting => match &status.retry_after {
+            Some(after) if after.0 > now => {
+                format!("retries in {}", words::rounded(after.0.as_second() - now.as_second()))
+            }
+            Some(_) | None if status.since.as_ref().is_some_and(|since| since.gone.is_some()) => {
+                "pauses before its next attempt".to_owned()
+            }
+            Some(_) | None => "waits until everything of its last attempt is gone".to_owned(),
+        },
+        Phase::Suspending | Phase::Terminating => "waits until everything is gone".to_owned(),
+        Phase::Succeeded => NOTHING.to_owned(),
+        Phase::Failed => failed(wrapper),
+    }
+}
+
+fn running(wrapper: &Wrapper) -> String {
+    let conditions = &wrapper.status.conditions;
+    if let Some(what) = unhealthy(wrapper) {
+        return what;
+    }
+    match condition::find(conditions, condition::PODS_READY) {
+        Some(ready) if ready.status == "True" => "pods ready".to_owned(),
+        Some(ready) if !ready.message.is_empty() => format!("waits for pods: {}", ready.message),
+        Some(_) | None => "waits for its pods".to_owned(),
+    }
+}
+
+/// What is wrong, where something is.
+fn unhealthy(wrapper: &Wrapper) -> Option<String> {
+    let unhealthy = condition::find(&wrapper.status.conditions, condition::UNHEALTHY)?;
+    (unhealthy.status == "True").then(|| format!("{}: {}", unhealthy.reason, unhealthy.message))
+}
+
+/// Why it failed: the first cause, where it is recorded.
+fn failed(wrapper: &Wrapper) -> String {
+    let recorded = words::last_failure(&wrapper.status.attempts);
+    let cause = recorded.map(|(_, failure)| words::short_cause(failure));
+    cause
+        .filter(|cause| !cause.is_empty())
+        .or_else(|| unhealthy(wrapper))
+        .unwrap_or_else(|| NOTHING.to_owned())
+}
+
+const TITLES: [&str; 8] =
+    ["NAMESPACE", "NAME", "PHASE", "QUEUE", "RESTARTS", "QUOTA", "STATE", "AGE"];
+
+fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> String {
+    let first = usize::from(!namespaces);
+    let rows: Vec<Row> = items
+        .iter()
+        .map(|item| {
+            let dash = || NOTHING.to_owned();
+            let cells = [
+                item.namespace.clone(),
+                item.name.clone(),
+                item.phase.map_or("(unreadable)", words::phase).to_owned(),
+                item.queue.clone().unwrap_or_else(dash),
+                item.restarts.to_string(),
+                if item.quota_reserved { "reserved".to_owned() } else { dash() },
+                item.state.clone(),
+                words::age(item.created, now),
+            ];
+            (cells[first..].to_vec(), item.phase.and_then(words::colour))
+        })
+        .collect();
+    words::table(&TITLES[first..], &rows, colours)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + second).unwrap()
+    }
+
+    fn seen(name: &str, queue: &str, status: &Value) -> Seen {
+        let object = json!({
+            "metadata": {
+                "name": name, "namespace": "ns", "creationTimestamp": at(0),
+                "labels": {"kueue.x-k8s.io/queue-name": queue},
+            },
+            "spec": {"components": []}, "status": status,
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+        json!({"type": kind, "status": status, "reason": reason, "message": message,
+               "lastTransitionTime": at(0)})
+    }
+
+    #[test]
+    fn each_phase_says_what_it_waits_for() {
+        let failure = json!({"pod": "p", "container": "main", "exitCode": 3, "reason": "Error"});
+        let bad = condition("Unhealthy", "True", "FoundFailedPods", "Pod/p failed");
+        let ready = |status: &str, message: &str| condition("PodsReady", status, "R", message);
+        for (queue, status, want) in [
+            ("", json!({}), "waits for the controller"),
+            ("gpu", json!({"phase": "Suspended"}), "waits for admission by queue gpu"),
+            ("", json!({"phase": "Suspended"}), "waits for spec.suspend to be false"),
+            ("", json!({"phase": "Resuming"}), "its components are being created"),
+            ("", json!({"phase": "Running"}), "waits for its pods"),
+            ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods ready"),
+            (
+                "",
+                json!({"phase": "Running", "conditions": [ready("False", "pod set a-0: 1 of 2 pods")]}),
+                "waits for pods: pod set a-0: 1 of 2 pods",
+            ),
+            (
+                "",
+                json!({"phase": "Running", "conditions": [ready("True", ""), bad]}),
+                "FoundFailedPods: Pod/p failed",
+            ),
+            ("", json!({"phase": "Resetting", "retryAfter": at(160)}), "retries in 60s"),
+            (
+                "",
+                json!({"phase": "Resetting", "since": {"gone": at(90)}}),
+                "pauses before its next attempt",
+            ),
+            (
+                "",
+                json!({"phase": "Resetting"}),
+                "waits until everything of its last attempt is gone",
+            ),
+            ("", json!({"phase": "Suspending"}), "waits until everything is gone"),
+            ("", json!({"phase": "Terminating"}), "waits until everything is gone"),
+            ("", json!({"phase": "Succeeded"}), "-"),
+            ("", json!({"phase": "Failed", "conditions": [bad]}), "FoundFailedPods: Pod/p failed"),
+            (
+                "",
+                json!({"phase": "Failed", "conditions": [bad], "attempts": [{"attempt": 0, "failure": failure}]}),
+                "p/main 3 Error",
+            ),
+        ] {
+            let item = item(&seen("aw", queue, &status), at(100));
+            assert_eq!(item.state, want, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_line_has_columns_and_an_object_that_cannot_be_read_has_one_too() {
+        let quota = condition("QuotaReserved", "True", "R", "");
+        let all = [
+            seen(
+                "train",
+                "gpu",
+                &json!({"phase": "Running", "resettingCount": 2, "conditions": [quota]}),
+            ),
+            seen("odd", "", &json!({"phase": "Paused"})),
+        ];
+        let items: Vec<Item> = all.iter().map(|seen| item(seen, at(130))).collect();
+        let table = text(&items, true, at(130), false);
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), TITLES);
+        let cells: Vec<&str> =
+            lines[1].split("   ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+        assert_eq!(
+            cells,
+            ["ns", "train", "Running", "gpu", "2", "reserved", "waits for its pods", "2m10s"]
+        );
+        assert!(lines[2].contains("(unreadable)") && lines[2].contains("unknown phase"), "{table}");
+        assert!(text(&items, false, at(130), false).starts_with("NAME "));
+        let listed = serde_json::to_value(Listed { items }).unwrap();
+        assert_eq!(listed["items"][0]["phase"], "Running");
+        assert_eq!(listed["items"][0]["quotaReserved"], true);
+        assert_eq!(listed["items"][1]["phase"], Value::Null);
+    }
+}

@@ -1,0 +1,116 @@
+//! The commands for users of AppWrappers; the same program is the plugin `kubectl aw`.
+//!
+//! [`reach`] reads and writes. What is said, and what is to be done, pure functions make of what was read.
+
+pub(super) mod attempts;
+pub(super) mod describe;
+pub(super) mod list;
+mod reach;
+pub(super) mod retry;
+pub(super) mod switch;
+pub(super) mod tree;
+pub(super) mod wait;
+mod words;
+mod workload;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on, json, term};
+use crate::clock::{Clock, SystemClock};
+
+/// Which AppWrapper, and how is answered.
+#[derive(Debug, clap::Args)]
+pub(super) struct Target {
+    /// Name of the AppWrapper
+    #[arg(value_parser = object_name)]
+    name: String,
+    /// Its namespace; by default that of the kubeconfig
+    #[arg(short, long, value_parser = object_name)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// How the answer is printed
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// The longest name of an object, in bytes.
+const NAME_BYTES_MAX: usize = 253;
+
+/// A name that an object can have. Anything else would lead to another place of the API.
+fn object_name(text: &str) -> Result<String, String> {
+    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
+    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    if begins && text.len() <= NAME_BYTES_MAX && text.chars().all(fits) {
+        Ok(text.to_owned())
+    } else {
+        Err("must be a name of lower-case letters, digits, - and .".to_owned())
+    }
+}
+
+/// The answer of a command that changes something or waits: what was done, or why not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Done<T> {
+    namespace: String,
+    name: String,
+    /// It is as it was asked for: exit code 0.
+    #[serde(skip)]
+    yes: bool,
+    #[serde(flatten)]
+    facts: T,
+    /// The answer in sentences, one a line.
+    message: String,
+}
+
+impl<T: Serialize> Done<T> {
+    /// Prints the answer; a negative one, in text, as an error.
+    fn tell(&self, output: Output) -> Result<ExitCode, Error> {
+        match output {
+            Output::Json => {
+                term::print(&json(self)?);
+                Ok(if self.yes { DONE } else { ExitCode::from(NEGATIVE) })
+            }
+            Output::Text if self.yes => {
+                let lines = self.message.lines().map(|line| term::clean(line) + "\n");
+                term::print(&lines.collect::<String>());
+                Ok(DONE)
+            }
+            Output::Text => Err(Error::Negative(self.message.clone())),
+        }
+    }
+}
+
+/// Prints an answer for people or for programs.
+fn tell(
+    output: Output,
+    answer: &impl Serialize,
+    text: impl FnOnce() -> String,
+) -> Result<ExitCode, Error> {
+    term::print(&match output {
+        Output::Json => json(answer)?,
+        Output::Text => text(),
+    });
+    Ok(DONE)
+}
+
+fn now() -> k8s_openapi::jiff::Timestamp {
+    SystemClock.now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_names_are_names() {
+        for name in ["train", "a", "0", "my-job.v2", &"x".repeat(253)] {
+            assert_eq!(object_name(name).as_deref(), Ok(name));
+        }
+        for text in ["", "../pods", "a/b", "Train", ".", "-n", "a?b", "a b", &"x".repeat(254)] {
+            assert!(object_name(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Reads and writes for the commands for users. Nothing is decided here.
+
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::jiff::Timestamp;
+use kube::Resource;
+use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, Request};
+use serde_json::Value;
+
+use super::super::Error;
+use super::super::cluster::{self, unanswered, unlisted, unread};
+use super::super::explain::live::get;
+use super::Target;
+use super::workload::{self, Queued};
+use crate::api::AppWrapper;
+use crate::discovery;
+use crate::observe::assemble::Wrapper;
+use crate::observe::live;
+use crate::observe::seen::Seen;
+use crate::observe::stored::Stored;
+
+/// The group of Kueue's objects.
+const KUEUE: &str = "kueue.x-k8s.io";
+
+/// A namespace of a cluster.
+pub(super) struct Place {
+    pub client: kube::Client,
+    pub namespace: String,
+}
+
+/// An AppWrapper as it is stored, and what it says.
+#[derive(Clone, Debug)]
+pub(super) struct One {
+    pub seen: Seen,
+    pub wrapper: Arc<Wrapper>,
+}
+
+/// How a write ended that the API server answered.
+pub(super) enum Written {
+    /// It is done.
+    Yes,
+    /// Something else changed the object before.
+    Conflict,
+    /// It was refused, for this reason.
+    Refused(String),
+}
+
+/// AppWrappers, for requests.
+pub(super) fn appwrappers() -> ApiResource {
+    ApiResource::erase::<AppWrapper>(&())
+}
+
+impl One {
+    pub(super) fn of(seen: Seen) -> Result<Self, String> {
+        let wrapper = Stored::from(seen.clone()).wrapper?;
+        Ok(Self { seen, wrapper })
+    }
+
+    pub(super) fn created(&self) -> Option<Timestamp> {
+        self.seen.meta.creation_timestamp.as_ref().map(|time| time.0)
+    }
+
+    /// When its deletion was asked for.
+    pub(super) fn deleted(&self) -> Option<Timestamp> {
+        self.seen.meta.deletion_timestamp.as_ref().map(|time| time.0)
+    }
+
+    /// The whole object, as it is stored.
+    pub(super) fn value(&self) -> Result<Value, Error> {
+        let Wrapper { namespace, name, .. } = &*self.wrapper;
+        serde_json::from_str(self.seen.raw.get()).map_err(|error| {
+            Error::Negative(format!("AppWrapper {namespace}/{name} cannot be read: {error}"))
+        })
+    }
+}
+
+impl Place {
+    /// Where an AppWrapper is.
+    pub(super) async fn of(target: &Target) -> Result<Self, Error> {
+        let client = cluster::connect(target.cluster.kubeconfig.as_deref()).await?;
+        let namespace = target.namespace.clone();
+        let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
+        Ok(Self { client, namespace })
+    }
+
+    pub(super) fn api(&self, resource: &ApiResource) -> Api<Seen> {
+        Api::namespaced_with(self.client.clone(), &self.namespace, resource)
+    }
+
+    /// An AppWrapper, where there is one of that name.
+    ///
+    /// # Errors
+    /// It cannot be read, or the cluster does not answer.
+    pub(super) async fn find(&self, name: &str) -> Result<Option<One>, Error> {
+        match get(&self.client, &appwrappers(), Some(&self.namespace), name).await {
+            Ok(seen) => One::of(seen).map(Some).map_err(|flaw| {
+                let namespace = &self.namespace;
+                Error::Negative(format!("AppWrapper {namespace}/{name} cannot be read: {flaw}"))
+            }),
+            Err(error) if live::code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(unanswered(&error)),
+        }
+    }
+
+    /// An AppWrapper that has to be there.
+    ///
+    /// # Errors
+    /// There is none of that name, it cannot be read, or the cluster does not answer.
+    pub(super) async fn one(&self, name: &str) -> Result<One, Error> {
+        self.find(name).await?.ok_or_else(|| Error::Negative(self.nobody(name)))
+    }
+
+    pub(super) fn nobody(&self, name: &str) -> String {
+        format!("there is no AppWrapper {name} in namespace {}", self.namespace)
+    }
+
+    /// Workloads, in the version that is served; none without Kueue.
+    pub(super) async fn workloads(&self) -> Result<Option<ApiResource>, Error> {
+        let found = discovery::find_in_group(&self.client, KUEUE, "Workload").await;
+        Ok(found.map_err(|error| unanswered(&error))?.map(|(resource, _)| resource))
+    }
+
+    /// The Workload of an AppWrapper.
+    pub(super) async fn workload(&self, uid: &str) -> Result<Queued, Error> {
+        let Some(resource) = self.workloads().await? else { return Ok(Queued::NoKueue) };
+        let params = ListParams::default();
+        match live::list(&self.client, &resource, Some(&self.namespace), &params).await {
+            Ok(all) => Ok(workload::of_owner(&all, uid)),
+            Err(error) if error.code() == Some(403) => Ok(Queued::Hidden(unread(&error))),
+            Err(error) => Err(unlisted(&error)),
+        }
+    }
+
+    /// Warning events about an object, in no order.
+    ///
+    /// # Errors
+    /// Why they cannot be seen, for a note.
+    pub(super) async fn warnings(&self, uid: &str) -> Result<Vec<Seen>, String> {
+        let resource = ApiResource::erase::<Event>(&());
+        let params =
+            ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
+        let listed = live::list(&self.client, &resource, Some(&self.namespace), &params).await;
+        listed.map_err(|error| format!("events are not looked at: {}", unread(&error)))
+    }
+
+    /// Changes an object as it was seen: the patch names its resource version.
+    pub(super) async fn patch(
+        &self,
+        resource: &ApiResource,
+        name: &str,
+        patch: Value,
+    ) -> Result<Written, Error> {
+        let params = PatchParams::default();
+        written(self.api(resource).patch(name, &params, &Patch::Merge(patch)).await)
+    }
+
+    /// Creates an AppWrapper; a trial changes nothing.
+    pub(super) async fn create(&self, manifest: &Value, trial: bool) -> Result<Written, Error> {
+        let params = PostParams { dry_run: trial, ..PostParams::default() };
+        let request = Request::new(Seen::url_path(&appwrappers(), Some(&self.namespace)))
+            .create(&params, manifest.to_string().into_bytes())
+            .map_err(|error| unanswered(&kube::Error::BuildRequest(error)))?;
+        written(self.client.request::<Seen>(request).await)
+    }
+
+    /// Begins to delete an AppWrapper.
+    pub(super) async fn delete(&self, name: &str, params: &DeleteParams) -> Result<Written, Error> {
+        written(self.api(&appwrappers()).delete(name, params).await)
+    }
+}
+
+fn written<T>(answer: Result<T, kube::Error>) -> Result<Written, Error> {
+    match answer {
+        Ok(_) => Ok(Written::Yes),
+        Err(kube::Error::Api(status)) => match status.code {
+            409 if status.reason == "Conflict" => Ok(Written::Conflict),
+            // the answer is no answer to the question: who asks is unknown, or nobody could answer
+            401 | 408 | 429 | 500.. => Err(unanswered(&kube::Error::Api(status))),
+            _ => Ok(Written::Refused(status.message)),
+        },
+        Err(error) => Err(unanswered(&error)),
+    }
+}

@@ -1,0 +1,384 @@
+//! `appwrapper retry`: an AppWrapper that has failed is made anew under its name, from its own spec.
+//!
+//! A trial comes first, so that a refusal costs nothing; and the manifest lies in a file until the new one
+//! is there.
+
+mod anew;
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::process::ExitCode;
+
+use futures::StreamExt;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Preconditions};
+use kube::runtime::watcher::{self, Event, watcher};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::super::{Error, json, program, term};
+use super::reach::{One, Place, Written, appwrappers};
+use super::wait::tolerate;
+use super::workload::Queued;
+use super::{Done, Target, block_on, now, words};
+use crate::api::{Phase, keys};
+use crate::config::Config;
+use crate::limits::Limits;
+use crate::observe::assemble::Wrapper;
+
+/// How often it is tried where the AppWrapper changes meanwhile.
+const TRIES: u32 = 5;
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Plan {
+    /// It is being retried already.
+    Already(String),
+    /// It cannot be done, and what can.
+    No(String),
+    /// It is made anew.
+    Anew,
+}
+
+/// What was done.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Retried {
+    recreated: bool,
+    /// Where the manifest lies, where the new one could not be created.
+    manifest: Option<String>,
+}
+
+pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
+    block_on(retry(target))?.tell(target.output)
+}
+
+async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
+    let place = Place::of(target).await?;
+    for _ in 0..TRIES {
+        let one = place.one(&target.name).await?;
+        let done = |yes: bool, facts: Retried, message: String| Done {
+            namespace: place.namespace.clone(),
+            name: target.name.clone(),
+            yes,
+            facts,
+            message: format!("{}/{}: {message}", place.namespace, target.name),
+        };
+        let nothing = Retried::default();
+        match plan(&one.wrapper, now(), program()) {
+            Plan::Already(how) => return Ok(done(true, nothing, how)),
+            Plan::No(why) => return Ok(done(false, nothing, why)),
+            Plan::Anew => {}
+        }
+        let queued = matches!(place.workload(&one.wrapper.uid).await?, Queued::Workload(_));
+        let manifest = anew::manifest(&one.value()?, queued || one.wrapper.queue.is_some());
+        match place.create(&anew::trial(&manifest, &one.wrapper.uid), true).await? {
+            Written::Yes => {}
+            Written::Conflict => continue,
+            Written::Refused(why) => {
+                let why = format!("is left as it is, since it could not be created again: {why}");
+                return Ok(done(false, nothing, why));
+            }
+        }
+        let (yes, facts, message) = match replace(&place, &one, &manifest).await? {
+            Replaced::Changed => continue,
+            Replaced::Yes => {
+                let facts = Retried { recreated: true, manifest: None };
+                (true, facts, made_anew(&manifest, program()))
+            }
+            Replaced::Refused(why) => (false, nothing, format!("could not be deleted: {why}")),
+            Replaced::Lost { why, manifest } => {
+                let message = format!(
+                    "was deleted, and could not be created again: {why}\n\
+                     to create it: kubectl create -f {manifest}"
+                );
+                (false, Retried { recreated: false, manifest: Some(manifest) }, message)
+            }
+        };
+        return Ok(done(yes, facts, message));
+    }
+    Err(Error::Negative(format!(
+        "AppWrapper {}/{} was changed by others {TRIES} times meanwhile: nothing was done; try again",
+        place.namespace, target.name
+    )))
+}
+
+/// What was done, and what it waits for now.
+fn made_anew(manifest: &Value, program: &str) -> String {
+    let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+    let has_queue = manifest["metadata"]["labels"].get(keys::QUEUE_NAME).is_some();
+    let next = match (manifest["spec"]["suspend"].as_bool(), has_queue) {
+        (Some(true), true) => "; it waits for admission by its queue".to_owned(),
+        (Some(true), false) => {
+            format!("; it is suspended, as it was: {program} resume {name} lets it run")
+        }
+        (Some(false) | None, _) => String::new(),
+    };
+    format!("was deleted and created again from its own spec{next}")
+}
+
+/// What to do in each phase.
+fn plan(wrapper: &Wrapper, now: Timestamp, program: &str) -> Plan {
+    let name = &wrapper.name;
+    let no = |why: String| Plan::No(why);
+    if let Some(manager) = wrapper.spec.managed_by.as_deref().filter(|_| !wrapper.is_ours()) {
+        return no(format!("is managed by {manager}, and left alone"));
+    }
+    if wrapper.deleting {
+        return no("is being deleted: create it again when it is gone".to_owned());
+    }
+    match wrapper.status.phase {
+        Phase::Failed => Plan::Anew,
+        Phase::Resetting => Plan::Already(format!("is being retried already: {}", when(wrapper, now))),
+        Phase::Empty => no("is new: the controller has not looked at it yet".to_owned()),
+        Phase::Suspended => no(format!(
+            "is Suspended, and has not failed: {program} why {name} says what it waits for, \
+             {program} resume {name} lets it run"
+        )),
+        Phase::Resuming | Phase::Running => no(format!(
+            "is {}, and has not failed; to start it again: {program} suspend {name}, then \
+             {program} resume {name}",
+            wrapper.status.phase
+        )),
+        Phase::Suspending => no(format!(
+            "is being suspended; then {program} resume {name} lets it run again"
+        )),
+        Phase::Succeeded => no(
+            "has succeeded; to run it once more, delete it and create it again, or create it under another name"
+                .to_owned(),
+        ),
+        Phase::Terminating => no("is being deleted: create it again when it is gone".to_owned()),
+    }
+}
+
+/// When the next attempt begins.
+fn when(wrapper: &Wrapper, now: Timestamp) -> String {
+    let (limits, _) = Limits::of(&wrapper.annotations, &Config::default().fault_tolerance);
+    let status = &wrapper.status;
+    let gone = status.since.as_ref().and_then(|since| since.gone.as_ref()).map(|gone| gone.0);
+    let at = match (&status.retry_after, gone) {
+        (Some(after), _) => Some(after.0),
+        (None, Some(gone)) => Some(limits.retry_pause.after(gone)),
+        (None, None) => None,
+    };
+    let soon = |at: Timestamp| match at.as_second() - now.as_second() {
+        ..=0 => "now".to_owned(),
+        left => format!("in {} ({at})", words::rounded(left)),
+    };
+    match (at, gone) {
+        (Some(at), Some(_)) => format!("its next attempt begins {}", soon(at)),
+        (Some(at), None) => {
+            format!("its next attempt begins when everything is gone, and not before {at}")
+        }
+        (None, _) => {
+            format!("its next attempt begins {} after everything is gone", limits.retry_pause)
+        }
+    }
+}
+
+/// How the exchange ended.
+enum Replaced {
+    Yes,
+    /// It was changed before it could be deleted: nothing was done.
+    Changed,
+    /// It was not deleted.
+    Refused(String),
+    /// The old one is gone, and there is no new one.
+    Lost {
+        why: String,
+        manifest: String,
+    },
+}
+
+/// Deletes the one that was seen, waits until it is gone, and creates the new one.
+async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced, Error> {
+    let name = &one.wrapper.name;
+    let kept = Kept::new(name, manifest)?;
+    let seen = Preconditions {
+        uid: Some(one.wrapper.uid.clone()),
+        resource_version: Some(one.wrapper.version.clone()),
+    };
+    match place.delete(name, &DeleteParams::background().preconditions(seen)).await {
+        Ok(Written::Yes) => {}
+        Ok(Written::Conflict) => {
+            kept.forget();
+            return Ok(Replaced::Changed);
+        }
+        Ok(Written::Refused(why)) => {
+            kept.forget();
+            return Ok(Replaced::Refused(why));
+        }
+        // it may be deleted or not: the file stays
+        Err(error) => return Err(kept.explain(&error)),
+    }
+    term::progress(&format!("{name}: waits until it is gone; its manifest is in {}", kept.place()));
+    gone(place, one).await.map_err(|error| kept.explain(&error))?;
+    match place.create(manifest, false).await {
+        Ok(Written::Yes) => {
+            kept.forget();
+            Ok(Replaced::Yes)
+        }
+        Ok(Written::Conflict) => Ok(Replaced::Lost {
+            why: "somebody else changed it at the same time".to_owned(),
+            manifest: kept.place(),
+        }),
+        Ok(Written::Refused(why)) => Ok(Replaced::Lost { why, manifest: kept.place() }),
+        Err(error) => Ok(Replaced::Lost { why: error.to_string(), manifest: kept.place() }),
+    }
+}
+
+/// Waits until the AppWrapper that was seen is gone.
+async fn gone(place: &Place, one: &One) -> Result<(), Error> {
+    let config = watcher::Config::default().fields(&format!("metadata.name={}", one.wrapper.name));
+    let mut events = Box::pin(watcher(place.api(&appwrappers()), config));
+    let mut listed = false;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(Event::Init) => listed = false,
+            Ok(Event::InitApply(seen) | Event::Apply(seen)) => {
+                listed = true;
+                if seen.meta.uid.as_deref() != Some(one.wrapper.uid.as_str()) {
+                    return Ok(());
+                }
+            }
+            Ok(Event::Delete(_)) => return Ok(()),
+            Ok(Event::InitDone) if !listed => return Ok(()),
+            Ok(Event::InitDone) => {}
+            Err(error) => tolerate(error).await?,
+        }
+    }
+    Err(Error::Cluster("the watch has ended".to_owned()))
+}
+
+/// The manifest in a file of the current directory, until the new AppWrapper is there: whatever happens to
+/// this program, it is not lost.
+struct Kept(String);
+
+impl Kept {
+    /// # Errors
+    /// No file can be written; then nothing may be deleted.
+    fn new(name: &str, manifest: &Value) -> Result<Self, Error> {
+        let file = format!("{name}.appwrapper.json");
+        let text = json(manifest)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        // a template may hold what is not for everybody
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let written = options.open(&file).and_then(|mut open| {
+            open.write_all(text.as_bytes())?;
+            open.sync_all()
+        });
+        written.map(|()| Self(file.clone())).map_err(|error| {
+            Error::Negative(format!(
+                "nothing was done: the manifest must be kept in ./{file} while the AppWrapper is \
+                 exchanged, and cannot be written there: {error}"
+            ))
+        })
+    }
+
+    fn place(&self) -> String {
+        format!("./{}", self.0)
+    }
+
+    /// It is needed no more.
+    fn forget(&self) {
+        if let Err(error) = std::fs::remove_file(&self.0) {
+            term::remark(&format!("{} can be removed: {error}", self.place()));
+        }
+    }
+
+    /// An error, and where the manifest is.
+    fn explain(&self, error: &Error) -> Error {
+        let place = self.place();
+        let text = format!(
+            "{error}\nit may be deleted; its manifest is in {place}: kubectl create -f {place}"
+        );
+        match error {
+            Error::Cluster(_) => Error::Cluster(text),
+            Error::Negative(_) => Error::Negative(text),
+            Error::Usage(_) => Error::Usage(text),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + second).unwrap()
+    }
+
+    fn wrapper(status: Value) -> Wrapper {
+        Wrapper {
+            name: "train".into(),
+            status: serde_json::from_value(status).unwrap(),
+            ..Wrapper::default()
+        }
+    }
+
+    #[test]
+    fn only_what_has_failed_is_made_anew() {
+        for (phase, want) in [
+            ("", "has not looked at it yet"),
+            ("Suspended", "kubectl aw resume train"),
+            ("Resuming", "is Resuming, and has not failed"),
+            ("Running", "kubectl aw suspend train"),
+            ("Suspending", "kubectl aw resume train"),
+            ("Succeeded", "has succeeded"),
+            ("Terminating", "is being deleted"),
+        ] {
+            match plan(&wrapper(json!({"phase": phase})), at(0), "kubectl aw") {
+                Plan::No(why) => assert!(why.contains(want), "{why}"),
+                other => panic!("{phase}: {other:?}"),
+            }
+        }
+        let mut failed = wrapper(json!({"phase": "Failed"}));
+        assert_eq!(plan(&failed, at(0), "kubectl aw"), Plan::Anew);
+        failed.spec.managed_by = Some("other".into());
+        assert!(matches!(plan(&failed, at(0), "kubectl aw"), Plan::No(_)));
+        failed.spec.managed_by = None;
+        failed.deleting = true;
+        assert!(matches!(plan(&failed, at(0), "kubectl aw"), Plan::No(_)));
+    }
+
+    #[test]
+    fn what_was_made_anew_says_what_it_waits_for() {
+        for (suspend, labels, want) in [
+            (json!(false), json!({}), "own spec"),
+            (json!(true), json!({}), "kubectl aw resume train lets it run"),
+            (json!(true), json!({keys::QUEUE_NAME: "gpu"}), "waits for admission by its queue"),
+        ] {
+            let manifest = json!({"metadata": {"name": "train", "labels": labels}, "spec": {"suspend": suspend}});
+            let said = made_anew(&manifest, "kubectl aw");
+            assert!(said.ends_with(want), "{said}");
+        }
+    }
+
+    #[test]
+    fn what_is_being_retried_says_when() {
+        for (status, want) in [
+            (json!({}), "begins 90s after everything is gone".replace("90s", "1m30s")),
+            (json!({"since": {"gone": at(0)}}), "begins in 60s (2026-01-01T00:01:30Z)".to_owned()),
+            (json!({"since": {"gone": at(-100)}}), "begins now".to_owned()),
+            (
+                json!({"retryAfter": at(40)}),
+                "begins when everything is gone, and not before 2026-01-01T00:00:40Z".to_owned(),
+            ),
+            (
+                json!({"retryAfter": at(40), "since": {"gone": at(0)}}),
+                "begins in 10s (2026-01-01T00:00:40Z)".to_owned(),
+            ),
+        ] {
+            let mut status = status;
+            status["phase"] = "Resetting".into();
+            match plan(&wrapper(status), at(30), "kubectl aw") {
+                Plan::Already(how) => assert!(how.ends_with(&want), "{how}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}

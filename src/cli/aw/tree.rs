@@ -1,0 +1,92 @@
+//! `appwrapper tree`: an AppWrapper, its components, and what they made, down to the pods.
+
+mod grow;
+mod look;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::super::term::{self, clean, paint};
+use super::super::{Error, term::Colour};
+use super::reach::Place;
+use super::{Target, block_on, tell, words};
+use grow::{Node, grow};
+
+/// A tree, and what could not be looked at.
+#[derive(Debug, Serialize)]
+struct Tree {
+    namespace: String,
+    #[serde(flatten)]
+    root: Node,
+    notes: Vec<String>,
+}
+
+pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
+    let tree = block_on(async {
+        let place = Place::of(target).await?;
+        let one = place.one(&target.name).await?;
+        let found = look::look(&place, &one.wrapper).await?;
+        let phase = words::phase(one.wrapper.status.phase).to_owned();
+        let root = Node::new("AppWrapper", &one.wrapper.name, phase);
+        let root = grow(root, &one.wrapper.uid, found.components, found.things);
+        Ok(Tree { namespace: one.wrapper.namespace.clone(), root, notes: found.notes })
+    })?;
+    tell(target.output, &tree, || text(&tree, term::has_colour()))
+}
+
+fn text(tree: &Tree, colours: bool) -> String {
+    let mut text = String::new();
+    draw(&tree.root, "", "", colours, &mut text);
+    for note in &tree.notes {
+        text += &format!("note: {}\n", clean(note));
+    }
+    text
+}
+
+/// One line for a node, then those under it; `stem` stands before its own line, `below` before theirs.
+fn draw(node: &Node, stem: &str, below: &str, colours: bool, text: &mut String) {
+    let title = format!("{}/{}", node.kind, node.name);
+    let title = if node.bad { paint(&clean(&title), Colour::Red, colours) } else { clean(&title) };
+    *text += &format!("{stem}{title}  {}\n", clean(&node.state));
+    let count = node.children.len();
+    for (index, child) in node.children.iter().enumerate() {
+        let (branch, gap) =
+            if index + 1 < count { ("├─ ", "│  ") } else { ("└─ ", "   ") };
+        draw(child, &format!("{below}{branch}"), &format!("{below}{gap}"), colours, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::grow::tests::{component, thing};
+    use super::*;
+
+    #[test]
+    fn a_tree_is_drawn_with_its_branches() {
+        let things = vec![
+            thing("Job", "set-a", "job-a", "set", "exists"),
+            thing("Pod", "set-a-0", "pod-a", "job-a", "Running on node-1"),
+            thing("Pod", "set-a-1", "pod-b", "job-a", "Failed\x1b[2J"),
+        ];
+        let components = vec![
+            component("JobSet", "set", Some("set"), "exists"),
+            component("ConfigMap", "data", None, "not created"),
+        ];
+        let root = grow(Node::new("AppWrapper", "aw", "Running".into()), "aw", components, things);
+        let tree = Tree { namespace: "ns".into(), root, notes: vec!["Jobs: no".into()] };
+        let want = "\
+AppWrapper/aw  Running
+├─ JobSet/set  exists
+│  └─ Job/set-a  exists
+│     ├─ Pod/set-a-0  Running on node-1
+│     └─ Pod/set-a-1  Failed\\u{1b}[2J
+└─ ConfigMap/data  not created
+note: Jobs: no
+";
+        assert_eq!(text(&tree, false), want);
+        let json = serde_json::to_value(&tree).unwrap();
+        assert_eq!(json["kind"], "AppWrapper");
+        assert_eq!(json["children"][0]["children"][0]["children"][1]["name"], "set-a-1");
+    }
+}

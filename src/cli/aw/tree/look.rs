@@ -1,0 +1,350 @@
+//! What an AppWrapper has made, read from a cluster.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::api::ListParams;
+use serde_json::Value;
+
+use super::super::reach::Place;
+use super::grow::{Member, Node, PodFacts, Thing};
+use crate::cli::Error;
+use crate::cli::cluster::{unlisted, unread};
+use crate::cli::explain::live::get;
+use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::cache::KindKey;
+use crate::observe::live::{self, Live};
+use crate::observe::records::{Controller, Identity, ObjectRecord, PodRecord};
+use crate::observe::seen::Seen;
+use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence};
+
+/// The longest chain of owners between a component and a pod that is followed.
+const CHAIN_MAX: usize = 10;
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub components: Vec<Member>,
+    pub things: Vec<Thing>,
+    /// What could not be looked at.
+    pub notes: Vec<String>,
+}
+
+/// API version and kind of what something makes.
+type Made = &'static [(&'static str, &'static str)];
+
+/// What makes objects between itself and its pods: group and kind, and the kinds that it makes.
+const MAKES: [((&str, &str), Made); 7] = [
+    (("jobset.x-k8s.io", "JobSet"), &[("batch/v1", "Job")]),
+    (("batch", "CronJob"), &[("batch/v1", "Job")]),
+    (("apps", "Deployment"), &[("apps/v1", "ReplicaSet")]),
+    (("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), &[("apps/v1", "StatefulSet")]),
+    (("ray.io", "RayJob"), &[("ray.io/v1", "RayCluster"), ("batch/v1", "Job")]),
+    (("ray.io", "RayService"), &[("ray.io/v1", "RayCluster")]),
+    (("kubeflow.org", "MPIJob"), &[("batch/v1", "Job")]),
+];
+
+/// The kinds that stand between a component of a kind and its pods.
+fn made_by(kind: &KindKey) -> Vec<KindKey> {
+    let group = kind.api_version.rsplit_once('/').map_or("", |(group, _)| group);
+    let made = MAKES.iter().filter(|(by, _)| *by == (group, kind.kind.as_str()));
+    let made = made.flat_map(|(_, made)| made.iter());
+    made.map(|(api_version, kind)| KindKey {
+        api_version: (*api_version).to_owned(),
+        kind: (*kind).to_owned(),
+    })
+    .collect()
+}
+
+/// Reads the components, what is known to stand between them and their pods, the pods, and whatever else
+/// owns those. What may not be read is noted.
+pub(super) async fn look(place: &Place, wrapper: &Wrapper) -> Result<Found, Error> {
+    let live = Live::default();
+    let mut found = Found::default();
+    let mut between = BTreeSet::new();
+    for index in 0..wrapper.components.len() {
+        let component = &wrapper.components[index];
+        let member = member(place, &live, wrapper, index, component, &mut found.notes).await?;
+        found.components.push(member);
+        between.extend(made_by(&kind_of(component)));
+    }
+    for kind in between {
+        let listed = match live.resource(&place.client, &kind).await {
+            Ok(resource) => {
+                let (namespace, all) = (Some(place.namespace.as_str()), ListParams::default());
+                live::list(&place.client, &resource, namespace, &all).await
+            }
+            Err(error) => Err(error),
+        };
+        if let Some(listed) = permitted(listed, &kind.kind, &mut found.notes)? {
+            found.things.extend(listed.iter().filter_map(|seen| thing(seen, &kind)));
+        }
+    }
+    let pods = live::seen_pods(&place.client, &place.namespace, &wrapper.name).await;
+    let pods = permitted(pods, "Pod", &mut found.notes)?.unwrap_or_default();
+    let mut orphans = BTreeSet::new();
+    climb(place, &live, wrapper, &pods, &mut found, &mut orphans).await?;
+    for seen in &pods {
+        let record = PodRecord::of(seen);
+        let Some(owner) = &record.identity.controller else { continue };
+        let labelled = record.identity.appwrapper_uid.as_deref() == Some(wrapper.uid.as_str());
+        let mut node = pod_node(&record.pod, restarts(seen));
+        let owner = if orphans.contains(&owner.uid) && labelled {
+            node.state += ", its owner is gone";
+            wrapper.uid.clone()
+        } else {
+            owner.uid.clone()
+        };
+        found.things.push(Thing { uid: record.identity.uid, owner, node });
+    }
+    Ok(found)
+}
+
+/// What was read; none where it may not be, or its kind is not there, with a note.
+fn permitted<T>(
+    read: Result<T, live::Error>,
+    kind: &str,
+    notes: &mut Vec<String>,
+) -> Result<Option<T>, Error> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => Ok(None),
+        Err(error) if error.code() == Some(403) => {
+            let note = format!("objects of kind {kind} are not looked at: {}", unread(&error));
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+            Ok(None)
+        }
+        Err(error) => Err(unlisted(&error)),
+    }
+}
+
+/// A component, and its object where it is the AppWrapper's.
+async fn member(
+    place: &Place,
+    live: &Live,
+    wrapper: &Wrapper,
+    index: usize,
+    component: &Component,
+    notes: &mut Vec<String>,
+) -> Result<Member, Error> {
+    let kind = kind_of(component);
+    let plain = |state: &str| Member {
+        uid: None,
+        node: Node::new(&component.kind, &component.name, state.to_owned()),
+    };
+    if component.name.is_empty() || component.kind.is_empty() {
+        return Ok(plain("cannot be created from its template"));
+    }
+    let resource = match live.resource(&place.client, &kind).await {
+        Ok(resource) => resource,
+        Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => {
+            return Ok(plain("the cluster knows no such kind"));
+        }
+        Err(error) => return Err(unlisted(&error)),
+    };
+    let read = get(&place.client, &resource, Some(&place.namespace), &component.name).await;
+    let seen = match read {
+        Ok(seen) => seen,
+        Err(error) if live::code(&error) == Some(404) => return Ok(plain("does not exist")),
+        Err(error) => {
+            let error = live::Error::api("get", error);
+            permitted::<()>(Err(error), &component.kind, notes)?;
+            return Ok(plain("unknown: it may not be looked at"));
+        }
+    };
+    let record = ObjectRecord::of(&seen, &kind.api_version, &kind.kind);
+    let pod = kind.is_pod().then(|| pod_node(&PodRecord::of(&seen).pod, restarts(&seen)));
+    match wrapper.presence(index, record, &component.pod_sets) {
+        Presence::Present(Object { owner: Owner::Us, uid, report, terminating, .. }) => {
+            let (state, bad) = state(&report.outcome, terminating);
+            let known = Node { bad, ..Node::new(&component.kind, &component.name, state) };
+            Ok(Member { uid: Some(uid), node: pod.unwrap_or(known) })
+        }
+        Presence::Present(Object { owner, .. }) => Ok(plain(&match owner {
+            Owner::Stranger(whose) => format!("belongs to somebody else: {whose}"),
+            Owner::Former | Owner::Us => "belongs to an AppWrapper of before".to_owned(),
+        })),
+        Presence::Unseen | Presence::Absent | Presence::NoKind => Ok(plain("does not exist")),
+    }
+}
+
+/// How an object is doing, and whether that is bad.
+fn state(outcome: &Outcome, terminating: bool) -> (String, bool) {
+    let (state, bad) = match outcome {
+        Outcome::Active => ("exists".to_owned(), false),
+        Outcome::Succeeded => ("succeeded".to_owned(), false),
+        Outcome::Failed { reason, message, .. } => {
+            let parts = [reason.as_str(), message].into_iter().filter(|part| !part.is_empty());
+            let why = parts.collect::<Vec<_>>().join(": ");
+            (format!("failed: {why}"), true)
+        }
+    };
+    if terminating { (format!("{state}, is being deleted"), bad) } else { (state, bad) }
+}
+
+/// An object between a component and its pods; none that nobody controls.
+fn thing(seen: &Seen, kind: &KindKey) -> Option<Thing> {
+    let record = ObjectRecord::of(seen, &kind.api_version, &kind.kind);
+    let (state, bad) = state(&record.report.outcome, record.identity.terminating);
+    let Identity { name, uid, controller, .. } = record.identity;
+    let node = Node { bad, ..Node::new(&kind.kind, &name, state) };
+    Some(Thing { uid, owner: controller?.uid, node })
+}
+
+/// Reads the owners of pods that are not known yet, and theirs, until the chain leads to the AppWrapper or
+/// ends; `orphans` are owners that do not exist.
+async fn climb(
+    place: &Place,
+    live: &Live,
+    wrapper: &Wrapper,
+    pods: &[Seen],
+    found: &mut Found,
+    orphans: &mut BTreeSet<String>,
+) -> Result<(), Error> {
+    let mut known: BTreeSet<String> = found.things.iter().map(|thing| thing.uid.clone()).collect();
+    known.extend(found.components.iter().filter_map(|member| member.uid.clone()));
+    known.insert(wrapper.uid.clone());
+    let owners = pods.iter().filter_map(|seen| Identity::of(&seen.meta).controller);
+    let mut wanted: BTreeMap<String, Controller> =
+        owners.map(|owner| (owner.uid.clone(), owner)).collect();
+    for _ in 0..CHAIN_MAX {
+        let mut next = BTreeMap::new();
+        for (uid, owner) in wanted {
+            if !known.insert(uid.clone()) {
+                continue;
+            }
+            let kind = KindKey { api_version: owner.api_version, kind: owner.kind };
+            let read = match live.resource(&place.client, &kind).await {
+                Ok(resource) => get(&place.client, &resource, Some(&place.namespace), &owner.name)
+                    .await
+                    .map(Some)
+                    .or_else(|error| match live::code(&error) {
+                        Some(404) => Ok(None),
+                        _ => Err(live::Error::api("get", error)),
+                    }),
+                Err(live::Error::NoKind(_)) => Ok(None),
+                Err(error) => Err(error),
+            };
+            match permitted(read, &kind.kind, &mut found.notes)? {
+                Some(Some(seen)) if seen.meta.uid.as_deref() == Some(uid.as_str()) => {
+                    let above = Identity::of(&seen.meta).controller;
+                    next.extend(above.map(|owner| (owner.uid.clone(), owner)));
+                    found.things.extend(thing(&seen, &kind));
+                }
+                Some(_) => drop(orphans.insert(uid)),
+                None => {}
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        wanted = next;
+    }
+    Ok(())
+}
+
+fn pod_node(pod: &Pod, restarts: i64) -> Node {
+    let phase = pod.phase.as_str();
+    let mut state = phase.to_owned();
+    if let Some(node) = &pod.node {
+        state += &format!(" on {node}");
+    }
+    if pod.phase == PodPhase::Failed {
+        let ends = pod.terminated().filter(|(_, end)| end.exit_code != 0);
+        let ends = ends.map(|(container, end)| {
+            format!("{} exited with code {}", container.name, end.exit_code)
+        });
+        state += &ends.fold(String::new(), |all, end| format!("{all}, {end}"));
+    }
+    if restarts > 0 {
+        let word = if restarts == 1 { "restart" } else { "restarts" };
+        state += &format!(", {restarts} {word}");
+    }
+    if pod.terminating {
+        state += ", is being deleted";
+    }
+    let facts = PodFacts {
+        phase,
+        node: pod.node.clone(),
+        restarts,
+        attempt: pod.attempt,
+        terminating: pod.terminating,
+    };
+    let bad = pod.phase == PodPhase::Failed;
+    Node { pod: Some(facts), bad, ..Node::new("Pod", &pod.name, state) }
+}
+
+/// Restarts of the containers of a pod.
+fn restarts(seen: &Seen) -> i64 {
+    let pod: Value = serde_json::from_str(seen.raw.get()).unwrap_or_default();
+    ["initContainerStatuses", "containerStatuses"]
+        .iter()
+        .filter_map(|field| pod["status"][field].as_array())
+        .flatten()
+        .filter_map(|status| status["restartCount"].as_i64())
+        .fold(0, i64::saturating_add)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_says_phase_node_exit_code_and_restarts() {
+        let seen = |status: Value| -> Seen {
+            let pod = json!({"metadata": {"name": "p", "deletionTimestamp": null},
+                "spec": {"nodeName": "node-1"}, "status": status});
+            serde_json::from_str(&pod.to_string()).unwrap()
+        };
+        for (status, want, bad) in [
+            (
+                json!({"phase": "Running", "containerStatuses": [{"name": "c", "restartCount": 2}]}),
+                "Running on node-1, 2 restarts",
+                false,
+            ),
+            (
+                json!({"phase": "Failed", "containerStatuses": [
+                    {"name": "c", "restartCount": 1, "state": {"terminated": {"exitCode": 3}}},
+                ]}),
+                "Failed on node-1, c exited with code 3, 1 restart",
+                true,
+            ),
+            (json!({}), "Pending on node-1", false),
+        ] {
+            let seen = seen(status);
+            let node = pod_node(&PodRecord::of(&seen).pod, restarts(&seen));
+            assert_eq!((node.state.as_str(), node.bad), (want, bad));
+        }
+    }
+
+    #[test]
+    fn what_stands_between_a_component_and_its_pods_is_known_for_the_usual_kinds() {
+        let made = |api_version: &str, kind: &str| {
+            let kind = KindKey { api_version: api_version.into(), kind: kind.into() };
+            made_by(&kind).into_iter().map(|made| made.kind).collect::<Vec<_>>()
+        };
+        assert_eq!(made("jobset.x-k8s.io/v1alpha2", "JobSet"), ["Job"]);
+        assert_eq!(made("apps/v1", "Deployment"), ["ReplicaSet"]);
+        assert_eq!(made("ray.io/v1", "RayJob"), ["RayCluster", "Job"]);
+        assert!(made("batch/v1", "Job").is_empty());
+        assert!(made("example.com/v1", "JobSet").is_empty());
+    }
+
+    #[test]
+    fn what_may_not_be_read_is_noted_and_an_error_is_an_error() {
+        let status = |code: u16| {
+            let error: kube::core::Status =
+                serde_json::from_value(json!({"message": "no", "code": code})).unwrap();
+            live::Error::api("list", kube::Error::Api(error.into()))
+        };
+        let mut notes = vec![];
+        for _ in 0..2 {
+            assert_eq!(permitted::<()>(Err(status(403)), "Job", &mut notes).unwrap(), None);
+        }
+        assert_eq!(notes, ["objects of kind Job are not looked at: no"]);
+        assert!(permitted::<()>(Err(status(500)), "Job", &mut notes).is_err());
+    }
+}

@@ -1,0 +1,325 @@
+//! `appwrapper wait`: until an AppWrapper is in a phase, or never will be.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::runtime::watcher::{self, Event, watcher};
+use serde::Serialize;
+
+use super::super::cluster::unanswered;
+use super::super::{Error, term};
+use super::list::state;
+use super::reach::{One, Place, appwrappers};
+use super::{Done, Target, block_on, now, words};
+use crate::api::Phase;
+use crate::limits::Period;
+use crate::observe::live;
+use crate::observe::seen::Seen;
+
+/// How long a watch waits after an error before it is tried again.
+const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// The phase to wait for, such as Running or Succeeded; or deleted
+    #[arg(long = "for", value_name = "PHASE|deleted", value_parser = goal)]
+    goal: Goal,
+    /// How long, such as 90s or 1h30m; by default until it is known
+    #[arg(long, value_name = "DURATION")]
+    timeout: Option<Period>,
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goal {
+    Phase(Phase),
+    Deleted,
+}
+
+/// What is seen of an AppWrapper.
+#[derive(Clone, Debug)]
+enum Sight {
+    Is(Box<One>),
+    /// There is none of that name, or another one.
+    Gone,
+}
+
+/// What follows from it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Reached,
+    Wait,
+    /// It will never be, and why.
+    Never(String),
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Waited {
+    #[serde(rename = "for")]
+    goal: String,
+    reached: bool,
+    timed_out: bool,
+    /// The last phase that was seen; none where it is gone.
+    phase: Option<Phase>,
+}
+
+fn goal(text: &str) -> Result<Goal, String> {
+    if text.eq_ignore_ascii_case("deleted") {
+        return Ok(Goal::Deleted);
+    }
+    let named = Phase::ALL.into_iter().filter(|phase| !phase.is_empty());
+    let mut named = named.filter(|phase| phase.as_str().eq_ignore_ascii_case(text));
+    named.next().map(Goal::Phase).ok_or_else(|| {
+        let all: Vec<&str> = Phase::ALL.into_iter().map(Phase::as_str).collect();
+        format!("must be deleted or a phase:{}", all.join(" "))
+    })
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    block_on(wait(args))?.tell(args.target.output)
+}
+
+async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
+    let place = Place::of(&args.target).await?;
+    let name = &args.target.name;
+    let mut sight = match place.find(name).await? {
+        Some(one) => Sight::Is(one.into()),
+        None if args.goal == Goal::Deleted => Sight::Gone,
+        None => return Err(Error::Negative(place.nobody(name))),
+    };
+    let mut verdict = judge(args.goal, &sight);
+    let mut timed_out = false;
+    if let (Verdict::Wait, Sight::Is(one)) = (&verdict, &sight) {
+        let mut course = Course { goal: args.goal, last: (**one).clone() };
+        let watched = course.watch(&place);
+        let end = match args.timeout {
+            Some(timeout) => tokio::time::timeout(timeout.as_duration(), watched).await.ok(),
+            None => Some(watched.await),
+        };
+        (sight, verdict) = match end {
+            Some(end) => end?,
+            None => (Sight::Is(course.last.into()), Verdict::Wait),
+        };
+        timed_out = verdict == Verdict::Wait;
+    }
+    let message = message(args, &sight, &verdict);
+    Ok(Done {
+        namespace: place.namespace.clone(),
+        name: name.clone(),
+        yes: verdict == Verdict::Reached,
+        facts: Waited {
+            goal: text(args.goal).to_owned(),
+            reached: verdict == Verdict::Reached,
+            timed_out,
+            phase: match &sight {
+                Sight::Is(one) => Some(one.wrapper.status.phase),
+                Sight::Gone => None,
+            },
+        },
+        message: format!("{}/{name}: {message}", place.namespace),
+    })
+}
+
+/// The AppWrapper as it was seen last, and what is waited for.
+struct Course {
+    goal: Goal,
+    last: One,
+}
+
+impl Course {
+    /// Watches until there is a verdict. An error of the API server is no verdict: it is asked again.
+    async fn watch(&mut self, place: &Place) -> Result<(Sight, Verdict), Error> {
+        let name = self.last.wrapper.name.clone();
+        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+        let mut events = Box::pin(watcher(place.api(&appwrappers()), config));
+        let mut listed = false;
+        while let Some(event) = events.next().await {
+            let sight = match event {
+                Ok(Event::Init) => {
+                    listed = false;
+                    continue;
+                }
+                Ok(Event::InitApply(seen)) => {
+                    listed = true;
+                    self.sight(seen)
+                }
+                Ok(Event::Apply(seen)) => self.sight(seen),
+                Ok(Event::InitDone) if listed => continue,
+                Ok(Event::InitDone | Event::Delete(_)) => Some(Sight::Gone),
+                Err(error) => {
+                    tolerate(error).await?;
+                    continue;
+                }
+            };
+            let Some(sight) = sight else { continue };
+            let verdict = judge(self.goal, &sight);
+            match (&sight, &verdict) {
+                (Sight::Is(one), Verdict::Wait) => self.note(one),
+                _ => return Ok((sight, verdict)),
+            }
+        }
+        Err(Error::Cluster("the watch has ended".to_owned()))
+    }
+
+    /// What is seen; none where it cannot be read.
+    fn sight(&self, seen: Seen) -> Option<Sight> {
+        if seen.meta.uid.as_deref() != Some(self.last.wrapper.uid.as_str()) {
+            return Some(Sight::Gone);
+        }
+        One::of(seen).ok().map(|one| Sight::Is(one.into()))
+    }
+
+    fn note(&mut self, one: &One) {
+        if one.wrapper.status.phase != self.last.wrapper.status.phase {
+            let state = state(&one.wrapper, now());
+            let phase = words::phase(one.wrapper.status.phase);
+            term::progress(&format!("{}: {phase}, {state}", one.wrapper.name));
+        }
+        self.last = one.clone();
+    }
+}
+
+/// Waits a little after an error of a watch; one that does not pass by itself ends the command.
+pub(super) async fn tolerate(error: watcher::Error) -> Result<(), Error> {
+    if let watcher::Error::InitialListFailed(error)
+    | watcher::Error::WatchStartFailed(error)
+    | watcher::Error::WatchFailed(error) = &error
+        && matches!(live::code(error), Some(401 | 403))
+    {
+        return Err(unanswered(error));
+    }
+    tokio::time::sleep(PAUSE_AFTER_ERROR).await;
+    Ok(())
+}
+
+fn judge(goal: Goal, sight: &Sight) -> Verdict {
+    let never = |why: &str| Verdict::Never(why.to_owned());
+    let wrapper = match (goal, sight) {
+        (Goal::Deleted, Sight::Gone) => return Verdict::Reached,
+        (Goal::Phase(_), Sight::Gone) => return never("it was deleted"),
+        (Goal::Deleted, Sight::Is(_)) => return Verdict::Wait,
+        (Goal::Phase(wanted), Sight::Is(one)) if one.wrapper.status.phase == wanted => {
+            return Verdict::Reached;
+        }
+        (Goal::Phase(_), Sight::Is(one)) => &one.wrapper,
+    };
+    match wrapper.status.phase {
+        _ if goal == Goal::Phase(Phase::Terminating) => Verdict::Wait,
+        _ if wrapper.deleting => never("it is being deleted"),
+        Phase::Terminating => never("it is being deleted"),
+        Phase::Succeeded => never("it has succeeded, and Succeeded is final"),
+        Phase::Failed => Verdict::Never(format!("it has failed: {}", cause(wrapper))),
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending => Verdict::Wait,
+    }
+}
+
+/// Why it failed.
+fn cause(wrapper: &crate::observe::assemble::Wrapper) -> String {
+    let recorded = words::last_failure(&wrapper.status.attempts);
+    let cause = recorded.map(|(_, failure)| words::cause(failure));
+    cause.filter(|cause| !cause.is_empty()).unwrap_or_else(|| state(wrapper, now()))
+}
+
+const fn text(goal: Goal) -> &'static str {
+    match goal {
+        Goal::Phase(phase) => phase.as_str(),
+        Goal::Deleted => "deleted",
+    }
+}
+
+fn message(args: &Args, sight: &Sight, verdict: &Verdict) -> String {
+    match (verdict, sight) {
+        (Verdict::Reached, Sight::Is(_)) => text(args.goal).to_owned(),
+        (Verdict::Reached, Sight::Gone) => "is deleted".to_owned(),
+        (Verdict::Never(why), _) => format!("will not be {}: {why}", text(args.goal)),
+        (Verdict::Wait, sight) => {
+            let timeout = args.timeout.map(|timeout| format!(" after {timeout}"));
+            let now_is = match sight {
+                Sight::Is(one) => {
+                    let phase = words::phase(one.wrapper.status.phase);
+                    format!("it is {phase}, {}", state(&one.wrapper, now()))
+                }
+                Sight::Gone => "it is gone".to_owned(),
+            };
+            format!("is not {}{}: {now_is}", text(args.goal), timeout.unwrap_or_default())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn sight(phase: &str, deleting: bool) -> Sight {
+        let mut object = json!({
+            "metadata": {"name": "aw", "namespace": "ns", "uid": "u"},
+            "spec": {"components": []},
+            "status": {"phase": phase, "attempts": [
+                {"attempt": 0, "failure": {"pod": "p", "container": "c", "exitCode": 3}},
+            ]},
+        });
+        if deleting {
+            object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        }
+        let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
+        Sight::Is(One::of(seen).unwrap().into())
+    }
+
+    #[test]
+    fn a_goal_is_a_phase_in_any_case_or_deleted() {
+        for (text, want) in [
+            ("Running", Goal::Phase(Phase::Running)),
+            ("succeeded", Goal::Phase(Phase::Succeeded)),
+            ("FAILED", Goal::Phase(Phase::Failed)),
+            ("Deleted", Goal::Deleted),
+        ] {
+            assert_eq!(goal(text), Ok(want));
+        }
+        for text in ["", "Ready", "condition=PodsReady"] {
+            let error = goal(text).unwrap_err();
+            assert!(error.contains("Suspended Resuming Running"), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_end_is_reached_or_never_will_be() {
+        let phase = Goal::Phase;
+        let never = |why: &str| Verdict::Never(why.to_owned());
+        let failed = "it has failed: pod p, container c, exit code 3";
+        for (goal, sight, want) in [
+            (phase(Phase::Running), sight("Running", false), Verdict::Reached),
+            (phase(Phase::Running), sight("Suspended", false), Verdict::Wait),
+            (phase(Phase::Running), sight("Resetting", false), Verdict::Wait),
+            (phase(Phase::Succeeded), sight("Running", false), Verdict::Wait),
+            (phase(Phase::Succeeded), sight("Failed", false), never(failed)),
+            (
+                phase(Phase::Failed),
+                sight("Succeeded", false),
+                never("it has succeeded, and Succeeded is final"),
+            ),
+            (phase(Phase::Failed), sight("Failed", true), Verdict::Reached),
+            (phase(Phase::Running), sight("Suspending", true), never("it is being deleted")),
+            (phase(Phase::Running), sight("Terminating", false), never("it is being deleted")),
+            (phase(Phase::Terminating), sight("Running", true), Verdict::Wait),
+            (phase(Phase::Terminating), sight("Failed", false), Verdict::Wait),
+            (phase(Phase::Terminating), Sight::Gone, never("it was deleted")),
+            (phase(Phase::Succeeded), Sight::Gone, never("it was deleted")),
+            (Goal::Deleted, sight("Succeeded", false), Verdict::Wait),
+            (Goal::Deleted, Sight::Gone, Verdict::Reached),
+        ] {
+            assert_eq!(judge(goal, &sight), want, "{goal:?}");
+        }
+    }
+}

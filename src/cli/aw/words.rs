@@ -1,0 +1,244 @@
+//! Times, tables and causes, in words.
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::super::explain::answer::Failure;
+use super::super::explain::replay::word;
+use super::super::explain::text::span;
+use super::super::term::{Colour, clean, paint};
+use crate::api::{Attempt, FailureRecord, Phase, RuleRef};
+
+/// What stands in a table where there is nothing.
+pub(super) const NOTHING: &str = "-";
+
+const MINUTE: i64 = 60;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+
+/// How long ago something was, as kubectl prints ages: `45s`, `5m20s`, `3h`, `2d4h`.
+pub(super) fn age(since: Option<Timestamp>, now: Timestamp) -> String {
+    since.map_or_else(
+        || NOTHING.to_owned(),
+        |since| rounded((now.as_second() - since.as_second()).max(0)),
+    )
+}
+
+/// A length of time as kubectl prints it: the longer it is, the less exactly.
+pub(super) fn rounded(seconds: i64) -> String {
+    let two = |large: i64, large_unit: &str, small: i64, small_unit: &str| match small {
+        0 => format!("{large}{large_unit}"),
+        small => format!("{large}{large_unit}{small}{small_unit}"),
+    };
+    match seconds {
+        ..=119 => format!("{seconds}s"),
+        120..=599 => two(seconds / MINUTE, "m", seconds % MINUTE, "s"),
+        600..=10_799 => format!("{}m", seconds / MINUTE),
+        10_800..=28_799 => two(seconds / HOUR, "h", seconds % HOUR / MINUTE, "m"),
+        28_800..=172_799 => format!("{}h", seconds / HOUR),
+        172_800..=691_199 => two(seconds / DAY, "d", seconds % DAY / HOUR, "h"),
+        _ => format!("{}d", seconds / DAY),
+    }
+}
+
+/// A moment, and how long ago that was.
+pub(super) fn moment(at: Timestamp, now: Timestamp) -> String {
+    format!("{at} ({} ago)", age(Some(at), now))
+}
+
+/// Seconds between two moments; none where one of them is not known.
+pub(super) fn between(from: Option<Timestamp>, to: Option<Timestamp>) -> Option<i64> {
+    Some((to?.as_second() - from?.as_second()).max(0))
+}
+
+/// A length of time to the second, `1m30s`, or nothing.
+pub(super) fn exactly(seconds: Option<i64>) -> String {
+    seconds.map_or_else(|| NOTHING.to_owned(), span)
+}
+
+/// The phase in words.
+pub(super) const fn phase(phase: Phase) -> &'static str {
+    phase.name_or("(new)")
+}
+
+/// The colour of a phase; none while nothing has to be told.
+pub(super) const fn colour(phase: Phase) -> Option<Colour> {
+    match phase {
+        Phase::Succeeded => Some(Colour::Green),
+        Phase::Failed => Some(Colour::Red),
+        Phase::Resetting | Phase::Suspending | Phase::Terminating => Some(Colour::Yellow),
+        Phase::Empty | Phase::Suspended | Phase::Resuming | Phase::Running => None,
+    }
+}
+
+/// The first cause of a failure, with all that is known: pod, container, exit code, reason, node.
+pub(super) fn cause(failure: &FailureRecord) -> String {
+    let mut facts = vec![];
+    let mut fact = |name: &str, value: Option<String>| {
+        facts.extend(value.map(|value| format!("{name} {value}")));
+    };
+    if failure.pod.is_none() {
+        fact("component", failure.component.clone());
+    }
+    fact("pod", failure.pod.clone());
+    fact("container", failure.container.clone());
+    fact("exit code", failure.exit_code.map(|code| code.to_string()));
+    fact("signal", failure.signal.map(|signal| signal.to_string()));
+    fact("reason", failure.reason.clone());
+    fact("node", failure.node.clone());
+    facts.join(", ")
+}
+
+/// The same for a column: `w-0/main 137 OOMKilled`.
+pub(super) fn short_cause(failure: &FailureRecord) -> String {
+    Failure::of(failure).short()
+}
+
+/// A rule by which was decided: `retryPolicy infra/oom`, `failurePolicy/maintenance`, `retryLimit`.
+pub(super) fn rule(rule: &RuleRef) -> String {
+    let index = || rule.index.map(|index| format!("rule {}", index.saturating_add(1)));
+    let of_policy = rule.name.clone().or_else(index);
+    match (&rule.policy, of_policy) {
+        (Some(policy), Some(name)) => format!("{} {policy}/{name}", rule.source),
+        (Some(policy), None) => format!("{} {policy}, by default", rule.source),
+        (None, Some(name)) => format!("{}/{name}", rule.source),
+        (None, None) => rule.source.to_string(),
+    }
+}
+
+/// Decision, rule, and how many retries were used of how many before: as far as they were recorded.
+pub(super) fn decision(attempt: &Attempt) -> Option<String> {
+    let mut text = word(attempt.action?).to_owned();
+    if let Some(rule) = &attempt.rule {
+        text += &format!(" by {}", self::rule(rule));
+    }
+    if let Some(retries) = attempt.retries {
+        text += &format!(", {} of {} retries used before", retries.used, retries.limit);
+    }
+    Some(text)
+}
+
+/// The last failure that is recorded, with its attempt.
+pub(super) fn last_failure(attempts: &[Attempt]) -> Option<(&Attempt, &FailureRecord)> {
+    attempts.iter().rev().find_map(|attempt| Some((attempt, attempt.failure.as_ref()?)))
+}
+
+/// At most so many characters, on one line.
+pub(super) fn cut(text: &str, chars_max: usize) -> String {
+    if text.chars().nth(chars_max).is_none() {
+        return text.to_owned();
+    }
+    text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A row of a table: its cells, and the colour of the line.
+pub(super) type Row = (Vec<String>, Option<Colour>);
+
+/// Columns as wide as they must be, with titles, as kubectl prints them; cells are cleaned.
+pub(super) fn table(titles: &[&str], rows: &[Row], colours: bool) -> String {
+    let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
+    let cleaned = rows
+        .iter()
+        .map(|(cells, colour)| (cells.iter().map(|cell| clean(cell)).collect::<Vec<_>>(), *colour));
+    let all: Vec<Row> = std::iter::once((titles, None)).chain(cleaned).collect();
+    let columns = all.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = all.iter().filter_map(|(cells, _)| cells.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |(cells, colour): &Row| {
+        let padded: Vec<String> =
+            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let line = padded.join("   ").trim_end().to_owned();
+        let line = match colour {
+            Some(colour) => paint(&line, *colour, colours),
+            None => line,
+        };
+        line + "\n"
+    };
+    all.iter().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::RuleSource;
+
+    #[test]
+    fn ages_are_those_of_kubectl() {
+        for (seconds, want) in [
+            (0, "0s"),
+            (119, "119s"),
+            (120, "2m"),
+            (320, "5m20s"),
+            (601, "10m"),
+            (10_860, "3h1m"),
+            (90_000, "25h"),
+            (187_200, "2d4h"),
+            (864_000, "10d"),
+        ] {
+            assert_eq!(rounded(seconds), want);
+        }
+        let at = |second| Timestamp::from_second(second).ok();
+        assert_eq!(age(None, at(9).unwrap()), "-");
+        // clocks differ
+        assert_eq!(age(at(20), at(9).unwrap()), "0s");
+    }
+
+    #[test]
+    fn causes_and_rules_are_named() {
+        let failure = FailureRecord {
+            component: Some("work".into()),
+            pod: Some("w-0".into()),
+            container: Some("main".into()),
+            exit_code: Some(137),
+            signal: Some(9),
+            reason: Some("OOMKilled".into()),
+            node: Some("node-1".into()),
+            ..FailureRecord::default()
+        };
+        assert_eq!(
+            cause(&failure),
+            "pod w-0, container main, exit code 137, signal 9, reason OOMKilled, node node-1"
+        );
+        assert_eq!(short_cause(&failure), "w-0/main 137 OOMKilled");
+        let component = FailureRecord {
+            component: Some("work".into()),
+            reason: Some("DeadlineExceeded".into()),
+            ..FailureRecord::default()
+        };
+        assert_eq!(cause(&component), "component work, reason DeadlineExceeded");
+        assert_eq!(short_cause(&component), "work DeadlineExceeded");
+        let of = |source, policy: Option<&str>, name: Option<&str>, index| {
+            let text = |text: Option<&str>| text.map(str::to_owned);
+            rule(&RuleRef { source, policy: text(policy), name: text(name), index })
+        };
+        let named = of(RuleSource::RetryPolicy, Some("infra"), Some("oom"), Some(1));
+        assert_eq!(named, "retryPolicy infra/oom");
+        let default = of(RuleSource::RetryPolicy, Some("infra"), None, None);
+        assert_eq!(default, "retryPolicy infra, by default");
+        let unnamed = of(RuleSource::PodFailurePolicy, None, None, Some(0));
+        assert_eq!(unnamed, "podFailurePolicy/rule 1");
+        assert_eq!(of(RuleSource::RetryLimit, None, None, None), "retryLimit");
+    }
+
+    #[test]
+    fn a_table_has_columns_and_no_commands() {
+        let rows: [Row; 2] = [
+            (vec!["train".into(), "Running".into(), "2".into()], None),
+            (vec!["a\x1b[2J".into(), "Failed".into(), "-".into()], Some(Colour::Red)),
+        ];
+        assert_eq!(
+            table(&["NAME", "PHASE", "RESTARTS"], &rows, true),
+            "NAME         PHASE     RESTARTS\n\
+             train        Running   2\n\
+             \x1b[31ma\\u{1b}[2J   Failed    -\x1b[0m\n"
+        );
+    }
+
+    #[test]
+    fn a_long_text_is_cut_between_characters() {
+        assert_eq!(cut("größer", 6), "größer");
+        assert_eq!(cut("größer", 4), "grö…");
+    }
+}

@@ -1,0 +1,259 @@
+//! The Workload by which Kueue admits an AppWrapper.
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::observe::records::Identity;
+use crate::observe::seen::Seen;
+
+/// What is known of an AppWrapper's Workload.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Queued {
+    /// The cluster knows no Workloads: there is no Kueue.
+    NoKueue,
+    /// Nobody made one for it.
+    Nothing,
+    /// It may not be looked at.
+    Hidden(String),
+    /// Kueue made it.
+    Workload(Workload),
+}
+
+/// What matters of a Workload. Kueue: `WorkloadSpec`, `WorkloadStatus`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Workload {
+    pub name: String,
+    pub uid: String,
+    pub version: String,
+    pub created: Option<Timestamp>,
+    /// `spec.active`: Kueue admits it only while this is true.
+    pub active: bool,
+    pub conditions: Vec<Condition>,
+}
+
+/// A condition of a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub(super) struct Condition {
+    #[serde(rename = "type")]
+    pub kind: String,
+    pub status: String,
+    pub reason: String,
+    pub message: String,
+}
+
+/// How an AppWrapper stands in its queue.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Standing {
+    /// The LocalQueue that it names.
+    pub queue: Option<String>,
+    pub workload: Option<String>,
+    pub admitted: bool,
+    /// `spec.active` of the Workload.
+    pub active: Option<bool>,
+    pub message: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Body {
+    spec: Spec,
+    status: Status,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Spec {
+    active: Option<bool>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Status {
+    conditions: Vec<Condition>,
+}
+
+impl Workload {
+    fn of(seen: &Seen) -> Self {
+        // one that cannot be read says nothing
+        let body: Body = serde_json::from_str(seen.raw.get()).unwrap_or_default();
+        let identity = Identity::of(&seen.meta);
+        Self {
+            name: identity.name,
+            uid: identity.uid,
+            version: seen.meta.resource_version.clone().unwrap_or_default(),
+            created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
+            active: body.spec.active.unwrap_or(true),
+            conditions: body.status.conditions,
+        }
+    }
+
+    fn condition(&self, kind: &str) -> Option<&Condition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    fn is(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|condition| condition.status == "True")
+    }
+}
+
+/// The Workload of an AppWrapper among all of its namespace: owned by it, and not finished where there
+/// are several; the youngest then.
+pub(super) fn of_owner(all: &[Seen], uid: &str) -> Queued {
+    let owned = all.iter().filter(|seen| {
+        let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
+        owners.iter().any(|owner| owner.uid == uid)
+    });
+    let last = owned
+        .map(Workload::of)
+        .max_by_key(|workload| (!workload.is("Finished"), workload.created, workload.name.clone()));
+    last.map_or(Queued::Nothing, Queued::Workload)
+}
+
+/// How it stands in its queue; none where it names none, and Kueue made nothing for it.
+pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<Standing> {
+    let plain = |message: String| Standing {
+        queue: queue.map(str::to_owned),
+        workload: None,
+        admitted: false,
+        active: None,
+        message,
+    };
+    match queued {
+        Queued::Workload(workload) => Some(Standing {
+            workload: Some(workload.name.clone()),
+            admitted: workload.is("Admitted") && !workload.is("Finished"),
+            active: Some(workload.active),
+            ..plain(message(workload))
+        }),
+        _ if queue.is_none() => None,
+        Queued::NoKueue => {
+            Some(plain("there is no Kueue in this cluster: nobody will admit it".to_owned()))
+        }
+        Queued::Nothing => Some(plain(
+            "Kueue has made no Workload for it: is workload.codeflare.dev/appwrapper among its \
+             integrations?"
+                .to_owned(),
+        )),
+        Queued::Hidden(why) => Some(plain(format!("its Workload is not looked at: {why}"))),
+    }
+}
+
+/// What Kueue says: why it is not admitted, where it is not.
+fn message(workload: &Workload) -> String {
+    let said = |condition: &Condition| match (condition.reason.as_str(), &condition.message) {
+        ("", message) => message.clone(),
+        (reason, message) if message.is_empty() => reason.to_owned(),
+        (reason, message) => format!("{reason}: {message}"),
+    };
+    let when = |kind: &str, status: &str| {
+        workload.condition(kind).filter(|condition| condition.status == status).map(said)
+    };
+    if let Some(finished) = when("Finished", "True") {
+        return format!("finished: {finished}");
+    }
+    if !workload.active {
+        let evicted = when("Evicted", "True").map(|said| format!("; {said}")).unwrap_or_default();
+        return format!("switched off: spec.active of its Workload is false{evicted}");
+    }
+    if workload.is("Admitted") {
+        return when("Evicted", "True")
+            .map_or_else(|| "admitted".to_owned(), |said| format!("is evicted: {said}"));
+    }
+    if workload.is("QuotaReserved") {
+        let admitted = when("Admitted", "False").map(|said| format!(": {said}"));
+        return format!("has quota, waits for admission{}", admitted.unwrap_or_default());
+    }
+    let waits = when("QuotaReserved", "False");
+    let evicted = when("Evicted", "True").map(|said| format!("was evicted: {said}"));
+    let parts: Vec<String> = [waits, evicted].into_iter().flatten().collect();
+    if parts.is_empty() {
+        "waits: Kueue has not looked at it yet".to_owned()
+    } else {
+        format!("not admitted: {}", parts.join("; "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn seen(value: &Value) -> Seen {
+        serde_json::from_str(&value.to_string()).unwrap()
+    }
+
+    fn workload(name: &str, owner: &str, active: bool, conditions: &[(&str, &str, &str)]) -> Value {
+        let conditions: Vec<Value> = conditions
+            .iter()
+            .map(|(kind, status, message)| {
+                json!({"type": kind, "status": status, "reason": "R", "message": message})
+            })
+            .collect();
+        json!({
+            "metadata": {"name": name, "uid": name, "resourceVersion": "1", "ownerReferences": [
+                {"apiVersion": "v1", "kind": "X", "name": "x", "uid": owner, "controller": true},
+            ]},
+            "spec": {"active": active}, "status": {"conditions": conditions},
+        })
+    }
+
+    #[test]
+    fn the_workload_is_the_one_that_the_appwrapper_owns() {
+        let all = [
+            workload("other", "other-uid", true, &[]),
+            workload("old", "uid", true, &[("Finished", "True", "")]),
+            workload("new", "uid", false, &[]),
+        ];
+        let all: Vec<Seen> = all.iter().map(seen).collect();
+        match of_owner(&all, "uid") {
+            Queued::Workload(found) => {
+                assert_eq!((found.name.as_str(), found.active), ("new", false));
+            }
+            other => panic!("{other:?}"),
+        }
+        assert_eq!(of_owner(&all, "nobody"), Queued::Nothing);
+    }
+
+    #[test]
+    fn the_standing_says_why_it_is_not_admitted() {
+        let no_quota = ("QuotaReserved", "False", "couldn't assign flavors");
+        let quota = ("QuotaReserved", "True", "");
+        let admitted = ("Admitted", "True", "");
+        let evicted = ("Evicted", "True", "preempted");
+        for (active, conditions, want) in [
+            (true, vec![], "waits: Kueue has not looked at it yet"),
+            (true, vec![no_quota], "not admitted: R: couldn't assign flavors"),
+            (
+                true,
+                vec![no_quota, evicted],
+                "not admitted: R: couldn't assign flavors; was evicted: R: preempted",
+            ),
+            (
+                true,
+                vec![quota, ("Admitted", "False", "checks")],
+                "has quota, waits for admission: R: checks",
+            ),
+            (true, vec![quota, admitted], "admitted"),
+            (true, vec![quota, admitted, evicted], "is evicted: R: preempted"),
+            (
+                false,
+                vec![no_quota, evicted],
+                "switched off: spec.active of its Workload is false; R: preempted",
+            ),
+            (true, vec![quota, admitted, ("Finished", "True", "done")], "finished: R: done"),
+        ] {
+            let of = seen(&workload("w", "uid", active, &conditions));
+            let standing = standing(Some("gpu"), &of_owner(&[of], "uid")).unwrap();
+            assert_eq!(standing.message, want, "{active} {conditions:?}");
+            let is_admitted = conditions.contains(&admitted) && !want.starts_with("finished");
+            assert_eq!(standing.admitted, is_admitted);
+        }
+        assert_eq!(standing(None, &Queued::Nothing), None);
+        assert_eq!(standing(None, &Queued::NoKueue), None);
+        let hidden = standing(Some("gpu"), &Queued::Hidden("forbidden".into())).unwrap();
+        assert_eq!(hidden.message, "its Workload is not looked at: forbidden");
+    }
+}
