@@ -18,6 +18,8 @@ use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
+use crate::installed::INSTALLED;
+
 /// Nothing that a test waits for takes longer, unless it never comes.
 const PATIENCE: Duration = Duration::from_mins(2);
 
@@ -53,12 +55,11 @@ pub fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Settings with periods that suit a test; each can be changed by an annotation.
+pub const SETTINGS: &str = "{faultTolerance: {retryPausePeriod: 0s}, autopilot: {resourceTaints:
+    {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: EVICT, effect: NoExecute}]}}}";
+
 pub fn config() -> Config {
-    Config::parse(
-        "{faultTolerance: {retryPausePeriod: 0s}, autopilot: {resourceTaints:
-           {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: EVICT, effect: NoExecute}]}}}",
-    )
-    .expect("the settings are right")
+    Config::parse(SETTINGS).expect("the settings are right")
 }
 
 /// Starts the controller that serves all tests, once; it runs until the process ends.
@@ -98,9 +99,18 @@ pub fn run_controller(make: impl FnOnce() -> Controller + Send + 'static) {
     is_ready.recv().expect("the controller gets ready");
 }
 
+/// Whether the tests that can do so run on the product as it is installed, and not with a controller in
+/// this process: as this variable says.
+pub fn on_the_installed() -> bool {
+    std::env::var_os("APPWRAPPER_TESTS_ON").is_some_and(|place| place == "installed")
+}
+
 /// Runs a test in a namespace of its own, with the shared controller.
 pub fn test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
     let client = || {
+        if on_the_installed() {
+            return INSTALLED.plane.client();
+        }
         controller();
         PLANE.client()
     };

@@ -16,19 +16,19 @@ use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
 
-use crate::harness::{Case, own_crds, runtime, runtime_test, start_plane};
+use crate::harness::{Case, SETTINGS, own_crds, runtime, runtime_test, start_plane};
 
 /// The namespace of the manifests.
 pub const NAMESPACE: &str = "appwrapper-system";
 /// The ServiceAccount of the manifests.
 pub const ACCOUNT: &str = "appwrapper-controller";
-/// The settings of tests: no pause between attempts.
-const SETTINGS: &str = "{faultTolerance: {retryPausePeriod: 0s}}";
 
 /// A control plane on which the product is installed, with Kueue; its audit log is kept.
 pub static INSTALLED: LazyLock<Installed> = LazyLock::new(|| {
     let options = Options {
         jobset: true,
+        training: true,
+        ray: true,
         kueue: true,
         audit: true,
         // Kueue would release the quota of what is being deleted while its pods still end
