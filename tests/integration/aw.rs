@@ -7,7 +7,7 @@ use controlplane::Tool;
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Case, PLANE, job, pod, test, tuned, wrapper};
+use crate::harness::{Case, job, plane, pod, test, tuned, wrapper};
 use crate::installed::{INSTALLED, installed_test};
 use crate::kueue::{Queue, queued};
 use crate::objects::job_set;
@@ -30,14 +30,14 @@ struct Said {
 
 impl User {
     fn of(case: &Case, kubeconfig: &Path) -> Self {
-        let folder = PLANE.state_dir().join("users").join(&case.namespace);
+        let folder = plane().state_dir().join("users").join(&case.namespace);
         std::fs::create_dir_all(&folder).expect("a folder");
         let (kubeconfig, namespace) = (kubeconfig.to_owned(), case.namespace.clone());
         Self { kubeconfig, namespace, folder }
     }
 
     fn admin(case: &Case) -> Self {
-        Self::of(case, PLANE.kubeconfig())
+        Self::of(case, plane().kubeconfig())
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -263,7 +263,7 @@ fn what_could_not_be_created_again_is_not_deleted() {
             "subjects": [{"apiGroup": api, "kind": "User", "name": viewer}],
         }))
         .await;
-        let kubeconfig = PLANE.kubeconfig_of(viewer, &[]).expect("a kubeconfig");
+        let kubeconfig = plane().kubeconfig_of(viewer, &[]).expect("a kubeconfig");
         let user = User::of(&case, &kubeconfig);
         // rights are seen a moment later
         while user.run(&["list"]).code != Some(0) {}
@@ -383,7 +383,7 @@ fn kubectl_finds_its_plugin() {
         let plugin = |arguments: &[&str]| -> Said {
             let mut command = Command::new(&kubectl);
             command.arg("aw").args(arguments).env("PATH", &user.folder);
-            command.env("KUBECONFIG", PLANE.kubeconfig()).output().expect("kubectl runs").into()
+            command.env("KUBECONFIG", plane().kubeconfig()).output().expect("kubectl runs").into()
         };
         plugin(&["why"]).with(2, &["Usage: kubectl aw describe"]);
         plugin(&["--help"]).with(0, &["Usage: kubectl aw <COMMAND>"]);

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::harness::test;
+use crate::harness::without_webhook;
 
 #[test]
 fn the_definitions_on_disk_are_those_of_the_types() {
@@ -26,7 +26,7 @@ fn the_columns_are_those_that_people_know() {
 
 #[test]
 fn every_field_of_the_api_is_stored() {
-    test("every_field_of_the_api_is_stored", async |case| {
+    without_webhook("every_field_of_the_api_is_stored", async |case| {
         let pod_set = json!({"replicas": 1, "path": "template", "annotations": {"a": "b"}});
         let spec = json!({
             "suspend": true,

@@ -215,6 +215,8 @@ async fn what_waits_for_a_connection_when_leadership_ends_is_not_sent() {
             while waits.holds() {
                 tokio::task::yield_now().await;
             }
+            // it is got on with once more, and only then would it go out
+            tokio::task::yield_now().await;
             Ok::<_, Error>(Response::new(Body::empty()))
         }
     });

@@ -99,22 +99,38 @@ pub fn run_controller(make: impl FnOnce() -> Controller + Send + 'static) {
     is_ready.recv().expect("the controller gets ready");
 }
 
-/// Whether the tests that can do so run on the product as it is installed, and not with a controller in
-/// this process: as this variable says.
+/// Whether tests run on the product as it is installed; else, where this variable says so, with a
+/// controller in this process, which a debugger can stop.
 pub fn on_the_installed() -> bool {
-    std::env::var_os("APPWRAPPER_TESTS_ON").is_some_and(|place| place == "installed")
+    std::env::var_os("APPWRAPPER_TESTS_ON").is_none_or(|place| place != "process")
+}
+
+/// The control plane of the tests that run on either.
+pub fn plane() -> &'static ControlPlane {
+    if on_the_installed() { &INSTALLED.plane } else { &PLANE }
 }
 
 /// Runs a test in a namespace of its own, with the shared controller.
 pub fn test<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
+    if on_the_installed() {
+        runtime_test(name, || INSTALLED.plane.client(), body);
+    } else {
+        without_webhook(name, body);
+    }
+}
+
+/// Runs a test in a namespace of its own, with a controller in this process and nobody to refuse anything.
+pub fn without_webhook<F: Future<Output = ()>>(name: &str, body: impl FnOnce(Case) -> F) {
     let client = || {
-        if on_the_installed() {
-            return INSTALLED.plane.client();
-        }
         controller();
         PLANE.client()
     };
     runtime_test(name, client, body);
+}
+
+/// The metrics of the controller that serves all tests.
+pub async fn page() -> String {
+    if on_the_installed() { INSTALLED.page().await } else { METRICS.page() }
 }
 
 /// Runs a test in a namespace of its own, on the control plane of a client, which is made inside of the

@@ -4,7 +4,7 @@
 use http::Request;
 use serde_json::{Value, json};
 
-use crate::harness::{Case, job, pod, test, tuned, wrapper};
+use crate::harness::{Case, job, pod, tuned, without_webhook, wrapper};
 use crate::objects::{app, config_map};
 
 /// Waits for an AppWrapper to have failed because a component can never be created, with a Warning
@@ -20,7 +20,7 @@ async fn refused(case: &Case, name: &str, why: &str) {
 
 #[test]
 fn a_malformed_annotation_is_named_and_the_default_applies() {
-    test("a_malformed_annotation_is_named_and_the_default_applies", async |case| {
+    without_webhook("a_malformed_annotation_is_named_and_the_default_applies", async |case| {
         let flaws = [
             ("failureGracePeriodDuration", "-1h"),
             ("warmupGracePeriodDuration", "5 days"),
@@ -52,7 +52,7 @@ fn a_malformed_annotation_is_named_and_the_default_applies() {
 
 #[test]
 fn a_template_from_which_nothing_can_be_created_fails() {
-    test("a_template_from_which_nothing_can_be_created_fails", async |case| {
+    without_webhook("a_template_from_which_nothing_can_be_created_fails", async |case| {
         let with = |name: &str, pointer: &str, value: Value| {
             let mut template = job(name, json!({}), &[]);
             *template.pointer_mut(pointer).expect("the template has it") = value;
@@ -88,7 +88,7 @@ fn a_template_from_which_nothing_can_be_created_fails() {
 
 #[test]
 fn no_pods_to_expect_is_no_success() {
-    test("no_pods_to_expect_is_no_success", async |case| {
+    without_webhook("no_pods_to_expect_is_no_success", async |case| {
         case.wrap("empty", json!({}), vec![app("Deployment", "d", 0)]).await;
         case.wrap("podless", json!({}), vec![config_map("c")]).await;
         for name in ["empty", "podless"] {
@@ -103,7 +103,7 @@ fn no_pods_to_expect_is_no_success() {
 
 #[test]
 fn two_components_of_one_name_do_not_fight() {
-    test("two_components_of_one_name_do_not_fight", async |case| {
+    without_webhook("two_components_of_one_name_do_not_fight", async |case| {
         let templates = vec![config_map("twin"), config_map("twin"), pod("p", &[])];
         case.wrap("aw", json!({}), templates).await;
         case.record("v1", "ConfigMap").await;
@@ -119,7 +119,7 @@ fn two_components_of_one_name_do_not_fight() {
 
 #[test]
 fn an_object_too_large_for_a_status_says_so() {
-    test("an_object_too_large_for_a_status_says_so", async |case| {
+    without_webhook("an_object_too_large_for_a_status_says_so", async |case| {
         let mut template = config_map("c");
         template["data"]["a"] = "x".repeat(1_571_000).into();
         case.wrap("large", json!({}), vec![template]).await;
@@ -132,7 +132,7 @@ fn an_object_too_large_for_a_status_says_so() {
 
 #[test]
 fn a_template_nested_5000_levels_deep_hides_nobody() {
-    test("a_template_nested_5000_levels_deep_hides_nobody", async |case| {
+    without_webhook("a_template_nested_5000_levels_deep_hides_nobody", async |case| {
         // In a namespace of its own: the watch of this test could not read it either.
         let deep = Case::new(case.client.clone(), "nested-deep").await;
         let nest = format!("{}1{}", r#"{"a":"#.repeat(5_000), "}".repeat(5_000));
@@ -153,7 +153,7 @@ fn a_template_nested_5000_levels_deep_hides_nobody() {
 
 #[test]
 fn a_phase_of_another_world_is_left_as_it_is() {
-    test("a_phase_of_another_world_is_left_as_it_is", async |case| {
+    without_webhook("a_phase_of_another_world_is_left_as_it_is", async |case| {
         case.wrap("aw", json!({}), vec![pod("p", &[])]).await;
         case.ready("aw", 0).await;
         case.change_status("aw", json!({"phase": "Hibernating"})).await;
@@ -171,7 +171,7 @@ fn a_phase_of_another_world_is_left_as_it_is() {
 
 #[test]
 fn a_forged_status_harms_no_other_object() {
-    test("a_forged_status_harms_no_other_object", async |case| {
+    without_webhook("a_forged_status_harms_no_other_object", async |case| {
         let victim = case.create(config_map("victim")).await;
         case.wrap("aw", json!({}), vec![config_map("c"), pod("p", &[])]).await;
         case.ready("aw", 0).await;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use controlplane::{ControlPlane, Options, Tool};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
 use kube::Api;
 use kube::api::PostParams;
 use serde_json::{Value, json};
@@ -138,6 +139,30 @@ impl Installed {
         config["users"][0]["user"] = json!({"token": asked});
         config["contexts"][0]["context"]["namespace"] = json!(NAMESPACE);
         config.to_string()
+    }
+
+    /// What `/metrics` says to somebody who may read it.
+    pub async fn page(&self) -> String {
+        let bindings: Api<ClusterRoleBinding> = Api::all(self.plane.client());
+        let binding = json!({
+            "metadata": {"name": "scraper"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "appwrapper-metrics-reader"},
+            "subjects": [{"kind": "ServiceAccount", "name": "scraper", "namespace": "default"}],
+        });
+        let binding = serde_json::from_value(binding).expect("a binding");
+        // it may be there
+        drop(bindings.create(&PostParams::default(), &binding).await);
+        // the API server takes a moment to heed a new binding, and tells nobody when it does
+        let heeded = async {
+            loop {
+                if let Ok(page) = self.scrape("default", "scraper").await {
+                    return page;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), heeded).await.expect("the owner may")
     }
 
     /// What `/metrics` says to a ServiceAccount, which is made where it is not there.

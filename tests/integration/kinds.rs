@@ -1,11 +1,16 @@
 //! Each kind has its own way to run, succeed and fail; and kinds come and go.
 
+use std::time::Duration;
+
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
+use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use serde_json::{Value, json};
 
-use crate::harness::{Case, job, pod, test, tuned, wrapper};
+use crate::harness::{Case, job, on_the_installed, pod, test, tuned, without_webhook, wrapper};
+use crate::installed::{ACCOUNT, NAMESPACE};
 use crate::objects::{app, config_map, job_set, ray_cluster, service};
 
 /// Waits until the success of a component is recorded.
@@ -122,7 +127,7 @@ fn a_success_stays_when_the_object_that_had_it_is_gone() {
 
 #[test]
 fn what_cannot_be_wrapped_fails_and_holds_no_quota() {
-    test("what_cannot_be_wrapped_fails_and_holds_no_quota", async |case| {
+    without_webhook("what_cannot_be_wrapped_fails_and_holds_no_quota", async |case| {
         let named = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
         let mut elsewhere = config_map("elsewhere");
         elsewhere["metadata"]["namespace"] = "default".into();
@@ -175,6 +180,35 @@ async fn define(case: &Case, group: &str) -> String {
     name
 }
 
+/// Lets the controller wrap that kind, and waits until that is heeded.
+async fn allow(case: &Case, group: &str) {
+    let aggregate = "workload.codeflare.dev/aggregate-to-wrapped-kinds";
+    let role = json!({
+        "metadata": {"name": format!("things.{group}"), "labels": {aggregate: "true"}},
+        "rules": [{"apiGroups": [group], "resources": ["things"],
+            "verbs": ["create", "get", "list", "watch", "delete"]}],
+    });
+    let role = serde_json::from_value(role).expect("a role");
+    let roles: Api<ClusterRole> = Api::all(case.client.clone());
+    roles.create(&PostParams::default(), &role).await.expect("it is accepted");
+    let review = json!({"metadata": {}, "spec": {
+        "user": format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}"),
+        "resourceAttributes": {"group": group, "resource": "things", "verb": "watch"},
+    }});
+    let review: SubjectAccessReview = serde_json::from_value(review).expect("a question");
+    let reviews: Api<SubjectAccessReview> = Api::all(case.client.clone());
+    let heeded = async {
+        loop {
+            let answer = reviews.create(&PostParams::default(), &review).await.expect("an answer");
+            if answer.status.is_some_and(|said| said.allowed) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_mins(1), heeded).await.expect("the role counts");
+}
+
 fn definitions(case: &Case) -> Api<CustomResourceDefinition> {
     Api::all(case.client.clone())
 }
@@ -188,6 +222,9 @@ fn a_kind_that_is_removed_hangs_nothing() {
     test("a_kind_that_is_removed_hangs_nothing", async |case| {
         let group = "removed.example.com";
         let definition = define(&case, group).await;
+        if on_the_installed() {
+            allow(&case, group).await;
+        }
         let settings = tuned(&[("retryLimit", "1")]);
         case.wrap("running", settings, vec![thing(group, "running"), pod("running", &[])]).await;
         let stuck = pod("leaving", &[("stuck", "")]);
@@ -215,7 +252,7 @@ fn a_kind_that_is_removed_hangs_nothing() {
 
 #[test]
 fn a_kind_that_comes_late_can_be_wrapped() {
-    test("a_kind_that_comes_late_can_be_wrapped", async |case| {
+    without_webhook("a_kind_that_comes_late_can_be_wrapped", async |case| {
         let group = "late.example.com";
         let mut aw = wrapper("aw", json!({}), vec![thing(group, "t")]);
         aw["spec"]["suspend"] = true.into();

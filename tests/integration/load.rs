@@ -5,13 +5,16 @@
 //! METRICS_LOAD=127.0.0.1:18443 METRICS_LOAD_SECONDS=300 cargo test --test integration load
 //! ```
 
+use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use appwrapper::serve;
+use axum::Router;
+use axum::routing::get;
 use serde_json::{Value, json};
+use tokio::net::TcpListener;
 
-use crate::harness::{Case, METRICS, job, test, tuned, wrapper};
+use crate::harness::{Case, job, page, test, tuned, wrapper};
 
 /// A pause between two AppWrappers.
 const EVERY: Duration = Duration::from_secs(2);
@@ -78,7 +81,9 @@ fn a_load_is_served_where_one_is_asked_for() {
     let address: SocketAddr = address.parse().expect("METRICS_LOAD is an address");
     let seconds = asked("METRICS_LOAD_SECONDS").map_or(300, |text| text.parse().expect("seconds"));
     test("a_load_is_served_where_one_is_asked_for", async |case| {
-        serve::metrics(address, METRICS.clone()).await.expect("the address is free");
+        let listener = TcpListener::bind(address).await.expect("the address is free");
+        let router = Router::new().route("/metrics", get(page));
+        tokio::spawn(axum::serve(listener, router).into_future());
         for (name, cpu) in QUEUES {
             queue(&case, name, cpu).await;
         }

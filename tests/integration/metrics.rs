@@ -18,7 +18,7 @@ use kube::api::{Api, PostParams};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
-use crate::harness::{METRICS, job, runtime_test, test, tuned};
+use crate::harness::{job, page, runtime_test, test, tuned};
 
 /// On the page only where there is a webhook that was asked, or a certificate.
 const NOT_ALWAYS: [&str; 3] = [
@@ -138,9 +138,9 @@ async fn activity(case: &crate::harness::Case) {
 fn the_page_is_what_queries_and_documentation_name() {
     let name = "the_page_is_what_queries_and_documentation_name";
     test(name, async |case| {
-        drop(METRICS.page()); // idle quota is summed from one scrape to the next
+        drop(page().await); // idle quota is summed from one scrape to the next
         activity(&case).await;
-        let page = METRICS.page();
+        let page = page().await;
         let shown = shown(&page);
         for name in [
             "appwrapper_appwrappers",

@@ -6,7 +6,7 @@
 use kube::api::{DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Case, job, test, wrapper};
+use crate::harness::{Case, job, without_webhook, wrapper};
 use crate::objects::config_map;
 
 pub mod before;
@@ -45,7 +45,7 @@ async fn said(case: &Case, object: Value) -> Option<String> {
 
 #[test]
 fn what_is_wrong_is_refused_with_what_is_allowed() {
-    test("what_is_wrong_is_refused_with_what_is_allowed", async |case| {
+    without_webhook("what_is_wrong_is_refused_with_what_is_allowed", async |case| {
         let named = |name: String| left_alone(&name, json!({}));
         let pod_sets = |sets: Value| {
             let mut aw = left_alone("aw", json!({}));
@@ -143,7 +143,7 @@ fn what_is_wrong_is_refused_with_what_is_allowed() {
 
 #[test]
 fn what_is_wrong_with_a_retry_policy_is_refused() {
-    test("what_is_wrong_with_a_retry_policy_is_refused", async |case| {
+    without_webhook("what_is_wrong_with_a_retry_policy_is_refused", async |case| {
         let rule = |more: Value| {
             let mut rule = json!({"action": "Retry", "onConditions": ["Evicted"]});
             merge(&mut rule, more);
@@ -248,7 +248,7 @@ fn with(aw: &Value, pointer: &str, value: Value) -> Value {
 
 #[test]
 fn what_may_not_change_does_not() {
-    test("what_may_not_change_does_not", async |case| {
+    without_webhook("what_may_not_change_does_not", async |case| {
         let path = "template.spec.template";
         let mut aw = left_alone(
             "aw",
@@ -339,7 +339,7 @@ fn what_may_not_change_does_not() {
 
 #[test]
 fn what_may_change_does() {
-    test("what_may_change_does", async |case| {
+    without_webhook("what_may_change_does", async |case| {
         let mut aw =
             left_alone("aw", json!({"suspend": true, "failurePolicy": {"maxRestarts": 1}}));
         aw["spec"]["components"][0]["podSets"] = json!([{"path": "template.spec.template"}]);

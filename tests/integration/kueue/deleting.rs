@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Case, job, pod, test};
+use crate::harness::{Case, job, pod, test, without_webhook};
 use crate::installed::installed_test;
 
 use super::{Queue, is_reserved, queued};
@@ -41,10 +41,10 @@ fn without_the_gate_kueue_waits_for_the_last_pod() {
 }
 
 /// What 0.18 does as it comes, and why the start-up check warns of it: nothing that a controller of
-/// AppWrappers could do keeps this quota.
+/// AppWrappers could do keeps this quota. Kueue runs as it comes on the control plane without our webhook.
 #[test]
 fn with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted() {
-    test("with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted", async |case| {
+    without_webhook("with_the_gate_kueue_frees_the_quota_of_what_is_being_deleted", async |case| {
         deleted_with_a_rival(&case, "kueue-orphans").await;
         case.phase("rival", "Succeeded").await;
         assert_eq!(case.log().pods_gone_at("stuck"), None, "the rival ran beside it");

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Case, Log, job, pod, quota_without_a_gap, test, tuned};
+use crate::harness::{Case, Log, job, pod, quota_without_a_gap, tuned, without_webhook};
 use crate::installed::installed_test;
 
 use super::{Queue, is_reserved, priority, queued, with_priority};
@@ -149,7 +149,7 @@ fn ten_pod_sets_are_admitted_and_eleven_are_refused() {
 
 #[test]
 fn eleven_pod_sets_that_nobody_refuses_wait_for_ever() {
-    test("eleven_pod_sets_that_nobody_refuses_wait_for_ever", async |case| {
+    without_webhook("eleven_pod_sets_that_nobody_refuses_wait_for_ever", async |case| {
         case.record_workloads().await;
         Queue::of("kueue-eleven", 20).create(&case).await;
         let of = |name: &str, count: usize| {
