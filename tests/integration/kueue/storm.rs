@@ -1,7 +1,7 @@
 //! One AppWrapper that is let in and thrown out again and again, at moments of chance.
 
 use appwrapper::world::rng::Rng;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::harness::{Case, Seen, job, pod, tuned};
 use crate::installed::installed_test;
@@ -58,22 +58,31 @@ async fn storm(case: &Case, rng: &mut Rng) {
 }
 
 /// The longest status of a suspended AppWrapper in so many attempts: what is left of them. While it is torn
-/// down it says what is waited for, which is now more, now less. Whether a recorded attempt got ready is
-/// chance: that moment alone is not looked at.
-fn longest(case: &Case, attempts: std::ops::Range<i64>) -> usize {
+/// down it says what is waited for, which is now more, now less.
+fn longest(case: &Case, attempts: std::ops::Range<i64>) -> String {
     let log = case.log();
     let states = log.of("AppWrapper", "aw").filter(|seen| seen.phase() == "Suspended");
     let states = states.filter(|seen| attempts.contains(&seen.attempt()));
-    let length = |seen: &Seen| {
-        let mut left = seen.object["status"].clone();
-        let recorded = left["attempts"].as_array_mut().expect("attempts are recorded");
-        assert!(recorded.len() <= RECORDED_MAX, "{recorded:?}");
-        for attempt in recorded {
-            attempt.as_object_mut().expect("an object").remove("readyAt");
-        }
-        left.to_string().len()
+    let texts = states.map(|seen| without_chance(seen.object["status"].clone()).to_string());
+    texts.max_by_key(String::len).unwrap_or_default()
+}
+
+/// A status without what depends on how far an attempt got: the moment at which it was ready, and the
+/// conditions of its components. Of those there is one of a type at most.
+fn without_chance(mut status: Value) -> Value {
+    let fields = |list: &mut Value, field: &str| -> Vec<Option<Value>> {
+        let entries = list.as_array_mut().expect("a list").iter_mut();
+        entries.map(|it| it.as_object_mut().expect("an object").remove(field)).collect()
     };
-    states.map(length).max().unwrap_or(0)
+    let ready = fields(&mut status["attempts"], "readyAt");
+    assert!(ready.len() <= RECORDED_MAX, "{status}");
+    for conditions in fields(&mut status["componentStatus"], "conditions").into_iter().flatten() {
+        let all = conditions.as_array().expect("a list").iter();
+        let mut types: Vec<&str> = all.filter_map(|it| it["type"].as_str()).collect();
+        types.sort_unstable();
+        assert!(types.is_sorted_by(|one, next| one < next), "{conditions}");
+    }
+    status
 }
 
 #[test]
@@ -100,8 +109,10 @@ fn a_storm_of_evictions_leaves_nothing_behind() {
         assert_eq!(log.last("AppWrapper", "aw").map(Seen::restarts), Some(1), "seed {seed}");
         let (early, late) = (longest(&case, 12..20), longest(&case, 20..ATTEMPTS));
         assert!(
-            early > 0 && late <= early + early / 20,
-            "seed {seed}: {early}, later {late} bytes of status"
+            !early.is_empty() && late.len() <= early.len() + early.len() / 20,
+            "seed {seed}: {} bytes of status, later {}:\n{early}\n{late}",
+            early.len(),
+            late.len()
         );
         case.delete_wrapper("aw").await;
         case.gone("AppWrapper", "aw").await;
