@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::installed::INSTALLED;
+use crate::kueue::QUEUE;
 
 /// Nothing that a test waits for takes longer, unless it never comes.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -365,10 +366,19 @@ impl Case {
         .await
     }
 
-    /// Waits for an AppWrapper to have been in these phases, in this order, with nothing between.
+    /// Waits for an AppWrapper to have been in these phases, in this order, with nothing between. Kueue may
+    /// let it in before the controller has looked at it once: then it was not Suspended at first.
     pub async fn phases(&self, name: &str, phases: &[&str]) {
         self.until(&format!("{name}: {}", phases.join(" → ")), |log| {
-            (log.phases(name) == phases).then_some(())
+            let seen = log.phases(name);
+            let has_queue = log
+                .of("AppWrapper", name)
+                .any(|it| it.object["metadata"]["labels"][QUEUE].is_string());
+            let at_once = match phases {
+                ["", "Suspended", later @ ..] if has_queue => [&[""], later].concat(),
+                all => all.to_vec(),
+            };
+            (seen == phases || seen == at_once).then_some(())
         })
         .await;
     }
