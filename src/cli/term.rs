@@ -115,6 +115,38 @@ pub fn paint(text: &str, colour: Colour, colours: bool) -> String {
     if colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
 }
 
+/// A row of a table: its cells, and the colour of the line.
+pub type Row = (Vec<String>, Option<Colour>);
+
+/// Columns as wide as they must be, under titles, with this gap between them; a line is coloured as a
+/// whole, and its cells are cleaned.
+#[must_use]
+pub fn table(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str, colours: bool) -> String {
+    let (titles, colour) = titles;
+    let titles: Row = (titles.iter().map(|title| (*title).to_owned()).collect(), colour);
+    let cleaned = rows
+        .iter()
+        .map(|(cells, colour)| (cells.iter().map(|cell| clean(cell)).collect::<Vec<_>>(), *colour));
+    let all: Vec<Row> = std::iter::once(titles).chain(cleaned).collect();
+    let columns = all.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = all.iter().filter_map(|(cells, _)| cells.get(column));
+        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let line = |(cells, colour): &Row| {
+        let padded: Vec<String> =
+            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let line = padded.join(gap).trim_end().to_owned();
+        let line = match colour {
+            Some(colour) => paint(&line, *colour, colours),
+            None => line,
+        };
+        line + "\n"
+    };
+    all.iter().map(line).collect()
+}
+
 /// Columns and rows of the terminal, from the environment or from `stty`; else a usual size.
 #[must_use]
 pub fn size() -> (usize, usize) {
@@ -184,6 +216,20 @@ mod tests {
         ] {
             assert_eq!(clean(text), shown);
         }
+    }
+
+    #[test]
+    fn a_table_has_columns_and_no_commands() {
+        let rows: [Row; 2] = [
+            (vec!["train".into(), "Running".into(), "2".into()], None),
+            (vec!["a\x1b[2J".into(), "Failed".into(), "-".into()], Some(Colour::Red)),
+        ];
+        assert_eq!(
+            table((&["NAME", "PHASE", "RESTARTS"], None), &rows, "   ", true),
+            "NAME         PHASE     RESTARTS\n\
+             train        Running   2\n\
+             \x1b[31ma\\u{1b}[2J   Failed    -\x1b[0m\n"
+        );
     }
 
     #[test]

@@ -95,8 +95,13 @@ impl Wrapper {
     /// Whether this controller is the one that looks after it.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        let manager = self.spec.managed_by.as_deref();
-        manager.is_none_or(|name| name == keys::CONTROLLER_NAME)
+        self.other_manager().is_none()
+    }
+
+    /// `spec.managedBy`, where that is another controller.
+    #[must_use]
+    pub fn other_manager(&self) -> Option<&str> {
+        self.spec.managed_by.as_deref().filter(|name| *name != keys::CONTROLLER_NAME)
     }
 }
 

@@ -7,9 +7,9 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::Error;
-use super::super::term::{self, Colour, clean};
+use super::super::term::{self, Colour, Row, clean, table};
 use super::reach::Place;
-use super::words::{self, NOTHING, Row};
+use super::words::{self, GAP, NOTHING};
 use super::{Target, block_on, now, tell};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase};
 use crate::observe::assemble::Wrapper;
@@ -81,7 +81,7 @@ fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> String {
         return format!("{namespace}/{name}: {phase}; no attempt is recorded\n");
     }
     let rows: Vec<Row> = recorded.attempts.iter().map(|entry| row(entry, now)).collect();
-    let mut text = words::table(&TITLES, &rows, colours);
+    let mut text = table((&TITLES, None), &rows, GAP, colours);
     for Entry { attempt, .. } in &recorded.attempts {
         let message = attempt.failure.as_ref().and_then(|failure| failure.message.as_ref());
         if let Some(message) = message.filter(|message| !message.is_empty()) {

@@ -144,7 +144,7 @@ fn description(
         created: one.created(),
         attempt: status.attempts.last().map(|attempt| attempt.attempt),
         restarts: status.resetting_count,
-        managed_by: wrapper.spec.managed_by.clone().filter(|_| !wrapper.is_ours()),
+        managed_by: wrapper.other_manager().map(str::to_owned),
         queue: None,
         components,
         failure: failure(&status.attempts, next.as_ref()),

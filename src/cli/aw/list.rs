@@ -7,10 +7,10 @@ use kube::api::ListParams;
 use serde::Serialize;
 
 use super::super::cluster::{self, unlisted, unread};
-use super::super::term;
+use super::super::term::{self, Row, table};
 use super::super::{ClusterArgs, Error, Output};
 use super::reach::{One, appwrappers};
-use super::words::{self, NOTHING, Row};
+use super::words::{self, GAP, NOTHING};
 use super::{block_on, now, object_name, tell};
 use crate::api::{Phase, condition};
 use crate::observe::assemble::Wrapper;
@@ -116,8 +116,7 @@ fn item(seen: &Seen, now: Timestamp) -> Item {
 
 /// Its pods are ready, or what it waits for, in a few words.
 pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
-    if !wrapper.is_ours() {
-        let manager = wrapper.spec.managed_by.as_deref().unwrap_or_default();
+    if let Some(manager) = wrapper.other_manager() {
         return format!("managed by {manager}");
     }
     let status = &wrapper.status;
@@ -196,7 +195,7 @@ fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> Stri
             (cells[first..].to_vec(), item.phase.and_then(words::colour))
         })
         .collect();
-    words::table(&TITLES[first..], &rows, colours)
+    table((&TITLES[first..], None), &rows, GAP, colours)
 }
 
 #[cfg(test)]

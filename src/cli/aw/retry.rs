@@ -121,7 +121,7 @@ fn made_anew(manifest: &Value, program: &str) -> String {
 fn plan(wrapper: &Wrapper, now: Timestamp, program: &str) -> Plan {
     let name = &wrapper.name;
     let no = |why: String| Plan::No(why);
-    if let Some(manager) = wrapper.spec.managed_by.as_deref().filter(|_| !wrapper.is_ours()) {
+    if let Some(manager) = wrapper.other_manager() {
         return no(format!("is managed by {manager}, and left alone"));
     }
     if wrapper.deleting {

@@ -122,7 +122,7 @@ async fn carry_out(
 
 /// Whether anybody may suspend or resume it; else why not.
 fn may_change(wrapper: &Wrapper) -> Result<(), String> {
-    if let Some(manager) = wrapper.spec.managed_by.as_deref().filter(|_| !wrapper.is_ours()) {
+    if let Some(manager) = wrapper.other_manager() {
         return Err(format!("it is managed by {manager}, and left alone"));
     }
     if wrapper.deleting {

@@ -1,15 +1,17 @@
-//! Times, tables and causes, in words.
+//! Times and causes, in words.
 
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::explain::answer::Failure;
 use super::super::explain::replay::word;
 use super::super::explain::text::span;
-use super::super::term::{Colour, clean, paint};
+use super::super::term::Colour;
 use crate::api::{Attempt, FailureRecord, Phase, RuleRef};
 
 /// What stands in a table where there is nothing.
 pub(super) const NOTHING: &str = "-";
+/// What stands between the columns of a table, as kubectl prints them.
+pub(super) const GAP: &str = "   ";
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;
@@ -130,35 +132,6 @@ pub(super) fn cut(text: &str, chars_max: usize) -> String {
     text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A row of a table: its cells, and the colour of the line.
-pub(super) type Row = (Vec<String>, Option<Colour>);
-
-/// Columns as wide as they must be, with titles, as kubectl prints them; cells are cleaned.
-pub(super) fn table(titles: &[&str], rows: &[Row], colours: bool) -> String {
-    let titles: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
-    let cleaned = rows
-        .iter()
-        .map(|(cells, colour)| (cells.iter().map(|cell| clean(cell)).collect::<Vec<_>>(), *colour));
-    let all: Vec<Row> = std::iter::once((titles, None)).chain(cleaned).collect();
-    let columns = all.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0);
-    let width = |column: usize| {
-        let cells = all.iter().filter_map(|(cells, _)| cells.get(column));
-        cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
-    let line = |(cells, colour): &Row| {
-        let padded: Vec<String> =
-            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let line = padded.join("   ").trim_end().to_owned();
-        let line = match colour {
-            Some(colour) => paint(&line, *colour, colours),
-            None => line,
-        };
-        line + "\n"
-    };
-    all.iter().map(line).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,20 +193,6 @@ mod tests {
         let unnamed = of(RuleSource::PodFailurePolicy, None, None, Some(0));
         assert_eq!(unnamed, "podFailurePolicy/rule 1");
         assert_eq!(of(RuleSource::RetryLimit, None, None, None), "retryLimit");
-    }
-
-    #[test]
-    fn a_table_has_columns_and_no_commands() {
-        let rows: [Row; 2] = [
-            (vec!["train".into(), "Running".into(), "2".into()], None),
-            (vec!["a\x1b[2J".into(), "Failed".into(), "-".into()], Some(Colour::Red)),
-        ];
-        assert_eq!(
-            table(&["NAME", "PHASE", "RESTARTS"], &rows, true),
-            "NAME         PHASE     RESTARTS\n\
-             train        Running   2\n\
-             \x1b[31ma\\u{1b}[2J   Failed    -\x1b[0m\n"
-        );
     }
 
     #[test]

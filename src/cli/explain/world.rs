@@ -56,7 +56,7 @@ pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> Scene {
     Scene {
         snapshot,
         annotations: wrapper.annotations.clone(),
-        other_manager: wrapper.spec.managed_by.clone().filter(|_| !wrapper.is_ours()),
+        other_manager: wrapper.other_manager().map(str::to_owned),
         notes: vec![],
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Judged, Replay, Rule};
-use crate::cli::term::{Colour, clean, paint};
+use crate::cli::term::{Colour, Row, clean, paint, table};
 use crate::limits::Period;
 
 /// Titles of the table.
@@ -13,7 +13,10 @@ const TITLES: [&str; 7] = ["ATTEMPT", "FAILURE", "NODE", "RECORDED", "NOW", "RET
 pub(in crate::cli::explain) fn text(replay: &Replay, colours: bool) -> String {
     let mut text = format!("{}: {}\n", clean(&replay.name), clean(&replay.outcome));
     if !replay.attempts.is_empty() {
-        text += &format!("\n{}\n", table(&replay.attempts, colours));
+        let rows: Vec<Row> =
+            replay.attempts.iter().map(|judged| (row(judged), Some(colour(judged)))).collect();
+        let titles = (TITLES.as_slice(), Some(Colour::Dim));
+        text += &format!("\n{}\n", table(titles, &rows, "  ", colours));
     }
     for judged in &replay.attempts {
         let mark = if judged.differs { "differs" } else { "same" };
@@ -54,24 +57,7 @@ fn assumptions(attempts: &[Judged]) -> Vec<(&str, Vec<String>)> {
     all
 }
 
-/// Columns as wide as they must be; a line is coloured as a whole.
-fn table(attempts: &[Judged], colours: bool) -> String {
-    let titles = (TITLES.map(str::to_owned), Colour::Dim);
-    let rows = attempts.iter().map(|judged| (row(judged), colour(judged)));
-    let all: Vec<([String; 7], Colour)> = std::iter::once(titles).chain(rows).collect();
-    let width = |column: usize| {
-        all.iter().map(|(cells, _)| cells[column].chars().count()).max().unwrap_or(0)
-    };
-    let widths: Vec<usize> = (0..TITLES.len()).map(width).collect();
-    let line = |(cells, colour): &([String; 7], Colour)| {
-        let padded: Vec<String> =
-            cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        paint(padded.join("  ").trim_end(), *colour, colours) + "\n"
-    };
-    all.iter().map(line).collect()
-}
-
-fn row(judged: &Judged) -> [String; 7] {
+fn row(judged: &Judged) -> Vec<String> {
     let dash = || "-".to_owned();
     let recorded = judged
         .recorded
@@ -80,7 +66,7 @@ fn row(judged: &Judged) -> [String; 7] {
     let now = decision(judged.replayed.action, judged.replayed.rule.as_ref());
     let retries = judged.replayed.retries;
     let pause = judged.replayed.retry_after_seconds;
-    let cells = [
+    vec![
         judged.attempt.to_string(),
         judged.failure.short(),
         judged.failure.node.clone().unwrap_or_else(dash),
@@ -90,8 +76,7 @@ fn row(judged: &Judged) -> [String; 7] {
         pause.map_or_else(dash, |seconds| {
             Period::from_secs(u64::try_from(seconds).unwrap_or(0)).to_string()
         }),
-    ];
-    cells.map(|cell| clean(&cell))
+    ]
 }
 
 /// `Restart (infra/oom)`: the action, and its rule.
