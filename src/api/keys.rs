@@ -16,6 +16,8 @@ pub const CONTROLLER_NAME: &str = "workload.codeflare.dev/appwrapper-controller"
 pub const USER: &str = "workload.codeflare.dev/user";
 /// Label that holds the UID of the user who created the AppWrapper.
 pub const USER_ID: &str = "workload.codeflare.dev/userid";
+/// API group of Kueue.
+pub const KUEUE_GROUP: &str = "kueue.x-k8s.io";
 /// Label by which Kueue assigns an object to a LocalQueue.
 pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
 /// Label that the scheduler and node selectors use for a node's name.

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use k8s_openapi::jiff::Timestamp;
 
 use super::bundle::{self, Document};
-use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, json, term};
+use super::{ClusterArgs, DONE, Error, Output, json, term};
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::Config;
 use crate::snapshot::Snapshot;
@@ -94,13 +94,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         None => SystemClock.now(),
     };
     let scene = match &args.name {
-        Some(name) => match live::scene(args, name, &config)? {
-            live::Found::Scene(scene) => *scene,
-            live::Found::Nothing(message) => {
-                term::complain(&message);
-                return Ok(ExitCode::from(NEGATIVE));
-            }
-        },
+        Some(name) => live::scene(args, name, &config)?,
         None => bundled(&args.files, &config, now)?,
     };
     let colours = term::has_colour();

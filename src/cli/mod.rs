@@ -6,6 +6,7 @@ mod cluster;
 mod crd;
 mod demo;
 mod explain;
+mod place;
 mod run;
 mod simulate;
 pub mod term;

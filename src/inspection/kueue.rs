@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::quota::{OnDelete, Version, on_delete};
 use super::{Notice, fit};
+use crate::api::keys;
 use crate::config::Config;
 use crate::discovery;
 use crate::limits::{FaultTolerance, Period};
@@ -306,7 +307,7 @@ fn unversioned(manager: &Manager, where_gates: &str) -> Notice {
 
 /// Looks at Kueue, where it is installed.
 pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
-    match discovery::find_in_group(client, "kueue.x-k8s.io", "Workload").await {
+    match discovery::find_in_group(client, keys::KUEUE_GROUP, "Workload").await {
         Ok(Some(_)) => {}
         Ok(None) => return vec![],
         Err(error) => {

@@ -24,6 +24,9 @@ pub fn is_subdomain(text: &str) -> bool {
         })
 }
 
+/// The longest name of an AppWrapper, in bytes: Kueue and labels need room for a suffix.
+pub const APPWRAPPER_MAX: usize = 61;
+
 /// What [`is_label`] asks for, in words.
 pub const LABEL: &str = "must be 1 to 63 lower-case letters, digits or '-', beginning and ending with a letter or digit";
 

@@ -13,9 +13,6 @@ use crate::podsets;
 use crate::policies::{InForce, Missing, RetryPolicy, attached};
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 
-/// API group of Kueue.
-const KUEUE: &str = "kueue.x-k8s.io";
-
 /// What is kept of a guide.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Guide {
@@ -45,8 +42,11 @@ pub struct Attach {
 }
 
 /// The kinds of guides. Their version is whichever is served.
-const KINDS: [(&str, &str); 3] =
-    [(GROUP, "RetryPolicy"), (KUEUE, "LocalQueue"), (KUEUE, "ClusterQueue")];
+const KINDS: [(&str, &str); 3] = [
+    (GROUP, "RetryPolicy"),
+    (keys::KUEUE_GROUP, "LocalQueue"),
+    (keys::KUEUE_GROUP, "ClusterQueue"),
+];
 
 fn key(group: &str, kind: &str) -> KindKey {
     KindKey { api_version: format!("{group}/*"), kind: kind.to_owned() }
@@ -61,13 +61,13 @@ pub fn retry_policies() -> KindKey {
 /// Kueue's local queues.
 #[must_use]
 pub fn local_queues() -> KindKey {
-    key(KUEUE, "LocalQueue")
+    key(keys::KUEUE_GROUP, "LocalQueue")
 }
 
 /// Kueue's cluster queues.
 #[must_use]
 pub fn cluster_queues() -> KindKey {
-    key(KUEUE, "ClusterQueue")
+    key(keys::KUEUE_GROUP, "ClusterQueue")
 }
 
 /// The kind of guide that a group and a kind name.

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::super::Error;
 use super::super::term::{self, Colour, Row, clean, table};
-use super::reach::Place;
 use super::words::{self, GAP, NOTHING};
 use super::{Target, block_on, now, tell};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase};
@@ -40,7 +39,7 @@ struct Entry<'a> {
 }
 
 pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
-    let one = block_on(async { Place::of(target).await?.one(&target.name).await })?;
+    let one = block_on(async { target.place().await?.one(&target.name).await })?;
     let now = now();
     let recorded = recorded(&one.wrapper, now);
     tell(target.output, &recorded, || text(&recorded, now, term::has_colour()))

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::super::explain::answer::{Explanation, explain};
 use super::super::explain::live::around;
+use super::super::place::One;
 use super::super::{Error, configured, program, term};
-use super::reach::{One, Place};
 use super::workload::{self, Standing};
 use super::{Target, block_on, now, tell, words};
 use crate::api::{Attempt, FailureRecord, Phase, condition};
@@ -96,7 +96,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 async fn look(args: &Args, config: &Config) -> Result<Description, Error> {
-    let place = Place::of(&args.target).await?;
+    let place = args.target.place().await?;
     let one = place.one(&args.target.name).await?;
     let wrapper = &*one.wrapper;
     let queued = place.workload(&wrapper.uid).await?;

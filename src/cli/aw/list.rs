@@ -6,10 +6,10 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use serde::Serialize;
 
-use super::super::cluster::{self, unlisted, unread};
+use super::super::cluster::{unlisted, unread};
+use super::super::place::{One, Place, appwrappers};
 use super::super::term::{self, Row, table};
 use super::super::{ClusterArgs, Error, Output};
-use super::reach::{One, appwrappers};
 use super::words::{self, GAP, NOTHING};
 use super::{block_on, now, object_name, tell};
 use crate::api::{Phase, condition};
@@ -63,9 +63,8 @@ struct Item {
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let (seen, place) = block_on(async {
-        let client = cluster::connect(args.cluster.kubeconfig.as_deref()).await?;
-        let given = args.namespace.clone();
-        let namespace = given.unwrap_or_else(|| client.default_namespace().to_owned());
+        let kubeconfig = args.cluster.kubeconfig.as_deref();
+        let Place { client, namespace } = Place::of(kubeconfig, args.namespace.as_deref()).await?;
         let namespace = (!args.all_namespaces).then_some(namespace);
         let mut params = ListParams::default();
         params.label_selector.clone_from(&args.selector);

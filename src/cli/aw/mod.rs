@@ -17,8 +17,10 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
+use super::place::Place;
 use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on, json, term};
 use crate::clock::{Clock, SystemClock};
+use crate::limits::names;
 
 /// Which AppWrapper, and how is answered.
 #[derive(Debug, clap::Args)]
@@ -36,14 +38,16 @@ pub(super) struct Target {
     output: Output,
 }
 
-/// The longest name of an object, in bytes.
-const NAME_BYTES_MAX: usize = 253;
+impl Target {
+    /// Where it is.
+    async fn place(&self) -> Result<Place, Error> {
+        Place::of(self.cluster.kubeconfig.as_deref(), self.namespace.as_deref()).await
+    }
+}
 
 /// A name that an object can have. Anything else would lead to another place of the API.
 fn object_name(text: &str) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "-.".contains(c);
-    let begins = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-    if begins && text.len() <= NAME_BYTES_MAX && text.chars().all(fits) {
+    if names::is_subdomain(text) {
         Ok(text.to_owned())
     } else {
         Err("must be a name of lower-case letters, digits, - and .".to_owned())

@@ -1,41 +1,20 @@
 //! Reads and writes for the commands for users. Nothing is decided here.
 
-use std::sync::Arc;
-
 use k8s_openapi::api::core::v1::Event;
-use k8s_openapi::jiff::Timestamp;
 use kube::Resource;
 use kube::api::{Api, DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, Request};
 use serde_json::Value;
 
 use super::super::Error;
-use super::super::cluster::{self, unanswered, unlisted, unread};
-use super::super::explain::live::get;
-use super::Target;
+use super::super::cluster::{unanswered, unlisted, unread};
+use super::super::place::{One, Place, appwrappers};
 use super::workload::{self, Queued};
-use crate::api::AppWrapper;
+use crate::api::keys;
 use crate::discovery;
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::seen::Seen;
-use crate::observe::stored::Stored;
-
-/// The group of Kueue's objects.
-const KUEUE: &str = "kueue.x-k8s.io";
-
-/// A namespace of a cluster.
-pub(super) struct Place {
-    pub client: kube::Client,
-    pub namespace: String,
-}
-
-/// An AppWrapper as it is stored, and what it says.
-#[derive(Clone, Debug)]
-pub(super) struct One {
-    pub seen: Seen,
-    pub wrapper: Arc<Wrapper>,
-}
 
 /// How a write ended that the API server answered.
 pub(super) enum Written {
@@ -47,26 +26,7 @@ pub(super) enum Written {
     Refused(String),
 }
 
-/// AppWrappers, for requests.
-pub(super) fn appwrappers() -> ApiResource {
-    ApiResource::erase::<AppWrapper>(&())
-}
-
 impl One {
-    pub(super) fn of(seen: Seen) -> Result<Self, String> {
-        let wrapper = Stored::from(seen.clone()).wrapper?;
-        Ok(Self { seen, wrapper })
-    }
-
-    pub(super) fn created(&self) -> Option<Timestamp> {
-        self.seen.meta.creation_timestamp.as_ref().map(|time| time.0)
-    }
-
-    /// When its deletion was asked for.
-    pub(super) fn deleted(&self) -> Option<Timestamp> {
-        self.seen.meta.deletion_timestamp.as_ref().map(|time| time.0)
-    }
-
     /// The whole object, as it is stored.
     pub(super) fn value(&self) -> Result<Value, Error> {
         let Wrapper { namespace, name, .. } = &*self.wrapper;
@@ -77,48 +37,13 @@ impl One {
 }
 
 impl Place {
-    /// Where an AppWrapper is.
-    pub(super) async fn of(target: &Target) -> Result<Self, Error> {
-        let client = cluster::connect(target.cluster.kubeconfig.as_deref()).await?;
-        let namespace = target.namespace.clone();
-        let namespace = namespace.unwrap_or_else(|| client.default_namespace().to_owned());
-        Ok(Self { client, namespace })
-    }
-
     pub(super) fn api(&self, resource: &ApiResource) -> Api<Seen> {
         Api::namespaced_with(self.client.clone(), &self.namespace, resource)
     }
 
-    /// An AppWrapper, where there is one of that name.
-    ///
-    /// # Errors
-    /// It cannot be read, or the cluster does not answer.
-    pub(super) async fn find(&self, name: &str) -> Result<Option<One>, Error> {
-        match get(&self.client, &appwrappers(), Some(&self.namespace), name).await {
-            Ok(seen) => One::of(seen).map(Some).map_err(|flaw| {
-                let namespace = &self.namespace;
-                Error::Negative(format!("AppWrapper {namespace}/{name} cannot be read: {flaw}"))
-            }),
-            Err(error) if live::code(&error) == Some(404) => Ok(None),
-            Err(error) => Err(unanswered(&error)),
-        }
-    }
-
-    /// An AppWrapper that has to be there.
-    ///
-    /// # Errors
-    /// There is none of that name, it cannot be read, or the cluster does not answer.
-    pub(super) async fn one(&self, name: &str) -> Result<One, Error> {
-        self.find(name).await?.ok_or_else(|| Error::Negative(self.nobody(name)))
-    }
-
-    pub(super) fn nobody(&self, name: &str) -> String {
-        format!("there is no AppWrapper {name} in namespace {}", self.namespace)
-    }
-
     /// Workloads, in the version that is served; none without Kueue.
     pub(super) async fn workloads(&self) -> Result<Option<ApiResource>, Error> {
-        let found = discovery::find_in_group(&self.client, KUEUE, "Workload").await;
+        let found = discovery::find_in_group(&self.client, keys::KUEUE_GROUP, "Workload").await;
         Ok(found.map_err(|error| unanswered(&error))?.map(|(resource, _)| resource))
     }
 

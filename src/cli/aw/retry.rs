@@ -16,8 +16,9 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, json, program, term};
-use super::reach::{One, Place, Written, appwrappers};
+use super::reach::Written;
 use super::wait::tolerate;
 use super::workload::Queued;
 use super::{Done, Target, block_on, now, words};
@@ -54,7 +55,7 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
 }
 
 async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
-    let place = Place::of(target).await?;
+    let place = target.place().await?;
     for _ in 0..TRIES {
         let one = place.one(&target.name).await?;
         let done = |yes: bool, facts: Retried, message: String| Done {

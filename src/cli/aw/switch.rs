@@ -5,8 +5,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 use serde_json::json;
 
+use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, program};
-use super::reach::{One, Place, Written, appwrappers};
+use super::reach::Written;
 use super::workload::{Queued, Workload};
 use super::{Done, Target, block_on};
 use crate::api::Phase;
@@ -55,7 +56,7 @@ pub(in crate::cli) fn resume(target: &Target) -> Result<ExitCode, Error> {
 }
 
 async fn switch(target: &Target, wish: Wish) -> Result<Done<Switched>, Error> {
-    let place = Place::of(target).await?;
+    let place = target.place().await?;
     for _ in 0..TRIES {
         let one = place.one(&target.name).await?;
         let wrapper = &*one.wrapper;

@@ -9,7 +9,6 @@ use serde::Serialize;
 
 use super::super::term::{self, clean, paint};
 use super::super::{Error, term::Colour};
-use super::reach::Place;
 use super::{Target, block_on, tell, words};
 use grow::{Node, grow};
 
@@ -24,7 +23,7 @@ struct Tree {
 
 pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
     let tree = block_on(async {
-        let place = Place::of(target).await?;
+        let place = target.place().await?;
         let one = place.one(&target.name).await?;
         let found = look::look(&place, &one.wrapper).await?;
         let phase = words::phase(one.wrapper.status.phase).to_owned();

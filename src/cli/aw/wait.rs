@@ -8,9 +8,9 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde::Serialize;
 
 use super::super::cluster::unanswered;
+use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, term};
 use super::list::state;
-use super::reach::{One, Place, appwrappers};
 use super::{Done, Target, block_on, now, words};
 use crate::api::Phase;
 use crate::limits::Period;
@@ -85,7 +85,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
-    let place = Place::of(&args.target).await?;
+    let place = args.target.place().await?;
     let name = &args.target.name;
     let mut sight = match place.find(name).await? {
         Some(one) => Sight::Is(one.into()),

@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 
 use super::super::bundle::Document;
+use crate::api::keys;
 use crate::webhook::validate::{self, Finding, Severity};
 use crate::world::actors::kueue::{QUEUE, thousandths};
 use crate::world::show::{Cast, Misfortune};
 
-/// Group of Kueue's kinds.
-const KUEUE: &str = "kueue.x-k8s.io";
 /// How long a simulated pod lives.
 const RUN_FOR: &str = "sim/run-for";
 /// Pods that cannot do without their peers fail so long after one is lost.
@@ -53,7 +52,7 @@ pub(super) fn prepare(
     let mut notes = vec![];
     let mut queues = 0;
     for document in documents {
-        if document.kind() == "ClusterQueue" && document.group() == KUEUE {
+        if document.kind() == "ClusterQueue" && document.group() == keys::KUEUE_GROUP {
             queues += 1;
             add_quota(&document.value, &mut cast.quota);
         }

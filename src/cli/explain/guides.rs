@@ -4,7 +4,7 @@ use kube::Client;
 
 use super::super::Error;
 use super::super::cluster::{said, unanswered, unlisted};
-use super::live::get;
+use super::super::place::get;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::guides::{self, Attach, Guide};

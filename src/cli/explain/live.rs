@@ -2,70 +2,35 @@
 
 use std::sync::Arc;
 
-use kube::api::{GetParams, ListParams};
-use kube::core::{ApiResource, Request};
+use kube::api::ListParams;
+use kube::core::ApiResource;
 use kube::{Client, Resource};
 
 use super::super::Error;
-use super::super::cluster::{self, said, unanswered, unlisted, unread};
+use super::super::cluster::{said, unlisted, unread};
+use super::super::place::{Place, get};
 use super::{Args, Scene, guides, world};
-use crate::api::AppWrapper;
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::Cache;
 use crate::observe::live::{self, Live};
 use crate::observe::memory::Memory;
 use crate::observe::nodes;
-use crate::observe::seen::Seen;
-use crate::observe::stored::Stored;
 use crate::observe::{self, Eyes};
 use crate::plan::Ask;
 use crate::snapshot::Snapshot;
 
-/// What a cluster answers.
-pub(super) enum Found {
-    /// The AppWrapper, and what is around it.
-    Scene(Box<Scene>),
-    /// There is no such AppWrapper, or it cannot be read.
-    Nothing(String),
-}
-
 /// Looks at an AppWrapper in a cluster.
 ///
 /// # Errors
-/// The cluster cannot be reached, or does not answer.
-pub(super) fn scene(args: &Args, name: &str, config: &Config) -> Result<Found, Error> {
+/// There is no such AppWrapper, it cannot be read, or the cluster does not answer.
+pub(super) fn scene(args: &Args, name: &str, config: &Config) -> Result<Scene, Error> {
     let kubeconfig = args.cluster.kubeconfig.as_deref();
     super::super::block_on(async {
-        let client = cluster::connect(kubeconfig).await?;
-        let namespace = args.namespace.as_deref().unwrap_or_else(|| client.default_namespace());
-        look(&client, namespace, name, config).await
+        let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        let one = place.one(name).await?;
+        around(&place.client, &one.wrapper, config).await
     })
-}
-
-async fn look(
-    client: &Client,
-    namespace: &str,
-    name: &str,
-    config: &Config,
-) -> Result<Found, Error> {
-    let resource = ApiResource::erase::<AppWrapper>(&());
-    let seen = match get(client, &resource, Some(namespace), name).await {
-        Ok(seen) => seen,
-        Err(error) if live::code(&error) == Some(404) => {
-            let message = format!("there is no AppWrapper {name} in namespace {namespace}");
-            return Ok(Found::Nothing(message));
-        }
-        Err(error) => return Err(unanswered(&error)),
-    };
-    let wrapper = match Stored::from(seen).wrapper {
-        Ok(wrapper) => wrapper,
-        Err(flaw) => {
-            let message = format!("AppWrapper {namespace}/{name} cannot be read: {flaw}");
-            return Ok(Found::Nothing(message));
-        }
-    };
-    around(client, &wrapper, config).await.map(|scene| Found::Scene(Box::new(scene)))
 }
 
 /// Looks at the world around an AppWrapper.
@@ -141,16 +106,4 @@ async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> O
         }
     }
     None
-}
-
-pub(in crate::cli) async fn get(
-    client: &Client,
-    resource: &ApiResource,
-    namespace: Option<&str>,
-    name: &str,
-) -> Result<Seen, kube::Error> {
-    let request = Request::new(Seen::url_path(resource, namespace))
-        .get(name, &GetParams::default())
-        .map_err(kube::Error::BuildRequest)?;
-    client.request(request).await
 }

@@ -4,7 +4,7 @@ use kube::Client;
 use kube::api::{Api, DynamicObject};
 
 use super::review::in_time;
-use crate::api::RetryPolicy;
+use crate::api::{RetryPolicy, keys};
 use crate::discovery;
 use crate::limits::Severity;
 use crate::webhook::authorize::{AccessError, Named, NamedKind};
@@ -27,8 +27,7 @@ pub(super) async fn exists(
             in_time(&what, policies.get_metadata_opt(name)).await.map(|found| found.is_some())
         }
         NamedKind::LocalQueue => {
-            let group = "kueue.x-k8s.io";
-            let find = discovery::find_in_group(client, group, "LocalQueue");
+            let find = discovery::find_in_group(client, keys::KUEUE_GROUP, "LocalQueue");
             let Some((resource, _)) = in_time("discover LocalQueues", find).await? else {
                 return Ok(false);
             };

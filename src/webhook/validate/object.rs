@@ -13,8 +13,6 @@ use crate::limits::{Limits, Severity, names, shortened};
 pub(in crate::webhook) const LEVELS_MAX: usize = 64;
 /// The largest object, as JSON without spaces.
 const BYTES_MAX: usize = 1 << 20;
-/// The longest name of an AppWrapper: Kueue and labels need room for a suffix.
-const NAME_MAX: usize = 61;
 /// What the API server appends to `generateName`.
 const GENERATED: &str = "xxxxx";
 
@@ -107,7 +105,7 @@ pub(super) fn name(metadata: &Value, report: &mut Report) {
         Some(Value::String(text)) if text.is_empty() => None,
         Some(other) => Some(other),
     };
-    let fits = |name: &str| name.len() <= NAME_MAX && names::is_label(name);
+    let fits = |name: &str| name.len() <= names::APPWRAPPER_MAX && names::is_label(name);
     match (given("name"), given("generateName")) {
         (Some(Value::String(name)), _) if fits(name) => {}
         (Some(name), _) => report.invalid("metadata.name", text(name), rule),

@@ -2,12 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::limits::names;
+
 /// What a manifest keeps of the metadata; the rest is the API server's, or of the old object's life.
 /// `kubectl apply` goes on from its annotation `last-applied-configuration`, so that stays, too.
 const METADATA: [&str; 5] = ["name", "namespace", "labels", "annotations", "ownerReferences"];
-
-/// The longest name that an AppWrapper can have.
-const NAME_BYTES_MAX: usize = 61;
 
 /// How many characters of a UID tell two AppWrappers apart.
 const UID_CHARS: usize = 8;
@@ -39,7 +38,7 @@ pub(super) fn manifest(stored: &Value, queued: bool) -> Value {
 pub(super) fn trial(manifest: &Value, uid: &str) -> Value {
     let mark: String = uid.chars().filter(char::is_ascii_alphanumeric).take(UID_CHARS).collect();
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
-    let room = NAME_BYTES_MAX - UID_CHARS - 1;
+    let room = names::APPWRAPPER_MAX - UID_CHARS - 1;
     let name = &name[..name.floor_char_boundary(room)];
     let mut trial = manifest.clone();
     trial["metadata"]["name"] = format!("{name}-{mark}").into();

@@ -5,11 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::super::reach::Place;
 use super::grow::{Member, Node, PodFacts, Thing};
 use crate::cli::Error;
 use crate::cli::cluster::{unlisted, unread};
-use crate::cli::explain::live::get;
+use crate::cli::place::{Place, get};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::KindKey;
 use crate::observe::live::{self, Live};

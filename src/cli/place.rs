@@ -1,0 +1,103 @@
+//! A namespace of a cluster, and an AppWrapper in it as it is stored.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::GetParams;
+use kube::core::{ApiResource, Request};
+use kube::{Client, Resource};
+
+use super::Error;
+use super::cluster::{self, unanswered};
+use crate::api::AppWrapper;
+use crate::observe::assemble::Wrapper;
+use crate::observe::live;
+use crate::observe::seen::Seen;
+use crate::observe::stored::Stored;
+
+/// A namespace of a cluster.
+pub(super) struct Place {
+    pub client: Client,
+    pub namespace: String,
+}
+
+/// An AppWrapper as it is stored, and what it says.
+#[derive(Clone, Debug)]
+pub(super) struct One {
+    pub seen: Seen,
+    pub wrapper: Arc<Wrapper>,
+}
+
+/// AppWrappers, for requests.
+pub(super) fn appwrappers() -> ApiResource {
+    ApiResource::erase::<AppWrapper>(&())
+}
+
+impl One {
+    pub(super) fn of(seen: Seen) -> Result<Self, String> {
+        let wrapper = Stored::from(seen.clone()).wrapper?;
+        Ok(Self { seen, wrapper })
+    }
+
+    pub(super) fn created(&self) -> Option<Timestamp> {
+        self.seen.meta.creation_timestamp.as_ref().map(|time| time.0)
+    }
+
+    /// When its deletion was asked for.
+    pub(super) fn deleted(&self) -> Option<Timestamp> {
+        self.seen.meta.deletion_timestamp.as_ref().map(|time| time.0)
+    }
+}
+
+impl Place {
+    /// A namespace of the cluster of a kubeconfig; by default that of the kubeconfig.
+    pub(super) async fn of(
+        kubeconfig: Option<&Path>,
+        namespace: Option<&str>,
+    ) -> Result<Self, Error> {
+        let client = cluster::connect(kubeconfig).await?;
+        let namespace = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
+        Ok(Self { client, namespace })
+    }
+
+    /// An AppWrapper, where there is one of that name.
+    ///
+    /// # Errors
+    /// It cannot be read, or the cluster does not answer.
+    pub(super) async fn find(&self, name: &str) -> Result<Option<One>, Error> {
+        match get(&self.client, &appwrappers(), Some(&self.namespace), name).await {
+            Ok(seen) => One::of(seen).map(Some).map_err(|flaw| {
+                let namespace = &self.namespace;
+                Error::Negative(format!("AppWrapper {namespace}/{name} cannot be read: {flaw}"))
+            }),
+            Err(error) if live::code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(unanswered(&error)),
+        }
+    }
+
+    /// An AppWrapper that has to be there.
+    ///
+    /// # Errors
+    /// There is none of that name, it cannot be read, or the cluster does not answer.
+    pub(super) async fn one(&self, name: &str) -> Result<One, Error> {
+        self.find(name).await?.ok_or_else(|| Error::Negative(self.nobody(name)))
+    }
+
+    pub(super) fn nobody(&self, name: &str) -> String {
+        format!("there is no AppWrapper {name} in namespace {}", self.namespace)
+    }
+}
+
+/// An object as it is stored.
+pub(super) async fn get(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    name: &str,
+) -> Result<Seen, kube::Error> {
+    let request = Request::new(Seen::url_path(resource, namespace))
+        .get(name, &GetParams::default())
+        .map_err(kube::Error::BuildRequest)?;
+    client.request(request).await
+}
