@@ -35,6 +35,7 @@ mod deleting;
 mod demo;
 mod docs;
 mod election;
+mod enemy;
 mod failing;
 mod guide;
 mod harness;

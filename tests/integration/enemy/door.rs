@@ -1,0 +1,1 @@
+//! The listening ports and the Lease.

@@ -1,0 +1,1 @@
+//! Ownership: which pods and components count as those of an AppWrapper.

@@ -1,0 +1,1 @@
+//! Dearest objects: patterns, lists of names, annotations, components.

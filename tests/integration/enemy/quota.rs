@@ -1,0 +1,1 @@
+//! Quota, finalizer and rights.

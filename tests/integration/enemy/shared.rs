@@ -1,0 +1,1 @@
+//! One AppWrapper, one namespace or one call must not delay another.

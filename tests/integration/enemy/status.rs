@@ -1,0 +1,1 @@
+//! A status that somebody else wrote, or that is too large.

@@ -1,0 +1,1 @@
+//! What the commands, the metrics and the documents say.
