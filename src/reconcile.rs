@@ -14,7 +14,6 @@ mod report;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::runtime::reflector::ObjectRef;
 
 use crate::act::{self, create, delete, wrapper as write};
 use crate::bugs::{self, Bug};
@@ -80,22 +79,28 @@ impl Error {
     namespace = stored.key().namespace,
     appwrapper = stored.key().name, // in JSON, `name` is that of the span
     uid = stored.uid(),
-    phase = stored.wrapper.as_ref().map_or("", |wrapper| wrapper.status.phase.as_str()),
+    phase = stored.summary.as_ref().map_or("", |summary| summary.phase.as_str()),
 ))]
 pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Next, Error> {
     let memory = context.memory(&stored.key());
     let mut memory = memory.lock().await;
     memory.tick(context.clock.elapsed());
-    let wrapper = match &stored.wrapper {
-        Ok(wrapper) => wrapper.clone(),
+    match &stored.summary {
+        Ok(summary) if summary.is_ours => {}
+        Ok(_) => return Ok(Next::OnChange),
         Err(flaw) => {
             report::unreadable(&context, &mut memory, &stored, flaw);
             return Ok(Next::OnChange);
         }
-    };
-    if !wrapper.is_ours() {
-        return Ok(Next::OnChange);
     }
+    let wrapper = match context.wrapper(&stored).await? {
+        Some(Ok(wrapper)) if wrapper.is_ours() => wrapper,
+        Some(Err(flaw)) => {
+            report::unreadable(&context, &mut memory, &stored, &flaw);
+            return Ok(Next::OnChange);
+        }
+        Some(Ok(_)) | None => return Ok(Next::OnChange), // the watch will say
+    };
     memory.focus(&wrapper.uid, crate::decide::current_attempt(&wrapper.status));
     if memory.outdates(&wrapper.version) {
         return Ok(Next::After(ECHO_OVERDUE));
@@ -241,7 +246,7 @@ async fn carry_out(
 /// The AppWrapper as our own write has made it.
 fn wrote(memory: &mut Memory, written: Seen) -> Carried {
     memory.confirm(written.meta.resource_version.as_deref());
-    Stored::from(written).wrapper.map_or(Carried::Done, Carried::Wrote)
+    Wrapper::read(&written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
 }
 
 /// What has objects between itself and its pods goes after them, also by force. Asked twice, it would
@@ -279,12 +284,11 @@ async fn is_newest(
 
 /// Whether the watch has shown a newer version that asks for something else: then nothing is created.
 fn is_superseded(context: &Context, wrapper: &Wrapper) -> bool {
-    let at = ObjectRef::new(&wrapper.name).within(&wrapper.namespace);
-    context.store.get(&at).is_none_or(|newest| {
-        newest.wrapper.as_ref().is_ok_and(|newest| {
-            newest.uid != wrapper.uid
-                || newest.spec.suspend != wrapper.spec.suspend
-                || newest.deleting != wrapper.deleting
+    context.store.get(&wrapper.key()).is_none_or(|newest| {
+        newest.summary.as_ref().is_ok_and(|summary| {
+            newest.uid() != wrapper.uid
+                || summary.suspend != wrapper.spec.suspend
+                || summary.deleting != wrapper.deleting
         })
     })
 }

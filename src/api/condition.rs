@@ -66,6 +66,13 @@ pub fn is_true(conditions: &[Condition], kind: &str) -> bool {
     find(conditions, kind).is_some_and(|condition| condition.status == "True")
 }
 
+/// Whether a deletion is being forced, and something still exists.
+#[must_use]
+pub fn is_deletion_forced(conditions: &[Condition]) -> bool {
+    find(conditions, DELETING_RESOURCES)
+        .is_some_and(|found| found.status == "True" && found.reason == deleting::FORCED)
+}
+
 /// When the condition of a type took the status that it has.
 #[must_use]
 pub fn since(conditions: &[Condition], kind: &str) -> Option<Timestamp> {

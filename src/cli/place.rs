@@ -14,7 +14,6 @@ use crate::api::AppWrapper;
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::seen::Seen;
-use crate::observe::stored::Stored;
 
 /// A namespace of a cluster.
 pub(super) struct Place {
@@ -36,7 +35,7 @@ pub(super) fn appwrappers() -> ApiResource {
 
 impl One {
     pub(super) fn of(seen: Seen) -> Result<Self, String> {
-        let wrapper = Stored::from(seen.clone()).wrapper?;
+        let wrapper = Arc::new(Wrapper::read(&seen)?);
         Ok(Self { seen, wrapper })
     }
 

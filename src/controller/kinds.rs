@@ -58,11 +58,11 @@ impl Kinds {
     pub(super) fn used_by(&mut self, stored: &Stored) {
         let key = stored.key();
         self.unlisted.remove(&key);
-        let Ok(wrapper) = &stored.wrapper else { return };
-        if !wrapper.is_ours() {
+        let Ok(summary) = &stored.summary else { return };
+        if !summary.is_ours {
             return;
         }
-        let kinds = self.context.kinds_of(wrapper);
+        let kinds = self.context.kinds_of(summary);
         if self.users.get(&key) == Some(&kinds) {
             return;
         }

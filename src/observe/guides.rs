@@ -98,12 +98,18 @@ pub fn served_as(kind: &KindKey) -> Vec<KindKey> {
 /// policy nor a queue, and there is no default.
 #[must_use]
 pub fn used_by(wrapper: &Wrapper, default: Option<&str>) -> Vec<KindKey> {
+    let names_policies = wrapper.annotations.contains_key(keys::RETRY_POLICIES);
+    used(names_policies || default.is_some(), wrapper.queue.is_some())
+}
+
+/// The same, of an AppWrapper that names policies, or has a queue.
+#[must_use]
+pub fn used(names_policies: bool, has_queue: bool) -> Vec<KindKey> {
     let mut kinds = vec![];
-    let named = wrapper.annotations.contains_key(keys::RETRY_POLICIES) || default.is_some();
-    if named || wrapper.queue.is_some() {
+    if names_policies || has_queue {
         kinds.push(retry_policies());
     }
-    if wrapper.queue.is_some() {
+    if has_queue {
         kinds.extend([local_queues(), cluster_queues()]);
     }
     kinds

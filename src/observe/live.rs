@@ -197,15 +197,22 @@ pub async fn guide_resource(client: &Client, kind: &KindKey) -> Result<ApiResour
 /// # Errors
 /// Where that cannot be told.
 pub async fn version(client: &Client, wrapper: &Wrapper) -> Result<Option<String>, Error> {
-    let what = || format!("get AppWrapper {}", wrapper.name);
-    let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
-        .get(&wrapper.name, &GetParams::default())
+    let found = appwrapper(client, &wrapper.key()).await?;
+    let is_same = |seen: &Seen| seen.meta.uid.as_deref() == Some(wrapper.uid.as_str());
+    Ok(found.filter(is_same).and_then(|seen| seen.meta.resource_version))
+}
+
+/// An AppWrapper, by a GET; `None` where there is none of that name.
+///
+/// # Errors
+/// Where that cannot be told.
+pub async fn appwrapper(client: &Client, key: &Key) -> Result<Option<Seen>, Error> {
+    let what = || format!("get AppWrapper {}", key.name);
+    let request = Request::new(AppWrapper::url_path(&(), Some(&key.namespace)))
+        .get(&key.name, &GetParams::default())
         .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
     match client.request::<Seen>(request).await {
-        Ok(seen) if seen.meta.uid.as_deref() == Some(wrapper.uid.as_str()) => {
-            Ok(seen.meta.resource_version)
-        }
-        Ok(_) => Ok(None),
+        Ok(seen) => Ok(Some(seen)),
         Err(error) if code(&error) == Some(404) => Ok(None),
         Err(error) => Err(Error::api(what(), error)),
     }

@@ -17,7 +17,9 @@ pub mod memory;
 pub mod nodes;
 pub mod records;
 pub mod seen;
+pub mod store;
 pub mod stored;
+pub mod summary;
 
 use std::collections::BTreeMap;
 

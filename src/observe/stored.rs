@@ -1,23 +1,29 @@
 //! An AppWrapper as the watch shows it: read, or with the reason why it cannot be.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::Resource;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 
 use super::assemble::Wrapper;
 use super::cache::Key;
 use super::seen::Seen;
-use crate::api::{AppWrapper, AppWrapperSpec, AppWrapperStatus, keys};
+use super::summary::Summary;
+use crate::api::{AppWrapperSpec, AppWrapperStatus, keys};
 
-/// An AppWrapper as it is stored.
+/// An AppWrapper as it is stored: a summary, and its text where that is kept.
 #[derive(Clone, Debug)]
 pub struct Stored {
-    meta: ObjectMeta,
-    /// What it says, or why that cannot be read.
-    pub wrapper: Result<Arc<Wrapper>, String>,
+    key: Key,
+    uid: String,
+    version: String,
+    size: usize,
+    text: Option<Box<RawValue>>,
+    /// What it says in short, or why it cannot be read.
+    pub summary: Result<Arc<Summary>, String>,
 }
 
 #[derive(Deserialize)]
@@ -28,49 +34,98 @@ struct Body {
     status: Option<AppWrapperStatus>,
 }
 
-impl From<Seen> for Stored {
-    fn from(seen: Seen) -> Self {
-        let wrapper = serde_json::from_str::<Body>(seen.raw.get())
-            .map(|body| {
-                Arc::new(Wrapper::new(&seen.meta, body.spec, body.status.unwrap_or_default()))
-            })
-            .map_err(|error| error.to_string());
-        // What is looked up by is enough; the rest is in the wrapper.
-        let meta = ObjectMeta {
-            namespace: seen.meta.namespace,
-            name: seen.meta.name,
-            uid: seen.meta.uid,
-            resource_version: seen.meta.resource_version,
-            ..ObjectMeta::default()
-        };
-        Self { meta, wrapper }
-    }
-}
-
 impl Stored {
+    /// Reads an object; the whole of it, too, where it can be read.
+    #[must_use]
+    pub fn read(seen: Seen) -> (Self, Option<Arc<Wrapper>>) {
+        let wrapper = Wrapper::read(&seen);
+        let summary = match &wrapper {
+            Ok(wrapper) => Ok(Arc::new(Summary::of(wrapper))),
+            Err(flaw) => Err(flaw.clone()),
+        };
+        let stored = Self {
+            key: Key {
+                namespace: seen.meta.namespace.unwrap_or_default(),
+                name: seen.meta.name.unwrap_or_default(),
+            },
+            uid: seen.meta.uid.unwrap_or_default(),
+            version: seen.meta.resource_version.unwrap_or_default(),
+            size: 0,
+            text: wrapper.is_ok().then(|| lean(seen.raw)),
+            summary,
+        };
+        let size = stored.text().map_or(0, str::len);
+        let stored = Self { size, ..stored };
+        (stored, wrapper.ok().map(Arc::new))
+    }
+
     /// Its namespace and name.
     #[must_use]
     pub fn key(&self) -> Key {
-        Key {
-            namespace: self.meta.namespace.clone().unwrap_or_default(),
-            name: self.meta.name.clone().unwrap_or_default(),
-        }
+        self.key.clone()
     }
 
     /// Its UID.
     #[must_use]
     pub fn uid(&self) -> &str {
-        self.meta.uid.as_deref().unwrap_or_default()
+        &self.uid
     }
 
     /// Its resource version.
     #[must_use]
     pub fn version(&self) -> &str {
-        self.meta.resource_version.as_deref().unwrap_or_default()
+        &self.version
+    }
+
+    /// The size of its text, in bytes.
+    #[must_use]
+    pub const fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Its text, where it is kept.
+    #[must_use]
+    pub fn text(&self) -> Option<&str> {
+        self.text.as_deref().map(RawValue::get)
+    }
+
+    /// The same without its text.
+    #[must_use]
+    pub(super) fn without_text(&self) -> Self {
+        Self { text: None, ..self.clone() }
     }
 }
 
+/// The parts of an object that are read again.
+#[derive(Deserialize, Serialize)]
+struct Parts<'a> {
+    #[serde(borrow)]
+    metadata: Fields<'a>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
+    status: Option<&'a RawValue>,
+}
+
+type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
+
+/// The text without what is never read: `managedFields` is often the larger part of an object.
+fn lean(raw: Box<RawValue>) -> Box<RawValue> {
+    let Ok(mut parts) = serde_json::from_str::<Parts<'_>>(raw.get()) else { return raw };
+    parts.metadata.remove("managedFields");
+    serde_json::value::to_raw_value(&parts).unwrap_or_else(|_| raw.clone())
+}
+
 impl Wrapper {
+    /// Reads an object.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read(seen: &Seen) -> Result<Self, String> {
+        let body = serde_json::from_str::<Body>(seen.raw.get()).map_err(|error| error.to_string())?;
+        Ok(Self::new(&seen.meta, body.spec, body.status.unwrap_or_default()))
+    }
+
     /// An AppWrapper from its parts.
     #[must_use]
     pub fn new(meta: &ObjectMeta, spec: AppWrapperSpec, status: AppWrapperStatus) -> Self {
@@ -105,35 +160,6 @@ impl Wrapper {
     }
 }
 
-impl Resource for Stored {
-    type DynamicType = ();
-    type Scope = kube::core::NamespaceResourceScope;
-
-    fn kind((): &()) -> Cow<'_, str> {
-        AppWrapper::kind(&())
-    }
-
-    fn group((): &()) -> Cow<'_, str> {
-        AppWrapper::group(&())
-    }
-
-    fn version((): &()) -> Cow<'_, str> {
-        <AppWrapper as Resource>::version(&())
-    }
-
-    fn plural((): &()) -> Cow<'_, str> {
-        AppWrapper::plural(&())
-    }
-
-    fn meta(&self) -> &ObjectMeta {
-        &self.meta
-    }
-
-    fn meta_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.meta
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
@@ -141,13 +167,13 @@ mod tests {
     use super::*;
 
     fn stored(value: &Value) -> Stored {
-        serde_json::from_str::<Seen>(&value.to_string()).unwrap().into()
+        Stored::read(serde_json::from_str::<Seen>(&value.to_string()).unwrap()).0
     }
 
     #[test]
     fn an_object_that_cannot_be_read_says_why_and_keeps_its_name() {
         let good = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"components": []}});
-        assert!(stored(&good).wrapper.is_ok());
+        assert!(stored(&good).summary.is_ok());
         for (path, value, want) in [
             ("/spec", json!({"components": 3}), "invalid type"),
             ("/status", json!({"phase": "Paused"}), "unknown phase"),
@@ -156,7 +182,7 @@ mod tests {
             bad[&path[1..]] = value;
             let bad = stored(&bad);
             assert_eq!(bad.key().name, "a");
-            assert!(bad.wrapper.as_ref().unwrap_err().contains(want), "{:?}", bad.wrapper);
+            assert!(bad.summary.as_ref().unwrap_err().contains(want), "{:?}", bad.summary);
         }
     }
 }

@@ -1,12 +1,12 @@
 //! What the caches show at one moment, for the metrics.
 
 use super::Context;
-use crate::api::condition;
 use crate::clock::Clock;
-use crate::limits::{FaultTolerance, Limits};
-use crate::metrics::{Census, Present, is_deletion_stuck};
-use crate::observe::assemble::Wrapper;
-use crate::observe::cache::{Cache, Key};
+use crate::limits::FaultTolerance;
+use crate::metrics::{Census, Present};
+use crate::observe::cache::Cache;
+use crate::observe::stored::Stored;
+use crate::observe::summary::Summary;
 use k8s_openapi::jiff::Timestamp;
 
 /// All AppWrappers that this controller looks after, as the watches have shown them. No call is made.
@@ -15,31 +15,33 @@ pub fn census(context: &Context) -> Census {
     let config = context.config();
     let clock: &dyn Clock = &*context.clock;
     let now = clock.now();
-    let stored = context.store.state();
-    let wrappers = stored.iter().filter_map(|stored| stored.wrapper.as_ref().ok());
-    let ours = wrappers.filter(|wrapper| wrapper.is_ours());
-    let present =
-        ours.map(|each| present(each, &context.cache, &config.fault_tolerance, now)).collect();
-    Census { at: clock.elapsed(), present }
+    let present = context.store.all().iter().filter_map(|stored| {
+        let summary = stored.summary.as_ref().ok().filter(|summary| summary.is_ours)?;
+        Some(present(stored, summary, &context.cache, &config.fault_tolerance, now))
+    });
+    Census { at: clock.elapsed(), present: present.collect() }
 }
 
-fn present(wrapper: &Wrapper, cache: &Cache, defaults: &FaultTolerance, now: Timestamp) -> Present {
-    let key = Key { namespace: wrapper.namespace.clone(), name: wrapper.name.clone() };
-    let pods = cache.tally(&key, &wrapper.uid);
-    let has_pods = wrapper.components.iter().any(|component| !component.pod_sets.is_empty());
-    let holds = condition::is_true(&wrapper.status.conditions, condition::QUOTA_RESERVED);
+fn present(
+    stored: &Stored,
+    summary: &Summary,
+    cache: &Cache,
+    defaults: &FaultTolerance,
+    now: Timestamp,
+) -> Present {
+    let pods = cache.tally(&stored.key(), stored.uid());
     let stuck_pods = if pods.due_to_go.is_empty() {
         0
     } else {
-        let grace = Limits::of(&wrapper.annotations, defaults).0.forceful_deletion_grace;
+        let grace = summary.forceful_deletion_grace(defaults);
         pods.due_to_go.iter().filter(|due| grace.after(**due) < now).count()
     };
     Present {
-        uid: wrapper.uid.clone(),
-        phase: wrapper.status.phase,
-        queue: wrapper.queue.clone().unwrap_or_default(),
-        idle: holds && has_pods && pods.running == 0,
+        uid: stored.uid().to_owned(),
+        phase: summary.phase,
+        queue: summary.queue.clone().unwrap_or_default(),
+        idle: summary.holds_quota && summary.has_pods && pods.running == 0,
         stuck_pods,
-        stuck: is_deletion_stuck(&wrapper.status),
+        stuck: summary.is_deletion_stuck,
     }
 }

@@ -4,17 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kube::Client;
-use kube::runtime::reflector::Store;
 
 use crate::act::events::Events;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
-use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
-use crate::observe::live::Live;
+use crate::observe::live::{self, Live};
 use crate::observe::memory::Memory;
+use crate::observe::seen::Seen;
+use crate::observe::store::Store;
 use crate::observe::stored::Stored;
+use crate::observe::summary::Summary;
 use crate::observe::{Eyes, guides};
 
 /// All that a reconcile needs.
@@ -34,7 +36,7 @@ pub struct Context {
     /// The settings; replaced when the file changes.
     pub config: RwLock<Arc<Config>>,
     /// The AppWrappers, as the watch has shown them.
-    pub store: Store<Stored>,
+    pub store: Store,
     /// Something changed that concerns every AppWrapper, such as the settings.
     pub all_changed: tokio::sync::Notify,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
@@ -48,7 +50,6 @@ impl Context {
         client: Client,
         clock: Arc<dyn Clock>,
         config: Config,
-        store: Store<Stored>,
         wake: impl Fn(&Key) + Send + Sync + 'static,
     ) -> Self {
         Self {
@@ -59,7 +60,7 @@ impl Context {
             clock,
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),
-            store,
+            store: Store::default(),
             all_changed: tokio::sync::Notify::new(),
             wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),
@@ -75,28 +76,54 @@ impl Context {
     /// The kinds that must be watched for an AppWrapper: those that it wraps, and those of the guides to
     /// its retries.
     #[must_use]
-    pub fn kinds_of(&self, wrapper: &Wrapper) -> BTreeSet<KindKey> {
+    pub fn kinds_of(&self, summary: &Summary) -> BTreeSet<KindKey> {
         let config = self.config();
         let default = config.retry_policy.default_policy_name.as_deref();
-        let kinds = wrapper.components.iter().map(kind_of);
-        let kinds = kinds.filter(|kind| !kind.is_pod() && !kind.kind.is_empty());
-        kinds.chain(guides::used_by(wrapper, default)).collect()
+        let named = summary.names_retry_policies || default.is_some();
+        let kinds = summary.kinds.iter().filter(|kind| !kind.is_pod()).cloned();
+        kinds.chain(guides::used(named, summary.queue.is_some())).collect()
+    }
+
+    /// An AppWrapper as the watch has shown it or, where its text was not kept, as it is now; none where
+    /// it is gone.
+    ///
+    /// # Errors
+    /// It has to be read from the API server, and cannot be.
+    pub(super) async fn wrapper(
+        &self,
+        stored: &Stored,
+    ) -> Result<Option<Result<Arc<Wrapper>, String>>, live::Error> {
+        let key = stored.key();
+        if let Some(parsed) = self.store.parsed(&key, stored.version()) {
+            return Ok(Some(Ok(parsed)));
+        }
+        let kept = stored.text().map(serde_json::from_str::<Seen>);
+        let seen = match kept {
+            Some(Ok(seen)) => Some(seen),
+            Some(Err(_)) | None => live::appwrapper(&self.client, &key).await?,
+        };
+        let Some(seen) = seen else { return Ok(None) };
+        let read = Wrapper::read(&seen).map(Arc::new);
+        if let Ok(wrapper) = &read {
+            self.store.keep_parsed(key, seen.raw.get().len(), wrapper.clone());
+        }
+        Ok(Some(read))
     }
 
     /// The AppWrappers for which a kind is watched.
     #[must_use]
     pub fn users_of(&self, kind: &KindKey) -> Vec<Key> {
-        let uses = |stored: &Stored| {
-            stored.wrapper.as_ref().is_ok_and(|wrapper| self.kinds_of(wrapper).contains(kind))
+        let uses = |stored: &&Arc<Stored>| {
+            stored.summary.as_ref().is_ok_and(|summary| self.kinds_of(summary).contains(kind))
         };
-        self.store.state_filter(uses).iter().map(|stored| stored.key()).collect()
+        self.store.all().iter().filter(uses).map(|stored| stored.key()).collect()
     }
 
     /// Asks for every AppWrapper to be looked at: something changed that concerns them all.
     pub fn look_at_all(&self) {
         self.all_changed.notify_one();
-        for stored in self.store.state() {
-            (self.wake)(&stored.key());
+        for key in self.store.keys() {
+            (self.wake)(&key);
         }
     }
 

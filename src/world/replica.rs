@@ -7,8 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-use kube::runtime::reflector::ObjectRef;
-use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::Event;
 
 use super::wire::{Call, Wire};
@@ -19,6 +17,7 @@ use crate::observe::feed;
 use crate::observe::guides::is_guide;
 use crate::observe::nodes;
 use crate::observe::seen::Seen;
+use crate::observe::store::Shown;
 use crate::observe::stored::Stored;
 use crate::reconcile::{self, Context, Next};
 use crate::sim::{Address, Object, Verb};
@@ -143,7 +142,6 @@ pub struct Replica {
     pub frozen_until: Duration,
     /// Where it has stopped believing that it leads: after so many more of its moves.
     pub doubts: Option<u32>,
-    writer: Writer<Stored>,
     woken: Arc<Mutex<Vec<Key>>>,
 }
 
@@ -153,11 +151,10 @@ impl Replica {
     pub fn start(config: &Config, clock: Arc<ManualClock>, leads: bool) -> Self {
         let wire = Wire::default();
         let client = kube::Client::new(wire.clone(), "default");
-        let writer: Writer<Stored> = Writer::new(());
         let woken = Arc::new(Mutex::new(vec![]));
         let wake = woken.clone();
         let time: Arc<dyn Clock> = clock.clone();
-        let context = Context::new(client, time, config.clone(), writer.as_reader(), move |key| {
+        let context = Context::new(client, time, config.clone(), move |key| {
             wake.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
         });
         let marks = nodes::marks(&config.autopilot);
@@ -184,7 +181,6 @@ impl Replica {
             leads,
             frozen_until: Duration::ZERO,
             doubts: None,
-            writer,
             woken,
         }
     }
@@ -216,9 +212,7 @@ impl Replica {
 
     /// Asks for every AppWrapper to be looked at.
     pub fn push_known(&mut self, at: Duration) {
-        let keys: Vec<Key> =
-            self.writer.as_reader().state().iter().map(|stored| stored.key()).collect();
-        self.push_all(keys, at);
+        self.push_all(self.context.store.keys(), at);
     }
 
     /// Takes in what the controller asked to be looked at.
@@ -230,7 +224,7 @@ impl Replica {
     /// The AppWrapper as its watch has shown it.
     #[must_use]
     pub fn stored(&self, key: &Key) -> Option<Arc<Stored>> {
-        self.writer.as_reader().get(&ObjectRef::new(&key.name).within(&key.namespace))
+        self.context.store.get(key)
     }
 
     /// A list, and its end: the state after the first so many events.
@@ -288,45 +282,27 @@ impl Replica {
 
     /// As the controller's own watch of AppWrappers does.
     fn feed_wrapper(&mut self, event: Event<Seen>, elapsed: Duration) {
-        let event = match event {
-            Event::Apply(seen) => Event::Apply(Stored::from(seen)),
-            Event::Delete(seen) => Event::Delete(seen.into()),
-            Event::Init => Event::Init,
-            Event::InitApply(seen) => Event::InitApply(seen.into()),
-            Event::InitDone => Event::InitDone,
-        };
-        let known: BTreeSet<Key> = if matches!(event, Event::InitDone) {
-            self.writer.as_reader().state().iter().map(|stored| stored.key()).collect()
-        } else {
-            BTreeSet::new()
-        };
-        self.writer.apply_watcher_event(&event);
-        match &event {
-            Event::Init => {}
-            Event::InitApply(stored) => self.watch_kinds(stored),
-            Event::Apply(stored) => {
-                self.watch_kinds(stored);
+        match self.context.store.apply(event) {
+            Shown::Begin => {}
+            Shown::Listed(stored) => self.watch_kinds(&stored),
+            Shown::Changed(stored) => {
+                self.watch_kinds(&stored);
                 self.push(stored.key(), elapsed);
             }
-            Event::Delete(stored) => self.context.forget(&stored.key()),
-            Event::InitDone => {
-                let now = self.writer.as_reader().state();
-                for key in known {
-                    if !now.iter().any(|stored| stored.key() == key) {
-                        self.context.forget(&key);
-                    }
-                }
+            Shown::Gone(key) => self.context.forget(&key),
+            Shown::Complete(gone) => {
+                gone.iter().for_each(|key| self.context.forget(key));
                 self.push_known(elapsed);
             }
         }
     }
 
     fn watch_kinds(&mut self, stored: &Stored) {
-        let Ok(wrapper) = &stored.wrapper else { return };
-        if !wrapper.is_ours() {
+        let Ok(summary) = &stored.summary else { return };
+        if !summary.is_ours {
             return;
         }
-        for kind in self.context.kinds_of(wrapper) {
+        for kind in self.context.kinds_of(summary) {
             let topic = Topic::Kind(kind.clone());
             if !self.streams.iter().any(|stream| stream.topic == topic) {
                 let feed = if is_guide(&kind) {

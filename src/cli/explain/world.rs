@@ -18,7 +18,6 @@ use crate::observe::cache::{Cache, Key};
 use crate::observe::guides::{self, Attach, Guide};
 use crate::observe::records::{Identity, ObjectRecord, PodRecord};
 use crate::observe::seen::Seen;
-use crate::observe::stored::Stored;
 use crate::observe::{jobs, nodes};
 use crate::plan::Ask;
 use crate::snapshot::{Component, FailedJob, Presence, Snapshot};
@@ -108,8 +107,8 @@ fn stored(document: &Document) -> Result<Arc<Wrapper>, String> {
         let colon = if field.is_empty() { "" } else { ": " };
         format!("{}: {}: {field}{colon}{why}", document.origin, document.title())
     };
-    let stored: Stored = found(document)?.seen.into();
-    stored.wrapper.map_err(|_| {
+    let read = Wrapper::read(&found(document)?.seen).map(Arc::new);
+    read.map_err(|_| {
         let read = |value: Value| -> Result<(), String> {
             let part = |name: &str| value.get(name).cloned().filter(|part| !part.is_null());
             let text = |error: serde_json::Error| error.to_string();

@@ -1,0 +1,309 @@
+//! The AppWrappers as their watch has shown them.
+//!
+//! A summary of each is kept whatever its size. Its text is kept only as long as the texts of all fit into
+//! a budget: where they do not, those of the namespace that uses most go first, and such an AppWrapper is
+//! read from the API server again when it is reconciled. What tenants write so costs calls for themselves
+//! instead of memory for all.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use kube::runtime::watcher::Event;
+
+use super::assemble::Wrapper;
+use super::cache::Key;
+use super::seen::Seen;
+use super::stored::Stored;
+
+/// The texts of all AppWrappers together, in bytes.
+const TEXTS_MAX: usize = 24 << 20;
+/// The texts of the AppWrappers that are kept parsed, in bytes: those that are being reconciled.
+/// Parsed, a text takes several times its size.
+const PARSED_MAX: usize = 2 << 20;
+
+/// The AppWrappers of a cluster. A clone shows the same.
+#[derive(Clone, Debug, Default)]
+pub struct Store(Arc<RwLock<Inner>>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    entries: BTreeMap<Key, Arc<Stored>>,
+    /// AppWrappers that a new list has not shown yet.
+    unlisted: BTreeSet<Key>,
+    texts: Texts,
+    parsed: Parsed,
+}
+
+/// Which texts are kept, with their sizes in bytes.
+#[derive(Debug, Default)]
+struct Texts {
+    total: usize,
+    by_namespace: BTreeMap<String, Namespace>,
+}
+
+#[derive(Debug, Default)]
+struct Namespace {
+    total: usize,
+    /// By size, so that the largest goes first.
+    by_size: BTreeSet<(usize, String)>,
+}
+
+/// AppWrappers that were parsed lately, the oldest first.
+#[derive(Debug, Default)]
+struct Parsed {
+    total: usize,
+    next: u64,
+    by_key: BTreeMap<Key, (u64, usize, Arc<Wrapper>)>,
+    by_age: BTreeMap<u64, Key>,
+}
+
+/// What an event of the watch shows.
+#[derive(Debug)]
+pub enum Shown {
+    /// A list begins.
+    Begin,
+    /// An AppWrapper, as part of a list.
+    Listed(Arc<Stored>),
+    /// An AppWrapper has been created or changed.
+    Changed(Arc<Stored>),
+    /// An AppWrapper is gone.
+    Gone(Key),
+    /// A list is complete: the AppWrappers that it did not show are gone.
+    Complete(Vec<Key>),
+}
+
+impl Store {
+    /// Takes in an event of the watch.
+    pub fn apply(&self, event: Event<Seen>) -> Shown {
+        match event {
+            Event::Init => self.change(|inner| {
+                inner.unlisted = inner.entries.keys().cloned().collect();
+                Shown::Begin
+            }),
+            Event::InitApply(seen) => {
+                // thousands come at once, and most of them rest: nothing is kept parsed
+                let (stored, _) = Stored::read(seen);
+                Shown::Listed(self.change(|inner| inner.put(stored, None)))
+            }
+            Event::Apply(seen) => {
+                let (stored, parsed) = Stored::read(seen);
+                Shown::Changed(self.change(|inner| inner.put(stored, parsed)))
+            }
+            Event::Delete(seen) => {
+                let Seen { meta, raw: _ } = seen;
+                let (namespace, name) = (meta.namespace.unwrap_or_default(), meta.name);
+                let key = Key { namespace, name: name.unwrap_or_default() };
+                self.change(|inner| inner.remove(&key));
+                Shown::Gone(key)
+            }
+            Event::InitDone => self.change(|inner| {
+                let gone: Vec<Key> = std::mem::take(&mut inner.unlisted).into_iter().collect();
+                gone.iter().for_each(|key| inner.remove(key));
+                Shown::Complete(gone)
+            }),
+        }
+    }
+
+    /// An AppWrapper.
+    #[must_use]
+    pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+        self.read(|inner| inner.entries.get(key).cloned())
+    }
+
+    /// The keys of all AppWrappers.
+    #[must_use]
+    pub fn keys(&self) -> Vec<Key> {
+        self.read(|inner| inner.entries.keys().cloned().collect())
+    }
+
+    /// All AppWrappers.
+    #[must_use]
+    pub fn all(&self) -> Vec<Arc<Stored>> {
+        self.read(|inner| inner.entries.values().cloned().collect())
+    }
+
+    /// An AppWrapper of this version, where it was parsed lately.
+    #[must_use]
+    pub fn parsed(&self, key: &Key, version: &str) -> Option<Arc<Wrapper>> {
+        self.read(|inner| {
+            let (_, _, wrapper) = inner.parsed.by_key.get(key)?;
+            (wrapper.version == version).then(|| wrapper.clone())
+        })
+    }
+
+    /// Keeps an AppWrapper parsed for a while; `size` is that of its text, in bytes.
+    pub fn keep_parsed(&self, key: Key, size: usize, wrapper: Arc<Wrapper>) {
+        self.change(|inner| inner.parsed.put(key, size, wrapper));
+    }
+
+    /// How many bytes of text are kept.
+    #[must_use]
+    pub fn text_bytes(&self) -> usize {
+        self.read(|inner| inner.texts.total)
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        change(&mut self.0.write().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn read<T>(&self, read: impl FnOnce(&Inner) -> T) -> T {
+        read(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Inner {
+    fn put(&mut self, stored: Stored, parsed: Option<Arc<Wrapper>>) -> Arc<Stored> {
+        let key = stored.key();
+        self.remove(&key);
+        if let Some(wrapper) = parsed {
+            self.parsed.put(key.clone(), stored.size(), wrapper);
+        }
+        if let Some(size) = stored.text().map(str::len) {
+            self.texts.put(&key, size);
+        }
+        let stored = Arc::new(stored);
+        self.entries.insert(key, stored.clone());
+        while self.texts.total > TEXTS_MAX {
+            let Some(largest) = self.texts.largest_of_most() else { break };
+            self.texts.remove(&largest.1, largest.0);
+            if let Some(entry) = self.entries.get_mut(&largest.1) {
+                *entry = Arc::new(entry.without_text());
+            }
+        }
+        stored
+    }
+
+    fn remove(&mut self, key: &Key) {
+        self.unlisted.remove(key);
+        self.parsed.remove(key);
+        if let Some(size) = self.entries.remove(key).and_then(|old| old.text().map(str::len)) {
+            self.texts.remove(key, size);
+        }
+    }
+}
+
+impl Texts {
+    fn put(&mut self, key: &Key, size: usize) {
+        let namespace = self.by_namespace.entry(key.namespace.clone()).or_default();
+        namespace.total += size;
+        namespace.by_size.insert((size, key.name.clone()));
+        self.total += size;
+    }
+
+    fn remove(&mut self, key: &Key, size: usize) {
+        let Some(namespace) = self.by_namespace.get_mut(&key.namespace) else { return };
+        if namespace.by_size.remove(&(size, key.name.clone())) {
+            namespace.total -= size;
+            self.total -= size;
+        }
+        if namespace.by_size.is_empty() {
+            self.by_namespace.remove(&key.namespace);
+        }
+    }
+
+    /// The largest text of the namespace whose texts take most, and its size.
+    fn largest_of_most(&self) -> Option<(usize, Key)> {
+        let (name, most) = self.by_namespace.iter().max_by_key(|(_, namespace)| namespace.total)?;
+        let (size, largest) = most.by_size.last()?;
+        Some((*size, Key { namespace: name.clone(), name: largest.clone() }))
+    }
+}
+
+impl Parsed {
+    fn put(&mut self, key: Key, size: usize, wrapper: Arc<Wrapper>) {
+        self.remove(&key);
+        self.by_age.insert(self.next, key.clone());
+        self.by_key.insert(key, (self.next, size, wrapper));
+        self.next += 1;
+        self.total += size;
+        while self.total > PARSED_MAX {
+            let Some((_, oldest)) = self.by_age.first_key_value() else { break };
+            let oldest = oldest.clone();
+            self.remove(&oldest);
+        }
+    }
+
+    fn remove(&mut self, key: &Key) {
+        if let Some((age, size, _)) = self.by_key.remove(key) {
+            self.by_age.remove(&age);
+            self.total -= size;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::seen::Seen;
+    use super::*;
+
+    fn seen(namespace: &str, name: &str, filler: usize) -> Seen {
+        let template = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": "c"}, "data": {"a": "x".repeat(filler)}});
+        let object = json!({
+            "metadata": {"namespace": namespace, "name": name, "uid": name, "resourceVersion": "1"},
+            "spec": {"components": [{"template": template}]},
+        });
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn key(namespace: &str, name: &str) -> Key {
+        Key { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn a_new_list_shows_what_is_gone() {
+        let store = Store::default();
+        for name in ["a", "b"] {
+            store.apply(Event::Apply(seen("n", name, 0)));
+        }
+        store.apply(Event::Init);
+        store.apply(Event::InitApply(seen("n", "b", 0)));
+        let Shown::Complete(gone) = store.apply(Event::InitDone) else { panic!("the list is complete") };
+        assert_eq!(gone, [key("n", "a")]);
+        assert_eq!(store.keys(), [key("n", "b")]);
+        store.apply(Event::Delete(seen("n", "b", 0)));
+        assert_eq!(store.keys(), []);
+        assert_eq!(store.text_bytes(), 0);
+    }
+
+    #[test]
+    fn a_namespace_of_large_objects_loses_its_own_texts_first() {
+        let store = Store::default();
+        store.apply(Event::Apply(seen("small", "a", 1_000)));
+        for number in 0..40 {
+            store.apply(Event::InitApply(seen("large", &number.to_string(), 1 << 20)));
+            assert!(store.text_bytes() <= TEXTS_MAX);
+        }
+        store.apply(Event::Apply(seen("small", "b", 1_000)));
+        let has_text = |namespace: &str, name: &str| {
+            store.get(&key(namespace, name)).unwrap().text().is_some()
+        };
+        assert!(has_text("small", "a") && has_text("small", "b"));
+        let kept = (0..40).filter(|number| has_text("large", &number.to_string())).count();
+        assert!((20..24).contains(&kept), "{kept}");
+        assert_eq!(store.keys().len(), 42, "the summaries of all are kept");
+        for number in 0..40 {
+            store.apply(Event::Delete(seen("large", &number.to_string(), 0)));
+        }
+        let left = Stored::read(seen("small", "a", 1_000)).0.size() * 2;
+        assert_eq!(store.text_bytes(), left);
+    }
+
+    #[test]
+    fn what_was_parsed_lately_is_kept_within_a_budget_and_by_version() {
+        let store = Store::default();
+        store.apply(Event::Apply(seen("n", "a", 0)));
+        assert!(store.parsed(&key("n", "a"), "1").is_some());
+        assert!(store.parsed(&key("n", "a"), "2").is_none());
+        for name in ["b", "c"] {
+            store.apply(Event::Apply(seen("n", name, 3 << 19)));
+        }
+        assert!(store.parsed(&key("n", "a"), "1").is_none());
+        assert!(store.parsed(&key("n", "b"), "1").is_none());
+        assert!(store.parsed(&key("n", "c"), "1").is_some());
+        store.apply(Event::InitApply(seen("n", "d", 0)));
+        assert!(store.parsed(&key("n", "d"), "1").is_none(), "a list leaves nothing parsed");
+    }
+}
