@@ -11,13 +11,15 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_kind};
 use tokio::sync::watch;
 
-use super::Queue;
 use super::kinds::Kinds;
+use super::{Queue, contain};
 use crate::api::{AppWrapper, keys};
+use crate::config::Autopilot;
+use crate::metrics::Metrics;
 use crate::observe::cache::Key;
 use crate::observe::feed;
 use crate::observe::live::pod_resource;
-use crate::observe::nodes;
+use crate::observe::nodes::{self, Marks};
 use crate::observe::seen::Seen;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
@@ -71,7 +73,9 @@ async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
         match event {
             Ok(event) => {
                 let complete = matches!(event, Event::InitDone);
-                queue.push_all(&feed.take(&context.cache, event));
+                let taken =
+                    contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
+                queue.push_all(taken.iter().flatten());
                 if complete {
                     listed.send_replace(true);
                 }
@@ -81,19 +85,48 @@ async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     }
 }
 
+/// Watches nodes as the settings say, and begins anew when these change in a way that matters.
 async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
-    let autopilot = context.config().autopilot.clone();
-    if !autopilot.monitor_nodes {
-        return std::future::pending().await;
+    let mut changed = context.changed.subscribe();
+    loop {
+        let autopilot = context.config().autopilot.clone();
+        let marks = nodes::marks(&autopilot);
+        let is_other = |new: &Autopilot| {
+            new.monitor_nodes != autopilot.monitor_nodes || nodes::marks(new) != marks
+        };
+        let other_settings = async {
+            while !is_other(&context.config().autopilot) {
+                if changed.changed().await.is_err() {
+                    return std::future::pending().await; // nobody can change them any more
+                }
+            }
+        };
+        tokio::select! {
+            () = watch_nodes(context, queue, marks.clone(), &listed), if autopilot.monitor_nodes => {}
+            () = other_settings => {}
+        }
+        if !context.config().autopilot.monitor_nodes {
+            queue.push_all(&context.cache.forget_nodes());
+        }
     }
-    let mut feed = feed::Nodes::new(nodes::marks(&autopilot));
+}
+
+async fn watch_nodes(
+    context: &Context,
+    queue: &Queue,
+    marks: Marks,
+    listed: &watch::Sender<bool>,
+) {
+    let mut feed = feed::Nodes::new(marks);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
                 let complete = matches!(event, Event::InitDone);
-                queue.push_all(&feed.take(&context.cache, event));
+                let taken =
+                    contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
+                queue.push_all(taken.iter().flatten());
                 if complete {
                     listed.send_replace(true);
                 }
@@ -113,6 +146,7 @@ async fn wrappers(
     let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
     let mut kinds = Kinds::new(context.clone(), queue.clone());
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
+    let mut changed = context.changed.subscribe();
     loop {
         let event = tokio::select! {
             event = events.next() => event,
@@ -120,7 +154,7 @@ async fn wrappers(
                 kinds.sweep();
                 continue;
             }
-            () = context.all_changed.notified() => {
+            Ok(()) = changed.changed() => {
                 for stored in writer.as_reader().state() {
                     kinds.used_by(&stored);
                 }
@@ -129,7 +163,7 @@ async fn wrappers(
         };
         let Some(event) = event else { return };
         let event = match event {
-            Ok(event) => read(event),
+            Ok(event) => read(&context.metrics, event),
             Err(error) => {
                 tracing::warn!(%error, "The watch of AppWrappers failed.");
                 continue;
@@ -138,7 +172,9 @@ async fn wrappers(
         writer.apply_watcher_event(&event);
         match &event {
             Event::Init => kinds.restart(),
-            Event::InitApply(stored) | Event::Apply(stored) => kinds.used_by(stored),
+            Event::InitApply(stored) | Event::Apply(stored) => {
+                contain::of_watch(&context.metrics, || kinds.used_by(stored));
+            }
             Event::Delete(stored) => gone(context, &mut kinds, &stored.key()),
             Event::InitDone => {
                 for key in kinds.unlisted() {
@@ -160,12 +196,17 @@ fn gone(context: &Context, kinds: &mut Kinds, key: &Key) {
     context.forget(key);
 }
 
-fn read(event: Event<Seen>) -> Event<Stored> {
+fn read(metrics: &Metrics, event: Event<Seen>) -> Event<Stored> {
+    let stored = |seen: Seen| {
+        let meta = seen.meta.clone();
+        let read = contain::of_watch(metrics, || Stored::from(seen));
+        read.unwrap_or_else(|| Stored::unreadable(meta, "internal error".to_owned()))
+    };
     match event {
-        Event::Apply(seen) => Event::Apply(seen.into()),
-        Event::Delete(seen) => Event::Delete(seen.into()),
+        Event::Apply(seen) => Event::Apply(stored(seen)),
+        Event::Delete(seen) => Event::Delete(stored(seen)),
         Event::Init => Event::Init,
-        Event::InitApply(seen) => Event::InitApply(seen.into()),
+        Event::InitApply(seen) => Event::InitApply(stored(seen)),
         Event::InitDone => Event::InitDone,
     }
 }

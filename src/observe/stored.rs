@@ -11,6 +11,7 @@ use super::assemble::Wrapper;
 use super::cache::Key;
 use super::seen::Seen;
 use crate::api::{AppWrapper, AppWrapperSpec, AppWrapperStatus, keys};
+use crate::bugs;
 
 /// An AppWrapper as it is stored.
 #[derive(Clone, Debug)]
@@ -30,24 +31,32 @@ struct Body {
 
 impl From<Seen> for Stored {
     fn from(seen: Seen) -> Self {
+        if let Some(annotations) = &seen.meta.annotations {
+            bugs::panic_where_asked("watch", annotations);
+        }
         let wrapper = serde_json::from_str::<Body>(seen.raw.get())
             .map(|body| {
                 Arc::new(Wrapper::new(&seen.meta, body.spec, body.status.unwrap_or_default()))
             })
             .map_err(|error| error.to_string());
-        // What is looked up by is enough; the rest is in the wrapper.
-        let meta = ObjectMeta {
-            namespace: seen.meta.namespace,
-            name: seen.meta.name,
-            uid: seen.meta.uid,
-            resource_version: seen.meta.resource_version,
-            ..ObjectMeta::default()
-        };
-        Self { meta, wrapper }
+        Self::new(seen.meta, wrapper)
     }
 }
 
 impl Stored {
+    fn new(meta: ObjectMeta, wrapper: Result<Arc<Wrapper>, String>) -> Self {
+        // What is looked up by is enough; the rest is in the wrapper.
+        let ObjectMeta { namespace, name, uid, resource_version, .. } = meta;
+        let meta = ObjectMeta { namespace, name, uid, resource_version, ..ObjectMeta::default() };
+        Self { meta, wrapper }
+    }
+
+    /// One that cannot be read, and why.
+    #[must_use]
+    pub fn unreadable(meta: ObjectMeta, why: String) -> Self {
+        Self::new(meta, Err(why))
+    }
+
     /// Its namespace and name.
     #[must_use]
     pub fn key(&self) -> Key {
