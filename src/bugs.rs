@@ -82,6 +82,25 @@ mod switch {
 #[cfg(feature = "deliberate-bugs")]
 pub use switch::{is_present, put};
 
+/// The annotation with which an object asks for a panic, and the places where it may.
+#[cfg(feature = "deliberate-bugs")]
+pub const PANIC: &str = "deliberate-bugs/panic";
+
+/// Panics at a place where the annotations of an object ask for it, to see that this object alone is
+/// concerned: `reconcile`, `watch`.
+#[cfg(feature = "deliberate-bugs")]
+#[expect(clippy::panic, reason = "that is what it is for")]
+pub fn panic_where_asked(place: &str, annotations: &std::collections::BTreeMap<String, String>) {
+    if annotations.get(PANIC).is_some_and(|asked| asked == place) {
+        panic!("asked for by {annotations:?}");
+    }
+}
+
+/// Does nothing, in this build.
+#[cfg(not(feature = "deliberate-bugs"))]
+#[inline]
+pub const fn panic_where_asked(_: &str, _: &std::collections::BTreeMap<String, String>) {}
+
 /// Whether a bug is present: never, in this build.
 #[cfg(not(feature = "deliberate-bugs"))]
 #[must_use]

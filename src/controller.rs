@@ -6,47 +6,44 @@
 //! pods, nodes ──▶ cache ─────────┼─▶ queue ─▶ reconcile
 //! one watch a kind ─▶ cache ─────┘   of retry policies and queues, too, where they are named
 //! ```
+//!
+//! Whatever goes wrong with one AppWrapper concerns that one: a panic is caught and told, an error is
+//! tried again later, and a call that hangs holds a place of its own namespace.
 
+mod absent;
+mod contain;
 mod guides;
 mod kinds;
 mod queue;
+mod schedule;
 mod watches;
 mod work;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::StreamExt;
-use futures::channel::mpsc::UnboundedReceiver;
 use kube::Client;
-use kube::runtime::controller::{
-    Action as Requeue, Config as QueueConfig, Error as NotWorked, applier,
-};
-use kube::runtime::reflector::ObjectRef;
-use kube::runtime::reflector::store::Writer;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
-use crate::observe::stored::Stored;
 use crate::reconcile::{self, Context, Next};
 use crate::telemetry;
 
-use queue::Queue;
+use contain::{Panicked, Panics};
+use queue::{Ended, Queue, Retry};
 use work::Work;
 
-/// How many AppWrappers are looked at side by side.
-const CONCURRENCY: u16 = 32;
+/// A reconcile that took longer lets others of its namespace go first.
+const SLOW: Duration = Duration::from_secs(1);
 
 /// A controller that has been put together and is not running yet.
 pub struct Controller {
     /// What it shares with servers: settings, metrics.
     pub context: Arc<Context>,
-    writer: Writer<Stored>,
     queue: Queue,
-    requests: UnboundedReceiver<ObjectRef<Stored>>,
     ready: watch::Sender<bool>,
 }
 
@@ -65,17 +62,15 @@ impl Controller {
         config: Config,
         metrics: Metrics,
     ) -> Self {
-        let writer: Writer<Stored> = Writer::new(());
-        let (queue, requests) = Queue::new(metrics.clone());
+        let queue = Queue::new(metrics.clone());
         let wake = queue.clone();
-        let store = writer.as_reader();
-        let mut context = Context::new(client, clock, config, store, move |key| wake.push(key));
+        let mut context = Context::new(client, clock, config, move |key| wake.push(key));
         context.metrics = metrics;
         let context = Arc::new(context);
         let counted = Arc::downgrade(&context); // the context has the metrics, not they the context
         context.metrics.count_with(move || counted.upgrade().map(|it| reconcile::census(&it)));
         let (ready, _) = watch::channel(false);
-        Self { context, writer, queue, requests, ready }
+        Self { context, queue, ready }
     }
 
     /// Becomes true once the AppWrappers, their pods and the nodes have been listed.
@@ -96,39 +91,15 @@ impl Controller {
         leads: impl Future<Output = ()>,
         shutdown: impl Future<Output = ()>,
     ) {
-        let Self { context, writer, queue, requests, ready } = self;
-        let store = writer.as_reader();
-        let work = Arc::new(Work::new());
-        let (taken, looks) = (queue.clone(), work.clone());
-        let applied = applier(
-            move |stored: Arc<Stored>, context| {
-                taken.taken(&stored.key());
-                Box::pin(look(stored, context, looks.clone()))
-            },
-            |stored: Arc<Stored>, error: &_, context: Arc<Context>| {
-                failed(&stored, error, &context)
-            },
-            context.clone(),
-            store,
-            requests.map(Ok::<_, std::convert::Infallible>),
-            QueueConfig::default().concurrency(CONCURRENCY),
-        )
-        .for_each(|done| {
-            // the others were taken when they were looked at, and errors logged above
-            if let Err(NotWorked::ObjectNotFound(gone)) = done {
-                let namespace = gone.namespace.clone().unwrap_or_default();
-                queue.taken(&Key { namespace, name: gone.name.clone() });
-            }
-            std::future::ready(())
-        });
-        let all = context.clone();
+        let Self { context, queue, ready } = self;
+        let (work, panics) = (Work::new(), Panics::default());
         let worked = async {
             leads.await;
             queue.open();
-            all.look_at_all();
-            applied.await;
+            context.look_at_all();
+            queue.serve(|key| look(key, &context, &work, &panics)).await;
         };
-        let watched = watches::run(context, writer, queue.clone(), ready);
+        let watched = watches::run(context.clone(), queue.clone(), ready);
         let ended = async {
             shutdown.await;
             work.finish().await;
@@ -136,34 +107,48 @@ impl Controller {
         tokio::select! {
             () = worked => {}
             () = watched => {}
+            () = context.events.publish(&context.client) => {}
             () = ended => {}
         }
     }
 }
 
-/// A look that failed is made again after a pause.
-fn failed(stored: &Stored, error: &reconcile::Error, context: &Context) -> Requeue {
-    let key = stored.key();
-    let pause = reconcile::error_pause(context, &key);
-    let cause = telemetry::chain(error);
-    tracing::warn!(namespace = key.namespace, appwrapper = key.name, cause, "Will try again.");
-    Requeue::requeue(pause)
+/// Reconciles one AppWrapper, whatever comes of it.
+async fn look(key: Key, context: &Arc<Context>, work: &Work, panics: &Panics) -> Ended {
+    let idle = Ended { retry: Retry::OnChange, yields: false };
+    let Some(stored) = context.store.get(&key) else {
+        panics.ended_well(&key);
+        return idle;
+    };
+    let Some(_begun) = work.begin() else { return idle };
+    let began = context.clock.elapsed();
+    let looked = contain::caught(reconcile::reconcile(stored.clone(), context.clone())).await;
+    let took = context.clock.elapsed().saturating_sub(began);
+    context.metrics.reconciled(took, matches!(looked, Ok(Ok(_))));
+    if looked.is_ok() {
+        panics.ended_well(&key);
+    }
+    let (retry, has_failed) = match looked {
+        Ok(Ok(Next::OnChange)) => (Retry::OnChange, false),
+        Ok(Ok(Next::After(pause))) => (Retry::After(pause), false),
+        Ok(Err(error)) => (failed(&key, &error, context), true),
+        Err(Panicked) => (panics.panicked(&stored, context), true),
+    };
+    if context.store.get(&key).is_none() {
+        context.forget(&key); // it went meanwhile, and must leave no memory behind
+    }
+    Ended { retry, yields: has_failed || took >= SLOW }
 }
 
-async fn look(
-    stored: Arc<Stored>,
-    context: Arc<Context>,
-    work: Arc<Work>,
-) -> Result<Requeue, reconcile::Error> {
-    let Some(_begun) = work.begin() else { return Ok(Requeue::await_change()) };
-    let began = context.clock.elapsed();
-    let looked = reconcile::reconcile(stored, context.clone()).await;
-    let took = context.clock.elapsed().saturating_sub(began);
-    context.metrics.reconciled(took, looked.is_ok());
-    Ok(match looked? {
-        Next::OnChange => Requeue::await_change(),
-        Next::After(pause) => Requeue::requeue(pause),
-    })
+/// A reconcile that failed is tried again after a pause: a longer one where the API server asks for it.
+fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> Retry {
+    let pause = reconcile::error_pause(context, key);
+    let cause = telemetry::chain(error);
+    tracing::warn!(namespace = key.namespace, appwrapper = key.name, cause, "Will try again.");
+    match error.retry_after() {
+        Some(asked) => Retry::Pause(asked.max(pause)),
+        None => Retry::After(pause),
+    }
 }
 
 /// Pause before a watch that failed to start is started again.

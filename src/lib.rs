@@ -9,7 +9,7 @@
 //! ```
 //!
 //! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`recent`], [`telemetry`], [`plan`], [`snapshot`],
-//! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
+//! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`client`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
 //! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`],
 //! [`serve`], [`cli`]. A module uses only modules before it, and a test checks that.
 
@@ -18,6 +18,7 @@ pub mod api;
 pub mod bugs;
 pub mod certificate;
 pub mod cli;
+pub mod client;
 pub mod clock;
 pub mod config;
 pub mod controller;

@@ -15,8 +15,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 
-use crate::act::{self, create, delete, wrapper as write};
+use crate::act::create::{self, NotCreated};
+use crate::act::{self, delete, wrapper as write};
 use crate::bugs::{self, Bug};
+use crate::client;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
 use crate::limits::Limits;
 use crate::observe::assemble::{Wrapper, kind_of};
@@ -62,6 +64,15 @@ pub enum Error {
 }
 
 impl Error {
+    /// For how long the API server asked not to be called.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Observe(error) => error.retry_after(),
+            Self::Act(error) => client::retry_after(&error.source),
+        }
+    }
+
     /// Somebody else wrote in between, or the object is gone: the watch will say.
     fn is_stale(&self) -> bool {
         match self {
@@ -101,6 +112,7 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
         }
         Some(Ok(_)) | None => return Ok(Next::OnChange), // the watch will say
     };
+    bugs::panic_where_asked("reconcile", &wrapper.annotations);
     memory.focus(&wrapper.uid, crate::decide::current_attempt(&wrapper.status));
     if memory.outdates(&wrapper.version) {
         return Ok(Next::After(ECHO_OVERDUE));
@@ -315,10 +327,10 @@ async fn create_one(
         create::create(&context.client, &context.live, wrapper, index, component, settings).await;
     match created {
         Ok(record) => memory.created(index, record),
-        Err(failure) => {
+        Err(NotCreated { why, retry_after }) => {
             // what the API server says may quote the template: the condition and an event tell it
-            tracing::warn!(component = component.title(), failure.fatal, "Not created.");
-            memory.failed(index, failure);
+            tracing::warn!(component = component.title(), why.fatal, "Not created.");
+            memory.failed(index, why, retry_after);
         }
     }
     Carried::GoOn

@@ -1,11 +1,14 @@
 //! Creates a component, as the running attempt.
 
+use std::time::Duration;
+
 use kube::api::PostParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
 use super::said;
 use crate::bugs::{self, Bug};
+use crate::client;
 use crate::decide::current_attempt;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::Key;
@@ -24,6 +27,21 @@ pub struct Settings<'a> {
     pub aversions: Vec<Aversion>,
 }
 
+/// Why a component was not created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotCreated {
+    /// What the status says of it.
+    pub why: CreationFailure,
+    /// For how long the API server asked not to be called.
+    pub retry_after: Option<Duration>,
+}
+
+impl From<CreationFailure> for NotCreated {
+    fn from(why: CreationFailure) -> Self {
+        Self { why, retry_after: None }
+    }
+}
+
 /// Creates a component; an object of the same attempt that is there already is as good.
 ///
 /// # Errors
@@ -35,7 +53,7 @@ pub async fn create(
     index: usize,
     component: &Component,
     settings: Settings<'_>,
-) -> Result<ObjectRecord, CreationFailure> {
+) -> Result<ObjectRecord, NotCreated> {
     let kind = kind_of(component);
     let resource = live.resource(client, &kind).await.map_err(|error| read_failure(&error))?;
     let attempt = current_attempt(&wrapper.status);
@@ -61,15 +79,15 @@ pub async fn create(
         Err(error) if live::code(&error) == Some(409) => {
             let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
             match live.object(client, &kind, &at).await {
-                Ok(Some(found)) => adopt(wrapper, index, component, attempt, found),
-                Ok(None) => Err(transient(said(&error))),
+                Ok(Some(found)) => Ok(adopt(wrapper, index, component, attempt, found)?),
+                Ok(None) => Err(transient(said(&error)).into()),
                 Err(error) => Err(read_failure(&error)),
             }
         }
         Err(error) if live::code(&error) == Some(404) => {
             // the namespace is going, or the kind is gone
             let missing = live.discover(client, &kind).await.err();
-            Err(missing.map_or_else(|| transient(said(&error)), |error| read_failure(&error)))
+            Err(missing.map_or_else(|| write_failure(&error), |error| read_failure(&error)))
         }
         Err(error) => Err(write_failure(&error)),
     }
@@ -121,23 +139,24 @@ fn transient(message: impl Into<String>) -> CreationFailure {
     CreationFailure { fatal: false, message: message.into() }
 }
 
-fn read_failure(error: &live::Error) -> CreationFailure {
+fn read_failure(error: &live::Error) -> NotCreated {
     match error {
-        live::Error::NoKind(_) | live::Error::NotNamespaced(_) => fatal(error.to_string()),
+        live::Error::NoKind(_) | live::Error::NotNamespaced(_) => fatal(error.to_string()).into(),
         live::Error::Api { source, .. } => write_failure(source),
     }
 }
 
 /// Invalid, forbidden and the like will not change by themselves; all else may.
-fn write_failure(error: &kube::Error) -> CreationFailure {
+fn write_failure(error: &kube::Error) -> NotCreated {
     let message = said(error);
-    match live::code(error) {
+    let why = match live::code(error) {
         // A quota of the namespace frees up by itself; the namespace's end does not.
         Some(403) if message.contains("exceeded quota") => transient(message),
         Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
         _ if bugs::is_present(Bug::LostIsFailed) => fatal(message),
         _ => transient(message),
-    }
+    };
+    NotCreated { why, retry_after: client::retry_after(error) }
 }
 
 #[cfg(test)]
@@ -162,7 +181,7 @@ mod tests {
                 message: message.to_owned(),
                 ..kube::core::Status::default()
             };
-            let failure = write_failure(&kube::Error::Api(Box::new(status)));
+            let failure = write_failure(&kube::Error::Api(Box::new(status))).why;
             assert_eq!(failure, CreationFailure { fatal: want, message: message.into() }, "{code}");
         }
     }

@@ -1,23 +1,41 @@
-//! Kubernetes events. Made in the background: a sink that fails or blocks never holds up a decision.
+//! Kubernetes events, sent off the path of reconcile: an API server that refuses them or is slow about
+//! them holds up no decision.
+//!
+//! ```text
+//! push ─▶ queue of its namespace, bounded ─▶ publish: one at a time for each namespace ─▶ Recorder
+//! ```
 
-use k8s_openapi::api::core::v1::{Event, EventSource, ObjectReference};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
-use k8s_openapi::jiff::Timestamp;
-use kube::api::{Api, PostParams};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::events::{Event, Recorder, Reporter};
 use kube::{Client, Resource};
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
+
+pub use kube::runtime::events::EventType;
 
 use crate::api::AppWrapper;
-use crate::decide::Warning;
 
-/// Events that wait to be sent; more are dropped, with a line in the log.
-const QUEUE: usize = 512;
+/// Events of one namespace that wait; more are dropped.
+const OF_NAMESPACE_MAX: usize = 64;
+/// Events that wait in all; beyond it a namespace has one at most.
+const WAITING_MAX: usize = 1024;
+/// How many are sent at the same time, each of another namespace.
+const SENT_AT_ONCE: usize = 16;
+/// Nobody waits longer for one to be accepted.
+const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
+/// A recorder remembers what it has sent, for minutes, and has no bound of its own: after so many events
+/// a new one takes its place. The same event is then made anew where it would have been counted.
+const REMEMBERED_MAX: usize = 512;
 /// The longest message that the API accepts is 1,024 bytes.
 const MESSAGE_BYTES_MAX: usize = 1000;
-
-/// Where events are handed in.
-#[derive(Clone, Debug)]
-pub struct Events(mpsc::Sender<Event>);
+/// Who reports.
+const CONTROLLER: &str = "appwrapper";
 
 /// The object that an event is about.
 #[derive(Clone, Debug)]
@@ -30,56 +48,254 @@ pub struct About<'a> {
     pub uid: &'a str,
 }
 
-impl Events {
-    /// Starts the task that sends events.
-    #[must_use]
-    pub fn start(client: Client) -> Self {
-        let (sender, mut receiver) = mpsc::channel::<Event>(QUEUE);
-        tokio::spawn(async move {
-            while let Some(event) = receiver.recv().await {
-                let namespace = event.metadata.namespace.clone().unwrap_or_default();
-                let events: Api<Event> = Api::namespaced(client.clone(), &namespace);
-                if let Err(error) = events.create(&PostParams::default(), &event).await {
-                    let reason = event.reason.as_deref();
-                    tracing::warn!(%error, reason, "An event was not accepted.");
-                }
-            }
-        });
-        Self(sender)
+/// An event that waits to be sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Normal or Warning.
+    pub kind: EventType,
+    /// Namespace of the AppWrapper.
+    pub namespace: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// CamelCase reason.
+    pub reason: &'static str,
+    /// What happened, in at most 1,000 bytes.
+    pub message: String,
+}
+
+/// Where events are handed in. Clones share everything.
+#[derive(Clone, Debug, Default)]
+pub struct Events(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    waiting: Mutex<Waiting>,
+    changed: Notify,
+}
+
+/// The events that wait, for each namespace in the order in which they were made.
+#[derive(Debug, Default)]
+struct Waiting {
+    of: BTreeMap<String, VecDeque<Notice>>,
+    /// Namespaces in the order of their turns; each that has a notice and none on its way is in it once.
+    turns: VecDeque<String>,
+    on_their_way: BTreeSet<String>,
+    count: usize,
+}
+
+impl Waiting {
+    fn push(&mut self, notice: Notice) -> bool {
+        let name = notice.namespace.clone();
+        let has = self.of.get(&name).map_or(0, VecDeque::len);
+        if has >= OF_NAMESPACE_MAX || (self.count >= WAITING_MAX && has > 0) {
+            return false;
+        }
+        if has == 0 && !self.on_their_way.contains(&name) {
+            self.turns.push_back(name.clone());
+        }
+        self.of.entry(name).or_default().push_back(notice);
+        self.count += 1;
+        true
     }
 
-    /// Hands in an event of type Warning.
-    pub fn warn(&self, about: &About<'_>, warning: &Warning, now: Timestamp) {
-        if self.0.try_send(event(about, warning, now)).is_err() {
-            tracing::warn!(reason = warning.reason, "An event was dropped: too many are waiting.");
+    /// The next event of the next namespace; no other of it until [`Waiting::sent`].
+    fn take(&mut self) -> Option<Notice> {
+        let name = self.turns.pop_front()?;
+        let queue = self.of.get_mut(&name)?;
+        let notice = queue.pop_front();
+        if queue.is_empty() {
+            self.of.remove(&name);
+        }
+        self.count = self.count.saturating_sub(usize::from(notice.is_some()));
+        self.on_their_way.insert(name);
+        notice
+    }
+
+    fn sent(&mut self, namespace: &str) {
+        self.on_their_way.remove(namespace);
+        if self.of.contains_key(namespace) {
+            self.turns.push_back(namespace.to_owned());
         }
     }
 }
 
-fn event(about: &About<'_>, warning: &Warning, now: Timestamp) -> Event {
-    let message = &warning.message;
-    let time = Some(Time(now));
-    Event {
-        metadata: ObjectMeta {
-            namespace: Some(about.namespace.to_owned()),
-            generate_name: Some(format!("{}.", about.name)),
-            ..ObjectMeta::default()
-        },
-        involved_object: ObjectReference {
-            api_version: Some(AppWrapper::api_version(&()).into_owned()),
-            kind: Some(AppWrapper::kind(&()).into_owned()),
-            namespace: Some(about.namespace.to_owned()),
-            name: Some(about.name.to_owned()),
-            uid: Some(about.uid.to_owned()),
-            ..ObjectReference::default()
-        },
-        type_: Some("Warning".to_owned()),
-        reason: Some(warning.reason.to_owned()),
-        message: Some(message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)].to_owned()),
-        source: Some(EventSource { component: Some("appwrapper".to_owned()), host: None }),
-        first_timestamp: time.clone(),
-        last_timestamp: time,
-        count: Some(1),
-        ..Event::default()
+impl Events {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands in an event; false where it was dropped, since too many are waiting.
+    #[must_use]
+    pub fn push(
+        &self,
+        about: &About<'_>,
+        kind: EventType,
+        reason: &'static str,
+        message: &str,
+    ) -> bool {
+        let accepted = self.waiting().push(Notice {
+            kind,
+            namespace: about.namespace.to_owned(),
+            name: about.name.to_owned(),
+            uid: about.uid.to_owned(),
+            reason,
+            message: message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)].to_owned(),
+        });
+        if accepted {
+            self.0.changed.notify_one();
+        }
+        accepted
+    }
+
+    /// Takes out the next event, for whoever sends them in another way than [`Events::publish`].
+    #[must_use]
+    pub fn take(&self) -> Option<Notice> {
+        let mut waiting = self.waiting();
+        let notice = waiting.take()?;
+        waiting.sent(&notice.namespace);
+        Some(notice)
+    }
+
+    /// Sends what is handed in, for ever.
+    pub async fn publish(&self, client: &Client) {
+        let recorder = || Recorder::new(client.clone(), Reporter::from(CONTROLLER));
+        let (mut current, mut used) = (recorder(), 0);
+        let mut sending = FuturesUnordered::new();
+        loop {
+            while sending.len() < SENT_AT_ONCE
+                && let Some(notice) = { self.waiting().take() }
+            {
+                used += 1;
+                if used > REMEMBERED_MAX {
+                    (current, used) = (recorder(), 1);
+                }
+                let recorder = current.clone();
+                sending.push(async move {
+                    send(&recorder, &notice).await;
+                    notice.namespace
+                });
+            }
+            tokio::select! {
+                Some(namespace) = sending.next() => self.waiting().sent(&namespace),
+                () = self.0.changed.notified() => {}
+            }
+        }
+    }
+}
+
+async fn send(recorder: &Recorder, notice: &Notice) {
+    let about = ObjectReference {
+        api_version: Some(AppWrapper::api_version(&()).into_owned()),
+        kind: Some(AppWrapper::kind(&()).into_owned()),
+        namespace: Some(notice.namespace.clone()),
+        name: Some(notice.name.clone()),
+        uid: Some(notice.uid.clone()),
+        ..ObjectReference::default()
+    };
+    let event = Event {
+        type_: notice.kind,
+        reason: notice.reason.to_owned(),
+        note: Some(notice.message.clone()),
+        action: action(notice),
+        secondary: None,
+    };
+    let reason = notice.reason;
+    match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(&event, &about)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, reason, "An event was not accepted."),
+        Err(_) => tracing::warn!(reason, "An event was not accepted in time."),
+    }
+}
+
+/// A recorder counts events of one reason and action as one, with the first message alone. A failure of
+/// another pod is another event, so the message is part of the action.
+fn action(notice: &Notice) -> String {
+    let mut hasher = DefaultHasher::new();
+    notice.message.hash(&mut hasher);
+    format!("{}-{:x}", notice.reason, hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use http::{Method, Request, Response};
+    use kube::client::Body;
+    use serde_json::Value;
+
+    use super::*;
+
+    fn push(events: &Events, namespace: &str, message: &str) -> bool {
+        let about = About { namespace, name: "aw", uid: "u" };
+        events.push(&about, EventType::Normal, "Running", message)
+    }
+
+    /// An API server that takes every event but those of a namespace that hangs, and what it took.
+    fn server(taken: &Arc<Mutex<Vec<(Method, Value)>>>, hung: &Arc<AtomicUsize>) -> Client {
+        let (taken, hung) = (taken.clone(), hung.clone());
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (taken, hung) = (taken.clone(), hung.clone());
+            async move {
+                if request.uri().path().contains("/namespaces/slow/") {
+                    hung.fetch_add(1, Ordering::Relaxed);
+                    std::future::pending::<()>().await;
+                }
+                let method = request.method().clone();
+                let body = request.into_body().collect_bytes().await.unwrap();
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                taken.lock().unwrap().push((method, body.clone()));
+                Ok::<_, kube::Error>(Response::new(Body::from(body.to_string().into_bytes())))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_same_event_is_counted_and_another_message_is_another_event() {
+        let (taken, hung) = (Arc::default(), Arc::default());
+        let (events, client) = (Events::default(), server(&taken, &hung));
+        for message in ["attempt 0", "attempt 0", "attempt 1"] {
+            assert!(push(&events, "n", message));
+        }
+        let wait = tokio::time::sleep(Duration::from_secs(1));
+        tokio::select! { () = events.publish(&client) => {}, () = wait => {} }
+        let taken = taken.lock().unwrap();
+        let seen: Vec<_> = taken
+            .iter()
+            .map(|(method, body)| (method.as_str(), body["note"].as_str().unwrap()))
+            .collect();
+        assert_eq!(seen, [("POST", "attempt 0"), ("PATCH", "attempt 0"), ("POST", "attempt 1")]);
+        assert_eq!(taken[1].1["series"]["count"], 2);
+        assert_eq!(taken[0].1["regarding"]["uid"], "u");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_namespace_whose_events_hang_delays_no_other() {
+        let (taken, hung) = (Arc::default(), Arc::default());
+        let (events, client) = (Events::default(), server(&taken, &hung));
+        for number in 0..OF_NAMESPACE_MAX {
+            assert!(push(&events, "slow", &number.to_string()));
+        }
+        assert!(!push(&events, "slow", "too many"));
+        assert!(push(&events, "n", "its own"));
+        let wait = tokio::time::sleep(ACCEPTED_WITHIN / 2);
+        tokio::select! { () = events.publish(&client) => {}, () = wait => {} }
+        assert_eq!((taken.lock().unwrap().len(), hung.load(Ordering::Relaxed)), (1, 1));
+    }
+
+    #[test]
+    fn each_namespace_can_have_one_however_many_wait() {
+        let events = Events::default();
+        let accepted = (0..10_000).filter(|n| push(&events, &format!("n{}", n % 30), "m")).count();
+        assert_eq!(accepted, WAITING_MAX);
+        assert!(push(&events, "other", "m"));
+        assert!(!push(&events, "other", "m"));
+        let order: Vec<String> =
+            std::iter::from_fn(|| events.take()).map(|it| it.namespace).take(31).collect();
+        assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 31, "in turns");
+        let long = About { namespace: "n", name: "aw", uid: "u" };
+        assert!(events.push(&long, EventType::Warning, "R", &"é".repeat(2000)));
     }
 }

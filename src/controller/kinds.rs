@@ -1,8 +1,12 @@
 //! One watch for each kind that is in use, wrapped or of guides: started with the first AppWrapper that
 //! uses it, stopped a while after the last.
+//!
+//! A kind that discovery does not know is asked for again, ever more seldom, and of those that a namespace
+//! uses only so many. The others have no watch: who uses them asks the API server itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,11 +14,13 @@ use kube::runtime::watcher::{self, Event};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::{Queue, WATCH_AGAIN_AFTER, guides, watches};
+use super::absent::{Absent, Found, Most};
+use super::{Queue, WATCH_AGAIN_AFTER, contain, guides, watches};
 use crate::api::keys;
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::feed;
 use crate::observe::guides::is_guide;
+use crate::observe::live;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
@@ -22,42 +28,41 @@ use crate::reconcile::Context;
 /// each.
 const LINGER: Duration = Duration::from_mins(1);
 
+/// The longest pause before a kind that nobody serves is asked for again. It is watched earlier where a
+/// reconcile finds it.
+const ABSENT_AGAIN_AFTER: Duration = Duration::from_mins(5);
+/// The longest pause where the API server gives no answer about a kind.
+const UNANSWERED_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// How many kinds that nobody serves are asked for.
+const ABSENT_MOST: Most = Most { per_namespace: 32, total: 1024 };
+
 /// The watches of kinds, and who uses them.
 pub(super) struct Kinds {
     context: Arc<Context>,
     queue: Queue,
     users: BTreeMap<Key, BTreeSet<KindKey>>,
     watches: BTreeMap<KindKey, Watch>,
-    /// AppWrappers that a new list has not shown yet.
-    unlisted: BTreeSet<Key>,
+    absent: Absent,
 }
 
 struct Watch {
-    task: JoinHandle<()>,
+    /// None where the kind may not be asked for now.
+    task: Option<JoinHandle<()>>,
+    /// The namespace that used it first.
+    namespace: String,
     users: usize,
     idle_since: Option<Instant>,
 }
 
 impl Kinds {
     pub(super) fn new(context: Arc<Context>, queue: Queue) -> Self {
-        let (users, watches, unlisted) = (BTreeMap::new(), BTreeMap::new(), BTreeSet::new());
-        Self { context, queue, users, watches, unlisted }
-    }
-
-    /// A new list begins: what it does not show is gone.
-    pub(super) fn restart(&mut self) {
-        self.unlisted = self.users.keys().cloned().collect();
-    }
-
-    /// The AppWrappers that the new list did not show.
-    pub(super) fn unlisted(&mut self) -> BTreeSet<Key> {
-        std::mem::take(&mut self.unlisted)
+        let (users, watches) = (BTreeMap::new(), BTreeMap::new());
+        Self { context, queue, users, watches, absent: Absent::new(ABSENT_MOST) }
     }
 
     /// An AppWrapper is there: the kinds that it uses are watched.
     pub(super) fn used_by(&mut self, stored: &Stored) {
         let key = stored.key();
-        self.unlisted.remove(&key);
         let Ok(summary) = &stored.summary else { return };
         if !summary.is_ours {
             return;
@@ -68,7 +73,7 @@ impl Kinds {
         }
         self.released_by(&key);
         for kind in &kinds {
-            self.use_kind(kind);
+            self.use_kind(kind, &key.namespace);
         }
         self.users.insert(key, kinds);
     }
@@ -83,48 +88,86 @@ impl Kinds {
         }
     }
 
-    /// Stops the watches that nobody has used for a while.
+    /// Stops the watches that nobody has used for a while, and begins those that may begin now.
     pub(super) fn sweep(&mut self) {
-        let context = &self.context;
+        let (context, absent) = (&self.context, &mut self.absent);
         self.watches.retain(|kind, watch| {
             let idle = watch.idle_since.is_some_and(|since| since.elapsed() >= LINGER);
             if idle {
-                watch.task.abort();
+                watch.stop();
+                absent.remove(kind);
                 context.cache.remove_kind(kind);
                 context.live.forget(kind);
                 tracing::debug!(kind = kind.kind, "The watch of a kind was stopped.");
             }
             !idle
         });
+        self.absent.prune();
+        let waits = |watch: &Watch| watch.task.is_none() && watch.users > 0;
+        let waiting = self.watches.iter().filter(|(_, watch)| waits(watch));
+        let waiting: Vec<_> =
+            waiting.map(|(kind, watch)| (kind.clone(), watch.namespace.clone())).collect();
+        for (kind, namespace) in waiting {
+            self.begin(&kind, &namespace);
+        }
     }
 
-    fn use_kind(&mut self, kind: &KindKey) {
-        if let Some(watch) = self.watches.get_mut(kind) {
-            watch.users += 1;
-            watch.idle_since = None;
-            return;
+    fn use_kind(&mut self, kind: &KindKey, namespace: &str) {
+        let watch = self.watches.entry(kind.clone()).or_insert_with(|| Watch {
+            task: None,
+            namespace: namespace.to_owned(),
+            users: 0,
+            idle_since: None,
+        });
+        watch.users += 1;
+        watch.idle_since = None;
+        if watch.task.is_none() {
+            self.absent.prune();
+            self.begin(kind, namespace);
         }
+    }
+
+    /// Begins to watch a kind that has no watch, on behalf of a namespace, where that may be now.
+    fn begin(&mut self, kind: &KindKey, namespace: &str) {
         let (context, queue) = (self.context.clone(), self.queue.clone());
         let task = if is_guide(kind) {
             tokio::spawn(guides::watch(context, queue, kind.clone()))
+        } else if let Some(permit) = self.absent.ask(kind, namespace) {
+            if let Some(other) = permit.instead_of.and_then(|kind| self.watches.get_mut(&kind)) {
+                other.stop();
+            }
+            tokio::spawn(watch(context, queue, kind.clone(), permit.found))
         } else {
-            tokio::spawn(watch(context, queue, kind.clone()))
+            return blind(&self.context, &self.queue, kind);
         };
-        self.watches.insert(kind.clone(), Watch { task, users: 1, idle_since: None });
+        if let Some(watch) = self.watches.get_mut(kind) {
+            watch.task = Some(task);
+        }
+    }
+}
+
+impl Watch {
+    fn stop(&mut self) {
+        if let Some(task) = self.task.take() {
+            task.abort();
+        }
     }
 }
 
 impl Drop for Kinds {
     fn drop(&mut self) {
-        self.watches.values().for_each(|watch| watch.task.abort());
+        self.watches.values_mut().for_each(Watch::stop);
     }
 }
 
 /// Watches a kind for as long as it is in use, whether it exists yet, still, or again.
-async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
+async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found) {
+    let mut pause = WATCH_AGAIN_AFTER;
     loop {
         match context.live.resource(&context.client, &kind).await {
             Ok(resource) => {
+                found.store(true, Ordering::Release);
+                pause = WATCH_AGAIN_AFTER;
                 let config = watcher::Config::default().labels(keys::APPWRAPPER);
                 let mut events = Box::pin(watches::stream(&context, &resource, config));
                 let mut feed = feed::Objects::new(kind.clone());
@@ -133,14 +176,28 @@ async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
                         break;
                     }
                 }
+                tokio::time::sleep(pause).await;
             }
             Err(error) => {
                 tracing::debug!(kind = kind.kind, %error, "A kind cannot be watched.");
                 blind(&context, &queue, &kind);
+                tokio::select! {
+                    () = tokio::time::sleep(pause) => {}
+                    () = context.live.found(&kind) => {}
+                }
+                pause = longer(pause, &error);
             }
         }
-        tokio::time::sleep(WATCH_AGAIN_AFTER).await;
     }
+}
+
+/// The pause after another try that ended so.
+fn longer(pause: Duration, error: &live::Error) -> Duration {
+    let longest = match error {
+        live::Error::NoKind(_) | live::Error::NotNamespaced(_) => ABSENT_AGAIN_AFTER,
+        live::Error::Api { .. } => UNANSWERED_AGAIN_AFTER,
+    };
+    pause.saturating_mul(2).min(longest)
 }
 
 /// Takes in one event; false where the kind must be discovered again.
@@ -154,7 +211,8 @@ fn apply(
     match event {
         Ok(event) => {
             let complete = matches!(event, Event::InitDone);
-            queue.push_all(&feed.take(&context.cache, event));
+            let taken = contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
+            queue.push_all(taken.iter().flatten());
             if complete {
                 queue.push_all(&context.users_of(kind));
             }

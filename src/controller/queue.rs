@@ -1,83 +1,219 @@
-//! Where AppWrappers are asked to be looked at, and how many of them wait.
+//! Runs the reconciles that the [`Schedule`] lets begin.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
-use kube::runtime::reflector::ObjectRef;
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
+use super::schedule::{Again, Done, Places, Schedule};
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
-use crate::observe::stored::Stored;
 
-/// Asks for AppWrappers to be looked at; one that waits already is not asked for twice.
+/// A reconcile that waits for an answer of the API server costs little but memory.
+const PLACES: Places = Places { total: 512, per_namespace: 16, reserved: 128 };
+/// Where nothing is due, the time is looked at this often.
+const IDLE: Duration = Duration::from_hours(1);
+
+/// When an AppWrapper is to be reconciled again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// When something happens.
+    OnChange,
+    /// After this time, or earlier when something happens.
+    After(Duration),
+    /// After this time, and not earlier, whatever happens.
+    Pause(Duration),
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ended {
+    /// When the AppWrapper is reconciled again.
+    pub retry: Retry,
+    /// It failed or was slow: others of its namespace go first.
+    pub yields: bool,
+}
+
+/// The queue of AppWrappers to be reconciled. Clones share everything.
 #[derive(Clone, Debug)]
-pub(super) struct Queue {
-    sender: UnboundedSender<ObjectRef<Stored>>,
-    waiting: Arc<Mutex<BTreeSet<Key>>>,
-    /// Whether anybody looks. A standby would only pile up what is looked at anyway when it leads.
-    is_open: Arc<AtomicBool>,
+pub(super) struct Queue(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    schedule: Mutex<Schedule>,
+    /// Something was asked for.
+    changed: Notify,
+    /// Whether reconciles run. A standby would only collect what is reconciled anyway once it leads.
+    is_open: AtomicBool,
     metrics: Metrics,
+    begun: Instant,
 }
 
 impl Queue {
-    /// A queue, and what comes out of it.
-    pub(super) fn new(metrics: Metrics) -> (Self, UnboundedReceiver<ObjectRef<Stored>>) {
-        let (sender, requests) = unbounded();
-        let (waiting, is_open) = Default::default();
-        (Self { sender, waiting, is_open, metrics }, requests)
+    /// An empty queue, closed.
+    pub(super) fn new(metrics: Metrics) -> Self {
+        Self(Arc::new(Shared {
+            schedule: Mutex::new(Schedule::new(PLACES)),
+            changed: Notify::new(),
+            is_open: AtomicBool::new(false),
+            metrics,
+            begun: Instant::now(),
+        }))
     }
 
-    /// Asks for an AppWrapper to be looked at.
+    fn schedule(&self) -> MutexGuard<'_, Schedule> {
+        self.0.schedule.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn now(&self) -> Duration {
+        self.0.begun.elapsed()
+    }
+
+    /// Something happened to an AppWrapper. Nothing is remembered while the queue is closed.
     pub(super) fn push(&self, key: &Key) {
-        if !self.is_open.load(Ordering::Acquire) {
+        self.push_all([key]);
+    }
+
+    /// The same of several.
+    pub(super) fn push_all<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
+        if !self.0.is_open.load(Ordering::Acquire) {
             return;
         }
-        self.change(|waiting| waiting.insert(key.clone()));
-        // Fails only when the controller has ended, and then nobody waits for it.
-        drop(self.sender.unbounded_send(ObjectRef::new(&key.name).within(&key.namespace)));
+        let now = self.now();
+        let mut schedule = self.schedule();
+        keys.into_iter().for_each(|key| schedule.push(key, now));
+        self.0.metrics.queued(schedule.waiting());
+        drop(schedule);
+        self.0.changed.notify_one();
     }
 
-    /// What is asked for from here on is looked at.
+    /// What happens from here on is remembered.
     pub(super) fn open(&self) {
-        self.is_open.store(true, Ordering::Release);
+        self.0.is_open.store(true, Ordering::Release);
     }
 
-    /// Asks for several.
-    pub(super) fn push_all<'a>(&self, keys: impl IntoIterator<Item = &'a Key>) {
-        keys.into_iter().for_each(|key| self.push(key));
-    }
-
-    /// An AppWrapper is being looked at, or there is no such AppWrapper.
-    pub(super) fn taken(&self, key: &Key) {
-        self.change(|waiting| waiting.remove(key));
-    }
-
-    fn change(&self, change: impl FnOnce(&mut BTreeSet<Key>) -> bool) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if change(&mut waiting) {
-            self.metrics.queued(waiting.len());
+    /// Runs reconciles for ever.
+    pub(super) async fn serve<F>(&self, reconcile: impl Fn(Key) -> F)
+    where
+        F: Future<Output = Ended>,
+    {
+        let mut running = FuturesUnordered::new();
+        loop {
+            while let Some(key) = self.take() {
+                let ended = reconcile(key.clone());
+                running.push(async move { (key, ended.await) });
+            }
+            let due = self.schedule().next_due();
+            let pause = due.map_or(IDLE, |due| due.saturating_sub(self.now()));
+            tokio::select! {
+                Some((key, ended)) = running.next() => self.done(&key, ended),
+                () = self.0.changed.notified() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
         }
+    }
+
+    fn take(&self) -> Option<Key> {
+        let now = self.now();
+        let mut schedule = self.schedule();
+        schedule.wake(now);
+        let next = schedule.take();
+        self.0.metrics.queued(schedule.waiting());
+        next
+    }
+
+    fn done(&self, key: &Key, Ended { retry, yields }: Ended) {
+        let now = self.now();
+        let again = match retry {
+            Retry::OnChange => Again::OnChange,
+            Retry::After(pause) => Again::At(now.saturating_add(pause)),
+            Retry::Pause(pause) => Again::NotBefore(now.saturating_add(pause)),
+        };
+        self.schedule().done(key, Done { again, yields }, now);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
     use super::*;
 
-    #[test]
-    fn the_depth_counts_each_appwrapper_once() {
+    fn key(namespace: &str, name: &str) -> Key {
+        Key { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    const CHANGE: Ended = Ended { retry: Retry::OnChange, yields: false };
+
+    #[tokio::test(start_paused = true)]
+    async fn the_depth_counts_each_appwrapper_once() {
         let metrics = Metrics::new();
-        let (queue, _requests) = Queue::new(metrics.clone());
-        let key = |name: &str| Key { namespace: "n".to_owned(), name: name.to_owned() };
-        queue.push(&key("c"));
-        assert!(metrics.page().contains("appwrapper_queue_depth 0\n"), "nobody looks yet");
+        let queue = Queue::new(metrics.clone());
+        queue.push(&key("n", "c"));
+        assert!(metrics.page().contains("appwrapper_queue_depth 0\n"), "nobody leads yet");
         queue.open();
-        queue.push_all(&[key("a"), key("b"), key("a")]);
+        queue.push_all(&[key("n", "a"), key("n", "b"), key("n", "a")]);
         assert!(metrics.page().contains("appwrapper_queue_depth 2\n"));
-        queue.taken(&key("a"));
-        queue.taken(&key("a"));
+        queue.take();
         assert!(metrics.page().contains("appwrapper_queue_depth 1\n"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_hangs_in_one_namespace_delays_no_other() {
+        let queue = Queue::new(Metrics::new());
+        queue.open();
+        for number in 0..1000 {
+            queue.push(&key("slow", &number.to_string()));
+        }
+        let begun = RefCell::new(vec![]);
+        let serve = queue.serve(async |key: Key| {
+            begun.borrow_mut().push(key.namespace.clone());
+            if key.namespace == "slow" {
+                std::future::pending::<()>().await;
+            }
+            CHANGE
+        });
+        let other = async {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            queue.push(&key("fast", "a"));
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        };
+        tokio::select! { () = serve => {}, () = other => {} }
+        let slow = begun.borrow().iter().filter(|name| *name == "slow").count();
+        assert_eq!(slow, PLACES.per_namespace);
+        assert_eq!(begun.borrow().last().map(String::as_str), Some("fast"));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_retry_comes_at_its_time_and_a_change_before() {
+        let queue = Queue::new(Metrics::new());
+        queue.open();
+        queue.push(&key("n", "a"));
+        let (at, start) = (RefCell::new(vec![]), Instant::now());
+        let serve = queue.serve(async |_| {
+            at.borrow_mut().push(start.elapsed().as_secs());
+            let retry = match at.borrow().len() {
+                1 => Retry::After(Duration::from_secs(10)),
+                2 => Retry::After(Duration::from_secs(100)),
+                3 => Retry::Pause(Duration::from_secs(50)),
+                _ => Retry::OnChange,
+            };
+            Ended { retry, yields: false }
+        });
+        let changes = async {
+            for _ in 0..10 {
+                tokio::time::sleep(Duration::from_secs(15)).await;
+                if start.elapsed().as_secs() < 60 {
+                    queue.push(&key("n", "a"));
+                }
+            }
+        };
+        tokio::select! { () = serve => {}, () = changes => {} }
+        // a retry after 10 s; a change at 15 s; another at 30 s must wait for the pause
+        assert_eq!(*at.borrow(), [0, 10, 15, 65]);
     }
 }

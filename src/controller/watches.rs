@@ -6,29 +6,34 @@ use std::time::Duration;
 use futures::{Stream, StreamExt};
 use kube::api::Api;
 use kube::core::ApiResource;
-use kube::runtime::reflector::store::Writer;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_kind};
 use tokio::sync::watch;
 
-use super::Queue;
 use super::kinds::Kinds;
+use super::{Queue, contain};
 use crate::api::{AppWrapper, keys};
+use crate::config::Autopilot;
+use crate::metrics::Metrics;
+use crate::observe::assemble::Wrapper;
 use crate::observe::cache::Key;
 use crate::observe::feed;
 use crate::observe::live::pod_resource;
-use crate::observe::nodes;
+use crate::observe::nodes::{self, Marks};
 use crate::observe::seen::Seen;
+use crate::observe::store::Shown;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
 /// How often kinds that nobody uses are looked for.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 
+/// How many AppWrappers a page of a list has: each may have a mebibyte, and a page is read as a whole.
+const PAGE: u32 = 64;
+
 /// Runs all watches; never ends by itself.
 pub(super) async fn run(
     context: Arc<Context>,
-    writer: Writer<Stored>,
     queue: Queue,
     ready: watch::Sender<bool>,
 ) {
@@ -48,7 +53,7 @@ pub(super) async fn run(
     tokio::join!(
         pods(&context, &queue, pods_listed),
         nodes(&context, &queue, nodes_listed),
-        wrappers(&context, writer, &queue, wrappers_listed),
+        wrappers(&context, &queue, wrappers_listed),
         tell,
     );
 }
@@ -71,7 +76,9 @@ async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
         match event {
             Ok(event) => {
                 let complete = matches!(event, Event::InitDone);
-                queue.push_all(&feed.take(&context.cache, event));
+                let taken =
+                    contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
+                queue.push_all(taken.iter().flatten());
                 if complete {
                     listed.send_replace(true);
                 }
@@ -81,19 +88,48 @@ async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     }
 }
 
+/// Watches nodes as the settings say, and begins anew when these change in a way that matters.
 async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
-    let autopilot = context.config().autopilot.clone();
-    if !autopilot.monitor_nodes {
-        return std::future::pending().await;
+    let mut changed = context.changed.subscribe();
+    loop {
+        let autopilot = context.config().autopilot.clone();
+        let marks = nodes::marks(&autopilot);
+        let is_other = |new: &Autopilot| {
+            new.monitor_nodes != autopilot.monitor_nodes || nodes::marks(new) != marks
+        };
+        let other_settings = async {
+            while !is_other(&context.config().autopilot) {
+                if changed.changed().await.is_err() {
+                    return std::future::pending().await; // nobody can change them any more
+                }
+            }
+        };
+        tokio::select! {
+            () = watch_nodes(context, queue, marks.clone(), &listed), if autopilot.monitor_nodes => {}
+            () = other_settings => {}
+        }
+        if !context.config().autopilot.monitor_nodes {
+            queue.push_all(&context.cache.forget_nodes());
+        }
     }
-    let mut feed = feed::Nodes::new(nodes::marks(&autopilot));
+}
+
+async fn watch_nodes(
+    context: &Context,
+    queue: &Queue,
+    marks: Marks,
+    listed: &watch::Sender<bool>,
+) {
+    let mut feed = feed::Nodes::new(marks);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
                 let complete = matches!(event, Event::InitDone);
-                queue.push_all(&feed.take(&context.cache, event));
+                let taken =
+                    contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
+                queue.push_all(taken.iter().flatten());
                 if complete {
                     listed.send_replace(true);
                 }
@@ -105,14 +141,14 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
 
 async fn wrappers(
     context: &Arc<Context>,
-    mut writer: Writer<Stored>,
     queue: &Queue,
     listed: watch::Sender<bool>,
 ) {
     let resource = ApiResource::erase::<AppWrapper>(&());
-    let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
+    let mut events = Box::pin(stream(context, &resource, watcher::Config::default().page_size(PAGE)));
     let mut kinds = Kinds::new(context.clone(), queue.clone());
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
+    let mut changed = context.changed.subscribe();
     loop {
         let event = tokio::select! {
             event = events.next() => event,
@@ -120,8 +156,8 @@ async fn wrappers(
                 kinds.sweep();
                 continue;
             }
-            () = context.all_changed.notified() => {
-                for stored in writer.as_reader().state() {
+            Ok(()) = changed.changed() => {
+                for stored in context.store.all() {
                     kinds.used_by(&stored);
                 }
                 continue;
@@ -129,30 +165,31 @@ async fn wrappers(
         };
         let Some(event) = event else { return };
         let event = match event {
-            Ok(event) => read(event),
+            Ok(event) => event,
             Err(error) => {
                 tracing::warn!(%error, "The watch of AppWrappers failed.");
                 continue;
             }
         };
-        writer.apply_watcher_event(&event);
-        match &event {
-            Event::Init => kinds.restart(),
-            Event::InitApply(stored) | Event::Apply(stored) => kinds.used_by(stored),
-            Event::Delete(stored) => gone(context, &mut kinds, &stored.key()),
-            Event::InitDone => {
-                for key in kinds.unlisted() {
-                    gone(context, &mut kinds, &key);
-                }
-                let all = writer.as_reader().state();
-                queue.push_all(&all.iter().map(|stored| stored.key()).collect::<Vec<_>>());
+        match context.store.apply(event, |seen| read(&context.metrics, seen)) {
+            Shown::Begin => {}
+            Shown::Listed(stored) => used(context, &mut kinds, &stored),
+            Shown::Changed(stored) => {
+                used(context, &mut kinds, &stored);
+                queue.push(&stored.key());
+            }
+            Shown::Gone(key) => gone(context, &mut kinds, &key),
+            Shown::Complete(all_gone) => {
+                all_gone.iter().for_each(|key| gone(context, &mut kinds, key));
+                queue.push_all(&context.store.keys());
                 listed.send_replace(true);
             }
         }
-        if let Event::Apply(stored) = &event {
-            queue.push(&stored.key());
-        }
     }
+}
+
+fn used(context: &Context, kinds: &mut Kinds, stored: &Stored) {
+    contain::of_watch(&context.metrics, || kinds.used_by(stored));
 }
 
 fn gone(context: &Context, kinds: &mut Kinds, key: &Key) {
@@ -160,12 +197,8 @@ fn gone(context: &Context, kinds: &mut Kinds, key: &Key) {
     context.forget(key);
 }
 
-fn read(event: Event<Seen>) -> Event<Stored> {
-    match event {
-        Event::Apply(seen) => Event::Apply(seen.into()),
-        Event::Delete(seen) => Event::Delete(seen.into()),
-        Event::Init => Event::Init,
-        Event::InitApply(seen) => Event::InitApply(seen.into()),
-        Event::InitDone => Event::InitDone,
-    }
+fn read(metrics: &Metrics, seen: Seen) -> (Stored, Option<Arc<Wrapper>>) {
+    let meta = seen.meta.clone();
+    let read = contain::of_watch(metrics, || Stored::read(seen));
+    read.unwrap_or_else(|| (Stored::unreadable(meta, "internal error".to_owned()), None))
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::condition::{self, deleting, unhealthy};
+use crate::api::condition::{self, unhealthy};
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Phase, RuleSource};
 
 /// What a change of the status tells. Durations are in seconds, and whole: the API stores no more.
@@ -159,13 +159,6 @@ fn seconds(from: Timestamp, to: Timestamp) -> Option<u64> {
     const CLOCKS_DIFFER: i64 = 60;
     let passed = to.as_second().saturating_sub(from.as_second());
     (passed >= -CLOCKS_DIFFER).then(|| u64::try_from(passed).unwrap_or(0))
-}
-
-/// Whether the deletion of an AppWrapper is being forced and something still exists.
-#[must_use]
-pub fn is_deletion_stuck(status: &AppWrapperStatus) -> bool {
-    condition::find(&status.conditions, condition::DELETING_RESOURCES)
-        .is_some_and(|found| found.status == "True" && found.reason == deleting::FORCED)
 }
 
 /// An action as a label.

@@ -2,7 +2,8 @@
 
 use prometheus::core::Collector;
 use prometheus::{
-    CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounterVec, IntGauge,
+    CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
+    IntGauge,
     IntGaugeVec, Opts, Registry,
 };
 
@@ -17,6 +18,11 @@ pub(super) fn register<M: Collector + Clone + 'static>(registry: &Registry, made
 /// A counter of events.
 pub(super) fn counter(name: &str, help: &str, labels: &[&str]) -> IntCounterVec {
     well_formed(name, IntCounterVec::new(Opts::new(name, help), labels))
+}
+
+/// A counter of events without labels: it is on the page from the start.
+pub(super) fn plain_counter(name: &str, help: &str) -> IntCounter {
+    well_formed(name, IntCounter::new(name, help))
 }
 
 /// A counter of an amount.

@@ -180,7 +180,6 @@ fn an_object_of_the_go_controller_has_no_entry_before_it_fails() {
 #[test]
 fn a_deletion_ends_with_the_finalizer() {
     let terminating = given(Phase::Terminating, &[(DELETING, deleting::FORCED, 100)]);
-    assert!(is_deletion_stuck(&terminating));
     let change = Change::removal(&terminating, at(130));
     assert_eq!(change, Change { teardown: Some(30), ..Change::default() });
     let nothing_to_delete = given(Phase::Terminating, &[]);

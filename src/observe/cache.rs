@@ -280,6 +280,17 @@ impl Cache {
         all.map(|(_, site)| site.clone()).collect()
     }
 
+    /// Forgets all nodes: they are watched no more. Returns the AppWrappers that have pods on them.
+    pub fn forget_nodes(&self) -> BTreeSet<Key> {
+        let mut inner = self.lock();
+        inner.nodes.clear();
+        inner.nodes_listed = false;
+        let has_node = |pods: &BTreeMap<String, PodRecord>| {
+            pods.values().any(|record| record.pod.node.is_some())
+        };
+        inner.pods.iter().filter(|(_, pods)| has_node(pods)).map(|(key, _)| key.clone()).collect()
+    }
+
     /// Forgets a node.
     pub fn remove_node(&self, name: &str) {
         self.lock().nodes.remove(name);

@@ -1,12 +1,14 @@
 //! Reads from the API server itself: what a cache may never be asked.
 
 use std::sync::Mutex;
+use std::time::Duration;
 use std::{collections::BTreeMap, sync::PoisonError};
 
 use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, ObjectList, Request};
 use kube::discovery::Scope;
 use kube::{Client, Resource};
+use tokio::sync::Notify;
 
 use super::ancestry::Ancestor;
 use super::assemble::Wrapper;
@@ -16,6 +18,7 @@ use super::records::{Controller, Identity, ObjectRecord, PodRecord};
 use super::seen::Seen;
 use crate::api::{AppWrapper, keys};
 use crate::bugs::{self, Bug};
+use crate::client;
 use crate::discovery::{self, Served};
 
 /// Why a read failed.
@@ -44,6 +47,15 @@ impl Error {
         Self::Api { what: what.into(), source: source.into() }
     }
 
+    /// For how long the API server asked not to be called.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Api { source, .. } => client::retry_after(source),
+            Self::NoKind(_) | Self::NotNamespaced(_) => None,
+        }
+    }
+
     /// The HTTP status that the API server answered with, where it did.
     #[must_use]
     pub fn code(&self) -> Option<u16> {
@@ -63,16 +75,12 @@ pub fn code(error: &kube::Error) -> Option<u16> {
     }
 }
 
-/// A client, and the kinds that it has discovered.
-#[derive(Debug)]
+/// The kinds that have been discovered.
+#[derive(Debug, Default)]
 pub struct Live {
     kinds: Mutex<BTreeMap<KindKey, ApiResource>>,
-}
-
-impl Default for Live {
-    fn default() -> Self {
-        Self { kinds: Mutex::new(BTreeMap::new()) }
-    }
+    /// A kind was found that was not known.
+    news: Notify,
 }
 
 /// Pods, for requests.
@@ -102,7 +110,7 @@ impl Live {
     /// # Errors
     /// As [`Live::resource`].
     pub async fn discover(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
-        self.forget(kind);
+        let was_known = self.remove(kind);
         let (resource, capabilities) = find(client, kind).await?;
         match capabilities.scope {
             Scope::Cluster => return Err(Error::NotNamespaced(kind.clone())),
@@ -110,12 +118,32 @@ impl Live {
         }
         let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
         kinds.insert(kind.clone(), resource.clone());
+        drop(kinds);
+        if !was_known {
+            self.news.notify_waiters();
+        }
         Ok(resource)
+    }
+
+    /// Waits until somebody finds a kind.
+    pub async fn found(&self, kind: &KindKey) {
+        loop {
+            let news = self.news.notified();
+            if self.kinds.lock().unwrap_or_else(PoisonError::into_inner).contains_key(kind) {
+                return;
+            }
+            news.await;
+        }
     }
 
     /// Forgets what is known of a kind, so that it is discovered again.
     pub fn forget(&self, kind: &KindKey) {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).remove(kind);
+        self.remove(kind);
+    }
+
+    /// Whether it was known.
+    fn remove(&self, kind: &KindKey) -> bool {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).remove(kind).is_some()
     }
 
     /// The object of a kind that has a name; `None` where there is none.

@@ -176,12 +176,18 @@ impl Memory {
         left.filter(|left| !left.is_zero()).max()
     }
 
-    /// Remembers that a component could not be created.
-    pub fn failed(&mut self, index: usize, failure: CreationFailure) {
+    /// Remembers that a component could not be created, and for how long the API server asked not to be
+    /// called.
+    pub fn failed(
+        &mut self,
+        index: usize,
+        failure: CreationFailure,
+        retry_after: Option<Duration>,
+    ) {
         let tries = self.failures.get(&index).map_or(0, |old| old.tries);
         let (first, longest) = CREATE_AGAIN_AFTER;
         let pause = first.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
-        let again_at = self.now + pause;
+        let again_at = self.now + pause.max(retry_after.unwrap_or_default());
         self.failures
             .insert(index, Failure { why: failure, tries: tries.saturating_add(1), again_at });
     }
@@ -226,7 +232,7 @@ mod tests {
         let mut memory = Memory::default();
         let mut pauses = vec![];
         for _ in 0..6 {
-            memory.failed(0, CreationFailure { fatal: false, message: String::new() });
+            memory.failed(0, CreationFailure { fatal: false, message: String::new() }, None);
             pauses.push(memory.pause_before_create(0).as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 15, 15]);

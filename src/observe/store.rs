@@ -73,8 +73,12 @@ pub enum Shown {
 }
 
 impl Store {
-    /// Takes in an event of the watch.
-    pub fn apply(&self, event: Event<Seen>) -> Shown {
+    /// Takes in an event of the watch, with objects read by `read`: see [`Stored::read`].
+    pub fn apply(
+        &self,
+        event: Event<Seen>,
+        read: impl FnOnce(Seen) -> (Stored, Option<Arc<Wrapper>>),
+    ) -> Shown {
         match event {
             Event::Init => self.change(|inner| {
                 inner.unlisted = inner.entries.keys().cloned().collect();
@@ -82,11 +86,11 @@ impl Store {
             }),
             Event::InitApply(seen) => {
                 // thousands come at once, and most of them rest: nothing is kept parsed
-                let (stored, _) = Stored::read(seen);
+                let (stored, _) = read(seen);
                 Shown::Listed(self.change(|inner| inner.put(stored, None)))
             }
             Event::Apply(seen) => {
-                let (stored, parsed) = Stored::read(seen);
+                let (stored, parsed) = read(seen);
                 Shown::Changed(self.change(|inner| inner.put(stored, parsed)))
             }
             Event::Delete(seen) => {
@@ -248,6 +252,10 @@ mod tests {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
+    fn apply(store: &Store, event: Event<Seen>) -> Shown {
+        store.apply(event, Stored::read)
+    }
+
     fn key(namespace: &str, name: &str) -> Key {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
     }
@@ -256,14 +264,14 @@ mod tests {
     fn a_new_list_shows_what_is_gone() {
         let store = Store::default();
         for name in ["a", "b"] {
-            store.apply(Event::Apply(seen("n", name, 0)));
+            apply(&store, Event::Apply(seen("n", name, 0)));
         }
-        store.apply(Event::Init);
-        store.apply(Event::InitApply(seen("n", "b", 0)));
-        let Shown::Complete(gone) = store.apply(Event::InitDone) else { panic!("the list is complete") };
+        apply(&store, Event::Init);
+        apply(&store, Event::InitApply(seen("n", "b", 0)));
+        let Shown::Complete(gone) = apply(&store, Event::InitDone) else { panic!("the list is complete") };
         assert_eq!(gone, [key("n", "a")]);
         assert_eq!(store.keys(), [key("n", "b")]);
-        store.apply(Event::Delete(seen("n", "b", 0)));
+        apply(&store, Event::Delete(seen("n", "b", 0)));
         assert_eq!(store.keys(), []);
         assert_eq!(store.text_bytes(), 0);
     }
@@ -271,12 +279,12 @@ mod tests {
     #[test]
     fn a_namespace_of_large_objects_loses_its_own_texts_first() {
         let store = Store::default();
-        store.apply(Event::Apply(seen("small", "a", 1_000)));
+        apply(&store, Event::Apply(seen("small", "a", 1_000)));
         for number in 0..40 {
-            store.apply(Event::InitApply(seen("large", &number.to_string(), 1 << 20)));
+            apply(&store, Event::InitApply(seen("large", &number.to_string(), 1 << 20)));
             assert!(store.text_bytes() <= TEXTS_MAX);
         }
-        store.apply(Event::Apply(seen("small", "b", 1_000)));
+        apply(&store, Event::Apply(seen("small", "b", 1_000)));
         let has_text = |namespace: &str, name: &str| {
             store.get(&key(namespace, name)).unwrap().text().is_some()
         };
@@ -285,7 +293,7 @@ mod tests {
         assert!((20..24).contains(&kept), "{kept}");
         assert_eq!(store.keys().len(), 42, "the summaries of all are kept");
         for number in 0..40 {
-            store.apply(Event::Delete(seen("large", &number.to_string(), 0)));
+            apply(&store, Event::Delete(seen("large", &number.to_string(), 0)));
         }
         let left = Stored::read(seen("small", "a", 1_000)).0.size() * 2;
         assert_eq!(store.text_bytes(), left);
@@ -294,16 +302,16 @@ mod tests {
     #[test]
     fn what_was_parsed_lately_is_kept_within_a_budget_and_by_version() {
         let store = Store::default();
-        store.apply(Event::Apply(seen("n", "a", 0)));
+        apply(&store, Event::Apply(seen("n", "a", 0)));
         assert!(store.parsed(&key("n", "a"), "1").is_some());
         assert!(store.parsed(&key("n", "a"), "2").is_none());
         for name in ["b", "c"] {
-            store.apply(Event::Apply(seen("n", name, 3 << 19)));
+            apply(&store, Event::Apply(seen("n", name, 3 << 19)));
         }
         assert!(store.parsed(&key("n", "a"), "1").is_none());
         assert!(store.parsed(&key("n", "b"), "1").is_none());
         assert!(store.parsed(&key("n", "c"), "1").is_some());
-        store.apply(Event::InitApply(seen("n", "d", 0)));
+        apply(&store, Event::InitApply(seen("n", "d", 0)));
         assert!(store.parsed(&key("n", "d"), "1").is_none(), "a list leaves nothing parsed");
     }
 }

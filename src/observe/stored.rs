@@ -13,6 +13,7 @@ use super::cache::Key;
 use super::seen::Seen;
 use super::summary::Summary;
 use crate::api::{AppWrapperSpec, AppWrapperStatus, keys};
+use crate::bugs;
 
 /// An AppWrapper as it is stored: a summary, and its text where that is kept.
 #[derive(Clone, Debug)]
@@ -38,25 +39,34 @@ impl Stored {
     /// Reads an object; the whole of it, too, where it can be read.
     #[must_use]
     pub fn read(seen: Seen) -> (Self, Option<Arc<Wrapper>>) {
+        if let Some(annotations) = &seen.meta.annotations {
+            bugs::panic_where_asked("watch", annotations);
+        }
         let wrapper = Wrapper::read(&seen);
         let summary = match &wrapper {
             Ok(wrapper) => Ok(Arc::new(Summary::of(wrapper))),
             Err(flaw) => Err(flaw.clone()),
         };
-        let stored = Self {
-            key: Key {
-                namespace: seen.meta.namespace.unwrap_or_default(),
-                name: seen.meta.name.unwrap_or_default(),
-            },
-            uid: seen.meta.uid.unwrap_or_default(),
-            version: seen.meta.resource_version.unwrap_or_default(),
-            size: 0,
-            text: wrapper.is_ok().then(|| lean(seen.raw)),
-            summary,
-        };
-        let size = stored.text().map_or(0, str::len);
-        let stored = Self { size, ..stored };
-        (stored, wrapper.ok().map(Arc::new))
+        let text = wrapper.is_ok().then(|| lean(seen.raw));
+        (Self::new(seen.meta, text, summary), wrapper.ok().map(Arc::new))
+    }
+
+    /// One that cannot be read, and why.
+    #[must_use]
+    pub fn unreadable(meta: ObjectMeta, why: String) -> Self {
+        Self::new(meta, None, Err(why))
+    }
+
+    fn new(
+        meta: ObjectMeta,
+        text: Option<Box<RawValue>>,
+        summary: Result<Arc<Summary>, String>,
+    ) -> Self {
+        let ObjectMeta { namespace, name, uid, resource_version, .. } = meta;
+        let [namespace, name, uid, version] =
+            [namespace, name, uid, resource_version].map(Option::unwrap_or_default);
+        let size = text.as_ref().map_or(0, |text| text.get().len());
+        Self { key: Key { namespace, name }, uid, version, size, text, summary }
     }
 
     /// Its namespace and name.

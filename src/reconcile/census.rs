@@ -15,9 +15,9 @@ pub fn census(context: &Context) -> Census {
     let config = context.config();
     let clock: &dyn Clock = &*context.clock;
     let now = clock.now();
-    let present = context.store.all().iter().filter_map(|stored| {
+    let present = context.store.all().into_iter().filter_map(|stored| {
         let summary = stored.summary.as_ref().ok().filter(|summary| summary.is_ours)?;
-        Some(present(stored, summary, &context.cache, &config.fault_tolerance, now))
+        Some(present(&stored, summary, &context.cache, &config.fault_tolerance, now))
     });
     Census { at: clock.elapsed(), present: present.collect() }
 }

@@ -5,9 +5,10 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kube::Client;
 
-use crate::act::events::Events;
+use crate::act::events::{About, EventType, Events};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::decide::Warning;
 use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
@@ -37,8 +38,8 @@ pub struct Context {
     pub config: RwLock<Arc<Config>>,
     /// The AppWrappers, as the watch has shown them.
     pub store: Store,
-    /// Something changed that concerns every AppWrapper, such as the settings.
-    pub all_changed: tokio::sync::Notify,
+    /// Counts the changes that concern every AppWrapper, such as those of the settings.
+    pub changed: tokio::sync::watch::Sender<u64>,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
     memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<Memory>>>>,
 }
@@ -53,7 +54,7 @@ impl Context {
         wake: impl Fn(&Key) + Send + Sync + 'static,
     ) -> Self {
         Self {
-            events: Events::start(client.clone()),
+            events: Events::default(),
             client,
             cache: Cache::default(),
             live: Live::default(),
@@ -61,7 +62,7 @@ impl Context {
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),
             store: Store::default(),
-            all_changed: tokio::sync::Notify::new(),
+            changed: tokio::sync::watch::Sender::new(0),
             wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),
         }
@@ -121,9 +122,22 @@ impl Context {
 
     /// Asks for every AppWrapper to be looked at: something changed that concerns them all.
     pub fn look_at_all(&self) {
-        self.all_changed.notify_one();
+        self.changed.send_modify(|count| *count = count.wrapping_add(1));
         for key in self.store.keys() {
             (self.wake)(&key);
+        }
+    }
+
+    /// Makes an event of type Warning, and counts it.
+    pub fn warn(&self, about: &About<'_>, warning: &Warning) {
+        self.metrics.warning(warning.reason);
+        self.tell(about, EventType::Warning, warning.reason, &warning.message);
+    }
+
+    /// Makes an event. It is sent later, or dropped where too many wait.
+    pub fn tell(&self, about: &About<'_>, kind: EventType, reason: &'static str, message: &str) {
+        if !self.events.push(about, kind, reason, message) {
+            self.metrics.event_dropped();
         }
     }
 

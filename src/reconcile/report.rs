@@ -1,9 +1,9 @@
 //! What is said of a step: log, metrics, Kubernetes events.
 
 use super::{Context, Error};
-use crate::act::events::About;
+use crate::act::events::{About, EventType};
 use crate::api::{FailureRecord, Phase};
-use crate::decide::{Decision, Verdict, VerdictAction, Warning};
+use crate::decide::{Decision, Verdict, VerdictAction, Warning, current_attempt};
 use crate::observe::assemble::Wrapper;
 use crate::observe::memory::Memory;
 use crate::observe::stored::Stored;
@@ -24,14 +24,40 @@ pub(super) fn announce(
     if from == Phase::Empty || (memory.remarks != remarks && !memory.remarks.is_empty()) {
         for message in &remarks {
             let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
-            context.events.warn(&about, &warning, now);
+            context.warn(&about, &warning);
         }
     }
     memory.remarks = remarks;
     for warning in &decision.events {
-        context.metrics.warning(warning.reason);
-        context.events.warn(&about, warning, now);
+        context.warn(&about, warning);
     }
+    if let Some((reason, message)) = milestone(from, decision) {
+        context.tell(&about, EventType::Normal, reason, &message);
+    }
+}
+
+/// The Normal event of a change of phase. An AppWrapper that runs and succeeds has two: each is an API
+/// call. Of restarts and failures a Warning tells.
+fn milestone(from: Phase, decision: &Decision) -> Option<(&'static str, String)> {
+    let to = decision.next;
+    let message = match to {
+        Phase::Running if from == Phase::Resuming => {
+            let attempt = current_attempt(&decision.status);
+            format!("Created the components of attempt {attempt}")
+        }
+        Phase::Succeeded if from != to => "All components succeeded".to_owned(),
+        Phase::Suspended if from == Phase::Suspending => "Deleted all components".to_owned(),
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => return None,
+    };
+    Some((to.as_str(), message))
 }
 
 /// What changed, and for what reason. Messages stay out of the log: a container's last words, or what an
@@ -84,7 +110,7 @@ pub(super) fn unreadable(context: &Context, memory: &mut Memory, stored: &Stored
     let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
     let message = format!("This AppWrapper cannot be read and is left as it is: {flaw}");
     let warning = Warning { reason: "InvalidObject", message };
-    context.events.warn(&about, &warning, context.clock.now());
+    context.warn(&about, &warning);
     memory.remarks = remark;
 }
 
@@ -97,6 +123,6 @@ pub(super) fn too_large(context: &Context, memory: &Memory, stored: &Stored, err
         let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
         let message = "This AppWrapper is too large to be written: make it smaller than 1 MiB";
         let warning = Warning { reason: "ObjectTooLarge", message: message.to_owned() };
-        context.events.warn(&about, &warning, context.clock.now());
+        context.warn(&about, &warning);
     }
 }

@@ -271,9 +271,9 @@ impl World {
     /// Drives a reconcile to its next call or its end.
     pub(super) async fn drive(&mut self, index: usize, key: &Key) {
         let mut events = vec![];
-        let landed = self.replicas[index].drive(key, |call| events.push(call)).await;
-        for call in events {
-            self.serve_event(&call);
+        let landed = self.replicas[index].drive(key, |notice| events.push(notice)).await;
+        for notice in events {
+            self.serve_event(notice);
         }
         let elapsed = self.elapsed;
         let replica = &mut self.replicas[index];
@@ -285,6 +285,7 @@ impl World {
             }
             Landed::Done(Err(error)) => {
                 let pause = crate::reconcile::error_pause(&replica.context, key);
+                let pause = error.retry_after().map_or(pause, |asked| asked.max(pause));
                 replica.push_later(key.clone(), elapsed + pause);
                 self.trace.detail(|| format!("error: {}", crate::telemetry::chain(&error)));
             }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use kube::runtime::watcher::Event;
 
 use super::wire::{Call, Wire};
+use crate::act::events::Notice;
 use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
 use crate::observe::cache::{Key, KindKey};
@@ -282,7 +283,7 @@ impl Replica {
 
     /// As the controller's own watch of AppWrappers does.
     fn feed_wrapper(&mut self, event: Event<Seen>, elapsed: Duration) {
-        match self.context.store.apply(event) {
+        match self.context.store.apply(event, Stored::read) {
             Shown::Begin => {}
             Shown::Listed(stored) => self.watch_kinds(&stored),
             Shown::Changed(stored) => {
@@ -333,13 +334,16 @@ impl Replica {
     }
 
     /// Drives a reconcile to its next call or its end. Events that it makes are handed to `event`.
-    pub async fn drive(&mut self, key: &Key, mut event: impl FnMut(Call)) -> Landed {
+    pub async fn drive(&mut self, key: &Key, mut event: impl FnMut(Notice)) -> Landed {
         loop {
             let Some(flight) = self.flights.get_mut(key) else { return Landed::Waits };
             let mut context = std::task::Context::from_waker(Waker::noop());
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
                 flight.work.as_mut().poll(&mut context)
             }));
+            while let Some(notice) = self.context.events.take() {
+                event(notice);
+            }
             match polled {
                 Err(cause) => {
                     self.flights.remove(key);
@@ -354,9 +358,7 @@ impl Replica {
             // the client hands requests over in a task of its own
             tokio::task::yield_now().await;
             while let Some(call) = self.wire.take() {
-                if call.is_event() {
-                    event(call);
-                } else if let Some(flight) = self.flights.get_mut(key) {
+                if let Some(flight) = self.flights.get_mut(key) {
                     flight.calls += 1;
                     flight.call = Some(call);
                     return Landed::Waits;

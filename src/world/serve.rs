@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use http::Method;
-use serde_json::json;
 
 use super::actors::kueue::Standing;
 use super::checks::calls::{self, CallScope, Target};
@@ -12,6 +11,7 @@ use super::faults::{Effect, Fault, Moment};
 use super::rng::{mix, mix_text};
 use super::wire::Call;
 use super::{LateCall, Source, World, truth};
+use crate::act::events::{EventType, Notice};
 use crate::observe::cache::Key;
 use crate::sim::{Address, Answer, Refusal, answer};
 
@@ -336,23 +336,17 @@ impl World {
     }
 
     /// A Kubernetes event: nobody reads it here.
-    pub(super) fn serve_event(&mut self, call: &Call) {
+    pub(super) fn serve_event(&mut self, notice: Notice) {
         self.calls_of_events += 1;
         if self.faults_on && self.options.faults.has(Fault::Events) && self.mischief.one_in(4) {
             self.coverage.fault(Fault::Events);
-            Self::injure(call, Some(500));
-            return;
+            return; // it is not accepted, and nobody waits for it
         }
-        let body = call.json();
-        let text = |key: &str| body[key].as_str().unwrap_or_default().to_owned();
-        let name = body["involvedObject"]["name"].as_str().unwrap_or_default().to_owned();
-        let (reason, message) = (text("reason"), text("message"));
+        let Notice { kind, name, reason, message, namespace: _, uid: _ } = notice;
         self.trace.detail(|| format!("event {name} {reason}: {message}"));
-        if self.keep_events {
-            self.events.push((self.elapsed, name, reason, message));
+        if self.keep_events && kind == EventType::Warning {
+            self.events.push((self.elapsed, name, reason.to_owned(), message));
         }
-        let reply = json!({"metadata": {}, "involvedObject": {}});
-        call.answer(201, reply.to_string());
     }
 
     /// A write whose caller has given up reaches the API server.

@@ -196,7 +196,6 @@ impl Show {
                 return false;
             }
             if self.world.is_idle() {
-                self.hear().await;
                 let next = [self.world.next_moment(), self.next_of_plan()];
                 let next = next.into_iter().flatten().min().unwrap_or(until).min(until);
                 self.world.pass(next.saturating_sub(self.world.elapsed));
@@ -210,19 +209,6 @@ impl Show {
             }
         }
         true
-    }
-
-    /// Takes in the events of the controller: a task in the background hands them over.
-    async fn hear(&mut self) {
-        for _ in 0..4 {
-            tokio::task::yield_now().await;
-        }
-        for index in 0..self.world.replicas.len() {
-            while let Some(call) = self.world.replicas[index].wire.take() {
-                self.world.serve_event(&call);
-            }
-        }
-        self.look();
     }
 
     /// What has happened since this was last asked.

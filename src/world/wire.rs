@@ -67,13 +67,6 @@ impl Call {
         self.method != Method::GET
     }
 
-    /// Whether it makes a Kubernetes event: these come from a task in the background.
-    #[must_use]
-    pub fn is_event(&self) -> bool {
-        self.method == Method::POST
-            && self.uri.split('?').next().is_some_and(|p| p.ends_with("/events"))
-    }
-
     /// The body as JSON.
     #[must_use]
     pub fn json(&self) -> Value {

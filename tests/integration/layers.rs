@@ -21,6 +21,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("decide", &["api", "bugs", "limits", "config", "policies", "plan", "snapshot"]),
     ("podsets", &["api", "limits", "policies", "snapshot"]),
     ("discovery", &[]),
+    ("client", &[]),
     ("metrics", &["api"]),
     (
         "webhook",
@@ -39,16 +40,22 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // what it finds is logged when the controller starts
     ("inspection", &["limits", "config", "telemetry", "podsets", "discovery", "webhook"]),
-    ("observe", &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config", "discovery"]),
-    ("act", &["api", "bugs", "decide", "podsets", "snapshot", "observe"]),
+    ("observe", &["api", "bugs", "client", "limits", "plan", "policies", "snapshot", "podsets", "config", "discovery"]),
+    ("act", &["api", "bugs", "client", "decide", "podsets", "snapshot", "observe"]),
     (
         "reconcile",
         &[
-            "api", "bugs", "limits", "config", "clock", "plan", "snapshot", "decide", "podsets",
-            "observe", "act", "metrics",
+            "api", "bugs", "limits", "config", "clock", "client", "plan", "snapshot", "decide",
+            "podsets", "observe", "act", "metrics",
         ],
     ),
-    ("controller", &["api", "config", "clock", "metrics", "observe", "reconcile", "telemetry"]),
+    (
+        "controller",
+        &[
+            "act", "api", "config", "clock", "decide", "metrics", "observe", "reconcile",
+            "telemetry",
+        ],
+    ),
     ("serve", &["recent", "clock", "metrics", "telemetry"]),
     ("crd", &["api"]),
     ("sim", &[]),
@@ -56,7 +63,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // only for phases
     (
         "world",
-        &["api", "bugs", "clock", "config", "observe", "crd", "reconcile", "telemetry", "sim"],
+        &[
+            "act", "api", "bugs", "clock", "config", "observe", "crd", "reconcile", "telemetry",
+            "sim",
+        ],
     ),
 ];
 

@@ -297,9 +297,18 @@ struct LeanEvent {
     reason: String,
     message: String,
     count: Option<i32>,
+    series: Option<LeanSeries>,
     first_timestamp: Option<Timestamp>,
     last_timestamp: Option<Timestamp>,
     event_time: Option<Timestamp>,
+}
+
+/// What is counted of an event that came more than once.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanSeries {
+    count: i32,
+    last_observed_time: Option<Timestamp>,
 }
 
 /// The last events, the last one at the end.
@@ -310,10 +319,12 @@ fn last_events(events: &[Seen]) -> Vec<Warning> {
             // one that cannot be read says nothing
             let event: LeanEvent = serde_json::from_str(seen.raw.get()).unwrap_or_default();
             let created = seen.meta.creation_timestamp.as_ref().map(|time| time.0);
-            let at = event.last_timestamp.or(event.event_time).or(event.first_timestamp);
+            let series = event.series.unwrap_or_default();
+            let last = series.last_observed_time.or(event.last_timestamp);
+            let at = last.or(event.event_time).or(event.first_timestamp);
             Warning {
                 at: at.or(created),
-                count: event.count.unwrap_or(1),
+                count: event.count.unwrap_or(1).max(series.count),
                 reason: event.reason,
                 message: event.message,
             }

@@ -1,0 +1,165 @@
+//! What every call of the controller's clients obeys: it ends within a time, and where the API server asks
+//! not to be called for a while, the caller learns for how long.
+//!
+//! ```text
+//! request ─▶ Limits ─▶ API server ─▶ answer, in full, within the time; of a watch only its head
+//!                                    429, 503: Retry-After becomes part of the error
+//! ```
+
+#[cfg(test)]
+mod tests;
+
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures::future::{BoxFuture, FutureExt};
+use http::{Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full};
+use kube::client::Body;
+use kube::core::Status;
+use kube::core::response::StatusDetails;
+use tower::{BoxError, Layer, Service};
+
+/// A read has come to an end within this time, or failed.
+const READ_WITHIN: Duration = Duration::from_secs(30);
+/// A page of a list of all namespaces may be large; the API server itself gives up after so long.
+const LIST_ALL_WITHIN: Duration = Duration::from_secs(60);
+/// A write has been answered within this time: admission webhooks may take 30 s.
+const WRITE_WITHIN: Duration = Duration::from_secs(35);
+/// Nobody is waited for longer than this because of a `Retry-After`.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
+
+/// For how long the API server asked not to be called, where it did: at most a minute.
+#[must_use]
+pub fn retry_after(error: &kube::Error) -> Option<Duration> {
+    let kube::Error::Api(status) = error else { return None };
+    if !asks_to_wait(status.code) {
+        return None;
+    }
+    let seconds = status.details.as_ref()?.retry_after_seconds;
+    (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(RETRY_AFTER_MAX))
+}
+
+/// Too Many Requests, and Service Unavailable.
+const fn asks_to_wait(code: u16) -> bool {
+    matches!(code, 429 | 503)
+}
+
+/// A call took too long. Whether a write was applied is not known.
+#[derive(Debug, thiserror::Error)]
+#[error("{method} {path} was not answered within {} s", within.as_secs())]
+pub struct TooLate {
+    method: Method,
+    path: String,
+    within: Duration,
+}
+
+/// A layer for a client.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits;
+
+/// A client's service behind [`Limits`].
+#[derive(Clone, Debug)]
+pub struct Limited<S>(S);
+
+/// The body of an answer.
+type Answer = UnsyncBoxBody<Bytes, BoxError>;
+
+impl<S> Layer<S> for Limits {
+    type Service = Limited<S>;
+
+    fn layer(&self, inner: S) -> Limited<S> {
+        Limited(inner)
+    }
+}
+
+impl<S, B> Service<Request<Body>> for Limited<S>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+    S::Future: Send + 'static,
+    B: http_body::Body<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response<Answer>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<Answer>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.0.poll_ready(context).map_err(Into::into)
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let within = deadline(&method, &uri);
+        let is_watch = method == Method::GET && is_watch(&uri);
+        let answer = self.0.call(request);
+        let answered = async move {
+            let (head, body) = answer.await.map_err(Into::into)?.into_parts();
+            if is_watch && head.status.is_success() {
+                return Ok(Response::from_parts(head, body.map_err(Into::into).boxed_unsync()));
+            }
+            let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+            let bytes = with_retry_after(head.status, &head.headers, bytes);
+            let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
+            Ok(Response::from_parts(head, body))
+        };
+        async move {
+            let late = move |_| TooLate { method, path: uri.path().to_owned(), within };
+            tokio::time::timeout(within, answered).await.map_err(late)?
+        }
+        .boxed()
+    }
+}
+
+/// How long a call may take.
+fn deadline(method: &Method, uri: &Uri) -> Duration {
+    let is_page = || has_parameter(uri, |name, _| name == "limit");
+    match *method {
+        Method::GET | Method::HEAD if is_page() && !uri.path().contains("/namespaces/") => {
+            LIST_ALL_WITHIN
+        }
+        Method::GET | Method::HEAD => READ_WITHIN,
+        _ => WRITE_WITHIN,
+    }
+}
+
+fn is_watch(uri: &Uri) -> bool {
+    has_parameter(uri, |name, value| name == "watch" && matches!(value, "true" | "1"))
+}
+
+fn has_parameter(uri: &Uri, is_it: impl Fn(&str, &str) -> bool) -> bool {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let mut pairs = pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")));
+    pairs.any(|(name, value)| is_it(name, value))
+}
+
+/// The body of an error with the `Retry-After` of its head, where it does not have that already: the
+/// API server's own limits on requests answer in plain text.
+fn with_retry_after(code: StatusCode, headers: &http::HeaderMap, body: Bytes) -> Bytes {
+    if !asks_to_wait(code.as_u16()) {
+        return body;
+    }
+    let asked = headers.get(header::RETRY_AFTER).and_then(|value| value.to_str().ok());
+    let Some(seconds) = asked.and_then(|text| text.trim().parse::<u32>().ok()) else { return body };
+    let mut status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
+        let text = String::from_utf8_lossy(&body);
+        let reason = code.canonical_reason().unwrap_or_default();
+        Status::failure(text.trim(), &reason.replace(' ', ""))
+    });
+    status.code = code.as_u16();
+    let details = status.details.get_or_insert_with(|| StatusDetails {
+        name: String::new(),
+        group: String::new(),
+        kind: String::new(),
+        uid: String::new(),
+        causes: vec![],
+        retry_after_seconds: 0,
+    });
+    if details.retry_after_seconds == 0 {
+        details.retry_after_seconds = seconds;
+    }
+    serde_json::to_vec(&status).map_or(body, Bytes::from)
+}

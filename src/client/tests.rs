@@ -1,0 +1,108 @@
+use std::convert::Infallible;
+
+use kube::Client;
+use kube::core::ObjectList;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::*;
+
+type Reply = Response<Full<Bytes>>;
+
+/// A client of a server that answers so after a while.
+fn client(after: Duration, reply: impl Fn() -> Reply + Clone + Send + 'static) -> Client {
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let reply = reply.clone();
+        async move {
+            tokio::time::sleep(after).await;
+            Ok::<_, Infallible>(reply())
+        }
+    });
+    Client::new(Limits.layer(service), "default")
+}
+
+fn reply(code: u16, retry_after: Option<&str>, body: &str) -> Reply {
+    let mut builder = Response::builder().status(code);
+    if let Some(text) = retry_after {
+        builder = builder.header("Retry-After", text);
+    }
+    builder.body(Full::new(Bytes::copy_from_slice(body.as_bytes()))).unwrap()
+}
+
+async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
+    client.request(Request::get(path).body(vec![]).unwrap()).await
+}
+
+#[test]
+fn how_long_a_call_may_take() {
+    for (method, uri, want) in [
+        (Method::GET, "/api/v1/namespaces/n/pods/p", READ_WITHIN),
+        (Method::GET, "/api/v1/namespaces/n/pods?limit=500", READ_WITHIN),
+        (Method::GET, "/api/v1/pods?limit=500&labelSelector=a", LIST_ALL_WITHIN),
+        (Method::GET, "/api/v1/pods?watch=true&resourceVersion=1", READ_WITHIN),
+        (Method::POST, "/api/v1/namespaces/n/pods", WRITE_WITHIN),
+        (Method::DELETE, "/api/v1/namespaces/n/pods/p", WRITE_WITHIN),
+    ] {
+        assert_eq!(deadline(&method, &uri.parse().unwrap()), want, "{method} {uri}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_not_answered_in_time_fails() {
+    let slow = client(READ_WITHIN + Duration::from_secs(1), || reply(200, None, "{}"));
+    let error = get(&slow, "/api/v1/namespaces/n/pods/p").await.unwrap_err();
+    let text = crate::telemetry::chain(&error);
+    assert!(text.contains("GET /api/v1/namespaces/n/pods/p was not answered within 30 s"), "{text}");
+    let slow_enough = client(READ_WITHIN / 2, || reply(200, None, "{}"));
+    assert_eq!(get(&slow_enough, "/api/v1/namespaces/n/pods/p").await.unwrap(), json!({}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_never_ends_fails_and_that_of_a_watch_goes_on() {
+    let service = tower::service_fn(async |_: Request<Body>| {
+        let never = futures::stream::pending::<Result<http_body::Frame<Bytes>, Infallible>>();
+        Ok::<_, Infallible>(Response::new(http_body_util::StreamBody::new(never)))
+    });
+    let mut service = Limits.layer(service);
+    let mut send = async |uri: &str| {
+        let request = Request::get(uri).body(Body::empty()).unwrap();
+        service.ready().await.unwrap().call(request).await.map(drop)
+    };
+    assert!(send("/api/v1/pods").await.is_err());
+    assert!(send("/api/v1/pods?watch=true").await.is_ok());
+}
+
+#[tokio::test]
+async fn retry_after_becomes_part_of_the_error() {
+    let status = |seconds: u32| {
+        let details = json!({"retryAfterSeconds": seconds});
+        json!({"kind": "Status", "status": "Failure", "code": 429, "message": "m",
+            "reason": "TooManyRequests", "details": details})
+        .to_string()
+    };
+    for (code, header, body, want, message) in [
+        (429, Some("7"), "Too many requests\n".to_owned(), Some(7), "Too many requests"),
+        (503, Some("7"), String::new(), Some(7), ""),
+        (429, Some("3600"), String::new(), Some(60), ""),
+        (429, None, status(5), Some(5), "m"),
+        (429, Some("7"), status(5), Some(5), "m"),
+        (429, Some("7"), status(0), Some(7), "m"),
+        (429, Some("Fri, 31 Dec 1999 23:59:59 GMT"), status(0), None, "m"),
+        (429, None, "no".to_owned(), None, "no"),
+        (500, Some("7"), "no".to_owned(), None, "no"),
+    ] {
+        let client = client(Duration::ZERO, {
+            let body = body.clone();
+            move || reply(code, header, &body)
+        });
+        let error = get(&client, "/api/v1/pods").await.unwrap_err();
+        let want = want.map(Duration::from_secs);
+        assert_eq!(retry_after(&error), want, "{code} {header:?} {body}");
+        let kube::Error::Api(status) = &error else { panic!("{error}") };
+        assert_eq!((status.code, status.message.as_str()), (code, message), "{header:?} {body}");
+    }
+    let fine = client(Duration::ZERO, || reply(200, Some("7"), r#"{"metadata": {}, "items": []}"#));
+    let request = Request::get("/api/v1/pods").body(vec![]).unwrap();
+    let list: ObjectList<kube::core::DynamicObject> = fine.request(request).await.unwrap();
+    assert!(list.items.is_empty());
+}

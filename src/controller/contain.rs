@@ -1,0 +1,85 @@
+//! A panic concerns the AppWrapper that is being reconciled, or the object that a watch has shown, and
+//! nothing else. What it says may quote the object: it goes neither into events nor into the log.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use super::queue::Retry;
+use crate::act::events::About;
+use crate::decide::Warning;
+use crate::metrics::{Metrics, Place};
+use crate::observe::cache::Key;
+use crate::observe::stored::Stored;
+use crate::reconcile::Context;
+
+/// First and longest pause after a panic.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
+/// Reason of the event.
+const INTERNAL_ERROR: &str = "InternalError";
+
+/// The code panicked; the panic hook has told where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Panicked;
+
+/// Runs something to its end, or up to a panic.
+pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
+    // What is shared with others is behind locks that are held for single steps.
+    AssertUnwindSafe(work).catch_unwind().await.map_err(|_| Panicked)
+}
+
+/// Takes in one object of a watch; nothing where that panics.
+pub(super) fn of_watch<T>(metrics: &Metrics, take: impl FnOnce() -> T) -> Option<T> {
+    let taken = catch_unwind(AssertUnwindSafe(take)).ok();
+    if taken.is_none() {
+        metrics.panicked(Place::Watch);
+        tracing::error!("An object that a watch has shown could not be read: internal error.");
+    }
+    taken
+}
+
+/// How many times in a row the reconcile of an AppWrapper has panicked.
+#[derive(Debug, Default)]
+pub(super) struct Panics(Mutex<BTreeMap<Key, u32>>);
+
+impl Panics {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A reconcile did not panic, or the AppWrapper is gone.
+    pub(super) fn ended_well(&self, key: &Key) {
+        self.lock().remove(key);
+    }
+
+    /// A reconcile panicked: says so, and when it is tried again.
+    pub(super) fn panicked(&self, stored: &Stored, context: &Context) -> Retry {
+        let key = stored.key();
+        let (first, longest) = PAUSE;
+        let before = {
+            let mut counts = self.lock();
+            let count = counts.entry(key.clone()).or_default();
+            *count = count.saturating_add(1);
+            *count - 1
+        };
+        let pause = first.saturating_mul(2_u32.saturating_pow(before)).min(longest);
+        context.metrics.panicked(Place::Reconcile);
+        let seconds = pause.as_secs();
+        tracing::error!(
+            namespace = key.namespace,
+            appwrapper = key.name,
+            seconds,
+            "Internal error; will try again after a pause."
+        );
+        // what was remembered may be half of what it should be
+        context.forget(&key);
+        let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
+        let message = "The controller met an internal error at this AppWrapper and will try again; \
+                       the controller's log has more";
+        context.warn(&about, &Warning { reason: INTERNAL_ERROR, message: message.to_owned() });
+        Retry::Pause(pause)
+    }
+}

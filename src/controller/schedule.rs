@@ -1,0 +1,262 @@
+//! Which AppWrapper is reconciled next. Pure: times are handed in, and nothing waits here.
+//!
+//! ```text
+//! push, retry ─▶ timers ─▶ queue of its namespace ─▶ turn of its namespace ─▶ take ─▶ done
+//! ```
+//!
+//! Namespaces take turns, so that one with thousands of changes delays another by a few reconciles at
+//! most. A namespace holds a limited number of places, and the last places of all are kept for
+//! namespaces that hold none, so that calls which hang in one do not keep another waiting.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+use crate::observe::cache::Key;
+
+/// After so many fresh AppWrappers of a namespace, one that failed or was slow has its turn.
+const FRESH_IN_A_ROW: usize = 3;
+
+/// How many reconciles are under way at the same time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Places {
+    /// In all.
+    pub total: usize,
+    /// For one namespace.
+    pub per_namespace: usize,
+    /// Of all, for namespaces that hold no place.
+    pub reserved: usize,
+}
+
+/// How a reconcile ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Done {
+    /// When to reconcile again.
+    pub again: Again,
+    /// It failed or was slow: others of its namespace go first.
+    pub yields: bool,
+}
+
+/// When an AppWrapper is reconciled again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Again {
+    /// When something happens.
+    OnChange,
+    /// At this time, or earlier when something happens.
+    At(Duration),
+    /// At this time, and not earlier, whatever happens.
+    NotBefore(Duration),
+}
+
+/// What is known of one AppWrapper. One of which there is nothing to remember has no entry.
+#[derive(Debug, Default)]
+struct Entry {
+    state: State,
+    timer: Option<Duration>,
+    not_before: Duration,
+    yields: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum State {
+    #[default]
+    Idle,
+    Waiting,
+    Running,
+    /// Something happened while it was being reconciled.
+    RunningAgain,
+}
+
+#[derive(Debug, Default)]
+struct Namespace {
+    fresh: VecDeque<String>,
+    yielding: VecDeque<String>,
+    fresh_in_a_row: usize,
+    running: usize,
+    /// Whether it is in the round of turns.
+    in_turn: bool,
+}
+
+impl Namespace {
+    fn waits(&self) -> bool {
+        !self.fresh.is_empty() || !self.yielding.is_empty()
+    }
+
+    fn next(&mut self) -> Option<String> {
+        let yielding_first = self.fresh.is_empty() || self.fresh_in_a_row >= FRESH_IN_A_ROW;
+        if yielding_first && let Some(name) = self.yielding.pop_front() {
+            self.fresh_in_a_row = 0;
+            return Some(name);
+        }
+        self.fresh_in_a_row = self.fresh_in_a_row.saturating_add(1);
+        self.fresh.pop_front()
+    }
+}
+
+/// The queue of AppWrappers.
+#[derive(Debug)]
+pub(super) struct Schedule {
+    places: Places,
+    entries: BTreeMap<Key, Entry>,
+    namespaces: BTreeMap<String, Namespace>,
+    /// Namespaces in which something waits and that have a place left, in the order of their turns.
+    turns: VecDeque<String>,
+    timers: BTreeSet<(Duration, Key)>,
+    running: usize,
+    waiting: usize,
+}
+
+impl Schedule {
+    pub(super) fn new(places: Places) -> Self {
+        Self {
+            places,
+            entries: BTreeMap::new(),
+            namespaces: BTreeMap::new(),
+            turns: VecDeque::new(),
+            timers: BTreeSet::new(),
+            running: 0,
+            waiting: 0,
+        }
+    }
+
+    /// How many wait to be reconciled, those that something happened to meanwhile included.
+    pub(super) const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// Something happened to an AppWrapper.
+    pub(super) fn push(&mut self, key: &Key, now: Duration) {
+        let entry = self.entries.entry(key.clone()).or_default();
+        match entry.state {
+            State::Waiting | State::RunningAgain => {}
+            State::Running => {
+                entry.state = State::RunningAgain;
+                self.waiting += 1;
+            }
+            State::Idle if entry.not_before > now => {
+                let at = entry.not_before;
+                self.set_timer(key, at);
+            }
+            State::Idle => self.wait(key),
+        }
+    }
+
+    /// Moves to the queues what is due.
+    pub(super) fn wake(&mut self, now: Duration) {
+        while let Some((at, key)) = self.timers.first().cloned()
+            && at <= now
+        {
+            self.wait(&key);
+        }
+    }
+
+    /// When something is due next.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.timers.first().map(|(at, _)| *at)
+    }
+
+    /// The next AppWrapper to be reconciled, where one waits and has a place; [`Schedule::done`] ends it.
+    pub(super) fn take(&mut self) -> Option<Key> {
+        if self.running >= self.places.total {
+            return None;
+        }
+        let few_left = self.running >= self.places.total.saturating_sub(self.places.reserved);
+        for _ in 0..self.turns.len() {
+            let name = self.turns.pop_front()?;
+            let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
+            if few_left && namespace.running > 0 {
+                self.turns.push_back(name);
+                continue;
+            }
+            namespace.in_turn = false;
+            let next = namespace.next();
+            namespace.running += usize::from(next.is_some());
+            self.line_up(&name);
+            let Some(next) = next else { continue };
+            let key = Key { namespace: name, name: next };
+            self.running += 1;
+            self.waiting = self.waiting.saturating_sub(1);
+            self.entries.entry(key.clone()).or_default().state = State::Running;
+            return Some(key);
+        }
+        None
+    }
+
+    /// A reconcile has ended.
+    pub(super) fn done(&mut self, key: &Key, done: Done, now: Duration) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        let again = match entry.state {
+            State::Idle | State::Waiting => return,
+            State::Running => false,
+            State::RunningAgain => true,
+        };
+        entry.state = State::Idle;
+        entry.yields = done.yields;
+        entry.not_before = match done.again {
+            Again::OnChange | Again::At(_) => Duration::ZERO,
+            Again::NotBefore(at) => at,
+        };
+        self.running = self.running.saturating_sub(1);
+        if let Some(namespace) = self.namespaces.get_mut(&key.namespace) {
+            namespace.running = namespace.running.saturating_sub(1);
+        }
+        if again {
+            self.waiting = self.waiting.saturating_sub(1);
+            self.push(key, now);
+        }
+        match done.again {
+            Again::OnChange => {}
+            Again::At(at) | Again::NotBefore(at) => self.set_timer(key, at),
+        }
+        self.line_up(&key.namespace);
+        let is_idle = |entry: &Entry| entry.state == State::Idle && entry.timer.is_none();
+        if self.entries.get(key).is_some_and(is_idle) {
+            self.entries.remove(key);
+        }
+        let is_unused = |it: &Namespace| !it.waits() && it.running == 0;
+        if self.namespaces.get(&key.namespace).is_some_and(is_unused) {
+            self.namespaces.remove(&key.namespace);
+        }
+    }
+
+    /// Reconciles at a time, or earlier where that was asked for before.
+    fn set_timer(&mut self, key: &Key, at: Duration) {
+        let Some(entry) = self.entries.get_mut(key) else { return };
+        if entry.state != State::Idle || entry.timer.is_some_and(|before| before <= at) {
+            return;
+        }
+        if let Some(before) = entry.timer.replace(at) {
+            self.timers.remove(&(before, key.clone()));
+        }
+        self.timers.insert((at, key.clone()));
+    }
+
+    /// An idle AppWrapper waits for its turn.
+    fn wait(&mut self, key: &Key) {
+        let entry = self.entries.entry(key.clone()).or_default();
+        if let Some(at) = entry.timer.take() {
+            self.timers.remove(&(at, key.clone()));
+        }
+        if entry.state != State::Idle {
+            return;
+        }
+        entry.state = State::Waiting;
+        let namespace = self.namespaces.entry(key.namespace.clone()).or_default();
+        let queue = if entry.yields { &mut namespace.yielding } else { &mut namespace.fresh };
+        queue.push_back(key.name.clone());
+        self.waiting += 1;
+        self.line_up(&key.namespace);
+    }
+
+    /// Puts a namespace into the round of turns, at its end, where it belongs there and is not yet.
+    fn line_up(&mut self, name: &str) {
+        let Some(namespace) = self.namespaces.get_mut(name) else { return };
+        let has_place = namespace.running < self.places.per_namespace;
+        if !namespace.in_turn && has_place && namespace.waits() {
+            namespace.in_turn = true;
+            self.turns.push_back(name.to_owned());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,252 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const PLACES: Places = Places { total: 8, per_namespace: 3, reserved: 2 };
+
+fn key(text: &str) -> Key {
+    let (namespace, name) = text.split_once('/').unwrap();
+    Key { namespace: namespace.to_owned(), name: name.to_owned() }
+}
+
+const CHANGE: Done = Done { again: Again::OnChange, yields: false };
+
+const fn after(seconds: u64) -> Done {
+    Done { again: Again::At(at(seconds)), yields: false }
+}
+
+const fn at(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+fn with(keys: &[&str]) -> Schedule {
+    let mut schedule = Schedule::new(PLACES);
+    keys.iter().for_each(|text| schedule.push(&key(text), at(0)));
+    schedule
+}
+
+/// All that can be taken now.
+fn taken(schedule: &mut Schedule) -> Vec<String> {
+    let all = std::iter::from_fn(|| schedule.take());
+    all.map(|key| format!("{}/{}", key.namespace, key.name)).collect()
+}
+
+#[test]
+fn namespaces_take_turns_and_have_a_limited_number_of_places() {
+    for (pushed, want) in [
+        (vec!["a/1", "a/2", "a/3", "b/1"], vec!["a/1", "b/1", "a/2", "a/3"]),
+        (vec!["a/1", "a/2", "a/3", "a/4"], vec!["a/1", "a/2", "a/3"]),
+        (vec!["a/1", "a/1", "a/1"], vec!["a/1"]),
+        (vec!["a/1", "a/2", "b/1", "b/2", "c/1"], vec!["a/1", "b/1", "c/1", "a/2", "b/2"]),
+    ] {
+        assert_eq!(taken(&mut with(&pushed)), want, "{pushed:?}");
+    }
+}
+
+#[test]
+fn the_last_places_are_for_namespaces_that_hold_none() {
+    let mut schedule = with(&["a/1", "a/2", "a/3", "b/1", "b/2", "b/3"]);
+    assert_eq!(taken(&mut schedule).len(), 6, "as many as are not reserved");
+    schedule.push(&key("c/1"), at(0));
+    schedule.push(&key("c/2"), at(0));
+    assert_eq!(taken(&mut schedule), ["c/1"]);
+    schedule.push(&key("d/1"), at(0));
+    assert_eq!(taken(&mut schedule), ["d/1"]);
+    schedule.push(&key("e/1"), at(0));
+    assert_eq!(taken(&mut schedule), [""; 0], "there is no place left at all");
+    schedule.done(&key("d/1"), CHANGE, at(0));
+    assert_eq!(taken(&mut schedule), ["e/1"]);
+}
+
+#[test]
+fn none_is_reconciled_twice_at_the_same_time_and_no_change_is_lost() {
+    let mut schedule = with(&["a/1"]);
+    assert_eq!(taken(&mut schedule), ["a/1"]);
+    schedule.push(&key("a/1"), at(1));
+    schedule.push(&key("a/1"), at(1));
+    assert_eq!(schedule.waiting(), 1);
+    assert_eq!(taken(&mut schedule), [""; 0]);
+    schedule.done(&key("a/1"), after(60), at(2));
+    assert_eq!(schedule.next_due(), None, "what waits needs no timer");
+    assert_eq!(taken(&mut schedule), ["a/1"]);
+    schedule.done(&key("a/1"), CHANGE, at(3));
+    assert_eq!((schedule.waiting(), schedule.entries.len()), (0, 0), "nothing is kept");
+    assert!(schedule.namespaces.is_empty() && schedule.turns.is_empty());
+}
+
+#[test]
+fn a_timer_gives_way_to_an_earlier_time_and_to_an_event() {
+    let mut schedule = with(&["a/1"]);
+    taken(&mut schedule);
+    schedule.done(&key("a/1"), after(60), at(0));
+    assert_eq!(schedule.next_due(), Some(at(60)));
+    schedule.wake(at(59));
+    assert_eq!(taken(&mut schedule), [""; 0]);
+    schedule.push(&key("a/1"), at(59));
+    assert_eq!((taken(&mut schedule), schedule.next_due()), (vec!["a/1".to_owned()], None));
+    schedule.done(&key("a/1"), after(70), at(59));
+    schedule.wake(at(70));
+    assert_eq!(taken(&mut schedule), ["a/1"]);
+}
+
+#[test]
+fn what_must_pause_pauses_whatever_happens() {
+    let pause = Done { again: Again::NotBefore(at(30)), yields: true };
+    for happens in [false, true] {
+        let mut schedule = with(&["a/1"]);
+        taken(&mut schedule);
+        if happens {
+            schedule.push(&key("a/1"), at(1));
+        }
+        schedule.done(&key("a/1"), pause, at(1));
+        schedule.push(&key("a/1"), at(2));
+        schedule.wake(at(29));
+        assert_eq!(taken(&mut schedule), [""; 0], "{happens}");
+        schedule.wake(at(30));
+        assert_eq!(taken(&mut schedule), ["a/1"], "{happens}");
+    }
+}
+
+#[test]
+fn what_fails_falls_behind_in_its_namespace_and_still_has_its_turn() {
+    let mut schedule = Schedule::new(Places { per_namespace: 1, ..PLACES });
+    schedule.push(&key("a/bad"), at(0));
+    taken(&mut schedule);
+    let failed = Done { yields: true, ..after(1) };
+    schedule.done(&key("a/bad"), failed, at(0));
+    schedule.wake(at(1));
+    for name in ["a/1", "a/2", "a/3", "a/4", "a/5"] {
+        schedule.push(&key(name), at(1));
+    }
+    let mut order = vec![];
+    while let Some(next) = schedule.take() {
+        order.push(next.name.clone());
+        schedule.done(&next, CHANGE, at(2));
+    }
+    assert_eq!(order, ["1", "2", "3", "bad", "4", "5"]);
+}
+
+/// A step of a run.
+#[derive(Clone, Copy, Debug)]
+enum Step {
+    Push(usize, usize),
+    Take,
+    /// One of those under way ends: again after so long, or not before, and whether it yields.
+    Done(usize, Option<(u64, bool)>, bool),
+    Pass(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        4 => (0..6_usize, 0..8_usize).prop_map(|(namespace, name)| Step::Push(namespace, name)),
+        4 => Just(Step::Take),
+        3 => (0..8_usize, prop::option::of((0..9_u64, any::<bool>())), any::<bool>())
+            .prop_map(|(one, again, yields)| Step::Done(one, again, yields)),
+        1 => (0..5_u64).prop_map(Step::Pass),
+    ];
+    prop::collection::vec(step, 0..300)
+}
+
+/// A schedule, and what it must know: the reference is a plain list of what is owed.
+struct Run {
+    schedule: Schedule,
+    now: Duration,
+    running: Vec<Key>,
+    /// Since it was last taken, something happened to it, or its time has come or will come.
+    owed: BTreeSet<Key>,
+    /// Reconciles of other namespaces, since a namespace that waits and has a place was last served.
+    passed_over: BTreeMap<String, BTreeMap<String, usize>>,
+}
+
+impl Run {
+    fn new() -> Self {
+        Self {
+            schedule: Schedule::new(PLACES),
+            now: at(0),
+            running: vec![],
+            owed: BTreeSet::new(),
+            passed_over: BTreeMap::new(),
+        }
+    }
+
+    fn take(&mut self) -> Result<bool, TestCaseError> {
+        let Some(key) = self.schedule.take() else { return Ok(false) };
+        prop_assert!(!self.running.contains(&key), "{key:?} runs twice at the same time");
+        prop_assert!(self.owed.remove(&key), "{key:?} was not asked for");
+        self.running.push(key.clone());
+        let held = self.running.iter().filter(|other| other.namespace == key.namespace).count();
+        prop_assert!(held <= PLACES.per_namespace && self.running.len() <= PLACES.total);
+        let spare = PLACES.total - PLACES.reserved;
+        prop_assert!(held == 1 || self.running.len() <= spare, "a reserved place was taken");
+        self.passed_over.remove(&key.namespace);
+        for (name, namespace) in &self.schedule.namespaces {
+            let could = namespace.waits() && namespace.running == 0;
+            if !could || *name == key.namespace {
+                self.passed_over.remove(name);
+                continue;
+            }
+            let others = self.passed_over.entry(name.clone()).or_default();
+            let count = others.entry(key.namespace.clone()).or_default();
+            *count += 1;
+            prop_assert!(*count <= 1, "{} was served twice before {name}", key.namespace);
+        }
+        Ok(true)
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), TestCaseError> {
+        match step {
+            Step::Push(namespace, name) => {
+                let key = key(&format!("{namespace}/{name}"));
+                self.schedule.push(&key, self.now);
+                self.owed.insert(key);
+            }
+            Step::Take => drop(self.take()?),
+            Step::Done(one, again, yields) => {
+                if self.running.is_empty() {
+                    return Ok(());
+                }
+                let key = self.running.remove(one % self.running.len());
+                let done = match again.map(|(seconds, pauses)| (self.now + at(seconds), pauses)) {
+                    None => Again::OnChange,
+                    Some((time, false)) => Again::At(time),
+                    Some((time, true)) => Again::NotBefore(time),
+                };
+                self.schedule.done(&key, Done { again: done, yields }, self.now);
+                if again.is_some() {
+                    self.owed.insert(key);
+                }
+            }
+            Step::Pass(seconds) => {
+                self.now += at(seconds);
+                self.schedule.wake(self.now);
+            }
+        }
+        let again = self.running.iter().filter(|key| self.owed.contains(*key)).count();
+        let counted = self.schedule.turns.len();
+        prop_assert!(counted <= self.schedule.namespaces.len(), "a namespace has two turns");
+        prop_assert!(self.schedule.waiting() >= again);
+        Ok(())
+    }
+}
+
+proptest! {
+    #[test]
+    fn nothing_is_lost_doubled_or_passed_over_twice(steps in steps()) {
+        let mut run = Run::new();
+        for step in steps {
+            run.step(step)?;
+        }
+        // everything ends, and time passes: what is owed is served
+        for _ in 0..200 {
+            while run.take()? {}
+            for key in std::mem::take(&mut run.running) {
+                run.schedule.done(&key, CHANGE, run.now);
+            }
+            run.now += at(1);
+            run.schedule.wake(run.now);
+        }
+        prop_assert!(run.owed.is_empty(), "never served: {:?}", run.owed);
+        prop_assert_eq!(run.schedule.waiting(), 0);
+        prop_assert!(run.schedule.namespaces.is_empty() && run.schedule.turns.is_empty());
+    }
+}
