@@ -39,6 +39,16 @@ where
     }
 }
 
+/// Logs panics as all else is logged: where, and what for where that is a fixed text. One that was put
+/// together may quote an object.
+pub fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let location = panic.location().map(ToString::to_string);
+        let text = panic.payload().downcast_ref::<&str>();
+        tracing::error!(location, text, "Internal error.");
+    }));
+}
+
 /// An error and its causes, on one line.
 #[must_use]
 pub fn chain(error: &dyn std::error::Error) -> String {

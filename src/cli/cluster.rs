@@ -8,13 +8,15 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
 use super::Error;
+use crate::client;
 use crate::election::{Fence, Leadership};
 use crate::metrics::Metrics;
 use crate::observe::live;
 use crate::telemetry;
 
 /// No connection that is waited on may be silent for longer. A watch says something every 75 seconds at
-/// least, if only how far it is: one that does not has died without a word.
+/// least, if only how far it is: one that does not has died without a word. Other calls of the controller
+/// end earlier ([`client::Limits`]).
 const ANSWER_WITHIN: Duration = Duration::from_secs(100);
 
 /// A client that does not retry by itself: what is tried again, and when, is decided by the controller.
@@ -25,13 +27,13 @@ pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
     Client::try_from(config(kubeconfig).await?).map_err(|error| no_client(&error))
 }
 
-/// The same of settings that were read before, with every call counted.
+/// The same of settings that were read before, with every call counted and limited in time.
 ///
 /// # Errors
 /// Where no client can be made of them.
 pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, Error> {
     let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
-    Ok(builder.with_layer(&metrics.calls()).build())
+    Ok(builder.with_layer(&metrics.calls()).with_layer(&client::Limits).build())
 }
 
 /// The same, whose writes leave only while this replica leads.
@@ -40,7 +42,8 @@ pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, Error> {
 /// Where no client can be made of them.
 pub fn fenced(config: Config, metrics: &Metrics, leadership: Leadership) -> Result<Client, Error> {
     let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
-    Ok(builder.with_layer(&metrics.calls()).with_layer(&Fence::new(leadership)).build())
+    let builder = builder.with_layer(&metrics.calls()).with_layer(&client::Limits);
+    Ok(builder.with_layer(&Fence::new(leadership)).build())
 }
 
 /// What a client is made of.

@@ -62,7 +62,7 @@ impl Absent {
         if self.counts.get(namespace).is_some_and(|count| *count >= self.most.per_namespace) {
             return None;
         }
-        let instead_of = if self.kinds.len() >= self.most.total { self.give_way() } else { None };
+        let instead_of = if self.kinds.len() >= self.most.total { self.give_way(namespace) } else { None };
         self.remove(kind);
         let found = Found::default();
         let asked =
@@ -80,8 +80,9 @@ impl Absent {
         }
     }
 
-    fn give_way(&mut self) -> Option<KindKey> {
-        let (largest, _) = self.counts.iter().max_by_key(|(_, count)| **count)?;
+    fn give_way(&mut self, asking: &str) -> Option<KindKey> {
+        let (largest, _) =
+            self.counts.iter().max_by_key(|(name, count)| (**count, *name == asking))?;
         let of_it = self.kinds.iter().filter(|(_, asked)| asked.namespace == *largest);
         let kind = of_it.min_by_key(|(_, asked)| asked.number)?.0.clone();
         self.remove(&kind);

@@ -1,35 +1,85 @@
 //! Which replica works.
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 
-use futures::FutureExt;
 use kube::Client;
 use tokio::sync::oneshot;
 
-use super::stop_signal;
+use super::worker::{Stop, Worker};
+use super::{cluster, stop_signal};
 use crate::cli::Error;
+use crate::clock::Clock;
 use crate::config::{Config, LeaderElection};
 use crate::controller::Controller;
-use crate::election::{Candidate, Election, Times};
+use crate::election::{Candidate, Election, Leadership, Times};
 use crate::limits::Period;
+use crate::metrics::Metrics;
 
-/// Works while this replica leads; ends with an error when it leads no more, so that it begins anew.
-pub(super) async fn lead(controller: Controller, mut election: Election) -> Result<(), Error> {
-    let (won, leads) = oneshot::channel();
-    let metrics = controller.context.metrics.clone();
+/// The election, on a thread of its own: the Lease is renewed however busy the others are.
+pub(super) struct Lease {
+    pub(super) worker: Worker,
+    /// Whether this replica leads, for the fence.
+    pub(super) leadership: Leadership,
+    won: oneshot::Receiver<()>,
+}
+
+impl Lease {
+    /// Begins to ask for the Lease, over a connection of its own.
+    pub(super) fn start(
+        connection: kube::Config,
+        metrics: &Metrics,
+        clock: Arc<dyn Clock>,
+        config: &Config,
+    ) -> Result<Self, Error> {
+        let runtime = Worker::runtime()?;
+        let client = {
+            let _here = runtime.enter();
+            cluster::counted(connection, metrics)?
+        };
+        let candidate = candidate(&client, config);
+        let election = Election::new(client, clock, candidate);
+        let leadership = election.leadership();
+        let (won, leads) = oneshot::channel();
+        let worker = Worker::start("lease", runtime, async |stop| {
+            hold(election, won, stop).await;
+            Ok(())
+        })?;
+        Ok(Self { worker, leadership, won: leads })
+    }
+}
+
+/// Holds the Lease once it is won, until it is lost or not needed any more.
+async fn hold(mut election: Election, won: oneshot::Sender<()>, stop: Stop) {
     let lost = async {
         election.won().await;
-        metrics.set_leader(true);
         if won.send(()).is_err() {
             return; // the controller has ended
         }
         election.lost().await;
     };
-    let ended = tokio::select! {
-        () = controller.run_when(leads.map(drop), stop_signal()) => Ok(()),
-        () = lost => Err(Error::Cluster("this replica leads no more".to_owned())),
-    };
+    tokio::select! {
+        () = lost => {}
+        () = stop => {}
+    }
     election.give_back().await;
+}
+
+/// Works while this replica leads; ends with an error when it leads no more, so that it begins anew.
+pub(super) async fn lead(controller: Controller, lease: Lease) -> Result<(), Error> {
+    let Lease { worker, leadership: _, won } = lease;
+    let metrics = controller.context.metrics.clone();
+    let leads = async {
+        if won.await.is_err() {
+            return std::future::pending().await; // it has ended, and so does the process
+        }
+        metrics.set_leader(true);
+    };
+    let ended = tokio::select! {
+        () = controller.run_when(leads, stop_signal()) => Ok(()),
+        _ = worker.ended() => Err(Error::Cluster("this replica leads no more".to_owned())),
+    };
+    worker.stop();
     ended
 }
 

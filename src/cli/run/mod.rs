@@ -3,6 +3,7 @@
 mod lead;
 mod reload;
 mod servers;
+mod worker;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,13 +11,15 @@ use std::sync::Arc;
 
 use kube::Client;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 
+use self::lead::Lease;
 use self::servers::Servers;
+use self::worker::{Heartbeat, Worker};
 use super::{ClusterArgs, DONE, Error, cluster};
 use crate::clock::{Clock, SystemClock};
 use crate::config::Config;
 use crate::controller::Controller;
-use crate::election::Election;
 use crate::metrics::Metrics;
 use crate::reconcile::Context;
 use crate::serve::Check;
@@ -34,15 +37,19 @@ pub(super) struct Args {
     log_json: bool,
 }
 
+/// Exit code of a process whose controller hangs.
+const HANGS: i32 = 4;
+
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     telemetry::init(args.log_json);
-    // One thread: the work is waiting for the API server, and every hand-over between threads costs
-    // more than the step that it hands over.
+    // One thread for the controller: the work is waiting for the API server, and every hand-over between
+    // threads costs more than the step that it hands over. The Lease, the servers and health have theirs.
     super::block_on(serve_until_stopped(args))?;
     Ok(DONE)
 }
 
 async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
+    telemetry::log_panics();
     let config = super::configured(args.config.as_deref())?;
     let connection = cluster::config(args.cluster.kubeconfig.as_deref()).await?;
     let metrics = Metrics::new();
@@ -52,48 +59,87 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     })?;
     tracing::info!(kubernetes = version.git_version, "Connected.");
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-    let election = config
-        .leader_election
-        .enabled
-        .then(|| Election::new(client.clone(), clock.clone(), lead::candidate(&client, &config)));
-    metrics.set_leader(election.is_none());
-    let own = match &election {
-        Some(election) => cluster::fenced(connection.clone(), &metrics, election.leadership())?,
+    let elects = config.leader_election.enabled;
+    metrics.set_leader(!elects);
+    let lease = elects
+        .then(|| Lease::start(connection.clone(), &metrics, clock.clone(), &config))
+        .transpose()?;
+    let own = match &lease {
+        Some(lease) => cluster::fenced(connection.clone(), &metrics, lease.leadership.clone())?,
         None => client.clone(),
     };
-    let controller = Controller::with_metrics(own, clock, config.clone(), metrics);
+    let controller = Controller::with_metrics(own, clock.clone(), config.clone(), metrics);
     let context = controller.context.clone();
     let servers = Servers::start(connection, context.clone(), config.clone())?;
     let mut checks = vec![("caches", controller.ready())];
-    checks.extend(servers.iter().map(|servers| ("certificate", servers.is_valid.clone())));
-    serve(&context, &config, checks).await?;
+    if let Some(servers) = &servers {
+        checks.extend([("certificate", servers.is_valid.clone()), servers.worker.check()]);
+    }
+    let heartbeat = Heartbeat::new(clock);
+    let health = health(&context, &config, checks, heartbeat.clone()).await?;
     let looks = tokio::spawn(warn(client, config));
     let reload = args.config.clone().map(|path| tokio::spawn(reload::reload(context, path)));
-    let ended = if let Some(election) = election {
-        lead::lead(controller, election).await
-    } else {
-        controller.run(stop_signal()).await;
-        Ok(())
+    let working = async {
+        match lease {
+            Some(lease) => lead::lead(controller, lease).await,
+            None => {
+                controller.run(stop_signal()).await;
+                Ok(())
+            }
+        }
+    };
+    let workers = servers.iter().map(|servers| &servers.worker).chain([&health]);
+    let ended = tokio::select! {
+        ended = working => ended,
+        ended = worker::any_ended(workers) => Err(ended),
+        never = heartbeat.keep() => never,
     };
     looks.abort();
     if let Some(task) = reload {
         task.abort();
     }
     if let Some(servers) = servers {
-        servers.stop();
+        servers.worker.stop();
     }
+    health.stop();
     tracing::info!("Stopped.");
     ended
 }
 
-async fn serve(context: &Context, config: &Config, checks: Vec<Check>) -> Result<(), Error> {
-    let listen = |error: serve::Error| Error::Usage(telemetry::chain(&error));
-    serve::health(config.health.address, checks).await.map_err(listen)?;
-    if !config.metrics.secure {
-        let metrics = context.metrics.clone();
-        serve::metrics(config.metrics.address, metrics).await.map_err(listen)?;
+/// Starts the thread of health and of metrics that are not secure. It also ends the process where the
+/// controller's own thread hangs, which nobody on that thread can do.
+async fn health(
+    context: &Context,
+    config: &Config,
+    checks: Vec<Check>,
+    heartbeat: Heartbeat,
+) -> Result<Worker, Error> {
+    let (addresses, metrics) = ((config.health.address, config.metrics.address), &context.metrics);
+    let metrics = (!config.metrics.secure).then(|| metrics.clone());
+    let (told, listens) = oneshot::channel();
+    let worker = Worker::start("health", Worker::runtime()?, async move |stop| {
+        let listening = async {
+            serve::health(addresses.0, checks).await?;
+            match metrics {
+                Some(metrics) => serve::metrics(addresses.1, metrics).await,
+                None => Ok(()),
+            }
+        };
+        // fails only where the process ends
+        drop(told.send(listening.await));
+        tokio::select! {
+            () = heartbeat.stopped() => {
+                tracing::error!("The controller hangs: the process ends, to be started again.");
+                std::process::exit(HANGS);
+            }
+            () = stop => Ok(()),
+        }
+    })?;
+    match listens.await {
+        Ok(Ok(())) => Ok(worker),
+        Ok(Err(error)) => Err(Error::Usage(telemetry::chain(&error))),
+        Err(_) => Err(worker.ended().await),
     }
-    Ok(())
 }
 
 /// Says what is around the controller that will hurt.

@@ -3,14 +3,13 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
 
-use futures::FutureExt;
 use futures::future::try_join_all;
 use kube::Client;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::watch;
 
+use super::worker::{Stop, Worker};
 use super::{Error, cluster};
 use crate::certificate::{self, Keeper, Place};
 use crate::clock::Clock;
@@ -26,15 +25,14 @@ const ASK_EVERY: Duration = Duration::from_secs(5);
 
 /// Servers at work.
 pub(super) struct Servers {
-    stop: oneshot::Sender<()>,
-    thread: JoinHandle<()>,
+    pub(super) worker: Worker,
     /// Whether there is a certificate that is valid now.
     pub(super) is_valid: watch::Receiver<bool>,
 }
 
 /// What the thread is given.
 struct Parts {
-    connection: kube::Config,
+    client: Client,
     context: Arc<Context>,
     config: Config,
     webhook: Option<TcpListener>,
@@ -57,45 +55,24 @@ impl Servers {
             return Ok(None);
         }
         let (valid, is_valid) = watch::channel(false);
-        let parts = Parts { connection, context, config, webhook, metrics, valid };
-        let (stop, stopped) = oneshot::channel();
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
-        let thread = std::thread::Builder::new()
-            .name("servers".to_owned())
-            .spawn(move || {
-                if let Err(error) = runtime.block_on(parts.serve(stopped)) {
-                    tracing::error!(%error, "The servers ended.");
-                }
-            })
-            .map_err(|error| Error::Usage(format!("cannot start a thread: {error}")))?;
-        Ok(Some(Self { stop, thread, is_valid }))
-    }
-
-    /// Finishes the requests that have begun.
-    pub(super) fn stop(self) {
-        // fails only where the thread has ended by itself
-        if self.stop.send(()).is_err() || self.thread.join().is_err() {
-            tracing::error!("The servers had ended before.");
-        }
+        let runtime = Worker::runtime()?;
+        let client = {
+            let _here = runtime.enter();
+            cluster::counted(connection, &context.metrics)?
+        };
+        let parts = Parts { client, context, config, webhook, metrics, valid };
+        let worker = Worker::start("servers", runtime, async |stop| parts.serve(stop).await)?;
+        Ok(Some(Self { worker, is_valid }))
     }
 }
 
 impl Parts {
-    async fn serve(self, stopped: oneshot::Receiver<()>) -> Result<(), Error> {
-        let Self { connection, context, config, webhook, metrics, valid } = self;
-        let client = cluster::counted(connection, &context.metrics)?;
+    async fn serve(self, stopped: Stop) -> Result<(), Error> {
+        let Self { client, context, config, webhook, metrics, valid } = self;
         let clock = context.clock.clone();
         let current = Arc::new(Current::new());
         keep(&client, &clock, &config, &current);
         tokio::spawn(tell(current.validity(), context.clone(), valid));
-        let stopped = async {
-            // an error means that the process ends without having said so
-            drop(stopped.await);
-        }
-        .shared();
         let mut serving = vec![];
         if let Some(listener) = webhook {
             let router = router(Arc::new(admission(&client, &context, clock.clone())));
