@@ -6,11 +6,13 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::assemble::Wrapper;
 use super::cache::Key;
 use super::seen::Seen;
 use crate::api::{AppWrapper, AppWrapperSpec, AppWrapperStatus, keys};
+use crate::status::{self, Evidence, Flaws, Read};
 
 /// An AppWrapper as it is stored.
 #[derive(Clone, Debug)]
@@ -21,19 +23,17 @@ pub struct Stored {
 }
 
 #[derive(Deserialize)]
-struct Body {
+struct Body<'a> {
     #[serde(default)]
     spec: AppWrapperSpec,
-    #[serde(default)]
-    status: Option<AppWrapperStatus>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
 }
 
 impl From<Seen> for Stored {
     fn from(seen: Seen) -> Self {
-        let wrapper = serde_json::from_str::<Body>(seen.raw.get())
-            .map(|body| {
-                Arc::new(Wrapper::new(&seen.meta, body.spec, body.status.unwrap_or_default()))
-            })
+        let wrapper = serde_json::from_str::<Body<'_>>(seen.raw.get())
+            .map(|body| Arc::new(wrapper(&seen, body)))
             .map_err(|error| error.to_string());
         // What is looked up by is enough; the rest is in the wrapper.
         let meta = ObjectMeta {
@@ -45,6 +45,23 @@ impl From<Seen> for Stored {
         };
         Self { meta, wrapper }
     }
+}
+
+/// The status is whatever was written into it: it is read as far as it can be.
+fn wrapper(seen: &Seen, Body { spec, status }: Body<'_>) -> Wrapper {
+    let finalizers = seen.meta.finalizers.iter().flatten();
+    let evidence = Evidence {
+        deleting: seen.meta.deletion_timestamp.is_some(),
+        suspend: spec.suspend,
+        finalizer: finalizers.into_iter().any(|name| name == keys::FINALIZER),
+    };
+    let raw = status.map(RawValue::get);
+    let Read { status, flaws } = status::read(raw, evidence);
+    let mut wrapper = Wrapper::new(&seen.meta, spec, status);
+    wrapper.flaws = flaws;
+    wrapper.rest_bytes = seen.raw.get().len() - raw.map_or(0, str::len);
+    wrapper.name_forged_components();
+    wrapper
 }
 
 impl Stored {
@@ -88,6 +105,8 @@ impl Wrapper {
             status,
             components: vec![],
             policies: std::sync::Arc::default(),
+            flaws: Flaws::default(),
+            rest_bytes: 0,
         }
         .inspected()
     }
@@ -148,15 +167,10 @@ mod tests {
     fn an_object_that_cannot_be_read_says_why_and_keeps_its_name() {
         let good = json!({"metadata": {"name": "a", "namespace": "n"}, "spec": {"components": []}});
         assert!(stored(&good).wrapper.is_ok());
-        for (path, value, want) in [
-            ("/spec", json!({"components": 3}), "invalid type"),
-            ("/status", json!({"phase": "Paused"}), "unknown phase"),
-        ] {
-            let mut bad = good.clone();
-            bad[&path[1..]] = value;
-            let bad = stored(&bad);
-            assert_eq!(bad.key().name, "a");
-            assert!(bad.wrapper.as_ref().unwrap_err().contains(want), "{:?}", bad.wrapper);
-        }
+        let mut bad = good.clone();
+        bad["spec"] = json!({"components": 3});
+        let bad = stored(&bad);
+        assert_eq!(bad.key().name, "a");
+        assert!(bad.wrapper.as_ref().unwrap_err().contains("invalid type"), "{:?}", bad.wrapper);
     }
 }
