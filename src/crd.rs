@@ -4,6 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 
 use crate::api::{AppWrapper, RetryPolicy};
+use crate::status;
 
 /// Both definitions: AppWrapper, RetryPolicy.
 #[must_use]
@@ -14,6 +15,8 @@ pub fn all() -> [CustomResourceDefinition; 2] {
         let schema = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut());
         if let Some(schema) = schema {
             schema.required = None;
+            let fields = schema.properties.iter_mut().flatten();
+            fields.filter(|(name, _)| *name == "status").for_each(|(_, it)| status::bound(it));
         }
     }
     [appwrapper, RetryPolicy::crd()]

@@ -9,6 +9,7 @@
 //! ```
 //!
 //! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`recent`], [`telemetry`], [`plan`], [`snapshot`],
+//! [`status`],
 //! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`client`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
 //! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`],
 //! [`serve`], [`cli`]. A module uses only modules before it, and a test checks that.
@@ -38,6 +39,7 @@ pub mod reconcile;
 pub mod serve;
 pub mod sim;
 pub mod snapshot;
+pub mod status;
 pub mod telemetry;
 pub mod tls;
 pub mod webhook;

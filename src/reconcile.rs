@@ -10,6 +10,7 @@ mod census;
 mod context;
 mod growth;
 mod report;
+mod written;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,9 +33,13 @@ use crate::observe::{self, stored::Stored};
 use crate::plan::{Action, Ask, Target};
 use crate::podsets;
 use crate::snapshot::{Component, Snapshot};
+use written::Written;
 
 pub use census::census;
 pub use context::Context;
+
+#[cfg(test)]
+mod tests;
 
 /// How often a decision may ask for a read, or go on after an action, in one go.
 const ROUNDS_MAX: usize = 6;
@@ -152,6 +157,7 @@ async fn steps(
     mut wrapper: Arc<Wrapper>,
 ) -> Result<Next, Error> {
     let config = context.config();
+    let mut stored = wrapper.clone();
     let mut ask = Ask::Nothing;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
@@ -168,15 +174,23 @@ async fn steps(
             continue;
         }
         let idle = decision.actions.is_empty() && bugs::is_present(Bug::AlwaysWrite);
-        if decision.status != wrapper.status || idle {
-            let written = write::write_status(&context.client, &wrapper, &decision.status).await?;
-            memory.confirm(written.meta.resource_version.as_deref());
-            let remarks = remarks.iter().map(ToString::to_string).collect();
-            report::announce(context, memory, &wrapper, &decision, remarks);
-            return Ok(requeue(context, memory, &decision));
+        if decision.status != wrapper.status || !wrapper.flaws.is_empty() || idle {
+            match written::write(context, memory, &stored, &wrapper, &decision).await? {
+                Written::Stored => {
+                    let remarks = remarks.iter().map(ToString::to_string).collect();
+                    report::announce(context, memory, &stored, &decision, remarks);
+                    return Ok(requeue(context, memory, &decision));
+                }
+                Written::Assumed(assumed) => wrapper = assumed,
+            }
+            ask = Ask::Nothing;
+            continue;
         }
         match carry_out(context, memory, &wrapper, &snapshot, &decision).await? {
-            Carried::Wrote(newer) => wrapper = newer,
+            Carried::Wrote(newer) => {
+                stored = newer.clone();
+                wrapper = newer;
+            }
             Carried::GoOn => {}
             Carried::Done => return Ok(requeue(context, memory, &decision)),
             Carried::Later(pause) => return Ok(Next::After(pause)),

@@ -55,6 +55,10 @@ pub struct Snapshot {
     pub sites: Vec<Arc<Site>>,
     /// Why the API server refused to let memory grow, where it did.
     pub growth_refused: Option<String>,
+    /// Fields of the stored status that could not be read, each with what is allowed.
+    pub status_flaws: Vec<String>,
+    /// Bytes of the stored object beside its status.
+    pub rest_bytes: usize,
 }
 
 /// One component: what the template says, and what is known of its object.
@@ -80,6 +84,8 @@ pub struct Component {
     pub templates: Vec<PodTemplate>,
     /// Jobs that failed in a `JobSet` that says that it failed, the first failure first.
     pub failed_jobs: Vec<FailedJob>,
+    /// UID that the status records of its object. Alone it proves nothing: anybody may have written it.
+    pub recorded: Option<String>,
 }
 
 /// What matters of a pod template.

@@ -37,6 +37,23 @@ impl Error {
     }
 }
 
+impl Error {
+    /// The API server refuses what was written however often it is tried: it is too large to be stored, or
+    /// the definition does not take it.
+    #[must_use]
+    pub fn is_refusal(&self) -> bool {
+        self.is_too_large() || self.code() == Some(422)
+    }
+
+    /// The object is too large to be stored, or to be sent.
+    #[must_use]
+    pub fn is_too_large(&self) -> bool {
+        let said = self.said();
+        let is_said = ["too large", "larger than max"].iter().any(|text| said.contains(text));
+        self.code() == Some(413) || is_said
+    }
+}
+
 fn said(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),

@@ -92,7 +92,8 @@ fn grown(wrapper: &Wrapper) -> Vec<Component> {
     components
 }
 
-/// Writes the status: only what changed, so that fields of another version stay.
+/// Writes the status: only what changed, so that fields of another version stay, and fields of which
+/// something cannot be read as a whole.
 ///
 /// # Errors
 /// 409 where somebody wrote in between.
@@ -106,7 +107,11 @@ pub async fn write_status(
         serde_json::to_value(status)
             .map_err(|error| Error::new(what(), kube::Error::SerdeError(error)))
     };
-    let change = merge_patch(&json(&wrapper.status)?, &json(status)?).unwrap_or_default();
+    let mut stored = json(&wrapper.status)?;
+    for (field, value) in &wrapper.flaws.stored {
+        stored[field] = value.clone();
+    }
+    let change = merge_patch(&stored, &json(status)?).unwrap_or_else(|| json!({}));
     let mut patch = json!({
         "metadata": {"uid": wrapper.uid, "resourceVersion": wrapper.version},
         "status": change,

@@ -1,7 +1,7 @@
 use std::fmt;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::appwrapper::PodSet;
@@ -13,7 +13,7 @@ use super::phase::Phase;
 pub struct AppWrapperStatus {
     /// Where it is in its life.
     #[serde(default, skip_serializing_if = "Phase::is_empty")]
-    #[schemars(schema_with = "phase_schema")]
+    #[schemars(with = "String")]
     pub phase: Phase,
 
     /// Counted restarts, of every kind.
@@ -354,11 +354,6 @@ impl fmt::Display for RuleSource {
             Self::RetryLimit => "retryLimit",
         })
     }
-}
-
-fn phase_schema(_: &mut SchemaGenerator) -> Schema {
-    // No enum: an object that another version wrote must stay readable and writable.
-    json_schema!({ "description": "Where it is in its life.", "type": "string" })
 }
 
 /// The Go project writes `podSets: null` for a component that has none.

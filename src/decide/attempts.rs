@@ -27,7 +27,9 @@ pub fn shows_later(snapshot: &Snapshot) -> bool {
 
 /// Opens the next attempt; its number grows with every teardown.
 pub fn open(draft: &mut Draft<'_>) {
-    let number = draft.status.attempts.last().map_or(0, |last| last.attempt.saturating_add(1));
+    // everything of the last number there is is gone when the first is used again
+    let next = |last: &Attempt| last.attempt.checked_add(1).unwrap_or(0);
+    let number = draft.status.attempts.last().map_or(0, next);
     push(draft, number);
 }
 

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Decision, Facts, Verdict, VerdictAction, Warning};
 use crate::api::{AppWrapperStatus, ComponentStatus, Phase, Since, condition};
 use crate::plan::{Action, Ask};
+use crate::status;
 
 /// A decision in the making.
 #[derive(Debug)]
@@ -116,6 +117,9 @@ impl<'a> Draft<'a> {
         self.status.phase = next;
         if self.status.since.as_ref().is_some_and(|since| *since == Since::default()) {
             self.status.since = None;
+        }
+        if self.status != *stored {
+            self.status = status::writable(&self.status, stored, self.facts.snapshot.rest_bytes);
         }
         if self.ask != Ask::Nothing {
             // Nothing may be concluded before the answer.

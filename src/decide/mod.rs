@@ -18,6 +18,7 @@ mod failure;
 mod fencing;
 mod health;
 mod incidents;
+mod input;
 pub mod machine;
 mod notices;
 mod pause;
@@ -90,11 +91,16 @@ pub struct Warning {
 /// Decides what to do about an AppWrapper.
 #[must_use]
 pub fn decide(facts: Facts<'_>) -> Decision {
-    let stored = facts.snapshot.status.phase;
-    let mut draft = draft::Draft::new(facts);
-    let next = machine::step(stored, &mut draft);
+    let checked = input::checked(facts);
+    let mut draft = draft::Draft::new(Facts { snapshot: &checked, ..facts });
+    let next = machine::step(checked.status.phase, &mut draft);
     notices::missing_policies(&mut draft, next);
-    draft.finish(next)
+    input::restore(&mut draft, facts.snapshot, next);
+    let mut decision = draft.finish(next);
+    if decision.status != facts.snapshot.status {
+        decision.actions.clear();
+    }
+    decision
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::api::{PendingMemory, RetryCount};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 use crate::policies::{Bytes, MemoryGrowth};
-use crate::snapshot::{Pod, Snapshot};
+use crate::snapshot::{ContainerMemory, Pod, Snapshot};
 
 /// Writes down how the next attempt is made. What an earlier retry asked for holds no more.
 pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retry>, counted: bool) {
@@ -70,10 +70,7 @@ fn avoid_node(draft: &mut Draft<'_>, problem: &Problem<'_>) {
 fn grown(snapshot: &Snapshot, pod: &Pod, growth: MemoryGrowth) -> Vec<PendingMemory> {
     let (Some(component), Some(pod_set)) = (pod.component, pod.pod_set) else { return vec![] };
     let template = snapshot.components.get(component).and_then(|one| one.templates.get(pod_set));
-    let grow = |amount: Bytes| {
-        let most = growth.max.unwrap_or(Bytes(u64::MAX));
-        amount.times(growth.factor).min(most.max(amount))
-    };
+    let grow = |amount: Bytes| grow(amount, growth);
     let mut pending = vec![];
     for container in template.into_iter().flat_map(|template| &template.containers) {
         let (request, limit) = (container.request.map(grow), container.limit.map(grow));
@@ -90,6 +87,39 @@ fn grown(snapshot: &Snapshot, pod: &Pod, growth: MemoryGrowth) -> Vec<PendingMem
     pending
 }
 
+/// Whether memory that is pending is what a retry policy in force may ask for, given what the template has:
+/// by the status alone nothing grows.
+pub fn is_allowed(snapshot: &Snapshot, pending: &PendingMemory) -> bool {
+    let Some(container) = container_of(snapshot, pending) else { return false };
+    let rules = snapshot.retry.policies.iter().flat_map(|policy| &policy.rules);
+    let mut growths = rules.filter_map(|rule| rule.memory);
+    let fits = |text: &Option<String>, has: Option<Bytes>, growth: &MemoryGrowth| match (text, has) {
+        (None, None) => true,
+        (Some(text), Some(has)) => {
+            text.parse().is_ok_and(|wanted: Bytes| has <= wanted && wanted <= grow(has, *growth))
+        }
+        (None, Some(_)) | (Some(_), None) => false,
+    };
+    is_written(snapshot, pending)
+        || growths.any(|growth| {
+            fits(&pending.request, container.request, &growth)
+                && fits(&pending.limit, container.limit, &growth)
+        })
+}
+
+fn grow(amount: Bytes, growth: MemoryGrowth) -> Bytes {
+    let most = growth.max.unwrap_or(Bytes(u64::MAX));
+    amount.times(growth.factor).min(most.max(amount))
+}
+
+fn container_of<'s>(snapshot: &'s Snapshot, pending: &PendingMemory) -> Option<&'s ContainerMemory> {
+    let index = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
+    let component = snapshot.components.get(index(pending.component));
+    let template = component.and_then(|one| one.templates.get(index(pending.pod_set)));
+    let mut containers = template.into_iter().flat_map(|template| &template.containers);
+    containers.find(|container| container.name == pending.container)
+}
+
 /// Whether memory is still to be written into the templates. What the API server refused is given up.
 pub fn is_growth_due(draft: &Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
@@ -101,11 +131,7 @@ pub fn is_growth_due(draft: &Draft<'_>) -> bool {
 
 /// Whether the templates show it; what has no place in them never will, and counts as written.
 fn is_written(snapshot: &Snapshot, pending: &PendingMemory) -> bool {
-    let index = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
-    let component = snapshot.components.get(index(pending.component));
-    let template = component.and_then(|one| one.templates.get(index(pending.pod_set)));
-    let mut containers = template.into_iter().flat_map(|template| &template.containers);
-    let found = containers.find(|container| container.name == pending.container);
+    let found = container_of(snapshot, pending);
     let same = |text: &Option<String>, amount: Option<Bytes>| {
         text.as_ref().and_then(|text| text.parse().ok()) == amount
     };

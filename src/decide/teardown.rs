@@ -18,7 +18,7 @@ use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
-use crate::snapshot::{Component, Pod, Presence};
+use crate::snapshot::{Component, Pod, PodPhase, Presence};
 
 /// What still exists is named after this time, or after a quarter of the grace period if that is less.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
@@ -112,7 +112,14 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
     here.to::<Suspended>()
 }
 
-/// Done: the components are kept for `SuccessTTL`.
+/// Pods that run, or may: none is left where a success was decided by the pods, and quota is released.
+fn has_live_pods(draft: &Draft<'_>) -> bool {
+    draft.facts.snapshot.pods.iter().any(|pod| {
+        !matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed) && pod.lost.is_none()
+    })
+}
+
+/// Done: the components are kept for `SuccessTTL`; nothing runs on, whoever wrote the phase.
 pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
     if nothing_deployed(draft) {
         sweep::sweep(draft, Stray::Any);
@@ -125,7 +132,13 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
             .or_else(|| condition::since(&draft.status.conditions, condition::QUOTA_RESERVED))
             .unwrap_or(draft.facts.now);
         let until = draft.facts.limits.success_ttl.after(from);
-        if !draft.facts.limits.success_ttl.is_zero() && draft.facts.now < until {
+        let is_kept = !draft.facts.limits.success_ttl.is_zero() && draft.facts.now < until;
+        let lives = has_live_pods(draft);
+        if is_kept && lives && draft.facts.snapshot.answered < Ask::Pods {
+            draft.ask(Ask::Pods);
+            return here.stay();
+        }
+        if is_kept && !lives {
             if sweep::sweep(draft, Stray::Unrecorded) {
                 draft.look_again(until);
                 return here.stay();
@@ -174,7 +187,11 @@ pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
 /// it is suspended.
 fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
     let since = draft.status.since.as_ref();
-    if draft.facts.snapshot.suspend || since.is_some_and(|since| since.deleting.is_some()) {
+    let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
+    if draft.facts.snapshot.suspend
+        || since.is_some_and(|since| since.deleting.is_some())
+        || !holds_quota && has_live_pods(draft)
+    {
         return None;
     }
     let failed = since.and_then(|since| since.failed.as_ref()).map(|time| time.0);

@@ -3,14 +3,22 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::ancestry::{Ancestors, Lineage, lineage};
+use super::ancestry::{Ancestor, Ancestors, Lineage, lineage};
 use super::cache::KindKey;
 use super::records::{Controller, ObjectRecord, PodRecord};
-use crate::api::{AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, GROUP, PodSet};
+use crate::api::{
+    AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,
+};
 use crate::bugs::{self, Bug};
 use crate::podsets::{self, Kind};
 use crate::policies::{Named, Policies};
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
+use crate::status::Flaws;
+
+/// The longest name, the longest path and the most pod sets that are recorded of a component.
+const NAME_CHARS_MAX: usize = 253;
+const PATH_CHARS_MAX: usize = 512;
+const POD_SETS_MAX: usize = 1000;
 
 /// An AppWrapper as it is stored.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -39,6 +47,10 @@ pub struct Wrapper {
     pub components: Vec<Component>,
     /// Its own policies.
     pub policies: Arc<Policies>,
+    /// What is wrong with the status as it is stored.
+    pub flaws: Flaws,
+    /// Bytes of the stored object beside its status.
+    pub rest_bytes: usize,
 }
 
 impl Wrapper {
@@ -74,45 +86,74 @@ impl Wrapper {
         };
         if let Some(recorded) = recorded {
             // An object that the Go controller made from `generateName` has only this name.
-            if !recorded.name.is_empty() {
+            let prefix = text(wrapped, "/metadata/generateName");
+            let generated = component.name.is_empty() && !prefix.is_empty();
+            if generated && recorded.name.starts_with(&prefix) {
                 component.name.clone_from(&recorded.name);
-                component.kind.clone_from(&recorded.kind);
-                component.api_version.clone_from(&recorded.api_version);
             }
-            component.pod_sets.clone_from(&recorded.pod_sets);
+            // what the template says counts, where it says something
+            if component.flaw.is_some() {
+                component.pod_sets.clone_from(&recorded.pod_sets);
+            }
+            component.recorded.clone_from(&recorded.uid);
         }
         component.ends = Kind::of(&component.api_version, &component.kind).reports_end();
         component
     }
 
-    /// UIDs to which the chain of a pod of ours leads: the AppWrapper's and its components', each with
-    /// the index of the component.
+    /// Entries of `componentStatus` that are about other objects than the templates become those of the
+    /// templates: Kueue reads their pod sets.
+    pub(super) fn name_forged_components(&mut self) {
+        let stored = &self.status.component_status;
+        let entries = stored.iter().zip(&self.components).enumerate();
+        let forged: Vec<usize> = entries
+            .filter(|(_, (entry, component))| {
+                component.flaw.is_none() && !is_about(entry, component)
+            })
+            .map(|(index, _)| index)
+            .collect();
+        let Some(first) = forged.first() else { return };
+        let text = format!(
+            "status.componentStatus[{first}]: must have the name, kind, API version and pod sets of \
+             spec.components[{first}].template"
+        );
+        let before = serde_json::to_value(stored).unwrap_or_default();
+        self.flaws.name("componentStatus", text, before);
+        for index in forged {
+            let (entry, component) =
+                (&mut self.status.component_status[index], &mut self.components[index]);
+            entry.name.clone_from(&component.name);
+            entry.kind.clone_from(&component.kind);
+            entry.api_version.clone_from(&component.api_version);
+            entry.pod_sets.clone_from(&component.pod_sets);
+            entry.uid = None;
+            component.recorded = None;
+        }
+    }
+
+    /// UIDs to which the chain of a pod of ours leads: the AppWrapper's and those of the components that
+    /// are there and ours, each with the index of the component. A UID that is only recorded is none.
     #[must_use]
     pub fn roots(&self, components: &[Component]) -> BTreeMap<String, Option<usize>> {
-        let recorded = self
-            .status
-            .component_status
-            .iter()
-            .enumerate()
-            .filter_map(|(index, status)| Some((status.uid.clone()?, Some(index))));
         let present = components
             .iter()
             .enumerate()
             .filter_map(|(index, component)| Some((component.ours()?.uid.clone(), Some(index))));
-        recorded.chain(present).chain([(self.uid.clone(), None)]).collect()
+        present.chain([(self.uid.clone(), None)]).collect()
     }
 
     /// Presence of an object that was found under a component's name.
     #[must_use]
     pub fn presence(&self, index: usize, record: ObjectRecord, pod_sets: &[PodSet]) -> Presence {
         let identity = record.identity;
-        let recorded = self
-            .status
-            .component_status
-            .get(index)
-            .is_some_and(|status| status.uid.as_deref() == Some(identity.uid.as_str()));
+        let component = self.components.get(index);
+        let recorded = component.and_then(|component| component.recorded.as_ref());
+        // somebody took its owner away; its label and the record both say whose it was
+        let orphaned = identity.controller.is_none()
+            && recorded == Some(&identity.uid)
+            && identity.appwrapper_uid.as_deref() == Some(self.uid.as_str());
         let owner = match &identity.controller {
-            _ if recorded || bugs::is_present(Bug::AdoptByName) => Owner::Us,
+            _ if orphaned || bugs::is_present(Bug::AdoptByName) => Owner::Us,
             Some(controller) if controller.uid == self.uid => Owner::Us,
             Some(controller) if is_former(controller, &self.name) => Owner::Former,
             Some(controller) => Owner::Stranger(format!("{}/{}", controller.kind, controller.name)),
@@ -157,6 +198,61 @@ fn text(component: &ApiComponent, pointer: &str) -> String {
     value.unwrap_or_default().to_owned()
 }
 
+/// Whether an entry of `componentStatus` is about what a template makes.
+fn is_about(entry: &ComponentStatus, component: &Component) -> bool {
+    let shape = |sets: &[PodSet]| -> Vec<(String, i32)> {
+        let cut = |path: &str| path.chars().take(PATH_CHARS_MAX).collect();
+        sets.iter().take(POD_SETS_MAX).map(|set| (cut(&set.path), set.count())).collect()
+    };
+    let cut = |text: &str| text.chars().take(NAME_CHARS_MAX).collect::<String>();
+    entry.name == cut(&component.name)
+        && entry.kind == cut(&component.kind)
+        && entry.api_version == cut(&component.api_version)
+        && shape(&entry.pod_sets) == shape(&component.pod_sets)
+}
+
+/// Whose a pod is whose chain leads to an object that is only recorded: ours where that object is gone, or
+/// the AppWrapper owns it. Nothing is said of any other pod.
+fn claim(
+    record: &PodRecord,
+    uid: &str,
+    roots: &BTreeMap<String, Option<usize>>,
+    components: &[Component],
+    ancestors: &Ancestors,
+) -> Option<Claim> {
+    if record.identity.appwrapper_uid.as_deref().is_some_and(|label| label != uid) {
+        return None;
+    }
+    let mut owner = record.identity.controller.as_ref()?;
+    for _ in 0..=super::CHAIN_MAX {
+        if roots.contains_key(&owner.uid) {
+            return None;
+        }
+        let recorded = components.iter().position(|component| {
+            component.recorded.as_ref() == Some(&owner.uid)
+                && component.kind == owner.kind
+                && component.name == owner.name
+        });
+        owner = match (ancestors.get(&owner.uid), recorded) {
+            (None, Some(_)) => return Some(Claim::Read(owner.clone())),
+            (Some(Ancestor::Gone), Some(index)) => return Some(Claim::Of(index)),
+            (Some(Ancestor::Exists(Some(next))), Some(index)) if next.uid == uid => {
+                return Some(Claim::Of(index));
+            }
+            (Some(Ancestor::Exists(Some(next))), _) => next,
+            (None | Some(Ancestor::Gone | Ancestor::Exists(None)), _) => return None,
+        };
+    }
+    None
+}
+
+enum Claim {
+    /// The pod is one of this component.
+    Of(usize),
+    /// This owner must be read first.
+    Read(Controller),
+}
+
 /// The kind of a component.
 #[must_use]
 pub fn kind_of(component: &Component) -> KindKey {
@@ -176,7 +272,13 @@ pub fn pods(
     let mut ours = vec![];
     let mut unknown = BTreeSet::new();
     for record in records {
+        let claim = claim(record, uid, roots, components, ancestors);
         let component = match lineage(record, uid, &uids, ancestors) {
+            _ if let Some(Claim::Of(index)) = claim => Some(index),
+            _ if let Some(Claim::Read(owner)) = claim => {
+                unknown.insert(owner);
+                continue;
+            }
             Lineage::Ours(root) => roots.get(&root).copied().flatten().or_else(|| {
                 // owned by the AppWrapper itself: a wrapped Pod
                 components

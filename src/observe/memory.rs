@@ -54,6 +54,8 @@ pub struct Memory {
     pub errors: u32,
     /// When the last of them was.
     pub blind_until: Option<Timestamp>,
+    /// Since when everything is deleted, where the API server refuses the status that would say so.
+    pub deleting: Option<Timestamp>,
 }
 
 #[derive(Debug)]

@@ -166,8 +166,7 @@ async fn presence(
 }
 
 fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
-    let recorded =
-        wrapper.status.component_status.get(index).and_then(|status| status.uid.as_ref());
+    let recorded = wrapper.components.get(index).and_then(|component| component.recorded.as_ref());
     match presence {
         Presence::Present(object) => recorded.is_none_or(|uid| *uid == object.uid),
         Presence::Unseen | Presence::Absent | Presence::NoKind => false,
@@ -251,6 +250,8 @@ impl Wrapper {
             suspend: self.spec.suspend,
             policies: self.policies.clone(),
             status: self.status.clone(),
+            status_flaws: self.flaws.named.clone(),
+            rest_bytes: self.rest_bytes,
             ..Snapshot::default()
         }
     }

@@ -14,7 +14,6 @@ use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::live::{self, Live};
 use crate::observe::memory::Memory;
-use crate::observe::seen::Seen;
 use crate::observe::store::Store;
 use crate::observe::stored::Stored;
 use crate::observe::summary::Summary;
@@ -98,15 +97,14 @@ impl Context {
         if let Some(parsed) = self.store.parsed(&key, stored.version()) {
             return Ok(Some(Ok(parsed)));
         }
-        let kept = stored.text().map(serde_json::from_str::<Seen>);
-        let seen = match kept {
-            Some(Ok(seen)) => Some(seen),
-            Some(Err(_)) | None => live::appwrapper(&self.client, &key).await?,
+        let (size, read) = if let Some(wrapper) = stored.parsed() {
+            (stored.size(), Ok(Arc::new(wrapper)))
+        } else {
+            let Some(seen) = live::appwrapper(&self.client, &key).await? else { return Ok(None) };
+            (seen.raw.get().len(), Wrapper::read(&seen).map(Arc::new))
         };
-        let Some(seen) = seen else { return Ok(None) };
-        let read = Wrapper::read(&seen).map(Arc::new);
         if let Ok(wrapper) = &read {
-            self.store.keep_parsed(key, seen.raw.get().len(), wrapper.clone());
+            self.store.keep_parsed(key, size, wrapper.clone());
         }
         Ok(Some(read))
     }

@@ -1,6 +1,7 @@
 //! What is said of a step: log, metrics, Kubernetes events.
 
 use super::{Context, Error};
+use crate::act;
 use crate::act::events::{About, EventType};
 use crate::api::{FailureRecord, Phase};
 use crate::decide::{Decision, Verdict, VerdictAction, Warning, current_attempt};
@@ -117,12 +118,18 @@ pub(super) fn unreadable(context: &Context, memory: &mut Memory, stored: &Stored
 /// An object near the limit of what can be stored takes no status: its owner must know.
 pub(super) fn too_large(context: &Context, memory: &Memory, stored: &Stored, error: &Error) {
     let Error::Act(act) = error else { return };
-    let is_too_large = act.code() == Some(413) || act.source.to_string().contains("too large");
-    if is_too_large && memory.errors == 1 {
+    if memory.errors == 1 {
         let key = stored.key();
         let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
+        refused(context, &about, act);
+    }
+}
+
+/// The same of a status without which the deletion goes on.
+pub(super) fn refused(context: &Context, about: &About<'_>, error: &act::Error) {
+    if error.is_too_large() {
         let message = "This AppWrapper is too large to be written: make it smaller than 1 MiB";
         let warning = Warning { reason: "ObjectTooLarge", message: message.to_owned() };
-        context.warn(&about, &warning);
+        context.warn(about, &warning);
     }
 }

@@ -16,9 +16,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tls", &[]),
     ("certificate", &["clock", "telemetry", "tls"]),
     ("plan", &[]),
+    ("status", &["api"]),
     ("policies", &["api", "limits", "config"]),
     ("snapshot", &["api", "plan", "policies"]),
-    ("decide", &["api", "bugs", "limits", "config", "policies", "plan", "snapshot"]),
+    ("decide", &["api", "bugs", "limits", "config", "policies", "plan", "snapshot", "status"]),
     ("podsets", &["api", "limits", "policies", "snapshot"]),
     ("discovery", &[]),
     ("client", &[]),
@@ -40,13 +41,19 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // what it finds is logged when the controller starts
     ("inspection", &["limits", "config", "telemetry", "podsets", "discovery", "webhook"]),
-    ("observe", &["api", "bugs", "client", "limits", "plan", "policies", "snapshot", "podsets", "config", "discovery"]),
-    ("act", &["api", "bugs", "client", "decide", "podsets", "snapshot", "observe"]),
+    (
+        "observe",
+        &[
+            "api", "bugs", "client", "limits", "plan", "policies", "snapshot", "podsets", "config",
+            "discovery", "status",
+        ],
+    ),
+    ("act", &["api", "bugs", "client", "decide", "podsets", "snapshot", "observe", "status"]),
     (
         "reconcile",
         &[
             "api", "bugs", "limits", "config", "clock", "client", "plan", "snapshot", "decide",
-            "podsets", "observe", "act", "metrics",
+            "podsets", "observe", "act", "metrics", "status",
         ],
     ),
     (
@@ -57,7 +64,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("serve", &["recent", "clock", "metrics", "telemetry"]),
-    ("crd", &["api"]),
+    ("crd", &["api", "status"]),
     ("sim", &[]),
     // the controller as it is, on a server that shares nothing with it; the models and the checks ask
     // only for phases

@@ -1,0 +1,93 @@
+//! What the status says is held against the clock, the templates and the policies in force: whoever may
+//! write it may write anything.
+
+use std::borrow::Cow;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::draft::Draft;
+use super::{Facts, retry};
+use crate::api::{Phase, condition};
+use crate::config::Backoff;
+use crate::limits::Period;
+use crate::snapshot::{Component, Snapshot};
+use crate::status;
+
+/// Reason of the event that names what is wrong with a status.
+const INVALID: &str = "InvalidStatus";
+
+/// The snapshot with what can be true of its status. What cannot is written back with the next status.
+pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
+    let snapshot = facts.snapshot;
+    let mut status = snapshot.status.clone();
+    let mut changed = status::settle_moments(&mut status, facts.anchor, latest_retry(facts));
+    let pending = status.pending_memory.len();
+    status.pending_memory.retain(|one| retry::is_allowed(snapshot, one));
+    changed |= status.pending_memory.len() != pending;
+    if !snapshot.status_flaws.is_empty() {
+        changed |= adopt_attempt(snapshot, &mut status);
+    }
+    if !changed {
+        return Cow::Borrowed(snapshot);
+    }
+    Cow::Owned(Snapshot { status, ..snapshot.clone() })
+}
+
+/// No retry policy in force delays a retry beyond this.
+fn latest_retry(facts: Facts<'_>) -> Timestamp {
+    let policies = &facts.snapshot.retry.policies;
+    let of_rules = policies.iter().flat_map(|policy| {
+        policy.rules.iter().map(|rule| rule.backoff).chain([policy.backoff])
+    });
+    let all = of_rules.chain([facts.config.retry_policy.default_backoff]).flatten();
+    let longest: Period =
+        all.map(|backoff| backoff.max_delay()).chain([Backoff::MAX_DELAY]).max().unwrap_or_default();
+    longest.after(facts.anchor)
+}
+
+/// Where the number of the attempt may be lost, it is that of the latest object or pod of ours: nothing is
+/// created beside it under another number.
+fn adopt_attempt(snapshot: &Snapshot, status: &mut crate::api::AppWrapperStatus) -> bool {
+    let objects = snapshot.components.iter().filter_map(Component::ours);
+    let made = objects.map(|object| object.attempt).chain(snapshot.pods.iter().map(|p| p.attempt));
+    let Some(latest) = made.flatten().max() else { return false };
+    let known = status.attempts.last().map(|last| last.attempt);
+    if matches!(status.phase, Phase::Empty | Phase::Suspended)
+        || latest <= known.unwrap_or_default()
+    {
+        return false;
+    }
+    status.attempts.push(crate::api::Attempt { attempt: latest, ..Default::default() });
+    true
+}
+
+/// Says what was wrong, and puts right the conditions that Kueue reads: quota is not released by a word in
+/// the status while the phase says that something may run.
+pub fn restore(draft: &mut Draft<'_>, stored: &Snapshot, next: Phase) {
+    let flaws = &draft.facts.snapshot.status_flaws;
+    let is_flawed = !flaws.is_empty();
+    if is_flawed {
+        draft.warn(INVALID, format!("{}; taken as if it were not there", flaws.join("; ")));
+    }
+    let allowed = draft.facts.snapshot.status.pending_memory.len();
+    if stored.status.pending_memory.len() > allowed {
+        draft.warn(INVALID, "status.pendingMemory: dropped, no retry policy in force asks for it");
+    }
+    let held: &[&str] = match next {
+        Phase::Resuming | Phase::Running | Phase::Suspending => {
+            &[condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED]
+        }
+        Phase::Resetting => &[condition::QUOTA_RESERVED],
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => &[],
+    };
+    for kind in held {
+        let stored = condition::find(&draft.status.conditions, kind);
+        if stored.map_or(is_flawed, |stored| stored.status != "True") {
+            draft.condition(kind, true, "Restored", "The phase says so");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Writes the status, and what follows where the API server refuses it.
+//!
+//! What is asked for by somebody else, deletion and suspension, does not wait for a status that cannot be
+//! stored: it is deleted first, a LIST shows that everything is gone, and only then the finalizer or the
+//! quota goes. Both make the object smaller, or leave it as large as it was.
+
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::{Context, Error, report};
+use crate::act::events::About;
+use crate::act::wrapper as write;
+use crate::api::{AppWrapperStatus, Phase};
+use crate::decide::Decision;
+use crate::observe::assemble::Wrapper;
+use crate::observe::memory::Memory;
+use crate::status::{self, Flaws};
+
+/// What came of a status that was to be written.
+pub(super) enum Written {
+    /// It is stored.
+    Stored,
+    /// It is not, and is gone on from as if it were.
+    Assumed(Arc<Wrapper>),
+}
+
+/// Writes the status of a decision. `stored` is the AppWrapper as the API server has it, `wrapper` as it was
+/// decided about.
+pub(super) async fn write(
+    context: &Context,
+    memory: &mut Memory,
+    stored: &Arc<Wrapper>,
+    wrapper: &Arc<Wrapper>,
+    decision: &Decision,
+) -> Result<Written, Error> {
+    let error = match send(context, memory, stored, &decision.status).await {
+        // what cannot be read and cannot be mended either must not stand in the way
+        Ok(changed) if !changed && decision.status == wrapper.status => {
+            return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
+        }
+        Ok(_) => return Ok(Written::Stored),
+        Err(error) if error.is_refusal() => error,
+        Err(error) => return Err(error.into()),
+    };
+    let least = status::minimal(&decision.status);
+    if least != decision.status {
+        match send(context, memory, stored, &least).await {
+            Ok(true) => return Ok(Written::Stored),
+            Ok(false) => {}
+            Err(error) if error.is_refusal() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    if !deletes(stored, decision) {
+        return Err(error.into());
+    }
+    if memory.deleting.is_none() {
+        let about = About { namespace: &stored.namespace, name: &stored.name, uid: &stored.uid };
+        report::refused(context, &about, &error);
+        tracing::warn!("The status is refused; everything is deleted without it.");
+    }
+    let mut status = decision.status.clone();
+    let now = context.clock.around_now().1;
+    let since = status.since.get_or_insert_default();
+    let began = since.deleting.as_ref().map_or(now, |time| time.0);
+    since.deleting = Some(Time(*memory.deleting.get_or_insert(began)));
+    Ok(Written::Assumed(assumed(wrapper, &status)))
+}
+
+/// Whether the decision is about a deletion that somebody else has asked for, or that was decided before.
+fn deletes(stored: &Wrapper, decision: &Decision) -> bool {
+    match decision.next {
+        Phase::Suspending | Phase::Terminating => true,
+        Phase::Succeeded | Phase::Failed => stored.status.phase == decision.next,
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting => false,
+    }
+}
+
+fn assumed(wrapper: &Wrapper, status: &AppWrapperStatus) -> Arc<Wrapper> {
+    Arc::new(Wrapper { status: status.clone(), flaws: Flaws::default(), ..wrapper.clone() })
+}
+
+/// Whether it changed anything.
+async fn send(
+    context: &Context,
+    memory: &mut Memory,
+    stored: &Wrapper,
+    status: &AppWrapperStatus,
+) -> Result<bool, crate::act::Error> {
+    let written = write::write_status(&context.client, stored, status).await?;
+    let version = written.meta.resource_version.as_deref();
+    memory.confirm(version);
+    Ok(version != Some(stored.version.as_str()))
+}

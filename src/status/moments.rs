@@ -1,0 +1,62 @@
+//! Moments of a status held against the clock.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
+use crate::api::AppWrapperStatus;
+
+/// Stands for a moment that must be there and cannot be read. It is later than any clock, and counts as now.
+pub const UNREADABLE: &str = "2199-12-31T23:59:59Z";
+
+/// How far the clocks of two replicas may be apart: what is later by less is left as it is.
+const SKEW: SignedDuration = SignedDuration::from_mins(5);
+
+/// Takes moments of the past that are later than now as now, and the moment of the next attempt as at most
+/// `retry_after_max`. Whether there were any.
+pub fn settle_moments(
+    status: &mut AppWrapperStatus,
+    now: Timestamp,
+    retry_after_max: Timestamp,
+) -> bool {
+    let latest = now.checked_add(SKEW).unwrap_or(now);
+    let mut found = false;
+    let mut settle = |time: &mut Time| {
+        if time.0 > latest {
+            time.0 = now;
+            found = true;
+        }
+    };
+    let mut of_conditions = |conditions: &mut [Condition]| {
+        conditions.iter_mut().for_each(|one| settle(&mut one.last_transition_time));
+    };
+    of_conditions(&mut status.conditions);
+    for component in &mut status.component_status {
+        of_conditions(&mut component.conditions);
+    }
+    if let Some(since) = &mut status.since {
+        let anchors = [
+            &mut since.deployed,
+            &mut since.failed_pods,
+            &mut since.deleting,
+            &mut since.gone,
+            &mut since.failed,
+            &mut since.succeeded,
+        ];
+        anchors.into_iter().flatten().for_each(&mut settle);
+        since.pod_sets.iter_mut().for_each(|entry| settle(&mut entry.since));
+    }
+    for attempt in &mut status.attempts {
+        let moments = [
+            &mut attempt.started_at,
+            &mut attempt.ready_at,
+            &mut attempt.failed_at,
+            &mut attempt.ended_at,
+        ];
+        moments.into_iter().flatten().for_each(&mut settle);
+    }
+    if let Some(after) = status.retry_after.as_mut().filter(|after| after.0 > retry_after_max) {
+        after.0 = retry_after_max;
+        found = true;
+    }
+    found
+}

@@ -1,0 +1,241 @@
+//! Reads a status field by field: what cannot be read is absent, and named.
+
+use serde_json::{Map, Value};
+
+use super::evidence::Evidence;
+use super::moments::UNREADABLE;
+use super::shape::{self, Shape, Text};
+use crate::api::AppWrapperStatus;
+
+/// How many fields are named.
+const NAMED_MAX: usize = 5;
+
+/// A status that was read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Read {
+    /// What could be read of it.
+    pub status: AppWrapperStatus,
+    /// What could not.
+    pub flaws: Flaws,
+}
+
+/// What is wrong with a status that is stored.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Flaws {
+    /// The fields, each with what is allowed; at most five.
+    pub named: Vec<String>,
+    /// The fields of `status` that have a flaw, as they are stored.
+    pub stored: Map<String, Value>,
+}
+
+impl Flaws {
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// Names a field of `status`, such as `phase`, and what is wrong with it.
+    pub fn name(&mut self, field: &str, text: String, stored: Value) {
+        if self.named.len() < NAMED_MAX {
+            self.named.push(text);
+        }
+        self.stored.entry(field).or_insert(stored);
+    }
+}
+
+/// Reads a status as it is stored; `None` where there is none.
+#[must_use]
+pub fn read(raw: Option<&str>, evidence: Evidence) -> Read {
+    let stored = match raw.map(serde_json::from_str::<Value>) {
+        None | Some(Ok(Value::Null)) => Map::new(),
+        Some(Ok(Value::Object(fields))) => fields,
+        Some(Ok(_) | Err(_)) => return evidence.alone(),
+    };
+    let mut named = Named::default();
+    let read = named.fields(shape::status(), &stored);
+    let mut flaws = Flaws::default();
+    for (field, text) in named.0 {
+        let value = stored.get(&field).cloned().unwrap_or_default();
+        flaws.name(&field, text, value);
+    }
+    // every field is as the definition has it, from which the types are made
+    let Ok(mut status) = serde_json::from_value::<AppWrapperStatus>(read.into()) else {
+        return evidence.alone();
+    };
+    if let Some(text) = evidence.contradiction(&status, flaws.stored.contains_key("phase")) {
+        status.phase = evidence.oldest_phase(&status);
+        let value = stored.get("phase").cloned().unwrap_or_default();
+        let text = format!("{text}; treated as {}", status.phase);
+        flaws.named.retain(|named| !named.starts_with("status.phase:"));
+        flaws.name("phase", text, value);
+    }
+    Read { status, flaws }
+}
+
+/// The same with what the definition refuses cut off: what is written is accepted.
+pub(super) fn within_bounds(status: &AppWrapperStatus) -> AppWrapperStatus {
+    let Ok(Value::Object(stored)) = serde_json::to_value(status) else { return status.clone() };
+    let read = Named::default().fields(shape::status(), &stored);
+    serde_json::from_value(read.into()).unwrap_or_else(|_| status.clone())
+}
+
+/// The fields that have a flaw: of `status`, and what is wrong.
+#[derive(Debug, Default)]
+struct Named(Vec<(String, String)>);
+
+impl Named {
+    fn fields(&mut self, shape: &Shape, stored: &Map<String, Value>) -> Map<String, Value> {
+        let Shape::Fields { fields, .. } = shape else { return Map::new() };
+        let known = fields.iter().filter_map(|(name, shape)| {
+            let value = stored.get(name)?;
+            Some((name.clone(), self.value(shape, value, name)?))
+        });
+        known.collect()
+    }
+
+    /// The value as far as it can be read; nothing where none of it can.
+    fn value(&mut self, shape: &Shape, value: &Value, path: &str) -> Option<Value> {
+        match (shape, value) {
+            (_, Value::Null) => None,
+            (Shape::Text(text), Value::String(value)) => self.text(text, value, path),
+            (Shape::Moment(text), Value::String(value)) => {
+                let reads = value.parse::<jiff::Timestamp>().is_ok();
+                let known = reads.then(|| self.text(text, value, path)).flatten();
+                known.or_else(|| self.flaw(path, "must be a moment such as 2026-01-01T00:00:00Z"))
+            }
+            (Shape::Number { min, max }, Value::Number(number)) => {
+                let Some(whole) = whole(number) else {
+                    return self.flaw(path, &format!("must be a whole number from {min} to {max}"));
+                };
+                let within = whole.clamp(*min, *max);
+                if within != whole {
+                    self.flaw(path, &format!("must be from {min} to {max}, taken as {within}"));
+                }
+                Some(within.into())
+            }
+            (Shape::Flag, Value::Bool(flag)) => Some((*flag).into()),
+            (Shape::List { items, max }, Value::Array(list)) => {
+                Some(self.list(items, list, *max, path).into())
+            }
+            (Shape::Fields { .. }, Value::Object(stored)) => self.object(shape, stored, path),
+            (Shape::Texts { max, value }, Value::Object(stored)) => {
+                if stored.len() > *max {
+                    self.flaw(path, &format!("must have at most {max} entries"));
+                }
+                let texts = stored.iter().take(*max).filter_map(|(key, text)| {
+                    let text = text.as_str().and_then(|text| self.text(value, text, path));
+                    Some((key.clone(), text?))
+                });
+                Some(Value::Object(texts.collect()))
+            }
+            (shape, _) => self.flaw(path, shape.expected()),
+        }
+    }
+
+    fn object(&mut self, shape: &Shape, stored: &Map<String, Value>, path: &str) -> Option<Value> {
+        let Shape::Fields { fields, required } = shape else { return None };
+        let mut read = Map::new();
+        for (name, shape) in fields {
+            let path = format!("{path}.{name}");
+            let value = stored.get(name).and_then(|value| self.value(shape, value, &path));
+            let value = match value {
+                None if required.contains(name) => {
+                    // without its number, its type or its source an entry says nothing
+                    let instead = shape.instead();
+                    if instead.is_none() {
+                        return self.flaw(&path, "must be given");
+                    }
+                    instead
+                }
+                value => value,
+            };
+            read.extend(value.map(|value| (name.clone(), value)));
+        }
+        Some(read.into())
+    }
+
+    fn list(&mut self, items: &Shape, list: &[Value], max: usize, path: &str) -> Vec<Value> {
+        if list.len() > max {
+            self.flaw(path, &format!("must have at most {max} items"));
+        }
+        // the last attempt is the one that runs
+        let surplus = if path == "attempts" { list.len().saturating_sub(max) } else { 0 };
+        // an entry belongs to the component of its place
+        let holds_place = path == "componentStatus";
+        let mut read = vec![];
+        for (index, item) in list.iter().enumerate().skip(surplus).take(max) {
+            match self.value(items, item, &format!("{path}[{index}]")) {
+                Some(value) => read.push(value),
+                None if holds_place => read.push(Value::Object(Map::new())),
+                None => {}
+            }
+        }
+        read
+    }
+
+    fn text(&mut self, allowed: &Text, text: &str, path: &str) -> Option<Value> {
+        if !allowed.words.is_empty() && !allowed.words.iter().any(|word| word == text) {
+            let known: Vec<&str> =
+                allowed.words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
+            return self.flaw(path, &format!("must be one of {}", known.join(", ")));
+        }
+        if allowed.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
+            return self.flaw(path, "does not have the form that the definition asks for");
+        }
+        let Some(max) = allowed.max.filter(|max| text.chars().count() > *max) else {
+            return Some(text.into());
+        };
+        self.flaw(path, &format!("must have at most {max} characters, the rest is cut off"));
+        Some(text.chars().take(max).collect::<String>().into())
+    }
+
+    /// Names a field. The value is left out: it may be long, and anybody's.
+    fn flaw(&mut self, path: &str, what: &str) -> Option<Value> {
+        let field = path.split(['.', '[']).next().unwrap_or(path).to_owned();
+        if self.0.len() < NAMED_MAX || self.0.iter().all(|(known, _)| *known != field) {
+            self.0.push((field, format!("status.{path}: {what}")));
+        }
+        None
+    }
+}
+
+impl Shape {
+    fn expected(&self) -> &'static str {
+        match self {
+            Self::Text(_) => "must be a text",
+            Self::Moment(_) => "must be a moment such as 2026-01-01T00:00:00Z",
+            Self::Number { .. } => "must be a whole number",
+            Self::Flag => "must be true or false",
+            Self::List { .. } => "must be a list",
+            Self::Fields { .. } | Self::Texts { .. } => "must be an object",
+        }
+    }
+
+    /// What takes the place of a field that must be there and cannot be read, where something can: a
+    /// condition whose time or message is damaged still says that it is True.
+    fn instead(&self) -> Option<Value> {
+        match self {
+            Self::Moment(_) => Some(UNREADABLE.into()),
+            Self::Text(text) if text.words.is_empty() => Some("".into()),
+            Self::Text(_)
+            | Self::Number { .. }
+            | Self::Flag
+            | Self::List { .. }
+            | Self::Fields { .. }
+            | Self::Texts { .. } => None,
+        }
+    }
+}
+
+/// A whole number, as near as can be told.
+fn whole(number: &serde_json::Number) -> Option<i64> {
+    if let Some(whole) = number.as_i64() {
+        return Some(whole);
+    }
+    if number.is_u64() {
+        return Some(i64::MAX);
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
+    number.as_f64().filter(|float| float.fract() == 0.0).map(|float| float as i64)
+}
