@@ -11,6 +11,13 @@ pub enum Action {
     Delete(Target),
     /// Delete the object of this component with grace period 0, if it still has this UID.
     ForceDelete(Target),
+    /// Delete this pod in the ordinary way, if it still has this UID.
+    DeletePod {
+        /// Its name.
+        name: String,
+        /// Its UID.
+        uid: String,
+    },
     /// Delete this pod with grace period 0, if it still has this UID.
     ForceDeletePod {
         /// Its name.
@@ -61,6 +68,7 @@ impl Action {
             Self::Create(_)
             | Self::Delete(_)
             | Self::ForceDelete(_)
+            | Self::DeletePod { .. }
             | Self::ForceDeletePod { .. } => true,
             Self::AddFinalizer | Self::GrowMemory { .. } | Self::RemoveFinalizer => false,
         }
@@ -74,6 +82,7 @@ impl Action {
             Self::Create(_) => "create",
             Self::Delete(_) => "delete",
             Self::ForceDelete(_) => "force-delete",
+            Self::DeletePod { .. } => "delete-pod",
             Self::ForceDeletePod { .. } => "force-delete-pod",
             Self::GrowMemory { .. } => "grow-memory",
             Self::RemoveFinalizer => "remove-finalizer",

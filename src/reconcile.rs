@@ -164,8 +164,11 @@ async fn steps(
         let own = limits.retry_policies.clone();
         let attach = Attach { own, default: config.retry_policy.default_policy_name.clone() };
         let mut snapshot = observe::observe(context.eyes(), &wrapper, memory, ask, &attach).await?;
-        snapshot.blind_until = memory.blind_until;
         let (now, anchor) = context.clock.around_now();
+        if memory.missed {
+            memory.blind_until = Some(anchor);
+        }
+        snapshot.blind_until = memory.blind_until;
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());
@@ -205,7 +208,8 @@ fn requeue(context: &Context, memory: &Memory, decision: &Decision) -> Next {
         return Next::OnChange;
     }
     let deadline = decision.requeue.map(|at| context.clock.until(at));
-    deadline.into_iter().chain(memory.unshown_for()).min().map_or(Next::OnChange, Next::After)
+    let unseen = memory.unshown_for().into_iter().chain(memory.pods_unseen_for());
+    deadline.into_iter().chain(unseen).min().map_or(Next::OnChange, Next::After)
 }
 
 /// What came of the actions of a decision.
@@ -254,6 +258,11 @@ async fn carry_out(
             Action::ForceDeletePod { name, uid } => {
                 let pod = Victim { resource: &live::pod_resource(), name, uid };
                 send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Forced)
+                    .await?;
+            }
+            Action::DeletePod { name, uid } => {
+                let pod = Victim { resource: &live::pod_resource(), name, uid };
+                send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Graceful)
                     .await?;
             }
             Action::GrowMemory { suspend } => {

@@ -39,6 +39,8 @@ pub struct Snapshot {
     pub components: Vec<Component>,
     /// Our pods, of every attempt, by name.
     pub pods: Vec<Pod>,
+    /// Pods that bear our labels and that may or may not be ours.
+    pub undetermined: Undetermined,
     /// Nodes that are known; none where they cannot be seen.
     pub nodes: BTreeMap<String, Node>,
     /// Which read was made from the API server itself for this snapshot, after the last write.
@@ -256,6 +258,23 @@ pub struct Pod {
     pub resources: BTreeSet<String>,
     /// It had not ended when its node was lost. Set by [`Snapshot::mark_lost_pods`].
     pub lost: Option<Loss>,
+    /// It was ours, and its owner references no longer say so: nothing of ours deletes it with its owner.
+    pub detached: bool,
+}
+
+/// Pods that bear our labels, and of which it cannot be told whose they are. They hold back the release of
+/// quota, and do nothing else: they are not counted, not waited for as members, and never deleted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Undetermined {
+    /// How many there are.
+    pub count: usize,
+    /// How many of them have not ended.
+    pub live: usize,
+    /// Name of some of them, each with the reason.
+    pub named: Vec<(String, String)>,
+    /// There are owners that were not read for want of time, and that may turn out to be ours: this
+    /// snapshot lacks pods, and a later one will have them.
+    pub incomplete: bool,
 }
 
 /// Phase of a pod.

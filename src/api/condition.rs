@@ -15,6 +15,8 @@ pub const UNHEALTHY: &str = "Unhealthy";
 pub const DELETING_RESOURCES: &str = "DeletingResources";
 /// Condition: a retry policy that is attached is not there, or cannot be read.
 pub const POLICY_NOT_FOUND: &str = "PolicyNotFound";
+/// Condition: success is held back by pods of which it cannot be told whose they are.
+pub const UNDETERMINED_PODS: &str = "UndeterminedPods";
 /// Condition of a component in `componentStatus`: it said that it succeeded.
 pub const COMPONENT_SUCCEEDED: &str = "Succeeded";
 
@@ -42,6 +44,8 @@ pub mod deleting {
     pub const INITIATED: &str = "DeletionInitiated";
     /// The grace period is over; what is left is deleted with grace period 0.
     pub const FORCED: &str = "ForcefulDeletion";
+    /// Nothing is left but pods of which it cannot be told whose they are.
+    pub const UNDETERMINED: &str = "UndeterminedPods";
     /// Everything is gone.
     pub const COMPLETE: &str = "DeletionComplete";
     /// Waits for `DeletionOnFailureGracePeriod`.

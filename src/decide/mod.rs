@@ -12,6 +12,7 @@
 
 mod arrange;
 mod attempts;
+mod blockers;
 mod deploy;
 mod draft;
 mod failure;
@@ -32,6 +33,7 @@ mod settle;
 mod steps;
 mod sweep;
 mod teardown;
+mod undetermined;
 mod verdict;
 
 use k8s_openapi::jiff::Timestamp;

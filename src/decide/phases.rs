@@ -9,6 +9,7 @@ use super::steps::{self, Standing};
 use super::sweep::{Stray, sweep};
 use super::{
     VerdictAction, arrange, attempts, deploy, health, notices, pods, retry, settle, teardown,
+    undetermined,
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
@@ -171,8 +172,13 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     }
     record_successes(draft);
     if all_succeeded(draft) {
-        return succeed(here, draft);
+        return if undetermined::hold_back_success(draft) {
+            here.stay()
+        } else {
+            succeed(here, draft)
+        };
     }
+    draft.clear(condition::UNDETERMINED_PODS, "NotWaiting", "");
     let pod_sets = arrange::begun_pod_sets(draft);
     let problems = pods::of_pods(draft, &judged, &pod_sets);
     note_readiness(draft, &pod_sets);
@@ -262,6 +268,7 @@ fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     let message = "Every component has succeeded";
     draft.condition(condition::QUOTA_RESERVED, false, "Succeeded", message);
     draft.condition(condition::RESOURCES_DEPLOYED, true, "Succeeded", message);
+    draft.clear(condition::UNDETERMINED_PODS, "Succeeded", "");
     draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
     attempts::outcome(draft, AttemptOutcome::Succeeded);
     attempts::end(draft);
@@ -276,8 +283,12 @@ fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
 
 /// `PodsReady` and its anchors.
 fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) {
+    let ready = pod_sets.iter().all(health::PodSetHealth::ready);
+    if !ready && draft.facts.snapshot.undetermined.incomplete {
+        return; // some of our pods are not known as such yet
+    }
     health::record_readiness(draft, pod_sets);
-    if pod_sets.iter().all(health::PodSetHealth::ready) {
+    if ready {
         let message = "Every expected pod runs or has succeeded";
         draft.condition(condition::PODS_READY, true, condition::ready::SUFFICIENT, message);
         if !pod_sets.is_empty() {

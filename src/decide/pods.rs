@@ -13,7 +13,7 @@ use super::problem::{Problem, is_final, with_pods};
 use super::steps::{self, Standing};
 use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
-use crate::snapshot::{Pod, PodPhase};
+use crate::snapshot::{Pod, PodPhase, Undetermined};
 
 /// Everything that is wrong with them.
 pub fn of_pods<'a>(
@@ -124,12 +124,22 @@ fn doomed_nodes<'a>(draft: &Draft<'a>) -> Option<Problem<'a>> {
     })
 }
 
+/// Pods that have the labels and are not counted, for a message.
+fn not_counted(Undetermined { count, named, .. }: &Undetermined) -> String {
+    let first = named.first().map(|(name, why)| format!(", not counting {count} such as {name}: {why}"));
+    first.unwrap_or_default()
+}
+
 /// A pod set that has too few pods, or too few that run.
 fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
     if health.ready() || steps::standing(draft, health.component) != Standing::Up {
         return None;
     }
     let facts = draft.facts;
+    let undetermined = &facts.snapshot.undetermined;
+    if undetermined.incomplete {
+        return None; // some of our pods are not known as such yet
+    }
     let since = health::unready_since(draft, health)?;
     let (grace, what) = if health.there < health.expected {
         (facts.limits.admission_grace, format!("{} pods are there", health.there))
@@ -138,10 +148,11 @@ fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Prob
     };
     let component = &facts.snapshot.components[health.component];
     let message = format!(
-        "{}: {what} of {} in pod set {}",
+        "{}: {what} of {} in pod set {}{}",
         component.title(),
         health.expected,
-        health.name()
+        health.name(),
+        not_counted(undetermined),
     );
     let reason = unhealthy::INSUFFICIENT_PODS_READY;
     let problem = match health.waiting.first() {

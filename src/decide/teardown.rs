@@ -6,26 +6,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::fencing::{fenced, force, state_of_node};
+use super::fencing::{fenced, force};
 use super::machine::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
 };
 use super::sweep::{self, Stray};
-use super::{VerdictAction, attempts, pause, phases, retry};
+use super::blockers::{blockers, name_blockers, waiting_for};
+use super::{VerdictAction, attempts, pause, phases, retry, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
-use crate::snapshot::{Component, Pod, PodPhase, Presence};
+use crate::snapshot::{Component, PodPhase, Presence};
 
 /// What still exists is named after this time, or after a quarter of the grace period if that is less.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// First and last interval at which a forceful deletion is tried again.
 const RETRY_FORCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(1));
-/// How many of the things that block a deletion are named.
-const BLOCKERS_MAX: usize = 3;
 
 /// The object is being deleted: from any phase but Terminating.
 pub(super) fn delete_requested(here: At<Alive>, draft: &mut Draft<'_>) -> Move {
@@ -213,6 +212,7 @@ pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move 
 /// Starts a deletion: the condition, and the anchor, which an earlier start keeps.
 pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     draft.clear(condition::PODS_READY, reason, "");
+    draft.clear(condition::UNDETERMINED_PODS, reason, "");
     remember_objects(draft);
     let message = "The components are being deleted";
     draft.condition(condition::DELETING_RESOURCES, true, deleting::INITIATED, message);
@@ -278,7 +278,7 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
         if !confirmed {
             draft.ask(Ask::Gone);
         }
-        return confirmed;
+        return confirmed && !undetermined::hold_back(draft);
     }
     // An object that the watch does not show, because somebody took its label away, makes new pods for
     // as long as it is not deleted.
@@ -303,8 +303,15 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     false
 }
 
+/// When what still exists is named.
+pub(super) fn named_from(draft: &Draft<'_>, started: Timestamp) -> Timestamp {
+    let grace = draft.facts.limits.forceful_deletion_grace.as_duration();
+    Period::from_duration(STUCK_AFTER.min(grace / 4)).after(started)
+}
+
 fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Timestamp) {
-    for (index, component) in draft.facts.snapshot.components.iter().enumerate() {
+    let snapshot = draft.facts.snapshot;
+    for (index, component) in snapshot.components.iter().enumerate() {
         if let Some(object) = component.ours().filter(|object| !object.terminating) {
             draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
             draft.verdict.delete.push(index);
@@ -313,8 +320,11 @@ fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Tim
     for pod in fenced(draft) {
         force(draft, pod);
     }
-    let grace = draft.facts.limits.forceful_deletion_grace.as_duration();
-    let named_from = Period::from_duration(STUCK_AFTER.min(grace / 4)).after(started);
+    for pod in snapshot.pods.iter().filter(|pod| pod.detached && !pod.terminating) {
+        draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+        draft.verdict.delete_pods.push(pod.name.clone());
+    }
+    let named_from = named_from(draft, started);
     let blockers = blockers(draft);
     if draft.facts.now < named_from {
         draft.look_again(named_from);
@@ -353,58 +363,6 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
     draft.look_again(Period::from_duration(pause).after(draft.facts.now));
 }
 
-/// Names what blocks the deletion in `DeletingResources`, and in an event when that is new.
-///
-/// The message is kept while what it names first still blocks, so that a thousand pods that go one
-/// by one do not cause a thousand writes.
-fn name_blockers(draft: &mut Draft<'_>, blockers: &[String], reason: &'static str) {
-    let Some(first) = blockers.first() else { return };
-    let old = condition::find(&draft.status.conditions, condition::DELETING_RESOURCES);
-    if old.is_some_and(|old| old.reason == reason && old.message.contains(first.as_str())) {
-        return;
-    }
-    let message = waiting_for(blockers);
-    let now = draft.facts.now;
-    let kind = condition::DELETING_RESOURCES;
-    condition::set_message(&mut draft.status.conditions, kind, true, reason, &message, now);
-    draft.warn(reason, message);
-}
-
-fn waiting_for(blockers: &[String]) -> String {
-    let named = blockers.iter().take(BLOCKERS_MAX).cloned().collect::<Vec<_>>().join(", ");
-    match blockers.len().saturating_sub(BLOCKERS_MAX) {
-        0 => format!("Waiting for {named}"),
-        more => format!("Waiting for {named} and {more} more"),
-    }
-}
-
-/// What still exists, each with what keeps it: pods first, since components wait for them.
-fn blockers(draft: &Draft<'_>) -> Vec<String> {
-    let snapshot = draft.facts.snapshot;
-    let mut pods: Vec<&Pod> = snapshot.pods.iter().collect();
-    pods.sort_by_key(|pod| pod.name.clone());
-    let pods = pods.into_iter().map(|pod| {
-        let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
-        let loss = snapshot.loss_of(pod).map(state_of_node).unwrap_or_default();
-        format!("Pod/{}{node}{loss}{}", pod.name, keeps(&pod.finalizers))
-    });
-    let objects = snapshot
-        .components
-        .iter()
-        .filter(|component| component.kind != "Pod")
-        .filter_map(|component| Some((component, component.ours()?)))
-        .map(|(component, object)| format!("{}{}", component.title(), keeps(&object.finalizers)));
-    pods.chain(objects).collect()
-}
-
-fn keeps(finalizers: &[String]) -> String {
-    if finalizers.is_empty() {
-        String::new()
-    } else {
-        format!(" (finalizers {})", finalizers.join(", "))
-    }
-}
-
 /// Components of which an object of ours exists that is not Terminating: their indexes.
 pub(super) fn deletable(draft: &Draft<'_>) -> Vec<usize> {
     let components = draft.facts.snapshot.components.iter().enumerate();
@@ -423,7 +381,7 @@ fn nothing_deployed(draft: &Draft<'_>) -> bool {
         .is_some_and(|condition| condition.status != "True")
 }
 
-fn deleting_since(draft: &Draft<'_>) -> Timestamp {
+pub(super) fn deleting_since(draft: &Draft<'_>) -> Timestamp {
     let stored = draft.status.since.as_ref().and_then(|since| since.deleting.as_ref());
     stored
         .map(|time| time.0)

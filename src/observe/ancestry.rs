@@ -1,113 +1,233 @@
-//! Whose a pod is: by the chain of its controller owners, never by a label or a name alone.
+//! Whose a pod is: by a chain of controller owners that was seen, never by a label or a name alone.
+//!
+//! Anyone who may create pods may write any label and any owner reference. A label is therefore never a
+//! reason to count a pod as ours; where it cannot be told whose a pod is, a label is a reason to wait.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::fmt;
 
+use super::kin::{Kin, Place};
 use super::records::{Controller, PodRecord};
+use crate::api::GROUP;
+use crate::podsets::{Kind, OWNER_KIND};
+use crate::snapshot::Component;
 
 /// What is known of an owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ancestor {
-    /// It does not exist: garbage collection takes the middle of a chain first.
+    /// There is no object of this kind, name and UID: garbage collection takes the middle of a chain first.
     Gone,
     /// It exists, and this controls it.
     Exists(Option<Controller>),
+    /// It cannot be told.
+    Untold(Doubt),
 }
 
-/// Owners, by UID.
-pub type Ancestors = BTreeMap<String, Ancestor>;
+/// Owners, by all that a reference to them says: what was read for one reference says nothing of another.
+pub type Ancestors = BTreeMap<Controller, Ancestor>;
 
 /// The longest chain of owners that is followed.
-const CHAIN_MAX: usize = 10;
+pub const CHAIN_MAX: usize = 10;
+
+/// Why it cannot be told whose a pod is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Doubt {
+    /// It names no controller, or none that could be an object.
+    NoOwner,
+    /// Its owner does not exist.
+    OwnerGone,
+    /// This controller may not read its owner.
+    Forbidden,
+    /// The cluster does not serve the kind of its owner.
+    UnknownKind,
+    /// Its owner could not be read for now.
+    Unavailable,
+    /// Its owner was not read yet: only so many are read at a time.
+    Unread,
+}
+
+impl fmt::Display for Doubt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NoOwner => "it has no controller",
+            Self::OwnerGone => "its owner does not exist",
+            Self::Forbidden => "the AppWrapper controller is not allowed to get its owner",
+            Self::UnknownKind => "the kind of its owner is not served",
+            Self::Unavailable => "its owner could not be read",
+            Self::Unread => "its owner was not read yet",
+        })
+    }
+}
 
 /// Whose a pod is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lineage {
-    /// Its chain leads to this AppWrapper, or to this UID, which is one of its components.
-    Ours(String),
-    /// Its chain breaks off, and its label names this AppWrapper's UID.
-    Orphan,
+    /// This AppWrapper's.
+    Ours(Ours),
+    /// It bears our labels, and it cannot be told.
+    Undetermined(Doubt),
     /// It belongs to somebody else, or to nobody.
     Stranger,
     /// This owner must be read first.
-    Unknown(Controller),
+    Unread(Controller),
 }
 
-/// Follows the chain of a pod's owners.
-///
-/// `roots` are the UIDs of the AppWrapper and of its components, past ones that are recorded too.
-#[must_use]
-pub fn lineage(
-    pod: &PodRecord,
-    appwrapper_uid: &str,
-    roots: &BTreeSet<String>,
-    ancestors: &Ancestors,
-) -> Lineage {
-    let labelled = pod.identity.appwrapper_uid.as_deref();
-    if labelled.is_some_and(|uid| uid != appwrapper_uid) {
-        return Lineage::Stranger;
-    }
-    let Some(mut owner) = pod.identity.controller.as_ref() else { return Lineage::Stranger };
-    for _ in 0..CHAIN_MAX {
-        if roots.contains(&owner.uid) {
-            return Lineage::Ours(owner.uid.clone());
+/// A pod of ours.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Ours {
+    /// Where it belongs.
+    pub place: Place,
+    /// The owners between it and its component.
+    pub links: Vec<Controller>,
+    /// It was ours, and its owner references no longer say so.
+    pub detached: bool,
+}
+
+/// All that tells which pods are an AppWrapper's.
+#[derive(Clone, Copy, Debug)]
+pub struct Family<'a> {
+    /// UID of the AppWrapper.
+    pub uid: &'a str,
+    /// UIDs of the AppWrapper and of its components that are there, with their indexes.
+    pub roots: &'a BTreeMap<String, Option<usize>>,
+    /// Its components.
+    pub components: &'a [Component],
+    /// What was once seen to be its.
+    pub kin: &'a Kin,
+}
+
+/// What a chain of owners shows.
+enum Chain {
+    Ours(Option<usize>, Vec<Controller>),
+    Stranger,
+    Broken,
+    Untold(Doubt),
+    Unread(Controller),
+}
+
+impl Family<'_> {
+    /// Follows the chain of a pod's owners.
+    #[must_use]
+    pub fn lineage(&self, pod: &PodRecord, ancestors: &Ancestors) -> Lineage {
+        let chain = self.chain(pod, ancestors);
+        let known = self.kin.place(&pod.identity.uid);
+        if let Some(place) = known {
+            let (links, detached) = match chain {
+                Chain::Ours(_, links) => (links, false),
+                // garbage collection deletes a pod whose owner is gone
+                Chain::Broken if pod.identity.controller.is_some() => (vec![], false),
+                Chain::Broken | Chain::Stranger => (vec![], true),
+                Chain::Untold(_) | Chain::Unread(_) => (vec![], false),
+            };
+            return Lineage::Ours(Ours { place: place.clone(), links, detached });
         }
-        match ancestors.get(&owner.uid) {
-            None => return Lineage::Unknown(owner.clone()),
-            Some(Ancestor::Gone) if labelled.is_some() => return Lineage::Orphan,
-            Some(Ancestor::Gone | Ancestor::Exists(None)) => return Lineage::Stranger,
-            Some(Ancestor::Exists(Some(next))) => owner = next,
+        let labelled = pod.identity.appwrapper_uid.as_deref();
+        if labelled.is_some_and(|uid| uid != self.uid) {
+            return Lineage::Stranger;
+        }
+        match chain {
+            Chain::Ours(component, links) => {
+                let place = place_of(pod, component);
+                Lineage::Ours(Ours { place, links, detached: false })
+            }
+            Chain::Stranger => Lineage::Stranger,
+            Chain::Untold(doubt) => Lineage::Undetermined(doubt),
+            Chain::Unread(owner) => Lineage::Unread(owner),
+            // pods of the Go controller do not name the UID, and those of others may name anything
+            Chain::Broken if labelled.is_none() => Lineage::Stranger,
+            Chain::Broken if pod.identity.controller.is_some() => {
+                Lineage::Undetermined(Doubt::OwnerGone)
+            }
+            // nothing of it runs, and nobody would ever take it away
+            Chain::Broken if pod.pod.has_ended() => Lineage::Stranger,
+            Chain::Broken => Lineage::Undetermined(Doubt::NoOwner),
         }
     }
-    Lineage::Stranger
+
+    fn chain(&self, pod: &PodRecord, ancestors: &Ancestors) -> Chain {
+        if let Some(Some(index)) = self.roots.get(&pod.identity.uid) {
+            return Chain::Ours(Some(*index), vec![]); // a wrapped Pod
+        }
+        let Some(mut owner) = pod.identity.controller.as_ref() else { return Chain::Broken };
+        let mut links: Vec<Controller> = vec![];
+        for _ in 0..CHAIN_MAX {
+            if owner.uid == self.uid {
+                return self.chain_to_us(pod, owner, links);
+            }
+            if let Some(Some(index)) = self.roots.get(&owner.uid)
+                && let Some(component) = self.components.get(*index)
+                && is_object_of(owner, component)
+            {
+                let owns = Kind::may_own_pods(&component.api_version, &component.kind);
+                return if owns { Chain::Ours(Some(*index), links) } else { Chain::Stranger };
+            }
+            if let Some(component) = self.kin.link(owner) {
+                return Chain::Ours(component, links);
+            }
+            match ancestors.get(owner) {
+                None => return Chain::Unread(owner.clone()),
+                Some(Ancestor::Gone) => {
+                    let recorded = self.recorded(owner);
+                    return recorded.map_or(Chain::Broken, |index| Chain::Ours(Some(index), links));
+                }
+                Some(Ancestor::Untold(doubt)) => return Chain::Untold(*doubt),
+                Some(Ancestor::Exists(None)) => return Chain::Stranger,
+                Some(Ancestor::Exists(Some(next))) => {
+                    links.push(owner.clone());
+                    owner = next;
+                }
+            }
+        }
+        Chain::Stranger
+    }
+
+    /// The component whose recorded object a reference names. That object is gone, so that only the record
+    /// tells whose it was.
+    fn recorded(&self, owner: &Controller) -> Option<usize> {
+        self.components.iter().position(|component| {
+            component.recorded.as_deref() == Some(owner.uid.as_str())
+                && is_object_of(owner, component)
+                && Kind::may_own_pods(&component.api_version, &component.kind)
+        })
+    }
+
+    /// Directly under an AppWrapper there are only its components, which are known by name.
+    fn chain_to_us(&self, pod: &PodRecord, us: &Controller, mut links: Vec<Controller>) -> Chain {
+        let group = us.api_version.split('/').next();
+        if us.kind != OWNER_KIND || group != Some(GROUP) {
+            return Chain::Stranger;
+        }
+        let components = self.components;
+        let index = match links.last() {
+            Some(top) => components.iter().position(|component| {
+                is_object_of(top, component)
+                    && Kind::may_own_pods(&component.api_version, &component.kind)
+            }),
+            None => components.iter().position(|component| {
+                let kind = Kind::of(&component.api_version, &component.kind);
+                kind == Kind::Pod && component.name == pod.identity.name
+            }),
+        };
+        let Some(index) = index else { return Chain::Stranger };
+        links.pop(); // the component itself is no link: its UID may be another's tomorrow
+        Chain::Ours(Some(index), links)
+    }
+}
+
+/// Whether a reference names the object of a component, as far as kind and name tell.
+fn is_object_of(owner: &Controller, component: &Component) -> bool {
+    let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
+    owner.kind == component.kind
+        && owner.name == component.name
+        && group(&owner.api_version) == group(&component.api_version)
+}
+
+fn place_of(pod: &PodRecord, component: Option<usize>) -> Place {
+    let labelled =
+        pod.pod_set.filter(|(index, _)| component.is_none_or(|component| component == *index));
+    let pod_set = labelled.map(|(_, pod_set)| pod_set);
+    Place { component, pod_set, attempt: pod.identity.attempt }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::observe::records::Identity;
-
-    fn controller(uid: &str) -> Controller {
-        Controller {
-            kind: "Job".into(),
-            name: uid.into(),
-            uid: uid.into(),
-            ..Controller::default()
-        }
-    }
-
-    fn pod(owner: Option<&str>, label: Option<&str>) -> PodRecord {
-        let identity = Identity {
-            controller: owner.map(controller),
-            appwrapper_uid: label.map(str::to_owned),
-            ..Identity::default()
-        };
-        PodRecord { identity, ..PodRecord::default() }
-    }
-
-    #[test]
-    fn a_pod_is_ours_by_its_owners_alone() {
-        let roots = BTreeSet::from(["aw".to_owned(), "jobset".to_owned()]);
-        let ancestors = Ancestors::from([
-            ("job".to_owned(), Ancestor::Exists(Some(controller("jobset")))),
-            ("theirs".to_owned(), Ancestor::Exists(None)),
-            ("gone".to_owned(), Ancestor::Gone),
-            ("loop".to_owned(), Ancestor::Exists(Some(controller("loop")))),
-        ]);
-        let ours = |uid: &str| Lineage::Ours(uid.to_owned());
-        for (owner, label, want) in [
-            (Some("aw"), None, ours("aw")),
-            (Some("jobset"), Some("aw"), ours("jobset")),
-            (Some("job"), None, ours("jobset")),
-            (Some("job"), Some("other"), Lineage::Stranger),
-            (Some("theirs"), Some("aw"), Lineage::Stranger),
-            (Some("gone"), Some("aw"), Lineage::Orphan),
-            (Some("gone"), None, Lineage::Stranger),
-            (Some("loop"), Some("aw"), Lineage::Stranger),
-            (Some("new"), Some("aw"), Lineage::Unknown(controller("new"))),
-            (None, Some("aw"), Lineage::Stranger),
-        ] {
-            let got = lineage(&pod(owner, label), "aw", &roots, &ancestors);
-            assert_eq!(got, want, "{owner:?} {label:?}");
-        }
-    }
-}
+mod tests;

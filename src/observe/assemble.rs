@@ -1,10 +1,12 @@
 //! Facts about single objects become one look at the world. Pure: the same for the cluster and a bundle.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::ancestry::{Ancestor, Ancestors, Lineage, lineage};
+use super::ancestry::{Ancestors, Doubt, Family, Lineage, Ours};
 use super::cache::KindKey;
+use super::crowd::{NotOurs, claims};
+use super::kin::Place;
 use super::records::{Controller, ObjectRecord, PodRecord};
 use crate::api::{
     AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,
@@ -211,95 +213,49 @@ fn is_about(entry: &ComponentStatus, component: &Component) -> bool {
         && shape(&entry.pod_sets) == shape(&component.pod_sets)
 }
 
-/// Whose a pod is whose chain leads to an object that is only recorded: ours where that object is gone, or
-/// the AppWrapper owns it. Nothing is said of any other pod.
-fn claim(
-    record: &PodRecord,
-    uid: &str,
-    roots: &BTreeMap<String, Option<usize>>,
-    components: &[Component],
-    ancestors: &Ancestors,
-) -> Option<Claim> {
-    if record.identity.appwrapper_uid.as_deref().is_some_and(|label| label != uid) {
-        return None;
-    }
-    let mut owner = record.identity.controller.as_ref()?;
-    for _ in 0..=super::CHAIN_MAX {
-        if roots.contains_key(&owner.uid) {
-            return None;
-        }
-        let recorded = components.iter().position(|component| {
-            component.recorded.as_ref() == Some(&owner.uid)
-                && component.kind == owner.kind
-                && component.name == owner.name
-        });
-        owner = match (ancestors.get(&owner.uid), recorded) {
-            (None, Some(_)) => return Some(Claim::Read(owner.clone())),
-            (Some(Ancestor::Gone), Some(index)) => return Some(Claim::Of(index)),
-            (Some(Ancestor::Exists(Some(next))), Some(index)) if next.uid == uid => {
-                return Some(Claim::Of(index));
-            }
-            (Some(Ancestor::Exists(Some(next))), _) => next,
-            (None | Some(Ancestor::Gone | Ancestor::Exists(None)), _) => return None,
-        };
-    }
-    None
-}
-
-enum Claim {
-    /// The pod is one of this component.
-    Of(usize),
-    /// This owner must be read first.
-    Read(Controller),
-}
-
 /// The kind of a component.
 #[must_use]
 pub fn kind_of(component: &Component) -> KindKey {
     KindKey { api_version: component.api_version.clone(), kind: component.kind.clone() }
 }
 
-/// Our pods among those that name the AppWrapper, and the owners that must be read to tell the rest.
+/// What pods have turned out to be.
+#[derive(Debug, Default)]
+pub struct Sorted {
+    /// Ours.
+    pub ours: Vec<Pod>,
+    /// The owners between them and their components, each with the index of the component.
+    pub links: BTreeMap<Controller, Option<usize>>,
+    /// Not ours, or not known to be.
+    pub others: Vec<NotOurs>,
+}
+
+/// Tells our pods from the others; one whose owner is not read yet is undetermined.
 #[must_use]
-pub fn pods(
-    records: &[PodRecord],
-    uid: &str,
-    roots: &BTreeMap<String, Option<usize>>,
-    components: &[Component],
-    ancestors: &Ancestors,
-) -> (Vec<Pod>, BTreeSet<Controller>) {
-    let uids: BTreeSet<String> = roots.keys().cloned().collect();
-    let mut ours = vec![];
-    let mut unknown = BTreeSet::new();
+pub fn pods(records: &[PodRecord], family: &Family<'_>, ancestors: &Ancestors) -> Sorted {
+    let mut sorted = Sorted::default();
     for record in records {
-        let claim = claim(record, uid, roots, components, ancestors);
-        let component = match lineage(record, uid, &uids, ancestors) {
-            _ if let Some(Claim::Of(index)) = claim => Some(index),
-            _ if let Some(Claim::Read(owner)) = claim => {
-                unknown.insert(owner);
+        let doubt = match family.lineage(record, ancestors) {
+            Lineage::Ours(Ours { place, links, detached }) => {
+                let Place { component, pod_set, attempt } = place;
+                let pod = Pod { component, pod_set, attempt, detached, ..record.pod.clone() };
+                sorted.ours.push(pod);
+                sorted.links.extend(links.into_iter().map(|link| (link, component)));
                 continue;
             }
-            Lineage::Ours(root) => roots.get(&root).copied().flatten().or_else(|| {
-                // owned by the AppWrapper itself: a wrapped Pod
-                components
-                    .iter()
-                    .position(|c| kind_of(c).is_pod() && c.name == record.identity.name)
-            }),
-            Lineage::Orphan => record.pod_set.map(|(component, _)| component),
-            Lineage::Stranger => continue,
-            Lineage::Unknown(owner) => {
-                unknown.insert(owner);
-                continue;
-            }
+            Lineage::Stranger => None,
+            Lineage::Undetermined(doubt) => Some(doubt),
+            Lineage::Unread(_) => Some(Doubt::Unread),
         };
-        let labelled = record
-            .pod_set
-            .filter(|(index, _)| component.is_none_or(|component| component == *index));
-        let pod_set = labelled.map(|(_, pod_set)| pod_set);
-        ours.push(Pod { component, pod_set, ..record.pod.clone() });
+        sorted.others.push(NotOurs {
+            name: record.identity.name.clone(),
+            claims: claims(record),
+            ended: record.pod.has_ended(),
+            doubt,
+        });
     }
-    place_unlabelled(&mut ours, components);
-    (ours, unknown)
+    place_unlabelled(&mut sorted.ours, family.components);
+    sorted
 }
 
 /// Pods of the Go controller have no label for their pod set: they fill the sets in order.

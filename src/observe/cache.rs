@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
-use super::ancestry::{Ancestor, Ancestors};
+use super::ancestry::Ancestor;
+use super::crowd::Crowd;
 use super::guides::Guide;
-use super::records::{ObjectRecord, PodRecord};
+use super::owners::Owners;
+use super::records::{Controller, ObjectRecord, PodRecord};
 use crate::snapshot::place::Site;
 use crate::snapshot::{Node, PodPhase};
 
@@ -51,11 +54,11 @@ struct KindCache {
 
 #[derive(Debug, Default)]
 struct Inner {
-    pods: BTreeMap<Key, BTreeMap<String, PodRecord>>,
+    crowd: Crowd,
     kinds: BTreeMap<KindKey, KindCache>,
     nodes: BTreeMap<String, (Node, Arc<Site>)>,
     nodes_listed: bool,
-    ancestors: Ancestors,
+    owners: Owners,
 }
 
 /// The cache; all of it behind one lock that is held for moments.
@@ -70,9 +73,6 @@ pub struct PodTally {
     /// When those that are Terminating should have been gone.
     pub due_to_go: Vec<Timestamp>,
 }
-
-/// How many ancestors are remembered before all are forgotten and read again as needed.
-const ANCESTORS_MAX: usize = 50_000;
 
 impl Key {
     /// Namespace and name of an object; no namespace where it is in none.
@@ -98,46 +98,24 @@ impl Cache {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores a pod; returns the AppWrapper that it names.
-    pub fn put_pod(&self, record: PodRecord) -> Option<Key> {
-        let key = pod_key(&record)?;
-        self.lock()
-            .pods
-            .entry(key.clone())
-            .or_default()
-            .insert(record.identity.name.clone(), record);
-        Some(key)
+    /// Stores a pod; returns the AppWrappers that are to be looked at.
+    pub fn put_pod(&self, record: PodRecord) -> BTreeSet<Key> {
+        self.lock().crowd.put(record)
     }
 
-    /// Forgets a pod; returns the AppWrapper that it named.
-    pub fn remove_pod(&self, record: &PodRecord) -> Option<Key> {
-        let key = pod_key(record)?;
-        let mut inner = self.lock();
-        let pods = inner.pods.get_mut(&key)?;
-        pods.remove(&record.identity.name);
-        if pods.is_empty() {
-            inner.pods.remove(&key);
-        }
-        Some(key)
+    /// Forgets a pod; returns the AppWrappers that are to be looked at.
+    pub fn remove_pod(&self, record: &PodRecord) -> BTreeSet<Key> {
+        self.lock().crowd.remove(record)
     }
 
     /// Replaces all pods after a new list; returns the AppWrappers that old or new pods name.
     pub fn replace_pods(&self, records: Vec<PodRecord>) -> BTreeSet<Key> {
-        let mut fresh: BTreeMap<Key, BTreeMap<String, PodRecord>> = BTreeMap::new();
-        for record in records {
-            if let Some(key) = pod_key(&record) {
-                fresh.entry(key).or_default().insert(record.identity.name.clone(), record);
-            }
-        }
-        let mut inner = self.lock();
-        let old = std::mem::replace(&mut inner.pods, fresh);
-        old.into_keys().chain(inner.pods.keys().cloned()).collect()
+        self.lock().crowd.replace(records)
     }
 
-    /// The pods that name an AppWrapper.
-    #[must_use]
-    pub fn pods(&self, key: &Key) -> Vec<PodRecord> {
-        self.lock().pods.get(key).map(|pods| pods.values().cloned().collect()).unwrap_or_default()
+    /// What the watch has shown of the pods that name AppWrappers.
+    pub fn crowd<T>(&self, ask: impl FnOnce(&mut Crowd) -> T) -> T {
+        ask(&mut self.lock().crowd)
     }
 
     /// What runs of an AppWrapper, and what is on its way out.
@@ -145,12 +123,11 @@ impl Cache {
     pub fn tally(&self, key: &Key, uid: &str) -> PodTally {
         let mut tally = PodTally::default();
         let inner = self.lock();
-        let pods = inner.pods.get(key).into_iter().flat_map(BTreeMap::values);
         let is_its = |record: &&PodRecord| {
             let owner = record.identity.appwrapper_uid.as_deref();
             owner.is_none_or(|owner| owner == uid) // pods of the Go controller name no UID
         };
-        for record in pods.filter(is_its) {
+        for record in inner.crowd.of(key).filter(is_its) {
             tally.running += usize::from(record.pod.phase == PodPhase::Running);
             tally.due_to_go.extend(record.pod.due_to_go);
         }
@@ -209,7 +186,7 @@ impl Cache {
     pub fn object(&self, kind: &KindKey, at: &Key, owner: &Key) -> Option<ObjectRecord> {
         let inner = self.lock();
         if kind.is_pod() {
-            return inner.pods.get(owner)?.get(&at.name).map(ObjectRecord::of_pod);
+            return inner.crowd.get(owner, &at.name).map(ObjectRecord::of_pod);
         }
         inner.kinds.get(kind)?.objects.get(at).cloned()
     }
@@ -263,13 +240,7 @@ impl Cache {
         inner.nodes_listed = true;
         let unlisted =
             |record: &PodRecord| record.pod.node.as_ref().is_some_and(|node| !names.contains(node));
-        let mut found = BTreeSet::new();
-        for (key, pods) in &inner.pods {
-            if pods.values().any(unlisted) {
-                found.insert(key.clone());
-            }
-        }
-        found
+        inner.crowd.having(unlisted)
     }
 
     /// Every node; none before they have been listed once.
@@ -285,10 +256,7 @@ impl Cache {
         let mut inner = self.lock();
         inner.nodes.clear();
         inner.nodes_listed = false;
-        let has_node = |pods: &BTreeMap<String, PodRecord>| {
-            pods.values().any(|record| record.pod.node.is_some())
-        };
-        inner.pods.iter().filter(|(_, pods)| has_node(pods)).map(|(key, _)| key.clone()).collect()
+        inner.crowd.having(|record| record.pod.node.is_some())
     }
 
     /// Forgets a node.
@@ -315,51 +283,25 @@ impl Cache {
     /// The AppWrappers that have pods on a node.
     #[must_use]
     pub fn on_node(&self, node: &str) -> BTreeSet<Key> {
-        let inner = self.lock();
-        let on_node = |pods: &BTreeMap<String, PodRecord>| {
-            pods.values().any(|record| record.pod.node.as_deref() == Some(node))
-        };
-        inner.pods.iter().filter(|(_, pods)| on_node(pods)).map(|(key, _)| key.clone()).collect()
+        self.lock().crowd.having(|record| record.pod.node.as_deref() == Some(node))
     }
 
-    /// What is remembered of the owners of these pods, and of theirs.
+    /// What was read of an owner, where it was lately.
     #[must_use]
-    pub fn ancestors(&self, pods: &[PodRecord]) -> Ancestors {
-        let inner = self.lock();
-        let mut found = Ancestors::new();
-        for record in pods {
-            let mut owner = record.identity.controller.as_ref();
-            while let Some(controller) = owner.take() {
-                let Some(ancestor) = inner.ancestors.get(&controller.uid) else { break };
-                if found.insert(controller.uid.clone(), ancestor.clone()).is_none()
-                    && let Ancestor::Exists(next) = ancestor
-                {
-                    owner = next.as_ref();
-                }
-            }
-        }
-        found
+    pub fn owner(&self, namespace: &str, owner: &Controller, now: Duration) -> Option<Ancestor> {
+        self.lock().owners.get(namespace, owner, now)
     }
 
-    /// What is remembered of one owner.
-    #[must_use]
-    pub fn ancestor(&self, uid: &str) -> Option<Ancestor> {
-        self.lock().ancestors.get(uid).cloned()
+    /// Remembers what was read of an owner; for how long, where that may change.
+    pub fn put_owner(
+        &self,
+        namespace: &str,
+        owner: Controller,
+        ancestor: Ancestor,
+        until: Option<Duration>,
+    ) {
+        self.lock().owners.put(namespace, owner, ancestor, until);
     }
-
-    /// Remembers an owner of a pod.
-    pub fn put_ancestor(&self, uid: String, ancestor: Ancestor) {
-        let mut inner = self.lock();
-        if inner.ancestors.len() >= ANCESTORS_MAX {
-            inner.ancestors.clear();
-        }
-        inner.ancestors.insert(uid, ancestor);
-    }
-}
-
-fn pod_key(record: &PodRecord) -> Option<Key> {
-    let name = record.identity.appwrapper.clone()?;
-    Some(Key { namespace: record.identity.namespace.clone(), name })
 }
 
 fn object_key(record: &ObjectRecord) -> Key {

@@ -1,8 +1,8 @@
 //! Reads from the API server itself: what a cache may never be asked.
 
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
-use std::{collections::BTreeMap, sync::PoisonError};
 
 use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, ObjectList, Request};
@@ -156,18 +156,37 @@ impl Live {
         kind: &KindKey,
         at: &Key,
     ) -> Result<Option<ObjectRecord>, Error> {
+        let found = self.stored(client, kind, at).await?;
+        Ok(found.map(|seen| ObjectRecord::of(&seen, &kind.api_version, &kind.kind)))
+    }
+
+    /// Identity and ownership of the object of a kind that has a name; `None` where there is none.
+    ///
+    /// # Errors
+    /// As [`Live::object`].
+    pub async fn identity(
+        &self,
+        client: &Client,
+        kind: &KindKey,
+        at: &Key,
+    ) -> Result<Option<Identity>, Error> {
+        Ok(self.stored(client, kind, at).await?.map(|seen| Identity::of(&seen.meta)))
+    }
+
+    async fn stored(
+        &self,
+        client: &Client,
+        kind: &KindKey,
+        at: &Key,
+    ) -> Result<Option<Seen>, Error> {
         let resource = self.resource(client, kind).await?;
-        let what = || format!("get {}/{}", kind.kind, at.name);
-        let request = Request::new(Seen::url_path(&resource, Some(&at.namespace)))
-            .get(&at.name, &GetParams::default())
-            .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-        match client.request::<Seen>(request).await {
-            Ok(seen) => Ok(Some(ObjectRecord::of(&seen, &kind.api_version, &kind.kind))),
-            Err(error) if code(&error) == Some(404) => {
+        match get(client, &resource, &at.namespace, &at.name).await {
+            Ok(seen) => Ok(Some(seen)),
+            Err(error) if error.code() == Some(404) => {
                 // of the object, or of its kind
                 self.discover(client, kind).await.map(|_| None)
             }
-            Err(error) => Err(Error::api(what(), error)),
+            Err(error) => Err(error),
         }
     }
 
@@ -195,6 +214,20 @@ impl Live {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A GET of a namespaced object.
+async fn get(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+) -> Result<Seen, Error> {
+    let what = || format!("get {}/{name}", resource.kind);
+    let request = Request::new(Seen::url_path(resource, Some(namespace)))
+        .get(name, &GetParams::default())
+        .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
+    client.request::<Seen>(request).await.map_err(|error| Error::api(what(), error))
 }
 
 /// Asks discovery for a kind.
@@ -271,8 +304,22 @@ const LABEL_BYTES_MAX: usize = 63;
 /// # Errors
 /// Where they cannot be listed, all of them.
 pub async fn listed_pods(client: &Client, appwrapper: &Key) -> Result<Vec<PodRecord>, Error> {
-    let pods = seen_pods(client, &appwrapper.namespace, &appwrapper.name).await?;
-    Ok(pods.iter().map(PodRecord::of).collect())
+    let mut pods = vec![];
+    let Some(params) = naming(&appwrapper.name) else { return Ok(pods) };
+    // what is kept of a page is small, whatever is in its pods
+    let (resource, namespace) = (pod_resource(), Some(appwrapper.namespace.as_str()));
+    pages(client, &resource, namespace, &params, Request::list, |seen| {
+        pods.push(PodRecord::of(&seen));
+    })
+    .await?;
+    Ok(pods)
+}
+
+/// Selects the pods that name an AppWrapper. No label holds a longer name than 63 bytes, and the API
+/// server refuses to look for one.
+fn naming(appwrapper: &str) -> Option<ListParams> {
+    let fits = appwrapper.len() <= LABEL_BYTES_MAX;
+    fits.then(|| ListParams::default().labels(&format!("{}={appwrapper}", keys::APPWRAPPER)))
 }
 
 /// The same as they are stored.
@@ -284,11 +331,7 @@ pub async fn seen_pods(
     namespace: &str,
     appwrapper: &str,
 ) -> Result<Vec<Seen>, Error> {
-    // no label holds a longer name, and the API server refuses to look for it
-    if appwrapper.len() > LABEL_BYTES_MAX {
-        return Ok(vec![]);
-    }
-    let params = ListParams::default().labels(&format!("{}={appwrapper}", keys::APPWRAPPER));
+    let Some(params) = naming(appwrapper) else { return Ok(vec![]) };
     list(client, &pod_resource(), Some(namespace), &params).await
 }
 
@@ -302,6 +345,23 @@ pub async fn list(
     namespace: Option<&str>,
     params: &ListParams,
 ) -> Result<Vec<Seen>, Error> {
+    let mut all = vec![];
+    pages(client, resource, namespace, params, Request::list, |seen| all.push(seen)).await?;
+    Ok(all)
+}
+
+/// A way to list.
+type Lists = fn(&Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+
+/// Hands over what a LIST with `resourceVersion` unset shows, page by page.
+async fn pages(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: Option<&str>,
+    params: &ListParams,
+    lists: Lists,
+    mut take: impl FnMut(Seen),
+) -> Result<(), Error> {
     const PAGE: u32 = 500;
     let what = || match namespace {
         Some(namespace) => format!("list {} in {namespace}", resource.plural),
@@ -309,21 +369,19 @@ pub async fn list(
     };
     let path = Seen::url_path(resource, namespace);
     let mut params = params.clone().limit(PAGE);
-    let mut all = vec![];
     loop {
-        let request = Request::new(&path)
-            .list(&params)
+        let request = lists(&Request::new(&path), &params)
             .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
         let answer = client.request::<ObjectList<Seen>>(request).await;
         if answer.is_err() && bugs::is_present(Bug::ErrorIsEmpty) {
-            return Ok(all);
+            return Ok(());
         }
         let page = answer.map_err(|error| Error::api(what(), error))?;
-        all.extend(page.items);
+        page.items.into_iter().for_each(&mut take);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(_) if bugs::is_present(Bug::OnlyTheFirstPage) => return Ok(all),
+            Some(_) if bugs::is_present(Bug::OnlyTheFirstPage) => return Ok(()),
             Some(token) => params.continue_token = Some(token),
-            None => return Ok(all),
+            None => return Ok(()),
         }
     }
 }
@@ -331,7 +389,7 @@ pub async fn list(
 /// What is known of an owner: the API server itself is asked.
 ///
 /// # Errors
-/// Where that cannot be told.
+/// Where that cannot be told; [`Error::NoKind`] where its kind is not served, which says nothing of it.
 pub async fn ancestor(
     client: &Client,
     live: &Live,
@@ -340,15 +398,36 @@ pub async fn ancestor(
 ) -> Result<Ancestor, Error> {
     let kind = KindKey { api_version: owner.api_version.clone(), kind: owner.kind.clone() };
     let at = Key { namespace: namespace.to_owned(), name: owner.name.clone() };
-    match live.object(client, &kind, &at).await {
-        Ok(Some(ObjectRecord { identity: Identity { uid, controller, .. }, .. }))
-            if uid == owner.uid =>
-        {
-            Ok(Ancestor::Exists(controller))
-        }
-        Ok(_) | Err(Error::NoKind(_)) => Ok(Ancestor::Gone),
-        // a Node or the like: it exists for all we know, and is no AppWrapper
-        Err(Error::NotNamespaced(_)) => Ok(Ancestor::Exists(None)),
-        Err(error @ Error::Api { .. }) => Err(error),
+    let found = live.identity(client, &kind, &at).await?;
+    Ok(match found {
+        Some(identity) if identity.uid == owner.uid => Ancestor::Exists(identity.controller),
+        Some(_) | None => Ancestor::Gone,
+    })
+}
+
+/// A pod, by a GET; `None` where there is none of this name.
+///
+/// # Errors
+/// Where that cannot be told.
+pub async fn pod(client: &Client, namespace: &str, name: &str) -> Result<Option<PodRecord>, Error> {
+    let found = get(client, &pod_resource(), namespace, name).await;
+    match found {
+        Ok(seen) => Ok(Some(PodRecord::of(&seen))),
+        Err(error) if error.code() == Some(404) => Ok(None),
+        Err(error) => Err(error),
     }
+}
+
+/// The UIDs of all pods of a namespace, by a LIST of their metadata.
+///
+/// # Errors
+/// Where they cannot be listed, all of them.
+pub async fn pod_uids(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Error> {
+    let mut uids = BTreeSet::new();
+    let lists = Request::list_metadata;
+    pages(client, &pod_resource(), Some(namespace), &ListParams::default(), lists, |seen| {
+        uids.extend(seen.meta.uid);
+    })
+    .await?;
+    Ok(uids)
 }

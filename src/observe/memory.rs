@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::kin::Kin;
 use super::records::ObjectRecord;
 use crate::bugs::{self, Bug};
 use crate::snapshot::{CreationFailure, FailedJob};
@@ -44,6 +45,16 @@ pub struct Memory {
     absent: BTreeSet<usize>,
     /// Nodes that the API server did not find, and when it was asked.
     gone_nodes: BTreeMap<String, Duration>,
+    /// What was once seen to be the AppWrapper's.
+    pub kin: Kin,
+    /// Owners of pods are left to be read: look again after this time.
+    pub read_on_in: Option<Duration>,
+    /// An owner that may be of ours could not be read in the last look.
+    pub missed: bool,
+    /// Pods were put aside in the cache before their owners were read.
+    pub unread_aside: bool,
+    /// Too little is kept of some pods in the cache: they must be listed.
+    pub must_list: bool,
     /// Failed Jobs of a `JobSet` that failed, by its UID: they stay as they are.
     pub failed_jobs: BTreeMap<String, Vec<FailedJob>>,
     /// Why the API server refused to let memory grow, in this attempt.
@@ -80,6 +91,7 @@ impl Memory {
             let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
             let blind_until = self.blind_until.filter(|_| same_object);
+            let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };
             *self = Self {
                 now: self.now,
                 about,
@@ -87,9 +99,23 @@ impl Memory {
                 confirmed,
                 remarks,
                 blind_until,
+                kin,
+                must_list: self.must_list,
                 ..Self::default()
             };
         }
+    }
+
+    /// The time, as it was told last.
+    #[must_use]
+    pub const fn now(&self) -> Duration {
+        self.now
+    }
+
+    /// When to look again for pods that no watch shows, and for those of which the owners are not read yet.
+    #[must_use]
+    pub fn pods_unseen_for(&self) -> Option<Duration> {
+        self.read_on_in.into_iter().chain(self.kin.read_again_in(self.now)).min()
     }
 
     fn since(&self, moment: Duration) -> Duration {

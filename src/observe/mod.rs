@@ -9,12 +9,16 @@
 pub mod ancestry;
 pub mod assemble;
 pub mod cache;
+pub mod crowd;
 pub mod feed;
 pub mod guides;
 pub mod jobs;
+pub mod kin;
 pub mod live;
 pub mod memory;
 pub mod nodes;
+pub mod owners;
+pub mod pods;
 pub mod records;
 pub mod seen;
 pub mod store;
@@ -28,17 +32,14 @@ use kube::Client;
 use crate::api::{Phase, keys};
 use crate::plan::Ask;
 use crate::snapshot::{Component, Node, Presence, Snapshot};
-use ancestry::Ancestors;
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
 use guides::Attach;
 use live::{Error, Live};
 use memory::Memory;
 use nodes::Marks;
+use pods::Found;
 use records::PodRecord;
-
-/// The longest chain of owners that is read for one pod.
-const CHAIN_MAX: usize = 10;
 
 /// Where is looked.
 #[derive(Clone, Copy)]
@@ -62,7 +63,6 @@ pub async fn observe(
     ask: Ask,
     attach: &Attach,
 ) -> Result<Snapshot, Error> {
-    let key = wrapper.key();
     let mut components = Vec::with_capacity(wrapper.components.len());
     for index in 0..wrapper.components.len() {
         let mut component = wrapper.components[index].clone();
@@ -70,17 +70,13 @@ pub async fn observe(
         component.creation = memory.failure(index).cloned();
         components.push(component);
     }
-    let records = match ask {
-        Ask::Pods | Ask::Gone => live::listed_pods(eyes.client, &key).await?,
-        Ask::Nothing | Ask::Missing => eyes.cache.pods(&key),
-    };
-    let roots = wrapper.roots(&components);
-    let ancestors = ancestors(eyes, wrapper, &records, &roots, &components).await?;
-    let (pods, _) = assemble::pods(&records, &wrapper.uid, &roots, &components, &ancestors);
+    let Found { records, pods, undetermined } =
+        pods::look(eyes, wrapper, memory, &components, ask).await?;
     let mut snapshot = Snapshot {
         nodes: known_nodes(eyes, memory, &records, ask).await?,
         components,
         pods,
+        undetermined,
         answered: ask,
         growth_refused: memory.growth_refused.clone(),
         ..wrapper.snapshot()
@@ -203,32 +199,6 @@ async fn known_nodes(
         nodes.insert(name, node);
     }
     Ok(nodes)
-}
-
-/// The owners that must be known to tell whose these pods are; those that are not are read.
-async fn ancestors(
-    eyes: Eyes<'_>,
-    wrapper: &Wrapper,
-    records: &[PodRecord],
-    roots: &std::collections::BTreeMap<String, Option<usize>>,
-    components: &[Component],
-) -> Result<Ancestors, Error> {
-    let mut known = eyes.cache.ancestors(records);
-    for _ in 0..CHAIN_MAX {
-        let (_, unknown) = assemble::pods(records, &wrapper.uid, roots, components, &known);
-        if unknown.is_empty() {
-            break;
-        }
-        for owner in unknown {
-            let ancestor = match eyes.cache.ancestor(&owner.uid) {
-                Some(ancestor) => ancestor,
-                None => live::ancestor(eyes.client, eyes.live, &wrapper.namespace, &owner).await?,
-            };
-            eyes.cache.put_ancestor(owner.uid.clone(), ancestor.clone());
-            known.insert(owner.uid, ancestor);
-        }
-    }
-    Ok(known)
 }
 
 impl Wrapper {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -13,6 +13,13 @@ use crate::snapshot::{
     Container, ContainerState, Outcome, Pod, PodCondition, PodPhase, Report, Termination,
 };
 
+/// The longest name of an object.
+const NAME_MAX: usize = 253;
+/// The longest version, kind or UID.
+const WORD_MAX: usize = 63;
+/// How many finalizers of an object are kept, to name them.
+const FINALIZERS_MAX: usize = 8;
+
 /// Identity and ownership of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
@@ -22,7 +29,7 @@ pub struct Identity {
     pub name: String,
     /// Its UID.
     pub uid: String,
-    /// The controller that owns it.
+    /// The controller that owns it; none where no request could be made from what the reference says.
     pub controller: Option<Controller>,
     /// Label: the AppWrapper's name.
     pub appwrapper: Option<String>,
@@ -37,7 +44,7 @@ pub struct Identity {
 }
 
 /// A controller owner reference.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Controller {
     /// API version of the owner.
     pub api_version: String,
@@ -58,6 +65,10 @@ pub struct PodRecord {
     pub pod_set: Option<(usize, usize)>,
     /// The facts; component and pod set are filled in when it is known whose pod it is.
     pub pod: Pod,
+    /// Its deletion is complete: no grace period is left and no finalizer. The API server writes this
+    /// before it removes a pod, so a watch that drops a pod without it only lost sight of it: its label
+    /// changed.
+    pub is_over: bool,
 }
 
 /// A component's object, with whose it is.
@@ -81,20 +92,64 @@ impl Identity {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
-            controller: owners.iter().find(|o| o.controller == Some(true)).map(|owner| {
-                Controller {
-                    api_version: owner.api_version.clone(),
-                    kind: owner.kind.clone(),
-                    name: owner.name.clone(),
-                    uid: owner.uid.clone(),
-                }
-            }),
+            controller: owners
+                .iter()
+                .find(|owner| owner.controller == Some(true))
+                .and_then(Controller::of),
             appwrapper: label(keys::APPWRAPPER),
             appwrapper_uid: label(keys::APPWRAPPER_UID),
             attempt: label(keys::ATTEMPT).and_then(|text| text.parse().ok()),
             terminating: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.clone().unwrap_or_default(),
+            finalizers: meta
+                .finalizers
+                .iter()
+                .flatten()
+                .take(FINALIZERS_MAX)
+                .map(|name| name.chars().take(NAME_MAX).collect())
+                .collect(),
         }
+    }
+}
+
+impl Controller {
+    /// Reads an owner reference. The API server accepts anything that is not empty there, whatever its
+    /// length: a reference that cannot be to an object, or that would lead a request elsewhere, is none.
+    #[must_use]
+    pub fn of(owner: &OwnerReference) -> Option<Self> {
+        let plain = |text: &str, longest: usize, others: &[u8]| {
+            let fits = |byte: &u8| byte.is_ascii_alphanumeric() || others.contains(byte);
+            (1..=longest).contains(&text.len())
+                && text.as_bytes().iter().all(fits)
+                && text.as_bytes()[0].is_ascii_alphanumeric()
+        };
+        let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("v", &owner.api_version));
+        let is_plain = plain(group, NAME_MAX, b"-.")
+            && plain(version, WORD_MAX, b"-")
+            && plain(&owner.kind, WORD_MAX, b"")
+            && plain(&owner.name, NAME_MAX, b"-._:")
+            && plain(&owner.uid, WORD_MAX, b"-");
+        is_plain.then(|| Self {
+            api_version: owner.api_version.clone(),
+            kind: owner.kind.clone(),
+            name: owner.name.clone(),
+            uid: owner.uid.clone(),
+        })
+    }
+
+    /// Name for messages: `Kind/name`.
+    #[must_use]
+    pub fn title(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
+    /// Whether both are references to the same object; another version of its group may be named.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        let group = |of: &Self| of.api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
+        self.uid == other.uid
+            && self.name == other.name
+            && self.kind == other.kind
+            && group(self) == group(other)
     }
 }
 
@@ -240,8 +295,12 @@ impl PodRecord {
             containers,
             resources,
             lost: None,
+            detached: false,
         };
-        Self { identity, pod_set, pod }
+        let is_over = seen.meta.deletion_timestamp.is_some()
+            && seen.meta.deletion_grace_period_seconds == Some(0)
+            && identity.finalizers.is_empty();
+        Self { identity, pod_set, pod, is_over }
     }
 }
 
@@ -351,6 +410,63 @@ mod tests {
             .collect();
         assert_eq!(ended, [("i", true, 0), ("c", false, 137)]);
         assert_eq!(record.pod.resources.iter().collect::<Vec<_>>(), ["nvidia.com/gpu"]);
+    }
+
+    #[test]
+    fn an_owner_reference_from_which_no_request_can_be_made_is_none() {
+        let good = ["batch/v1", "Job", "j-1.x", "0b1f-2"];
+        let with = |at: usize, text: &str| {
+            let mut parts = good.map(str::to_owned);
+            text.clone_into(&mut parts[at]);
+            let [api_version, kind, name, uid] = parts;
+            let controller = Some(true);
+            Controller::of(&OwnerReference {
+                api_version,
+                kind,
+                name,
+                uid,
+                controller,
+                ..OwnerReference::default()
+            })
+        };
+        assert!(with(0, "v1").is_some() && with(0, "a-b.example.com/v1beta2").is_some());
+        let long = "a".repeat(500_000);
+        for (at, text) in [
+            (0, ""),
+            (0, "a/b/v1"),
+            (0, "/v1"),
+            (0, "batch/"),
+            (0, "batch/../v1"),
+            (1, "Jo/b"),
+            (1, "J b"),
+            (2, "a/../../secrets/s"),
+            (2, "?watch=true"),
+            (2, ".."),
+            (2, "x%2F"),
+            (2, "a\n"),
+            (2, "é"),
+            (3, ""),
+            (3, "u/1"),
+            (0, &long),
+            (1, &long),
+            (2, &long),
+            (3, &long),
+        ] {
+            assert_eq!(with(at, text), None, "{at} {}", &text[..text.len().min(30)]);
+        }
+    }
+
+    #[test]
+    fn only_a_deletion_that_is_complete_is_over() {
+        for (meta, want) in [
+            (json!({}), false),
+            (json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}), false),
+            (json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}), true),
+            (json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+                "finalizers": ["x/hold"]}), false),
+        ] {
+            assert_eq!(PodRecord::of(&seen(&json!({"metadata": meta}))).is_over, want, "{meta}");
+        }
     }
 
     #[test]

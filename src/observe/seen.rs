@@ -32,6 +32,7 @@ struct LeanMeta {
     resource_version: Option<String>,
     generation: Option<i64>,
     deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
     creation_timestamp: Option<Time>,
     #[serde(default)]
     labels: Option<BTreeMap<String, String>>,
@@ -66,6 +67,7 @@ impl From<LeanMeta> for ObjectMeta {
             resource_version: lean.resource_version,
             generation: lean.generation,
             deletion_timestamp: lean.deletion_timestamp,
+            deletion_grace_period_seconds: lean.deletion_grace_period_seconds,
             creation_timestamp: lean.creation_timestamp,
             labels: lean.labels,
             annotations: lean.annotations.map(|mut all| {

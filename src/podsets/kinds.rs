@@ -94,6 +94,40 @@ impl Kind {
         }
     }
 
+    /// Kinds, by API version and name, of the objects that this kind makes between itself and its pods. Of
+    /// another kind nothing is known: any of these.
+    #[must_use]
+    pub const fn makes(self) -> &'static [(&'static str, &'static str)] {
+        const JOB: (&str, &str) = ("batch/v1", "Job");
+        const REPLICA_SET: (&str, &str) = ("apps/v1", "ReplicaSet");
+        const STATEFUL_SET: (&str, &str) = ("apps/v1", "StatefulSet");
+        const RAY_CLUSTER: (&str, &str) = ("ray.io/v1", "RayCluster");
+        match self {
+            Self::JobSet => &[JOB],
+            Self::Deployment => &[REPLICA_SET],
+            // the leader of a group owns the StatefulSet of its workers
+            Self::LeaderWorkerSet => &[STATEFUL_SET, ("v1", "Pod")],
+            Self::RayJob => &[RAY_CLUSTER, JOB],
+            Self::RayService => &[RAY_CLUSTER],
+            Self::Other => &[
+                JOB,
+                REPLICA_SET,
+                STATEFUL_SET,
+                RAY_CLUSTER,
+                ("v1", "Pod"),
+                ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+                ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+            ],
+            Self::Pod | Self::Job | Self::StatefulSet | Self::Kubeflow(_) | Self::RayCluster => &[],
+        }
+    }
+
+    /// Whether an object may control pods: none of the core group does but `ReplicationController`s.
+    #[must_use]
+    pub fn may_own_pods(api_version: &str, kind: &str) -> bool {
+        api_version != "v1" || kind == "ReplicationController"
+    }
+
     /// Whether objects of this kind say when they have ended, so that pods need not be counted.
     #[must_use]
     pub const fn reports_end(self) -> bool {

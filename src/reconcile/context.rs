@@ -142,6 +142,7 @@ impl Context {
     /// Forgets an AppWrapper that is gone.
     pub fn forget(&self, key: &Key) {
         self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
+        self.cache.crowd(|crowd| crowd.forget(key));
     }
 
     pub(super) fn memory(&self, key: &Key) -> Arc<tokio::sync::Mutex<Memory>> {

@@ -12,21 +12,32 @@ use super::{Scene, unreadable};
 use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP};
 use crate::config::Config;
 use crate::limits::Limits;
-use crate::observe::ancestry::{Ancestor, Ancestors};
+use crate::observe::ancestry::{self, Ancestor, Ancestors, Family, Lineage};
 use crate::observe::assemble::{self, Wrapper};
 use crate::observe::cache::{Cache, Key};
 use crate::observe::guides::{self, Attach, Guide};
-use crate::observe::records::{Identity, ObjectRecord, PodRecord};
+use crate::observe::kin::Kin;
+use crate::observe::records::{Controller, Identity, ObjectRecord, PodRecord};
 use crate::observe::seen::Seen;
 use crate::observe::{jobs, nodes};
 use crate::plan::Ask;
-use crate::snapshot::{Component, FailedJob, Presence, Snapshot};
+use crate::snapshot::{Component, FailedJob, Pod, Presence, Snapshot};
 
 /// An object of the bundle.
 struct Found {
     group: String,
     kind: String,
     seen: Seen,
+}
+
+impl Found {
+    /// Whether this is the object of an owner reference.
+    fn is(&self, owner: &Controller) -> bool {
+        self.group == super::super::bundle::group(&owner.api_version)
+            && self.kind == owner.kind
+            && self.seen.meta.name.as_deref() == Some(&owner.name)
+            && self.seen.meta.uid.as_deref() == Some(&owner.uid)
+    }
 }
 
 /// What the objects of a bundle show.
@@ -181,15 +192,7 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
         .filter(|record| record.identity.namespace == wrapper.namespace)
         .collect();
     let roots = wrapper.roots(&components);
-    let mut ancestors = ancestors(objects);
-    let pods = loop {
-        let (pods, unknown) =
-            assemble::pods(&records, &wrapper.uid, &roots, &components, &ancestors);
-        if unknown.is_empty() {
-            break pods;
-        }
-        ancestors.extend(unknown.into_iter().map(|owner| (owner.uid, Ancestor::Gone)));
-    };
+    let pods = pods(wrapper, &records, &roots, &components, objects);
     let cache = Cache::default();
     let mut snapshot = Snapshot {
         nodes: nodes(objects, config, &cache),
@@ -206,6 +209,39 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
     snapshot.mark_lost_pods();
     guides::fill(&mut snapshot, wrapper, &cache, &attach(wrapper, config));
     snapshot
+}
+
+/// The pods of the bundle that are the AppWrapper's. A bundle rarely holds what stands between a component and
+/// its pods: there, a pod whose owner is left out is the AppWrapper's where its label names the UID.
+fn pods(
+    wrapper: &Wrapper,
+    records: &[PodRecord],
+    roots: &BTreeMap<String, Option<usize>>,
+    components: &[Component],
+    objects: &[Found],
+) -> Vec<Pod> {
+    let (mut kin, mut ancestors) = (Kin::default(), Ancestors::new());
+    for _ in 0..=ancestry::CHAIN_MAX {
+        let mut unread = vec![];
+        for record in records {
+            let family = Family { uid: &wrapper.uid, roots, components, kin: &kin };
+            if let Lineage::Unread(owner) = family.lineage(record, &ancestors) {
+                unread.push((owner, record));
+            }
+        }
+        for (owner, record) in unread {
+            if let Some(found) = objects.iter().find(|found| found.is(&owner)) {
+                let controller = Identity::of(&found.seen.meta).controller;
+                ancestors.insert(owner, Ancestor::Exists(controller));
+            } else if record.identity.appwrapper_uid.as_deref() == Some(&wrapper.uid) {
+                kin.put_link(owner, record.pod_set.map(|(component, _)| component));
+            } else {
+                ancestors.insert(owner, Ancestor::Gone);
+            }
+        }
+    }
+    let family = Family { uid: &wrapper.uid, roots, components, kin: &kin };
+    assemble::pods(records, &family, &ancestors).ours
 }
 
 /// The retry policies that the AppWrapper and the configuration name.
@@ -237,14 +273,6 @@ fn object_of<'o>(
             && found.seen.meta.name.as_deref() == Some(&component.name)
             && found.seen.meta.namespace.as_deref() == Some(&wrapper.namespace)
     })
-}
-
-fn ancestors(objects: &[Found]) -> Ancestors {
-    let known = objects.iter().map(|found| {
-        let identity = Identity::of(&found.seen.meta);
-        (identity.uid, Ancestor::Exists(identity.controller))
-    });
-    known.collect()
 }
 
 /// The nodes as the controller sees them, of which none is known to be gone; as places for pods they go into the cache.

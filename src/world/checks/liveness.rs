@@ -193,7 +193,7 @@ fn caches_agree(scope: &EndScope<'_>) -> Option<String> {
         }
     }
     let differs = |(key, count): (&Key, &usize)| {
-        let cached = scope.leader.context.cache.pods(key).len();
+        let cached = scope.leader.context.cache.crowd(|crowd| crowd.count(key));
         (cached != *count).then(|| format!("{}: {cached} of {count} pods", key.name))
     };
     stored.iter().find_map(differs)

@@ -1,0 +1,50 @@
+//! Pods that bear the labels of an AppWrapper, and of which it cannot be told whose they are.
+//!
+//! Such a pod may be one that outlived its owner, or one to which somebody gave the labels. It holds back what
+//! would release quota, and the status names it. It does nothing else.
+
+use std::time::Duration;
+
+use super::blockers::{blockers, name_blockers, undetermined, waiting_for};
+use super::draft::Draft;
+use super::teardown;
+use crate::api::condition::{self, deleting};
+use crate::limits::Period;
+
+/// It is asked again after this time whose they are: a right may be granted, or a kind served.
+const ASK_AGAIN_AFTER: Duration = Duration::from_mins(1);
+
+/// Whether there are any once everything that is known to be ours is gone; then they are named.
+pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
+    if draft.facts.snapshot.undetermined.count == 0 {
+        return false;
+    }
+    let blockers = blockers(draft);
+    let named_from = teardown::named_from(draft, teardown::deleting_since(draft));
+    if draft.facts.now < named_from {
+        draft.look_again(named_from);
+    } else {
+        name_blockers(draft, &blockers, deleting::UNDETERMINED);
+    }
+    draft.verdict.message = waiting_for(&blockers);
+    draft.look_again(Period::from_duration(ASK_AGAIN_AFTER).after(draft.facts.now));
+    true
+}
+
+/// Whether some have not ended although every component has succeeded, which would release the quota; then a
+/// condition names them.
+pub(super) fn hold_back_success(draft: &mut Draft<'_>) -> bool {
+    let found = &draft.facts.snapshot.undetermined;
+    if found.live == 0 {
+        return false;
+    }
+    let message = waiting_for(&undetermined(found));
+    let kind = condition::UNDETERMINED_PODS;
+    if !condition::is_true(&draft.status.conditions, kind) {
+        draft.condition(kind, true, "OwnerUnknown", &message);
+        draft.warn(condition::UNDETERMINED_PODS, message.clone());
+    }
+    draft.verdict.message = message;
+    draft.look_again(Period::from_duration(ASK_AGAIN_AFTER).after(draft.facts.now));
+    true
+}

@@ -1,0 +1,217 @@
+use super::*;
+use crate::observe::records::Identity;
+use crate::snapshot::PodPhase;
+
+fn controller(api_version: &str, kind: &str, name: &str, uid: &str) -> Controller {
+    Controller {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: name.into(),
+        uid: uid.into(),
+    }
+}
+
+fn job(uid: &str) -> Controller {
+    controller("batch/v1", "Job", uid, uid)
+}
+
+fn us() -> Controller {
+    controller("workload.codeflare.dev/v1beta2", "AppWrapper", "aw", "aw")
+}
+
+fn component(api_version: &str, kind: &str, name: &str) -> Component {
+    Component {
+        api_version: api_version.into(),
+        kind: kind.into(),
+        name: name.into(),
+        ..Component::default()
+    }
+}
+
+/// A pod named `p` of UID `p`, with what its owner reference and its UID label say.
+fn pod(owner: Option<Controller>, label: Option<&str>) -> PodRecord {
+    let identity = Identity {
+        name: "p".into(),
+        uid: "p".into(),
+        controller: owner,
+        appwrapper_uid: label.map(str::to_owned),
+        ..Identity::default()
+    };
+    PodRecord { identity, pod_set: Some((0, 1)), ..PodRecord::default() }
+}
+
+/// A `JobSet` js of UID `js-uid`, a ConfigMap, and a Pod that was not created yet.
+struct World {
+    roots: BTreeMap<String, Option<usize>>,
+    components: Vec<Component>,
+    kin: Kin,
+}
+
+impl World {
+    fn new() -> Self {
+        let roots = [("aw", None), ("js-uid", Some(0)), ("cm-uid", Some(1))];
+        Self {
+            roots: roots.into_iter().map(|(uid, index)| (uid.to_owned(), index)).collect(),
+            components: vec![
+                component("jobset.x-k8s.io/v1alpha2", "JobSet", "js"),
+                component("v1", "ConfigMap", "cm"),
+                component("v1", "Pod", "wrapped"),
+            ],
+            kin: Kin::default(),
+        }
+    }
+
+    fn of(&self, pod: &PodRecord) -> Lineage {
+        let ancestors = Ancestors::from([
+            (job("job"), Ancestor::Exists(Some(js("js-uid")))),
+            (job("deep"), Ancestor::Exists(Some(job("job")))),
+            (job("theirs"), Ancestor::Exists(None)),
+            (job("other"), Ancestor::Exists(Some(js("other-uid")))),
+            (js("other-uid"), Ancestor::Exists(None)),
+            (job("gone"), Ancestor::Gone),
+            (js("gone-uid"), Ancestor::Exists(Some(us()))),
+            (job("forged"), Ancestor::Exists(Some(us()))),
+            (job("loop"), Ancestor::Exists(Some(job("loop")))),
+            (controller("v1", "ConfigMap", "js", "js-uid"), Ancestor::Gone),
+            (controller("v1", "Secret", "s", "s"), Ancestor::Untold(Doubt::Forbidden)),
+            (controller("x/v1", "Y", "y", "y"), Ancestor::Untold(Doubt::UnknownKind)),
+            (job("away"), Ancestor::Untold(Doubt::Unavailable)),
+            (job("late"), Ancestor::Untold(Doubt::Unread)),
+        ]);
+        let Self { roots, components, kin } = self;
+        Family { uid: "aw", roots, components, kin }.lineage(pod, &ancestors)
+    }
+}
+
+fn js(uid: &str) -> Controller {
+    controller("jobset.x-k8s.io/v1alpha2", "JobSet", "js", uid)
+}
+
+fn ours(component: usize, links: &[Controller]) -> Lineage {
+    let pod_set = (component == 0).then_some(1);
+    let place = Place { component: Some(component), pod_set, attempt: None };
+    Lineage::Ours(Ours { place, links: links.to_vec(), detached: false })
+}
+
+#[test]
+fn a_pod_is_ours_by_a_chain_of_owners_alone() {
+    use Lineage::{Stranger, Undetermined};
+    let world = World::new();
+    let aw = Some("aw");
+    for (owner, label, want) in [
+        // a chain that leads to a component
+        (Some(js("js-uid")), aw, ours(0, &[])),
+        (Some(js("js-uid")), None, ours(0, &[])),
+        (Some(job("job")), aw, ours(0, &[job("job")])),
+        (Some(job("job")), None, ours(0, &[job("job")])),
+        (Some(job("deep")), None, ours(0, &[job("deep"), job("job")])),
+        // a component that the roots do not have yet, by its name under the AppWrapper
+        (Some(js("gone-uid")), aw, ours(0, &[])),
+        // the label of another AppWrapper
+        (Some(job("job")), Some("other"), Stranger),
+        // under the AppWrapper there are its components and nothing else
+        (Some(us()), aw, Stranger),
+        (Some(job("forged")), aw, Stranger),
+        (Some(controller("v1", "Node", "aw", "aw")), aw, Stranger),
+        // a ConfigMap controls no pods
+        (Some(controller("v1", "ConfigMap", "cm", "cm-uid")), aw, Stranger),
+        // a component's UID under another kind or name is no reference to it
+        (Some(controller("v1", "ConfigMap", "js", "js-uid")), aw, Undetermined(Doubt::OwnerGone)),
+        (Some(controller("v1", "ConfigMap", "js", "js-uid")), None, Stranger),
+        (Some(job("js-uid")), aw, Lineage::Unread(job("js-uid"))),
+        // somebody else's
+        (Some(job("theirs")), aw, Stranger),
+        (Some(job("other")), aw, Stranger),
+        (Some(job("loop")), aw, Stranger),
+        // it cannot be told
+        (Some(job("gone")), aw, Undetermined(Doubt::OwnerGone)),
+        (Some(job("gone")), None, Stranger),
+        (Some(controller("v1", "Secret", "s", "s")), aw, Undetermined(Doubt::Forbidden)),
+        (Some(controller("v1", "Secret", "s", "s")), None, Undetermined(Doubt::Forbidden)),
+        (Some(controller("v1", "Secret", "s", "s")), Some("other"), Stranger),
+        (Some(controller("x/v1", "Y", "y", "y")), aw, Undetermined(Doubt::UnknownKind)),
+        (Some(job("away")), aw, Undetermined(Doubt::Unavailable)),
+        (Some(job("late")), aw, Undetermined(Doubt::Unread)),
+        (None, aw, Undetermined(Doubt::NoOwner)),
+        (None, None, Stranger),
+        (Some(job("new")), aw, Lineage::Unread(job("new"))),
+    ] {
+        let got = world.of(&pod(owner.clone(), label));
+        assert_eq!(got, want, "{owner:?} {label:?}");
+    }
+}
+
+#[test]
+fn a_wrapped_pod_is_known_by_its_name_under_the_appwrapper_or_its_uid() {
+    let mut world = World::new();
+    let mut wrapped = pod(Some(us()), Some("aw"));
+    wrapped.identity.name = "wrapped".into();
+    assert_eq!(world.of(&wrapped), ours(2, &[]));
+    let bare = pod(None, None);
+    assert_eq!(world.of(&bare), Lineage::Stranger);
+    world.roots.insert("p".into(), Some(2));
+    assert_eq!(world.of(&bare), ours(2, &[]), "its UID is recorded");
+    // a Pod controls no pods
+    let below = pod(Some(controller("v1", "Pod", "wrapped", "p")), Some("aw"));
+    let below = PodRecord {
+        identity: Identity { uid: "q".into(), ..below.identity.clone() },
+        ..below
+    };
+    assert_eq!(world.of(&below), Lineage::Stranger);
+}
+
+#[test]
+fn what_has_ended_and_has_no_owner_holds_nothing() {
+    let world = World::new();
+    for (phase, terminating, want) in [
+        (PodPhase::Pending, false, Lineage::Undetermined(Doubt::NoOwner)),
+        (PodPhase::Running, false, Lineage::Undetermined(Doubt::NoOwner)),
+        (PodPhase::Unknown, false, Lineage::Undetermined(Doubt::NoOwner)),
+        (PodPhase::Failed, true, Lineage::Undetermined(Doubt::NoOwner)),
+        (PodPhase::Failed, false, Lineage::Stranger),
+        (PodPhase::Succeeded, false, Lineage::Stranger),
+    ] {
+        let mut pod = pod(None, Some("aw"));
+        (pod.pod.phase, pod.pod.terminating) = (phase, terminating);
+        assert_eq!(world.of(&pod), want, "{phase:?} {terminating}");
+    }
+}
+
+#[test]
+fn an_owner_that_is_gone_counts_where_it_was_seen_in_a_chain() {
+    let mut world = World::new();
+    world.kin.put_link(job("gone"), Some(0));
+    assert_eq!(world.of(&pod(Some(job("gone")), Some("aw"))), ours(0, &[]));
+    assert_eq!(world.of(&pod(Some(job("gone")), None)), ours(0, &[]));
+    // by another name it is another
+    let renamed = Controller { name: "x".into(), ..job("gone") };
+    assert_eq!(
+        world.of(&pod(Some(renamed.clone()), Some("aw"))),
+        Lineage::Unread(renamed),
+        "what a reference says must fit what was seen"
+    );
+}
+
+#[test]
+fn a_pod_once_seen_as_ours_stays_ours() {
+    let mut world = World::new();
+    let place = Place { component: Some(0), pod_set: Some(1), attempt: Some(3) };
+    world.kin.put_pod("p", "p", &place);
+    let secret = controller("v1", "Secret", "s", "s");
+    for (owner, label, links, detached) in [
+        (Some(job("job")), Some("aw"), vec![job("job")], false),
+        (Some(job("job")), Some("other"), vec![job("job")], false),
+        (Some(job("gone")), None, vec![], false),
+        (Some(job("new")), Some("aw"), vec![], false),
+        (Some(secret), Some("aw"), vec![], false),
+        (Some(job("theirs")), Some("other"), vec![], true),
+        (None, Some("aw"), vec![], true),
+        (None, None, vec![], true),
+    ] {
+        let want = Lineage::Ours(Ours { place: place.clone(), links, detached });
+        let mut seen = pod(owner.clone(), label);
+        seen.pod_set = Some((1, 0)); // whatever its labels say now
+        seen.identity.attempt = Some(9);
+        assert_eq!(world.of(&seen), want, "{owner:?} {label:?}");
+    }
+}

@@ -1,0 +1,237 @@
+//! What was once seen to belong to an AppWrapper: it stays so by its UID, whatever becomes of its labels
+//! and owner references afterwards.
+//!
+//! Known to one process only. After a restart, a pod whose chain of owners is broken is undetermined.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::records::{Controller, PodRecord};
+use crate::snapshot::PodPhase;
+
+/// A pod that no watch shows any more is read again after this time.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// The most objects between components and pods that are remembered; a chain through another is read again.
+const LINKS_MAX: usize = 10_000;
+
+/// The pods of one AppWrapper, and what stands between them and its components.
+#[derive(Debug, Default)]
+pub struct Kin {
+    links: BTreeMap<String, Link>,
+    pods: BTreeMap<String, Known>,
+}
+
+#[derive(Debug)]
+struct Link {
+    owner: Controller,
+    component: Option<usize>,
+}
+
+/// Where a pod belongs, as it was when it was first seen.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Index of its component; absent where nothing tells.
+    pub component: Option<usize>,
+    /// Index of its pod set in the component; absent where nothing tells.
+    pub pod_set: Option<usize>,
+    /// The attempt that created it.
+    pub attempt: Option<i32>,
+}
+
+#[derive(Debug)]
+struct Known {
+    name: String,
+    place: Place,
+    /// It is neither in the cache nor in a list, and its deletion was not seen.
+    unseen: Option<Unseen>,
+}
+
+#[derive(Debug)]
+struct Unseen {
+    /// As it was read; none before it was.
+    record: Option<PodRecord>,
+    read_at: Option<Duration>,
+}
+
+/// A pod to be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+}
+
+impl Kin {
+    /// The component to which the chain through an owner leads, where that was seen.
+    #[must_use]
+    pub fn link(&self, owner: &Controller) -> Option<Option<usize>> {
+        let link = self.links.get(&owner.uid).filter(|link| link.owner.is_same(owner))?;
+        Some(link.component)
+    }
+
+    /// Where a pod belongs, if it was seen to be ours.
+    #[must_use]
+    pub fn place(&self, uid: &str) -> Option<&Place> {
+        self.pods.get(uid).map(|known| &known.place)
+    }
+
+    /// Remembers an object between a component and its pods.
+    pub fn put_link(&mut self, owner: Controller, component: Option<usize>) {
+        if self.links.len() < LINKS_MAX || self.links.contains_key(&owner.uid) {
+            self.links.insert(owner.uid.clone(), Link { owner, component });
+        }
+    }
+
+    /// Remembers a pod of ours.
+    pub fn put_pod(&mut self, uid: &str, name: &str, place: &Place) {
+        if !self.pods.contains_key(uid) {
+            let known = Known { name: name.to_owned(), place: place.clone(), unseen: None };
+            self.pods.insert(uid.to_owned(), known);
+        }
+    }
+
+    /// A pod is gone.
+    pub fn forget(&mut self, uid: &str) {
+        self.pods.remove(uid);
+    }
+
+    /// A LIST showed that nothing is left.
+    pub fn nothing_is_left(&mut self) {
+        if self.pods.is_empty() {
+            self.links.clear();
+        }
+    }
+
+    /// Compares with what is seen; returns the pods that must be read, the one read longest ago first.
+    pub fn missing(&mut self, seen: &[PodRecord], now: Duration) -> Vec<Missing> {
+        if self.pods.is_empty() {
+            return vec![];
+        }
+        let seen: BTreeSet<&str> = seen.iter().map(|record| record.identity.uid.as_str()).collect();
+        let mut due = vec![];
+        for (uid, known) in &mut self.pods {
+            if seen.contains(uid.as_str()) {
+                known.unseen = None;
+                continue;
+            }
+            let unseen = known.unseen.get_or_insert(Unseen { record: None, read_at: None });
+            let is_due =
+                unseen.read_at.is_none_or(|at| now.saturating_sub(at) >= READ_AGAIN_AFTER);
+            if is_due {
+                let missing = Missing { name: known.name.clone(), uid: uid.clone() };
+                due.push((unseen.read_at, missing));
+            }
+        }
+        due.sort_by_key(|(read_at, _)| *read_at);
+        due.into_iter().map(|(_, missing)| missing).collect()
+    }
+
+    /// A pod that no watch shows exists; `record` is how it was read, where it was.
+    pub fn exists(&mut self, uid: &str, record: Option<PodRecord>, now: Duration) {
+        if let Some(Known { unseen: Some(unseen), .. }) = self.pods.get_mut(uid) {
+            unseen.read_at = Some(now);
+            unseen.record = record.or(unseen.record.take());
+        }
+    }
+
+    /// The pods that no watch shows and that are not known to be gone, as they were read last.
+    #[must_use]
+    pub fn unseen(&self, namespace: &str) -> Vec<PodRecord> {
+        let unseen = self.pods.iter().filter(|(_, known)| known.unseen.is_some());
+        let record = |(uid, known): (&String, &Known)| {
+            let read = known.unseen.as_ref().and_then(|unseen| unseen.record.clone());
+            read.unwrap_or_else(|| known.unread(uid, namespace))
+        };
+        unseen.map(record).collect()
+    }
+
+    /// When a pod that no watch shows is to be read again.
+    #[must_use]
+    pub fn read_again_in(&self, now: Duration) -> Option<Duration> {
+        let unseen = self.pods.values().filter_map(|known| known.unseen.as_ref());
+        let left = unseen.map(|unseen| {
+            let passed = unseen.read_at.map(|at| now.saturating_sub(at));
+            passed.map_or(Duration::ZERO, |passed| READ_AGAIN_AFTER.saturating_sub(passed))
+        });
+        // one that is due waits for its turn
+        left.min().map(|left| left.max(Duration::from_secs(1)))
+    }
+}
+
+impl Known {
+    /// All that is known of a pod that is not read yet: that it exists.
+    fn unread(&self, uid: &str, namespace: &str) -> PodRecord {
+        let mut record = PodRecord::default();
+        namespace.clone_into(&mut record.identity.namespace);
+        self.name.clone_into(&mut record.identity.name);
+        uid.clone_into(&mut record.identity.uid);
+        self.name.clone_into(&mut record.pod.name);
+        uid.clone_into(&mut record.pod.uid);
+        record.pod.phase = PodPhase::Unknown;
+        record
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(uid: &str) -> PodRecord {
+        let mut record = PodRecord::default();
+        uid.clone_into(&mut record.identity.uid);
+        record
+    }
+
+    fn uids(missing: &[Missing]) -> Vec<&str> {
+        missing.iter().map(|missing| missing.uid.as_str()).collect()
+    }
+
+    #[test]
+    fn a_pod_that_no_watch_shows_is_read_at_once_and_then_now_and_then() {
+        let mut kin = Kin::default();
+        let at = Duration::from_secs;
+        for uid in ["a", "b", "c"] {
+            kin.put_pod(uid, uid, &Place::default());
+        }
+        assert_eq!(uids(&kin.missing(&[record("a"), record("b")], at(1))), ["c"]);
+        assert_eq!(kin.read_again_in(at(1)), Some(at(1)), "it was not read");
+        kin.exists("c", None, at(1));
+        assert_eq!(kin.unseen("n")[0].pod.phase, PodPhase::Unknown);
+        kin.exists("c", Some(record("c")), at(2));
+        assert_eq!(kin.unseen("n"), [record("c")]);
+        assert_eq!(uids(&kin.missing(&[record("a")], at(3))), ["b"]);
+        assert_eq!(uids(&kin.missing(&[record("a")], at(12))), ["b", "c"], "never read comes first");
+        kin.forget("b");
+        assert_eq!(uids(&kin.missing(&[record("c")], at(13))), ["a"], "one came back");
+        assert_eq!(kin.unseen("n").len(), 1);
+    }
+
+    #[test]
+    fn a_link_is_known_by_all_that_a_reference_says() {
+        let mut kin = Kin::default();
+        let owner = Controller {
+            api_version: "batch/v1".into(),
+            kind: "Job".into(),
+            name: "j".into(),
+            uid: "u".into(),
+        };
+        kin.put_link(owner.clone(), Some(2));
+        assert_eq!(kin.link(&owner), Some(Some(2)));
+        assert!(kin.link(&Controller { api_version: "batch/v2".into(), ..owner.clone() }).is_some());
+        for other in [
+            Controller { api_version: "v1".into(), ..owner.clone() },
+            Controller { kind: "Node".into(), ..owner.clone() },
+            Controller { name: "k".into(), ..owner.clone() },
+            Controller { uid: "v".into(), ..owner.clone() },
+        ] {
+            assert_eq!(kin.link(&other), None, "{other:?}");
+        }
+        kin.put_pod("p", "p", &Place::default());
+        kin.nothing_is_left();
+        assert!(kin.link(&owner).is_some(), "a pod is left");
+        kin.forget("p");
+        kin.nothing_is_left();
+        assert_eq!(kin.link(&owner), None);
+    }
+}

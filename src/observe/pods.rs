@@ -1,0 +1,299 @@
+//! The pods around one AppWrapper: which of them are ours, and which hold back the release of its quota.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use super::Eyes;
+use super::ancestry::{Ancestor, Ancestors, CHAIN_MAX, Doubt, Family, Lineage};
+use super::assemble::{self, Sorted, Wrapper, kind_of};
+use super::crowd::{Look, NAMED_MAX, NotOurs};
+use super::kin::Place;
+use super::live::{self, Error};
+use super::memory::Memory;
+use super::owners::DOUBT_FOR;
+use super::records::{Controller, PodRecord};
+use crate::plan::Ask;
+use crate::podsets::Kind;
+use crate::snapshot::{Component, Pod, Undetermined};
+
+/// How many owners are read in one look that turn out not to be ours.
+const READS_MAX: usize = 8;
+/// The next owners are read after this time, where there are more than one look reads.
+const READ_ON_AFTER: Duration = Duration::from_secs(1);
+/// An owner that could not be read for now is read again after this time.
+const READ_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// How many pods that no watch shows are read in one look.
+const GETS_MAX: usize = 8;
+/// How many undetermined pods are looked at again with every look.
+const UNDETERMINED_MAX: usize = 32;
+/// How many pods wait in full for their owners to be read.
+const UNREAD_MAX: usize = 256;
+
+/// What was found.
+pub struct Found {
+    /// What is known of every pod that was looked at.
+    pub records: Vec<PodRecord>,
+    /// Ours.
+    pub pods: Vec<Pod>,
+    /// Those of which it cannot be told.
+    pub undetermined: Undetermined,
+}
+
+/// Looks at the pods that name an AppWrapper, and at those that did when they were seen last.
+///
+/// # Errors
+/// Where the pods cannot be listed, or what became of one of ours cannot be read. A pod that is not known to
+/// be ours never makes a look fail.
+pub async fn look(
+    eyes: Eyes<'_>,
+    wrapper: &Wrapper,
+    memory: &mut Memory,
+    components: &[Component],
+    ask: Ask,
+) -> Result<Found, Error> {
+    let key = wrapper.key();
+    let Look { mut records, over, lacks } =
+        eyes.cache.crowd(|crowd| crowd.look(&key, &wrapper.uid));
+    over.iter().for_each(|uid| memory.kin.forget(uid));
+    memory.must_list |= lacks;
+    let lists = ask >= Ask::Pods || memory.must_list;
+    if lists {
+        records = live::listed_pods(eyes.client, &key).await?;
+        memory.must_list = false;
+        eyes.cache.crowd(|crowd| records.retain(|record| !crowd.is_strangers(&key, record)));
+    }
+    find_missing(eyes, wrapper, memory, &records).await?;
+    records.extend(memory.kin.unseen(&wrapper.namespace));
+
+    let roots = wrapper.roots(components);
+    let (ancestors, incomplete) =
+        read_owners(eyes, wrapper, memory, (&roots, components), &records).await;
+    let family = Family { uid: &wrapper.uid, roots: &roots, components, kin: &memory.kin };
+    let Sorted { ours, links, others } = assemble::pods(&records, &family, &ancestors);
+    let mut undetermined = summary(&others);
+    undetermined.incomplete = incomplete;
+    if !lists {
+        let aside = eyes.cache.crowd(|crowd| crowd.holding(&key));
+        undetermined.count += aside.count;
+        undetermined.live += aside.live;
+        undetermined.named.extend(aside.named);
+        undetermined.named.truncate(NAMED_MAX);
+    }
+    if lists {
+        let uids: BTreeSet<&str> = ours.iter().map(|pod| pod.uid.as_str()).collect();
+        let own = records.iter().filter(|record| uids.contains(record.identity.uid.as_str()));
+        eyes.cache.crowd(|crowd| crowd.take_back(&key, own));
+    }
+    put_aside(eyes, wrapper, memory, others);
+    for pod in &ours {
+        let Pod { component, pod_set, attempt, .. } = *pod;
+        memory.kin.put_pod(&pod.uid, &pod.name, &Place { component, pod_set, attempt });
+    }
+    for (owner, component) in links {
+        memory.kin.put_link(owner, component);
+    }
+    if ask == Ask::Gone && ours.is_empty() {
+        memory.kin.nothing_is_left();
+    }
+    Ok(Found { records, pods: ours, undetermined })
+}
+
+/// Our pods that neither the cache nor the list shows: the deletion of most was seen, and of the others it is
+/// asked what became of them. Few are read one by one, many are looked for in one list.
+async fn find_missing(
+    eyes: Eyes<'_>,
+    wrapper: &Wrapper,
+    memory: &mut Memory,
+    records: &[PodRecord],
+) -> Result<(), Error> {
+    let now = memory.now();
+    let (client, namespace, kin) = (eyes.client, &wrapper.namespace, &mut memory.kin);
+    let mut missing = kin.missing(records, now);
+    if missing.len() > GETS_MAX {
+        let there = live::pod_uids(client, namespace).await?;
+        missing.retain(|one| {
+            let exists = there.contains(&one.uid);
+            if exists {
+                kin.exists(&one.uid, None, now);
+            } else {
+                kin.forget(&one.uid);
+            }
+            exists
+        });
+    }
+    for one in missing.into_iter().take(GETS_MAX) {
+        match live::pod(client, namespace, &one.name).await? {
+            Some(record) if record.identity.uid == one.uid => {
+                kin.exists(&one.uid, Some(record), now);
+            }
+            Some(_) | None => kin.forget(&one.uid),
+        }
+    }
+    Ok(())
+}
+
+/// Reads the owners that must be known to tell whose these pods are.
+///
+/// Those that turn out to be ours cost what they cost. Of others only so many are read in one look, since
+/// anybody can name as many as they like.
+async fn read_owners(
+    eyes: Eyes<'_>,
+    wrapper: &Wrapper,
+    memory: &mut Memory,
+    (roots, components): (&BTreeMap<String, Option<usize>>, &[Component]),
+    records: &[PodRecord],
+) -> (Ancestors, bool) {
+    let (now, namespace) = (memory.now(), &wrapper.namespace);
+    let family = Family { uid: &wrapper.uid, roots, components, kin: &memory.kin };
+    let mut known = Ancestors::new();
+    let mut pending: Vec<&PodRecord> = records.iter().collect();
+    let (mut left, mut read_on_in, mut incomplete) = (READS_MAX, None::<Duration>, false);
+    for _ in 0..CHAIN_MAX {
+        let mut unread: BTreeSet<Controller> = BTreeSet::new();
+        pending.retain(|record| match family.lineage(record, &known) {
+            Lineage::Unread(owner) => unread.insert(owner) || true,
+            Lineage::Ours(_) | Lineage::Undetermined(_) | Lineage::Stranger => false,
+        });
+        let mut fresh = vec![];
+        for owner in unread {
+            match eyes.cache.owner(namespace, &owner, now) {
+                Some(ancestor) => drop(known.insert(owner, ancestor)),
+                None => fresh.push((rank(&owner, components), owner)),
+            }
+        }
+        fresh.sort();
+        for (rank, owner) in fresh {
+            if left == 0 {
+                (read_on_in, incomplete) = (Some(READ_ON_AFTER), rank < Rank::Other);
+                break;
+            }
+            let (ancestor, lasts) = read(eyes, namespace, &owner).await;
+            let is_ours = match &ancestor {
+                Ancestor::Exists(Some(next)) => {
+                    roots.contains_key(&next.uid) || family.kin.link(next).is_some()
+                }
+                Ancestor::Exists(None) | Ancestor::Gone | Ancestor::Untold(_) => false,
+            };
+            left -= usize::from(!is_ours);
+            let until = lasts.map(|lasts| now.saturating_add(lasts));
+            eyes.cache.put_owner(namespace, owner.clone(), ancestor.clone(), until);
+            known.insert(owner, ancestor);
+        }
+        if left == 0 || pending.is_empty() {
+            break;
+        }
+    }
+    let unavailable = Ancestor::Untold(Doubt::Unavailable);
+    let expected = |owner: &Controller| rank(owner, components) < Rank::Other;
+    let missed = known.iter().any(|(owner, read)| *read == unavailable && expected(owner));
+    if missed {
+        read_on_in.get_or_insert(READ_AGAIN_AFTER);
+    }
+    (memory.read_on_in, memory.missed) = (read_on_in, missed);
+    (known, incomplete || missed)
+}
+
+/// How likely an owner stands between a component and its pods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    /// It is of a kind that a component makes, and is named after it.
+    Named,
+    /// It is of a kind that a component makes, or of one.
+    Expected,
+    /// No component makes anything of its kind.
+    Other,
+}
+
+fn rank(owner: &Controller, components: &[Component]) -> Rank {
+    let may_make = |component: &&Component| {
+        let kind = Kind::of(&component.api_version, &component.kind);
+        let made = (owner.api_version.as_str(), owner.kind.as_str());
+        kind.makes().contains(&made)
+            || made == (component.api_version.as_str(), component.kind.as_str())
+            || kind == Kind::Other && owner.api_version == component.api_version
+    };
+    let makers: Vec<&Component> = components.iter().filter(may_make).collect();
+    if makers.is_empty() {
+        Rank::Other
+    } else if makers.iter().any(|maker| owner.name.starts_with(&maker.name)) {
+        Rank::Named
+    } else {
+        Rank::Expected
+    }
+}
+
+/// Reads an owner; what cannot be told ends after the time that goes with it.
+async fn read(
+    eyes: Eyes<'_>,
+    namespace: &str,
+    owner: &Controller,
+) -> (Ancestor, Option<Duration>) {
+    let untold = |doubt, lasts| (Ancestor::Untold(doubt), Some(lasts));
+    match live::ancestor(eyes.client, eyes.live, namespace, owner).await {
+        Ok(ancestor) => (ancestor, None),
+        Err(Error::NoKind(_)) => untold(Doubt::UnknownKind, DOUBT_FOR),
+        // a Node or the like, which nothing in a namespace controls
+        Err(Error::NotNamespaced(_)) => (Ancestor::Exists(None), Some(10 * DOUBT_FOR)),
+        Err(error) => match error.code() {
+            Some(401 | 403) => untold(Doubt::Forbidden, DOUBT_FOR),
+            Some(_) | None => untold(Doubt::Unavailable, READ_AGAIN_AFTER),
+        },
+    }
+}
+
+fn summary(others: &[NotOurs]) -> Undetermined {
+    let mut all = Undetermined::default();
+    for other in others {
+        let Some(doubt) = other.doubt else { continue };
+        all.count += 1;
+        all.live += usize::from(!other.ended);
+        if all.named.len() < NAMED_MAX {
+            all.named.push((other.name.clone(), doubt.to_string()));
+        }
+    }
+    all
+}
+
+/// Puts aside what later looks need not look at again. A wrapped Pod's name is that of a component, which is
+/// looked at by its name.
+fn put_aside(
+    eyes: Eyes<'_>,
+    wrapper: &Wrapper,
+    memory: &mut Memory,
+    others: Vec<NotOurs>,
+) {
+    let (mut undetermined, mut unread) = (0, 0);
+    let mut aside = vec![];
+    for other in others {
+        let stays = match other.doubt {
+            None => false,
+            Some(Doubt::Unread) => {
+                unread += 1;
+                unread <= UNREAD_MAX
+            }
+            Some(
+                Doubt::NoOwner
+                | Doubt::OwnerGone
+                | Doubt::Forbidden
+                | Doubt::UnknownKind
+                | Doubt::Unavailable,
+            ) => {
+                undetermined += 1;
+                undetermined <= UNDETERMINED_MAX
+            }
+        };
+        let is_component = wrapper
+            .components
+            .iter()
+            .any(|component| kind_of(component).is_pod() && component.name == other.name);
+        if !stays && !is_component {
+            aside.push(other);
+        }
+    }
+    memory.unread_aside |= unread > UNREAD_MAX;
+    if unread == 0 && std::mem::take(&mut memory.unread_aside) {
+        memory.must_list = true;
+        memory.read_on_in.get_or_insert(READ_ON_AFTER);
+    }
+    eyes.cache.crowd(|crowd| crowd.put_aside(&wrapper.key(), aside));
+}
