@@ -24,6 +24,8 @@ pub enum Action {
         /// Whether it is suspended, too.
         suspend: bool,
     },
+    /// Suspend the AppWrapper, in one guarded update: it has more pods than were admitted.
+    Suspend,
     /// Remove our finalizer: nothing of ours exists.
     RemoveFinalizer,
 }
@@ -62,7 +64,10 @@ impl Action {
             | Self::Delete(_)
             | Self::ForceDelete(_)
             | Self::ForceDeletePod { .. } => true,
-            Self::AddFinalizer | Self::GrowMemory { .. } | Self::RemoveFinalizer => false,
+            Self::AddFinalizer
+            | Self::GrowMemory { .. }
+            | Self::Suspend
+            | Self::RemoveFinalizer => false,
         }
     }
 
@@ -76,6 +81,7 @@ impl Action {
             Self::ForceDelete(_) => "force-delete",
             Self::ForceDeletePod { .. } => "force-delete-pod",
             Self::GrowMemory { .. } => "grow-memory",
+            Self::Suspend => "suspend",
             Self::RemoveFinalizer => "remove-finalizer",
         }
     }

@@ -15,6 +15,8 @@ pub const UNHEALTHY: &str = "Unhealthy";
 pub const DELETING_RESOURCES: &str = "DeletingResources";
 /// Condition: a retry policy that is attached is not there, or cannot be read.
 pub const POLICY_NOT_FOUND: &str = "PolicyNotFound";
+/// Condition: more pods live than the AppWrapper declares, and than Kueue has admitted.
+pub const PODS_OVER_QUOTA: &str = "PodsOverQuota";
 /// Condition of a component in `componentStatus`: it said that it succeeded.
 pub const COMPONENT_SUCCEEDED: &str = "Succeeded";
 

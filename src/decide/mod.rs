@@ -20,6 +20,7 @@ mod health;
 mod incidents;
 pub mod machine;
 mod notices;
+mod over_quota;
 mod pause;
 mod phases;
 mod pods;
@@ -94,6 +95,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     let mut draft = draft::Draft::new(facts);
     let next = machine::step(stored, &mut draft);
     notices::missing_policies(&mut draft, next);
+    over_quota::note(&mut draft, next);
     draft.finish(next)
 }
 

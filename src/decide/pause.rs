@@ -7,12 +7,14 @@ use super::draft::Draft;
 use crate::api::{AppWrapperStatus, AttemptAction};
 use crate::limits::Limits;
 
+/// The shortest pause before the attempt that follows an uncounted restart: no limit ends a row of those.
+const UNCOUNTED_PAUSE_MIN: Duration = Duration::from_secs(10);
 /// The longest pause that repeated uncounted restarts come to, where `RetryPausePeriod` is shorter.
 const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
 
 /// The pause before the next attempt, from the moment everything is gone.
 ///
-/// `RetryPausePeriod`; it doubles with each uncounted restart in a row that never became ready,
+/// `RetryPausePeriod`; after an uncounted restart at least 10 s, and it doubles with each uncounted restart in a row that never became ready,
 /// since nothing else bounds those.
 pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     let base = limits.retry_pause.as_duration();
@@ -23,6 +25,7 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     if !uncounted {
         return base;
     }
+    let base = base.max(UNCOUNTED_PAUSE_MIN);
     let doublings = attempts::uncounted_in_a_row(status) - 1;
     base.saturating_mul(2_u32.saturating_pow(doublings)).min(UNCOUNTED_PAUSE_MAX.max(base))
 }

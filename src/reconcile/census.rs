@@ -41,5 +41,6 @@ fn present(wrapper: &Wrapper, cache: &Cache, defaults: &FaultTolerance, now: Tim
         idle: holds && has_pods && pods.running == 0,
         stuck_pods,
         stuck: is_deletion_stuck(&wrapper.status),
+        over_quota: condition::is_true(&wrapper.status.conditions, condition::PODS_OVER_QUOTA),
     }
 }

@@ -7,6 +7,7 @@ use kube::Client;
 use kube::runtime::reflector::Store;
 
 use crate::act::events::Events;
+use crate::act::rights::Rights;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
@@ -25,6 +26,8 @@ pub struct Context {
     pub cache: Cache,
     /// The kinds that are known.
     pub live: Live,
+    /// What users may create.
+    pub rights: Rights,
     /// Where events go.
     pub events: Events,
     /// The time.
@@ -56,6 +59,7 @@ impl Context {
             client,
             cache: Cache::default(),
             live: Live::default(),
+            rights: Rights::new(clock.clone()),
             clock,
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),

@@ -40,7 +40,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     // what it finds is logged when the controller starts
     ("inspection", &["limits", "config", "telemetry", "podsets", "discovery", "webhook"]),
     ("observe", &["api", "bugs", "plan", "policies", "snapshot", "podsets", "config", "discovery"]),
-    ("act", &["api", "bugs", "decide", "podsets", "snapshot", "observe"]),
+    (
+        "act",
+        &[
+            "api", "bugs", "limits", "clock", "recent", "decide", "podsets", "snapshot", "webhook",
+            "observe",
+        ],
+    ),
     (
         "reconcile",
         &[
