@@ -39,9 +39,13 @@ impl Requester {
     }
 }
 
-/// Bounds without which no API server accepts a rule that compares two requesters. Nothing of
+/// A name, and bounds without which no API server accepts a rule that compares two requesters. Nothing of
 /// [`Requester::BYTES_MAX`] that an authenticator makes comes near them.
 fn bounded(schema: &mut Schema) {
+    schema.insert("required".to_owned(), json!(["username"]));
+    if let Some(username) = schema.pointer_mut("/properties/username").and_then(Value::as_object_mut) {
+        username.remove("default");
+    }
     for (field, keyword, bound) in [
         ("/properties/username", "maxLength", 8192),
         ("/properties/uid", "maxLength", 8192),

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::wait::await_condition;
 use kube::{Client, Error};
 use serde_json::{Value, json};
 
@@ -114,7 +115,8 @@ fn nobody_runs_without_the_queue_that_it_was_created_with() {
             (labels(json!({QUEUE: ""})), "must not be removed"),
             (json!({"metadata": {"labels": null}}), "must not be"),
             (json!({"metadata": {"labels": {QUEUE: null}}, "spec": run}), "must"),
-            (json!({"metadata": {"labels": {QUEUE: "free"}}, "spec": run}), "by Kueue alone"),
+            // Kueue's own webhook may be the first to refuse it
+            (json!({"metadata": {"labels": {QUEUE: "free"}}, "spec": run}), "denied the request"),
             (json!({"spec": run}), "by Kueue alone"),
             (json!({"spec": {"managedBy": "example.com/other"}}), "must not be changed"),
         ] {
@@ -276,6 +278,25 @@ fn a_right_that_was_taken_away_creates_nothing() {
         assert!(case.stored("batch/v1", "Job", "j").await.is_none());
         // nobody else is concerned
         case.others_go_on("other").await;
+    });
+}
+
+/// The API server finds nothing wrong with the types in the policies' expressions.
+#[test]
+fn the_policies_are_understood() {
+    installed_test("the_policies_are_understood", async |case| {
+        for name in ["appwrapper-quota", "appwrapper-pods", "appwrapper-pod-templates"] {
+            let api =
+                case.cluster_api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
+            let checked = |policy: Option<&DynamicObject>| {
+                policy.is_some_and(|policy| policy.data["status"]["typeChecking"].is_object())
+            };
+            let checked = await_condition(api.clone(), name, checked);
+            let checked = tokio::time::timeout(Duration::from_mins(2), checked).await;
+            let policy = checked.expect("it is checked").expect("the watch goes on");
+            let status = &policy.expect("it is installed").data["status"];
+            assert_eq!(status["typeChecking"], json!({}), "{name}");
+        }
     });
 }
 
