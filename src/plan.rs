@@ -31,6 +31,8 @@ pub enum Action {
         /// Whether it is suspended, too.
         suspend: bool,
     },
+    /// Suspend the AppWrapper, in one guarded update: it has more pods than were admitted.
+    Suspend,
     /// Remove our finalizer: nothing of ours exists.
     RemoveFinalizer,
 }
@@ -70,7 +72,10 @@ impl Action {
             | Self::ForceDelete(_)
             | Self::DeletePod { .. }
             | Self::ForceDeletePod { .. } => true,
-            Self::AddFinalizer | Self::GrowMemory { .. } | Self::RemoveFinalizer => false,
+            Self::AddFinalizer
+            | Self::GrowMemory { .. }
+            | Self::Suspend
+            | Self::RemoveFinalizer => false,
         }
     }
 
@@ -85,6 +90,7 @@ impl Action {
             Self::DeletePod { .. } => "delete-pod",
             Self::ForceDeletePod { .. } => "force-delete-pod",
             Self::GrowMemory { .. } => "grow-memory",
+            Self::Suspend => "suspend",
             Self::RemoveFinalizer => "remove-finalizer",
         }
     }

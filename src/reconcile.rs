@@ -17,7 +17,7 @@ use std::time::Duration;
 
 
 use crate::act::create::{self, NotCreated};
-use crate::act::{self, delete, wrapper as write};
+use crate::act::{self, delete, rights, wrapper as write};
 use crate::bugs::{self, Bug};
 use crate::client;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
@@ -268,6 +268,7 @@ async fn carry_out(
             Action::GrowMemory { suspend } => {
                 return growth::grow(context, memory, wrapper, *suspend).await;
             }
+            Action::Suspend => return suspend(context, memory, wrapper).await,
             Action::RemoveFinalizer => {
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
                 memory.confirm(written.meta.resource_version.as_deref());
@@ -276,6 +277,22 @@ async fn carry_out(
         }
     }
     Ok(result)
+}
+
+/// Suspends an AppWrapper. Where that is refused it is tried again later, and all else goes on.
+async fn suspend(
+    context: &Context,
+    memory: &mut Memory,
+    wrapper: &Wrapper,
+) -> Result<Carried, Error> {
+    match write::suspend(&context.client, wrapper).await {
+        Ok(written) => Ok(wrote(memory, written)),
+        Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
+            tracing::warn!(code = error.code(), "The AppWrapper may not be suspended.");
+            Ok(Carried::Later(ERROR_PAUSE.1))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// The AppWrapper as our own write has made it.
@@ -345,9 +362,14 @@ async fn create_one(
     let settings = create::Settings {
         scheduler_name: config.scheduler_name.as_deref(),
         aversions: nodes::aversions(&config.autopilot),
+        requester: rights::Asked {
+            checked: config.admission.user_rbac_admission_check,
+            required: config.admission.require_requester,
+        },
     };
+    let known = (&context.live, &context.rights);
     let created =
-        create::create(&context.client, &context.live, wrapper, index, component, settings).await;
+        create::create(&context.client, known, wrapper, index, component, settings).await;
     match created {
         Ok(record) => memory.created(index, record),
         Err(NotCreated { why, retry_after }) => {

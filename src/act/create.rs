@@ -6,6 +6,7 @@ use kube::api::PostParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
+use super::rights::{Asked, Rights};
 use super::said;
 use crate::bugs::{self, Bug};
 use crate::client;
@@ -18,13 +19,15 @@ use crate::observe::seen::Seen;
 use crate::podsets::{self, Aversion, Stamp};
 use crate::snapshot::{Component, CreationFailure, Owner, Presence};
 
-/// What the configuration adds to every pod.
+/// What the configuration says about a creation.
 #[derive(Clone, Debug, Default)]
 pub struct Settings<'a> {
     /// Scheduler of the pods that name none.
     pub scheduler_name: Option<&'a str>,
     /// Marks of nodes that pods stay away from, where they use a resource.
     pub aversions: Vec<Aversion>,
+    /// What is asked about the user who created the AppWrapper.
+    pub requester: Asked,
 }
 
 /// Why a component was not created.
@@ -48,7 +51,7 @@ impl From<CreationFailure> for NotCreated {
 /// Why there is none, and whether it is worth trying again.
 pub async fn create(
     client: &Client,
-    live: &Live,
+    (live, rights): (&Live, &Rights),
     wrapper: &Wrapper,
     index: usize,
     component: &Component,
@@ -56,6 +59,7 @@ pub async fn create(
 ) -> Result<ObjectRecord, NotCreated> {
     let kind = kind_of(component);
     let resource = live.resource(client, &kind).await.map_err(|error| read_failure(&error))?;
+    rights.check(client, wrapper, &resource, settings.requester).await?;
     let attempt = current_attempt(&wrapper.status);
     let avoid_nodes = match &wrapper.status.avoid_nodes[..] {
         _ if bugs::is_present(Bug::AvoidedNodeUsed) => &[],
@@ -131,11 +135,11 @@ fn adopt(
     }
 }
 
-fn fatal(message: impl Into<String>) -> CreationFailure {
+pub(super) fn fatal(message: impl Into<String>) -> CreationFailure {
     CreationFailure { fatal: true, message: message.into() }
 }
 
-fn transient(message: impl Into<String>) -> CreationFailure {
+pub(super) fn transient(message: impl Into<String>) -> CreationFailure {
     CreationFailure { fatal: false, message: message.into() }
 }
 

@@ -6,6 +6,7 @@
 pub mod create;
 pub mod delete;
 pub mod events;
+pub mod rights;
 pub mod wrapper;
 
 /// Why a write failed.

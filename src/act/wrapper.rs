@@ -69,6 +69,16 @@ pub async fn grow_memory(client: &Client, wrapper: &Wrapper, suspend: bool) -> R
     write(client, wrapper, json!({"metadata": metadata, "spec": spec}), "memory").await
 }
 
+/// Suspends the AppWrapper.
+///
+/// # Errors
+/// 409 where somebody wrote in between; 403 or 422 where it is not allowed.
+pub async fn suspend(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
+    let metadata = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
+    let patch = json!({"metadata": metadata, "spec": {"suspend": true}});
+    write(client, wrapper, patch, "suspend").await
+}
+
 /// Whether the templates of an AppWrapper have the memory that is pending.
 #[must_use]
 pub fn has_grown(wrapper: &Wrapper) -> bool {

@@ -7,9 +7,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
+use super::requester::Requester;
 use super::rules::{
-    components_stay, immutable, immutable_unless_suspended, name_rule, pod_sets_stay, spec_stays,
-    templates_stay,
+    components_stay, immutable, immutable_unless_suspended, name_rule, never_set_later, pod_sets_stay,
+    spec_stays, templates_stay,
 };
 use super::status::AppWrapperStatus;
 
@@ -58,6 +59,7 @@ const POD_SETS_MAX: usize = 10;
 #[x_kube(
     validation = immutable("managedBy"),
     validation = immutable("executionPolicy"),
+    validation = never_set_later("requester"),
     validation = immutable_unless_suspended("failurePolicy"),
     validation = immutable_unless_suspended("podFailurePolicy"),
     validation = components_stay(),
@@ -90,6 +92,11 @@ pub struct AppWrapperSpec {
     /// What to do when a pod fails (KEP-3329).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_failure_policy: Option<PodFailurePolicy>,
+
+    /// The user who created this AppWrapper. Written by the admission webhook when the AppWrapper is
+    /// created, whatever the user sends; never changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requester: Option<Requester>,
 }
 
 /// One wrapped resource. Go: `AppWrapperComponent`.

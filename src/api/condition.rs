@@ -17,6 +17,8 @@ pub const DELETING_RESOURCES: &str = "DeletingResources";
 pub const POLICY_NOT_FOUND: &str = "PolicyNotFound";
 /// Condition: success is held back by pods of which it cannot be told whose they are.
 pub const UNDETERMINED_PODS: &str = "UndeterminedPods";
+/// Condition: more pods live than the AppWrapper declares, and than Kueue has admitted.
+pub const PODS_OVER_QUOTA: &str = "PodsOverQuota";
 /// Condition of a component in `componentStatus`: it said that it succeeded.
 pub const COMPONENT_SUCCEEDED: &str = "Succeeded";
 

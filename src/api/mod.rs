@@ -9,6 +9,7 @@ pub mod condition;
 pub mod keys;
 mod phase;
 mod policy;
+mod requester;
 mod retry_policy;
 mod rules;
 mod status;
@@ -20,6 +21,7 @@ pub use policy::{
     FailurePolicyAction, FailurePolicyRule, OnExitCodes, OnPodCondition, PodFailurePolicy,
     PodFailurePolicyAction, PodFailurePolicyRule, WaitFor,
 };
+pub use requester::Requester;
 pub use retry_policy::{
     AntiAffinity, AntiAffinityMode, Backoff, MemoryGrowth, Mutation, OnTerminationMessage,
     RetryAction, RetryExitCodes, RetryPolicy, RetryPolicySpec, RetryRule,

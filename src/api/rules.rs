@@ -75,6 +75,16 @@ pub(super) fn immutable_unless_suspended(field: &str) -> Rule {
         .field_path(format!(".{field}"))
 }
 
+/// A field of `spec` is neither changed nor added later. The Go controller removes what it does not know,
+/// and must be able to; who else may is said by a ValidatingAdmissionPolicy.
+pub(super) fn never_set_later(field: &str) -> Rule {
+    Rule::new(format!(
+        "!has(self.{field}) || (has(oldSelf.{field}) && self.{field} == oldSelf.{field})"
+    ))
+    .message("must not be changed")
+    .field_path(format!(".{field}"))
+}
+
 /// Rules on a field itself are not asked where it is added or removed.
 fn same(field: &str) -> String {
     format!(

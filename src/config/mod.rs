@@ -136,6 +136,28 @@ pub struct Admission {
     /// Whether a deletion that would release quota before the pods are gone is refused; a warning
     /// otherwise.
     pub refuse_foreground_deletion: bool,
+    /// Whether an AppWrapper must say who created it before its components are created.
+    pub require_requester: bool,
+    /// What is done about more pods than were admitted.
+    pub pods_over_quota: PodsOverQuota,
+}
+
+/// The section `admission.podsOverQuota`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PodsOverQuota {
+    /// What is done.
+    pub action: OverQuotaAction,
+    /// How long there must be too many: what replaces pods may have both for a moment.
+    pub grace: Period,
+}
+
+/// What is done about more pods than were admitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum OverQuotaAction {
+    /// A condition, an event and a metric say so.
+    Report,
+    /// The AppWrapper is suspended as well.
+    Suspend,
 }
 
 /// A kind of any version, written `Kind.group`, or `Kind` alone for the core group.
@@ -258,8 +280,16 @@ impl Default for Admission {
             user_rbac_admission_check: true,
             allowed_kinds: vec![],
             kueue_account: "system:serviceaccount:kueue-system:kueue-controller-manager".to_owned(),
-            refuse_foreground_deletion: false,
+            refuse_foreground_deletion: true,
+            require_requester: false,
+            pods_over_quota: PodsOverQuota::default(),
         }
+    }
+}
+
+impl Default for PodsOverQuota {
+    fn default() -> Self {
+        Self { action: OverQuotaAction::Report, grace: Period::from_secs(10) }
     }
 }
 

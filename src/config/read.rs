@@ -7,7 +7,8 @@ use super::error::{Errors, Problem};
 use super::section::Section;
 use super::{
     Admission, Autopilot, Backoff, BackoffError, CONDITIONS, CategoryMatcher, Config, Effect,
-    FailureCategory, Health, LeaderElection, Metrics, Pattern, RetryDefaults, Taint, Webhook,
+    FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, Pattern, PodsOverQuota,
+    RetryDefaults, Taint, Webhook,
 };
 use crate::api::ExitCodeOperator;
 use crate::limits::{FaultTolerance, names};
@@ -244,6 +245,19 @@ fn admission(section: &mut Section<'_>) -> Admission {
         kueue_account: section.text("kueueAccount").unwrap_or(default.kueue_account),
         refuse_foreground_deletion: section
             .flag("refuseForegroundDeletion", default.refuse_foreground_deletion),
+        require_requester: section.flag("requireRequester", default.require_requester),
+        pods_over_quota: section.section("podsOverQuota", pods_over_quota),
+    }
+}
+
+fn pods_over_quota(section: &mut Section<'_>) -> PodsOverQuota {
+    let default = PodsOverQuota::default();
+    let actions = [("Report", OverQuotaAction::Report), ("Suspend", OverQuotaAction::Suspend)];
+    let given = section.has("action");
+    let action = given.then(|| section.choice("action", &actions)).flatten();
+    PodsOverQuota {
+        action: action.unwrap_or(default.action),
+        grace: section.period("gracePeriod", default.grace),
     }
 }
 

@@ -30,7 +30,7 @@ failureCategories:
 - {name: oom, onConditions: [OOMKilled]}
 - {name: disk, onExitCodes: {operator: NotIn, values: [1, 255]}}
 autopilot: {injectAntiAffinities: false, monitorNodes: false, resourceTaints: {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: ERR, effect: NoSchedule}]}}
-admission: {defaultQueueName: main, userRBACAdmissionCheck: false, allowedKinds: [Job.batch, Pod], kueueAccount: kueue, refuseForegroundDeletion: true}
+admission: {defaultQueueName: main, userRBACAdmissionCheck: false, allowedKinds: [Job.batch, Pod], kueueAccount: kueue, refuseForegroundDeletion: false, requireRequester: true, podsOverQuota: {action: Suspend, gracePeriod: 3s}}
 schedulerName: volcano
 webhook: {enabled: false, address: "127.0.0.1:1", certDir: /certs}
 metrics: {address: "[::1]:2", secure: false}
@@ -74,7 +74,11 @@ fn the_keys_about_the_process_are_read() {
         "30s 20s 500ms"
     );
     assert_eq!(config.admission.kueue_account, "kueue");
-    assert!(config.admission.refuse_foreground_deletion);
+    assert!(!config.admission.refuse_foreground_deletion);
+    assert!(config.admission.require_requester);
+    let grace = crate::limits::Period::from_secs(3);
+    let want = PodsOverQuota { action: OverQuotaAction::Suspend, grace };
+    assert_eq!(config.admission.pods_over_quota, want);
 }
 
 #[test]
@@ -222,6 +226,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "less than renewDeadline (10s)",
     ),
     ("leaderElection: {retryPeriod: 0s}", "leaderElection.retryPeriod: ", "more than 0"),
+    (
+        "admission: {podsOverQuota: {action: Delete}}",
+        "admission.podsOverQuota.action: ",
+        "must be one of Report, Suspend",
+    ),
     ("admission: {allowedKinds: [job.batch]}", "admission.allowedKinds[0]: ", "Kind.group"),
     ("admission: {allowedKinds: [batch/v1]}", "admission.allowedKinds[0]: ", "Kind.group"),
     ("schedulerName: 'a b'", "schedulerName: ", "lower-case"),

@@ -22,6 +22,7 @@ mod incidents;
 mod input;
 pub mod machine;
 mod notices;
+mod over_quota;
 mod pause;
 mod phases;
 mod pods;
@@ -97,6 +98,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     let mut draft = draft::Draft::new(Facts { snapshot: &checked, ..facts });
     let next = machine::step(checked.status.phase, &mut draft);
     notices::missing_policies(&mut draft, next);
+    over_quota::note(&mut draft, next);
     input::restore(&mut draft, facts.snapshot, next);
     let mut decision = draft.finish(next);
     if decision.status != facts.snapshot.status {

@@ -7,13 +7,15 @@ use super::draft::Draft;
 use crate::api::{AppWrapperStatus, AttemptAction};
 use crate::limits::Limits;
 
+/// The shortest pause before the attempt that follows an uncounted restart: no limit ends a row of those.
+const UNCOUNTED_PAUSE_MIN: Duration = Duration::from_secs(10);
 /// The longest pause that repeated uncounted restarts come to, where `RetryPausePeriod` is shorter.
 const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
 
 /// The pause before the next attempt, from the moment everything is gone.
 ///
-/// `RetryPausePeriod`; it doubles with each uncounted restart in a row that never became ready,
-/// since nothing else bounds those.
+/// `RetryPausePeriod`; after an uncounted restart at least 10 s, and it doubles with each uncounted
+/// restart in a row that never became ready, since nothing else bounds those.
 pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     let base = limits.retry_pause.as_duration();
     let uncounted = status
@@ -23,6 +25,7 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     if !uncounted {
         return base;
     }
+    let base = base.max(UNCOUNTED_PAUSE_MIN);
     let doublings = attempts::uncounted_in_a_row(status) - 1;
     base.saturating_mul(2_u32.saturating_pow(doublings)).min(UNCOUNTED_PAUSE_MAX.max(base))
 }
@@ -40,4 +43,38 @@ pub fn left(draft: &Draft<'_>) -> i64 {
 pub fn seconds(duration: Duration) -> i64 {
     let up = u64::from(duration.subsec_nanos() > 0);
     i64::try_from(duration.as_secs().saturating_add(up)).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Attempt, Phase};
+    use crate::decide::tests::given::{at, given};
+    use crate::limits::Period;
+
+    #[test]
+    fn only_counted_restarts_may_come_at_once() {
+        let ready = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(at(0)));
+        for (action, ready_at, own, want) in [
+            (AttemptAction::Restart, None, 0, [0, 0, 0]),
+            (AttemptAction::Restart, None, 90, [90, 90, 90]),
+            (AttemptAction::RestartIgnoringLimit, ready.clone(), 0, [10, 10, 10]),
+            (AttemptAction::RestartIgnoringLimit, None, 0, [10, 20, 40]),
+            (AttemptAction::RestartIgnoringLimit, None, 3, [10, 20, 40]),
+            (AttemptAction::RestartIgnoringLimit, None, 90, [90, 180, 360]),
+            (AttemptAction::RestartIgnoringLimit, ready, 3600, [3600, 3600, 3600]),
+        ] {
+            let limits = given(Phase::Resetting).limits;
+            let limits = Limits { retry_pause: Period::from_secs(own), ..limits };
+            let attempt = Attempt { action: Some(action), ready_at, ..Attempt::default() };
+            let found = [1, 2, 3].map(|count| {
+                let status = AppWrapperStatus {
+                    attempts: vec![attempt.clone(); count],
+                    ..AppWrapperStatus::default()
+                };
+                pause(&status, &limits).as_secs()
+            });
+            assert_eq!(found, want, "{action:?} {own}");
+        }
+    }
 }

@@ -45,6 +45,8 @@ pub struct Present {
     pub stuck_pods: usize,
     /// Its deletion is being forced, and something still exists.
     pub stuck: bool,
+    /// `PodsOverQuota` is True.
+    pub over_quota: bool,
 }
 
 type Source = Box<dyn Fn() -> Option<Census> + Send + Sync>;
@@ -68,6 +70,7 @@ struct Gauges {
     seconds: CounterVec,
     stuck_pods: IntGauge,
     stuck: IntGauge,
+    over_quota: IntGauge,
 }
 
 impl fmt::Debug for World {
@@ -120,12 +123,16 @@ impl Gauges {
                 "appwrapper_stuck_deletions",
                 "AppWrappers whose deletion is being forced while something still exists.",
             ),
+            over_quota: plain_gauge(
+                "appwrapper_pods_over_quota",
+                "AppWrappers with more live pods than they declare.",
+            ),
         }
     }
 
-    fn all(&self) -> [&dyn Collector; 6] {
-        let Self { present, idle, longest, seconds, stuck_pods, stuck } = self;
-        [present, idle, longest, seconds, stuck_pods, stuck]
+    fn all(&self) -> [&dyn Collector; 7] {
+        let Self { present, idle, longest, seconds, stuck_pods, stuck, over_quota } = self;
+        [present, idle, longest, seconds, stuck_pods, stuck, over_quota]
     }
 
     fn show(&self, census: &Census, inner: &mut Inner) {
@@ -151,9 +158,12 @@ impl Gauges {
             }
         }
         let stuck_pods: usize = census.present.iter().map(|each| each.stuck_pods).sum();
-        let stuck = census.present.iter().filter(|each| each.stuck).count();
+        let count = |is: fn(&&Present) -> bool| {
+            i64::try_from(census.present.iter().filter(is).count()).unwrap_or(i64::MAX)
+        };
         self.stuck_pods.set(i64::try_from(stuck_pods).unwrap_or(i64::MAX));
-        self.stuck.set(i64::try_from(stuck).unwrap_or(i64::MAX));
+        self.stuck.set(count(|each| each.stuck));
+        self.over_quota.set(count(|each| each.over_quota));
     }
 }
 

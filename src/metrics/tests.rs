@@ -243,7 +243,12 @@ fn what_is_there_is_counted_at_each_scrape() {
         present("1", Phase::Running, "a", false),
         present("2", Phase::Running, "a", true),
         present("3", Phase::Empty, "", false),
-        Present { stuck_pods: 2, stuck: true, ..present("4", Phase::Resetting, "b", true) },
+        Present {
+            stuck_pods: 2,
+            stuck: true,
+            over_quota: true,
+            ..present("4", Phase::Resetting, "b", true)
+        },
     ];
     let page = metrics.page();
     for line in [
@@ -253,6 +258,7 @@ fn what_is_there_is_counted_at_each_scrape() {
         r#"appwrapper_quota_idle{queue=""} 0"#,
         "appwrapper_stuck_pods 2",
         "appwrapper_stuck_deletions 1",
+        "appwrapper_pods_over_quota 1",
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }

@@ -31,6 +31,8 @@ pub struct Summary {
     pub holds_quota: bool,
     /// Its deletion is being forced, and something still exists.
     pub is_deletion_stuck: bool,
+    /// More pods live than it declares.
+    pub is_over_quota: bool,
     /// Its annotation `forcefulDeletionGracePeriodDuration`.
     forceful_deletion_grace: Option<Box<str>>,
 }
@@ -55,6 +57,7 @@ impl Summary {
             has_pods: wrapper.components.iter().any(|component| !component.pod_sets.is_empty()),
             holds_quota: condition::is_true(&wrapper.status.conditions, condition::QUOTA_RESERVED),
             is_deletion_stuck: condition::is_deletion_forced(&wrapper.status.conditions),
+            is_over_quota: condition::is_true(&wrapper.status.conditions, condition::PODS_OVER_QUOTA),
             forceful_deletion_grace: grace.map(|text| text.as_str().into()),
         }
     }

@@ -43,5 +43,6 @@ fn present(
         idle: summary.holds_quota && summary.has_pods && pods.running == 0,
         stuck_pods,
         stuck: summary.is_deletion_stuck,
+        over_quota: summary.is_over_quota,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use kube::Client;
 
 use crate::act::events::{About, EventType, Events};
+use crate::act::rights::Rights;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::Warning;
@@ -27,6 +28,8 @@ pub struct Context {
     pub cache: Cache,
     /// The kinds that are known.
     pub live: Live,
+    /// What users may create.
+    pub rights: Rights,
     /// Where events go.
     pub events: Events,
     /// The time.
@@ -57,6 +60,7 @@ impl Context {
             client,
             cache: Cache::default(),
             live: Live::default(),
+            rights: Rights::new(clock.clone()),
             clock,
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),

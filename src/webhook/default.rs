@@ -23,6 +23,7 @@ const LABEL_BYTES_MAX: usize = 63;
 /// | label `kueue.x-k8s.io/queue-name` | the default queue | it names none, and there is a default |
 /// | `spec.suspend` | true | it has a queue, named or by default |
 /// | labels `workload.codeflare.dev/user`, `…/userid` | the requester | always |
+/// | `spec.requester` | the requester, in full | always |
 /// | `spec.components[].podSets` | as the template implies | none is declared, and the kind is known |
 ///
 /// Go: `Default`, which leaves `suspend` to Kueue and infers when it looks.
@@ -35,6 +36,10 @@ pub fn default(aw: &Value, requester: &Identity, config: &Config) -> Vec<Op> {
     let is_running = matches!(spec.get("suspend"), None | Some(Value::Null | Value::Bool(false)));
     if has_queue && is_running {
         ops.push(Op::set(&["spec", "suspend"], Value::Bool(true)));
+    }
+    let whole = json!(requester);
+    if spec.get("requester") != Some(&whole) {
+        ops.push(Op::set(&["spec", "requester"], whole));
     }
     ops.extend(pod_sets(spec));
     ops

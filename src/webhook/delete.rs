@@ -24,8 +24,8 @@ enum Early {
     Orphan,
 }
 
-/// Answers a deletion: it is let in, with a warning where it frees quota before the pods are gone;
-/// that is refused only where the configuration says so.
+/// Answers a deletion: one that frees quota before the pods are gone is refused, or let in with a warning
+/// where the configuration says so.
 #[must_use]
 pub fn judge(review: &Review, config: &Config) -> Answer {
     let Review { requester, old_object, options, .. } = review;

@@ -5,6 +5,7 @@
 
 use serde_json::{Map, Value};
 
+use super::Identity;
 use super::answer::{Answer, Reason};
 use super::authorize::{AccessError, Named, NamedKind, Wrapped};
 use super::default::default;
@@ -96,10 +97,7 @@ pub fn judge(
 ) -> Verdict {
     match (endpoint, review.operation) {
         (Endpoint::MutateAppWrapper, Operation::Create) => {
-            let Review { object, requester, .. } = review;
-            let patch =
-                if object.too_deep { vec![] } else { default(&object.value, requester, config) };
-            Verdict::Final(Answer { patch, ..Answer::default() })
+            Verdict::Final(fill_in(review, config))
         }
         (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
@@ -112,6 +110,20 @@ pub fn judge(
         (Endpoint::MutateAppWrapper, Operation::Update | Operation::Delete)
         | (Endpoint::ValidateRetryPolicy, Operation::Delete) => Verdict::Final(Answer::default()),
     }
+}
+
+fn fill_in(review: &Review, config: &Config) -> Answer {
+    let Review { object, requester, .. } = review;
+    let (bytes, most) = (requester.bytes(), Identity::BYTES_MAX);
+    if bytes > most {
+        let message = format!(
+            "spec.requester must be at most {most} bytes: user name, UID, groups and extra of the \
+             user are {bytes}; a user of fewer groups can create this AppWrapper"
+        );
+        return Answer::denied(Reason::Forbidden, &message);
+    }
+    let patch = if object.too_deep { vec![] } else { default(&object.value, requester, config) };
+    Answer { patch, ..Answer::default() }
 }
 
 fn create(review: &Review, config: &Config) -> Verdict {

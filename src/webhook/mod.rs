@@ -23,7 +23,6 @@ pub mod answer;
 pub mod authorize;
 pub mod default;
 pub mod delete;
-mod identity;
 pub mod judge;
 mod levels;
 pub mod review;
@@ -34,4 +33,5 @@ mod testing;
 mod tests;
 pub mod validate;
 
-pub use identity::Identity;
+/// Who asks, with everything that an authorizer may look at.
+pub use crate::api::Requester as Identity;

@@ -17,7 +17,10 @@ const REPLACED: [(&str, &str); 7] = [
          limits: {memory: 512Mi}\n",
         "        resources:\n          {{- toYaml .Values.resources | nindent 10 }}\n",
     ),
-    ("    {}\n", "    {{- toYaml .Values.configuration | nindent 4 }}\n"),
+    (
+        "    admission:\n      requireRequester: true\n",
+        "    {{- toYaml .Values.configuration | nindent 4 }}\n",
+    ),
 ];
 
 /// Helm makes the namespace.

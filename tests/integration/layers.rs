@@ -48,7 +48,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "discovery", "status",
         ],
     ),
-    ("act", &["api", "bugs", "client", "decide", "podsets", "snapshot", "observe", "status"]),
+    (
+        "act",
+        &[
+            "api", "bugs", "client", "limits", "clock", "recent", "decide", "podsets", "snapshot",
+            "webhook", "observe", "status",
+        ],
+    ),
     (
         "reconcile",
         &[

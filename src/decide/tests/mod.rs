@@ -3,5 +3,6 @@
 pub mod given;
 mod laws;
 mod nodes;
+mod over_quota;
 mod policies;
 mod table;

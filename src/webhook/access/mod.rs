@@ -52,9 +52,6 @@ const DENIED_FOR: Duration = Duration::from_secs(2);
 /// The most answers of one sort that are remembered.
 const ANSWERS_MAX: usize = 1_000;
 
-/// The longest identity that is remembered, in bytes of text: with [`ANSWERS_MAX`] it bounds the memory.
-const IDENTITY_MAX: usize = 8 << 10;
-
 /// The most kinds in one AppWrapper: each costs requests to the API server.
 const KINDS_MAX: usize = 64;
 
@@ -135,7 +132,7 @@ impl Reviews {
                     return Ok(known);
                 }
                 let allowed = review::may(&self.client.0, identity, access.clone()).await?;
-                if size(identity) <= IDENTITY_MAX {
+                if identity.bytes() <= Identity::BYTES_MAX {
                     let lifetime = if allowed { ALLOWED_FOR } else { DENIED_FOR };
                     self.requesters.put(key, allowed, lifetime);
                 }
@@ -274,14 +271,6 @@ fn too_many(kinds: usize) -> Finding {
         value: None,
         message: format!("must wrap at most {KINDS_MAX} different kinds, not {kinds}"),
     }
-}
-
-/// Bytes of text in an identity.
-fn size(identity: &Identity) -> usize {
-    let Identity { username, uid, groups, extra } = identity;
-    let of = |texts: &[String]| texts.iter().map(String::len).sum::<usize>();
-    let extra: usize = extra.iter().map(|(key, values)| key.len() + of(values)).sum();
-    username.len() + uid.len() + of(groups) + extra
 }
 
 #[cfg(test)]

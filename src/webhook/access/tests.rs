@@ -268,7 +268,7 @@ async fn many_users_push_out_nothing_of_the_controllers() {
 async fn an_endless_identity_is_judged_but_not_remembered() {
     let setup = Setup::new();
     let mut who = user("alice");
-    who.groups = vec!["g".repeat(100); IDENTITY_MAX / 100 + 1];
+    who.groups = vec!["g".repeat(100); Identity::BYTES_MAX / 100 + 1];
     for _ in 0..2 {
         setup.ask(&who, &[POD]).await;
         assert_eq!(setup.server.count(REVIEWS), 1);

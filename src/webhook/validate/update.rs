@@ -59,6 +59,9 @@ fn spec(old: &Value, new: &Value, requester: Requester, report: &mut Report) {
     if given(&old["managedBy"]) != given(&new["managedBy"]) {
         report.invalid("spec.managedBy", text(&new["managedBy"]), IMMUTABLE);
     }
+    if given(&old["requester"]) != given(&new["requester"]) {
+        report.wrong("spec.requester", IMMUTABLE);
+    }
     if suspended != is_suspended(new) && queued && !requester.is_kueue && !requester.is_controller {
         let message = "must be changed by Kueue alone: the AppWrapper has a queue";
         report.invalid("spec.suspend", text(&new["suspend"]), message);

@@ -1,1 +1,422 @@
-//! Quota, finalizer and rights.
+//! Quota, finalizer and rights: what an ordinary user of a namespace, with the role `edit`, can do to run
+//! what was not admitted, or longer than it was.
+
+use std::time::Duration;
+
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::runtime::wait::await_condition;
+use kube::{Client, Error};
+use serde_json::{Value, json};
+
+use crate::deeds::seconds;
+use crate::harness::{
+    Case, PLANE, job, on_the_installed, page, pod, pod_template, tuned, without_webhook, wrapper,
+};
+use crate::installed::{INSTALLED, installed_test};
+use crate::kueue::QUEUE;
+
+const AW: (&str, &str) = ("workload.codeflare.dev/v1beta2", "AppWrapper");
+const POD: (&str, &str) = ("v1", "Pod");
+const FINALIZER: &str = "workload.codeflare.dev/finalizer";
+const NAME_LABEL: &str = "workload.codeflare.dev/appwrapper";
+const UID_LABEL: &str = "workload.codeflare.dev/appwrapper-uid";
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// A user of the namespace of a test.
+struct Tenant<'a> {
+    case: &'a Case,
+    name: String,
+    client: Client,
+}
+
+impl<'a> Tenant<'a> {
+    /// One who has the ClusterRole `edit` there.
+    async fn new(case: &'a Case) -> Self {
+        let tenant = Self::without_rights(case);
+        let binding = json!({
+            "apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": {"name": "tenant"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "edit"},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": tenant.name}],
+        });
+        case.create(binding).await;
+        tenant.until_allowed(true).await;
+        tenant
+    }
+
+    fn without_rights(case: &'a Case) -> Self {
+        let name = format!("mallory-of-{}", case.namespace);
+        let plane = if on_the_installed() { &INSTALLED.plane } else { &*PLANE };
+        let client = plane.client_of(&name, &["tenants"]).expect("a client");
+        Self { case, name, client }
+    }
+
+    /// Waits until the API server lets the user do something there, or not.
+    async fn until_allowed(&self, allowed: bool) {
+        let object = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "probe"},
+            "spec": {"template": pod_template(&[])}});
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        let params = PostParams { dry_run: true, ..PostParams::default() };
+        let heeded = async {
+            while self.api("batch/v1", "Job").create(&params, &object).await.is_ok() != allowed {
+                tokio::task::yield_now().await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(2), heeded).await.expect("roles are heeded");
+    }
+
+    fn api(&self, api_version: &str, kind: &str) -> Api<DynamicObject> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
+        Api::namespaced_with(self.client.clone(), &self.case.namespace, &resource)
+    }
+
+    async fn create(&self, object: Value) -> Result<DynamicObject, Error> {
+        let text = |field: &str| object[field].as_str().expect("a text").to_owned();
+        let api = self.api(&text("apiVersion"), &text("kind"));
+        let object: DynamicObject = serde_json::from_value(object).expect("an object");
+        api.create(&PostParams::default(), &object).await
+    }
+
+    async fn patch(
+        &self,
+        (api_version, kind): (&str, &str),
+        name: &str,
+        patch: Value,
+    ) -> Result<DynamicObject, Error> {
+        let params = PatchParams::default();
+        self.api(api_version, kind).patch(name, &params, &Patch::Merge(patch)).await
+    }
+}
+
+/// Why something was refused.
+fn refusal<T: std::fmt::Debug>(answer: Result<T, Error>) -> String {
+    match answer.expect_err("it is refused") {
+        Error::Api(status) => status.message.clone(),
+        error => panic!("{error}"),
+    }
+}
+
+fn labels(labels: Value) -> Value {
+    json!({"metadata": {"labels": labels}})
+}
+
+#[test]
+fn nobody_runs_without_the_queue_that_it_was_created_with() {
+    installed_test("nobody_runs_without_the_queue_that_it_was_created", async |case| {
+        let tenant = Tenant::new(&case).await;
+        let mut object = wrapper("a", json!({}), vec![pod("p", &[])]);
+        object["metadata"]["labels"] = json!({QUEUE: "nowhere"});
+        tenant.create(object).await.expect("it is let in");
+        case.phase("a", "Suspended").await;
+        let run = json!({"suspend": false});
+        for (change, want) in [
+            (labels(json!({QUEUE: null})), "must not be removed"),
+            (labels(json!({QUEUE: ""})), "must not be removed"),
+            (json!({"metadata": {"labels": null}}), "must not be"),
+            (json!({"metadata": {"labels": {QUEUE: null}}, "spec": run}), "must"),
+            // Kueue's own webhook may be the first to refuse it
+            (json!({"metadata": {"labels": {QUEUE: "free"}}, "spec": run}), "denied the request"),
+            (json!({"spec": run}), "by Kueue alone"),
+            (json!({"spec": {"managedBy": "example.com/other"}}), "must not be changed"),
+        ] {
+            let said = refusal(tenant.patch(AW, "a", change.clone()).await);
+            assert!(said.contains(want), "{change}: {said}");
+        }
+        // a queue that does not exist admits nobody
+        let renamed = tenant.patch(AW, "a", labels(json!({QUEUE: "elsewhere"}))).await;
+        renamed.expect("another queue is no freedom");
+        // an administrator may take it out, and everybody may then run it
+        case.patch("a", labels(json!({QUEUE: null}))).await;
+        tenant.patch(AW, "a", json!({"spec": run})).await.expect("it has no queue");
+        case.phase("a", "Running").await;
+        let late = refusal(tenant.patch(AW, "a", labels(json!({QUEUE: "main"}))).await);
+        assert!(late.contains("must not be changed while spec.suspend is false"), "{late}");
+    });
+}
+
+#[test]
+fn the_finalizer_stays_while_anything_runs() {
+    installed_test("the_finalizer_stays_while_anything_runs", async |case| {
+        let tenant = Tenant::new(&case).await;
+        tenant.create(wrapper("a", json!({}), vec![pod("p", &[])])).await.expect("it is let in");
+        case.phase("a", "Running").await;
+        let finalizers = |list: Value| json!({"metadata": {"finalizers": list}});
+        let controlled = |uid: &str| {
+            json!({"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "ConfigMap",
+                "name": "c", "uid": uid, "controller": true}]}})
+        };
+        for change in [json!(null), json!([]), json!(["example.com/mine"])] {
+            let said = refusal(tenant.patch(AW, "a", finalizers(change)).await);
+            assert!(said.contains("must not be removed while resources are deployed"), "{said}");
+        }
+        let said = refusal(tenant.patch(AW, "a", controlled("u-1")).await);
+        assert!(said.contains("the controller of an AppWrapper must not be changed"), "{said}");
+        // nor while it is being deleted
+        let hold = json!({"metadata": {"finalizers": ["example.com/hold"]}});
+        case.change("v1", "Pod", "p", hold).await;
+        case.delete_wrapper("a").await;
+        case.phase("a", "Terminating").await;
+        let said = refusal(tenant.patch(AW, "a", finalizers(json!(null))).await);
+        assert!(said.contains("must not be removed while resources are deployed"), "{said}");
+        case.change("v1", "Pod", "p", finalizers(json!([]))).await;
+        case.gone("AppWrapper", "a").await;
+        // where nothing runs it is nobody's business
+        let mut waits = wrapper("b", json!({}), vec![pod("q", &[])]);
+        waits["spec"]["suspend"] = true.into();
+        waits["metadata"]["finalizers"] = json!([FINALIZER]);
+        tenant.create(waits).await.expect("it is let in");
+        case.phase("b", "Suspended").await;
+        tenant.patch(AW, "b", finalizers(json!(null))).await.expect("nothing is deployed");
+    });
+}
+
+#[test]
+fn no_deletion_releases_quota_before_the_pods_are_gone() {
+    installed_test("no_deletion_releases_quota_before_pods_are_gone", async |case| {
+        let tenant = Tenant::new(&case).await;
+        tenant.create(wrapper("a", json!({}), vec![pod("p", &[])])).await.expect("it is let in");
+        case.phase("a", "Running").await;
+        let api = tenant.api(AW.0, AW.1);
+        for params in [DeleteParams::foreground(), DeleteParams::orphan()] {
+            let said = refusal(api.delete("a", &params).await);
+            assert!(said.contains("--cascade=background"), "{said}");
+        }
+        // the finalizers mean the same, where the deletion says nothing
+        for finalizer in ["foregroundDeletion", "orphan"] {
+            let both = json!({"metadata": {"finalizers": [FINALIZER, finalizer]}});
+            tenant.patch(AW, "a", both).await.expect("it may be added");
+            let said = refusal(api.delete("a", &DeleteParams::default()).await);
+            assert!(said.contains("--cascade=background"), "{said}");
+        }
+        let ours = json!({"metadata": {"finalizers": [FINALIZER]}});
+        tenant.patch(AW, "a", ours).await.expect("it may be removed");
+        api.delete("a", &DeleteParams::background()).await.expect("that waits for the pods");
+        case.gone("AppWrapper", "a").await;
+    });
+}
+
+/// A Deployment whose pods have labels of ours.
+fn deployment(name: &str, of_pods: Value) -> Value {
+    let mut template = pod_template(&[]);
+    template["spec"]["restartPolicy"] = "Always".into();
+    template["metadata"]["labels"] = json!({"app": name});
+    for (key, value) in of_pods.as_object().into_iter().flatten() {
+        template["metadata"]["labels"][key] = value.clone();
+    }
+    json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name},
+        "spec": {"selector": {"matchLabels": {"app": name}}, "template": template}})
+}
+
+#[test]
+fn the_labels_of_pods_are_for_controllers() {
+    installed_test("the_labels_of_pods_are_for_controllers", async |case| {
+        let tenant = Tenant::new(&case).await;
+        let victim = tenant.create(wrapper("a", json!({}), vec![job("j", json!({}), &[])])).await;
+        let uid = victim.expect("it is let in").metadata.uid.expect("a UID");
+        let running = case.pod("j-", "Running").await.name;
+        let ours = json!({NAME_LABEL: "a", UID_LABEL: uid});
+        let refused = |said: String| assert!(said.contains("must be left to controllers"), "{said}");
+
+        let mut forged = pod("forged", &[]);
+        forged["metadata"]["labels"] = ours.clone();
+        refused(refusal(tenant.create(forged).await));
+        tenant.create(pod("plain", &[])).await.expect("a pod of its own");
+        refused(refusal(tenant.patch(POD, "plain", labels(ours.clone())).await));
+        for key in [NAME_LABEL, UID_LABEL, "workload.codeflare.dev/attempt"] {
+            for value in [json!(null), json!("x")] {
+                refused(refusal(tenant.patch(POD, &running, labels(json!({key: value}))).await));
+            }
+        }
+        tenant.patch(POD, &running, labels(json!({"mine": "yes"}))).await.expect("no label of ours");
+
+        refused(refusal(tenant.create(deployment("forged", ours.clone())).await));
+        tenant.create(deployment("plain", json!({}))).await.expect("a Deployment of its own");
+        let change = json!({"spec": {"template": {"metadata": {"labels": ours}}}});
+        refused(refusal(tenant.patch(("apps/v1", "Deployment"), "plain", change).await));
+        let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
+            "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template":
+                {"metadata": {"labels": ours}, "spec": pod_template(&[])["spec"]}}}}});
+        refused(refusal(tenant.create(cron).await));
+        let own = labels(json!({NAME_LABEL: null}));
+        refused(refusal(tenant.patch(("batch/v1", "Job"), "j", own).await));
+        // and what is wrapped still makes its pods
+        case.condition("a", "PodsReady", "True").await;
+    });
+}
+
+#[test]
+fn a_right_that_was_taken_away_creates_nothing() {
+    installed_test("a_right_that_was_taken_away_creates_nothing", async |case| {
+        let tenant = Tenant::new(&case).await;
+        let mut object = wrapper("a", json!({}), vec![job("j", json!({}), &[])]);
+        object["spec"]["suspend"] = true.into();
+        object["spec"]["requester"] = json!({"username": "admin", "groups": ["system:masters"]});
+        let made = tenant.create(object).await.expect("it may create jobs");
+        let requester = &made.data["spec"]["requester"];
+        assert_eq!(requester["username"], tenant.name.as_str(), "the webhook says who it is");
+        let groups = requester["groups"].to_string();
+        assert!(groups.contains("tenants") && !groups.contains("masters"), "{groups}");
+        for change in [json!(null), json!({"username": "admin"}), json!({"groups": ["x"]})] {
+            let change = json!({"spec": {"requester": change}});
+            let said = refusal(tenant.patch(AW, "a", change).await);
+            assert!(said.contains("must not be changed"), "{said}");
+        }
+        case.phase("a", "Suspended").await;
+        case.delete("rbac.authorization.k8s.io/v1", "RoleBinding", "tenant").await;
+        tenant.until_allowed(false).await;
+        case.suspend("a", false).await;
+        let failed = case.phase("a", "Failed").await;
+        let want = format!(
+            "Job/j: User {:?} cannot create resource \"jobs\" in API group \"batch\" in the \
+             namespace {:?}",
+            tenant.name, case.namespace
+        );
+        let said = failed.condition_field("Unhealthy", "message");
+        assert!(said.contains(&want), "{said}");
+        assert_eq!(failed.condition_field("Unhealthy", "reason"), "CreateFailed");
+        assert!(case.stored("batch/v1", "Job", "j").await.is_none());
+        // nobody else is concerned
+        case.others_go_on("other").await;
+    });
+}
+
+/// The API server finds nothing wrong with the types in the policies' expressions.
+#[test]
+fn the_policies_are_understood() {
+    installed_test("the_policies_are_understood", async |case| {
+        for name in ["appwrapper-quota", "appwrapper-pods", "appwrapper-pod-templates"] {
+            let api =
+                case.cluster_api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
+            let checked = |policy: Option<&DynamicObject>| {
+                policy.is_some_and(|policy| policy.data["status"]["typeChecking"].is_object())
+            };
+            let checked = await_condition(api.clone(), name, checked);
+            let checked = tokio::time::timeout(Duration::from_mins(2), checked).await;
+            let policy = checked.expect("it is checked").expect("the watch goes on");
+            let status = &policy.expect("it is installed").data["status"];
+            assert_eq!(status["typeChecking"], json!({}), "{name}");
+        }
+    });
+}
+
+/// The policies of the manifests about AppWrappers, in the namespace of a test.
+async fn install_policies(case: &Case) {
+    let file = include_str!("../../../config/admission/appwrappers.yaml");
+    let objects: Vec<Value> = serde_saphyr::from_multiple(file).expect("YAML");
+    for mut object in objects {
+        let kind = object["kind"].as_str().expect("a kind").to_owned();
+        object["metadata"]["name"] = case.namespace.as_str().into();
+        if kind.ends_with("Binding") {
+            let here = json!({"matchLabels": {"kubernetes.io/metadata.name": case.namespace}});
+            object["spec"]["policyName"] = case.namespace.as_str().into();
+            object["spec"]["matchResources"] = json!({"namespaceSelector": here});
+        }
+        let object = serde_json::from_value(object).expect("an object");
+        let api = case.cluster_api("admissionregistration.k8s.io/v1", &kind);
+        api.create(&PostParams::default(), &object).await.expect("it is accepted");
+    }
+}
+
+#[test]
+fn without_the_webhook_nobody_writes_another_users_name() {
+    without_webhook("without_the_webhook_nobody_writes_anothers_name", async |case| {
+        let client = PLANE.client_of("eve", &["tenants"]).expect("a client");
+        let rules = json!([{"apiGroups": ["*"], "resources": ["appwrappers"], "verbs": ["*"]}]);
+        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role",
+            "metadata": {"name": "eve"}, "rules": rules}))
+            .await;
+        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": "eve"},
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "eve"},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": "eve"}]}))
+            .await;
+        install_policies(&case).await;
+        let tenant = Tenant { case: &case, name: "eve".to_owned(), client };
+        let by = |name: &str, requester: Value| {
+            let mut object = wrapper(name, json!({}), vec![pod(name, &[])]);
+            object["spec"]["suspend"] = true.into();
+            object["spec"]["requester"] = requester;
+            object
+        };
+        // until roles and policies are in force, which nobody tells
+        let mut said = String::new();
+        for round in 0..1000 {
+            let forged = by(&format!("forged-{round}"), json!({"username": "admin"}));
+            match tenant.create(forged).await {
+                Err(Error::Api(status)) if status.message.contains("spec.requester") => {
+                    said.clone_from(&status.message);
+                    break;
+                }
+                _ => tokio::time::sleep(Duration::from_millis(50)).await,
+            }
+        }
+        assert!(said.contains("spec.requester must be left out"), "{said}");
+        let groups = json!(["tenants", "system:authenticated"]);
+        for (forged, is_ok) in [
+            (json!({"username": "eve", "groups": ["system:masters"]}), false),
+            (json!({"username": "eve"}), false),
+            (json!({"username": "eve", "groups": groups, "uid": "u"}), false),
+            (json!({"username": "eve", "groups": groups, "extra": {"scope": ["x"]}}), false),
+            (json!({"username": "eve", "groups": groups}), true),
+        ] {
+            let answer = tenant.create(by("mine", forged.clone())).await;
+            assert_eq!(answer.is_ok(), is_ok, "{forged}: {answer:?}");
+        }
+        tenant.create(by("plain", json!(null))).await.expect("the webhook is off");
+        let late = json!({"spec": {"requester": {"username": "eve", "groups": groups}}});
+        let said = refusal(tenant.patch(AW, "plain", late).await);
+        assert!(said.contains("must not be changed"), "{said}");
+    });
+}
+
+#[test]
+fn more_pods_than_were_admitted_are_told() {
+    installed_test("more_pods_than_were_admitted_are_told", async |case| {
+        let tenant = Tenant::new(&case).await;
+        let one = job("j", json!({"parallelism": 1, "completions": 6}), &[]);
+        let many = deployment("d", json!({}));
+        tenant.create(wrapper("a", json!({}), vec![one, many])).await.expect("it is let in");
+        let ready = case.condition("a", "PodsReady", "True").await;
+        assert_eq!(ready.condition("PodsOverQuota"), "", "nothing is said of what is right");
+        let pods = |count: i64| json!({"spec": {"parallelism": count}});
+        tenant.patch(("batch/v1", "Job"), "j", pods(6)).await.expect("it may scale a Job");
+        let over = case.condition("a", "PodsOverQuota", "True").await;
+        assert_eq!(over.phase(), "Running", "by default that is all");
+        let said = over.condition_field("PodsOverQuota", "message");
+        assert!(said.contains("Job/j: 6 pods in pod set 0-0, 1 declared"), "{said}");
+        assert!(case.warning("a", "PodsOverQuota").await.contains("Job/j: 6 pods"));
+        let page = page().await;
+        assert!(!page.contains("appwrapper_pods_over_quota 0"), "{page}");
+        assert!(page.contains("appwrapper_pods_over_quota "), "{page}");
+        tenant.patch(("batch/v1", "Job"), "j", pods(1)).await.expect("it may scale a Job");
+        case.condition("a", "PodsOverQuota", "False").await;
+        let replicas = json!({"spec": {"replicas": 3}});
+        tenant.patch(("apps/v1", "Deployment"), "d", replicas).await.expect("it may scale it");
+        case.says("a", "PodsOverQuota", "Deployment/d: 3 pods in pod set 1-0, 1 declared").await;
+    });
+}
+
+#[test]
+fn restarts_that_nobody_counts_have_a_pause() {
+    installed_test("restarts_that_nobody_counts_have_a_pause", async |case| {
+        let tenant = Tenant::new(&case).await;
+        let settings =
+            tuned(&[("retryPausePeriodDuration", "0s"), ("failureGracePeriodDuration", "0s")]);
+        let life = [("run-for", "0s"), ("exit-code", "42")];
+        let mut object = wrapper("a", settings, vec![pod("p", &life)]);
+        object["spec"]["podFailurePolicy"] = json!({"rules": [{"action": "Ignore",
+            "onExitCodes": {"operator": "In", "values": [42]}}]});
+        tenant.create(object).await.expect("it is let in");
+        let second = case
+            .until("a second attempt", |log| {
+                let seen = log.last("AppWrapper", "a")?;
+                seen.object["status"]["attempts"][1].is_object().then(|| seen.clone())
+            })
+            .await;
+        assert_eq!(second.restarts(), 0, "nobody counts it");
+        let ended = second.moment_at("/status/attempts/0/endedAt");
+        let started = second.moment_at("/status/attempts/1/startedAt");
+        assert!(seconds(ended, started) >= 10, "{ended} to {started}");
+    });
+}

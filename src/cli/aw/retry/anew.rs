@@ -13,12 +13,16 @@ const UID_CHARS: usize = 8;
 
 /// The same AppWrapper before it lived: without status, finalizers, UID and whatever else of its life.
 /// Where Kueue admits it, it begins suspended, and without what Kueue put in when it was admitted.
+/// The requester is whoever makes it anew.
 pub(super) fn manifest(stored: &Value, queued: bool) -> Value {
     let metadata: Map<String, Value> = METADATA
         .iter()
         .filter_map(|field| Some(((*field).to_owned(), stored["metadata"].get(*field)?.clone())))
         .collect();
     let mut spec = stored["spec"].clone();
+    if let Some(fields) = spec.as_object_mut() {
+        fields.remove("requester");
+    }
     if queued && let Some(fields) = spec.as_object_mut() {
         fields.insert("suspend".to_owned(), true.into());
         let components = fields.get_mut("components").and_then(Value::as_array_mut);
@@ -63,7 +67,7 @@ mod tests {
                 "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}],
             },
             "spec": {
-                "suspend": false, "unknown": {"kept": true},
+                "suspend": false, "unknown": {"kept": true}, "requester": {"username": "ann"},
                 "components": [{
                     "podSetInfos": [{"nodeSelector": {"flavor": "a100"}}],
                     "podSets": [{"path": "template", "replicas": 1}],
@@ -97,7 +101,9 @@ mod tests {
             })
         );
         let alone = manifest(&stored(), false);
-        assert_eq!(alone["spec"], stored()["spec"]);
+        let mut kept = stored()["spec"].clone();
+        kept.as_object_mut().expect("an object").remove("requester");
+        assert_eq!(alone["spec"], kept);
         let mut bare = stored();
         bare["metadata"] = json!({"name": "train"});
         assert_eq!(manifest(&bare, false)["metadata"], json!({"name": "train"}));

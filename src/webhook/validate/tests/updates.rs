@@ -58,6 +58,13 @@ fn what_is_immutable_stays() {
         ),
         (
             "74",
+            "/spec/requester",
+            json!({"username": "root"}),
+            "spec.requester",
+            "not be changed",
+        ),
+        (
+            "74",
             "/metadata/labels/workload.codeflare.dev~1user",
             json!("bob"),
             "metadata.labels[workload.codeflare.dev/user]",

@@ -183,7 +183,7 @@ proptest! {
                         prop_assert!(pod.component.is_some_and(|index| is_going(&after, index)));
                     }
                     Action::AddFinalizer | Action::Create(_) | Action::GrowMemory { .. }
-                    | Action::RemoveFinalizer => {}
+                    | Action::Suspend | Action::RemoveFinalizer => {}
                 }
             }
         }

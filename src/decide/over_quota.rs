@@ -1,0 +1,103 @@
+//! More pods than were admitted. Kueue counts the pods that an AppWrapper declares; whoever may scale a
+//! wrapped object, or has it make other pods, runs more on the same quota.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::draft::Draft;
+use crate::api::{Phase, condition};
+use crate::config::OverQuotaAction;
+use crate::plan::{Action, Ask};
+use crate::snapshot::{Pod, PodPhase};
+
+/// How many pod sets are named.
+const NAMED_MAX: usize = 5;
+
+/// A pod set that has more live pods than it declares.
+struct Excess {
+    what: String,
+    /// From here on there were too many.
+    since: Timestamp,
+}
+
+/// Says in the condition `PodsOverQuota` that more pods live than were declared, once that has lasted
+/// for the grace period of the configuration; where that says so, suspends the AppWrapper then.
+pub fn note(draft: &mut Draft<'_>, next: Phase) {
+    let kind = condition::PODS_OVER_QUOTA;
+    let settings = &draft.facts.config.admission.pods_over_quota;
+    let stored = &draft.facts.snapshot.status;
+    let mut confirmed = vec![];
+    if next == Phase::Running && stored.phase == Phase::Running {
+        for excess in excesses(draft) {
+            let at = settings.grace.after(excess.since);
+            if draft.facts.now < at {
+                draft.look_again(at);
+            } else {
+                confirmed.push(excess.what);
+            }
+        }
+    }
+    if confirmed.is_empty() {
+        return draft.clear(kind, "PodsWithinQuota", "");
+    }
+    let known = condition::is_true(&stored.conditions, kind);
+    let suspends = settings.action == OverQuotaAction::Suspend;
+    // a watch that lags behind may show pods that are gone
+    if (!known || suspends) && draft.facts.snapshot.answered < Ask::Pods {
+        return draft.ask(Ask::Pods);
+    }
+    let others = confirmed.len().saturating_sub(NAMED_MAX);
+    confirmed.truncate(NAMED_MAX);
+    let mut text = confirmed.join("; ");
+    if others > 0 {
+        text += &format!("; and {others} more pod sets");
+    }
+    if !known {
+        let then = if suspends { "; the AppWrapper is suspended" } else { "" };
+        draft.warn(kind, format!("{text}{then}"));
+    }
+    draft.condition(kind, true, kind, &text);
+    let message = &mut draft.verdict.message;
+    *message = if message.is_empty() { text } else { format!("{message}; {text}") };
+    if known && suspends {
+        draft.act(Action::Suspend);
+    }
+}
+
+/// The pod sets with too many pods; pods of no declared pod set are too many from the first one on.
+fn excesses(draft: &Draft<'_>) -> Vec<Excess> {
+    let snapshot = draft.facts.snapshot;
+    let mut live: BTreeMap<_, Vec<Timestamp>> = BTreeMap::new();
+    for pod in snapshot.pods.iter().filter(|pod| is_live(pod)) {
+        let created = pod.created.unwrap_or(draft.facts.now);
+        live.entry((pod.component, pod.pod_set)).or_default().push(created);
+    }
+    let of = |((component, pod_set), mut created): ((Option<usize>, Option<usize>), Vec<_>)| {
+        let component = component.and_then(|index| Some((index, snapshot.components.get(index)?)));
+        let declared = component
+            .zip(pod_set)
+            .and_then(|((_, component), pod_set)| component.pod_sets.get(pod_set))
+            .map_or(0, |pod_set| usize::try_from(pod_set.count()).unwrap_or(0));
+        created.sort_unstable();
+        // all that are older live as well, or they would not be counted
+        let since = *created.get(declared)?;
+        let count = created.len();
+        let pods = if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
+        let place = match (component, pod_set) {
+            (Some((index, component)), Some(pod_set)) => {
+                format!("{}: {pods} in pod set {index}-{pod_set}", component.title())
+            }
+            (Some((_, component)), None) => format!("{}: {pods} in no pod set", component.title()),
+            (None, _) => format!("{pods} of no component"),
+        };
+        Some(Excess { what: format!("{place}, {declared} declared"), since })
+    };
+    live.into_iter().filter_map(of).collect()
+}
+
+/// Whether a pod uses quota and does not make room for another one.
+fn is_live(pod: &Pod) -> bool {
+    let ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
+    !ended && !pod.terminating && pod.lost.is_none()
+}

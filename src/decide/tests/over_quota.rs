@@ -1,0 +1,88 @@
+//! More pods than were declared: what counts, from when on, and what is done.
+
+use super::given::{World, at, given};
+use crate::api::{Phase, condition};
+use crate::config::OverQuotaAction;
+use crate::decide::Decision;
+use crate::plan::{Action, Ask};
+use crate::snapshot::PodPhase;
+use crate::snapshot::lost::{Loss, Lost};
+
+use PodPhase::{Failed, Pending, Running, Succeeded, Unknown};
+
+/// Two pods are declared; the pod of index `i` is created at second `i`.
+fn running(pods: &[PodPhase]) -> World {
+    given(Phase::Running).pods(pods)
+}
+
+fn said(decision: &Decision) -> &str {
+    let found = condition::find(&decision.status.conditions, condition::PODS_OVER_QUOTA);
+    found.filter(|found| found.status == "True").map_or("", |found| &found.message)
+}
+
+#[test]
+fn the_table_of_what_is_too_many() {
+    let three = || running(&[Running, Running, Pending]);
+    let lost = Loss { state: Lost::NotReady, since: Some(at(0)) };
+    for (what, world, second, want) in [
+        ("as declared", running(&[Running, Running]), 500, ""),
+        ("one more", three(), 12, "Job/work: 3 pods in pod set 0-0, 2 declared"),
+        ("one more, for a moment", three(), 11, ""),
+        ("one more, unknown", running(&[Running, Running, Unknown]), 12, "Job/work: 3 pods"),
+        ("one has failed", running(&[Running, Failed, Running]), 500, ""),
+        ("one has succeeded", running(&[Running, Succeeded, Running]), 500, ""),
+        ("one is going", three().pod(0, |pod| pod.terminating = true), 500, ""),
+        ("one is lost", three().pod(0, |pod| pod.lost = Some(lost)), 20, ""),
+        ("the third is young", three().pod(2, |pod| pod.created = Some(at(490))), 499, ""),
+        ("the first is young", three().pod(0, |pod| pod.created = Some(at(490))), 500, "3 pods"),
+        ("no such pod set", three().pod(2, |pod| pod.pod_set = Some(7)), 12, "1 pod in pod set 0-7"),
+        ("in no pod set", three().pod(2, |pod| pod.pod_set = None), 12, "1 pod in no pod set"),
+        ("of nothing", three().pod(2, |pod| pod.component = None), 12, "1 pod of no component"),
+        ("no such component", three().pod(2, |pod| pod.component = Some(9)), 12, "1 pod of no"),
+    ] {
+        let decision = world.decide(second);
+        assert_eq!(decision.next, Phase::Running, "{what}");
+        let said = said(&decision);
+        assert_eq!((said.is_empty(), said.contains(want)), (want.is_empty(), true), "{what}: {said}");
+        let told = decision.events.iter().filter(|event| event.reason == "PodsOverQuota").count();
+        assert_eq!(told, usize::from(!want.is_empty()), "{what}");
+    }
+}
+
+#[test]
+fn it_is_looked_at_when_it_is_due_and_not_believed_of_a_watch() {
+    let world = running(&[Running, Running, Running]);
+    assert!(world.ask(5).requeue.is_some_and(|requeue| requeue <= at(12)));
+    assert_eq!(world.ask(12).ask, Ask::Pods);
+    let known = world.clone().written(&world.decide(12));
+    let again = known.decide(13);
+    assert_eq!(known.ask(13).ask, Ask::Nothing, "it is known");
+    assert_eq!(said(&again), said(&world.decide(12)));
+    assert!(again.events.is_empty() && again.actions.is_empty(), "it was told");
+    assert_eq!(again.status, known.snapshot.status);
+}
+
+#[test]
+fn it_ends_with_the_excess_and_with_the_phase() {
+    let world = running(&[Running, Running, Running]);
+    let known = world.clone().written(&world.decide(12));
+    let fewer = known.clone().pod(1, |pod| pod.terminating = true).decide(20);
+    let ended = condition::find(&fewer.status.conditions, condition::PODS_OVER_QUOTA);
+    assert_eq!(ended.map(|ended| ended.status.as_str()), Some("False"));
+    let failed = known.failed_job().decide(30);
+    assert_eq!((failed.next, said(&failed)), (Phase::Resetting, ""));
+}
+
+#[test]
+fn where_the_configuration_says_so_it_is_suspended() {
+    let pods = [Running, Running, Running];
+    let world = running(&pods).config(|config| {
+        config.admission.pods_over_quota.action = OverQuotaAction::Suspend;
+    });
+    let first = world.decide(12);
+    assert!(first.actions.is_empty(), "it is written first");
+    let known = world.written(&first);
+    assert_eq!(known.ask(13).ask, Ask::Pods, "nothing is suspended for what only a watch shows");
+    assert_eq!(known.decide(13).actions, [Action::Suspend]);
+    assert!(known.pod(1, |pod| pod.terminating = true).decide(14).actions.is_empty());
+}
