@@ -13,7 +13,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("recent", &["clock"]),
     ("telemetry", &[]),
     ("election", &["clock", "telemetry"]),
-    ("tls", &[]),
+    ("listener", &[]),
+    ("tls", &["listener"]),
     ("certificate", &["clock", "telemetry", "tls"]),
     ("plan", &[]),
     ("policies", &["api", "limits", "config"]),
@@ -35,6 +36,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "crd",
             "metrics",
             "discovery",
+            "listener",
         ],
     ),
     // what it finds is logged when the controller starts
@@ -49,7 +51,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     ("controller", &["api", "config", "clock", "metrics", "observe", "reconcile", "telemetry"]),
-    ("serve", &["recent", "clock", "metrics", "telemetry"]),
+    ("serve", &["recent", "clock", "listener", "metrics", "telemetry"]),
     ("crd", &["api"]),
     ("sim", &[]),
     // the controller as it is, on a server that shares nothing with it; the models and the checks ask
