@@ -1,7 +1,7 @@
 //! The only place that reads time.
 
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,7 +16,8 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
     /// How long it is until a moment; zero where it is over.
     fn until(&self, moment: Timestamp) -> Duration;
 
-    /// Time since some moment in the past; unlike the time of day it never jumps.
+    /// Time since some moment in the past; unlike the time of day it never jumps. It goes on while the
+    /// machine is paused or suspended, as it does for everybody else.
     fn elapsed(&self) -> Duration;
 }
 
@@ -67,9 +68,25 @@ impl SystemClock {
         Timestamp::now()
     }
 
+    /// Time since the machine was started, with the time that it was paused or suspended.
+    #[cfg(target_os = "linux")]
     #[expect(clippy::disallowed_methods, reason = "this is the place that reads time")]
-    fn instant() -> Instant {
-        Instant::now()
+    fn steady() -> Duration {
+        use rustix::time::{ClockId, clock_gettime};
+        let time = clock_gettime(ClockId::Boottime);
+        // neither is negative, and a part of a second has less than 10^9 ns
+        let (seconds, nanos) = (u64::try_from(time.tv_sec), u32::try_from(time.tv_nsec));
+        Duration::new(seconds.unwrap_or_default(), nanos.unwrap_or_default())
+    }
+
+    /// Time since some moment in the past. A machine that is paused is not known here.
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::disallowed_methods, reason = "this is the place that reads time")]
+    fn steady() -> Duration {
+        use std::time::Instant;
+        static START: OnceLock<Instant> = OnceLock::new();
+        let now = Instant::now();
+        now.saturating_duration_since(*START.get_or_init(|| now))
     }
 }
 
@@ -87,9 +104,9 @@ impl Clock for SystemClock {
     }
 
     fn elapsed(&self) -> Duration {
-        static START: OnceLock<Instant> = OnceLock::new();
-        let now = Self::instant();
-        now.saturating_duration_since(*START.get_or_init(|| now))
+        static START: OnceLock<Duration> = OnceLock::new();
+        let now = Self::steady();
+        now.saturating_sub(*START.get_or_init(|| now))
     }
 }
 
@@ -131,7 +148,7 @@ impl ManualClock {
         hands.time = hands.time.checked_add(span).unwrap_or(hands.time);
     }
 
-    /// Lets time pass.
+    /// Lets time pass, for instance while the machine is paused.
     pub fn advance(&self, by: Duration) {
         let mut hands = self.hands();
         hands.elapsed = hands.elapsed.saturating_add(by);
@@ -193,6 +210,24 @@ mod tests {
             clock.advance(Duration::from_mins(2));
             assert_eq!(clock.now(), second(want), "{jump}");
         }
+    }
+
+    /// What Linux says of the time since the start, pauses included.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn time_that_passes_is_that_of_the_machine_with_its_pauses() {
+        let uptime = || {
+            let text = std::fs::read_to_string("/proc/uptime").unwrap();
+            let hundredths: String =
+                text.split(' ').next().unwrap().chars().filter(|c| *c != '.').collect();
+            Duration::from_millis(hundredths.parse::<u64>().unwrap() * 10)
+        };
+        let (before, steady, after) = (uptime(), SystemClock::steady(), uptime());
+        // a container may show a time of its own in one of the two, never a machine
+        let hundredth = Duration::from_millis(10);
+        assert!(before <= steady + hundredth && steady <= after + hundredth * 2, "{before:?} {steady:?}");
+        let first = SystemClock.elapsed();
+        assert!(SystemClock.elapsed() >= first);
     }
 
     #[test]

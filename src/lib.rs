@@ -11,7 +11,7 @@
 //! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`recent`], [`telemetry`], [`plan`], [`snapshot`],
 //! [`status`],
 //! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`client`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
-//! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`],
+//! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`listener`], [`tls`] and [`certificate`],
 //! [`serve`], [`cli`]. A module uses only modules before it, and a test checks that.
 
 pub mod act;
@@ -29,6 +29,7 @@ pub mod discovery;
 pub mod election;
 pub mod inspection;
 pub mod limits;
+pub mod listener;
 pub mod metrics;
 pub mod observe;
 pub mod plan;

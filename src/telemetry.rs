@@ -6,8 +6,11 @@ use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-/// What is logged unless `RUST_LOG` says otherwise: our own changes, and warnings of the rest.
-pub const DEFAULT_FILTER: &str = "warn,appwrapper=info";
+/// What is logged unless `RUST_LOG` says otherwise: our own changes, and warnings of the rest. The Kubernetes
+/// client warns with the whole answer that it could not read, which may be a Secret; what went wrong is
+/// in the error that we log.
+pub const DEFAULT_FILTER: &str =
+    "warn,appwrapper=info,kube_client=error,hyper=error,rustls=error";
 
 /// Starts logging to standard error, filtered by `RUST_LOG`.
 pub fn init(json: bool) {
@@ -59,4 +62,45 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// What was written, for who looks later.
+    #[derive(Clone, Default)]
+    struct Written(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Written {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_libraries_quote_is_not_logged() {
+        let written = Written::default();
+        let sink = written.clone();
+        let logs =
+            subscriber(false, EnvFilter::new(DEFAULT_FILTER), false, move || sink.clone());
+        tracing::subscriber::with_default(logs, || {
+            tracing::warn!(target: "kube_client::client", "{{password: secret-1}}, error");
+            tracing::warn!(target: "hyper::proto::h1", "secret-3");
+            tracing::warn!(target: "rustls::conn", "secret-4");
+            tracing::warn!(target: "elsewhere", "told-1");
+            tracing::info!(target: "appwrapper::controller", "told-2");
+            tracing::error!(target: "kube_client::client", "told-3");
+        });
+        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        assert!(!text.contains("secret"), "{text}");
+        assert_eq!(text.matches("told-").count(), 3, "{text}");
+    }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::telemetry;
-use crate::tls::{Current, Pair, PairError};
+use crate::tls::{AuthoritiesError, Clients, Current, Pair, PairError};
 
 /// The file of the certificates, the server's own first.
 const CERTIFICATE: &str = "tls.crt";
@@ -20,53 +20,89 @@ enum Error {
     Read { path: PathBuf, source: std::io::Error },
     #[error("{CERTIFICATE} and {KEY} are not usable")]
     Pair(#[from] PairError),
+    #[error("the authorities of clients are not usable")]
+    Authorities(#[from] AuthoritiesError),
 }
 
-/// The texts of both files, or why one cannot be read.
+/// What a file holds, or why it cannot be read.
+type Text = Result<Vec<u8>, (PathBuf, std::io::ErrorKind)>;
+/// What both files hold, or why one cannot be read.
 type Texts = Result<(Vec<u8>, Vec<u8>), (PathBuf, std::io::ErrorKind)>;
 
 /// Keeps the pair of a directory's `tls.crt` and `tls.key` in force, for ever: read now, and again whenever
 /// they change. What is not usable is logged, and the pair before stays.
 pub async fn files(directory: PathBuf, current: Arc<Current>) {
-    let mut taken: Option<Texts> = None;
-    let mut seen: Option<Texts> = None;
+    let take = |texts: &Texts| {
+        let pair = parse(texts)?;
+        let until = pair.not_after();
+        tracing::info!(directory = %directory.display(), %until, "A certificate was read.");
+        current.set(pair);
+        Ok::<_, Error>(())
+    };
+    kept(|| read(directory.clone()), |texts| {
+        if let Err(error) = take(texts) {
+            let (cause, directory) = (telemetry::chain(&error), directory.display());
+            tracing::error!(cause, %directory, "The certificate is not usable; the one before stays.");
+        }
+    })
+    .await;
+}
+
+/// Keeps a file's authorities, PEM, the ones whose clients are served, for ever: read now, and again whenever
+/// they change. What is not usable is logged, and the authorities before stay; without any nobody is served.
+pub async fn client_authorities(file: PathBuf, clients: Arc<Clients>) {
+    let take = |text: &Text| {
+        let text = text.as_ref().map_err(|(path, kind)| unread(path, *kind))?;
+        clients.trust(text)?;
+        tracing::info!(file = %file.display(), "The authorities of clients were read.");
+        Ok::<_, Error>(())
+    };
+    kept(|| text(file.clone()), |text| {
+        if let Err(error) = take(text) {
+            let (cause, file) = (telemetry::chain(&error), file.display());
+            tracing::error!(cause, %file, "The authorities of clients are not usable; those before stay.");
+        }
+    })
+    .await;
+}
+
+/// Reads something again and again, and hands over what has changed.
+async fn kept<T, F>(read: impl Fn() -> F, take: impl Fn(&T))
+where
+    T: Clone + PartialEq,
+    F: Future<Output = T>,
+{
+    let (mut taken, mut seen): (Option<T>, Option<T>) = (None, None);
     let mut looks = tokio::time::interval(LOOK_EVERY);
     loop {
         looks.tick().await;
-        let texts = Some(read(&directory).await);
+        let now = read().await;
         // what is just being written is taken when two looks show the same; the first is taken at once
-        let is_whole = seen.is_none() || seen == texts;
-        seen = texts;
-        if !is_whole || seen == taken {
-            continue;
+        let is_whole = seen.as_ref().is_none_or(|seen| *seen == now);
+        if is_whole && taken.as_ref() != Some(&now) {
+            take(&now);
+            taken = Some(now.clone());
         }
-        taken.clone_from(&seen);
-        match seen.as_ref().map(parse) {
-            Some(Ok(pair)) => {
-                let until = pair.not_after();
-                tracing::info!(directory = %directory.display(), %until, "A certificate was read.");
-                current.set(pair);
-            }
-            Some(Err(error)) => {
-                let (cause, directory) = (telemetry::chain(&error), directory.display());
-                tracing::error!(cause, %directory, "The certificate is not usable; the one before stays.");
-            }
-            None => {}
-        }
+        seen = Some(now);
     }
 }
 
-async fn read(directory: &Path) -> Texts {
-    let text = async |name: &str| {
-        let path = directory.join(name);
-        tokio::fs::read(&path).await.map_err(|error| (path, error.kind()))
-    };
-    Ok((text(CERTIFICATE).await?, text(KEY).await?))
+async fn read(directory: PathBuf) -> Texts {
+    let [certificate, key] = [CERTIFICATE, KEY].map(|name| text(directory.join(name)));
+    Ok((certificate.await?, key.await?))
+}
+
+async fn text(path: PathBuf) -> Text {
+    tokio::fs::read(&path).await.map_err(|error| (path, error.kind()))
+}
+
+fn unread(path: &Path, kind: std::io::ErrorKind) -> Error {
+    Error::Read { path: path.to_owned(), source: kind.into() }
 }
 
 fn parse(texts: &Texts) -> Result<Pair, Error> {
     match texts {
         Ok((certificate, key)) => Ok(Pair::parse(certificate, key)?),
-        Err((path, kind)) => Err(Error::Read { path: path.clone(), source: (*kind).into() }),
+        Err((path, kind)) => Err(unread(path, *kind)),
     }
 }

@@ -10,7 +10,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingWebhookConfiguration,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{Api, DynamicObject, PostParams};
 use kube::core::ApiResource;
@@ -30,6 +30,10 @@ use crate::tls::Current;
 
 /// Name of the Secret.
 pub const SECRET: &str = "appwrapper-webhook-cert";
+/// Name of the `ConfigMap` with the authorities alone, for who calls and must not see the key.
+pub const CONFIG_MAP: &str = "appwrapper-webhook-ca";
+/// Its key.
+const AUTHORITIES: &str = "ca.crt";
 /// Name of the webhook's service.
 pub const SERVICE: &str = "appwrapper-webhook-service";
 /// Name of the configuration of the mutating webhook.
@@ -51,6 +55,8 @@ pub struct Place {
     pub namespace: String,
     /// Name of the Secret.
     pub secret: String,
+    /// Name of the `ConfigMap` with the authorities.
+    pub config_map: String,
     /// Name of the service.
     pub service: String,
     /// Name of the `MutatingWebhookConfiguration`.
@@ -66,6 +72,7 @@ impl Place {
         Self {
             namespace: namespace.to_owned(),
             secret: SECRET.to_owned(),
+            config_map: CONFIG_MAP.to_owned(),
             service: SERVICE.to_owned(),
             mutating: MUTATING.to_owned(),
             validating: VALIDATING.to_owned(),
@@ -82,6 +89,8 @@ pub struct Keeper {
     names: Names,
     secrets: Api<Secret>,
     secret: String,
+    config_maps: Api<ConfigMap>,
+    config_map: String,
     configurations: [Configuration; 2],
     /// What was missing when it was last looked for, and has been warned of.
     missing: BTreeSet<String>,
@@ -141,8 +150,9 @@ impl Keeper {
         current: Arc<Current>,
         place: Place,
     ) -> Self {
-        let Place { namespace, secret, service, mutating, validating } = place;
+        let Place { namespace, secret, config_map, service, mutating, validating } = place;
         let secrets = Api::namespaced(client.clone(), &namespace);
+        let config_maps = Api::namespaced(client.clone(), &namespace);
         let configurations = [
             Configuration::of::<MutatingWebhookConfiguration>(client, mutating),
             Configuration::of::<ValidatingWebhookConfiguration>(client, validating),
@@ -150,7 +160,18 @@ impl Keeper {
         let mut names = configuration::of_service(&service, &namespace);
         names.extend(Name::parse("localhost"));
         let (lifetimes, missing) = (Lifetimes::default(), BTreeSet::new());
-        Self { clock, current, lifetimes, names, secrets, secret, configurations, missing }
+        Self {
+            clock,
+            current,
+            lifetimes,
+            names,
+            secrets,
+            secret,
+            config_maps,
+            config_map,
+            configurations,
+            missing,
+        }
     }
 
     /// Other lifetimes.
@@ -201,6 +222,10 @@ impl Keeper {
         };
         let secret = watch_object(self.secrets.clone(), &self.secret);
         let secret = secret.default_backoff().map(|it| it.map(|it| it.is_some())).filter_map(of);
+        let authorities = watch_object(self.config_maps.clone(), &self.config_map);
+        let authorities =
+            authorities.default_backoff().map(|it| it.map(|it| it.is_some())).filter_map(of);
+        let secret = stream::select(secret, authorities);
         let [first, second] = self.configurations.each_ref().map(|configuration| {
             watch_object(configuration.api.clone(), &configuration.name)
                 .default_backoff()
@@ -230,6 +255,7 @@ impl Keeper {
                     }
                 }
             } else if !self.trust(&look.configurations, plan.bundle.as_deref()).await? {
+                self.publish(plan.bundle.as_deref()).await?;
                 return Ok(plan.look_again);
             }
         }
@@ -288,6 +314,33 @@ impl Keeper {
             self.secrets.replace(&self.secret, &params, &secret).await.map_err(failed)?;
         } else {
             self.secrets.create(&params, &secret).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes the `ConfigMap` hold the bundle, for those who call and are not told by a configuration.
+    async fn publish(&self, bundle: Option<&str>) -> Result<(), Error> {
+        let Some(bundle) = bundle else { return Ok(()) };
+        let (kind, name, params) = ("ConfigMap", self.config_map.as_str(), PostParams::default());
+        let found = self.config_maps.get_opt(name).await.map_err(cannot("read", kind, name))?;
+        let exists = found.is_some();
+        let mut wanted = found.unwrap_or_default();
+        let data = wanted.data.get_or_insert_default();
+        if data.get(AUTHORITIES).is_some_and(|held| held == bundle) {
+            return Ok(());
+        }
+        data.insert(AUTHORITIES.to_owned(), bundle.to_owned());
+        wanted.metadata.name = Some(name.to_owned());
+        let written = if exists {
+            self.config_maps.replace(name, &params, &wanted).await
+        } else {
+            self.config_maps.create(&params, &wanted).await
+        };
+        match written.map_err(cannot("write", kind, name)) {
+            Ok(_) => tracing::info!("{kind}/{name} holds the CA bundle of the webhook."),
+            // another replica was first; its write is seen
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error),
         }
         Ok(())
     }

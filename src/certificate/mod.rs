@@ -54,7 +54,7 @@ mod name;
 mod plan;
 mod stored;
 
-pub use files::files;
+pub use files::{client_authorities, files};
 pub use generation::{Generation, Served};
 pub use keeper::{Keeper, MUTATING, Place, SECRET, SERVICE, VALIDATING};
 pub use lifetimes::Lifetimes;

@@ -183,6 +183,9 @@ pub struct Webhook {
     pub address: SocketAddr,
     /// Directory with `tls.crt` and `tls.key`; none: the certificate is self-managed and rotated.
     pub cert_dir: Option<PathBuf>,
+    /// File with the authorities, PEM, of which a caller must have a certificate; none: whoever calls is
+    /// answered.
+    pub client_ca_file: Option<PathBuf>,
 }
 
 /// The section `metrics`.
@@ -295,7 +298,7 @@ impl Default for PodsOverQuota {
 
 impl Default for Webhook {
     fn default() -> Self {
-        Self { enabled: true, address: everywhere(9443), cert_dir: None }
+        Self { enabled: true, address: everywhere(9443), cert_dir: None, client_ca_file: None }
     }
 }
 

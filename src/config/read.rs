@@ -267,6 +267,7 @@ fn webhook(section: &mut Section<'_>) -> Webhook {
         enabled: section.flag("enabled", default.enabled),
         address: section.address("address", default.address),
         cert_dir: section.text("certDir").map(PathBuf::from),
+        client_ca_file: section.text("clientCAFile").map(PathBuf::from),
     }
 }
 

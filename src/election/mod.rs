@@ -7,28 +7,30 @@
 //! ```
 //!
 //! As in client-go, a candidate tells by its own clock how long a Lease has stood still, so clocks
-//! need not agree. A leader that could not renew for [`Times::renew_deadline`] ends its work; until
-//! then nobody else can have taken the Lease.
+//! need not agree: from the end of the read that first showed it so. A leader counts from the moment
+//! before its renewal is sent, and ends its work when it could not renew for
+//! [`Times::renew_deadline`]; until then nobody else can have taken the Lease. The clock goes on while
+//! the machine is paused, which timers do not: after each wait it is asked again.
 
 mod fence;
+mod leadership;
 mod lease;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
-use kube::Client;
-use kube::api::{Api, PostParams};
-use kube::core::ObjectMeta;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::api::{GetParams, PostParams};
+use kube::{Client, Error, Resource};
+use serde_json::Value;
 
 pub use fence::{Fence, NotLeading};
+pub use leadership::Leadership;
 pub use lease::Times;
 
 use crate::clock::Clock;
 use crate::telemetry;
-use lease::{Record, Step};
+use lease::{Entry, Record, Step};
 
 /// Where the Lease is, and who wants it.
 #[derive(Clone, Debug)]
@@ -43,54 +45,10 @@ pub struct Candidate {
     pub times: Times,
 }
 
-/// Whether this replica leads, for everybody who must know.
-#[derive(Clone, Debug)]
-pub struct Leadership {
-    clock: Arc<dyn Clock>,
-    deadline: Duration,
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug, Default)]
-struct Shared {
-    leads: AtomicBool,
-    /// When the last renewal was begun, in milliseconds of [`Clock::elapsed`].
-    renewed: AtomicU64,
-}
-
-impl Leadership {
-    /// Leadership that has not been won yet.
-    #[must_use]
-    pub fn new(clock: Arc<dyn Clock>, times: &Times) -> Self {
-        Self { clock, deadline: times.renew_deadline, shared: Arc::default() }
-    }
-
-    /// Whether this replica leads, and has said so recently enough that nobody else can.
-    #[must_use]
-    pub fn holds(&self) -> bool {
-        self.shared.leads.load(Ordering::Acquire) && self.age() < self.deadline
-    }
-
-    fn age(&self) -> Duration {
-        let renewed = Duration::from_millis(self.shared.renewed.load(Ordering::Acquire));
-        self.clock.elapsed().saturating_sub(renewed)
-    }
-
-    fn renewed(&self, at: Duration) {
-        let millis = u64::try_from(at.as_millis()).unwrap_or(u64::MAX);
-        self.shared.renewed.store(millis, Ordering::Release);
-        self.shared.leads.store(true, Ordering::Release);
-    }
-
-    fn ended(&self) {
-        self.shared.leads.store(false, Ordering::Release);
-    }
-}
-
 /// A candidate at work.
 pub struct Election {
     candidate: Candidate,
-    leases: Api<Lease>,
+    leases: Leases,
     clock: Arc<dyn Clock>,
     leadership: Leadership,
     record: Option<Record>,
@@ -101,7 +59,7 @@ impl Election {
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, candidate: Candidate) -> Self {
         let leadership = Leadership::new(clock.clone(), &candidate.times);
-        let leases = Api::namespaced(client, &candidate.namespace);
+        let leases = Leases { client, path: Lease::url_path(&(), Some(&candidate.namespace)) };
         Self { candidate, leases, clock, leadership, record: None }
     }
 
@@ -115,9 +73,10 @@ impl Election {
     pub async fn won(&mut self) {
         loop {
             let pause = match self.turn(self.candidate.times.renew_deadline).await {
-                Some(Turn::Leads) => break,
+                Some(Turn::Leads) if self.leadership.holds() => break,
                 Some(Turn::Waits(pause)) => pause,
-                Some(Turn::Again) => Duration::ZERO,
+                // it was won, and too long ago by now; or somebody wrote in between
+                Some(Turn::Leads | Turn::Again) => Duration::ZERO,
                 None => self.candidate.times.look_every,
             };
             tokio::time::sleep(pause).await;
@@ -127,11 +86,11 @@ impl Election {
 
     /// Renews until leadership is lost.
     pub async fn lost(&mut self) {
-        let Times { renew_deadline, renew_every, .. } = self.candidate.times;
+        let renew_every = self.candidate.times.renew_every;
         let mut pause = renew_every;
         loop {
             tokio::time::sleep(pause).await;
-            let left = renew_deadline.saturating_sub(self.leadership.age());
+            let left = self.leadership.left();
             if left.is_zero() {
                 tracing::error!("The Lease could not be renewed in time.");
                 break;
@@ -140,7 +99,7 @@ impl Election {
                 Some(Turn::Again) => Duration::ZERO,
                 Some(Turn::Leads) | None => renew_every.min(left),
                 Some(Turn::Waits(_)) => {
-                    let holder = self.record.as_ref().map(Record::holder);
+                    let holder = self.record.as_ref().map(Record::holder_shown);
                     tracing::error!(holder, "Another replica leads.");
                     break;
                 }
@@ -169,15 +128,16 @@ impl Election {
     }
 
     /// A renewal may have been on its way when this replica was asked to end, so the version is read.
-    async fn try_give_back(&self) -> Result<(), kube::Error> {
-        while let Some(found) = self.leases.get_opt(&self.candidate.name).await? {
-            let record = Record::seen(&found, None, self.clock.elapsed());
+    async fn try_give_back(&self) -> Result<(), Error> {
+        while let Some(found) = self.leases.get(&self.candidate.name).await? {
+            let record = Record::seen(found, None, self.clock.elapsed());
             if record.holder() != self.candidate.identity {
                 break;
             }
-            match self.write(&record, Step::Renew, "").await {
+            let nobody = record.written(Step::Renew, &self.entry(""));
+            match self.leases.replace(&self.candidate.name, &nobody).await {
                 // that renewal, after all
-                Err(kube::Error::Api(status)) if status.code == 409 => {}
+                Err(Error::Api(status)) if status.code == 409 => {}
                 written => return written.map(drop),
             }
         }
@@ -212,42 +172,45 @@ impl Election {
         }
     }
 
-    async fn try_turn(&mut self) -> Result<Turn, kube::Error> {
-        let begun = self.clock.elapsed();
+    async fn try_turn(&mut self) -> Result<Turn, Error> {
         let own = self.record.clone().filter(|it| it.holder() == self.candidate.identity);
-        let record = if let Some(record) = own {
-            record
-        } else {
-            let Some(found) = self.leases.get_opt(&self.candidate.name).await? else {
-                let lease = self.lease(None, Step::Take, &self.candidate.identity);
-                let made = self.leases.create(&PostParams::default(), &lease).await;
-                return self.outcome(made, begun);
-            };
-            Record::seen(&found, self.record.as_ref(), begun)
+        let record = match own {
+            Some(record) => Some(record),
+            None => {
+                let found = self.leases.get(&self.candidate.name).await?;
+                // the answer may have been long on its way: the Lease is as old as it is now at most
+                let ended = self.clock.elapsed();
+                found.map(|found| Record::seen(found, self.record.as_ref(), ended))
+            }
         };
-        self.record = Some(record.clone());
-        let step =
-            record.step(&self.candidate.identity, self.clock.elapsed(), &self.candidate.times);
+        self.record.clone_from(&record);
+        let Candidate { identity, times, .. } = &self.candidate;
+        let at = self.clock.elapsed();
+        let step = record.as_ref().map_or(Step::Take, |record| record.step(identity, at, times));
         if let Step::Wait(pause) = step {
             return Ok(Turn::Waits(pause));
         }
-        let written = self.write(&record, step, &self.candidate.identity).await;
-        self.outcome(written, begun)
+        self.write(record.as_ref(), step).await
     }
 
-    fn outcome(
-        &mut self,
-        written: Result<Lease, kube::Error>,
-        begun: Duration,
-    ) -> Result<Turn, kube::Error> {
+    async fn write(&mut self, record: Option<&Record>, step: Step) -> Result<Turn, Error> {
+        let name = &self.candidate.name;
+        let entry = self.entry(&self.candidate.identity);
+        let lease = record.map_or_else(|| lease::first(&entry), |it| it.written(step, &entry));
+        // others count from when it is applied, which is later
+        let sent = self.clock.elapsed();
+        let written = match record {
+            Some(_) => self.leases.replace(name, &lease).await,
+            None => self.leases.create(&lease).await,
+        };
         match written {
             Ok(lease) => {
-                self.record = Some(Record::seen(&lease, None, begun));
-                self.leadership.renewed(begun);
+                self.record = Some(Record::seen(lease, None, sent));
+                self.leadership.renewed(sent);
                 Ok(Turn::Leads)
             }
             // somebody wrote in between: who, is read
-            Err(kube::Error::Api(status)) if [404, 409].contains(&status.code) => {
+            Err(Error::Api(status)) if [404, 409].contains(&status.code) => {
                 self.record = None;
                 Ok(Turn::Again)
             }
@@ -255,36 +218,38 @@ impl Election {
         }
     }
 
-    async fn write(&self, record: &Record, step: Step, holder: &str) -> Result<Lease, kube::Error> {
-        let lease = self.lease(Some(record), step, holder);
-        self.leases.replace(&self.candidate.name, &PostParams::default(), &lease).await
+    fn entry<'a>(&'a self, holder: &'a str) -> Entry<'a> {
+        let Candidate { name, times, .. } = &self.candidate;
+        Entry { name, holder, lasts: times.lease, now: self.clock.now() }
+    }
+}
+
+/// The Leases of a namespace, as JSON.
+struct Leases {
+    client: Client,
+    path: String,
+}
+
+impl Leases {
+    async fn get(&self, name: &str) -> Result<Option<Value>, Error> {
+        let request = kube::core::Request::new(&self.path).get(name, &GetParams::default());
+        match self.client.request(request.map_err(Error::BuildRequest)?).await {
+            Ok(lease) => Ok(Some(lease)),
+            Err(Error::Api(status)) if status.code == 404 => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
-    fn lease(&self, record: Option<&Record>, step: Step, holder: &str) -> Lease {
-        let now = MicroTime(self.clock.now());
-        let seconds = i32::try_from(self.candidate.times.lease.as_secs()).unwrap_or(i32::MAX);
-        let transitions = record.map_or(0, |record| record.transitions);
-        let (acquired, transitions) = match step {
-            Step::Take => (None, transitions.saturating_add(record.map_or(0, |_| 1))),
-            Step::Renew | Step::Wait(_) => {
-                (record.and_then(|record| record.acquired.clone()), transitions)
-            }
-        };
-        Lease {
-            metadata: ObjectMeta {
-                name: Some(self.candidate.name.clone()),
-                resource_version: record.map(|record| record.version().to_owned()),
-                ..ObjectMeta::default()
-            },
-            spec: Some(LeaseSpec {
-                holder_identity: Some(holder.to_owned()),
-                lease_duration_seconds: Some(seconds.max(1)),
-                acquire_time: Some(acquired.unwrap_or_else(|| now.clone())),
-                renew_time: Some(now),
-                lease_transitions: Some(transitions),
-                ..LeaseSpec::default()
-            }),
-        }
+    async fn create(&self, lease: &Value) -> Result<Value, Error> {
+        let request = kube::core::Request::new(&self.path);
+        let request = request.create(&PostParams::default(), lease.to_string().into_bytes());
+        self.client.request(request.map_err(Error::BuildRequest)?).await
+    }
+
+    async fn replace(&self, name: &str, lease: &Value) -> Result<Value, Error> {
+        let request = kube::core::Request::new(&self.path);
+        let request = request.replace(name, &PostParams::default(), lease.to_string().into_bytes());
+        self.client.request(request.map_err(Error::BuildRequest)?).await
     }
 }
 

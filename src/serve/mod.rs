@@ -20,6 +20,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
+use crate::listener::{self, Limits, Plain};
 use crate::metrics::Metrics;
 
 pub use access::Access;
@@ -90,10 +91,7 @@ async fn readiness(State(checks): State<Vec<Check>>) -> impl IntoResponse {
 async fn serve(what: &'static str, address: SocketAddr, router: Router) -> Result<(), Error> {
     let failed = |source| Error { what, address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
-    tokio::spawn(async move {
-        if let Err(error) = axum::serve(listener, router).await {
-            tracing::error!(what, %error, "A server ended.");
-        }
-    });
+    let limits = Limits::small();
+    tokio::spawn(listener::serve(listener, router, Plain, limits, std::future::pending()));
     Ok(())
 }

@@ -141,3 +141,23 @@ async fn readiness_says_what_is_missing() {
     certificate.send_replace(false);
     assert_eq!(ready().await.0, StatusCode::SERVICE_UNAVAILABLE);
 }
+
+/// A probe is answered however many idle connections there are.
+#[tokio::test]
+async fn idle_connections_keep_no_probe_out() {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::{TcpListener, TcpStream};
+    let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+    health(free, vec![]).await.unwrap();
+    let mut idle = vec![];
+    for _ in 0..4 * Limits::small().connections {
+        idle.push(TcpStream::connect(free).await.unwrap());
+    }
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.2:0".parse().unwrap()).unwrap();
+    let mut probe = socket.connect(free).await.unwrap();
+    probe.write_all(b"GET /healthz HTTP/1.0\r\n\r\n").await.unwrap();
+    let mut text = String::new();
+    probe.read_to_string(&mut text).await.unwrap();
+    assert!(text.contains(" 200 "), "{text}");
+}

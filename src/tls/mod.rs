@@ -2,20 +2,23 @@
 //!
 //! ```text
 //! Pair (checked) ─▶ Current ─▶ every new connection
-//! listener ─▶ a place ─▶ handshake ─▶ requests of one connection, each in a task of its own
+//! Clients (authorities) ─▶ every new connection, where clients must prove who they are
 //! ```
 //!
 //! [`serve`] serves any router with the pair that is in force; [`Current::set`] changes it for the
 //! connections that come after. Nothing here knows where a pair comes from.
 
+mod clients;
 mod current;
-mod line;
 mod pair;
 mod server;
 
+pub use clients::{AuthoritiesError, Clients};
 pub use current::{Current, Validity};
 pub use pair::{Pair, PairError, are_certificates};
-pub use server::{Limits, serve};
+pub use server::{serve, serve_clients};
+
+pub use crate::listener::Limits;
 
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use axum::routing::get;
 use k8s_openapi::jiff::Timestamp;
 use rcgen::{CertificateParams, Issuer, KeyPair};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -138,13 +138,29 @@ type Client = TlsStream<TcpStream>;
 
 /// A connection of a client that trusts one authority.
 async fn connect(address: SocketAddr, authority: &str) -> std::io::Result<Client> {
+    connect_as(address, authority, None).await
+}
+
+/// The same of one that has a certificate.
+async fn connect_as(
+    address: SocketAddr,
+    authority: &str,
+    own: Option<&Made>,
+) -> std::io::Result<Client> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(authority.as_bytes()).unwrap()).unwrap();
-    let mut config = ClientConfig::builder_with_provider(provider())
+    let config = ClientConfig::builder_with_provider(provider())
         .with_safe_default_protocol_versions()
         .unwrap()
-        .with_root_certificates(roots)
-        .with_no_client_auth();
+        .with_root_certificates(roots);
+    let mut config = match own {
+        None => config.with_no_client_auth(),
+        Some(own) => {
+            let chain = CertificateDer::from_pem_slice(own.certificate.as_bytes()).unwrap();
+            let key = PrivateKeyDer::from_pem_slice(own.key.as_bytes()).unwrap();
+            config.with_client_auth_cert(vec![chain], key).unwrap()
+        }
+    };
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let stream = TcpStream::connect(address).await?;
     let name = ServerName::try_from("localhost").unwrap();
@@ -289,7 +305,7 @@ async fn who_waits_for_an_answer_is_not_slow() {
 }
 
 #[tokio::test]
-async fn beyond_the_limit_connections_wait_for_a_place() {
+async fn beyond_the_limit_the_connection_that_was_idle_longest_gives_way() {
     let server = start(Limits { connections: 2, ..Limits::default() }).await;
     let made = made();
     server.current.set(made.pair());
@@ -298,19 +314,10 @@ async fn beyond_the_limit_connections_wait_for_a_place() {
     for client in [&mut first, &mut second] {
         assert_eq!(ask(client, "/").await.unwrap(), hello());
     }
-    let (address, authority) = (server.address, made.authority.clone());
-    let third = tokio::spawn(async move {
-        let mut client = connect(address, &authority).await.unwrap();
-        ask(&mut client, "/").await.unwrap()
-    });
-    // both places are taken and used, and the third has had every occasion to take one
-    for _ in 0..50 {
-        assert_eq!(ask(&mut first, "/").await.unwrap(), hello());
-        assert_eq!(ask(&mut second, "/").await.unwrap(), hello());
-        assert!(!third.is_finished(), "there are more places than two");
-    }
-    drop(first);
-    assert_eq!(third.await.unwrap(), hello());
+    let mut third = connect(server.address, &made.authority).await.unwrap();
+    assert_eq!(ask(&mut third, "/").await.unwrap(), hello());
+    closed(&mut first).await;
+    assert_eq!(ask(&mut second, "/").await.unwrap(), hello());
 }
 
 #[tokio::test]
@@ -357,4 +364,46 @@ async fn at_the_shutdown_what_does_not_end_is_cut_off() {
     server.stop.send(()).unwrap();
     server.task.await.unwrap();
     assert!(answer(&mut client).await.is_err());
+}
+
+/// A server for clients of some authorities.
+async fn start_for(clients: &Arc<Clients>, made: &Made) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let current = Arc::new(Current::new());
+    current.set(made.pair());
+    let router = Router::new().route("/", get(async || "hello"));
+    let (clients, limits) = (clients.clone(), Limits::default());
+    tokio::spawn(serve_clients(listener, router, current, clients, limits, std::future::pending()));
+    address
+}
+
+#[tokio::test]
+async fn only_clients_of_an_authority_are_served_and_authorities_may_change() {
+    let (server, mine, other) = (made(), made(), made());
+    let clients = Arc::new(Clients::new());
+    let address = start_for(&clients, &server).await;
+    // TLS 1.3 tells a client that it is refused when it reads
+    let served = async |own: Option<&Made>| match connect_as(address, &server.authority, own).await {
+        Ok(mut client) => {
+            // it may be told while it writes
+            let head = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+            drop(client.write_all(head.as_bytes()).await);
+            answer(&mut client).await.is_ok_and(|answer| answer == hello())
+        }
+        Err(_) => false,
+    };
+    assert!(!served(Some(&mine)).await, "no authority is known yet");
+    assert!(clients.trust(b"no certificate").is_err() && clients.trust(mine.key.as_bytes()).is_err());
+    clients.trust(mine.authority.as_bytes()).unwrap();
+    assert!(served(Some(&mine)).await);
+    assert!(!served(None).await, "without a certificate");
+    assert!(!served(Some(&other)).await, "with one of another authority");
+    assert!(clients.trust(b"").is_err());
+    assert!(served(Some(&mine)).await, "what is not usable changes nothing");
+    let both = format!("{}{}", mine.authority, other.authority);
+    clients.trust(both.as_bytes()).unwrap();
+    assert!(served(Some(&mine)).await && served(Some(&other)).await);
+    clients.trust(other.authority.as_bytes()).unwrap();
+    assert!(!served(Some(&mine)).await, "not any more");
 }

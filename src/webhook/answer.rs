@@ -25,6 +25,8 @@ pub enum Reason {
     Forbidden,
     /// What has to be asked gave no answer.
     Unavailable,
+    /// The requester asked too often, and may ask again after so many seconds. Clients do so by themselves.
+    TooManyRequests(u16),
 }
 
 impl Reason {
@@ -33,6 +35,7 @@ impl Reason {
             Self::Invalid => 422,
             Self::Forbidden => 403,
             Self::Unavailable => 503,
+            Self::TooManyRequests(_) => 429,
         }
     }
 
@@ -42,6 +45,15 @@ impl Reason {
             Self::Invalid => "Invalid",
             Self::Forbidden => "Forbidden",
             Self::Unavailable => "ServiceUnavailable",
+            Self::TooManyRequests(_) => "TooManyRequests",
+        }
+    }
+
+    /// From the seconds in it an API server makes the header `Retry-After`.
+    const fn details(self) -> Option<Details> {
+        match self {
+            Self::TooManyRequests(seconds) => Some(Details { retry_after_seconds: seconds }),
+            Self::Invalid | Self::Forbidden | Self::Unavailable => None,
         }
     }
 }
@@ -122,6 +134,7 @@ impl Answer {
                     code: reason.code(),
                     reason: reason.as_str(),
                     message,
+                    details: reason.details(),
                 }),
                 warnings,
                 patch_type: patch.is_some().then_some("JSONPatch"),
@@ -163,6 +176,14 @@ struct Status<'a> {
     code: u16,
     reason: &'static str,
     message: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    details: Option<Details>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Details {
+    retry_after_seconds: u16,
 }
 
 fn json(value: &impl Serialize) -> Vec<u8> {

@@ -49,6 +49,15 @@ pub enum NamedKind {
 }
 
 impl NamedKind {
+    /// Its kind.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RetryPolicy => "RetryPolicy",
+            Self::LocalQueue => "LocalQueue",
+        }
+    }
+
     /// Where it is named.
     #[must_use]
     pub fn field(self) -> String {

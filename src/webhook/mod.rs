@@ -9,6 +9,7 @@
 //!                      ├─▶ validate  CREATE, UPDATE: everything that needs no cluster
 //!                      └─▶ delete    DELETE: what it does to quota
 //!                 │ Question, where something is to be created and nothing is wrong so far
+//!               rate      how often a user and a peer may make us ask the cluster
 //!               authorize    discovery and SubjectAccessReviews, behind a trait; access is the real one
 //!                 │ findings
 //!               answer ─▶ AdmissionReview: verdict, one message, warnings, patch
@@ -25,6 +26,7 @@ pub mod default;
 pub mod delete;
 pub mod judge;
 mod levels;
+mod rate;
 pub mod review;
 pub mod server;
 #[cfg(test)]
@@ -32,6 +34,7 @@ mod testing;
 #[cfg(test)]
 mod tests;
 pub mod validate;
+mod weight;
 
 /// Who asks, with everything that an authorizer may look at.
 pub use crate::api::Requester as Identity;

@@ -6,12 +6,18 @@ use serde_json::value::RawValue;
 
 use super::Identity;
 use super::levels::shallow;
+use super::weight::weight;
 use super::validate::LEVELS_MAX;
 use crate::api::GROUP;
 use crate::limits::shortened;
 
 /// The version of the envelope that is spoken.
 const API_VERSION: &str = "admission.k8s.io/v1";
+/// The most memory that an object may take once it is read: ten times what one of 1 MiB takes that has few
+/// and long texts, and more than any that people write.
+const OBJECT_WEIGHT_MAX: usize = 20 << 20;
+/// The same of a whole review: two objects, and who asks.
+const REVIEW_WEIGHT_MAX: usize = 2 * OBJECT_WEIGHT_MAX + (4 << 20);
 /// The longest description of what is wrong with the JSON.
 const SHAPE_CHARS_MAX: usize = 200;
 
@@ -123,6 +129,15 @@ pub enum ReviewError {
         /// Its kind.
         kind: String,
     },
+    /// An object is made of so many parts that reading it takes too much memory.
+    #[error(
+        "{field} has too many fields and items: an object must take at most {most} MiB of memory",
+        most = OBJECT_WEIGHT_MAX >> 20
+    )]
+    TooHeavy {
+        /// What it is.
+        field: &'static str,
+    },
     /// A field is missing.
     #[error("{0} must be given")]
     Missing(&'static str),
@@ -141,17 +156,19 @@ pub enum ReviewError {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Envelope {
+struct Envelope<'a> {
     #[serde(default)]
     api_version: String,
     #[serde(default)]
     kind: String,
-    request: Option<Request>,
+    #[serde(borrow)]
+    request: Option<Request<'a>>,
 }
 
+/// The objects stay where they are in the body until they are read.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request {
+struct Request<'a> {
     #[serde(default)]
     uid: String,
     #[serde(default)]
@@ -164,9 +181,12 @@ struct Request {
     operation: String,
     #[serde(default)]
     user_info: Identity,
-    object: Option<Box<RawValue>>,
-    old_object: Option<Box<RawValue>>,
-    options: Option<Box<RawValue>>,
+    #[serde(borrow)]
+    object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    old_object: Option<&'a RawValue>,
+    #[serde(borrow)]
+    options: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]
@@ -187,8 +207,11 @@ impl Review {
             return Err(ReviewError::Empty);
         }
         let text = std::str::from_utf8(body).map_err(|_| ReviewError::Encoding)?;
+        if weight(body) > REVIEW_WEIGHT_MAX {
+            return Err(ReviewError::TooHeavy { field: "the review" });
+        }
         // raw values and unknown fields are skipped without recursion
-        let envelope: Envelope = serde_json::from_str(text).map_err(|error| shape(&error))?;
+        let envelope: Envelope<'_> = serde_json::from_str(text).map_err(|error| shape(&error))?;
         let Envelope { api_version, kind, request } = envelope;
         if api_version != API_VERSION || kind != "AdmissionReview" {
             let [api_version, kind] = [api_version, kind].map(|text| shortened(&text));
@@ -214,7 +237,7 @@ impl Review {
             Operation::Delete => (false, true),
         };
         let options = request.options.filter(|_| operation == Operation::Delete);
-        let options = options.map(|raw| object(&raw)).transpose()?.unwrap_or_default();
+        let options = options.map(|raw| object(raw, "request.options")).transpose()?;
         Ok(Self {
             uid: request.uid,
             operation,
@@ -222,12 +245,12 @@ impl Review {
             namespace: request.namespace,
             object: taken(request.object, needs_new, "request.object")?,
             old_object: taken(request.old_object, needs_old, "request.oldObject")?,
-            options: serde_json::from_value(options.value).unwrap_or_default(),
+            options: serde_json::from_value(options.unwrap_or_default().value).unwrap_or_default(),
         })
     }
 }
 
-fn of_resource(request: &Request, expected: Resource) -> Result<(), ReviewError> {
+fn of_resource(request: &Request<'_>, expected: Resource) -> Result<(), ReviewError> {
     let GroupVersionResource { group, version, resource } = &request.resource;
     let mut found = format!("{group}/{version} {resource}");
     if !request.sub_resource.is_empty() {
@@ -241,18 +264,21 @@ fn of_resource(request: &Request, expected: Resource) -> Result<(), ReviewError>
 }
 
 fn taken(
-    raw: Option<Box<RawValue>>,
+    raw: Option<&RawValue>,
     is_needed: bool,
     field: &'static str,
 ) -> Result<Object, ReviewError> {
     match raw {
-        Some(raw) if is_needed => object(&raw),
+        Some(raw) if is_needed => object(raw, field),
         None if is_needed => Err(ReviewError::Missing(field)),
         Some(_) | None => Ok(Object::default()),
     }
 }
 
-fn object(raw: &RawValue) -> Result<Object, ReviewError> {
+fn object(raw: &RawValue, field: &'static str) -> Result<Object, ReviewError> {
+    if weight(raw.get().as_bytes()) > OBJECT_WEIGHT_MAX {
+        return Err(ReviewError::TooHeavy { field });
+    }
     let shallow = shallow(raw.get(), LEVELS_MAX);
     let value = serde_json::from_str(&shallow.text).map_err(|error| shape(&error))?;
     Ok(Object { value, too_deep: shallow.levels > LEVELS_MAX })

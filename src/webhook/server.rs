@@ -1,47 +1,72 @@
 //! The questions of API servers over HTTP: everything about them is bounded.
 //!
 //! ```text
-//! request ─▶ place (≤ 64 at work) ─▶ body (≤ 8 MiB) ─▶ read and judge ─▶ ask the cluster ─▶ answer
-//!              429                   408, 413, 415        400, 500           (denied: 503)
+//! request ─▶ body (≤ 4 MiB) ─▶ place (≤ 64 at work) ─▶ read and judge ─▶ ask the cluster ─▶ answer
+//!            408, 413, 415      429                     400, 413, 500      (denied: 429, 503)
 //!            └───────────────────────────── within 4 s: 504 ──────────────────────────────┘
 //! ```
+//!
+//! Of bodies, of memory for what they are read into, of places and of questions to the cluster there is only so
+//! much, and no peer gets all of it: see [`Shares`]. A body that is small needs no part of anything, so that
+//! those that are large, and slow to come, hold up none but their like.
 //!
 //! Reading and judging, which is work and no waiting, is done beside the runtime that serves: an
 //! object of 1 MiB holds up nobody else. A mistake that panics is answered with 500, and the server
 //! lives.
 
+use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderValue, Request, Response, StatusCode, header};
 use axum::routing::post;
 use futures::FutureExt;
 use futures::future::join;
-use http_body_util::LengthLimitError;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use http_body::Body as _;
+use http_body_util::BodyExt;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::answer::{Answer, printable};
+use super::answer::{Answer, Reason, printable};
 use super::authorize::Authorize;
 use super::judge::{Endpoint, Question, Verdict, judge};
+use super::rate::{Rates, Wait, subject};
 use super::review::{Operation, Review, ReviewError};
+use super::weight::weight;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::listener::{Peer, Share, Shares};
 use crate::metrics::{Admitted, Metrics};
 use crate::telemetry;
 
-/// The largest body: two objects as large as an API server takes them, and the envelope.
-pub const BODY_BYTES_MAX: usize = 8 << 20;
+/// The largest body: two objects of 1.5 MiB, which is as much as etcd takes, and the envelope; or one of 3 MiB,
+/// as large as an API server takes it.
+pub const BODY_BYTES_MAX: usize = 4 << 20;
+/// Up to this size a body takes no part of [`BODIES_MAX`]: as many as there are connections have room.
+pub const SMALL_BODY_MAX: usize = 32 << 10;
+/// Bytes of larger bodies at a time.
+const BODIES_MAX: u32 = 24 << 20;
+/// Those of one peer.
+const BODIES_OF_A_PEER: u32 = 16 << 20;
+/// Memory for what bodies are read into at a time, in bytes.
+const READ_MAX: u32 = 64 << 20;
+/// That of one peer: enough for any one review.
+const READ_OF_A_PEER: u32 = 44 << 20;
 /// The longest time for an answer. An API server waits 5 s, and should hear why there is none.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 /// The longest time for the body to arrive.
 pub const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 /// The most questions at work at a time.
-pub const AT_WORK_MAX: usize = 64;
+pub const AT_WORK_MAX: u32 = 64;
+/// Those of one peer.
+const AT_WORK_OF_A_PEER: u32 = 48;
+/// The most questions for which the cluster is asked at a time.
+pub const ASKING_MAX: u32 = 32;
+/// Those of one peer.
+const ASKING_OF_A_PEER: u32 = 20;
 /// The longest wait for a place among them.
 pub const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -65,17 +90,26 @@ pub struct Admission {
 /// What stands behind the router.
 struct Desk {
     admission: Arc<Admission>,
-    at_work: Arc<Semaphore>,
+    bodies: Shares,
+    read: Shares,
+    at_work: Shares,
+    asking: Shares,
+    rates: Rates,
 }
+
+/// What a question holds while it is read and judged.
+type Held = (Share, Share);
 
 /// Why there is no answer to a question.
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
     #[error(
-        "{AT_WORK_MAX} questions are being answered, and none was done within {} s: try again",
+        "too much is asked at a time, and nothing was done within {} s: try again",
         PLACE_TIME_MAX.as_secs()
     )]
     Overloaded,
+    #[error("too many answers are needed of the cluster: try again")]
+    TooMany,
     #[error("there was no answer within {} s: try again", ANSWER_TIME_MAX.as_secs())]
     Timeout,
     #[error("the content type must be application/json")]
@@ -101,7 +135,15 @@ struct Told {
 
 /// The paths of all webhooks.
 pub fn router(admission: Arc<Admission>) -> Router {
-    let desk = Arc::new(Desk { admission, at_work: Arc::new(Semaphore::new(AT_WORK_MAX)) });
+    let rates = Rates::new(admission.clock.clone());
+    let desk = Arc::new(Desk {
+        admission,
+        bodies: Shares::new(BODIES_MAX, BODIES_OF_A_PEER),
+        read: Shares::new(READ_MAX, READ_OF_A_PEER),
+        at_work: Shares::new(AT_WORK_MAX, AT_WORK_OF_A_PEER),
+        asking: Shares::new(ASKING_MAX, ASKING_OF_A_PEER),
+        rates,
+    });
     let mut router = Router::new();
     for endpoint in Endpoint::ALL {
         let desk = desk.clone();
@@ -137,32 +179,57 @@ impl Desk {
         if !is_json(&head.headers) {
             return Err(NoAnswer::ContentType);
         }
-        let place = timeout(PLACE_TIME_MAX, self.at_work.clone().acquire_owned()).await;
-        // it is never closed
-        let Ok(Ok(place)) = place else { return Err(NoAnswer::Overloaded) };
-        let place = Arc::new(place);
-        let body = timeout(BODY_TIME_MAX, whole(body)).await.map_err(|_| NoAnswer::SlowBody)??;
-        let (review, verdict) = self.judged(endpoint, body, place.clone()).await?;
+        let peer = head.extensions.get::<Peer>().copied();
+        let (body, _room) = self.body(peer, body).await?;
+        let place = in_time(self.at_work.take(peer, 1)).await?;
+        let room = u32::try_from(weight(&body)).unwrap_or(u32::MAX);
+        let room = in_time(self.read.take(peer, room)).await?;
+        let held = Arc::new((place, room));
+        let (review, verdict) = self.judged(endpoint, body, held.clone()).await?;
         let answer = match verdict {
             Verdict::Final(answer) => answer,
-            Verdict::Ask(question) => self.ask(&review, question).await,
+            Verdict::Ask(question) => self.ask(peer, &review, question).await?,
         };
-        drop(place);
+        drop(held);
         Ok(Told::answer(endpoint, &review, &answer))
     }
 
-    /// Reads and judges beside the runtime. The place is given back when that has really ended, also
+    /// The whole body, and its part of all bodies: by the length that is declared, or else the largest.
+    async fn body(
+        &self,
+        peer: Option<Peer>,
+        body: Body,
+    ) -> Result<(Bytes, Option<Share>), NoAnswer> {
+        let hint = body.size_hint();
+        if hint.lower() > BODY_BYTES_MAX as u64 {
+            return Err(NoAnswer::TooLarge);
+        }
+        let declared = hint.exact().and_then(|length| usize::try_from(length).ok());
+        let declared = declared.unwrap_or(BODY_BYTES_MAX);
+        let share = if declared <= SMALL_BODY_MAX {
+            None
+        } else {
+            let bytes = u32::try_from(declared).unwrap_or(u32::MAX);
+            Some(in_time(self.bodies.take(peer, bytes)).await?)
+        };
+        let body = timeout(BODY_TIME_MAX, whole(body)).await.map_err(|_| NoAnswer::SlowBody)??;
+        Ok((body, share))
+    }
+
+    /// Reads and judges beside the runtime. What is held is given back when that has really ended, also
     /// where nobody waits for it any more.
     async fn judged(
         &self,
         endpoint: Endpoint,
         body: Bytes,
-        place: Arc<OwnedSemaphorePermit>,
+        held: Arc<Held>,
     ) -> Result<(Review, Verdict), NoAnswer> {
         let admission = self.admission.clone();
         let work = spawn_blocking(move || {
-            let _place = place;
+            let _held = held;
             let review = Review::read(&body, endpoint.resource())?;
+            // everything of it has been copied
+            drop(body);
             let own_account = admission.own_account.get().map(String::as_str);
             let verdict = judge(endpoint, &review, &(admission.config)(), own_account);
             Ok((review, verdict))
@@ -170,19 +237,51 @@ impl Desk {
         work.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 
-    async fn ask(&self, review: &Review, question: Question) -> Answer {
+    async fn ask(
+        &self,
+        peer: Option<Peer>,
+        review: &Review,
+        question: Question,
+    ) -> Result<Answer, NoAnswer> {
         let wrapped = question.wrapped(review);
         let Review { requester, namespace, .. } = review;
+        let kinds: BTreeSet<_> = wrapped.iter().map(|it| [it.api_version, it.kind]).collect();
+        let named = question.named.iter().map(|it| [it.kind.as_str(), it.name.as_str()]);
+        let requests = u32::try_from(kinds.len() + question.named.len()).unwrap_or(u32::MAX);
+        let about = subject(requester, namespace, kinds.into_iter().chain(named));
+        match self.rates.charge(peer, requester, &about, requests) {
+            Ok(()) => {}
+            Err(Wait::Peer(_)) => return Err(NoAnswer::TooMany),
+            Err(Wait::User(time)) => return Ok(too_often(time)),
+        }
+        let place = in_time(self.asking.take(peer, 1)).await?;
         let authorize = &self.admission.authorize;
         let rights = authorize.findings(requester, namespace, &wrapped, question.check_user);
         let (found, missing) = join(rights, authorize.missing(namespace, &question.named)).await;
+        drop(place);
         let found = found.map(|findings| [findings, missing].concat());
-        if let Err(error) = &found {
-            let cause = telemetry::chain(error);
-            tracing::warn!(cause, "Nothing is known of what may be created.");
+        match &found {
+            Ok(findings) if findings.is_empty() => self.rates.remembered(about),
+            Ok(_) => {}
+            Err(error) => {
+                let cause = telemetry::chain(error);
+                tracing::warn!(cause, "Nothing is known of what may be created.");
+            }
         }
-        question.answered(found)
+        Ok(question.answered(found))
     }
+}
+
+/// What a user is told who makes us ask the cluster too often.
+fn too_often(time: Duration) -> Answer {
+    let seconds = u16::try_from(time.as_secs()).unwrap_or(u16::MAX).saturating_add(1);
+    let message = format!("you create more AppWrappers than can be checked: try again in {seconds} s");
+    Answer::denied(Reason::TooManyRequests(seconds), &message)
+}
+
+/// Something that others hold, as soon as it is free.
+async fn in_time<T>(free: impl Future<Output = T>) -> Result<T, NoAnswer> {
+    timeout(PLACE_TIME_MAX, free).await.map_err(|_| NoAnswer::Overloaded)
 }
 
 impl Told {
@@ -195,17 +294,25 @@ impl Told {
         let mut response = Response::new(answer.write(uid, &requester.username).into());
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
-        let admitted = if answer.is_allowed() { Admitted::Allowed } else { Admitted::Denied };
+        let admitted = match &answer.denied {
+            None => Admitted::Allowed,
+            Some((Reason::TooManyRequests(_), _)) => Admitted::Overloaded,
+            Some((Reason::Invalid | Reason::Forbidden | Reason::Unavailable, _)) => Admitted::Denied,
+        };
         Self { operation: Some(*operation), admitted, response }
     }
 
     /// One line that says why there is no answer.
     fn nothing(error: &NoAnswer) -> Self {
         let (status, admitted) = match error {
-            NoAnswer::Overloaded => (StatusCode::TOO_MANY_REQUESTS, Admitted::Overloaded),
+            NoAnswer::Overloaded | NoAnswer::TooMany => {
+                (StatusCode::TOO_MANY_REQUESTS, Admitted::Overloaded)
+            }
             NoAnswer::Timeout => (StatusCode::GATEWAY_TIMEOUT, Admitted::Timeout),
             NoAnswer::ContentType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Admitted::Malformed),
-            NoAnswer::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, Admitted::Malformed),
+            NoAnswer::TooLarge | NoAnswer::Review(ReviewError::TooHeavy { .. }) => {
+                (StatusCode::PAYLOAD_TOO_LARGE, Admitted::Malformed)
+            }
             NoAnswer::SlowBody => (StatusCode::REQUEST_TIMEOUT, Admitted::Timeout),
             NoAnswer::Body(_) | NoAnswer::Review(_) => {
                 (StatusCode::BAD_REQUEST, Admitted::Malformed)
@@ -231,15 +338,17 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// A body of bounded size.
-async fn whole(body: Body) -> Result<Bytes, NoAnswer> {
-    to_bytes(body, BODY_BYTES_MAX).await.map_err(|error| {
-        let source = std::error::Error::source(&error);
-        if source.is_some_and(<dyn std::error::Error>::is::<LengthLimitError>) {
-            NoAnswer::TooLarge
-        } else {
-            NoAnswer::Body(error)
+async fn whole(mut body: Body) -> Result<Bytes, NoAnswer> {
+    let mut whole = vec![];
+    while let Some(frame) = body.frame().await {
+        let Ok(data) = frame.map_err(NoAnswer::Body)?.into_data() else { continue };
+        if whole.len() + data.len() > BODY_BYTES_MAX {
+            return Err(NoAnswer::TooLarge);
         }
-    })
+        // not more room than what has come needs, whatever was declared
+        whole.extend_from_slice(&data);
+    }
+    Ok(whole.into())
 }
 
 /// What a panic said.

@@ -1,17 +1,17 @@
 //! Which of several replicas leads, on the API server in memory.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use appwrapper::clock::{Clock, SystemClock};
+use appwrapper::clock::{Clock, ManualClock, SystemClock};
 use appwrapper::election::{Candidate, Election, Fence, Leadership, Times};
 use appwrapper::sim::{ApiServer, Store};
 use futures::FutureExt;
 use http::{Request, Response};
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::{Api, DeleteParams, PostParams};
+use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::{Client, Error};
 use serde_json::json;
@@ -34,6 +34,8 @@ struct Wire {
     cut: Arc<AtomicBool>,
     /// The next write is applied, and its reply is lost.
     lose_reply: Arc<AtomicBool>,
+    /// Each reply takes so long, on this clock.
+    slow: Arc<Mutex<Option<(Arc<ManualClock>, Duration)>>>,
 }
 
 impl Cluster {
@@ -56,6 +58,10 @@ impl Cluster {
     }
 
     fn candidate(&self, identity: &str, wire: &Wire) -> Election {
+        self.candidate_by(identity, wire, Arc::new(SystemClock))
+    }
+
+    fn candidate_by(&self, identity: &str, wire: &Wire, clock: Arc<dyn Clock>) -> Election {
         let (upstream, wire) = (self.0.clone(), wire.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let (upstream, wire) = (upstream.clone(), wire.clone());
@@ -65,6 +71,10 @@ impl Cluster {
                 }
                 let writes = request.method() != http::Method::GET;
                 let reply = upstream.send(request).await;
+                // whoever waits for it, or the whole machine, stands still meanwhile
+                if let Some((clock, time)) = wire.slow.lock().expect("nobody panics").clone() {
+                    clock.advance(time);
+                }
                 if writes && wire.lose_reply.swap(false, Ordering::SeqCst) {
                     return Err(Error::Service("the reply was lost".into()));
                 }
@@ -77,7 +87,7 @@ impl Cluster {
             identity: identity.to_owned(),
             times: TIMES,
         };
-        Election::new(Client::new(service, "system"), Arc::new(SystemClock), candidate)
+        Election::new(Client::new(service, "system"), clock, candidate)
     }
 }
 
@@ -225,4 +235,125 @@ async fn what_waits_for_a_connection_when_leadership_ends_is_not_sent() {
     let answer = Fence::new(leadership).layer(upstream).oneshot(request).await;
     let refusal = answer.expect_err("it was sent").to_string();
     assert!(refusal.contains("does not lead"), "{refusal}");
+}
+
+fn manual() -> Arc<ManualClock> {
+    Arc::new(ManualClock::at(SystemClock.now()))
+}
+
+/// The machine stands still for longer than the Lease lasts, between two renewals or during one, and its
+/// timers know nothing of it: the first thing that the replica sees is that it does not lead.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_machine_was_paused_does_not_lead() {
+    let cluster = Cluster::new().await;
+    for in_a_renewal in [false, true] {
+        let (wire, clock) = (Wire::default(), manual());
+        let mut first = cluster.candidate_by("a", &wire, clock.clone());
+        first.won().await;
+        let leadership = first.leadership();
+        assert!(leadership.holds());
+        if in_a_renewal {
+            *wire.slow.lock().expect("nobody panics") = Some((clock, TIMES.renew_deadline));
+        } else {
+            clock.advance(TIMES.renew_deadline);
+            assert!(!leadership.holds(), "before any timer has run");
+        }
+        first.lost().await;
+        assert!(!leadership.holds());
+        *wire.slow.lock().expect("nobody panics") = None;
+        cluster.leases().delete("lock", &DeleteParams::default()).await.expect("it is there");
+    }
+}
+
+/// A Lease that is won by a write whose reply took too long is not held.
+#[tokio::test(start_paused = true)]
+async fn leadership_that_was_over_when_it_was_won_is_won_again() {
+    let cluster = Cluster::new().await;
+    let (wire, clock) = (Wire::default(), manual());
+    let mut first = cluster.candidate_by("a", &wire, clock.clone());
+    *wire.slow.lock().expect("nobody panics") = Some((clock, TIMES.renew_deadline));
+    let heals = async {
+        // after some replies the way is quick again
+        for _ in 0..50 {
+            tokio::task::yield_now().await;
+        }
+        *wire.slow.lock().expect("nobody panics") = None;
+    };
+    tokio::join!(first.won(), heals);
+    assert!(first.leadership().holds());
+}
+
+/// The reply to a read takes almost as long as the Lease lasts: what it shows may be that new.
+#[tokio::test(start_paused = true)]
+async fn what_a_slow_read_shows_is_as_new_as_its_end() {
+    let cluster = Cluster::new().await;
+    let leader_clock = manual();
+    let mut first = cluster.candidate_by("a", &Wire::default(), leader_clock.clone());
+    first.won().await;
+    let (wire, clock) = (Wire::default(), manual());
+    let mut second = cluster.candidate_by("b", &wire, clock.clone());
+    let almost = TIMES.lease - Duration::from_millis(1);
+    *wire.slow.lock().expect("nobody panics") = Some((clock.clone(), almost));
+    assert!(second.won().now_or_never().is_none(), "it has looked");
+    *wire.slow.lock().expect("nobody panics") = None;
+    // the Lease has been seen for this long only
+    clock.advance(almost);
+    leader_clock.advance(TIMES.renew_deadline - Duration::from_millis(1));
+    assert!(second.won().now_or_never().is_none(), "it waits");
+    assert_eq!(cluster.holder().await, "a");
+    assert!(first.leadership().holds(), "and rightly so");
+    clock.advance(Duration::from_millis(1));
+    second.won().await;
+    assert_eq!(cluster.holder().await, "b");
+}
+
+/// Whatever somebody writes into the Lease is neither in the way, nor lost.
+#[tokio::test]
+async fn garbage_in_the_lease_is_kept_and_in_nobodys_way() {
+    let cluster = Cluster::new().await;
+    let mut first = cluster.candidate("a", &Wire::default());
+    first.won().await;
+    let spoil = |holder: &str| {
+        json!({
+            "metadata": {"labels": {"team": "x"}, "annotations": {"note": "n".repeat(100_000)},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "Deployment", "name": "d",
+                    "uid": "u"}]},
+            "spec": {"holderIdentity": holder, "leaseDurationSeconds": i32::MAX,
+                "renewTime": "9999-12-31T23:59:59.999999Z", "strategy": "OldestEmulationVersion"},
+        })
+    };
+    let spoiled = async |holder: &str| {
+        let (patch, params) = (Patch::Merge(spoil(holder)), PatchParams::default());
+        // the answer is of no type of ours
+        drop(cluster.leases().patch("lock", &params, &patch).await);
+    };
+    spoiled("a").await;
+    // it is met, and written over
+    let renewed = async {
+        loop {
+            if let Ok(lease) = cluster.leases().get("lock").await {
+                break lease;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let lease = tokio::select! {
+        () = first.lost() => panic!("it goes on"),
+        lease = renewed => lease,
+    };
+    let kept = serde_json::to_value(&lease).expect("JSON");
+    assert_eq!(kept["metadata"]["labels"], json!({"team": "x"}));
+    assert_eq!(kept["metadata"]["annotations"]["note"], "n".repeat(100_000));
+    assert_eq!(kept["metadata"]["ownerReferences"][0]["name"], "d");
+    assert_eq!(kept["spec"]["strategy"], "OldestEmulationVersion");
+    assert_eq!(kept["spec"]["leaseDurationSeconds"], 1);
+
+    // one that nobody of ours holds, for ever as it says
+    let clock = manual();
+    let mut second = cluster.candidate_by("b", &Wire::default(), clock.clone());
+    spoiled(&"x".repeat(200_000)).await;
+    assert!(second.won().now_or_never().is_none(), "it waits");
+    clock.advance(TIMES.lease * 10);
+    second.won().await;
+    assert_eq!(cluster.holder().await, "b");
 }

@@ -13,7 +13,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("recent", &["clock"]),
     ("telemetry", &[]),
     ("election", &["clock", "telemetry"]),
-    ("tls", &[]),
+    ("listener", &[]),
+    ("tls", &["listener"]),
     ("certificate", &["clock", "telemetry", "tls"]),
     ("plan", &[]),
     ("status", &["api"]),
@@ -37,6 +38,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "crd",
             "metrics",
             "discovery",
+            "listener",
         ],
     ),
     // what it finds is logged when the controller starts
@@ -69,7 +71,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "telemetry",
         ],
     ),
-    ("serve", &["recent", "clock", "metrics", "telemetry"]),
+    ("serve", &["recent", "clock", "listener", "metrics", "telemetry"]),
     ("crd", &["api", "status"]),
     ("sim", &[]),
     // the controller as it is, on a server that shares nothing with it; the models and the checks ask

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
@@ -154,6 +154,18 @@ async fn use_the_rest(case: &Case) {
         case.delete_wrapper(name).await;
         case.gone("AppWrapper", name).await;
     }
+    // the CA for Prometheus is put right
+    let config_maps: Api<ConfigMap> = Api::namespaced(case.client.clone(), NAMESPACE);
+    let wrong = Patch::Merge(json!({"data": {"ca.crt": "x"}}));
+    let params = PatchParams::default();
+    let name = "appwrapper-webhook-ca";
+    config_maps.patch(name, &params, &wrong).await.expect("it is there");
+    let right = |found: Option<&ConfigMap>| {
+        let data = found.and_then(|found| found.data.as_ref()).and_then(|data| data.get("ca.crt"));
+        data.is_some_and(|text| text.contains("BEGIN CERTIFICATE") && !text.contains("KEY"))
+    };
+    let mended = kube::runtime::wait::await_condition(config_maps, name, right);
+    mended.await.expect("ConfigMaps are watched");
     // half a certificate is cleared away
     let secrets: Api<Secret> = Api::namespaced(case.client.clone(), NAMESPACE);
     let half = Patch::Merge(json!({"data": {"next-ca.crt": "eA=="}}));

@@ -2,6 +2,7 @@
 //! no decision, and a decision no answer.
 
 use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::certificate::{self, Keeper, Place};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::reconcile::Context;
-use crate::tls::{self, Current, Limits, Validity};
+use crate::tls::{self, Clients, Current, Limits, Validity};
 use crate::webhook::access::{Reviews, own_account};
 use crate::webhook::server::{Admission, router};
 use crate::{serve, telemetry};
@@ -76,21 +77,35 @@ impl Parts {
         let mut serving = vec![];
         if let Some(listener) = webhook {
             let router = router(Arc::new(admission(&client, &context, clock.clone())));
-            serving.push((listener, router));
+            let clients = config.webhook.client_ca_file.map(clients);
+            serving.push((listener, router, clients, Limits::default()));
         }
         if let Some(listener) = metrics {
             let access = serve::Access::new(client, clock);
-            serving.push((listener, serve::metrics_router(context.metrics.clone(), Some(access))));
+            let router = serve::metrics_router(context.metrics.clone(), Some(access));
+            serving.push((listener, router, None, Limits::small()));
         }
-        let serving = serving.into_iter().map(async |(listener, router)| {
+        let serving = serving.into_iter().map(async |(listener, router, clients, limits)| {
             let listener = tokio::net::TcpListener::from_std(listener)
                 .map_err(|error| Error::Usage(format!("cannot listen: {error}")))?;
-            let limits = Limits::default();
-            tls::serve(listener, router, current.clone(), limits, stopped.clone()).await;
+            let (current, stopped) = (current.clone(), stopped.clone());
+            match clients {
+                Some(clients) => {
+                    tls::serve_clients(listener, router, current, clients, limits, stopped).await;
+                }
+                None => tls::serve(listener, router, current, limits, stopped).await,
+            }
             Ok(())
         });
         try_join_all(serving).await.map(drop)
     }
+}
+
+/// The clients that are served, as a file says from now on.
+fn clients(file: PathBuf) -> Arc<Clients> {
+    let clients = Arc::new(Clients::new());
+    tokio::spawn(certificate::client_authorities(file, clients.clone()));
+    clients
 }
 
 /// Keeps the certificate.

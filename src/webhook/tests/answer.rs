@@ -37,6 +37,12 @@ fn everything_that_is_wrong_is_one_message() {
     );
     let denied = Answer::denied(Reason::Unavailable, "try again");
     assert_eq!(written(&denied)["response"]["status"]["code"], 503);
+    let often = Answer::denied(Reason::TooManyRequests(7), "try again");
+    assert_eq!(
+        written(&often)["response"]["status"],
+        json!({"status": "Failure", "code": 429, "reason": "TooManyRequests",
+            "message": "try again", "details": {"retryAfterSeconds": 7}})
+    );
 }
 
 #[test]

@@ -103,6 +103,12 @@ impl Given {
         self.cluster.1.load(Ordering::SeqCst)
     }
 
+    fn counted_at_least_one(&self, operation: &str, answer: &str) -> bool {
+        let labels =
+            format!(r#"answer="{answer}",operation="{operation}",webhook="validate-appwrapper""#);
+        self.metrics.page().contains(&format!("appwrapper_admission_answers_total{{{labels}}}"))
+    }
+
     fn counted(&self, operation: &str, answer: &str) -> bool {
         let labels =
             format!(r#"answer="{answer}",operation="{operation}",webhook="validate-appwrapper""#);
@@ -260,19 +266,155 @@ async fn time_is_bounded() {
 #[tokio::test(start_paused = true)]
 async fn beyond_so_many_at_a_time_one_is_told_to_come_again() {
     let given = given(Cluster::Waits(Semaphore::new(0)));
-    let waiting: Vec<_> = (0..AT_WORK_MAX)
+    let waiting: Vec<_> = (0..ASKING_MAX)
         .map(|_| tokio::spawn(sent(given.router.clone(), posted(creation(&given_aw())))))
         .collect();
-    while given.asked() < AT_WORK_MAX {
+    while given.asked() < ASKING_MAX as usize {
         tokio::task::yield_now().await;
     }
     let (status, text) = given.told(creation(&given_aw())).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{text}");
     assert!(given.counted("unknown", "overloaded"));
     let Cluster::Waits(permits) = &given.cluster.0 else { unreachable!("it waits") };
-    permits.add_permits(AT_WORK_MAX + 1);
+    permits.add_permits(ASKING_MAX as usize + 1);
     for each in waiting {
         assert_eq!(each.await.expect("it ends").0, StatusCode::OK);
     }
     assert_eq!(given.told(creation(&given_aw())).await.0, StatusCode::OK, "there is room again");
+}
+
+/// A body of a length that is declared, of which nothing comes.
+struct Declared(u64);
+
+impl http_body::Body for Declared {
+    type Data = bytes::Bytes;
+    type Error = std::io::Error;
+
+    fn poll_frame(
+        self: std::pin::Pin<&mut Self>,
+        _: &mut std::task::Context<'_>,
+    ) -> std::task::Poll<Option<Result<http_body::Frame<bytes::Bytes>, std::io::Error>>> {
+        std::task::Poll::Pending
+    }
+
+    fn size_hint(&self) -> http_body::SizeHint {
+        http_body::SizeHint::with_exact(self.0)
+    }
+}
+
+/// The peer of a request, as the listener notes it.
+fn of_peer(mut request: Request<Body>, number: u8) -> Request<Body> {
+    let peer = Peer::V4(std::net::Ipv4Addr::new(10, 0, 0, number));
+    request.extensions_mut().insert(peer);
+    request
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_too_large_is_refused_before_it_comes() {
+    let given = given(Cluster::Panics);
+    let begin = tokio::time::Instant::now();
+    let body = Body::new(Declared(BODY_BYTES_MAX as u64 + 1));
+    assert_eq!(given.told(body).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+    assert_eq!(begin.elapsed(), std::time::Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn large_bodies_that_do_not_come_hold_up_no_small_one_and_no_other_peer() {
+    let given = given(Cluster::Agrees);
+    let slow = |number: u8| {
+        let body = Body::new(Declared(BODY_BYTES_MAX as u64));
+        tokio::spawn(sent(given.router.clone(), of_peer(posted(body), number)))
+    };
+    let waiting: Vec<_> = (0..100).map(|_| slow(1)).collect();
+    tokio::task::yield_now().await;
+    let large = || {
+        let review = creation(&given_aw());
+        format!("{review}{}", " ".repeat(SMALL_BODY_MAX))
+    };
+    let of = async |number: u8, body: String| {
+        sent(given.router.clone(), of_peer(posted(body), number)).await.0
+    };
+    assert_eq!(of(1, large()).await, StatusCode::TOO_MANY_REQUESTS, "it has its part");
+    let waiting_again: Vec<_> = (0..100).map(|_| slow(1)).collect();
+    tokio::task::yield_now().await;
+    assert_eq!(of(2, large()).await, StatusCode::OK, "another peer has not");
+    assert_eq!(of(1, creation(&given_aw())).await, StatusCode::OK, "and small ones need none");
+    for each in waiting.into_iter().chain(waiting_again) {
+        let status = each.await.expect("it ends").0;
+        assert!([StatusCode::REQUEST_TIMEOUT, StatusCode::TOO_MANY_REQUESTS].contains(&status));
+    }
+    assert_eq!(of(1, large()).await, StatusCode::OK, "all was given back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_peer_does_not_get_all_questions_to_the_cluster() {
+    let given = given(Cluster::Waits(Semaphore::new(0)));
+    let ask = |number: u8| {
+        let request = of_peer(posted(creation(&given_aw())), number);
+        tokio::spawn(sent(given.router.clone(), request))
+    };
+    let waiting: Vec<_> = (0..2 * ASKING_MAX).map(|_| ask(1)).collect();
+    let mut limited = 0;
+    let Cluster::Waits(permits) = &given.cluster.0 else { unreachable!("it waits") };
+    let other = ask(2);
+    while given.asked() <= 20 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(given.asked(), 21, "its part, and that of the other");
+    permits.add_permits(4 * ASKING_MAX as usize);
+    assert_eq!(other.await.expect("it ends").0, StatusCode::OK);
+    for each in waiting {
+        limited += usize::from(each.await.expect("it ends").0 != StatusCode::OK);
+    }
+    assert!(limited < 2 * ASKING_MAX as usize);
+}
+
+/// With ever new kinds nothing is remembered.
+#[tokio::test]
+async fn a_user_who_makes_us_ask_too_often_is_told_to_come_again() {
+    let given = given(Cluster::Agrees);
+    let of = async |namespace: usize| {
+        let review = given_review(VALIDATE, "CREATE", &Value::Null, &given_aw());
+        let review = with(&review, "/request/namespace", json!(format!("team-{namespace}")));
+        let (status, text) = given.told(review.to_string()).await;
+        assert_eq!(status, StatusCode::OK);
+        response(&text)
+    };
+    let mut refused = None;
+    for namespace in 0..2_000 {
+        let found = of(namespace).await;
+        if found["allowed"] == json!(false) {
+            refused = Some(found);
+            break;
+        }
+    }
+    let refused = refused.expect("one is refused");
+    assert_eq!(refused["status"]["code"], 429, "{refused}");
+    assert!(refused["status"]["details"]["retryAfterSeconds"].as_u64() >= Some(1), "{refused}");
+    assert!(given.asked() < 1_000, "{}", given.asked());
+    // an update that changes no template asks nothing, and is not held up
+    let labelled = with(&given_aw(), "/metadata/labels", json!({"a": "b"}));
+    let update = given_review(VALIDATE, "UPDATE", &given_aw(), &labelled).to_string();
+    let (_, text) = given.told(update).await;
+    assert_eq!(response(&text)["allowed"], json!(true), "{text}");
+    assert!(given.counted_at_least_one("CREATE", "overloaded"));
+}
+
+/// What is small as text and large once it is read.
+#[tokio::test]
+async fn dense_objects_are_refused_before_they_are_read() {
+    let given = given(Cluster::Panics);
+    let dense = format!("[{}]", vec![r#"{"":0}"#; 100_000].join(","));
+    let review = given_review(VALIDATE, "CREATE", &Value::Null, &given_aw()).to_string();
+    let review = review.replacen(r#""components":["#, &format!(r#""dense":{dense},"components":["#), 1);
+    let (status, text) = given.told(review).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
+    assert!(text.starts_with("request.object has too many fields and items"), "{text}");
+    let groups = with(
+        &given_review(VALIDATE, "CREATE", &Value::Null, &given_aw()),
+        "/request/userInfo/groups",
+        json!(vec![""; 1_200_000]),
+    );
+    let (status, text) = given.told(groups.to_string()).await;
+    assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
 }

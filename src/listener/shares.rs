@@ -1,0 +1,99 @@
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::Peer;
+
+/// Peers of whom is known what they hold; of those that hold nothing, nothing need be known.
+const PEERS_KNOWN: usize = 256;
+
+/// Something of which there is only so much, and of which one peer may hold only a part.
+#[derive(Debug)]
+pub struct Shares {
+    all: Arc<Semaphore>,
+    most: u32,
+    of_a_peer: u32,
+    peers: Mutex<BTreeMap<Peer, Arc<Semaphore>>>,
+}
+
+/// A part that is held until this is dropped.
+#[derive(Debug)]
+pub struct Share {
+    _of_peer: Option<OwnedSemaphorePermit>,
+    _of_all: Option<OwnedSemaphorePermit>,
+}
+
+impl Shares {
+    /// So much for all together, and so much at most for each peer.
+    #[must_use]
+    pub fn new(most: u32, of_a_peer: u32) -> Self {
+        let all = Arc::new(Semaphore::new(most as usize));
+        Self { all, most, of_a_peer: of_a_peer.min(most), peers: Mutex::default() }
+    }
+
+    /// Waits for a part; never more than a peer may have. Without a peer only the whole counts.
+    pub async fn take(&self, peer: Option<Peer>, amount: u32) -> Share {
+        // the semaphores are never closed; the peer's comes first, so that who waits for itself is in
+        // nobody's way
+        let of_peer = match peer {
+            Some(peer) => {
+                self.of(peer).acquire_many_owned(amount.min(self.of_a_peer)).await.ok()
+            }
+            None => None,
+        };
+        let most = if peer.is_some() { self.of_a_peer } else { self.most };
+        let of_all = self.all.clone().acquire_many_owned(amount.min(most)).await.ok();
+        Share { _of_peer: of_peer, _of_all: of_all }
+    }
+
+    fn of(&self, peer: Peer) -> Arc<Semaphore> {
+        let mut peers = self.peers.lock().unwrap_or_else(PoisonError::into_inner);
+        if peers.len() >= PEERS_KNOWN {
+            // held by a permit or by who waits for one
+            peers.retain(|_, held| Arc::strong_count(held) > 1);
+        }
+        let new = || Arc::new(Semaphore::new(self.of_a_peer as usize));
+        peers.entry(peer).or_insert_with(new).clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use futures::FutureExt;
+
+    use super::*;
+
+    const fn peer(number: u8) -> Option<Peer> {
+        Some(Peer::V4(Ipv4Addr::new(10, 0, 0, number)))
+    }
+
+    #[test]
+    fn a_peer_holds_its_part_and_leaves_the_rest() {
+        let shares = Shares::new(10, 6);
+        let take = |peer, amount| shares.take(peer, amount).now_or_never();
+        let first = take(peer(1), 6).expect("there is enough");
+        assert!(take(peer(1), 1).is_none(), "it has its part");
+        let second = take(peer(2), 4).expect("another has some left");
+        assert!(take(peer(3), 1).is_none(), "all is taken");
+        drop(first);
+        assert!(take(peer(3), 9).is_some(), "never more than a part is taken");
+        drop(second);
+        assert!(take(None, 100).is_some(), "who has no peer has the whole");
+    }
+
+    #[test]
+    fn of_who_holds_nothing_nothing_is_kept() {
+        let shares = Shares::new(10, 6);
+        let held = shares.take(peer(1), 6).now_or_never().expect("there is enough");
+        for number in 0..2_000_u64 {
+            let peer = Some(Peer::V6(number));
+            assert!(shares.take(peer, 4).now_or_never().is_some());
+        }
+        assert!(shares.peers.lock().unwrap().len() <= PEERS_KNOWN);
+        assert!(shares.take(peer(1), 1).now_or_never().is_none(), "who holds something is known");
+        drop(held);
+    }
+}

@@ -1,0 +1,100 @@
+//! The authorities whose clients are served.
+
+use std::sync::{Arc, PoisonError, RwLock};
+
+use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::{
+    DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
+};
+
+use super::provider;
+
+/// The authorities that clients' certificates must be signed by. They can be changed while a server runs;
+/// as long as there are none, nobody is served.
+#[derive(Debug, Default)]
+pub struct Clients(RwLock<Option<Arc<dyn ClientCertVerifier>>>);
+
+/// Why a text names no authorities.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthoritiesError {
+    /// It is not well-formed PEM.
+    #[error("the text is not PEM")]
+    NotPem(#[from] pem::Error),
+    /// A certificate cannot be used as an authority.
+    #[error("certificate {0} is no X.509 certificate of an authority")]
+    Malformed(usize, #[source] Error),
+    /// There is none.
+    #[error("there is no certificate: a section BEGIN CERTIFICATE is needed")]
+    Unusable(#[from] VerifierBuilderError),
+}
+
+impl Clients {
+    /// No authorities yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// From now on serves clients of these authorities, PEM; connections that stand are not touched.
+    ///
+    /// # Errors
+    /// Where they cannot be read: those before stay.
+    pub fn trust(&self, authorities: &[u8]) -> Result<(), AuthoritiesError> {
+        let mut roots = RootCertStore::empty();
+        for (position, authority) in CertificateDer::pem_slice_iter(authorities).enumerate() {
+            let malformed = |error| AuthoritiesError::Malformed(position, error);
+            roots.add(authority?).map_err(malformed)?;
+        }
+        let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider());
+        let verifier = verifier.build()?;
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Some(verifier);
+        Ok(())
+    }
+}
+
+impl ClientCertVerifier for Clients {
+    /// None: clients have one certificate, and the list changes.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        others: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verifier = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
+        let none = || Error::General("no authority of clients is known".to_owned());
+        verifier.ok_or_else(none)?.verify_client_cert(certificate, others, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signed, &algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = provider().signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signed, &algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        provider().signature_verification_algorithms.supported_schemes()
+    }
+}

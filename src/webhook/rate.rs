@@ -1,0 +1,265 @@
+//! How often somebody may make us ask the cluster.
+//!
+//! A question about rights costs the API server requests in our name, and whoever reaches the webhook's port
+//! can send one with any user's name. So there is a rate for each user, which API servers name
+//! truly, and one for each peer, whatever users it names. What was asked a moment ago costs little:
+//! its answers are remembered.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ring::digest::{Context, SHA256};
+
+use super::Identity;
+use crate::clock::Clock;
+use crate::listener::Peer;
+use crate::recent::Recent;
+
+/// A user: so many requests a second, and so many at once.
+const OF_USER: Rate = Rate { each: Duration::from_millis(10), at_once: 500 };
+/// A peer: an API server asks for all its users.
+const OF_PEER: Rate = Rate { each: Duration::from_micros(2_500), at_once: 2_000 };
+/// How long answers are believed at least, the denials among them.
+const PAID_FOR: Duration = Duration::from_secs(2);
+/// The most questions that are remembered.
+const PAID_MAX: usize = 4_096;
+/// The most users and peers that are remembered.
+const DEBTORS_MAX: usize = 4_096;
+
+/// Requests that may be made.
+#[derive(Clone, Copy, Debug)]
+struct Rate {
+    /// One for each such time that passes.
+    each: Duration,
+    /// How many may come at once.
+    at_once: u32,
+}
+
+/// What a question is about, and who asks: a digest, so that its size does not matter.
+pub(super) type Subject = Vec<u8>;
+
+/// Who has to wait before the cluster is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wait {
+    /// The user, for so long.
+    User(Duration),
+    /// Everybody who comes from this peer, for so long.
+    Peer(Duration),
+}
+
+/// Who has caused how many requests.
+#[derive(Debug)]
+pub(super) struct Rates {
+    clock: Arc<dyn Clock>,
+    users: Debts<Vec<u8>>,
+    peers: Debts<Peer>,
+    paid: Recent<Subject, ()>,
+}
+
+impl Rates {
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let paid = Recent::new(clock.clone(), PAID_MAX);
+        Self { clock, users: Debts::new(OF_USER), peers: Debts::new(OF_PEER), paid }
+    }
+
+    /// Charges a question that takes so many requests of the cluster; one where its answers are remembered.
+    ///
+    /// # Errors
+    /// Where there were too many: nothing is charged.
+    pub(super) fn charge(
+        &self,
+        peer: Option<Peer>,
+        who: &Identity,
+        about: &Subject,
+        requests: u32,
+    ) -> Result<(), Wait> {
+        let now = self.clock.elapsed();
+        let requests = if self.paid.get(about).is_some() { 1 } else { requests.saturating_add(1) };
+        if let Some(peer) = peer {
+            self.peers.charge(peer, requests, now).map_err(Wait::Peer)?;
+        }
+        let user = digest([who.username.as_str()]);
+        self.users.charge(user, requests, now).map_err(Wait::User)
+    }
+
+    /// Notes that everything about a question was answered in a way that is remembered.
+    pub(super) fn remembered(&self, about: Subject) {
+        self.paid.put(about, (), PAID_FOR);
+    }
+}
+
+/// What a question is about: everything that its answers may depend on.
+pub(super) fn subject<'a>(
+    who: &'a Identity,
+    namespace: &'a str,
+    objects: impl IntoIterator<Item = [&'a str; 2]>,
+) -> Subject {
+    let Identity { username, uid, groups, extra } = who;
+    let extra = extra.iter().flat_map(|(key, values)| {
+        [key.as_str(), "="].into_iter().chain(values.iter().map(String::as_str)).chain([""])
+    });
+    let groups = groups.iter().map(String::as_str).chain([""]);
+    let all = [username.as_str(), uid.as_str(), namespace].into_iter().chain(groups).chain(extra);
+    digest(all.chain(objects.into_iter().flatten()))
+}
+
+/// One digest of texts, wherever one ends and another begins.
+fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
+    let mut context = Context::new(&SHA256);
+    for text in texts {
+        context.update(&text.len().to_be_bytes());
+        context.update(text.as_bytes());
+    }
+    context.finish().as_ref().to_vec()
+}
+
+/// What is owed by whom: the moment at which all that was asked would have been asked at the rate.
+#[derive(Debug)]
+struct Debts<K> {
+    rate: Rate,
+    until: Mutex<BTreeMap<K, Duration>>,
+}
+
+impl<K: Ord + Clone> Debts<K> {
+    const fn new(rate: Rate) -> Self {
+        Self { rate, until: Mutex::new(BTreeMap::new()) }
+    }
+
+    fn charge(&self, key: K, requests: u32, now: Duration) -> Result<(), Duration> {
+        let Rate { each, at_once } = self.rate;
+        // what takes more than can ever be there takes all of it
+        let cost = each.saturating_mul(requests.min(at_once));
+        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
+        let owed = until.get(&key).copied().unwrap_or_default().max(now) + cost;
+        let most = now + each.saturating_mul(at_once);
+        if owed > most {
+            return Err(owed - most);
+        }
+        until.insert(key, owed);
+        if until.len() > DEBTORS_MAX {
+            until.retain(|_, until| *until > now);
+        }
+        while until.len() > DEBTORS_MAX {
+            // who owes least loses least
+            let least = until.iter().min_by_key(|(_, until)| **until);
+            let Some(key) = least.map(|(key, _)| key.clone()) else { break };
+            until.remove(&key);
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use k8s_openapi::jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::webhook::testing::given_user;
+
+    const ROBOT: Peer = Peer::V4(Ipv4Addr::new(10, 0, 0, 1));
+
+    fn rates() -> (Arc<ManualClock>, Rates) {
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        (clock.clone(), Rates::new(clock))
+    }
+
+    fn about(who: &Identity, namespace: &str) -> Subject {
+        subject(who, namespace, [["batch/v1", "Job"]])
+    }
+
+    #[test]
+    fn a_thousand_alike_at_a_hundred_a_second_are_not_held_up() {
+        let (clock, rates) = rates();
+        let ann = given_user("ann");
+        for number in 0..1_000 {
+            let about = about(&ann, "team");
+            assert_eq!(rates.charge(Some(ROBOT), &ann, &about, 3), Ok(()), "{number}");
+            rates.remembered(about);
+            clock.advance(Duration::from_millis(10));
+        }
+    }
+
+    #[test]
+    fn who_asks_for_ever_new_answers_has_to_wait_and_others_have_not() {
+        let (clock, rates) = rates();
+        let (ann, bob) = (given_user("ann"), given_user("bob"));
+        let ask = |who: &Identity, number: u32| {
+            rates.charge(None, who, &about(who, &format!("team-{number}")), 9)
+        };
+        let passed = (0..1_000).take_while(|number| ask(&ann, *number).is_ok()).count();
+        assert_eq!(passed, 50, "ten requests each");
+        assert_eq!(ask(&ann, 1_000), Err(Wait::User(Duration::from_millis(100))));
+        assert_eq!(ask(&bob, 0), Ok(()));
+        clock.advance(Duration::from_millis(100));
+        assert_eq!((ask(&ann, 1_001), ask(&ann, 1_002).is_ok()), (Ok(()), false));
+    }
+
+    #[test]
+    fn a_peer_that_names_ever_new_users_has_to_wait_too() {
+        let (_, rates) = rates();
+        let passed = (0..10_000_u32).take_while(|number| {
+            let who = given_user(&format!("user-{number}"));
+            rates.charge(Some(ROBOT), &who, &about(&who, "team"), 9).is_ok()
+        });
+        assert_eq!(passed.count(), 200);
+        let who = given_user("carl");
+        let wait = rates.charge(Some(ROBOT), &who, &about(&who, "team"), 9);
+        assert_eq!(wait, Err(Wait::Peer(Duration::from_millis(25))));
+        assert_eq!(rates.charge(Some(Peer::V6(1)), &who, &about(&who, "team"), 9), Ok(()));
+    }
+
+    #[test]
+    fn what_differs_has_another_digest() {
+        let (ann, bob) = (given_user("ann"), given_user("bob"));
+        let mut member = ann.clone();
+        member.groups.push("g".to_owned());
+        let mut scoped = ann.clone();
+        scoped.extra.insert("g".to_owned(), vec![]);
+        let all = [
+            about(&ann, "team"),
+            about(&ann, "tea"),
+            about(&bob, "team"),
+            about(&member, "team"),
+            about(&scoped, "team"),
+            subject(&ann, "team", [["batch/v1", "JobJob"]]),
+            subject(&ann, "team", [["batch/v1J", "ob"]]),
+            subject(&ann, "team", [["batch/v1", "Job"], ["batch/v1", "Job"]]),
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
+    }
+
+    proptest! {
+        /// In no span of time does anybody get more than the burst and the rate allow, and memory is bounded.
+        #[test]
+        fn nobody_gets_more_than_the_rate(
+            asked in prop::collection::vec((0..5_u32, 0..700_u32, 0..300_u64), 1..200)
+        ) {
+            let rate = Rate { each: Duration::from_millis(10), at_once: 50 };
+            let debts = Debts::new(rate);
+            let (mut now, mut got) = (Duration::ZERO, BTreeMap::<u32, u32>::new());
+            for (who, requests, pause) in asked {
+                now += Duration::from_millis(pause);
+                if debts.charge(who, requests, now).is_ok() {
+                    *got.entry(who).or_default() += requests.min(rate.at_once);
+                }
+                let most = 50 + now.as_millis() / 10;
+                prop_assert!(got.values().all(|count| u128::from(*count) <= most));
+            }
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded() {
+        let debts = Debts::new(Rate { each: Duration::from_secs(1), at_once: 10 });
+        for number in 0..20_000_u32 {
+            assert_eq!(debts.charge(number, 1, Duration::ZERO), Ok(()));
+        }
+        assert_eq!(debts.until.lock().unwrap().len(), DEBTORS_MAX);
+    }
+}
