@@ -96,6 +96,18 @@ pub fn panic_where_asked(place: &str, annotations: &std::collections::BTreeMap<S
     }
 }
 
+/// Keeps its thread busy for as many seconds as the annotations of an object ask for.
+#[cfg(feature = "deliberate-bugs")]
+pub fn block_where_asked(annotations: &std::collections::BTreeMap<String, String>) {
+    let asked = annotations.get("deliberate-bugs/block").and_then(|text| text.parse().ok());
+    std::thread::sleep(std::time::Duration::from_secs(asked.unwrap_or_default()));
+}
+
+/// Does nothing, in this build.
+#[cfg(not(feature = "deliberate-bugs"))]
+#[inline]
+pub const fn block_where_asked(_: &std::collections::BTreeMap<String, String>) {}
+
 /// Does nothing, in this build.
 #[cfg(not(feature = "deliberate-bugs"))]
 #[inline]

@@ -15,9 +15,9 @@ mod written;
 use std::sync::Arc;
 use std::time::Duration;
 
-
 use crate::act::create::{self, NotCreated};
 use crate::act::{self, delete, rights, wrapper as write};
+use crate::api::Phase;
 use crate::bugs::{self, Bug};
 use crate::client;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
@@ -118,6 +118,9 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
         Some(Ok(_)) | None => return Ok(Next::OnChange), // the watch will say
     };
     bugs::panic_where_asked("reconcile", &wrapper.annotations);
+    if wrapper.status.phase == Phase::Empty {
+        bugs::block_where_asked(&wrapper.annotations);
+    }
     memory.focus(&wrapper.uid, crate::decide::current_attempt(&wrapper.status));
     if memory.outdates(&wrapper.version) {
         return Ok(Next::After(ECHO_OVERDUE));

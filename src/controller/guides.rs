@@ -8,7 +8,7 @@ use kube::runtime::watcher;
 use kube::runtime::watcher::Event;
 
 use super::kinds::blind;
-use super::{Queue, WATCH_AGAIN_AFTER, watches};
+use super::{Queue, WATCH_AGAIN_AFTER, contain, watches};
 use crate::observe::cache::{KindKey, Sync};
 use crate::observe::feed;
 use crate::observe::live::{self, Error};
@@ -59,7 +59,8 @@ fn apply(
 ) -> bool {
     let error = match event {
         Ok(event) => {
-            if feed.take(&context.cache, event) {
+            let taken = contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
+            if taken != Some(false) {
                 queue.push_all(&context.users_of(kind));
             }
             return true;

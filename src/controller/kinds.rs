@@ -103,7 +103,9 @@ impl Kinds {
             !idle
         });
         self.absent.prune();
-        let waits = |watch: &Watch| watch.task.is_none() && watch.users > 0;
+        // one that panicked in spite of all has ended
+        let runs = |task: &JoinHandle<()>| !task.is_finished();
+        let waits = |watch: &Watch| watch.users > 0 && !watch.task.as_ref().is_some_and(runs);
         let waiting = self.watches.iter().filter(|(_, watch)| waits(watch));
         let waiting: Vec<_> =
             waiting.map(|(kind, watch)| (kind.clone(), watch.namespace.clone())).collect();
@@ -239,5 +241,77 @@ fn apply(
 pub(super) fn blind(context: &Context, queue: &Queue, kind: &KindKey) {
     if context.cache.set_blind(kind) {
         queue.push_all(&context.users_of(kind));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, AtomicUsize};
+
+    use http::{Request, Response};
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::clock::SystemClock;
+    use crate::config::Config;
+    use crate::controller::Controller;
+
+    /// A server that counts how often it is asked for a kind, and serves it once that is said.
+    #[derive(Clone, Default)]
+    struct Server {
+        asked: Arc<AtomicUsize>,
+        serves: Arc<AtomicBool>,
+    }
+
+    impl Server {
+        fn client(&self) -> Client {
+            let server = self.clone();
+            let service = tower::service_fn(move |request: Request<Body>| {
+                let server = server.clone();
+                async move {
+                    if request.uri().path() != "/apis/invented.example.com/v1" {
+                        return std::future::pending().await;
+                    }
+                    server.asked.fetch_add(1, Ordering::Relaxed);
+                    let thing = json!({"name": "things", "kind": "Thing", "namespaced": true,
+                        "singularName": "thing", "verbs": ["list", "watch"]});
+                    let list = json!({"groupVersion": "invented.example.com/v1", "resources": [thing]});
+                    let (code, body) = if server.serves.load(Ordering::Relaxed) {
+                        (200, list)
+                    } else {
+                        (404, json!({"status": "Failure", "code": 404, "reason": "NotFound"}))
+                    };
+                    let body = Body::from(body.to_string().into_bytes());
+                    Response::builder().status(code).body(body).map_err(kube::Error::HttpError)
+                }
+            });
+            Client::new(service, "default")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_invented_kind_is_asked_for_ever_more_seldom_and_watched_once_it_is_found() {
+        let server = Server::default();
+        let clock = Arc::new(SystemClock);
+        let controller = Controller::new(server.client(), clock, Config::default());
+        let (context, queue) = (controller.context.clone(), controller.queue.clone());
+        let api_version = "invented.example.com/v1".to_owned();
+        let kind = KindKey { api_version, kind: "Thing".to_owned() };
+        let found = Found::default();
+        let task = tokio::spawn(watch(context.clone(), queue, kind.clone(), found.clone()));
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert_eq!(server.asked.load(Ordering::Relaxed), 3, "at first after 2 s and 4 s");
+        tokio::time::sleep(Duration::from_hours(1)).await;
+        let asked = server.asked.load(Ordering::Relaxed);
+        assert!((10..=22).contains(&asked), "asked {asked} times within an hour");
+        server.serves.store(true, Ordering::Relaxed);
+        context.live.resource(&context.client, &kind).await.unwrap();
+        while !found.load(Ordering::Acquire) {
+            tokio::task::yield_now().await; // no time passes
+        }
+        assert_eq!(server.asked.load(Ordering::Relaxed), asked + 1);
+        task.abort();
     }
 }

@@ -121,7 +121,7 @@ impl<'c> Own<'c> {
     }
 
     /// Takes away those that are left.
-    async fn clear(&self) {
+    pub async fn clear(&self) {
         let params =
             kube::api::ListParams::default().labels(&format!("{OWN}={}", self.case.namespace));
         for node in self.nodes.list(&params).await.expect("nodes are listed") {

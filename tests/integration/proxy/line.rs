@@ -127,7 +127,7 @@ impl Line {
             return self.upstream.send(request).await;
         }
         let path = request.uri().path();
-        if path.ends_with("/events") || path.ends_with("/nodes") {
+        if path.contains("/events") || path.ends_with("/nodes") {
             return self.upstream.send(request).await;
         }
         let said = format!("{role:?} {} {}", request.method(), request.uri());
