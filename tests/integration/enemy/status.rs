@@ -119,11 +119,13 @@ fn the_definition_refuses_what_cannot_be_read() {
             json!({"type": kind, "status": "True", "reason": "AppWrapperResuming", "message": "Suspend is false",
                 "lastTransitionTime": PAST, "observedGeneration": 3})
         };
+        let kinds =
+            ["QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy", "DeletingResources"];
+        let conditions = kinds.map(condition);
         for phase in ["Suspended", "Resuming", "Running", "Resetting", "Suspending", "Succeeded", "Failed", "Terminating", ""] {
             let status = json!({
                 "phase": phase, "resettingCount": 2,
-                "conditions": ["QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy", "DeletingResources"]
-                    .map(condition),
+                "conditions": conditions,
                 "componentStatus": [
                     {"name": "c", "kind": "ConfigMap", "apiVersion": "v1", "podSets": null,
                         "conditions": [condition("ResourcesDeployed")]},
