@@ -152,24 +152,6 @@ fn a_template_nested_5000_levels_deep_hides_nobody() {
 }
 
 #[test]
-fn a_phase_of_another_world_is_left_as_it_is() {
-    without_webhook("a_phase_of_another_world_is_left_as_it_is", async |case| {
-        case.wrap("aw", json!({}), vec![pod("p", &[])]).await;
-        case.ready("aw", 0).await;
-        case.change_status("aw", json!({"phase": "Hibernating"})).await;
-        let message = case.warning("aw", "InvalidObject").await;
-        assert!(message.contains("Hibernating"), "{message}");
-        case.others_go_on("other").await;
-        let seen = case.phase("aw", "Hibernating").await;
-        assert_eq!(seen.condition("QuotaReserved"), "True");
-        // Whoever repairs it has it back.
-        case.change_status("aw", json!({"phase": "Running"})).await;
-        case.end_pod("p", "0").await;
-        case.phase("aw", "Succeeded").await;
-    });
-}
-
-#[test]
 fn a_forged_status_harms_no_other_object() {
     without_webhook("a_forged_status_harms_no_other_object", async |case| {
         let victim = case.create(config_map("victim")).await;

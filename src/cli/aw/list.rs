@@ -99,7 +99,7 @@ fn item(seen: &Seen, now: Timestamp) -> Item {
     };
     match One::of(seen.clone()) {
         Ok(One { wrapper, .. }) => Item {
-            phase: Some(wrapper.status.phase),
+            phase: (!has_odd_phase(&wrapper)).then_some(wrapper.status.phase),
             queue: wrapper.queue.clone(),
             restarts: wrapper.status.resetting_count,
             quota_reserved: condition::is_true(
@@ -113,10 +113,18 @@ fn item(seen: &Seen, now: Timestamp) -> Item {
     }
 }
 
+/// Whether its phase is none that this version knows, or cannot be true.
+fn has_odd_phase(wrapper: &Wrapper) -> bool {
+    wrapper.flaws.stored.contains_key("phase")
+}
+
 /// Its pods are ready, or what it waits for, in a few words.
 pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
     if let Some(manager) = wrapper.other_manager() {
         return format!("managed by {manager}");
+    }
+    if has_odd_phase(wrapper) {
+        return format!("cannot be read: {}", wrapper.flaws.named.join("; "));
     }
     let status = &wrapper.status;
     match status.phase {
@@ -208,9 +216,11 @@ mod tests {
     }
 
     fn seen(name: &str, queue: &str, status: &Value) -> Seen {
+        let deleted = (status["phase"] == "Terminating").then(|| at(0));
         let object = json!({
             "metadata": {
                 "name": name, "namespace": "ns", "creationTimestamp": at(0),
+                "deletionTimestamp": deleted,
                 "labels": {"kueue.x-k8s.io/queue-name": queue},
             },
             "spec": {"components": []}, "status": status,
@@ -292,7 +302,7 @@ mod tests {
             cells,
             ["ns", "train", "Running", "gpu", "2", "reserved", "waits for its pods", "2m10s"]
         );
-        assert!(lines[2].contains("(unreadable)") && lines[2].contains("unknown phase"), "{table}");
+        assert!(lines[2].contains("(unreadable)") && lines[2].contains("status.phase: is not one"), "{table}");
         assert!(text(&items, false, at(130), false).starts_with("NAME "));
         let listed = serde_json::to_value(Listed { items }).unwrap();
         assert_eq!(listed["items"][0]["phase"], "Running");

@@ -311,7 +311,7 @@ mod tests {
             ),
             (phase(Phase::Failed), sight("Failed", true), Verdict::Reached),
             (phase(Phase::Running), sight("Suspending", true), never("it is being deleted")),
-            (phase(Phase::Running), sight("Terminating", false), never("it is being deleted")),
+            (phase(Phase::Running), sight("Terminating", true), never("it is being deleted")),
             (phase(Phase::Terminating), sight("Running", true), Verdict::Wait),
             (phase(Phase::Terminating), sight("Failed", false), Verdict::Wait),
             (phase(Phase::Terminating), Sight::Gone, never("it was deleted")),

@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::super::bundle::{Document, group};
-use crate::api::{Component, keys};
+use crate::api::{Component, Phase, keys};
 use crate::podsets;
 
 /// Kind and name of an object, by which its UID is filled in: group, kind, namespace, name.
@@ -30,7 +30,7 @@ pub(super) fn complete(wrapper: &mut Document, others: &mut [Document], now: Tim
     }
     status(wrapper, now);
     let uids = uids(wrapper, others);
-    for object in std::iter::once(wrapper).chain(others) {
+    for object in std::iter::once(&mut *wrapper).chain(&mut *others) {
         if let Some(uid) = uids.get(&id(object)) {
             set_absent(object, "uid", uid);
         }
@@ -42,6 +42,7 @@ pub(super) fn complete(wrapper: &mut Document, others: &mut [Document], now: Tim
             }
         }
     }
+    owners(wrapper, others);
 }
 
 /// Conditions without a time took their status now; an entry of `componentStatus` without pod sets
@@ -78,10 +79,40 @@ fn status(wrapper: &mut Document, now: Timestamp) {
         }
         wrapper.value["status"]["componentStatus"] = entries.into();
     }
+    let terminates = wrapper.text("/status/phase") == Phase::Terminating.as_str();
+    if let Some(metadata) = wrapper.value.pointer_mut("/metadata").and_then(Value::as_object_mut)
+        && terminates
+    {
+        metadata.entry("deletionTimestamp").or_insert_with(|| json!(now));
+    }
     if let Some(metadata) = wrapper.value.pointer_mut("/metadata").and_then(Value::as_object_mut)
         && metadata.contains_key("deletionTimestamp")
     {
         metadata.entry("finalizers").or_insert_with(|| json!([keys::FINALIZER]));
+    }
+}
+
+/// An object whose UID is recorded belongs to the AppWrapper where it says nothing of itself: no owner and
+/// no label. The controller asks for more than the record, which every object in a cluster has.
+fn owners(wrapper: &Document, others: &mut [Document]) {
+    let recorded = wrapper.value.pointer("/status/componentStatus").and_then(Value::as_array);
+    let uids: Vec<&str> = recorded
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.get("uid").and_then(Value::as_str))
+        .collect();
+    let owner = json!([{
+        "apiVersion": wrapper.text("/apiVersion"), "kind": wrapper.kind(), "controller": true,
+        "name": wrapper.text("/metadata/name"), "uid": wrapper.text("/metadata/uid"),
+    }]);
+    for other in others.iter_mut().filter(|other| uids.contains(&other.text("/metadata/uid"))) {
+        let metadata = other.value.pointer_mut("/metadata").and_then(Value::as_object_mut);
+        let says_nothing = |metadata: &&mut serde_json::Map<String, Value>| {
+            !metadata.contains_key("ownerReferences") && !metadata.contains_key("labels")
+        };
+        if let Some(metadata) = metadata.filter(says_nothing) {
+            metadata.insert("ownerReferences".to_owned(), owner.clone());
+        }
     }
 }
 
