@@ -156,6 +156,7 @@ impl World {
             .truth
             .wrappers
             .values()
+            .filter(|wrapper| !wrapper.hostile)
             .flat_map(|wrapper| {
                 let components = wrapper.things.iter().filter(|(_, thing)| thing.component);
                 components.map(|(uid, _)| (uid, wrapper.address.name.to_string()))

@@ -138,6 +138,7 @@ impl World {
             kubelet::set_out_of_service(&mut self.store, &node, false);
             self.deed_mark(&node);
         }
+        self.retreat();
         self.release_all();
         self.relabel_all();
         let mut env = Env {
