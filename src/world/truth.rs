@@ -25,6 +25,8 @@ use crate::sim::{Address, Change, Object, Store, Verb};
 pub const FINALIZER: &str = "workload.codeflare.dev/finalizer";
 /// The label of the attempt.
 pub const ATTEMPT: &str = "workload.codeflare.dev/attempt";
+/// The label of the AppWrapper's UID.
+pub const UID: &str = "workload.codeflare.dev/appwrapper-uid";
 /// The label of the pod set.
 pub const POD_SET: &str = "workload.codeflare.dev/podset";
 
@@ -36,6 +38,8 @@ pub struct Truth {
     /// The AppWrapper to which an object's chain of owners leads, by UID; also of objects that are gone.
     roots: BTreeMap<Arc<str>, Arc<str>>,
     late: BTreeSet<Arc<str>>,
+    /// Nothing goes wrong but what the adversary does, crashes and relists.
+    pub calm: bool,
     /// The AppWrapper that went with the last change.
     pub gone: Option<Wrapper>,
     /// Access reviews that were answered, by user and resource: when last, and whether it was allowed.
@@ -181,8 +185,11 @@ pub struct Thing {
     pub node: Option<String>,
     /// It has a deletion timestamp.
     pub terminating: bool,
-    /// Made by a write that reached the server after its controller had lost the right to it.
+    /// Made by a write that reached the server after its controller had lost the right to it; or nobody can
+    /// know whose it is any more.
     pub late: bool,
+    /// The adversary has taken our labels from it.
+    pub escaped: bool,
 }
 
 impl Thing {
@@ -265,6 +272,12 @@ impl Truth {
                 // its labels and owners may be forged
                 thing.component = known.component;
                 thing.pod_set.clone_from(&known.pod_set);
+                let named = object.label(super::LABEL) == Some(&*wrapper.address.name)
+                    && object.label(UID) == Some(&*root);
+                thing.escaped = known.escaped || thing.pod && hostile && !named;
+                // who has seen it knows it by its UID; nobody else can
+                let seen = self.calm && known.escaped || known.phase == "Running";
+                thing.late |= thing.escaped && !(self.calm && seen);
             }
             if thing.part.is_none() {
                 thing.part = wrapper.part_of(&thing, owner);
@@ -274,6 +287,12 @@ impl Truth {
         }
         wrapper.note_pods(&self.losing, elapsed);
         Some((root, before))
+    }
+
+    /// A controller has forgotten what it had seen: what bears no label of ours any more is hidden from it.
+    pub fn lose_sight(&mut self) {
+        let things = self.wrappers.values_mut().flat_map(|wrapper| wrapper.things.values_mut());
+        things.filter(|thing| thing.escaped).for_each(|thing| thing.late = true);
     }
 
     /// A node is lost or back: its pods failed then, though none of them changes.
@@ -545,6 +564,7 @@ fn thing(object: &Object, kind: &str, root: &str, known: Option<&Thing>, late: b
         node: object.value["spec"]["nodeName"].as_str().map(str::to_owned),
         terminating: object.is_deleting(),
         late: known.map_or(late, |known| known.late),
+        escaped: known.is_some_and(|known| known.escaped),
     }
 }
 

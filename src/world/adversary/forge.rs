@@ -9,10 +9,8 @@ use crate::sim::{Address, Store};
 use crate::world::LABEL;
 use crate::world::actors::FORGED;
 use crate::world::rng::Rng;
-use crate::world::truth::{ATTEMPT, POD_SET};
+use crate::world::truth::{ATTEMPT, POD_SET, UID};
 
-/// Label of the UID of the AppWrapper.
-pub(super) const UID: &str = "workload.codeflare.dev/appwrapper-uid";
 /// A finalizer of nobody that the controller knows.
 pub(super) const HOLD: &str = "example.com/hold";
 

@@ -120,6 +120,8 @@ pub struct Adversary {
     gap: u64,
     /// What it has made, but for AppWrappers.
     made: BTreeSet<Address>,
+    /// What it holds with a finalizer.
+    held: BTreeSet<Address>,
     counted: u64,
 }
 
@@ -149,9 +151,20 @@ impl Adversary {
         let moves = (0..count).map(|_| *rng.pick(&possible)).collect();
         let left = *rng.pick(&[4, 10, 30]);
         let gap = *rng.pick(&[50, 1_000, 6_000]);
-        let muted = options.hostility.is_muted();
-        let (made, counted) = (BTreeSet::new(), 0);
-        Some(Self { calm, rng, home, name, queued: false, muted, moves, left, gap, made, counted })
+        Some(Self {
+            calm,
+            rng,
+            home,
+            name,
+            queued: false,
+            muted: options.hostility.is_muted(),
+            moves,
+            left,
+            gap,
+            made: BTreeSet::new(),
+            held: BTreeSet::new(),
+            counted: 0,
+        })
     }
 
     fn possible(rng: &mut Rng, home: &str, calm: bool) -> Vec<Move> {
@@ -215,6 +228,7 @@ impl World {
         adversary.forger(&mut world.store).prepare();
         world.absorb(Source::Others);
         world.agenda.at(Duration::from_secs(2), Task::Attack);
+        world.truth.calm = adversary.calm;
         world.adversary = Some(adversary);
         world
     }
@@ -244,12 +258,17 @@ impl World {
     /// What the adversary has made is taken away, and its right to create is given back; its AppWrapper stays.
     pub(super) fn retreat(&mut self) {
         let Some(adversary) = &mut self.adversary else { return };
-        for address in std::mem::take(&mut adversary.made) {
-            self.store.change(&address, Part::Whole, |object| {
-                object["metadata"]["finalizers"] = json!([]);
+        let made = std::mem::take(&mut adversary.made);
+        for address in made.iter().chain(&std::mem::take(&mut adversary.held)) {
+            self.store.change(address, Part::Whole, |object| {
+                if let Some(all) = object["metadata"]["finalizers"].as_array_mut() {
+                    all.retain(|name| name != forge::HOLD);
+                }
             });
+        }
+        for address in &made {
             let now = Deletion { grace: Some(0), ..Deletion::default() };
-            drop(self.store.delete(&address, &now));
+            drop(self.store.delete(address, &now));
         }
         self.store.revoked.clear();
         self.absorb(Source::Adversary);

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use serde_json::json;
 
-use super::forge::{HOLD, UID, Victim};
+use super::forge::{HOLD, Victim};
 use super::{Adversary, EVIL, Move, NAMESPACE, own};
 use crate::sim::{Address, Deletion, Object, Part, Propagation};
 use crate::world::actors::FORGED;
-use crate::world::truth::{ATTEMPT, FINALIZER, POD_SET, Thing, Wrapper};
+use crate::world::truth::{ATTEMPT, FINALIZER, POD_SET, Thing, UID, Wrapper};
 use crate::world::{LABEL, World};
 
 /// How many objects a flood has.
@@ -147,6 +147,7 @@ impl Adversary {
         let Some(object) = self.thing(world, |thing| thing.pod || thing.component) else { return };
         let which = self.rng.below(4);
         let gone = object.is_deleting();
+        self.held.insert(object.address.clone());
         world.store.change(&object.address, Part::Whole, |object| match which {
             0 => object["metadata"]["ownerReferences"] = json!([]),
             1 => object["metadata"]["labels"] = json!({}),

@@ -253,12 +253,9 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
 }
 
 fn in_namespace(scope: &CallScope<'_>) -> Option<String> {
-    let known =
-        scope.truth.wrappers.values().any(|w| *w.address.namespace == *scope.target.namespace);
-    let wrong = scope.call.is_write() && !known && !scope.late;
-    // an AppWrapper may be gone by the time that the last call for it comes
-    let nobody = scope.truth.wrappers.is_empty();
-    (wrong && !nobody).then(|| scope.call.uri.clone())
+    let own = scope.key.is_none_or(|key| key.namespace == scope.target.namespace);
+    let wrong = scope.call.is_write() && !own && !scope.late;
+    wrong.then(|| scope.call.uri.clone())
 }
 
 fn few_calls(scope: &CallScope<'_>) -> Option<String> {

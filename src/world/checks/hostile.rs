@@ -16,6 +16,8 @@ use crate::world::truth::{State, Thing, Wrapper, decided};
 
 /// Whether `PodsOverQuota` is asked for.
 pub const OVER_QUOTA_IS_SAID: bool = false;
+/// How long an answer about somebody's rights is believed.
+const ANSWERED_FOR: Duration = Duration::from_secs(10);
 /// The least time between two restarts that are not counted.
 const UNCOUNTED_FLOOR: Duration = Duration::from_secs(10);
 
@@ -23,6 +25,7 @@ const UNCOUNTED_FLOOR: Duration = Duration::from_secs(10);
 pub const VICTIMS: &[Invariant<Check>] = &[
     ("S18", "a failure has a cause of its own", own_cause),
     ("S19", "Succeeded only when everything that must has succeeded", succeeded_by_right),
+    ("S19", "every condition is one that its phase may have", in_the_table),
 ];
 
 /// The invariants of the adversary's own AppWrapper.
@@ -77,6 +80,23 @@ fn succeeded_by_right(scope: &Scope<'_>) -> Option<String> {
         !done && i64::try_from(pods).unwrap_or(i64::MAX) < **expected
     };
     pod_sets.iter().find(lacks).map(|(set, expected)| format!("pod set {set} of {expected} pods"))
+}
+
+/// What a phase says of `PodsReady` and `DeletingResources`.
+fn in_the_table(scope: &Scope<'_>) -> Option<String> {
+    if !scope.is_own() || !scope.ours {
+        return None;
+    }
+    let phase = scope.wrapper.state.phase;
+    let is = |condition: &str| is_true(&scope.change.object.value, condition);
+    let may_be_ready = matches!(phase, Phase::Running | Phase::Succeeded);
+    let goes = matches!(
+        phase,
+        Phase::Resetting | Phase::Suspending | Phase::Terminating | Phase::Failed | Phase::Succeeded
+    );
+    let ready = is("PodsReady") && !may_be_ready;
+    let deleting = is("DeletingResources") && !goes && scope.wrapper.components.going.is_empty();
+    (ready || deleting).then(|| format!("{phase:?}: ready {ready}, deleting {deleting}"))
 }
 
 fn no_pod_without_quota(scope: &Scope<'_>) -> Option<String> {
@@ -135,6 +155,9 @@ pub fn check_call(scope: &CallScope<'_>) -> Option<Violation> {
     if let Some(seen) = strays(scope) {
         return violation("S18", "a look writes and deletes only what is its own", seen);
     }
+    if let Some(seen) = deleted_in_use(scope) {
+        return violation("S18", "nothing of a victim is deleted while it is to run", seen);
+    }
     if let Some(seen) = unauthorised(scope) {
         return violation("S17", "what is created its requester may create", seen);
     }
@@ -160,7 +183,23 @@ fn strays(scope: &CallScope<'_>) -> Option<String> {
     (hits && !is_key(wrapper)).then(|| format!("{} of {}", scope.call.uri, wrapper.address.name))
 }
 
-/// A creation that its requester was not asked about since the attempt began, or may not do.
+/// A deletion of what a stored phase wants to be there.
+fn deleted_in_use(scope: &CallScope<'_>) -> Option<String> {
+    if scope.call.method != http::Method::DELETE || scope.late {
+        return None;
+    }
+    let object = scope.store.get(&scope.target.address(scope.store)?)?;
+    let wrapper = scope.truth.wrappers.get(scope.truth.root_of(&object.uid)?)?;
+    let thing = wrapper.things.get(&object.uid)?;
+    let runs = matches!(wrapper.state.phase, Phase::Resuming | Phase::Running);
+    let goes = thing.part.is_some_and(|part| wrapper.components.going.contains_key(&part));
+    let current = thing.attempt == wrapper.state.attempt && !thing.late;
+    let hits = scope.body["preconditions"]["uid"] == *object.uid;
+    let wrong = hits && wrapper.sane && runs && current && !goes;
+    wrong.then(|| format!("{} in {:?}", scope.call.uri, wrapper.state.phase))
+}
+
+/// A creation that its requester was not asked about lately, or may not do.
 fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
     let owner = &scope.body["metadata"]["ownerReferences"][0];
     if scope.call.method != http::Method::POST || owner["kind"] != "AppWrapper" || scope.late {
@@ -171,7 +210,7 @@ fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
     let resource = scope.target.plural.clone();
     let seen = format!("{} for {user}", scope.call.uri);
     match scope.truth.reviews.get(&(user, resource)) {
-        Some((at, true)) if *at + scope.slack >= wrapper.deployed_at => None,
+        Some((at, true)) if *at + ANSWERED_FOR + scope.slack >= scope.elapsed => None,
         Some(_) | None => Some(seen),
     }
 }
