@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::{DONE, Output, term};
 use crate::api::Phase;
 use crate::clock::{Clock, SystemClock};
+use crate::world::adversary::Hostility;
 use crate::world::coverage::{Coverage, Happening};
 use crate::world::explore::{Total, explore, run_one};
 use crate::world::faults::{Fault, Faults};
@@ -37,6 +38,9 @@ pub struct Args {
     /// What may go wrong: all, none, or a list
     #[arg(long, default_value = "all")]
     faults: Faults,
+    /// A hostile tenant in every seed, not in every tenth
+    #[arg(long)]
+    adversary: bool,
     /// Steps of each seed before everything is healed
     #[arg(long, default_value_t = Options::of(0, Faults::default()).steps)]
     steps: u64,
@@ -75,7 +79,7 @@ fn trace(args: &Args) -> bool {
         keep_trace: true,
         steps: args.steps,
         without,
-        ..Options::of(args.seed, args.faults.clone())
+        ..options(args, args.seed)
     };
     let report = run_one(options);
     let violation = report.violation.as_ref();
@@ -111,6 +115,12 @@ fn trace(args: &Args) -> bool {
     violation.is_some()
 }
 
+/// A run of a seed.
+fn options(args: &Args, seed: u64) -> Options {
+    let hostility = if args.adversary { Hostility::Always } else { Hostility::Tenth };
+    Options { hostility, ..Options::of(seed, args.faults.clone()) }
+}
+
 fn jobs(args: &Args) -> usize {
     let all = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     args.jobs.unwrap_or(all)
@@ -134,14 +144,17 @@ fn many(args: &Args) -> bool {
             bar.set_message("an invariant was violated");
         }
     };
-    let total = explore(args.seed, args.seeds, jobs(args), &args.faults, &done);
+    let total = {
+        let hostility = options(args, 0).hostility;
+        explore(args.seed, args.seeds, jobs(args), &args.faults, hostility, &done)
+    };
     let lasted = SystemClock.elapsed().saturating_sub(begin);
     bar.finish_and_clear();
     let shown: Vec<Smallest> = total
         .failed
         .iter()
         .take(SHOWN_MAX)
-        .map(|report| shrink::shrink(report, &Options::of(report.seed, args.faults.clone())))
+        .map(|report| shrink::shrink(report, &options(args, report.seed)))
         .collect();
     match args.output {
         Output::Text => term::print(&text(&total, lasted, &shown)),

@@ -164,7 +164,9 @@ fn review(store: &Store, mut review: Value) -> Value {
     let text = |key: &str| {
         review["spec"]["resourceAttributes"][key].as_str().unwrap_or_default().to_owned()
     };
-    let denied = store.denied.contains(&(text("verb"), text("resource")));
+    let user = review["spec"]["user"].as_str().unwrap_or_default().to_owned();
+    let denied = store.denied.contains(&(text("verb"), text("resource")))
+        || store.revoked.contains(&(user, text("verb"), text("resource")));
     review["status"] = json!({"allowed": !denied});
     review
 }

@@ -122,6 +122,14 @@ impl Store {
         let uid = |owner: &Value| owner["uid"].as_str().unwrap_or_default().to_owned();
         let found: Vec<Option<Arc<Object>>> =
             owners.iter().map(|owner| self.by_uid(&uid(owner)).cloned()).collect();
+        // the collector cannot look for an object of a kind that was never defined
+        let nameable = |(owner, found): (&&Value, &Option<Arc<Object>>)| {
+            let text = |key: &str| owner[key].as_str().unwrap_or_default();
+            found.is_some() || self.kinds.knows(text("apiVersion"), text("kind"))
+        };
+        if !owners.iter().zip(&found).all(nameable) {
+            return false;
+        }
         let waits = |owner: &Arc<Object>| waits(owner, FOREGROUND);
         let solid = found.iter().flatten().any(|owner| !waits(owner));
         if solid {

@@ -214,6 +214,15 @@ impl Kinds {
         })
     }
 
+    /// Whether a kind was ever defined, served or not.
+    #[must_use]
+    pub fn knows(&self, api_version: &str, kind: &str) -> bool {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        self.all
+            .iter()
+            .any(|known| known.group == group && known.version == version && known.kind == kind)
+    }
+
     /// All kinds that are served.
     pub fn served(&self) -> impl Iterator<Item = (KindId, &Kind)> {
         self.all.iter().enumerate().filter(|(_, kind)| kind.served)

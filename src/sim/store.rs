@@ -57,6 +57,8 @@ pub struct Store {
     pub(super) uids: BTreeMap<Arc<str>, Address>,
     /// What no one may do: verb and resource, as access reviews name them.
     pub denied: BTreeSet<(String, String)>,
+    /// What a user may not do: user, verb and resource.
+    pub revoked: BTreeSet<(String, String, String)>,
 }
 
 impl Default for Store {
@@ -80,6 +82,7 @@ impl Store {
             dependents: BTreeMap::new(),
             uids: BTreeMap::new(),
             denied: BTreeSet::new(),
+            revoked: BTreeSet::new(),
         };
         let default =
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}});

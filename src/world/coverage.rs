@@ -72,6 +72,7 @@ happenings! {
     WatchRepeats: "watch-repeats", "A watch repeats itself.";
     WatchSkips: "watch-skips", "A watch leaves out states.";
     ClockJumps: "clock-jumps", "A clock jumps.";
+    Attacked: "attacked", "A hostile tenant makes a move.";
     Deadline: "deadline", "A moment comes at which it was to be looked at again.";
 }
 

@@ -19,7 +19,9 @@ impl World {
     /// Carries out a move of the script.
     pub(super) fn deed(&mut self, index: usize) {
         let act = self.script[index].clone();
-        if !self.faults_on && act.does_harm() {
+        // of a calm world everything happens, else its end could not be compared
+        let calm = self.adversary.as_ref().is_some_and(|adversary| adversary.calm);
+        if !self.faults_on && act.does_harm() && !calm {
             return;
         }
         let again = self.elapsed + Duration::from_secs(1);
@@ -156,6 +158,7 @@ impl World {
             .truth
             .wrappers
             .values()
+            .filter(|wrapper| !wrapper.hostile)
             .flat_map(|wrapper| {
                 let components = wrapper.things.iter().filter(|(_, thing)| thing.component);
                 components.map(|(uid, _)| (uid, wrapper.address.name.to_string()))

@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::adversary::{Hostility, twin};
 use super::coverage::Coverage;
 use super::faults::Faults;
 use super::rng::mix;
@@ -29,7 +30,12 @@ pub struct Total {
 /// Runs one world to its end.
 #[must_use]
 pub fn run_one(options: Options) -> Report {
-    run(|| World::random(options))
+    let twin = twin::of(&options).map(|options| run(|| World::random(options)));
+    let mut report = run(|| World::random(options));
+    if let Some(twin) = twin.filter(|twin| twin.violation.is_none() && report.violation.is_none()) {
+        report.violation = twin::compare(&report, &twin).map(|found| (found, report.steps));
+    }
+    report
 }
 
 /// Runs a world that is made inside the runtime that it needs.
@@ -53,6 +59,7 @@ pub fn explore(
     seeds: u64,
     jobs: usize,
     faults: &Faults,
+    hostility: Hostility,
     done: &(dyn Fn(&Report) + Sync),
 ) -> Total {
     let next = AtomicU64::new(first);
@@ -66,7 +73,7 @@ pub fn explore(
                     if seed >= first.saturating_add(seeds) {
                         break;
                     }
-                    let report = run_one(Options::of(seed, faults.clone()));
+                    let report = run_one(Options { hostility, ..Options::of(seed, faults.clone()) });
                     own.add(&report);
                     done(&report);
                 }

@@ -36,6 +36,7 @@
 //! | F42 panic | a panic of the controller ends the run as a violation |
 //! | F43 preemption storm | [`Fault::Kueue`] |
 //! | F44 event sink | [`Fault::Events`] |
+//! | a hostile tenant | [`Fault::Adversary`]: see `world/adversary` |
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -90,11 +91,13 @@ pub enum Fault {
     Poison,
     /// Events are not accepted.
     Events,
+    /// A tenant forges labels, owners and status, floods, and changes its mind; in every tenth world.
+    Adversary,
 }
 
 impl Fault {
     /// Every kind of fault.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Crash,
         Self::Lost,
         Self::Late,
@@ -118,6 +121,7 @@ impl Fault {
         Self::Namespace,
         Self::Poison,
         Self::Events,
+        Self::Adversary,
     ];
 
     /// Its name on the command line.
@@ -147,6 +151,7 @@ impl Fault {
             Self::Namespace => "namespace",
             Self::Poison => "poison",
             Self::Events => "events",
+            Self::Adversary => "adversary",
         }
     }
 }

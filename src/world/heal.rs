@@ -76,6 +76,7 @@ impl World {
         self.happened(Happening::Crash);
         let leads = self.replicas[index].leads && self.replicas[index].doubts.is_none();
         self.replicas[index] = self.new_replica(leads);
+        self.truth.lose_sight();
     }
 
     /// The process stands still, and another leads; later it goes on, and does not know.
@@ -138,6 +139,7 @@ impl World {
             kubelet::set_out_of_service(&mut self.store, &node, false);
             self.deed_mark(&node);
         }
+        self.retreat();
         self.release_all();
         self.relabel_all();
         let mut env = Env {

@@ -12,6 +12,7 @@
 //! unordered collection.
 
 pub mod actors;
+pub mod adversary;
 pub mod checks;
 pub mod coverage;
 mod deeds;
@@ -45,6 +46,7 @@ use crate::sim::{Filter, Garbage, KindId, Store, Verb, view};
 use actors::kubelet::Kubelets;
 use actors::kueue::Kueue;
 use actors::{Agenda, Task};
+use adversary::{Adversary, Hostility};
 use checks::Violation;
 use coverage::{Coverage, Happening};
 use faults::{Fault, Faults, Plan};
@@ -52,7 +54,7 @@ use replica::{Replica, Told, Topic};
 use rng::Rng;
 use scene::Scene;
 use trace::Trace;
-use truth::{State, Truth};
+use truth::{By, State, Truth};
 use wire::Call;
 
 /// The namespace in which everything happens.
@@ -76,13 +78,23 @@ pub struct Options {
     pub plan: Option<Plan>,
     /// Faults that do not strike, by their number in the run: for shrinking.
     pub without: BTreeSet<u64>,
+    /// In which worlds there is an adversary.
+    pub hostility: Hostility,
 }
 
 impl Options {
     /// A run of a seed.
     #[must_use]
     pub const fn of(seed: u64, faults: Faults) -> Self {
-        Self { seed, faults, steps: 1_500, keep_trace: false, plan: None, without: BTreeSet::new() }
+        Self {
+            seed,
+            faults,
+            steps: 1_500,
+            keep_trace: false,
+            plan: None,
+            without: BTreeSet::new(),
+            hostility: Hostility::Tenth,
+        }
     }
 }
 
@@ -107,6 +119,8 @@ pub struct Report {
     pub lines: Vec<String>,
     /// The phases at the end, by name.
     pub phases: BTreeMap<String, String>,
+    /// How each victim of an adversary ended, by name.
+    pub ends: BTreeMap<String, serde_json::Value>,
 }
 
 /// A call that is carried out after its caller gave up.
@@ -173,12 +187,16 @@ pub struct World {
     calls: u32,
     hash_of_calls: u64,
     violation: Option<(Violation, u64)>,
+    adversary: Option<Adversary>,
 }
 
 impl World {
     /// The world of a seed.
     #[must_use]
     pub fn random(options: Options) -> Self {
+        if let Some(adversary) = Adversary::of(&options) {
+            return Self::hostile(options, adversary);
+        }
         let mut rng = Rng::new(options.seed, 1);
         let mut scene = Scene::random(&mut rng, &options.faults);
         scene.add_policies(&mut Rng::new(options.seed, 5), &options.faults);
@@ -231,6 +249,7 @@ impl World {
             calls: 0,
             hash_of_calls: 0,
             violation: None,
+            adversary: None,
             options,
         };
         let most = i64::from(world.config.retry_policy.global_max_retries);
@@ -293,11 +312,15 @@ impl World {
         self.coverage.faults[Fault::Pod as usize] += self.kubelets.spoiled.0;
         self.coverage.faults[Fault::Stuck as usize] += self.kubelets.spoiled.1;
         let phases = self.truth.wrappers.values().map(|wrapper| {
-            (wrapper.address.name.to_string(), format!("{:?}", wrapper.state.phase))
+            let name = &wrapper.address.name;
+            let hostile = wrapper.hostile.then(|| format!("{}/{name}", wrapper.address.namespace));
+            let name = hostile.unwrap_or_else(|| name.to_string());
+            (name, format!("{:?}", wrapper.state.phase))
         });
         Report {
             seed: self.options.seed,
             phases: phases.collect(),
+            ends: self.ends(),
             steps: self.trace.steps,
             hash: rng::mix(self.trace.hash(), self.hash_of_calls),
             injected: self.injected,
@@ -351,11 +374,20 @@ impl World {
             let (store, elapsed) = (&self.store, self.elapsed);
             self.trace.detail(|| describe(store, &change));
             let wrongful = source == Source::Late && !self.is_rightful(&change);
-            let by = (source != Source::Others, wrongful);
+            let by = By {
+                ours: source.is_ours(),
+                late: wrongful,
+                hostile: source == Source::Adversary,
+            };
             let Some((uid, before)) = self.truth.note(&self.store, &change, by, elapsed) else {
                 continue;
             };
             self.check(&uid, before, &change, source, wrongful);
+            if let Some(gone) = self.truth.gone.take().filter(|_| source == Source::Ours)
+                && let Some(violation) = checks::hostile::let_go(&gone)
+            {
+                self.violated(violation);
+            }
         }
     }
 
@@ -384,7 +416,7 @@ impl World {
         for happening in coverage_of(&self.store, change) {
             self.coverage.note(wrapper.state.phase, happening);
         }
-        if !wrapper.sane {
+        if !wrapper.sane && !wrapper.hostile {
             return;
         }
         let scope = checks::Scope {
@@ -393,13 +425,22 @@ impl World {
             change,
             wrapper,
             before,
-            ours: source != Source::Others,
+            ours: source.is_ours(),
             late,
             elapsed: self.elapsed,
             slack: self.slack(),
         };
         self.coverage.checks += checks::safety::SAFETY.len() as u64;
-        let found = checks::safety::check(&scope).or_else(|| checks::policies::check(&scope));
+        if wrapper.hostile {
+            if let Some(violation) = checks::hostile::check(&scope) {
+                self.violated(violation);
+            }
+            self.check_quota();
+            return;
+        }
+        let found = checks::hostile::check(&scope);
+        let found = found.or_else(||  checks::safety::check(&scope));
+        let found = found.or_else(|| checks::policies::check(&scope));
         self.coverage.checks += checks::policies::POLICIES.len() as u64;
         if let Some((source, action)) = checks::policies::ruling(&scope) {
             self.coverage.ruling(source, action);
@@ -466,8 +507,16 @@ enum Source {
     Ours,
     /// A controller that has lost the right, or whose call comes too late.
     Late,
+    /// The adversary.
+    Adversary,
     /// Anybody else.
     Others,
+}
+
+impl Source {
+    const fn is_ours(self) -> bool {
+        matches!(self, Self::Ours | Self::Late)
+    }
 }
 
 /// A server that knows our definitions. They are the same for every world, and take long to make.

@@ -271,6 +271,7 @@ impl World {
     /// Drives a reconcile to its next call or its end.
     pub(super) async fn drive(&mut self, index: usize, key: &Key) {
         let mut events = vec![];
+        let hurt = self.replicas[index].flights.get(key).is_none_or(|flight| flight.hurt);
         let landed = self.replicas[index].drive(key, |notice| events.push(notice)).await;
         for notice in events {
             self.serve_event(notice);
@@ -287,6 +288,9 @@ impl World {
                 let pause = crate::reconcile::error_pause(&replica.context, key);
                 let pause = error.retry_after().map_or(pause, |asked| asked.max(pause));
                 replica.push_later(key.clone(), elapsed + pause);
+                if !hurt {
+                    self.failed_by_itself(key, &error);
+                }
                 self.trace.detail(|| format!("error: {}", crate::telemetry::chain(&error)));
             }
             Landed::Panicked(text) => self.violated(super::checks::Violation {
@@ -294,6 +298,22 @@ impl World {
                 sentence: "the controller does not panic",
                 seen: text,
             }),
+        }
+    }
+
+    /// A look has failed though no call of it did: what a tenant has written must not do that to others.
+    fn failed_by_itself(&mut self, key: &Key, error: &crate::reconcile::Error) {
+        let is_key = |wrapper: &&super::truth::Wrapper| {
+            let at = &wrapper.address;
+            *at.name == *key.name && *at.namespace == *key.namespace
+        };
+        let wrapper = self.truth.wrappers.values().find(is_key);
+        if self.adversary.is_some() && wrapper.is_some_and(|wrapper| wrapper.sane) {
+            self.violated(super::checks::Violation {
+                invariant: "S18",
+                sentence: "a look at a victim fails only where a call failed",
+                seen: format!("{}: {}", key.name, crate::telemetry::chain(error)),
+            });
         }
     }
 
@@ -324,6 +344,7 @@ impl World {
                 }
             }
             Task::Script(index) => self.deed(*index),
+            Task::Attack => self.attack(),
         }
         let name = match task {
             Task::Pod(at)
@@ -333,6 +354,7 @@ impl World {
             | Task::Operator(at)
             | Task::Queue(at) => at.name.clone(),
             Task::Script(_) => "script".into(),
+            Task::Attack => "adversary".into(),
         };
         self.trace.note(elapsed, "act", &name, &[self.agenda.len() as u64]);
         self.absorb(Source::Others);

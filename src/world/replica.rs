@@ -107,6 +107,8 @@ pub struct Flight {
     pub calls: u32,
     /// Status writes that it has made.
     pub status_writes: u32,
+    /// A call of it was struck by a fault.
+    pub hurt: bool,
     /// What it has listed since its last write, by path: pods and components.
     pub listed: BTreeSet<String>,
 }
@@ -327,8 +329,14 @@ impl Replica {
         self.due.remove(key);
         let Some(stored) = self.stored(key) else { return false };
         let work = Box::pin(reconcile::reconcile(stored, self.context.clone()));
-        let flight =
-            Flight { work, call: None, calls: 0, status_writes: 0, listed: BTreeSet::new() };
+        let flight = Flight {
+            work,
+            call: None,
+            calls: 0,
+            status_writes: 0,
+            hurt: false,
+            listed: BTreeSet::new(),
+        };
         self.flights.insert(key.clone(), flight);
         true
     }

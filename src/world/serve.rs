@@ -46,6 +46,11 @@ impl World {
         self.trace.note(self.elapsed, call_name(&call), short(&call.uri), &[index as u64]);
         let fate = self.fate(number, &call);
         let doubtful = self.is_doubtful();
+        if fate != Fate::Served
+            && let Some(flight) = self.replicas[index].flights.get_mut(key)
+        {
+            flight.hurt = true;
+        }
         match fate {
             Fate::Served => self.answer(index, key, &call, doubtful),
             Fate::Refused(code) => self.refuse(&call, code),
@@ -210,6 +215,7 @@ impl World {
             target: &target,
             body: &body,
             listed,
+            key: Some(key),
             calls: number,
             status_writes: statuses,
             elapsed: self.elapsed,
@@ -257,15 +263,31 @@ impl World {
         let uri = if self.options.faults.0.is_empty() {
             call.uri.clone()
         } else {
-            call.uri.replace("limit=500", "limit=1")
+            let few = if self.adversary.is_some() { "limit=25" } else { "limit=1" };
+            call.uri.replace("limit=500", few)
         };
         let answered = answer(&mut self.store, &call.method, &uri, &call.content_type, &call.body);
         let changed = self.store.version() != before;
+        if call.is_review() {
+            self.note_review(body, &answered);
+        }
         self.absorb(if late { Source::Late } else { Source::Ours });
         match answered {
             Answer::Document(code, text) => (code, text, changed),
             // controllers here do not watch through the wire
             Answer::Watch(_) => (500, "{}".to_owned(), changed),
+        }
+    }
+
+    /// Somebody's rights were asked for.
+    fn note_review(&mut self, body: &serde_json::Value, answered: &Answer) {
+        let Answer::Document(_, text) = answered else { return };
+        let allowed = text.contains("\"allowed\":true");
+        let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
+        let asked = &body["spec"]["resourceAttributes"];
+        if asked["verb"] == "create" {
+            let about = (text(&body["spec"]["user"]), text(&asked["resource"]));
+            self.truth.reviews.insert(about, (self.elapsed, allowed));
         }
     }
 
@@ -310,7 +332,11 @@ impl World {
         body: &serde_json::Value,
         late: bool,
     ) -> Option<Refusal> {
-        if call.method != Method::POST {
+        if call.method == Method::GET && self.is_unreadable(&target.plural) {
+            let message = format!("{} is forbidden: the controller cannot get it", target.plural);
+            return Some(Refusal::new(403, "Forbidden", message));
+        }
+        if call.method != Method::POST || call.is_review() {
             return None;
         }
         if self.closed {
@@ -368,7 +394,7 @@ impl World {
         let stray = self.truth.wrappers.iter().find(|(uid, wrapper)| {
             let managed = self.kueue.workloads.get(*uid);
             let holds = |standing| matches!(standing, Standing::Admitted | Standing::Evicting);
-            wrapper.sane
+            (wrapper.sane || wrapper.hostile && !wrapper.forged_status)
                 && managed.is_some_and(|workload| !holds(workload.standing))
                 && wrapper.rightful().any(truth::Thing::is_live_pod)
         });

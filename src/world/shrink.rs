@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 
+use super::adversary::Hostility;
 use super::explore::run_one;
 use super::faults::{Fault, Faults};
 use super::{Options, Report};
@@ -116,6 +117,9 @@ pub fn command(options: &Options) -> String {
         format!("appwrapper simulate --seed {} --faults {} --trace", options.seed, options.faults);
     if options.steps != Options::of(0, Faults::default()).steps {
         command.push_str(&format!(" --steps {}", options.steps));
+    }
+    if options.hostility == Hostility::Always {
+        command.push_str(" --adversary");
     }
     if !options.without.is_empty() {
         let numbers: Vec<String> = options.without.iter().map(ToString::to_string).collect();

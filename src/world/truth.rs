@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use components::Components;
+use components::{Components, Successes};
 use own::{Own, PodFailure};
 use retry::RetryPolicies;
 
@@ -25,6 +25,8 @@ use crate::sim::{Address, Change, Object, Store, Verb};
 pub const FINALIZER: &str = "workload.codeflare.dev/finalizer";
 /// The label of the attempt.
 pub const ATTEMPT: &str = "workload.codeflare.dev/attempt";
+/// The label of the AppWrapper's UID.
+pub const UID: &str = "workload.codeflare.dev/appwrapper-uid";
 /// The label of the pod set.
 pub const POD_SET: &str = "workload.codeflare.dev/podset";
 
@@ -36,6 +38,12 @@ pub struct Truth {
     /// The AppWrapper to which an object's chain of owners leads, by UID; also of objects that are gone.
     roots: BTreeMap<Arc<str>, Arc<str>>,
     late: BTreeSet<Arc<str>>,
+    /// Nothing goes wrong but what the adversary does, crashes and relists.
+    pub calm: bool,
+    /// The AppWrapper that went with the last change.
+    pub gone: Option<Wrapper>,
+    /// Access reviews that were answered, by user and resource: when last, and whether it was allowed.
+    pub reviews: BTreeMap<(String, String), (Duration, bool)>,
     /// Nodes that were lost, each with when that was, whether they are back or not.
     pub lost: BTreeMap<String, Vec<Duration>>,
     losing: BTreeSet<String>,
@@ -43,6 +51,17 @@ pub struct Truth {
     pub fenced: BTreeSet<String>,
     /// What retry policies, queues and the configuration have ever said.
     pub policies: RetryPolicies,
+}
+
+/// Who makes a change.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct By {
+    /// A controller.
+    pub ours: bool,
+    /// It is a component that nobody wants any more.
+    pub late: bool,
+    /// The adversary.
+    pub hostile: bool,
 }
 
 /// The state of an AppWrapper that changes from write to write.
@@ -75,6 +94,14 @@ pub struct Wrapper {
     pub address: Address,
     /// It can be read, and is this controller's.
     pub sane: bool,
+    /// It is the adversary's.
+    pub hostile: bool,
+    /// Its owner has written its status.
+    pub forged_status: bool,
+    /// What of it has succeeded in this attempt.
+    pub succeeded: Successes,
+    /// Who may create what it wraps, where it names somebody.
+    pub requester: Option<String>,
     /// Its state.
     pub state: State,
     /// What exists of it: components, pods, and what lies between them, by UID.
@@ -89,6 +116,8 @@ pub struct Wrapper {
     pub entered: Duration,
     /// When its components were last said to be deployed.
     pub deployed_at: Duration,
+    /// The same of the attempt before.
+    pub deployed_before: Option<Duration>,
     /// Since when its things are being deleted.
     pub teardown: Option<Duration>,
     /// When the last of its things went.
@@ -156,8 +185,11 @@ pub struct Thing {
     pub node: Option<String>,
     /// It has a deletion timestamp.
     pub terminating: bool,
-    /// Made by a write that reached the server after its controller had lost the right to it.
+    /// Made by a write that reached the server after its controller had lost the right to it; or nobody can
+    /// know whose it is any more.
     pub late: bool,
+    /// The adversary has taken our labels from it.
+    pub escaped: bool,
 }
 
 impl Thing {
@@ -184,19 +216,21 @@ impl Truth {
         &mut self,
         store: &Store,
         change: &Change,
-        (ours, late): (bool, bool),
+        by: By,
         elapsed: Duration,
     ) -> Option<(Arc<str>, State)> {
+        let By { ours, late, hostile } = by;
         let object = &change.object;
         let kind = store.kinds.get(object.address.kind);
         match kind.kind.as_str() {
-            "AppWrapper" => return Some(self.note_wrapper(change, elapsed)),
+            "AppWrapper" => return Some(self.note_wrapper(change, hostile, elapsed)),
             "Node" => self.note_node(store, &object.address.name, elapsed),
             "RetryPolicy" => self.policies.note_policy(object),
             "ClusterQueue" | "LocalQueue" => self.policies.note_queue(object),
             _ => {}
         }
-        if change.verb == Verb::Added {
+        // what the adversary itself makes is nobody's, whatever it says
+        if change.verb == Verb::Added && !hostile {
             let root = object.controller().and_then(|owner| {
                 let uid = owner["uid"].as_str()?;
                 if self.wrappers.contains_key(uid) {
@@ -232,7 +266,19 @@ impl Truth {
             if late {
                 self.late.insert(object.uid.clone());
             }
-            let mut thing = thing(object, &kind.kind, &root, wrapper.things.get(&object.uid), late);
+            let known = wrapper.things.get(&object.uid);
+            let mut thing = thing(object, &kind.kind, &root, known, late);
+            if let Some(known) = known.filter(|_| wrapper.hostile) {
+                // its labels and owners may be forged
+                thing.component = known.component;
+                thing.pod_set.clone_from(&known.pod_set);
+                let named = object.label(super::LABEL) == Some(&*wrapper.address.name)
+                    && object.label(UID) == Some(&*root);
+                thing.escaped = known.escaped || thing.pod && hostile && !named;
+                // who has seen it knows it by its UID; nobody else can
+                let seen = self.calm && known.escaped || known.phase == "Running";
+                thing.late |= thing.escaped && !(self.calm && seen);
+            }
             if thing.part.is_none() {
                 thing.part = wrapper.part_of(&thing, owner);
             }
@@ -241,6 +287,12 @@ impl Truth {
         }
         wrapper.note_pods(&self.losing, elapsed);
         Some((root, before))
+    }
+
+    /// A controller has forgotten what it had seen: what bears no label of ours any more is hidden from it.
+    pub fn lose_sight(&mut self) {
+        let things = self.wrappers.values_mut().flat_map(|wrapper| wrapper.things.values_mut());
+        things.filter(|thing| thing.escaped).for_each(|thing| thing.late = true);
     }
 
     /// A node is lost or back: its pods failed then, though none of them changes.
@@ -261,17 +313,29 @@ impl Truth {
         }
     }
 
-    fn note_wrapper(&mut self, change: &Change, elapsed: Duration) -> (Arc<str>, State) {
+    fn note_wrapper(
+        &mut self,
+        change: &Change,
+        hostile: bool,
+        elapsed: Duration,
+    ) -> (Arc<str>, State) {
         let object = &change.object;
         let uid = object.uid.clone();
         if change.verb == Verb::Deleted {
-            let before = self.wrappers.remove(&uid).map(|wrapper| wrapper.state);
+            self.gone = self.wrappers.remove(&uid);
+            let before = self.gone.as_ref().map(|wrapper| wrapper.state);
             return (uid, before.unwrap_or_default());
         }
         let state = State::of(object);
         let tuning = Tuning::read(object);
         let wrapper =
             self.wrappers.entry(uid.clone()).or_insert_with(|| Wrapper::new(object, elapsed));
+        if hostile {
+            let before = change.before.as_ref().map(|before| &before.value["status"]);
+            wrapper.forged_status |= before.is_some_and(|old| *old != object.value["status"]);
+            wrapper.hostile = true;
+            wrapper.sane = false;
+        }
         let before = wrapper.state;
         wrapper.tuning = wrapper.tuning.loosest(&tuning);
         wrapper.state = state;
@@ -322,6 +386,10 @@ impl Wrapper {
             sane: components.is_some()
                 && manager.is_none()
                 && object.label(scene::HOSTILE).is_none(),
+            hostile: false,
+            forged_status: false,
+            succeeded: Successes::default(),
+            requester: requester(object),
             state: State::of(object),
             things: BTreeMap::new(),
             tuning: Tuning::read(object),
@@ -329,6 +397,7 @@ impl Wrapper {
             countable: !object.text().contains("\"completions\""),
             entered: elapsed,
             deployed_at: elapsed,
+            deployed_before: None,
             teardown: None,
             emptied: None,
             full: BTreeMap::new(),
@@ -358,12 +427,14 @@ impl Wrapper {
         self.entered = elapsed;
         match phase {
             Phase::Resuming => {
+                self.deployed_before = Some(self.deployed_at);
                 self.deployed_at = elapsed;
                 self.teardown = None;
                 self.emptied = None;
                 self.full.clear();
                 self.failed_pod = None;
                 self.components.begin();
+                self.succeeded = Successes::default();
             }
             Phase::Resetting | Phase::Suspending | Phase::Terminating => {
                 if self.rightful().next().is_none() {
@@ -391,6 +462,7 @@ impl Wrapper {
             let failure = PodFailure::of(&object.value, thing.part);
             self.failures.insert(object.uid.clone(), failure);
         }
+        self.succeeded.note(object, thing);
         if self.own.is_ordered() && !thing.late {
             self.components.reach(object, thing);
         }
@@ -468,6 +540,13 @@ impl Wrapper {
     }
 }
 
+/// Who asked for an AppWrapper, as admission has written it down.
+fn requester(object: &Object) -> Option<String> {
+    let requester = &object.value["spec"]["requester"];
+    let user = if requester.is_string() { requester } else { &requester["username"] };
+    user.as_str().map(str::to_owned)
+}
+
 fn thing(object: &Object, kind: &str, root: &str, known: Option<&Thing>, late: bool) -> Thing {
     let label = |key: &str| object.label(key);
     let attempt = label(ATTEMPT).and_then(|text| text.parse().ok());
@@ -485,6 +564,7 @@ fn thing(object: &Object, kind: &str, root: &str, known: Option<&Thing>, late: b
         node: object.value["spec"]["nodeName"].as_str().map(str::to_owned),
         terminating: object.is_deleting(),
         late: known.map_or(late, |known| known.late),
+        escaped: known.is_some_and(|known| known.escaped),
     }
 }
 

@@ -64,7 +64,13 @@ impl Call {
     /// Whether it writes.
     #[must_use]
     pub fn is_write(&self) -> bool {
-        self.method != Method::GET
+        self.method != Method::GET && !self.is_review()
+    }
+
+    /// Whether it asks about rights: a POST that stores nothing.
+    #[must_use]
+    pub fn is_review(&self) -> bool {
+        self.uri.starts_with("/apis/authorization.k8s.io/")
     }
 
     /// The body as JSON.

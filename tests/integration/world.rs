@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use appwrapper::api::Phase;
 use appwrapper::bugs::{self, Bug};
 use appwrapper::world::Options;
+use appwrapper::world::adversary::Hostility;
 use appwrapper::world::coverage::{Happening, why_never};
 use appwrapper::world::explore::{explore, run_one};
 use appwrapper::world::faults::{Faults, Plan};
@@ -60,7 +61,7 @@ fn every_invariant_holds_in_every_seed() {
 #[test]
 fn the_same_seed_gives_the_same_trace() {
     let hash = |jobs| {
-        let total = explore(7_000, 20, jobs, &Faults::all(), &|_| {});
+        let total = explore(7_000, 20, jobs, &Faults::all(), Hostility::Tenth, &|_| {});
         (total.hash, total.steps)
     };
     assert_eq!(hash(1), hash(2));
@@ -157,7 +158,7 @@ fn a_fault_at_any_call_changes_no_end() {
 /// Before anything was created, nothing happens to it; and the worlds are rich.
 #[test]
 fn most_of_what_can_be_met_is_met_soon() {
-    let total = explore(20_000, 60, 2, &Faults::all(), &|_| {});
+    let total = explore(20_000, 60, 2, &Faults::all(), Hostility::Tenth, &|_| {});
     let of_pods = [Happening::PodRunning, Happening::PodFailed, Happening::ComponentGone];
     for happening in of_pods {
         assert!(why_never(Phase::Empty, happening).is_some());

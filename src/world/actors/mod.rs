@@ -15,6 +15,9 @@ use serde_json::{Value, json};
 use super::rng::Rng;
 use crate::sim::{Address, Change, Object, Store};
 
+/// Annotation of an object that a tenant made with somebody else's UID as its owner.
+pub const FORGED: &str = "sim/forged";
+
 /// Something that an actor has to look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Task {
@@ -32,6 +35,8 @@ pub enum Task {
     Queue(Address),
     /// A move of the script.
     Script(usize),
+    /// The adversary makes a move.
+    Attack,
 }
 
 /// What actors have to look at, now or later.
@@ -164,7 +169,10 @@ pub fn pods_of(store: &Store, owner: &Object) -> Vec<Arc<Object>> {
 /// The objects of a kind that an object controls.
 #[must_use]
 pub fn children(store: &Store, owner: &Object, kind: &str) -> Vec<Arc<Object>> {
-    let is = |object: &&Arc<Object>| store.kinds.get(object.address.kind).kind == kind;
+    // a controller takes what its selector matches, too: a bare owner reference makes no child
+    let is = |object: &&Arc<Object>| {
+        store.kinds.get(object.address.kind).kind == kind && object.annotation(FORGED).is_none()
+    };
     store.owned_by(&owner.uid).filter(is).cloned().collect()
 }
 

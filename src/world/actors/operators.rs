@@ -95,6 +95,11 @@ fn deployment(env: &mut Env<'_>, object: &Arc<Object>) {
         }
         return;
     }
+    let replicas = number(&object.value, "/spec/replicas", 1);
+    if sets.len() == 1 && number(&sets[0].value, "/spec/replicas", 1) != replicas {
+        let address = &sets[0].address;
+        env.store.change(address, Part::Whole, |set| set["spec"]["replicas"] = replicas.into());
+    }
     let ready: i64 = sets.iter().map(|set| number(&set.value, "/status/readyReplicas", 0)).sum();
     env.store.change(&object.address, Part::Status, |object| {
         object["status"]["readyReplicas"] = ready.into();
@@ -110,6 +115,12 @@ fn replica_set(env: &mut Env<'_>, object: &Arc<Object>) {
         pod["metadata"]["generateName"] = format!("{}-", object.address.name).into();
         create(env, object, pod);
         return;
+    }
+    if active > want {
+        let spare = pods.iter().rfind(|pod| !has_ended(pod) && !pod.is_deleting());
+        if let Some(spare) = spare {
+            drop(env.store.delete(&spare.address, &Deletion::default()));
+        }
     }
     let ready = pods.iter().filter(|pod| is_true(&pod.value, "Ready")).count();
     env.store.change(&object.address, Part::Status, |object| {

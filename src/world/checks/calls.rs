@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{Invariant, Violation};
 use crate::api::Phase;
+use crate::observe::cache::Key;
 use crate::sim::{Address, Store};
 use crate::world::actors::is_true;
 use crate::world::truth::{Truth, Wrapper};
@@ -85,6 +86,8 @@ pub struct CallScope<'a> {
     pub body: &'a Value,
     /// What was listed since the last write of the same reconcile.
     pub listed: &'a BTreeSet<String>,
+    /// The AppWrapper that is looked at; absent where the look is over.
+    pub key: Option<&'a Key>,
     /// How many calls its reconcile has made.
     pub calls: u32,
     /// How many status writes its reconcile has made, with this one.
@@ -114,9 +117,10 @@ pub const CALLS: &[Invariant<Check>] = &[
 /// Checks all of them; the first that does not hold.
 #[must_use]
 pub fn check(scope: &CallScope<'_>) -> Option<Violation> {
-    CALLS.iter().find_map(|(invariant, sentence, check)| {
+    let found = CALLS.iter().find_map(|(invariant, sentence, check)| {
         Some(Violation { invariant, sentence, seen: check(scope)? })
-    })
+    });
+    found.or_else(|| super::hostile::check_call(scope))
 }
 
 impl CallScope<'_> {
@@ -206,7 +210,8 @@ fn listed_first(scope: &CallScope<'_>) -> Option<String> {
 fn kept_long_enough(scope: &CallScope<'_>) -> Option<String> {
     let (name, wrapper, _) = scope.victim()?;
     let state = wrapper.state;
-    if state.deleting || state.suspend || wrapper.hurried || scope.late {
+    // whoever forges the moments from which a period runs has only itself to blame
+    if wrapper.hostile || state.deleting || state.suspend || wrapper.hurried || scope.late {
         return None;
     }
     let period = match state.phase {
@@ -229,6 +234,9 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
         return None;
     }
     let (name, wrapper, part) = scope.victim()?;
+    if wrapper.hostile {
+        return None;
+    }
     let recreated = part.and_then(|part| wrapper.components.going.get(&part).copied());
     let Some(since) = wrapper.teardown.or(recreated) else {
         return Some(format!("{name} in {:?}", wrapper.state.phase));
@@ -245,12 +253,9 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
 }
 
 fn in_namespace(scope: &CallScope<'_>) -> Option<String> {
-    let known =
-        scope.truth.wrappers.values().any(|w| *w.address.namespace == *scope.target.namespace);
-    let wrong = scope.call.is_write() && !known && !scope.late;
-    // an AppWrapper may be gone by the time that the last call for it comes
-    let nobody = scope.truth.wrappers.is_empty();
-    (wrong && !nobody).then(|| scope.call.uri.clone())
+    let own = scope.key.is_none_or(|key| key.namespace == scope.target.namespace);
+    let wrong = scope.call.is_write() && !own && !scope.late;
+    wrong.then(|| scope.call.uri.clone())
 }
 
 fn few_calls(scope: &CallScope<'_>) -> Option<String> {

@@ -52,7 +52,7 @@ pub const LIVENESS: &[Invariant<Check>] = &[
 /// Checks all of them; the first that does not hold.
 #[must_use]
 pub fn check(scope: &EndScope<'_>) -> Option<Violation> {
-    LIVENESS.iter().find_map(|(invariant, sentence, check)| {
+    LIVENESS.iter().chain(super::hostile::ENDS).find_map(|(invariant, sentence, check)| {
         Some(Violation { invariant, sentence, seen: check(scope)? })
     })
 }

@@ -1,6 +1,7 @@
 //! The invariants: each a function of its own, with the sentence that it checks.
 
 pub mod calls;
+pub mod hostile;
 pub mod liveness;
 pub mod policies;
 pub mod safety;

@@ -30,6 +30,30 @@ pub struct Components {
     succeeded: BTreeMap<String, BTreeSet<Arc<str>>>,
 }
 
+/// What has succeeded, whether it is still there or not.
+#[derive(Clone, Debug, Default)]
+pub struct Successes {
+    /// Components that say so themselves.
+    pub parts: BTreeSet<usize>,
+    /// Pods, by pod set.
+    pub pods: BTreeMap<String, BTreeSet<Arc<str>>>,
+}
+
+impl Successes {
+    /// Takes in how a component or a pod is.
+    pub fn note(&mut self, object: &Object, thing: &Thing) {
+        let pod = thing.pod && thing.phase == "Succeeded";
+        let ends = ["Complete", "Completed", "Succeeded"];
+        let ended = pod || ends.iter().any(|condition| is_true(&object.value, condition));
+        if let Some(part) = thing.part.filter(|_| thing.component && ended) {
+            self.parts.insert(part);
+        }
+        if let Some(set) = thing.pod_set.as_ref().filter(|_| pod) {
+            self.pods.entry(set.clone()).or_default().insert(object.uid.clone());
+        }
+    }
+}
+
 impl Components {
     /// A new attempt.
     pub fn begin(&mut self) {

@@ -1,0 +1,122 @@
+//! Worlds in which the end of each AppWrapper follows from its spec alone.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::world::rng::Rng;
+use crate::world::scene::{Act, Scene, paths, pods_in};
+
+/// Annotations of the pods of a life.
+const LIVES: [&[(&str, &str)]; 5] = [
+    &[("run-for", "20s")],
+    &[("run-for", "150s")],
+    &[("run-for", "20s"), ("fail-until-attempt", "1")],
+    &[("run-for", "60s"), ("fail-until-attempt", "1"), ("exit-code", "137")],
+    &[("run-for", "5s"), ("exit-code", "3")],
+];
+
+fn pod(life: &[(&str, &str)]) -> Value {
+    let annotations: serde_json::Map<String, Value> =
+        life.iter().map(|(key, value)| (format!("sim/{key}"), Value::from(*value))).collect();
+    json!({"metadata": {"annotations": annotations},
+        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "x"}]}})
+}
+
+/// A component, and whether it never ends.
+fn template(rng: &mut Rng, name: &str) -> (Value, bool) {
+    let object = |api: &str, kind: &str, spec: Value| json!({"apiVersion": api, "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let life = *rng.pick(&LIVES);
+    let job = json!({"backoffLimit": 0, "parallelism": 1, "template": pod(life)});
+    let count = rng.between(1, 2);
+    let endless = json!({"replicas": count, "template": pod(&[])});
+    match rng.below(6) {
+        0 => {
+            let mut pod = pod(life);
+            pod["apiVersion"] = "v1".into();
+            pod["kind"] = "Pod".into();
+            pod["metadata"]["name"] = name.into();
+            (pod, false)
+        }
+        1 => (object("batch/v1", "Job", job), false),
+        2 | 3 => {
+            let jobs = json!([{"name": "r", "replicas": count, "template": {"spec": job}}]);
+            (object("jobset.x-k8s.io/v1alpha2", "JobSet", json!({"replicatedJobs": jobs})), false)
+        }
+        4 => (object("apps/v1", "Deployment", endless), true),
+        _ => (object("apps/v1", "StatefulSet", endless), true),
+    }
+}
+
+/// An AppWrapper, and whether it never ends.
+fn wrapper(rng: &mut Rng, name: &str, queued: bool) -> (Value, bool) {
+    let (first, endless) = template(rng, &format!("{name}-c0"));
+    let mut templates = vec![first];
+    if rng.one_in(3) {
+        templates.push(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("{name}-c1")}}));
+    }
+    let component = |template: &Value| {
+        let sets = pods_in(template);
+        let sets = sets.iter().zip(paths(template));
+        let sets: Vec<Value> =
+            sets.map(|((count, _), path)| json!({"replicas": count, "path": path})).collect();
+        json!({"template": template, "podSets": sets})
+    };
+    let components: Vec<Value> = templates.iter().map(component).collect();
+    let period = |key: &str, text: &str| {
+        (format!("workload.codeflare.dev.appwrapper/{key}"), Value::from(text))
+    };
+    let annotations: serde_json::Map<String, Value> = [
+        period("admissionGracePeriodDuration", "20s"),
+        period("warmupGracePeriodDuration", "20s"),
+        period("failureGracePeriodDuration", "2s"),
+        period("retryPausePeriodDuration", "5s"),
+        period("retryLimit", "2"),
+        period("forcefulDeletionGracePeriodDuration", "60s"),
+        period("successTTLDuration", "300s"),
+    ]
+    .into_iter()
+    .collect();
+    let mut wrapper = json!({
+        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": {"suspend": queued, "components": components,
+            "requester": {"username": "alice", "groups": ["system:authenticated"]}},
+    });
+    if queued {
+        wrapper["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "lq"});
+    }
+    (wrapper, endless)
+}
+
+/// A scene with victims, and with room and quota for everybody.
+pub(super) fn scene(rng: &mut Rng) -> Scene {
+    let seconds = Duration::from_secs;
+    let queued = rng.one_in(3);
+    let mut scene = Scene {
+        nodes: vec![("node-1".to_owned(), 500), ("node-2".to_owned(), 500)],
+        config: "{}".to_owned(),
+        ..Scene::default()
+    };
+    if queued {
+        scene.quota = BTreeMap::from([("pods".to_owned(), 1_000_000)]);
+    }
+    for index in 0..rng.between(1, 3) {
+        let name = format!("aw{index}");
+        let (object, endless) = wrapper(rng, &name, queued);
+        scene.script.push((seconds(index), Act::Create(Box::new(object))));
+        if !endless {
+            continue;
+        }
+        match rng.below(3) {
+            0 if !queued => {
+                scene.script.push((seconds(30), Act::Suspend(name.clone(), true)));
+                scene.script.push((seconds(80), Act::Suspend(name, false)));
+            }
+            1 => scene.script.push((seconds(100), Act::Delete(name, None))),
+            _ => {}
+        }
+    }
+    scene
+}

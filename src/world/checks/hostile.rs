@@ -1,0 +1,267 @@
+//! What a hostile tenant can neither do to others nor get for itself.
+//!
+//! [`VICTIMS`] holds for every AppWrapper whose owner plays by the rules, in every world; [`ADVERSARY`] is
+//! what is left of the invariants for the adversary's own, which only its harm to others and its use of
+//! quota are judged by.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::calls::CallScope;
+use super::liveness::EndScope;
+use super::{Check, Invariant, Scope, Violation};
+use crate::api::Phase;
+use crate::world::actors::{find_condition, is_true};
+use crate::world::truth::{State, Thing, Wrapper, decided};
+
+/// Whether `PodsOverQuota` is asked for.
+pub const OVER_QUOTA_IS_SAID: bool = false;
+/// How long an answer about somebody's rights is believed.
+const ANSWERED_FOR: Duration = Duration::from_secs(10);
+/// The least time between two restarts that are not counted.
+const UNCOUNTED_FLOOR: Duration = Duration::from_secs(10);
+
+/// The invariants of the victims.
+pub const VICTIMS: &[Invariant<Check>] = &[
+    ("S18", "a failure has a cause of its own", own_cause),
+    ("S19", "Succeeded only when everything that must has succeeded", succeeded_by_right),
+    ("S19", "every condition is one that its phase may have", in_the_table),
+];
+
+/// The invariants of the adversary's own AppWrapper.
+pub const ADVERSARY: &[Invariant<Check>] = &[
+    ("S2", "the adversary has no live pod without QuotaReserved", no_pod_without_quota),
+    ("S6", "a count that was forged is not counted on", counted_from_zero),
+    ("S11", "the adversary's finalizer goes only when nothing is left", finalizer_last),
+    ("S13", "restarts that are not counted are 10 s apart", uncounted_slowly),
+];
+
+fn first(all: &[Invariant<Check>], scope: &Scope<'_>) -> Option<Violation> {
+    all.iter().find_map(|(invariant, sentence, check)| {
+        Some(Violation { invariant, sentence, seen: check(scope)? })
+    })
+}
+
+/// Checks a change; the first invariant that does not hold.
+#[must_use]
+pub fn check(scope: &Scope<'_>) -> Option<Violation> {
+    first(if scope.wrapper.hostile { ADVERSARY } else { VICTIMS }, scope)
+}
+
+fn name(thing: &Thing) -> String {
+    format!("{}/{}", thing.kind, thing.name)
+}
+
+/// The pod that is named as the cause of a failure belongs to the AppWrapper.
+fn own_cause(scope: &Scope<'_>) -> Option<String> {
+    let before = scope.change.before.as_ref().filter(|_| scope.is_own() && scope.ours)?;
+    let cause = |value: &serde_json::Value| {
+        decided(value).and_then(|attempt| attempt["failure"]["podUID"].as_str()).map(str::to_owned)
+    };
+    let now = cause(&scope.change.object.value)?;
+    let is_new = cause(&before.value).as_ref() != Some(&now);
+    let root = scope.truth.root_of(&now);
+    let wrong = root.map(|root| &**root) != Some(&*scope.change.object.uid);
+    (is_new && wrong).then(|| format!("pod {now}"))
+}
+
+/// Of each component with pods, the object says so, or its expected pods have succeeded.
+fn succeeded_by_right(scope: &Scope<'_>) -> Option<String> {
+    let enters =
+        scope.wrapper.state.phase == Phase::Succeeded && scope.before.phase != Phase::Succeeded;
+    if !enters {
+        return None;
+    }
+    let Wrapper { pod_sets, succeeded, .. } = scope.wrapper;
+    let lacks = |(set, expected): &(&String, &i64)| {
+        let part = set.split('-').next().and_then(|text| text.parse().ok());
+        let done = part.is_some_and(|part: usize| succeeded.parts.contains(&part));
+        let pods = succeeded.pods.get(*set).map_or(0, std::collections::BTreeSet::len);
+        !done && i64::try_from(pods).unwrap_or(i64::MAX) < **expected
+    };
+    pod_sets.iter().find(lacks).map(|(set, expected)| format!("pod set {set} of {expected} pods"))
+}
+
+/// What a phase says of `PodsReady` and `DeletingResources`.
+fn in_the_table(scope: &Scope<'_>) -> Option<String> {
+    if !scope.is_own() || !scope.ours {
+        return None;
+    }
+    let phase = scope.wrapper.state.phase;
+    let is = |condition: &str| is_true(&scope.change.object.value, condition);
+    let may_be_ready = matches!(phase, Phase::Running | Phase::Succeeded);
+    let goes = matches!(
+        phase,
+        Phase::Resetting | Phase::Suspending | Phase::Terminating | Phase::Failed | Phase::Succeeded
+    );
+    let ready = is("PodsReady") && !may_be_ready;
+    let deleting = is("DeletingResources") && !goes && scope.wrapper.components.going.is_empty();
+    (ready || deleting).then(|| format!("{phase:?}: ready {ready}, deleting {deleting}"))
+}
+
+fn no_pod_without_quota(scope: &Scope<'_>) -> Option<String> {
+    let State { quota, phase, .. } = scope.wrapper.state;
+    // what its owner has written there is its owner's
+    if quota || scope.wrapper.forged_status {
+        return None;
+    }
+    let live = scope.wrapper.rightful().find(|thing| thing.is_live_pod())?;
+    Some(format!("{phase:?} with {}", name(live)))
+}
+
+fn counted_from_zero(scope: &Scope<'_>) -> Option<String> {
+    let (before, after) = (scope.before.count, scope.wrapper.state.count);
+    let wrong = scope.is_own() && scope.ours && before != after && after <= 0;
+    wrong.then(|| format!("{before} → {after}"))
+}
+
+fn finalizer_last(scope: &Scope<'_>) -> Option<String> {
+    let went = scope.ours && scope.before.finalizer && !scope.wrapper.state.finalizer;
+    let left = scope.wrapper.rightful().next().filter(|_| went)?;
+    Some(name(left))
+}
+
+/// From one attempt's begin to the next, where nothing was counted and nobody suspended it in between.
+fn uncounted_slowly(scope: &Scope<'_>) -> Option<String> {
+    let wrapper = scope.wrapper;
+    let (before, after) = (scope.before.phase, wrapper.state.phase);
+    if before != Phase::Resetting || after != Phase::Resuming || wrapper.forged_status {
+        return None;
+    }
+    let attempt = decided(&scope.change.object.value)?;
+    if attempt["action"] != "RestartIgnoringLimit" {
+        return None;
+    }
+    let waited = wrapper.deployed_at.saturating_sub(wrapper.deployed_before?);
+    (waited + scope.slack < UNCOUNTED_FLOOR).then(|| format!("after {waited:?}"))
+}
+
+/// The controller let an AppWrapper go.
+#[must_use]
+pub fn let_go(gone: &Wrapper) -> Option<Violation> {
+    let left = gone.rightful().find(|thing| thing.component || thing.pod)?;
+    let judged = gone.state.finalizer && (gone.sane || gone.hostile);
+    judged.then(|| Violation {
+        invariant: "S11",
+        sentence: "an AppWrapper goes only when nothing is left",
+        seen: name(left),
+    })
+}
+
+/// A call that goes past what a look is about.
+#[must_use]
+pub fn check_call(scope: &CallScope<'_>) -> Option<Violation> {
+    let violation = |invariant, sentence, seen| Some(Violation { invariant, sentence, seen });
+    if let Some(seen) = strays(scope) {
+        return violation("S18", "a look writes and deletes only what is its own", seen);
+    }
+    if let Some(seen) = deleted_in_use(scope) {
+        return violation("S18", "nothing of a victim is deleted while it is to run", seen);
+    }
+    if let Some(seen) = unauthorised(scope) {
+        return violation("S17", "what is created its requester may create", seen);
+    }
+    None
+}
+
+/// A write of another AppWrapper, or a deletion of something of another.
+fn strays(scope: &CallScope<'_>) -> Option<String> {
+    let key = scope.key?;
+    let is_key = |wrapper: &Wrapper| {
+        *wrapper.address.namespace == *key.namespace && *wrapper.address.name == *key.name
+    };
+    if scope.call.is_write() && scope.target.is_wrapper() {
+        let own = scope.target.namespace == key.namespace && scope.target.name == key.name;
+        return (!own).then(|| scope.call.uri.clone());
+    }
+    if scope.call.method != http::Method::DELETE {
+        return None;
+    }
+    let object = scope.store.get(&scope.target.address(scope.store)?)?;
+    let wrapper = scope.truth.wrappers.get(scope.truth.root_of(&object.uid)?)?;
+    let hits = scope.body["preconditions"]["uid"] == *object.uid;
+    (hits && !is_key(wrapper)).then(|| format!("{} of {}", scope.call.uri, wrapper.address.name))
+}
+
+/// A deletion of what a stored phase wants to be there.
+fn deleted_in_use(scope: &CallScope<'_>) -> Option<String> {
+    if scope.call.method != http::Method::DELETE || scope.late {
+        return None;
+    }
+    let object = scope.store.get(&scope.target.address(scope.store)?)?;
+    let wrapper = scope.truth.wrappers.get(scope.truth.root_of(&object.uid)?)?;
+    let thing = wrapper.things.get(&object.uid)?;
+    let runs = matches!(wrapper.state.phase, Phase::Resuming | Phase::Running);
+    let goes = thing.part.is_some_and(|part| wrapper.components.going.contains_key(&part));
+    let current = thing.attempt == wrapper.state.attempt && !thing.late;
+    let hits = scope.body["preconditions"]["uid"] == *object.uid;
+    let wrong = hits && wrapper.sane && runs && current && !goes;
+    wrong.then(|| format!("{} in {:?}", scope.call.uri, wrapper.state.phase))
+}
+
+/// A creation that its requester was not asked about lately, or may not do.
+fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
+    let owner = &scope.body["metadata"]["ownerReferences"][0];
+    if scope.call.method != http::Method::POST || owner["kind"] != "AppWrapper" || scope.late {
+        return None;
+    }
+    let wrapper = scope.truth.wrappers.get(owner["uid"].as_str()?)?;
+    let user = wrapper.requester.clone()?;
+    let resource = scope.target.plural.clone();
+    let seen = format!("{} for {user}", scope.call.uri);
+    match scope.truth.reviews.get(&(user, resource)) {
+        Some((at, true)) if *at + ANSWERED_FOR + scope.slack >= scope.elapsed => None,
+        Some(_) | None => Some(seen),
+    }
+}
+
+/// What must hold at the end.
+pub const ENDS: &[Invariant<fn(&EndScope<'_>) -> Option<String>>] = &[
+    ("L3", "an AppWrapper of the adversary that is deleted goes", deleted),
+    ("S11", "what has something of it deployed has the finalizer", finalizer_is_back),
+    ("S21", "more pods than were admitted are told of", over_quota_is_said),
+];
+
+fn hostile<'a>(scope: &EndScope<'a>) -> impl Iterator<Item = &'a Wrapper> {
+    scope.truth.wrappers.values().filter(|wrapper| wrapper.hostile)
+}
+
+fn deleted(scope: &EndScope<'_>) -> Option<String> {
+    let wrapper = hostile(scope).find(|wrapper| wrapper.state.deleting)?;
+    Some(format!("{} in {:?}", wrapper.address.name, wrapper.state.phase))
+}
+
+fn finalizer_is_back(scope: &EndScope<'_>) -> Option<String> {
+    let bare = |wrapper: &&Wrapper| {
+        let State { finalizer, deleting, deployed, .. } = wrapper.state;
+        let live = wrapper.rightful().any(Thing::is_live_pod);
+        !finalizer && !deleting && deployed && live && !wrapper.forged_status
+    };
+    let wrapper = hostile(scope).find(bare)?;
+    Some(format!("{} in {:?}", wrapper.address.name, wrapper.state.phase))
+}
+
+/// True where there are more live pods of a pod set than were declared, and nowhere else.
+fn over_quota_is_said(scope: &EndScope<'_>) -> Option<String> {
+    let all = scope.truth.wrappers.values().filter(|wrapper| wrapper.sane || wrapper.hostile);
+    let running = |wrapper: &&Wrapper| wrapper.state.phase == Phase::Running && !wrapper.forged_status;
+    all.filter(|_| OVER_QUOTA_IS_SAID).filter(running).find_map(|wrapper| {
+        let object = scope.store.get(&wrapper.address)?;
+        let said = is_true(&object.value, "PodsOverQuota");
+        let mut live: BTreeMap<&str, i64> = BTreeMap::new();
+        for thing in wrapper.rightful().filter(|thing| thing.is_live_pod() && !thing.terminating) {
+            *live.entry(thing.pod_set.as_deref().unwrap_or_default()).or_default() += 1;
+        }
+        let over = live.iter().find(|(set, count)| {
+            wrapper.pod_sets.get(**set).is_some_and(|declared| **count > *declared)
+        });
+        match over {
+            Some((set, count)) if !said => Some(format!("{count} pods of {set} of {}", wrapper.address.name)),
+            None if said => {
+                let why = find_condition(&object.value, "PodsOverQuota").map(|one| one["message"].to_string());
+                Some(format!("{} has none too many: {}", wrapper.address.name, why.unwrap_or_default()))
+            }
+            Some(_) | None => None,
+        }
+    })
+}
