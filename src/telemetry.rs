@@ -4,7 +4,11 @@ use std::io::IsTerminal;
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::debug_fn;
+
+use crate::printable::escape;
 
 /// What is logged unless `RUST_LOG` says otherwise: our own changes, and warnings of the rest.
 pub const DEFAULT_FILTER: &str = "warn,appwrapper=info";
@@ -35,7 +39,15 @@ where
     if json {
         Box::new(logs.json().flatten_event(true).with_span_list(false).finish())
     } else {
-        Box::new(logs.finish())
+        // a line is one event: what others wrote neither ends it nor commands a terminal
+        let fields = debug_fn(|writer, field, value| {
+            let text = format!("{value:?}");
+            match field.name() {
+                "message" => write!(writer, "{}", escape(&text)),
+                name => write!(writer, "{name}={}", escape(&text)),
+            }
+        });
+        Box::new(logs.fmt_fields(fields.delimited(" ")).finish())
     }
 }
 
@@ -49,4 +61,48 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::{Arc, Mutex, PoisonError};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_others_wrote_makes_no_line_of_its_own() {
+        let hostile = "a\x1b[2J\n2026-01-01T00:00:00Z  INFO forged\r\u{202e}";
+        for json in [false, true] {
+            let lines = Lines::default();
+            let sink = lines.clone();
+            let filter = EnvFilter::new("trace");
+            let subscriber = subscriber(json, filter, false, move || sink.clone());
+            tracing::subscriber::with_default(subscriber, || {
+                let span = tracing::info_span!("look", name = hostile, shown = %hostile);
+                let _entered = span.enter();
+                let error = std::io::Error::other(hostile);
+                tracing::warn!(%error, hostile, debug = ?hostile, "Said {hostile}.");
+            });
+            let bytes = lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let text = String::from_utf8(bytes).unwrap();
+            assert_eq!(text.lines().count(), 1, "{text}");
+            assert!(!text.contains('\x1b') && !text.contains('\r'), "{text}");
+            assert!(text.contains("Said a"), "{text}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ mod health;
 mod incidents;
 pub mod machine;
 mod notices;
-mod pause;
+pub mod pause;
 mod phases;
 mod pods;
 pub mod policy;

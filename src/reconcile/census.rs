@@ -7,6 +7,7 @@ use crate::limits::{FaultTolerance, Limits};
 use crate::metrics::{Census, Present, is_deletion_stuck};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key};
+use crate::observe::guides;
 use k8s_openapi::jiff::Timestamp;
 
 /// All AppWrappers that this controller looks after, as the watches have shown them. No call is made.
@@ -37,7 +38,13 @@ fn present(wrapper: &Wrapper, cache: &Cache, defaults: &FaultTolerance, now: Tim
     Present {
         uid: wrapper.uid.clone(),
         phase: wrapper.status.phase,
+        namespace: wrapper.namespace.clone(),
         queue: wrapper.queue.clone().unwrap_or_default(),
+        queue_exists: wrapper.queue.as_ref().is_some_and(|queue| {
+            let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
+            cache.guide(&guides::local_queues(), &at).is_some()
+        }),
+        admitted: holds || !wrapper.status.attempts.is_empty(),
         idle: holds && has_pods && pods.running == 0,
         stuck_pods,
         stuck: is_deletion_stuck(&wrapper.status),
