@@ -35,6 +35,7 @@ pub mod observe;
 pub mod plan;
 pub mod podsets;
 pub mod policies;
+pub mod printable;
 pub mod recent;
 pub mod reconcile;
 pub mod serve;

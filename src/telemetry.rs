@@ -4,7 +4,11 @@ use std::io::IsTerminal;
 
 use tracing::Subscriber;
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::field::MakeExt;
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::debug_fn;
+
+use crate::printable::escape;
 
 /// What is logged unless `RUST_LOG` says otherwise: our own changes, and warnings of the rest. The Kubernetes
 /// client warns with the whole answer that it could not read, which may be a Secret; what went wrong is
@@ -38,7 +42,15 @@ where
     if json {
         Box::new(logs.json().flatten_event(true).with_span_list(false).finish())
     } else {
-        Box::new(logs.finish())
+        // a line is one event: what others wrote neither ends it nor commands a terminal
+        let fields = debug_fn(|writer, field, value| {
+            let text = format!("{value:?}");
+            match field.name() {
+                "message" => write!(writer, "{}", escape(&text)),
+                name => write!(writer, "{name}={}", escape(&text)),
+            }
+        });
+        Box::new(logs.fmt_fields(fields.delimited(" ")).finish())
     }
 }
 
@@ -66,17 +78,17 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
+    use std::io::Write;
+    use std::sync::{Arc, Mutex, PoisonError};
 
     use super::*;
 
-    /// What was written, for who looks later.
     #[derive(Clone, Default)]
-    struct Written(Arc<Mutex<Vec<u8>>>);
+    struct Lines(Arc<Mutex<Vec<u8>>>);
 
-    impl std::io::Write for Written {
+    impl Write for Lines {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).extend_from_slice(bytes);
             Ok(bytes.len())
         }
 
@@ -87,7 +99,7 @@ mod tests {
 
     #[test]
     fn what_libraries_quote_is_not_logged() {
-        let written = Written::default();
+        let written = Lines::default();
         let sink = written.clone();
         let logs =
             subscriber(false, EnvFilter::new(DEFAULT_FILTER), false, move || sink.clone());
@@ -99,8 +111,30 @@ mod tests {
             tracing::info!(target: "appwrapper::controller", "told-2");
             tracing::error!(target: "kube_client::client", "told-3");
         });
-        let text = String::from_utf8(written.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(written.0.lock().unwrap_or_else(PoisonError::into_inner).clone()).unwrap();
         assert!(!text.contains("secret"), "{text}");
         assert_eq!(text.matches("told-").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn what_others_wrote_makes_no_line_of_its_own() {
+        let hostile = "a\x1b[2J\n2026-01-01T00:00:00Z  INFO forged\r\u{202e}";
+        for json in [false, true] {
+            let lines = Lines::default();
+            let sink = lines.clone();
+            let filter = EnvFilter::new("trace");
+            let subscriber = subscriber(json, filter, false, move || sink.clone());
+            tracing::subscriber::with_default(subscriber, || {
+                let span = tracing::info_span!("look", name = hostile, shown = %hostile);
+                let _entered = span.enter();
+                let error = std::io::Error::other(hostile);
+                tracing::warn!(%error, hostile, debug = ?hostile, "Said {hostile}.");
+            });
+            let bytes = lines.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            let text = String::from_utf8(bytes).unwrap();
+            assert_eq!(text.lines().count(), 1, "{text}");
+            assert!(!text.contains('\x1b') && !text.contains('\r'), "{text}");
+            assert!(text.contains("Said a"), "{text}");
+        }
     }
 }

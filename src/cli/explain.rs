@@ -6,7 +6,6 @@ pub(super) mod live;
 mod objects;
 pub(super) mod replay;
 pub(super) mod text;
-mod unreadable;
 mod world;
 
 use std::path::PathBuf;
@@ -15,7 +14,7 @@ use std::process::ExitCode;
 use k8s_openapi::jiff::Timestamp;
 
 use super::bundle::{self, Document};
-use super::{ClusterArgs, DONE, Error, Output, json, term};
+use super::{ClusterArgs, DONE, Error, Output, tell, term};
 use crate::clock::{Clock, ManualClock, SystemClock};
 use crate::config::Config;
 use crate::snapshot::Snapshot;
@@ -53,7 +52,8 @@ pub(super) struct Args {
     namespace: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Configuration file of the controller; every key is optional
+    /// Configuration file of the controller; every key is optional. By default, in a cluster, that of
+    /// ConfigMap appwrapper-system/appwrapper-config
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Decide anew about the failures that status.attempts records, by the policies as they are now
@@ -88,35 +88,31 @@ fn moment(text: &str) -> Result<Timestamp, String> {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let config = super::configured(args.config.as_deref())?;
     let now = match args.now {
         Some(moment) => ManualClock::at(moment).now(),
         None => SystemClock.now(),
     };
-    let scene = match &args.name {
-        Some(name) => live::scene(args, name, &config)?,
-        None => bundled(&args.files, &config, now)?,
+    let (scene, config) = match &args.name {
+        Some(name) => live::scene(args, name)?,
+        None => {
+            let config = super::configured(args.config.as_deref())?;
+            (bundled(&args.files, &config, now)?, config)
+        }
     };
     let colours = term::has_colour();
-    term::print(&if args.replay {
+    if args.replay {
         let replay = replay::answer(&scene, &config, now);
-        match args.output {
-            Output::Json => json(&replay)?,
-            Output::Text => replay::text(&replay, colours),
-        }
+        tell(args.output, &replay, || replay::text(&replay, colours))?;
     } else {
         let explanation = answer::explain(&scene, &config, now);
-        match args.output {
-            Output::Json => json(&explanation)?,
-            Output::Text => text::text(&explanation, now, colours),
-        }
-    });
+        tell(args.output, &explanation, || text::text(&explanation, now, colours))?;
+    }
     Ok(DONE)
 }
 
 fn bundled(paths: &[PathBuf], config: &Config, now: Timestamp) -> Result<Scene, Error> {
     let sources = bundle::sources(paths).map_err(|error| Error::Usage(error.to_string()))?;
-    let documents: Result<Vec<Document>, _> = sources.iter().flat_map(bundle::documents).collect();
+    let documents: Result<Vec<Document>, _> = bundle::documents(&sources).into_iter().collect();
     let documents = documents.map_err(|flaw| Error::Usage(flaw.to_string()))?;
     world::scene(documents, config, now).map_err(Error::Usage)
 }

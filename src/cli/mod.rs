@@ -3,6 +3,8 @@
 mod aw;
 mod bundle;
 mod cluster;
+mod complaint;
+mod configuration;
 mod crd;
 mod demo;
 mod explain;
@@ -134,7 +136,26 @@ fn called_as(argument: Option<OsString>) -> &'static str {
 
 /// An answer as JSON.
 fn json(answer: &impl Serialize) -> Result<String, Error> {
-    term::json(answer).map_err(|error| Error::Usage(format!("cannot print: {error}")))
+    term::json(answer).map_err(|error| unprintable(&error))
+}
+
+/// Prints an answer for people or for programs.
+fn tell(
+    output: Output,
+    answer: &impl Serialize,
+    page: impl FnOnce() -> term::Page,
+) -> Result<(), Error> {
+    match output {
+        Output::Json => term::print_json(answer).map_err(|error| unprintable(&error)),
+        Output::Text => {
+            term::print(&page());
+            Ok(())
+        }
+    }
+}
+
+fn unprintable(error: &serde_json::Error) -> Error {
+    Error::Usage(format!("cannot print: {error}"))
 }
 
 /// The configuration of a file; the default without one.

@@ -85,14 +85,14 @@ fn trace(args: &Args) -> bool {
     let violation = report.violation.as_ref();
     match args.output {
         Output::Text => {
-            report.lines.iter().for_each(|line| term::print(&format!("{line}\n")));
+            report.lines.iter().for_each(|line| term::print_own(&format!("{line}\n")));
             let end = violation.map_or_else(
                 || "every invariant holds".to_owned(),
                 |(violation, step)| format!("step {step}: {violation}"),
             );
             let phases: Vec<String> =
                 report.phases.iter().map(|(name, phase)| format!("{name} {phase}")).collect();
-            term::print(&format!(
+            term::print_own(&format!(
                 "{} steps, hash {:016x}; {}; {end}\n",
                 report.steps,
                 report.hash,
@@ -109,7 +109,7 @@ fn trace(args: &Args) -> bool {
                     "seen": violation.seen, "step": step,
                 })),
             });
-            term::print(&format!("{result}\n"));
+            term::print_json_line(&result);
         }
     }
     violation.is_some()
@@ -157,8 +157,8 @@ fn many(args: &Args) -> bool {
         .map(|report| shrink::shrink(report, &options(args, report.seed)))
         .collect();
     match args.output {
-        Output::Text => term::print(&text(&total, lasted, &shown)),
-        Output::Json => term::print(&format!("{}\n", document(&total, lasted, &shown))),
+        Output::Text => term::print_own(&text(&total, lasted, &shown)),
+        Output::Json => term::print_json_line(&document(&total, lasted, &shown)),
     }
     !total.failed.is_empty()
 }
@@ -268,7 +268,7 @@ fn exhaustive(args: &Args) -> bool {
     let outcome = plans::exhaust_all(&scenarios, jobs(args), &|| bar.inc(1));
     bar.finish_and_clear();
     match args.output {
-        Output::Text => term::print(&plans_text(&outcome)),
+        Output::Text => term::print_own(&plans_text(&outcome)),
         Output::Json => {
             let wrong: Vec<Value> = outcome
                 .wrong
@@ -282,7 +282,7 @@ fn exhaustive(args: &Args) -> bool {
                 "violations": outcome.wrong.len(), "calls": outcome.calls, "wrong": wrong,
                 "events": table(&outcome.coverage),
             });
-            term::print(&format!("{result}\n"));
+            term::print_json_line(&result);
         }
     }
     !outcome.wrong.is_empty()

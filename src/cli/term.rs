@@ -1,27 +1,137 @@
 //! What is printed: the one place that writes to the terminal.
 
+use std::borrow::Cow;
+use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
 
-/// Prints a text as it is. A reader that has gone away (`| head`) is no error.
-pub fn print(text: &str) {
+use crate::printable;
+
+/// A text for people. Whatever is put into it is escaped there, so that nothing that others wrote can
+/// command a terminal or look like a line of ours; this is the only text that [`print`] takes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Page(Vec<Shown>);
+
+/// One line of a [`Page`].
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown(String);
+
+/// A piece of a line, and its colour.
+pub type Span = (String, Option<Colour>);
+
+impl Shown {
+    /// A line without colours.
+    #[must_use]
+    pub fn plain(text: &str) -> Self {
+        Self(printable::escape(text).into_owned())
+    }
+
+    /// A line of pieces, in their colours where there are colours.
+    #[must_use]
+    pub fn spans(spans: &[Span], colours: bool) -> Self {
+        let painted = |(text, colour): &Span| {
+            let text = printable::escape(text);
+            match colour {
+                Some(colour) if !text.trim().is_empty() => paint(&text, *colour, colours),
+                Some(_) | None => text.into_owned(),
+            }
+        };
+        Self(spans.iter().map(painted).collect())
+    }
+
+    /// The same line without spaces at its end.
+    #[must_use]
+    pub fn trimmed(self) -> Self {
+        Self(self.0.trim_end().to_owned())
+    }
+}
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Page {
+    /// Adds a line; a line break in it is escaped.
+    pub fn line(&mut self, text: &str) {
+        self.0.push(Shown::plain(text));
+    }
+
+    /// Adds a line of pieces.
+    pub fn spans(&mut self, spans: &[Span], colours: bool) {
+        self.0.push(Shown::spans(spans, colours));
+    }
+
+    /// Adds a text that may have several lines. All but the first are indented, so that a line break in
+    /// what it quotes makes no line that looks like one of ours.
+    pub fn message(&mut self, text: &str) {
+        for (number, line) in text.lines().enumerate() {
+            let indent = if number == 0 { "" } else { "  " };
+            self.line(&format!("{indent}{line}"));
+        }
+    }
+
+    /// Adds all lines of another.
+    pub fn append(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+}
+
+impl From<Vec<Shown>> for Page {
+    fn from(lines: Vec<Shown>) -> Self {
+        Self(lines)
+    }
+}
+
+impl fmt::Display for Page {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|line| writeln!(f, "{line}"))
+    }
+}
+
+/// Prints a text for people.
+pub fn print(page: &Page) {
+    write(&page.to_string());
+}
+
+/// Prints text that this program alone wrote, such as its own definitions.
+pub fn print_own(text: &str) {
+    write(text);
+}
+
+/// Prints an answer as JSON, on several lines.
+///
+/// # Errors
+/// It cannot be written as JSON.
+pub fn print_json(answer: &impl Serialize) -> Result<(), serde_json::Error> {
+    write(&json(answer)?);
+    Ok(())
+}
+
+/// Prints a value as JSON, on one line.
+pub fn print_json_line(value: &serde_json::Value) {
+    write(&(printable::escape_json(&value.to_string()).into_owned() + "\n"));
+}
+
+/// A reader that has gone away (`| head`) is no error.
+fn write(text: &str) {
     let mut out = std::io::stdout().lock();
     drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
-/// Prints an error. It may have several lines; what it quotes is cleaned.
+/// Prints an error. It may have several lines.
 pub fn complain(text: &str) {
-    let text: Vec<String> = text.lines().map(clean).collect();
-    let mut out = std::io::stderr().lock();
-    drop(writeln!(out, "error: {}", text.join("\n")));
+    let mut page = Page::default();
+    page.message(&format!("error: {}", cut(text, COMPLAINT_CHARS_MAX)));
+    drop(write!(std::io::stderr().lock(), "{page}"));
 }
 
 /// Says on standard error what is worth knowing, whoever reads it.
 pub fn remark(text: &str) {
-    let mut out = std::io::stderr().lock();
-    drop(writeln!(out, "{}", clean(text)));
+    drop(writeln!(std::io::stderr().lock(), "{}", Shown::plain(text)));
 }
 
 /// Says on standard error how far it is, where somebody looks on.
@@ -31,48 +141,27 @@ pub fn progress(text: &str) {
     }
 }
 
-/// A text that others wrote, on one line, as it may be shown: what a terminal would obey, and what
-/// would make it show something else than is there, is escaped.
+/// The longest error, in characters: a server may answer with a text of any length.
+const COMPLAINT_CHARS_MAX: usize = 16 << 10;
+/// The longest cell of a table, in characters: it would widen every row.
+const CELL_CHARS_MAX: usize = 200;
+
+/// At most so many characters.
 #[must_use]
-pub fn clean(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if c.is_control() {
-            shown.extend(c.escape_default());
-        } else if misleads(c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
-        }
+pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
+        None => Cow::Borrowed(text),
+        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
     }
-    shown
 }
 
-/// Characters that nobody sees, and that turn round or break what stands beside them.
-const fn misleads(c: char) -> bool {
-    matches!(
-        c,
-        '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}'
-    )
-}
-
-/// An answer as JSON, on several lines. The same is escaped in it, as JSON does it.
+/// An answer as JSON, on several lines. What a terminal would obey is escaped in it, as JSON does it.
 ///
 /// # Errors
 /// It cannot be written as JSON.
 pub fn json(answer: &impl Serialize) -> Result<String, serde_json::Error> {
     let text = serde_json::to_string_pretty(answer)?;
-    let mut shown = String::with_capacity(text.len() + 1);
-    for c in text.chars() {
-        // between its values there are no others than line feeds
-        if c != '\n' && (c.is_control() || misleads(c)) {
-            shown.push_str(&format!("\\u{:04x}", u32::from(c)));
-        } else {
-            shown.push(c);
-        }
-    }
-    shown.push('\n');
-    Ok(shown)
+    Ok(printable::escape_json(&text).into_owned() + "\n")
 }
 
 /// Whether standard output is a terminal, so that colour and progress make sense.
@@ -103,8 +192,7 @@ pub fn has_colour() -> bool {
 }
 
 /// A text in a colour, where there are colours.
-#[must_use]
-pub fn paint(text: &str, colour: Colour, colours: bool) -> String {
+fn paint(text: &str, colour: Colour, colours: bool) -> String {
     let code = match colour {
         Colour::Red => 31,
         Colour::Green => 32,
@@ -119,15 +207,15 @@ pub fn paint(text: &str, colour: Colour, colours: bool) -> String {
 pub type Row = (Vec<String>, Option<Colour>);
 
 /// Columns as wide as they must be, under titles, with this gap between them; a line is coloured as a
-/// whole, and its cells are cleaned.
+/// whole.
 #[must_use]
-pub fn table(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str, colours: bool) -> String {
+pub fn table(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str, colours: bool) -> Page {
     let (titles, colour) = titles;
     let titles: Row = (titles.iter().map(|title| (*title).to_owned()).collect(), colour);
-    let cleaned = rows
-        .iter()
-        .map(|(cells, colour)| (cells.iter().map(|cell| clean(cell)).collect::<Vec<_>>(), *colour));
-    let all: Vec<Row> = std::iter::once(titles).chain(cleaned).collect();
+    let cell = |cell: &String| cut(&printable::escape(cell), CELL_CHARS_MAX).into_owned();
+    let cells =
+        rows.iter().map(|(cells, colour)| (cells.iter().map(cell).collect::<Vec<_>>(), *colour));
+    let all: Vec<Row> = std::iter::once(titles).chain(cells).collect();
     let columns = all.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = all.iter().filter_map(|(cells, _)| cells.get(column));
@@ -137,14 +225,9 @@ pub fn table(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str, colours
     let line = |(cells, colour): &Row| {
         let padded: Vec<String> =
             cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        let line = padded.join(gap).trim_end().to_owned();
-        let line = match colour {
-            Some(colour) => paint(&line, *colour, colours),
-            None => line,
-        };
-        line + "\n"
+        Shown::spans(&[(padded.join(gap).trim_end().to_owned(), *colour)], colours)
     };
-    all.iter().map(line).collect()
+    Page(all.iter().map(line).collect())
 }
 
 /// Columns and rows of the terminal, from the environment or from `stty`; else a usual size.
@@ -179,25 +262,25 @@ impl Screen {
     /// Takes the terminal.
     #[must_use]
     pub fn enter() -> Self {
-        print("\x1b[?1049h\x1b[?25l\x1b[2J");
+        write("\x1b[?1049h\x1b[?25l\x1b[2J");
         Self(())
     }
 
     /// Draws lines over what was there; no line may be wider than the terminal.
-    pub fn draw(&self, lines: &[String]) {
+    pub fn draw(&self, lines: &[Shown]) {
         let mut text = "\x1b[H".to_owned();
         for (index, line) in lines.iter().enumerate() {
             let end = if index + 1 < lines.len() { "\r\n" } else { "" };
             text.push_str(&format!("{line}\x1b[K{end}"));
         }
         text.push_str("\x1b[J");
-        print(&text);
+        write(&text);
     }
 }
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        print("\x1b[?25h\x1b[?1049l");
+        write("\x1b[?25h\x1b[?1049l");
     }
 }
 
@@ -206,16 +289,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_others_wrote_cannot_command_a_terminal() {
-        for (text, shown) in [
-            ("CUDA error: Fehler größer ✓", "CUDA error: Fehler größer ✓"),
-            ("\x1b[2J\x1b]0;title\x07", "\\u{1b}[2J\\u{1b}]0;title\\u{7}"),
-            ("one\nerror: two\r\t", "one\\nerror: two\\r\\t"),
-            ("\u{9b}31m\u{7f}", "\\u{9b}31m\\u{7f}"),
-            ("a\u{202e}cba", "a\\u{202e}cba"),
-        ] {
-            assert_eq!(clean(text), shown);
-        }
+    fn what_others_wrote_makes_no_line_and_no_command() {
+        let hostile = "a\x1b[2J\nf.yaml: valid\r\u{202e}";
+        let mut page = Page::default();
+        page.line(hostile);
+        page.spans(&[("ok ".into(), Some(Colour::Green)), (hostile.into(), None)], true);
+        page.message(&format!("one: {hostile}"));
+        assert_eq!(
+            page.to_string(),
+            "a\\u{1b}[2J\\nf.yaml: valid\\r\\u{202e}\n\
+             \x1b[32mok \x1b[0ma\\u{1b}[2J\\nf.yaml: valid\\r\\u{202e}\n\
+             one: a\\u{1b}[2J\n  f.yaml: valid\\r\\u{202e}\n"
+        );
+    }
+
+    #[test]
+    fn a_long_cell_widens_no_table_without_end() {
+        let rows: [Row; 2] = [(vec!["x".repeat(1_000_000)], None), (vec!["y".into()], None)];
+        assert!(table((&["NAME"], None), &rows, " ", false).to_string().len() < 1_000);
+        assert_eq!((&*cut("größer", 6), &*cut("größer", 4), &*cut("é", 0)), ("größer", "grö…", "…"));
     }
 
     #[test]
@@ -225,7 +317,7 @@ mod tests {
             (vec!["a\x1b[2J".into(), "Failed".into(), "-".into()], Some(Colour::Red)),
         ];
         assert_eq!(
-            table((&["NAME", "PHASE", "RESTARTS"], None), &rows, "   ", true),
+            table((&["NAME", "PHASE", "RESTARTS"], None), &rows, "   ", true).to_string(),
             "NAME         PHASE     RESTARTS\n\
              train        Running   2\n\
              \x1b[31ma\\u{1b}[2J   Failed    -\x1b[0m\n"

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::bundle::{self, Document, Flaw};
-use super::{DONE, Error, Output, term};
+use super::term::{self, Colour, Page};
+use super::{DONE, Error, Output, tell};
 use crate::config::Config;
 use crate::webhook::validate::{self, Finding, Severity};
 
@@ -62,22 +63,17 @@ struct Said {
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let config = super::configured(args.config.as_deref())?;
     let sources = bundle::sources(&args.files).map_err(|error| Error::Usage(error.to_string()))?;
-    let answer = answer(sources.iter().flat_map(bundle::documents), &config);
+    let answer = answer(bundle::documents(&sources), &config);
     if answer.objects.is_empty() {
         let files: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
         let files = files.join(", ");
         return Err(Error::Usage(format!("{files}: there is no AppWrapper and no RetryPolicy")));
     }
-    let text = match args.output {
-        Output::Json => serde_json::to_string_pretty(&answer)
-            .map_err(|error| Error::Usage(format!("cannot print: {error}")))?,
-        Output::Text => text(&answer, term::has_colour()),
-    };
-    term::print(&(text + "\n"));
+    tell(args.output, &answer, || text(&answer, term::has_colour()))?;
     Ok(if answer.valid { DONE } else { ExitCode::from(1) })
 }
 
-fn answer(documents: impl Iterator<Item = Result<Document, Flaw>>, config: &Config) -> Answer {
+fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> Answer {
     let (mut objects, mut others) = (vec![], vec![]);
     for document in documents {
         match document {
@@ -160,24 +156,25 @@ impl Said {
     }
 }
 
-fn text(answer: &Answer, colours: bool) -> String {
-    let mut lines = vec![];
+fn text(answer: &Answer, colours: bool) -> Page {
+    let mut page = Page::default();
     for object in &answer.objects {
-        let findings = object.findings.iter();
-        lines.extend(findings.map(|finding| format!("{}: {}", object.title, finding.line)));
+        for finding in &object.findings {
+            page.line(&format!("{}: {}", object.title, finding.line));
+        }
         if object.valid {
-            let ok = term::paint("valid", term::Colour::Green, colours);
-            lines.push(format!("{}: {ok}", object.title));
+            let title = (format!("{}: ", object.title), None);
+            page.spans(&[title, ("valid".to_owned(), Some(Colour::Green))], colours);
         }
     }
-    lines.extend(answer.others.iter().map(|other| format!("{other}: not checked")));
+    answer.others.iter().for_each(|other| page.line(&format!("{other}: not checked")));
     let valid = answer.objects.iter().filter(|object| object.valid).count();
     let invalid = answer.objects.len() - valid;
-    let colour = if answer.valid { term::Colour::Green } else { term::Colour::Red };
-    let summary = term::paint(&format!("{valid} valid, {invalid} invalid"), colour, colours);
-    lines.push(format!("{summary}; not checked without a cluster:"));
-    lines.extend(answer.skipped.iter().map(|skipped| format!("  {skipped}")));
-    lines.join("\n")
+    let colour = if answer.valid { Colour::Green } else { Colour::Red };
+    let summary = (format!("{valid} valid, {invalid} invalid"), Some(colour));
+    page.spans(&[summary, ("; not checked without a cluster:".to_owned(), None)], colours);
+    answer.skipped.iter().for_each(|skipped| page.line(&format!("  {skipped}")));
+    page
 }
 
 #[cfg(test)]
@@ -186,7 +183,7 @@ mod tests {
 
     fn given(text: &str) -> Answer {
         let source = bundle::Source { name: "f.yaml".into(), bytes: text.as_bytes().to_vec() };
-        answer(bundle::documents(&source).into_iter(), &Config::default())
+        answer(bundle::documents(&[source]), &Config::default())
     }
 
     const GOOD: &str = "
@@ -210,7 +207,7 @@ spec:
         let valid: Vec<_> = answer.objects.iter().map(|object| object.valid).collect();
         assert_eq!((answer.valid, valid), (false, vec![true, false, false]));
         assert_eq!(answer.others, ["f.yaml, document 3 (line 24): Node/node-1"]);
-        let said = text(&answer, false);
+        let said = text(&answer, false).to_string();
         for want in [
             "f.yaml, document 1 (line 2): AppWrapper n/train: valid\n",
             "AppWrapper n/bad: spec.components[0].template.metadata.namespace: Invalid value",

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Decision, Facts, Verdict, VerdictAction, Warning};
 use crate::api::{AppWrapperStatus, ComponentStatus, Phase, Since, condition};
 use crate::plan::{Action, Ask};
+use crate::printable::escape;
 use crate::status;
 
 /// A decision in the making.
@@ -39,9 +40,10 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Sets a condition of the AppWrapper.
+    /// Sets a condition of the AppWrapper. What others wrote is escaped in its message.
     pub fn condition(&mut self, kind: &str, status: bool, reason: &str, message: &str) {
-        condition::set(&mut self.status.conditions, kind, status, reason, message, self.facts.now);
+        let message = escape(message);
+        condition::set(&mut self.status.conditions, kind, status, reason, &message, self.facts.now);
     }
 
     /// Sets a condition to False where it is there and True.
@@ -88,9 +90,9 @@ impl<'a> Draft<'a> {
         self.verdict.deadline = Some(deadline);
     }
 
-    /// Makes an event of type Warning.
-    pub fn warn(&mut self, reason: &'static str, message: impl Into<String>) {
-        self.events.push(Warning { reason, message: message.into() });
+    /// Makes an event of type Warning. What others wrote is escaped in its message.
+    pub fn warn(&mut self, reason: &'static str, message: impl AsRef<str>) {
+        self.events.push(Warning { reason, message: escape(message.as_ref()).into_owned() });
     }
 
     /// `componentStatus`, one entry for each component, made where it is not there yet.
@@ -129,10 +131,6 @@ impl<'a> Draft<'a> {
         } else if self.status != *stored {
             self.actions.clear();
         }
-        assert!(
-            next == stored.phase || self.actions.is_empty(),
-            "a change of phase carries no action"
-        );
         Decision {
             next,
             status: self.status,

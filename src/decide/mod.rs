@@ -23,7 +23,7 @@ mod input;
 pub mod machine;
 mod notices;
 mod over_quota;
-mod pause;
+pub mod pause;
 mod phases;
 mod pods;
 pub mod policy;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::attempts;
 use super::draft::Draft;
 use crate::api::{AppWrapperStatus, AttemptAction};
-use crate::limits::Limits;
+use crate::limits::{Limits, Period};
 
 /// The shortest pause before the attempt that follows an uncounted restart: no limit ends a row of those.
 const UNCOUNTED_PAUSE_MIN: Duration = Duration::from_secs(10);
@@ -28,6 +30,20 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     let base = base.max(UNCOUNTED_PAUSE_MIN);
     let doublings = attempts::uncounted_in_a_row(status) - 1;
     base.saturating_mul(2_u32.saturating_pow(doublings)).min(UNCOUNTED_PAUSE_MAX.max(base))
+}
+
+/// When the next attempt may begin, where everything is gone since a moment; none where it need not wait.
+///
+/// A retry policy's delay runs from the failure, and takes the place of the pause.
+#[must_use]
+pub fn until(
+    status: &AppWrapperStatus,
+    limits: &Limits,
+    gone: Timestamp,
+) -> Option<Timestamp> {
+    let delayed = status.retry_after.as_ref().map(|time| time.0);
+    let pause = pause(status, limits);
+    delayed.or_else(|| (!pause.is_zero()).then(|| Period::from_duration(pause).after(gone)))
 }
 
 /// Seconds until the next attempt while something still exists: what is left of a retry policy's delay,

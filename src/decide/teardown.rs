@@ -51,7 +51,6 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
 
 /// Everything goes, then pauses, then comes back.
 pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
-    let pause = pause::pause(&draft.status, draft.facts.limits);
     let since = draft.status.since.as_ref();
     let gone = since.and_then(|since| since.gone.as_ref()).map(|t| t.0);
     let Some(gone) = gone else {
@@ -67,17 +66,16 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
         let gone = gone.filter(|moment| *moment < draft.facts.now).unwrap_or(draft.facts.anchor);
         let gone = if bugs::is_present(Bug::ForgetAnchor) { deleting_since(draft) } else { gone };
         draft.status.since = Some(Since { gone: Some(Time(gone)), ..Since::default() });
-        return paused(here, draft, gone, pause);
+        return paused(here, draft, gone);
     };
-    paused(here, draft, gone, pause)
+    paused(here, draft, gone)
 }
 
-fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp, pause: Duration) -> Move {
-    // a retry policy's delay runs from the failure, and takes the place of the pause
-    let delayed = draft.status.retry_after.as_ref().map(|time| time.0);
-    let until = delayed.unwrap_or_else(|| Period::from_duration(pause).after(gone));
-    let pauses = delayed.is_some() || !pause.is_zero();
-    if pauses && draft.facts.now < until && !bugs::is_present(Bug::NoPause) {
+fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
+    let until = pause::until(&draft.status, draft.facts.limits, gone);
+    if let Some(until) = until.filter(|until| draft.facts.now < *until)
+        && !bugs::is_present(Bug::NoPause)
+    {
         draft.wait(until);
         draft.verdict.reason = Some("Resetting".to_owned());
         let left = until.as_second() - draft.facts.now.as_second();

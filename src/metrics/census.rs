@@ -14,7 +14,7 @@ use prometheus::proto::MetricFamily;
 use prometheus::{CounterVec, GaugeVec, IntGauge, IntGaugeVec};
 
 use super::make::{amount, gauge, level, plain_gauge};
-use super::names::Names;
+use super::queues::Queues;
 use super::{QUEUES_MAX, phase_label};
 use crate::api::Phase;
 
@@ -37,8 +37,14 @@ pub struct Present {
     pub uid: String,
     /// Its phase.
     pub phase: Phase,
-    /// Its queue; empty where it names none.
+    /// Its namespace; never a label.
+    pub namespace: String,
+    /// The queue that it names; empty where it names none.
     pub queue: String,
+    /// That queue is known to exist.
+    pub queue_exists: bool,
+    /// It holds quota, or has held some.
+    pub admitted: bool,
     /// `QuotaReserved` is True, it has pod sets, and no pod of it is Running.
     pub idle: bool,
     /// Pods of it that should have been gone for longer than its forceful deletion grace.
@@ -58,7 +64,7 @@ pub(super) struct World(Arc<Mutex<Inner>>, Arc<Gauges>);
 struct Inner {
     source: Option<Source>,
     leader: IntGauge,
-    queues: Names,
+    queues: Queues,
     last: Option<Duration>,
     idle_since: BTreeMap<String, Duration>,
 }
@@ -84,7 +90,7 @@ impl World {
         let inner = Inner {
             source: None,
             leader,
-            queues: Names::up_to(QUEUES_MAX),
+            queues: Queues::up_to(QUEUES_MAX),
             last: None,
             idle_since: BTreeMap::new(),
         };
@@ -143,6 +149,10 @@ impl Gauges {
         let gap = gap.min(GAP_MAX).as_secs_f64();
         inner.last = Some(census.at);
         let before = std::mem::take(&mut inner.idle_since);
+        for lost in inner.queues.choose(&census.present) {
+            // it is not there where nobody was idle
+            drop(self.seconds.remove_label_values(&[&lost]));
+        }
         for each in &census.present {
             let queue = inner.queues.label(&each.queue);
             self.present.with_label_values(&[phase_label(each.phase), queue]).inc();

@@ -1,4 +1,4 @@
-//! What is counted and measured. Labels come from closed sets, and from names of queues up to a limit;
+//! What is counted and measured. Labels come from closed sets, and from queues that exist or admitted work, up to a limit;
 //! no name of an object or a namespace ever becomes a label.
 //!
 //! ```text
@@ -15,6 +15,7 @@ mod census;
 mod change;
 mod make;
 mod names;
+mod queues;
 #[cfg(test)]
 mod tests;
 
@@ -39,7 +40,7 @@ pub use census::{Census, Present};
 pub use change::{Change, Failure};
 pub use names::OTHER;
 
-/// How many distinct names of queues become labels; the rest is `other`.
+/// How many queues have a label of their own; the rest is `other`.
 pub const QUEUES_MAX: usize = 1000;
 /// How many distinct failure categories become labels: those built in, and an administrator's.
 pub const CATEGORIES_MAX: usize = 100;

@@ -1,9 +1,11 @@
-//! Label values that people choose, such as names of queues: only so many of them.
+//! Label values that are not known beforehand, such as categories of failures: only so many of them.
 
 use std::collections::BTreeSet;
 
 /// The label of all that came after.
 pub const OTHER: &str = "other";
+/// The longest label value, in bytes; a longer one is `other`. Kubernetes has the same bound for its own.
+pub(super) const LABEL_BYTES_MAX: usize = 63;
 
 /// The first names that were seen, up to a limit; every later one is `other`.
 #[derive(Debug)]
@@ -23,7 +25,7 @@ impl Names {
         if self.known.contains(name) {
             return name;
         }
-        if self.known.len() >= self.most {
+        if self.known.len() >= self.most || name.len() > LABEL_BYTES_MAX {
             return OTHER;
         }
         self.known.insert(name.to_owned());
@@ -40,5 +42,6 @@ mod tests {
         let mut names = Names::up_to(2);
         let labels = ["a", "b", "a", "c", "b", "d"].map(|name| names.label(name));
         assert_eq!(labels, ["a", "b", "a", OTHER, "b", OTHER]);
+        assert_eq!(Names::up_to(2).label(&"x".repeat(64)), OTHER);
     }
 }

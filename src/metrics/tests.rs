@@ -224,7 +224,8 @@ fn changes_appear_on_the_page() {
 }
 
 fn present(uid: &str, phase: Phase, queue: &str, idle: bool) -> Present {
-    Present { uid: uid.to_owned(), phase, queue: queue.to_owned(), idle, ..Present::default() }
+    let (uid, queue) = (uid.to_owned(), queue.to_owned());
+    Present { uid, phase, queue, idle, admitted: true, ..Present::default() }
 }
 
 /// Metrics with a world that can be changed.
@@ -297,7 +298,10 @@ fn idle_quota_is_summed_from_scrape_to_scrape() {
 #[test]
 fn names_of_queues_and_categories_are_bounded() {
     let (metrics, world) = watching();
-    let many = (0..QUEUES_MAX + 5).map(|n| present("", Phase::Running, &format!("q{n}"), false));
+    let many = (0..QUEUES_MAX + 5).map(|n| {
+        let namespace = format!("ns{}", n % 50);
+        Present { namespace, ..present("", Phase::Running, &format!("q{n}"), false) }
+    });
     world.lock().unwrap().present = many.collect();
     let page = metrics.page();
     let series = page.lines().filter(|line| line.starts_with("appwrapper_appwrappers{")).count();

@@ -29,6 +29,8 @@ pub struct Summary {
     pub has_pods: bool,
     /// `QuotaReserved` is True.
     pub holds_quota: bool,
+    /// It holds quota, or has held it.
+    pub was_admitted: bool,
     /// Its deletion is being forced, and something still exists.
     pub is_deletion_stuck: bool,
     /// More pods live than it declares.
@@ -46,6 +48,7 @@ impl Summary {
         kinds.sort();
         kinds.dedup();
         let grace = wrapper.annotations.get(keys::FORCEFUL_DELETION_GRACE);
+        let holds_quota = condition::is_true(&wrapper.status.conditions, condition::QUOTA_RESERVED);
         Self {
             phase: wrapper.status.phase,
             deleting: wrapper.deleting,
@@ -55,7 +58,8 @@ impl Summary {
             names_retry_policies: wrapper.annotations.contains_key(keys::RETRY_POLICIES),
             kinds: kinds.into(),
             has_pods: wrapper.components.iter().any(|component| !component.pod_sets.is_empty()),
-            holds_quota: condition::is_true(&wrapper.status.conditions, condition::QUOTA_RESERVED),
+            holds_quota,
+            was_admitted: holds_quota || !wrapper.status.attempts.is_empty(),
             is_deletion_stuck: condition::is_deletion_forced(&wrapper.status.conditions),
             is_over_quota: condition::is_true(&wrapper.status.conditions, condition::PODS_OVER_QUOTA),
             forceful_deletion_grace: grace.map(|text| text.as_str().into()),

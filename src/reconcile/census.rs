@@ -4,7 +4,8 @@ use super::Context;
 use crate::clock::Clock;
 use crate::limits::FaultTolerance;
 use crate::metrics::{Census, Present};
-use crate::observe::cache::Cache;
+use crate::observe::cache::{Cache, Key};
+use crate::observe::guides;
 use crate::observe::stored::Stored;
 use crate::observe::summary::Summary;
 use k8s_openapi::jiff::Timestamp;
@@ -29,7 +30,9 @@ fn present(
     defaults: &FaultTolerance,
     now: Timestamp,
 ) -> Present {
-    let pods = cache.tally(&stored.key(), stored.uid());
+    let key = stored.key();
+    let pods = cache.tally(&key, stored.uid());
+    let namespace = key.namespace;
     let stuck_pods = if pods.due_to_go.is_empty() {
         0
     } else {
@@ -39,7 +42,13 @@ fn present(
     Present {
         uid: stored.uid().to_owned(),
         phase: summary.phase,
+        queue_exists: summary.queue.as_ref().is_some_and(|queue| {
+            let at = Key { namespace: namespace.clone(), name: queue.clone() };
+            cache.guide(&guides::local_queues(), &at).is_some()
+        }),
+        namespace,
         queue: summary.queue.clone().unwrap_or_default(),
+        admitted: summary.was_admitted,
         idle: summary.holds_quota && summary.has_pods && pods.running == 0,
         stuck_pods,
         stuck: summary.is_deletion_stuck,

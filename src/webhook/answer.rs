@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::validate::{Finding, Severity};
+use crate::printable;
 
 /// The longest message: an object can be wrong in many places, and people read it.
 const MESSAGE_CHARS_MAX: usize = 8 * 1024;
@@ -225,13 +226,9 @@ fn bounded(warnings: impl Iterator<Item = String>) -> Vec<String> {
     kept
 }
 
-/// Without control characters, for which an API server drops a warning.
+/// Without control characters, for which an API server drops a warning, and what is invisible.
 pub(super) fn printable(text: &str) -> String {
-    let shown = |c: char| {
-        let escaped = c.is_control().then(|| c.escape_default());
-        escaped.map_or_else(|| c.to_string(), |escaped| escaped.to_string())
-    };
-    text.chars().map(shown).collect()
+    printable::escape(text).into_owned()
 }
 
 /// At most so many characters.

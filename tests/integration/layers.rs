@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use proc_macro2::{TokenStream, TokenTree};
+
 /// Every module, with the modules above it that it may use. A module may use itself.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("api", &[]),
@@ -11,7 +13,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("config", &["api", "limits"]),
     ("clock", &[]),
     ("recent", &["clock"]),
-    ("telemetry", &[]),
+    ("printable", &[]),
+    ("telemetry", &["printable"]),
     ("election", &["clock", "telemetry"]),
     ("listener", &[]),
     ("tls", &["listener"]),
@@ -20,7 +23,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("status", &["api"]),
     ("policies", &["api", "limits", "config"]),
     ("snapshot", &["api", "plan", "policies"]),
-    ("decide", &["api", "bugs", "limits", "config", "policies", "plan", "snapshot", "status"]),
+    (
+        "decide",
+        &[
+            "api", "bugs", "limits", "config", "policies", "plan", "printable", "snapshot",
+            "status",
+        ],
+    ),
     ("podsets", &["api", "limits", "policies", "snapshot"]),
     ("discovery", &[]),
     ("client", &[]),
@@ -33,6 +42,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "config",
             "clock",
             "recent",
+            "printable",
             "telemetry",
             "podsets",
             "crd",
@@ -96,20 +106,101 @@ fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// The modules of this crate that a file names.
-fn uses(text: &str) -> Vec<String> {
+/// The modules of this crate that a file names, in imports, in the code and in macros; comments and texts
+/// do not count. `depth` is how many modules the file lies below the root of the crate.
+fn uses(text: &str, depth: usize) -> Vec<String> {
+    let tokens: TokenStream = text.parse().expect("the file is Rust");
     let mut modules = vec![];
-    for (start, _) in text.match_indices("crate::") {
-        let rest = &text[start + "crate::".len()..];
-        let is_word = |c: char| c.is_alphanumeric() || c == '_';
-        let name: String = rest.chars().take_while(|c| is_word(*c)).collect();
-        // `$crate::`, `super_crate::` and the like are something else
-        let before = text[..start].chars().next_back();
-        if !name.is_empty() && !before.is_some_and(|c| is_word(c) || c == '$' || c == ':') {
-            modules.push(name);
+    read(tokens, depth, &mut modules);
+    modules
+}
+
+fn read(tokens: TokenStream, depth: usize, modules: &mut Vec<String>) {
+    let all: Vec<TokenTree> = tokens.into_iter().collect();
+    for (at, token) in all.iter().enumerate() {
+        if let TokenTree::Group(group) = token {
+            let is_module = at >= 2 && is_word(all.get(at - 2), "mod");
+            read(group.stream(), depth + usize::from(is_module), modules);
+        }
+        // `$crate`, and a name in the middle of a path, are something else
+        let in_path = at > 1 && after_colons(&all[at - 2..]).is_some();
+        if in_path || matches!(at.checked_sub(1).map(|before| &all[before]), Some(TokenTree::Punct(p)) if p.as_char() == '$') {
+            continue;
+        }
+        if let Some(rest) = after_root(&all[at..], depth) {
+            name_of(rest, modules);
         }
     }
-    modules
+}
+
+/// What follows `crate::`, or as many `super::` as lead there.
+fn after_root(tokens: &[TokenTree], depth: usize) -> Option<&[TokenTree]> {
+    if is_word(tokens.first(), "crate") {
+        return after_colons(&tokens[1..]);
+    }
+    let mut rest = tokens;
+    for _ in 0..depth {
+        if !is_word(rest.first(), "super") {
+            return None;
+        }
+        rest = after_colons(&rest[1..])?;
+    }
+    (depth > 0 && !is_word(rest.first(), "super")).then_some(rest)
+}
+
+fn after_colons(tokens: &[TokenTree]) -> Option<&[TokenTree]> {
+    let is_colon = |token: &TokenTree| matches!(token, TokenTree::Punct(p) if p.as_char() == ':');
+    tokens.get(..2)?.iter().all(is_colon).then(|| &tokens[2..])
+}
+
+/// The module that a path begins with, or those that its braces hold.
+fn name_of(path: &[TokenTree], modules: &mut Vec<String>) {
+    match path.first() {
+        Some(TokenTree::Ident(name)) => modules.push(name.to_string()),
+        Some(TokenTree::Group(group)) => {
+            let inner: Vec<TokenTree> = group.stream().into_iter().collect();
+            let is_comma =
+                |token: &TokenTree| matches!(token, TokenTree::Punct(p) if p.as_char() == ',');
+            inner.split(is_comma).for_each(|each| name_of(each, modules));
+        }
+        // everything at once
+        Some(TokenTree::Punct(_)) => modules.push("*".to_owned()),
+        Some(TokenTree::Literal(_)) | None => {}
+    }
+}
+
+fn is_word(token: Option<&TokenTree>, word: &str) -> bool {
+    matches!(token, Some(TokenTree::Ident(name)) if name == word)
+}
+
+/// How many modules a file lies below the root of the crate: `a/b.rs` and `a/b/mod.rs` are two.
+fn depth(inside: &Path) -> usize {
+    inside.iter().filter(|name| *name != "mod").count()
+}
+
+#[test]
+fn every_way_to_name_a_module_is_seen() {
+    for (text, depth, want) in [
+        ("use crate::api;", 1, vec!["api"]),
+        ("use crate::api::{A, B};", 1, vec!["api"]),
+        ("use crate::{api, limits::{Limits, names}, config as c};", 1, vec!["api", "limits", "config"]),
+        ("pub use crate :: { api::A , };", 1, vec!["api"]),
+        ("use crate::*;", 1, vec!["*"]),
+        ("fn f() -> crate::api::A { crate::config::load::<crate::clock::C>() }", 1, vec!["api", "config", "clock"]),
+        ("fn f() { assert!(crate::metrics::OTHER == *\"x\"); }", 1, vec!["metrics"]),
+        ("macro_rules! m { () => { $crate::api::A } }", 1, vec![]),
+        ("//! See crate::api.\n/* crate::a */ fn f() { g(\"crate::b::c\") }", 1, vec![]),
+        ("pub(in crate::webhook) fn f() {}", 1, vec!["webhook"]),
+        ("pub(crate) fn f() { other::crate_::x(); }", 1, vec![]),
+        ("struct S { a: crate::api::A, b: Vec<crate::clock::C> }", 1, vec!["api", "clock"]),
+        ("use super::api::A;", 1, vec!["api"]),
+        ("use super::sibling::A;", 2, vec![]),
+        ("use super::super::{api, config::Config};", 2, vec!["api", "config"]),
+        ("mod tests { use super::super::api::A; use super::local; }", 1, vec!["api"]),
+    ] {
+        assert_eq!(uses(text, depth), want, "{text}");
+    }
+    assert_eq!([depth(Path::new("a/mod")), depth(Path::new("a")), depth(Path::new("a/b"))], [1, 1, 2]);
 }
 
 #[test]
@@ -127,7 +218,7 @@ fn imports_point_one_way() {
         let row = MAY_USE.iter().find(|(name, _)| *name == module);
         let (_, allowed) = row.unwrap_or_else(|| panic!("{module} has no row in the table"));
         let text = std::fs::read_to_string(file).expect("a readable file");
-        for used in uses(&text) {
+        for used in uses(&text, depth(&inside)) {
             if used != module && !allowed.contains(&used.as_str()) {
                 wrong.push(format!("{} uses {used}", inside.display()));
             }

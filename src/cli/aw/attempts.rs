@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::Error;
-use super::super::term::{self, Colour, Row, clean, table};
+use super::super::term::{self, Colour, Page, Row, table};
 use super::words::{self, GAP, NOTHING};
 use super::{Target, block_on, now, tell};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase};
@@ -73,21 +73,23 @@ fn at(time: Option<&Time>) -> Option<Timestamp> {
 const TITLES: [&str; 9] =
     ["ATTEMPT", "STARTED", "READY AFTER", "ENDED", "TOOK", "OUTCOME", "CAUSE", "NODE", "DECISION"];
 
-fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> String {
+fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> Page {
     let Recorded { namespace, name, .. } = recorded;
     if recorded.attempts.is_empty() {
         let phase = words::phase(recorded.phase);
-        return format!("{namespace}/{name}: {phase}; no attempt is recorded\n");
+        let mut page = Page::default();
+        page.line(&format!("{namespace}/{name}: {phase}; no attempt is recorded"));
+        return page;
     }
     let rows: Vec<Row> = recorded.attempts.iter().map(|entry| row(entry, now)).collect();
-    let mut text = table((&TITLES, None), &rows, GAP, colours);
+    let mut page = table((&TITLES, None), &rows, GAP, colours);
     for Entry { attempt, .. } in &recorded.attempts {
         let message = attempt.failure.as_ref().and_then(|failure| failure.message.as_ref());
         if let Some(message) = message.filter(|message| !message.is_empty()) {
-            text += &format!("attempt {}: {}\n", attempt.attempt, clean(message));
+            page.line(&format!("attempt {}: {message}", attempt.attempt));
         }
     }
-    text
+    page
 }
 
 fn row(entry: &Entry<'_>, now: Timestamp) -> Row {
@@ -175,7 +177,7 @@ mod tests {
             ..Wrapper::default()
         };
         let recorded = recorded(&wrapper, moment(130));
-        let text = text(&recorded, moment(130), false);
+        let text = text(&recorded, moment(130), false).to_string();
         let want = "\
 ATTEMPT   STARTED   READY AFTER   ENDED     TOOK    OUTCOME   CAUSE                  NODE     DECISION
 0         2m10s ago   7s            35s ago   1m35s   Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 retries used before
@@ -196,6 +198,6 @@ attempt 0: last\\nwords\\u{1b}[2J
     fn without_attempts_it_says_so() {
         let wrapper = Wrapper { namespace: "ns".into(), name: "new".into(), ..Wrapper::default() };
         let recorded = recorded(&wrapper, moment(0));
-        assert_eq!(text(&recorded, moment(0), false), "ns/new: (new); no attempt is recorded\n");
+        assert_eq!(text(&recorded, moment(0), false).to_string(), "ns/new: (new); no attempt is recorded\n");
     }
 }

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::super::explain::answer::{Explanation, explain};
 use super::super::explain::live::around;
 use super::super::place::One;
-use super::super::{Error, configured, program, term};
+use super::super::configuration::Known;
+use super::super::{Error, program, term};
 use super::workload::{self, Standing};
 use super::{Target, block_on, now, tell, words};
 use crate::api::{Attempt, FailureRecord, Phase, condition};
-use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::seen::Seen;
 use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
@@ -27,7 +27,7 @@ const EVENTS_MAX: usize = 5;
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     target: Target,
-    /// Configuration file of the controller, where it is not the default
+    /// Configuration file of the controller; by default that of ConfigMap appwrapper-system/appwrapper-config
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -89,14 +89,14 @@ struct Warning {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let config = configured(args.config.as_deref())?;
-    let description = block_on(look(args, &config))?;
+    let description = block_on(look(args))?;
     let colours = term::has_colour();
     tell(args.target.output, &description, || text::text(&description, now(), colours))
 }
 
-async fn look(args: &Args, config: &Config) -> Result<Description, Error> {
+async fn look(args: &Args) -> Result<Description, Error> {
     let place = args.target.place().await?;
+    let Known { config, doubt } = Known::of(args.config.as_deref(), &place.client).await?;
     let one = place.one(&args.target.name).await?;
     let wrapper = &*one.wrapper;
     let queued = place.workload(&wrapper.uid).await?;
@@ -105,7 +105,8 @@ async fn look(args: &Args, config: &Config) -> Result<Description, Error> {
         notes.push(note);
         vec![]
     });
-    let scene = match around(&place.client, wrapper, config).await {
+    notes.extend(doubt);
+    let scene = match around(&place.client, wrapper, &config).await {
         Ok(scene) => Some(scene),
         Err(error) => {
             notes.push(format!("its components and pods are not looked at: {error}"));
@@ -113,7 +114,7 @@ async fn look(args: &Args, config: &Config) -> Result<Description, Error> {
         }
     };
     let now = now();
-    let next = scene.as_ref().map(|scene| explain(scene, config, now));
+    let next = scene.as_ref().map(|scene| explain(scene, &config, now));
     Ok(Description {
         queue: workload::standing(wrapper.queue.as_deref(), &queued),
         events: last_events(&warnings),

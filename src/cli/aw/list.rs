@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::super::cluster::{unlisted, unread};
 use super::super::place::{One, Place, appwrappers};
-use super::super::term::{self, Row, table};
+use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
 use super::words::{self, GAP, NOTHING};
 use super::{block_on, now, object_name, tell};
@@ -106,7 +106,7 @@ fn item(seen: &Seen, now: Timestamp) -> Item {
                 &wrapper.status.conditions,
                 condition::QUOTA_RESERVED,
             ),
-            state: words::cut(&state(&wrapper, now), STATE_CHARS_MAX),
+            state: term::cut(&state(&wrapper, now), STATE_CHARS_MAX).into_owned(),
             ..named
         },
         Err(flaw) => Item { state: format!("cannot be read: {flaw}"), ..named },
@@ -183,7 +183,7 @@ fn failed(wrapper: &Wrapper) -> String {
 const TITLES: [&str; 8] =
     ["NAMESPACE", "NAME", "PHASE", "QUEUE", "RESTARTS", "QUOTA", "STATE", "AGE"];
 
-fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> String {
+fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> Page {
     let first = usize::from(!namespaces);
     let rows: Vec<Row> = items
         .iter()
@@ -293,7 +293,7 @@ mod tests {
             seen("odd", "", &json!({"phase": "Paused"})),
         ];
         let items: Vec<Item> = all.iter().map(|seen| item(seen, at(130))).collect();
-        let table = text(&items, true, at(130), false);
+        let table = text(&items, true, at(130), false).to_string();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), TITLES);
         let cells: Vec<&str> =
@@ -303,7 +303,7 @@ mod tests {
             ["ns", "train", "Running", "gpu", "2", "reserved", "waits for its pods", "2m10s"]
         );
         assert!(lines[2].contains("(unreadable)") && lines[2].contains("status.phase: is not one"), "{table}");
-        assert!(text(&items, false, at(130), false).starts_with("NAME "));
+        assert!(text(&items, false, at(130), false).to_string().starts_with("NAME "));
         let listed = serde_json::to_value(Listed { items }).unwrap();
         assert_eq!(listed["items"][0]["phase"], "Running");
         assert_eq!(listed["items"][0]["quotaReserved"], true);

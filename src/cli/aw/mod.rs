@@ -18,7 +18,8 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::place::Place;
-use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on, json, term};
+use super::term::{self, Page};
+use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on};
 use crate::clock::{Clock, SystemClock};
 use crate::limits::names;
 
@@ -74,12 +75,13 @@ impl<T: Serialize> Done<T> {
     fn tell(&self, output: Output) -> Result<ExitCode, Error> {
         match output {
             Output::Json => {
-                term::print(&json(self)?);
+                super::tell(output, self, Page::default)?;
                 Ok(if self.yes { DONE } else { ExitCode::from(NEGATIVE) })
             }
             Output::Text if self.yes => {
-                let lines = self.message.lines().map(|line| term::clean(line) + "\n");
-                term::print(&lines.collect::<String>());
+                let mut page = Page::default();
+                page.message(&self.message);
+                term::print(&page);
                 Ok(DONE)
             }
             Output::Text => Err(Error::Negative(self.message.clone())),
@@ -91,12 +93,9 @@ impl<T: Serialize> Done<T> {
 fn tell(
     output: Output,
     answer: &impl Serialize,
-    text: impl FnOnce() -> String,
+    page: impl FnOnce() -> Page,
 ) -> Result<ExitCode, Error> {
-    term::print(&match output {
-        Output::Json => json(answer)?,
-        Output::Text => text(),
-    });
+    super::tell(output, answer, page)?;
     Ok(DONE)
 }
 

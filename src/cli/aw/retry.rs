@@ -16,6 +16,7 @@ use kube::runtime::watcher::{self, Event, watcher};
 use serde::Serialize;
 use serde_json::Value;
 
+use super::super::configuration::Known;
 use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, json, program, term};
 use super::reach::Written;
@@ -23,8 +24,8 @@ use super::wait::tolerate;
 use super::workload::Queued;
 use super::{Done, Target, block_on, now, words};
 use crate::api::{Phase, keys};
-use crate::config::Config;
-use crate::limits::Limits;
+use crate::decide::pause;
+use crate::limits::{Limits, Period};
 use crate::observe::assemble::Wrapper;
 
 /// How often it is tried where the AppWrapper changes meanwhile.
@@ -66,7 +67,11 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
             message: format!("{}/{}: {message}", place.namespace, target.name),
         };
         let nothing = Retried::default();
-        match plan(&one.wrapper, now(), program()) {
+        let known = match one.wrapper.status.phase {
+            Phase::Resetting => Known::of_cluster(&place.client).await,
+            _ => Known::default(),
+        };
+        match plan(&one.wrapper, &known, now(), program()) {
             Plan::Already(how) => return Ok(done(true, nothing, how)),
             Plan::No(why) => return Ok(done(false, nothing, why)),
             Plan::Anew => {}
@@ -119,7 +124,7 @@ fn made_anew(manifest: &Value, program: &str) -> String {
 }
 
 /// What to do in each phase.
-fn plan(wrapper: &Wrapper, now: Timestamp, program: &str) -> Plan {
+fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> Plan {
     let name = &wrapper.name;
     let no = |why: String| Plan::No(why);
     if let Some(manager) = wrapper.other_manager() {
@@ -130,7 +135,9 @@ fn plan(wrapper: &Wrapper, now: Timestamp, program: &str) -> Plan {
     }
     match wrapper.status.phase {
         Phase::Failed => Plan::Anew,
-        Phase::Resetting => Plan::Already(format!("is being retried already: {}", when(wrapper, now))),
+        Phase::Resetting => {
+            Plan::Already(format!("is being retried already: {}", when(wrapper, known, now)))
+        }
         Phase::Empty => no("is new: the controller has not looked at it yet".to_owned()),
         Phase::Suspended => no(format!(
             "is Suspended, and has not failed: {program} why {name} says what it waits for, \
@@ -152,29 +159,31 @@ fn plan(wrapper: &Wrapper, now: Timestamp, program: &str) -> Plan {
     }
 }
 
-/// When the next attempt begins.
-fn when(wrapper: &Wrapper, now: Timestamp) -> String {
-    let (limits, _) = Limits::of(&wrapper.annotations, &Config::default().fault_tolerance);
+/// When the next attempt begins, as far as that is known.
+fn when(wrapper: &Wrapper, known: &Known, now: Timestamp) -> String {
+    let (limits, _) = Limits::of(&wrapper.annotations, &known.config.fault_tolerance);
     let status = &wrapper.status;
     let gone = status.since.as_ref().and_then(|since| since.gone.as_ref()).map(|gone| gone.0);
-    let at = match (&status.retry_after, gone) {
-        (Some(after), _) => Some(after.0),
-        (None, Some(gone)) => Some(limits.retry_pause.after(gone)),
-        (None, None) => None,
-    };
     let soon = |at: Timestamp| match at.as_second() - now.as_second() {
         ..=0 => "now".to_owned(),
         left => format!("in {} ({at})", words::rounded(left)),
     };
-    match (at, gone) {
-        (Some(at), Some(_)) => format!("its next attempt begins {}", soon(at)),
-        (Some(at), None) => {
-            format!("its next attempt begins when everything is gone, and not before {at}")
+    let begins = match (gone, &status.retry_after) {
+        (Some(gone), _) => pause::until(status, &limits, gone).map_or_else(|| "now".to_owned(), soon),
+        (None, Some(after)) => format!("when everything is gone, and not before {}", after.0),
+        (None, None) => {
+            let pause = Period::from_duration(pause::pause(status, &limits));
+            if pause.is_zero() {
+                "when everything is gone".to_owned()
+            } else {
+                format!("{pause} after everything is gone")
+            }
         }
-        (None, _) => {
-            format!("its next attempt begins {} after everything is gone", limits.retry_pause)
-        }
-    }
+    };
+    // a retry policy's moment is recorded; the pause is a setting
+    let doubt = known.doubt.as_ref().filter(|_| status.retry_after.is_none());
+    let doubt = doubt.map(|doubt| format!("; {doubt}")).unwrap_or_default();
+    format!("its next attempt begins {begins}{doubt}")
 }
 
 /// How the exchange ended.
@@ -332,18 +341,18 @@ mod tests {
             ("Succeeded", "has succeeded"),
             ("Terminating", "is being deleted"),
         ] {
-            match plan(&wrapper(json!({"phase": phase})), at(0), "kubectl aw") {
+            match plan(&wrapper(json!({"phase": phase})), &Known::default(), at(0), "kubectl aw") {
                 Plan::No(why) => assert!(why.contains(want), "{why}"),
                 other => panic!("{phase}: {other:?}"),
             }
         }
         let mut failed = wrapper(json!({"phase": "Failed"}));
-        assert_eq!(plan(&failed, at(0), "kubectl aw"), Plan::Anew);
+        assert_eq!(plan(&failed, &Known::default(), at(0), "kubectl aw"), Plan::Anew);
         failed.spec.managed_by = Some("other".into());
-        assert!(matches!(plan(&failed, at(0), "kubectl aw"), Plan::No(_)));
+        assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), Plan::No(_)));
         failed.spec.managed_by = None;
         failed.deleting = true;
-        assert!(matches!(plan(&failed, at(0), "kubectl aw"), Plan::No(_)));
+        assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), Plan::No(_)));
     }
 
     #[test]
@@ -376,10 +385,32 @@ mod tests {
         ] {
             let mut status = status;
             status["phase"] = "Resetting".into();
-            match plan(&wrapper(status), at(30), "kubectl aw") {
+            match plan(&wrapper(status), &Known::default(), at(30), "kubectl aw") {
                 Plan::Already(how) => assert!(how.ends_with(&want), "{how}"),
                 other => panic!("{other:?}"),
             }
         }
+    }
+
+    #[test]
+    fn times_are_those_of_the_configuration_or_said_to_be_assumed() {
+        let said = |known: &Known, status: Value| when(&wrapper(status), known, at(30));
+        let mut known = Known::default();
+        known.config.fault_tolerance.retry_pause = "10m".parse().unwrap();
+        let gone = || json!({"phase": "Resetting", "since": {"gone": at(0)}});
+        assert!(said(&known, gone()).contains("in 9m30s"), "{}", said(&known, gone()));
+        known.config.fault_tolerance.retry_pause = Period::ZERO;
+        assert_eq!(said(&known, gone()), "its next attempt begins now");
+        let status = json!({"phase": "Resetting"});
+        assert_eq!(said(&known, status), "its next attempt begins when everything is gone");
+        let doubt = Some("the default configuration is assumed".to_owned());
+        let assumed = Known { doubt, ..Known::default() };
+        assert!(said(&assumed, gone()).ends_with("Z); the default configuration is assumed"));
+        let recorded = json!({"phase": "Resetting", "retryAfter": at(40), "since": {"gone": at(0)}});
+        assert!(!said(&assumed, recorded).contains("assumed"), "a recorded moment is known");
+        // uncounted restarts that never became ready double the pause
+        let attempt = |n: i32| json!({"attempt": n, "outcome": "Failed", "action": "RestartIgnoringLimit"});
+        let again = json!({"phase": "Resetting", "attempts": [attempt(0), attempt(1)]});
+        assert!(said(&Known::default(), again).contains("begins 3m after"), "two in a row");
     }
 }

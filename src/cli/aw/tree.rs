@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 
-use super::super::term::{self, clean, paint};
-use super::super::{Error, term::Colour};
+use super::super::Error;
+use super::super::term::{self, Colour, Page};
 use super::{Target, block_on, tell, words};
 use grow::{Node, grow};
 
@@ -34,25 +34,26 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
     tell(target.output, &tree, || text(&tree, term::has_colour()))
 }
 
-fn text(tree: &Tree, colours: bool) -> String {
-    let mut text = String::new();
-    draw(&tree.root, "", "", colours, &mut text);
+fn text(tree: &Tree, colours: bool) -> Page {
+    let mut page = Page::default();
+    draw(&tree.root, "", "", colours, &mut page);
     for note in &tree.notes {
-        text += &format!("note: {}\n", clean(note));
+        page.line(&format!("note: {note}"));
     }
-    text
+    page
 }
 
 /// One line for a node, then those under it; `stem` stands before its own line, `below` before theirs.
-fn draw(node: &Node, stem: &str, below: &str, colours: bool, text: &mut String) {
+fn draw(node: &Node, stem: &str, below: &str, colours: bool, page: &mut Page) {
     let title = format!("{}/{}", node.kind, node.name);
-    let title = if node.bad { paint(&clean(&title), Colour::Red, colours) } else { clean(&title) };
-    *text += &format!("{stem}{title}  {}\n", clean(&node.state));
+    let colour = node.bad.then_some(Colour::Red);
+    let line = [(stem.to_owned(), None), (title, colour), (format!("  {}", node.state), None)];
+    page.spans(&line, colours);
     let count = node.children.len();
     for (index, child) in node.children.iter().enumerate() {
         let (branch, gap) =
             if index + 1 < count { ("├─ ", "│  ") } else { ("└─ ", "   ") };
-        draw(child, &format!("{below}{branch}"), &format!("{below}{gap}"), colours, text);
+        draw(child, &format!("{below}{branch}"), &format!("{below}{gap}"), colours, page);
     }
 }
 
@@ -83,7 +84,7 @@ AppWrapper/aw  Running
 └─ ConfigMap/data  not created
 note: Jobs: no
 ";
-        assert_eq!(text(&tree, false), want);
+        assert_eq!(text(&tree, false).to_string(), want);
         let json = serde_json::to_value(&tree).unwrap();
         assert_eq!(json["kind"], "AppWrapper");
         assert_eq!(json["children"][0]["children"][0]["children"][1]["name"], "set-a-1");

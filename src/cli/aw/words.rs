@@ -124,14 +124,6 @@ pub(super) fn last_failure(attempts: &[Attempt]) -> Option<(&Attempt, &FailureRe
     attempts.iter().rev().find_map(|attempt| Some((attempt, attempt.failure.as_ref()?)))
 }
 
-/// At most so many characters, on one line.
-pub(super) fn cut(text: &str, chars_max: usize) -> String {
-    if text.chars().nth(chars_max).is_none() {
-        return text.to_owned();
-    }
-    text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -193,11 +185,5 @@ mod tests {
         let unnamed = of(RuleSource::PodFailurePolicy, None, None, Some(0));
         assert_eq!(unnamed, "podFailurePolicy/rule 1");
         assert_eq!(of(RuleSource::RetryLimit, None, None, None), "retryLimit");
-    }
-
-    #[test]
-    fn a_long_text_is_cut_between_characters() {
-        assert_eq!(cut("größer", 6), "größer");
-        assert_eq!(cut("größer", 4), "grö…");
     }
 }

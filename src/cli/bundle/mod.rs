@@ -1,15 +1,23 @@
 //! Kubernetes objects from files: multi-document YAML, JSON, lists, directories, standard input.
 //!
-//! Files are anybody's: nesting, aliases and sizes are bounded, and every flaw names its place.
+//! Files are anybody's: what they come to is bounded, aliases included, and every flaw names its place.
 
 mod parse;
 mod source;
+mod tree;
 
 use std::fmt;
 
 use serde_json::Value;
 
 pub use source::{Source, sources};
+
+/// The deepest nesting: an AppWrapper may have 64 levels, and a list adds two.
+const DEPTH_MAX: usize = 100;
+/// The most objects of all files together.
+const OBJECTS_MAX: usize = 50_000;
+/// The most values (objects, lists, texts, numbers) of all files together: they take about 100 bytes each.
+const VALUES_MAX: usize = 3_000_000;
 
 /// Where an object was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,6 +89,12 @@ pub fn group(api_version: &str) -> &str {
     api_version.rsplit_once('/').map_or("", |(group, _)| group)
 }
 
+impl Origin {
+    fn file(name: &str) -> Self {
+        Self { file: name.to_owned(), document: None, line: None, path: String::new() }
+    }
+}
+
 impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, document, line, path } = self;
@@ -98,11 +112,26 @@ impl fmt::Display for Origin {
     }
 }
 
-/// The objects of a file, in order, lists taken apart.
+/// The objects of files, in order, lists taken apart. Beyond the most that is read, there is one flaw more.
 #[must_use]
-pub fn documents(source: &Source) -> Vec<Result<Document, Flaw>> {
+pub fn documents(sources: &[Source]) -> Vec<Result<Document, Flaw>> {
+    let mut values_left = VALUES_MAX;
+    let mut all = vec![];
+    for source in sources {
+        all.append(&mut of_file(source, &mut values_left));
+        if all.len() > OBJECTS_MAX {
+            all.truncate(OBJECTS_MAX);
+            let message = format!("too many objects: at most {OBJECTS_MAX} are read, in all files together");
+            all.push(Err(Flaw { origin: Origin::file(&source.name), message }));
+            break;
+        }
+    }
+    all
+}
+
+fn of_file(source: &Source, values_left: &mut usize) -> Vec<Result<Document, Flaw>> {
     let parsed = match std::str::from_utf8(&source.bytes) {
-        Ok(text) => parse::parse(text),
+        Ok(text) => parse::parse(text, values_left),
         Err(error) => vec![parse::Parsed {
             line: None,
             value: Err(format!("not UTF-8 at byte {}", error.valid_up_to())),

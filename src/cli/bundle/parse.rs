@@ -3,11 +3,14 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-/// The deepest nesting: an AppWrapper may have 64 levels, and a list adds two.
-const DEPTH_MAX: usize = 100;
+use super::tree::{Cost, Tree, count, duplicate};
+use super::{DEPTH_MAX, VALUES_MAX};
+use crate::limits::shortened;
 
 /// Stack of the YAML reader, which recurses.
 const STACK_BYTES: usize = 64 << 20;
+/// The longest description of what is wrong with a text, in characters: it may quote what it found.
+const FLAW_CHARS_MAX: usize = 300;
 
 /// One document of a text.
 #[derive(Debug)]
@@ -18,58 +21,88 @@ pub(super) struct Parsed {
     pub value: Result<Value, String>,
 }
 
-/// The documents of a text; empty ones are left out.
-pub(super) fn parse(text: &str) -> Vec<Parsed> {
+impl Parsed {
+    fn flaw(message: &str) -> Self {
+        let message = crate::cli::term::cut(message, FLAW_CHARS_MAX).into_owned();
+        Self { line: None, value: Err(message) }
+    }
+}
+
+/// The documents of a text; empty ones are left out. What is read has at most [`DEPTH_MAX`] levels, and at
+/// most so many values as are left, which are taken off.
+pub(super) fn parse(text: &str, values_left: &mut usize) -> Vec<Parsed> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let documents = documents(text, *values_left);
+    let read = documents.iter().filter_map(|parsed| parsed.value.as_ref().ok()).map(count);
+    *values_left = values_left.saturating_sub(read.sum());
+    documents
+}
+
+fn documents(text: &str, values_left: usize) -> Vec<Parsed> {
     if !text.trim_start().starts_with(['{', '[']) {
-        return yaml(text);
+        return yaml(text, values_left);
+    }
+    let cost = Cost::of(text);
+    if cost.levels > DEPTH_MAX {
+        return vec![Parsed::flaw(&too_deep())];
+    }
+    if cost.values > values_left {
+        return vec![Parsed::flaw(&too_many())];
     }
     match json(text) {
         Ok(values) => values,
         // it may be YAML in its flow style
         Err(error) => {
-            let documents = yaml(text);
+            let documents = yaml(text, values_left);
             if documents.iter().all(|parsed| parsed.value.is_ok()) {
                 return documents;
             }
-            vec![Parsed { line: None, value: Err(format!("invalid JSON: {error}")) }]
+            vec![Parsed::flaw(&format!("invalid JSON: {error}"))]
         }
     }
 }
 
-/// JSON values one after the other. It recurses no deeper than 128 levels.
+fn too_deep() -> String {
+    format!("nested too deeply: at most {DEPTH_MAX} levels of objects and lists are read")
+}
+
+fn too_many() -> String {
+    format!("too large: at most {VALUES_MAX} values are read, in all files together")
+}
+
+/// JSON values one after the other.
 fn json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
-    let values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
-    values.map(|value| Ok(Parsed { line: None, value: Ok(value?) })).collect()
+    let values = serde_json::Deserializer::from_str(text).into_iter::<Tree>();
+    values.map(|tree| tree.map(|Tree(value)| Parsed { line: None, value: Ok(value) })).collect()
 }
 
 /// YAML documents, read on a stack that holds [`DEPTH_MAX`] levels of an unoptimised reader too.
-fn yaml(text: &str) -> Vec<Parsed> {
+fn yaml(text: &str, values_left: usize) -> Vec<Parsed> {
     let read = std::thread::scope(|scope| {
         let reader = std::thread::Builder::new().stack_size(STACK_BYTES);
-        reader.spawn_scoped(scope, || yaml_here(text)).ok().and_then(|thread| thread.join().ok())
+        let read = || yaml_here(text, values_left);
+        reader.spawn_scoped(scope, read).ok().and_then(|thread| thread.join().ok())
     });
-    read.unwrap_or_else(|| {
-        vec![Parsed { line: None, value: Err("cannot be read: no thread for it".to_owned()) }]
-    })
+    read.unwrap_or_else(|| vec![Parsed::flaw("cannot be read: no thread for it")])
 }
 
-fn yaml_here(text: &str) -> Vec<Parsed> {
+fn yaml_here(text: &str, values_left: usize) -> Vec<Parsed> {
     #[derive(Deserialize)]
     #[serde(transparent)]
-    struct Root(serde_saphyr::Spanned<Value>);
+    struct Root(serde_saphyr::Spanned<Tree>);
 
     let options = serde_saphyr::options! {
         with_snippet: false,
         strict_booleans: true,
         emit_comments: false,
-        // a dump of a large namespace is no attack; nesting and aliases are what is bounded
+        // a dump of a large namespace is no attack; what it comes to is bounded, aliases included
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
             flow_nesting_limit: DEPTH_MAX,
-            max_documents: 100_000,
-            max_events: 20_000_000,
-            max_nodes: 10_000_000,
-            max_total_scalar_bytes: 256 << 20,
+            max_documents: super::OBJECTS_MAX,
+            max_events: VALUES_MAX.saturating_mul(4),
+            max_nodes: values_left.saturating_mul(2),
+            max_total_scalar_bytes: 128 << 20,
         },
     };
     let mut bytes = text.as_bytes();
@@ -77,9 +110,31 @@ fn yaml_here(text: &str) -> Vec<Parsed> {
         .map(|document| match document {
             Ok(Root(found)) => {
                 let line = found.referenced.line();
-                Parsed { line: (line > 0).then_some(line), value: Ok(found.value) }
+                Parsed { line: (line > 0).then_some(line), value: Ok(found.value.0) }
             }
-            Err(error) => Parsed { line: None, value: Err(format!("invalid YAML: {error}")) },
+            Err(error) => Parsed::flaw(&format!("invalid YAML: {}", in_words(&error))),
         })
         .collect()
+}
+
+/// What is wrong with a YAML text, without the names that the reader has for its own settings.
+fn in_words(error: &serde_saphyr::Error) -> String {
+    let said = error.to_string();
+    let message = match error {
+        serde_saphyr::Error::DuplicateMappingKey { key, .. } => {
+            duplicate(key.as_deref().unwrap_or("(an object)"))
+        }
+        // a breach inside of an alias has no variant of its own
+        _ if said.contains("budget breached: Depth") => too_deep(),
+        _ if said.contains("budget breached") || said.contains("alias replay limit") => too_many(),
+        _ => return shorter(&said),
+    };
+    let place = error.location().filter(|place| place.line() > 0);
+    let place = place.map(|place| format!(" at line {}, column {}", place.line(), place.column()));
+    message + &place.unwrap_or_default()
+}
+
+/// Words that are longer than any word of a message are quoted from the text.
+fn shorter(message: &str) -> String {
+    message.split(' ').map(shortened).collect::<Vec<_>>().join(" ")
 }

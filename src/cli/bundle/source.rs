@@ -3,8 +3,10 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The largest file that is read, in bytes.
-const BYTES_MAX: u64 = 256 << 20;
+/// The most that is read, in bytes, in all files together.
+const BYTES_MAX: u64 = 64 << 20;
+/// The most files that are read.
+const FILES_MAX: usize = 10_000;
 
 /// A file that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,8 +28,8 @@ pub enum Error {
         /// Why.
         source: std::io::Error,
     },
-    /// It is too large.
-    #[error("{name}: larger than {} MiB", BYTES_MAX >> 20)]
+    /// With it, there is too much.
+    #[error("{name}: too large: at most {} MiB are read, in all files together", BYTES_MAX >> 20)]
     TooLarge {
         /// The file.
         name: String,
@@ -35,6 +37,9 @@ pub enum Error {
     /// A directory has nothing that could be read.
     #[error("{0}: no *.yaml, *.yml or *.json in this directory")]
     Empty(String),
+    /// There are too many files.
+    #[error("{0}: too many files: at most {FILES_MAX} are read")]
+    TooMany(String),
 }
 
 /// Reads files, the files of directories in the order of their names, and standard input (`-`).
@@ -42,22 +47,34 @@ pub enum Error {
 /// # Errors
 /// The first that cannot be read.
 pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
-    let mut all = vec![];
+    let mut all: Vec<Source> = vec![];
+    let mut left = BYTES_MAX;
+    let mut keep = |source: Source, all: &mut Vec<Source>| {
+        left = match left.checked_sub(source.bytes.len() as u64) {
+            Some(left) => left,
+            None => return Err(Error::TooLarge { name: source.name }),
+        };
+        if all.len() >= FILES_MAX {
+            return Err(Error::TooMany(source.name));
+        }
+        all.push(source);
+        Ok(())
+    };
     for path in paths {
         let name = path.display().to_string();
         let cannot = |source| Error::Read { name: name.clone(), source };
         if path.as_os_str() == "-" {
-            all.push(read("stdin".to_owned(), std::io::stdin().lock())?);
+            keep(read("stdin".to_owned(), std::io::stdin().lock())?, &mut all)?;
         } else if path.is_dir() {
             let files = files_of(path).map_err(cannot)?;
             if files.is_empty() {
                 return Err(Error::Empty(name));
             }
             for file in files {
-                all.push(open(&file)?);
+                keep(open(&file)?, &mut all)?;
             }
         } else {
-            all.push(open(path)?);
+            keep(open(path)?, &mut all)?;
         }
     }
     Ok(all)
@@ -70,6 +87,10 @@ fn files_of(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
         let extension = path.extension().and_then(|extension| extension.to_str());
         if path.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
             files.push(path);
+        }
+        // one more than is read, which says so
+        if files.len() > FILES_MAX {
+            break;
         }
     }
     files.sort();

@@ -1,12 +1,15 @@
 use super::*;
 
+fn source(text: &str) -> [Source; 1] {
+    [Source { name: "f".into(), bytes: text.as_bytes().to_vec() }]
+}
+
 fn read(text: &str) -> Vec<Result<String, String>> {
-    let source = Source { name: "f".into(), bytes: text.as_bytes().to_vec() };
     let show = |each: Result<Document, Flaw>| match each {
         Ok(document) => Ok(format!("{}: {}", document.origin, document.title())),
         Err(flaw) => Err(flaw.to_string()),
     };
-    documents(&source).into_iter().map(show).collect()
+    documents(&source(text)).into_iter().map(show).collect()
 }
 
 fn good(text: &str) -> Vec<String> {
@@ -42,11 +45,8 @@ fn documents_lists_and_json_are_read() {
 
 #[test]
 fn timestamps_and_numbers_stay_what_they_are() {
-    let source = Source {
-        name: "f".into(),
-        bytes: b"kind: X\nat: 2026-01-01T00:00:00Z\non: yes\nn: 1\nb: true\n".to_vec(),
-    };
-    let document = documents(&source).remove(0).unwrap();
+    let text = "kind: X\nat: 2026-01-01T00:00:00Z\non: yes\nn: 1\nb: true\n";
+    let document = documents(&source(text)).remove(0).unwrap();
     let want = serde_json::json!(
         {"kind": "X", "at": "2026-01-01T00:00:00Z", "on": "yes", "n": 1, "b": true});
     assert_eq!(document.value, want);
@@ -64,6 +64,14 @@ fn a_flaw_names_its_place() {
         ("kind: A\nkind: B\n", "duplicate"),
         ("{\"kind\": \"A\",\n \"b\": ]}", "line 2"),
         ("kind: A\nx: *nobody\n", "invalid YAML"),
+        ("{\"kind\": \"A\", \"kind\": \"B\"}", "invalid JSON: duplicate field \"kind\""),
+        ("[{\"kind\": \"A\", \"x\": {\"a\": 1, \"a\": 2}}]", "line 1 column 32"),
+        ("kind: A\nx: {a: 1, a: 2}\n", "duplicate field \"a\" (an API server keeps the last"),
+        ("kind: A\nx: {1: a, '1': b}\n", "duplicate field \"1\""),
+        ("kind: A\nx: .inf\n", "non-finite"),
+        ("{\"kind\": \"A\", \"x\": 1e999}", "number out of range"),
+        ("kind: A\nx: \"\0\"\n", "unexpected character"),
+        ("kind: A\nx: &x [*x]\n", "recursive"),
     ] {
         let flaws: Vec<String> = read(text).into_iter().filter_map(Result::err).collect();
         assert!(flaws.len() == 1 && flaws[0].contains(want), "{text}: {flaws:?}");
@@ -84,11 +92,41 @@ fn bombs_are_refused_with_one_clear_error() {
         let before = format!("*a{}", level - 1);
         aliases += &format!("a{level}: &a{level} [{}]\n", [before.as_str(); 10].join(", "));
     }
-    for bomb in [deep_json, deep_flow, deep_block, deep_dashes, aliases] {
+    let texts = format!("a: &a {}\nb:\n{}", "x".repeat(200_000), "- *a\n".repeat(1_000));
+    let values = format!("[{}1]", "1,".repeat(VALUES_MAX));
+    let long = format!("kind: A\n{}\n", "y".repeat(1_000_000));
+    for (bomb, want) in [
+        (deep_json, "at most 100 levels"),
+        (deep_flow, "invalid YAML"),
+        (deep_block, "at most 100 levels"),
+        (deep_dashes, "at most 100 levels"),
+        (aliases, "at most 3000000 values"),
+        (texts, "at most 3000000 values"),
+        (values, "at most 3000000 values"),
+        (long, "invalid YAML"),
+    ] {
         let found = read(&bomb);
         let [Err(flaw)] = found.as_slice() else { panic!("{} {found:?}", &bomb[..40]) };
-        assert!(flaw.len() < 300, "{flaw}");
+        assert!(flaw.len() < 350 && flaw.contains(want), "{flaw}");
     }
+}
+
+#[test]
+fn files_share_what_is_read_of_them() {
+    let of = |text: String, count: usize| vec![Source { name: "f".into(), bytes: text.into() }; count];
+    let many = documents(&of("kind: A\n---\n".repeat(OBJECTS_MAX / 4), 5));
+    let flaws: Vec<_> = many.iter().filter_map(|each| each.as_ref().err()).collect();
+    assert_eq!(many.len(), OBJECTS_MAX + 1);
+    assert!(flaws.len() == 1 && flaws[0].to_string().contains("at most 50000"), "{flaws:?}");
+    let half = format!("{{\"kind\": \"A\", \"x\": [{}1]}}", "1,".repeat(VALUES_MAX / 2));
+    let found = documents(&of(half, 3));
+    assert_eq!(found.iter().filter(|each| each.is_ok()).count(), 1, "{:?}", found[1]);
+}
+
+#[test]
+fn a_byte_order_mark_is_no_part_of_a_file() {
+    assert_eq!(good("\u{feff}{\"kind\": \"Pod\", \"metadata\": {\"name\": \"p\"}}"), ["f: Pod/p"]);
+    assert_eq!(good("\u{feff}kind: Pod\nmetadata: {name: p}\n"), ["f: Pod/p"]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::bundle::Document;
 use crate::api::keys;
@@ -133,10 +133,15 @@ fn quota_of(nodes: &[Value]) -> BTreeMap<String, i64> {
     let mut quota = BTreeMap::new();
     for node in nodes {
         for (name, amount) in node["status"]["allocatable"].as_object().into_iter().flatten() {
-            *quota.entry(name.clone()).or_insert(0) += quantity(amount);
+            add(&mut quota, name, quantity(amount));
         }
     }
     if quota.is_empty() { BTreeMap::from([("pods".to_owned(), 100_000)]) } else { quota }
+}
+
+fn add(quota: &mut BTreeMap<String, i64>, name: &str, amount: i64) {
+    let all = quota.entry(name.to_owned()).or_insert(0);
+    *all = all.saturating_add(amount);
 }
 
 fn quantity(amount: &Value) -> i64 {
@@ -154,7 +159,7 @@ fn add_quota(queue: &Value, quota: &mut BTreeMap<String, i64>) {
         for flavor in list(&group, "flavors") {
             for resource in list(&flavor, "resources") {
                 let name = resource["name"].as_str().unwrap_or_default().to_owned();
-                *quota.entry(name).or_insert(0) += quantity(&resource["nominalQuota"]);
+                add(quota, &name, quantity(&resource["nominalQuota"]));
             }
         }
     }
@@ -162,15 +167,18 @@ fn add_quota(queue: &Value, quota: &mut BTreeMap<String, i64>) {
 
 /// What the admission webhooks do: what has a queue begins suspended.
 fn admit(object: &mut Value) {
-    if object["kind"] == "AppWrapper" && object["metadata"]["labels"][QUEUE].is_string() {
-        object["spec"]["suspend"] = true.into();
+    if object["kind"] == "AppWrapper"
+        && object["metadata"]["labels"][QUEUE].is_string()
+        && let Some(spec) = fields_of(object, "spec")
+    {
+        spec.insert("suspend".to_owned(), true.into());
     }
 }
 
 /// Pods that are to end, and do not say when, live for this long.
 fn give_lives(object: &mut Value, seconds: u64) {
-    let templates = object["spec"]["components"].as_array_mut();
-    let wrapped = templates.into_iter().flatten().map(|component| &mut component["template"]);
+    let templates = object.pointer_mut("/spec/components").and_then(Value::as_array_mut);
+    let wrapped = templates.into_iter().flatten().filter_map(|one| one.get_mut("template"));
     for template in wrapped {
         give_life(template, seconds);
     }
@@ -189,7 +197,8 @@ fn give_life(object: &mut Value, seconds: u64) {
         }
     } else if ends {
         let together = kind != "Job";
-        each_template(&mut object["spec"], &mut |pod| {
+        let Some(spec) = object.get_mut("spec") else { return };
+        each_template(spec, &mut |pod| {
             annotate(pod, RUN_FOR, seconds);
             if together {
                 annotate(pod, NEEDS_PEERS, 30);
@@ -214,12 +223,20 @@ fn each_template(value: &mut Value, change: &mut dyn FnMut(&mut Value)) {
 }
 
 fn annotate(pod: &mut Value, key: &str, seconds: u64) {
-    let Some(metadata) =
-        pod.as_object_mut().map(|fields| fields.entry("metadata").or_insert_with(|| json!({})))
-    else {
-        return;
-    };
-    if metadata["annotations"].get(key).is_none() {
-        metadata["annotations"][key] = format!("{seconds}s").into();
+    let Some(metadata) = fields_of(pod, "metadata") else { return };
+    let annotations = metadata.entry("annotations").or_insert(Value::Null);
+    if annotations.is_null() {
+        *annotations = json!({});
     }
+    let Some(annotations) = annotations.as_object_mut() else { return };
+    annotations.entry(key).or_insert_with(|| format!("{seconds}s").into());
+}
+
+/// The fields of an object in an object, made where it is not there; none where it is something else.
+fn fields_of<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Map<String, Value>> {
+    let field = value.as_object_mut()?.entry(name).or_insert(Value::Null);
+    if field.is_null() {
+        *field = json!({});
+    }
+    field.as_object_mut()
 }

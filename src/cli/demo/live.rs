@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::term::{self, Screen};
+use super::super::term::{self, Page, Screen, Shown};
 use super::tell::{Line, Teller};
 use super::view::{self, Frame};
 use super::{Audience, HORIZON, words};
@@ -53,10 +53,10 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
     drop(screen);
     let (width, height) = term::size();
     // here the terminal may scroll
-    for line in draw(&show, &lines, &title(audience, 1.0), (width, height.max(60))) {
-        term::print(&(line + "\n"));
-    }
-    term::print(&format!("\n{}\n", words::wrapped(&words::summary(&show), width)));
+    let mut page = Page::from(draw(&show, &lines, &title(audience, 1.0), (width, height.max(60))));
+    page.line("");
+    words::wrapped(&words::summary(&show), width).iter().for_each(|line| page.line(line));
+    term::print(&page);
     !seen_enough
 }
 
@@ -87,7 +87,7 @@ fn title(audience: &Audience, haste: f64) -> String {
     format!("seed {}{faster}", audience.seed)
 }
 
-fn draw(show: &Show, lines: &[Line], title: &str, (width, height): (usize, usize)) -> Vec<String> {
+fn draw(show: &Show, lines: &[Line], title: &str, (width, height): (usize, usize)) -> Vec<Shown> {
     let frame = Frame { width, height, colours: term::has_colour() };
     view::view(title, &show.picture(), lines, frame)
 }

@@ -2,6 +2,7 @@
 
 mod cast;
 mod live;
+mod shape;
 mod tell;
 mod view;
 mod words;
@@ -14,7 +15,8 @@ use clap::ValueEnum;
 use serde_json::json;
 
 use super::bundle::{self, Document, Source};
-use super::{DONE, Error, Output, term};
+use super::term::{self, Page, Shown};
+use super::{DONE, Error, Output};
 use crate::config::Config;
 use crate::world::show::{Misfortune, Show};
 use tell::{Line, Teller};
@@ -91,7 +93,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let documents = read(&args.files)?;
     let config = Config::default();
-    let refusals = cast::refusals(&documents, &config);
+    let mut refusals = cast::refusals(&documents, &config);
+    if refusals.is_empty() {
+        refusals.extend(documents.iter().flat_map(shape::flaws));
+        refusals.extend(shape::too_many_pods(&documents));
+    }
     if !refusals.is_empty() {
         for refusal in &refusals {
             term::complain(refusal);
@@ -132,7 +138,7 @@ fn read(files: &[PathBuf]) -> Result<Vec<Document>, Error> {
     } else {
         bundle::sources(files).map_err(|error| Error::Usage(error.to_string()))?
     };
-    let documents = sources.iter().flat_map(bundle::documents);
+    let documents = bundle::documents(&sources).into_iter();
     documents.map(|document| document.map_err(|flaw| Error::Usage(flaw.to_string()))).collect()
 }
 
@@ -164,17 +170,20 @@ async fn plain(mut show: Show, audience: &Audience, output: Output) {
             break;
         }
     }
-    let text = match output {
-        Output::Json => json!({"result": words::result(&show)}).to_string(),
-        Output::Text => format!("\n{}", words::summary(&show)),
-    };
-    term::print(&(text + "\n"));
+    match output {
+        Output::Json => term::print_json_line(&json!({"result": words::result(&show)})),
+        Output::Text => {
+            let mut page = Page::default();
+            page.line("");
+            page.line(&words::summary(&show));
+            term::print(&page);
+        }
+    }
 }
 
 fn print(line: &Line, output: Output) {
-    let text = match output {
-        Output::Json => line.json().to_string(),
-        Output::Text => line.text(),
-    };
-    term::print(&(text + "\n"));
+    match output {
+        Output::Json => term::print_json_line(&line.json()),
+        Output::Text => term::print(&Page::from(vec![Shown::spans(&line.spans(), false)])),
+    }
 }

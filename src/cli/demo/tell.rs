@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::super::term::{self, Colour};
+use super::super::term::{Colour, Span};
 use super::words::{amount_text, clock, seconds, span};
 use crate::api::{AppWrapperStatus, Phase, condition};
 use crate::config::FaultTolerance;
+use crate::decide::pause;
 use crate::limits::Limits;
 use crate::sim::{Change, Object, Verb};
 use crate::world::actors::kueue::{QUEUE, Standing};
@@ -53,19 +54,13 @@ impl Line {
         })
     }
 
-    /// The line without colours.
-    pub(super) fn text(&self) -> String {
-        format!("{}  {:<24} {}: {}", clock(self.at), self.object, self.event, self.message)
-    }
-
-    /// The line on a terminal.
-    pub(super) fn painted(&self, width: usize, colours: bool) -> String {
-        let text: String = self.text().chars().take(width).collect();
-        let Some(at) = text.find(&format!(" {}:", self.event)) else { return text };
-        let (head, tail) = text.split_at(at + 1);
-        let (event, rest) = tail.split_at(self.event.len());
-        let painted = self.colour().map(|colour| term::paint(event, colour, colours));
-        format!("{head}{}{rest}", painted.as_deref().unwrap_or(event))
+    /// The line, the event in its colour.
+    pub(super) fn spans(&self) -> [Span; 3] {
+        [
+            (format!("{}  {:<24} ", clock(self.at), self.object), None),
+            (self.event.clone(), self.colour()),
+            (format!(": {}", self.message), None),
+        ]
     }
 
     fn colour(&self) -> Option<Colour> {
@@ -89,7 +84,7 @@ impl Teller {
             What::Changed { change, kind, hangs, wrapper } => {
                 let object = format!("{kind}/{}", change.object.address.name);
                 let said = match kind.as_str() {
-                    "AppWrapper" => self.wrapper(change),
+                    "AppWrapper" => self.wrapper(change, beat.at),
                     "Pod" if wrapper.is_some() => self.pod(change, *hangs),
                     "Node" => node(change),
                     _ if wrapper.is_some() => component(change),
@@ -120,7 +115,7 @@ impl Teller {
         said.into_iter().map(line).collect()
     }
 
-    fn wrapper(&mut self, change: &Change) -> Vec<Said> {
+    fn wrapper(&mut self, change: &Change, now: Duration) -> Vec<Said> {
         let object = &change.object;
         let name = object.address.name.to_string();
         if change.verb == Verb::Deleted {
@@ -156,8 +151,9 @@ impl Teller {
             said.push(("NotReady", found.message.clone()));
         }
         if gone(&new) && !gone(&old) && new.phase == Phase::Resetting {
-            let pause = span(limits(object).retry_pause.as_duration());
-            let message = format!("nothing is left; the next attempt begins in {pause}");
+            let when = pause_left(&new, &limits(object), now)
+                .map_or_else(|| "at once".to_owned(), |left| format!("in {}", span(left)));
+            let message = format!("nothing is left; the next attempt begins {when}");
             said.push(("EverythingGone", message));
         }
         said
@@ -233,6 +229,19 @@ fn limits(object: &Object) -> Limits {
 
 fn gone(status: &AppWrapperStatus) -> bool {
     status.since.as_ref().is_some_and(|since| since.gone.is_some())
+}
+
+/// What is left of the pause before the next attempt, in whole seconds, rounded up; none where it begins at
+/// once, or where something still exists.
+pub(super) fn pause_left(
+    status: &AppWrapperStatus,
+    limits: &Limits,
+    now: Duration,
+) -> Option<Duration> {
+    let gone = status.since.as_ref()?.gone.as_ref()?.0;
+    let until = Show::moment_of(pause::until(status, limits, gone)?);
+    let left = until.checked_sub(now).filter(|left| !left.is_zero())?;
+    Some(Duration::from_secs((left + Duration::from_millis(999)).as_secs()))
 }
 
 fn reason_changed(old: &AppWrapperStatus, new: &AppWrapperStatus) -> bool {

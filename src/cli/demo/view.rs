@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
-use super::super::term::{self, Colour};
-use super::tell::{Line, limits_of};
+use super::super::term::{Colour, Shown, Span};
+use super::tell::{Line, limits_of, pause_left};
 use super::words::{amount_text, clock};
 use crate::api::{Phase, condition};
 use crate::limits::Period;
+use crate::printable::escape;
 use crate::world::actors::kueue::Standing;
 use crate::world::show::{Picture, PodNow, Show, WrapperNow};
 
@@ -26,11 +27,8 @@ pub(super) struct Frame {
 /// Since when a period runs.
 type Anchor = Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>;
 
-/// A piece of text in a colour.
-type Span = (String, Option<Colour>);
-
 /// The whole view, line by line, none wider than the frame.
-pub(super) fn view(title: &str, picture: &Picture, lines: &[Line], frame: Frame) -> Vec<String> {
+pub(super) fn view(title: &str, picture: &Picture, lines: &[Line], frame: Frame) -> Vec<Shown> {
     let mut all: Vec<Vec<Span>> = vec![header(title, picture), vec![]];
     all.extend(table(
         &["APPWRAPPER", "PHASE", "ATTEMPT", "PODS", "QUOTA HELD", "WAITS FOR"],
@@ -52,12 +50,12 @@ pub(super) fn view(title: &str, picture: &Picture, lines: &[Line], frame: Frame)
         all.push(vec![(format!("… and {more} more"), Some(Colour::Dim))]);
     }
     all.extend(below);
-    let mut drawn: Vec<String> = all.into_iter().map(|spans| fit(&spans, frame)).collect();
+    let mut drawn: Vec<Shown> = all.into_iter().map(|spans| fit(&spans, frame)).collect();
     // what is new is worth more than nothing, and less than the tables
     let left = frame.height.saturating_sub(drawn.len()).clamp(1, LINES);
     let shown = &lines[lines.len().saturating_sub(left)..];
     drawn.truncate(frame.height.saturating_sub(shown.len()));
-    drawn.extend(shown.iter().map(|line| line.painted(frame.width, frame.colours)));
+    drawn.extend(shown.iter().map(|line| fit(&line.spans(), frame)));
     drawn
 }
 
@@ -76,7 +74,8 @@ fn header(title: &str, picture: &Picture) -> Vec<Span> {
 fn table(titles: &[&str], rows: Vec<Vec<Span>>) -> Vec<Vec<Span>> {
     let head = titles.iter().map(|title| ((*title).to_owned(), Some(Colour::Dim))).collect();
     let mut all: Vec<Vec<Span>> = vec![head];
-    all.extend(rows);
+    let safe = |(text, colour): Span| (escape(&text).into_owned(), colour);
+    all.extend(rows.into_iter().map(|row| row.into_iter().map(safe).collect()));
     let wide = |column: usize| {
         let cells = all.iter().filter_map(|row| row.get(column));
         cells.map(|(text, _)| text.chars().count()).max().unwrap_or(0)
@@ -92,20 +91,16 @@ fn table(titles: &[&str], rows: Vec<Vec<Span>>) -> Vec<Vec<Span>> {
 }
 
 /// A line of a frame: cut where it would be too wide, then painted.
-fn fit(spans: &[Span], frame: Frame) -> String {
+fn fit(spans: &[Span], frame: Frame) -> Shown {
     let mut left = frame.width;
-    let mut line = String::new();
-    for (text, colour) in spans {
-        let part: String = text.chars().take(left).collect();
+    let cut = |(text, colour): &Span| {
+        let part: String = escape(text).chars().take(left).collect();
         left -= part.chars().count();
-        match colour {
-            Some(colour) if !part.trim().is_empty() => {
-                line.push_str(&term::paint(&part, *colour, frame.colours));
-            }
-            Some(_) | None => line.push_str(&part),
-        }
-    }
-    if frame.colours { line } else { line.trim_end().to_owned() }
+        (part, *colour)
+    };
+    let parts: Vec<Span> = spans.iter().map(cut).collect();
+    let line = Shown::spans(&parts, frame.colours);
+    if frame.colours { line } else { line.trimmed() }
 }
 
 const fn colour_of(phase: Phase) -> Option<Colour> {
@@ -180,7 +175,7 @@ fn waits(wrapper: &WrapperNow, now: Duration) -> String {
         Phase::Running if !is(condition::PODS_READY) => "its pods to run".to_owned(),
         Phase::Running => "its work to be done".to_owned(),
         Phase::Resetting if since.gone.is_some() => {
-            within("the next attempt in", left(&since.gone, limits.retry_pause))
+            within("the next attempt in", pause_left(status, &limits, now).map(clock))
         }
         Phase::Resetting | Phase::Suspending | Phase::Terminating => {
             let left = left(&since.deleting, limits.forceful_deletion_grace);
@@ -313,10 +308,14 @@ mod tests {
         }]
     }
 
+    fn shown(title: &str, picture: &Picture, lines: &[Line], frame: Frame) -> Vec<String> {
+        view(title, picture, lines, frame).iter().map(ToString::to_string).collect()
+    }
+
     #[test]
     fn the_view_says_who_waits_for_what() {
         let frame = Frame { width: 100, height: 30, colours: false };
-        insta::assert_snapshot!(view("seed 1", &picture(), &lines(), frame).join("\n"), @r"
+        insta::assert_snapshot!(shown("seed 1", &picture(), &lines(), frame).join("\n"), @r"
         01:30 of virtual time  seed 1
 
         APPWRAPPER  PHASE      ATTEMPT  PODS  QUOTA HELD        WAITS FOR
@@ -337,12 +336,12 @@ mod tests {
     fn no_line_is_wider_than_the_terminal_and_colours_take_no_room() {
         for (width, height) in [(10, 24), (40, 10), (79, 4)] {
             let plain = Frame { width, height, colours: false };
-            let drawn = view("seed 1", &picture(), &lines(), plain);
+            let drawn = shown("seed 1", &picture(), &lines(), plain);
             assert!(drawn.len() <= height && drawn[0].starts_with("01:30"), "{drawn:?}");
             let widest = drawn.iter().map(|line| line.chars().count()).max();
             assert!(widest <= Some(width), "{drawn:?}");
             let coloured = Frame { colours: true, ..plain };
-            let bare: Vec<String> = view("seed 1", &picture(), &lines(), coloured)
+            let bare: Vec<String> = shown("seed 1", &picture(), &lines(), coloured)
                 .iter()
                 .map(|line| without_colours(line).trim_end().to_owned())
                 .collect();
@@ -363,7 +362,7 @@ mod tests {
         let one = picture.pods[0].clone();
         picture.pods = vec![one; 50];
         let frame = Frame { width: 80, height: 24, colours: false };
-        let drawn = view("seed 1", &picture, &lines(), frame);
+        let drawn = shown("seed 1", &picture, &lines(), frame);
         assert!(drawn.len() <= 24, "{}", drawn.len());
         assert!(drawn.iter().any(|line| line.starts_with("… and ")), "{drawn:?}");
     }

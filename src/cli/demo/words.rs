@@ -90,7 +90,7 @@ pub(super) fn summary(show: &Show) -> String {
 }
 
 /// A text in lines of a width, broken between words.
-pub(super) fn wrapped(text: &str, width: usize) -> String {
+pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = vec![];
     for word in text.split_whitespace() {
         match lines.last_mut() {
@@ -101,7 +101,7 @@ pub(super) fn wrapped(text: &str, width: usize) -> String {
             Some(_) | None => lines.push(word.to_owned()),
         }
     }
-    lines.join("\n")
+    lines
 }
 
 #[cfg(test)]
@@ -120,6 +120,6 @@ mod tests {
             ["less than a second", "1 min 30 s", "2 h"]
         );
         assert_eq!(seconds(Duration::from_millis(1500)), 1.5);
-        assert_eq!(wrapped("one two three", 7), "one two\nthree");
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
     }
 }

@@ -8,6 +8,7 @@ use kube::Client;
 
 use super::super::Error;
 use super::super::cluster::{said, unlisted, unread};
+use super::super::configuration::Known;
 use super::super::place::{Place, get};
 use super::{Args, Scene, guides, world};
 use crate::config::Config;
@@ -24,12 +25,15 @@ use crate::snapshot::Snapshot;
 ///
 /// # Errors
 /// There is no such AppWrapper, it cannot be read, or the cluster does not answer.
-pub(super) fn scene(args: &Args, name: &str, config: &Config) -> Result<Scene, Error> {
+pub(super) fn scene(args: &Args, name: &str) -> Result<(Scene, Config), Error> {
     let kubeconfig = args.cluster.kubeconfig.as_deref();
     super::super::block_on(async {
         let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        let Known { config, doubt } = Known::of(args.config.as_deref(), &place.client).await?;
         let one = place.one(name).await?;
-        around(&place.client, &one.wrapper, config).await
+        let mut scene = around(&place.client, &one.wrapper, &config).await?;
+        scene.notes.extend(doubt);
+        Ok((scene, config))
     })
 }
 

@@ -167,7 +167,7 @@ fn tuned(wrapper: Value, key: &str, value: &str) -> Value {
 /// What these objects show at a moment, and the settings of a file.
 fn scene(settings: &str, objects: &[Value], second: i64) -> (Scene, Config) {
     let text: Vec<String> = objects.iter().map(Value::to_string).collect();
-    let source = Source { name: "bundle".into(), bytes: text.join("\n---\n").into_bytes() };
+    let source = [Source { name: "bundle".into(), bytes: text.join("\n---\n").into_bytes() }];
     let read: Result<Vec<Document>, _> = documents(&source).into_iter().collect();
     let config = Config::parse(settings).expect("the settings are right");
     let now = at(second).parse().expect("a moment");

@@ -2,23 +2,27 @@
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::super::term::{Colour, clean, paint};
+use super::super::term::{Colour, Page, Span};
 use super::answer::{Explanation, Failure, Rule};
 use crate::api::Phase;
 use crate::limits::Period;
 
 /// The answer as a headline and a few lines.
-pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> String {
-    let step = step(answer, now, colours);
-    format!("{}: {step}\n{}", clean(&answer.title), details(answer))
+pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> Page {
+    let mut page = Page::default();
+    let mut headline = vec![(format!("{}: ", answer.title), None)];
+    headline.extend(step(answer, now));
+    page.spans(&headline, colours);
+    details(answer).iter().for_each(|line| page.line(line));
+    page
 }
 
 /// The lines after the headline.
-pub(in crate::cli) fn details(answer: &Explanation) -> String {
-    let mut text = String::new();
+pub(in crate::cli) fn details(answer: &Explanation) -> Vec<String> {
+    let mut lines = vec![];
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
-            text += &format!("  {name:<9} {}\n", clean(&value));
+            lines.push(format!("  {name:<9} {value}"));
         }
     };
     line("why", why(answer));
@@ -32,11 +36,11 @@ pub(in crate::cli) fn details(answer: &Explanation) -> String {
     for note in &answer.notes {
         line("note", note.clone());
     }
-    text
+    lines
 }
 
 /// The phase, the next one, and what is done.
-pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp, colours: bool) -> String {
+pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
     let shown = |phase: Phase| phase.name_or("(new)");
     let mut phases = shown(answer.phase).to_owned();
     if answer.next_phase != answer.phase {
@@ -47,7 +51,6 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp, colours: bool) 
         "Fail" => Colour::Red,
         _ => Colour::Yellow,
     };
-    let phases = paint(&phases, colour, colours);
     let action = match (answer.action, answer.deadline) {
         ("None", _) if answer.next_phase == answer.phase => "nothing to do".to_owned(),
         ("None", _) => String::new(),
@@ -61,7 +64,7 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp, colours: bool) 
         },
     };
     let action = if action.is_empty() { action } else { format!(" ({action})") };
-    format!("{phases}{action}")
+    [(phases, Some(colour)), (action, None)]
 }
 
 fn why(answer: &Explanation) -> String {

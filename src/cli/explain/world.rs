@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 use super::super::bundle::Document;
+use super::super::complaint::complaint;
 use super::objects::{complete, id};
-use super::{Scene, unreadable};
+use super::Scene;
 use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP};
 use crate::config::Config;
 use crate::limits::Limits;
@@ -114,46 +116,42 @@ fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>),
 }
 
 fn stored(document: &Document) -> Result<Arc<Wrapper>, String> {
-    let because = |field: &str, why: &str| {
-        let colon = if field.is_empty() { "" } else { ": " };
-        format!("{}: {}: {field}{colon}{why}", document.origin, document.title())
-    };
     let read = Wrapper::read(&found(document)?.seen).map(Arc::new);
-    read.map_err(|_| {
-        let read = |value: Value| -> Result<(), String> {
-            let part = |name: &str| value.get(name).cloned().filter(|part| !part.is_null());
-            let text = |error: serde_json::Error| error.to_string();
-            let spec = part("spec").unwrap_or_else(|| serde_json::json!({"components": []}));
-            serde_json::from_value::<AppWrapperSpec>(spec).map_err(text)?;
-            let status = part("status").unwrap_or_else(|| serde_json::json!({}));
-            serde_json::from_value::<AppWrapperStatus>(status).map(drop).map_err(text)
-        };
-        match read(document.value.clone()) {
-            Err(why) => because(&unreadable::field(&document.value, read), &why),
-            Ok(()) => because("", "it is nested too deeply"),
+    read.map_err(|flaw| {
+        let part = |name: &str| document.value.get(name).filter(|part| !part.is_null());
+        let spec = part("spec").and_then(|spec| complaint::<AppWrapperSpec>(spec, "spec"));
+        let status = || complaint::<AppWrapperStatus>(part("status")?, "status");
+        match spec.or_else(status) {
+            Some((field, why)) => unreadable(document, &field, &why),
+            None => format!("{}: {}: {}", document.origin, document.title(), without_place(&flaw)),
         }
     })
 }
 
 /// Reads the metadata; the rest is read by its kind.
 fn found(document: &Document) -> Result<Found, String> {
-    let read = |value: Value| -> Result<Seen, String> {
-        serde_json::from_str(&value.to_string()).map_err(|error| {
-            // the position is one in a text that nobody has seen
-            let text = error.to_string();
-            text.split(" at line ").next().unwrap_or_default().to_owned()
-        })
-    };
-    match read(document.value.clone()) {
+    match serde_json::from_str::<Seen>(&document.value.to_string()) {
         Ok(seen) => {
             let (group, kind) = (document.group().to_owned(), document.kind().to_owned());
             Ok(Found { group, kind, seen })
         }
-        Err(why) => {
-            let field = unreadable::field(&document.value, |value| read(value).map(drop));
-            Err(format!("{}: {}: {field}: {why}", document.origin, document.title()))
+        Err(error) => {
+            let metadata = document.value.get("metadata").unwrap_or(&Value::Null);
+            let complaint = complaint::<ObjectMeta>(metadata, "metadata");
+            let general = || ("metadata".to_owned(), without_place(&error.to_string()));
+            let (field, why) = complaint.unwrap_or_else(general);
+            Err(unreadable(document, &field, &why))
         }
     }
+}
+
+fn unreadable(document: &Document, field: &str, why: &str) -> String {
+    format!("{}: {}: {field}: {why}", document.origin, document.title())
+}
+
+/// Without the position, which is one in a text that nobody has seen.
+fn without_place(error: &str) -> String {
+    error.split(" at line ").next().unwrap_or_default().to_owned()
 }
 
 fn none_twice(documents: &[Document]) -> Result<(), String> {
@@ -173,23 +171,27 @@ fn none_twice(documents: &[Document]) -> Result<(), String> {
 
 fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
     let mut components: Vec<Component> = vec![];
+    let named = by_name(wrapper, objects);
+    let jobs: Vec<&Seen> = objects_of(wrapper, objects)
+        .filter(|found| found.group == "batch" && found.kind == "Job")
+        .map(|found| &found.seen)
+        .collect();
     for index in 0..wrapper.spec.components.len() {
         let mut component = wrapper.components[index].clone();
-        component.presence = match object_of(wrapper, &component, objects) {
+        let group = super::super::bundle::group(&component.api_version);
+        component.presence = match named.get(&(group, &component.kind, &component.name)) {
             Some(found) => {
                 let record = ObjectRecord::of(&found.seen, &component.api_version, &component.kind);
                 wrapper.presence(index, record, &component.pod_sets)
             }
             None => Presence::Absent,
         };
-        component.failed_jobs = failed_jobs(wrapper, &component, objects);
+        component.failed_jobs = failed_jobs(&component, &jobs);
         components.push(component);
     }
-    let records: Vec<PodRecord> = objects
-        .iter()
+    let records: Vec<PodRecord> = objects_of(wrapper, objects)
         .filter(|found| found.kind == "Pod" && found.group.is_empty())
         .map(|found| PodRecord::of(&found.seen))
-        .filter(|record| record.identity.namespace == wrapper.namespace)
         .collect();
     let roots = wrapper.roots(&components);
     let pods = pods(wrapper, &records, &roots, &components, objects);
@@ -251,28 +253,28 @@ pub(super) fn attach(wrapper: &Wrapper, config: &Config) -> Attach {
     Attach { own: limits.retry_policies, default }
 }
 
-fn failed_jobs(wrapper: &Wrapper, component: &Component, objects: &[Found]) -> Vec<FailedJob> {
+fn failed_jobs(component: &Component, jobs: &[&Seen]) -> Vec<FailedJob> {
     let Some((_, uid)) = jobs::failed_job_set(component) else { return vec![] };
-    let is_job = |found: &&Found| {
-        found.group == "batch"
-            && found.kind == "Job"
-            && found.seen.meta.namespace.as_deref() == Some(&wrapper.namespace)
-    };
-    jobs::among(objects.iter().filter(is_job).map(|found| &found.seen), uid)
+    jobs::among(jobs.iter().copied(), uid)
 }
 
-fn object_of<'o>(
+/// The objects in the namespace of the AppWrapper.
+fn objects_of<'o>(wrapper: &Wrapper, objects: &'o [Found]) -> impl Iterator<Item = &'o Found> {
+    objects
+        .iter()
+        .filter(|found| found.seen.meta.namespace.as_deref() == Some(&wrapper.namespace))
+}
+
+/// The same by group, kind and name.
+fn by_name<'o>(
     wrapper: &Wrapper,
-    component: &Component,
     objects: &'o [Found],
-) -> Option<&'o Found> {
-    let group = super::super::bundle::group(&component.api_version);
-    objects.iter().find(|found| {
-        found.group == group
-            && found.kind == component.kind
-            && found.seen.meta.name.as_deref() == Some(&component.name)
-            && found.seen.meta.namespace.as_deref() == Some(&wrapper.namespace)
-    })
+) -> BTreeMap<(&'o str, &'o str, &'o str), &'o Found> {
+    let named = objects_of(wrapper, objects).map(|found| {
+        let name = found.seen.meta.name.as_deref().unwrap_or_default();
+        ((found.group.as_str(), found.kind.as_str(), name), found)
+    });
+    named.collect()
 }
 
 /// The nodes as the controller sees them, of which none is known to be gone; as places for pods they go into the cache.

@@ -62,6 +62,7 @@ pub fn create(aw: &Value, config: &Config) -> Vec<Finding> {
         let metadata = object::metadata(aw, &mut report).unwrap_or(&Value::Null);
         object::name(metadata, &mut report);
         object::texts(metadata, "labels", &mut report);
+        template::annotations(metadata, "metadata", &mut report);
         let limits = object::limits(metadata, config, &mut report);
         spec(aw, metadata, config, &limits, &mut report);
     }

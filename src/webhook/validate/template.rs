@@ -14,14 +14,24 @@ use crate::podsets;
 const OURS: [&str; 4] = [keys::APPWRAPPER, keys::APPWRAPPER_UID, keys::ATTEMPT, keys::POD_SET];
 
 /// What the API server sets, or what would tie the object to another owner.
-const FORBIDDEN: [(&str, &str); 6] = [
+const FORBIDDEN: [(&str, &str); 11] = [
     ("generateName", "must be left out: the object needs a name of its own"),
     ("ownerReferences", "must be left out: the AppWrapper becomes the owner"),
     ("finalizers", "must be left out: they would keep the object from being deleted"),
-    ("uid", "must be left out: the API server sets it"),
-    ("resourceVersion", "must be left out: the API server sets it"),
-    ("managedFields", "must be left out: the API server sets it"),
+    ("uid", SERVER_SET),
+    ("resourceVersion", SERVER_SET),
+    ("generation", SERVER_SET),
+    ("creationTimestamp", SERVER_SET),
+    ("deletionTimestamp", SERVER_SET),
+    ("deletionGracePeriodSeconds", SERVER_SET),
+    ("managedFields", SERVER_SET),
+    ("selfLink", SERVER_SET),
 ];
+
+const SERVER_SET: &str = "must be left out: the API server sets it";
+
+/// The most bytes of the keys and values of all annotations of an object, for an API server.
+const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
 /// API group of an `apiVersion`; empty for the core group.
 pub(super) fn group(api_version: &str) -> &str {
@@ -37,7 +47,7 @@ pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mu
     nested(object, path, report);
     if has(object, "status") {
         let field = format!("{path}.status");
-        report.invalid(field, text(&object["status"]), "must be left out: the API server sets it");
+        report.invalid(field, text(&object["status"]), SERVER_SET);
     }
     let metadata = &object["metadata"];
     if !metadata.is_object() {
@@ -53,6 +63,7 @@ pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mu
     }
     namespace(&metadata["namespace"], &format!("{path}.namespace"), around, report);
     labels(metadata, &path, report);
+    annotations(metadata, &path, report);
     queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, report);
 }
 
@@ -135,16 +146,25 @@ fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
 /// An AppWrapper deeper down, such as in a template of a template.
 fn nested(object: &Value, path: &str, report: &mut Report) {
     for (name, value) in object.as_object().into_iter().flatten() {
-        search(value, &format!("{path}.{}", shortened(name)), report);
+        search(value, &mut vec![Step::Field(name)], path, report);
     }
 }
 
-/// Recursion is bounded: an object that is too deep is not looked at.
-fn search(value: &Value, path: &str, report: &mut Report) {
+/// A step from a value to one that it holds.
+enum Step<'a> {
+    Field(&'a str),
+    Item(usize),
+}
+
+/// Recursion is bounded: an object that is too deep is not looked at. The path is written only where
+/// something is found.
+fn search<'a>(value: &'a Value, steps: &mut Vec<Step<'a>>, path: &str, report: &mut Report) {
     match value {
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate() {
-                search(item, &format!("{path}[{i}]"), report);
+                steps.push(Step::Item(i));
+                search(item, steps, path, report);
+                steps.pop();
             }
         }
         Value::Object(fields) => {
@@ -152,11 +172,17 @@ fn search(value: &Value, path: &str, report: &mut Report) {
             let ours = value["kind"] == "AppWrapper" && group(api_version) == GROUP;
             // without a spec it is a reference, such as that of an event
             if ours && fields.contains_key("spec") {
-                let field = format!("{path}.kind");
-                report.invalid(field, "AppWrapper", "must not be an AppWrapper, of any version");
+                let field = steps.iter().fold(path.to_owned(), |path, step| match step {
+                    Step::Field(name) => format!("{path}.{}", shortened(name)),
+                    Step::Item(i) => format!("{path}[{i}]"),
+                });
+                let message = "must not be an AppWrapper, of any version";
+                report.invalid(format!("{field}.kind"), "AppWrapper", message);
             }
             for (name, field) in fields {
-                search(field, &format!("{path}.{}", shortened(name)), report);
+                steps.push(Step::Field(name));
+                search(field, steps, path, report);
+                steps.pop();
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
@@ -206,6 +232,17 @@ fn labels(metadata: &Value, path: &str, report: &mut Report) {
             let field = format!("{path}.labels[{key}]");
             report.invalid(field, text(value), "must be left out: the controller sets it");
         }
+    }
+}
+
+/// All annotations together, of an AppWrapper or of a template.
+pub(super) fn annotations(metadata: &Value, path: &str, report: &mut Report) {
+    let all = metadata["annotations"].as_object().into_iter().flatten();
+    let sizes = all.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
+    let size = sizes.fold(0, usize::saturating_add);
+    if size > ANNOTATIONS_BYTES_MAX {
+        let message = format!("must have at most {ANNOTATIONS_BYTES_MAX} bytes together");
+        report.invalid(format!("{path}.annotations"), size.to_string(), message);
     }
 }
 

@@ -476,10 +476,14 @@ impl Life {
     }
 }
 
+/// The largest number of a duration; of hours, they are a century.
+const SPAN_MAX: u64 = 1_000_000;
+
 /// A duration such as `300ms`, `3s`, `2m`, `1h`.
 pub(in crate::world) fn duration(text: &str) -> Option<Duration> {
     let at = text.find(|c: char| !c.is_ascii_digit())?;
-    let count: u64 = text[..at].parse().ok()?;
+    // nothing takes longer, and no sum of times overflows
+    let count = text[..at].parse::<u64>().ok()?.min(SPAN_MAX);
     match &text[at..] {
         "ms" => Some(Duration::from_millis(count)),
         "s" => Some(Duration::from_secs(count)),
@@ -599,6 +603,7 @@ mod tests {
         assert_eq!(duration("300ms"), Some(Duration::from_millis(300)));
         assert_eq!(duration("3s"), Some(Duration::from_secs(3)));
         assert_eq!(duration("2m"), Some(Duration::from_mins(2)));
+        assert_eq!(duration("18446744073709551615h"), Some(Duration::from_hours(SPAN_MAX)));
         assert_eq!(duration("3"), None);
         assert_eq!(duration("x"), None);
     }

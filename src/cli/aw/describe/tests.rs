@@ -114,7 +114,7 @@ fn a_failed_pod_is_described_with_its_exit_code_its_rule_and_what_comes_next() {
         reason: "FoundFailedPods".into(),
         message: "Pod/p failed\nerror: forged".into(),
     }];
-    let text = text::text(&description, at(30), false);
+    let text = text::text(&description, at(30), false).to_string();
     insta::assert_snapshot!(text, @r"
     ns/train: Running since 2026-01-01T00:00:05Z (25s ago), attempt 1, 1 restart
     queue       gpu: admitted
@@ -152,7 +152,7 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
     });
     let one = one(&status, &json!({}));
     let snapshot = snapshot(&one, Presence::Absent, vec![]);
-    let text = text::text(&described(&one, snapshot, at(86)), at(86), false);
+    let text = text::text(&described(&one, snapshot, at(86)), at(86), false).to_string();
     insta::assert_snapshot!(text, @r"
     ns/train: Failed since 2026-01-01T00:00:25Z (61s ago), attempt 1, 1 restart
     components  Pod/p: does not exist

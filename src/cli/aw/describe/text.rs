@@ -6,38 +6,23 @@ use super::super::words::{self, moment};
 use super::{Description, Failure};
 use crate::cli::explain::answer::Explanation;
 use crate::cli::explain::text::{details, step};
-use crate::cli::term::{Colour, clean, paint};
+use crate::cli::term::{Colour, Page, Span};
 
 /// A headline, then one line for each thing that there is to say.
-pub(super) fn text(description: &Description, now: Timestamp, colours: bool) -> String {
-    let mut text = headline(description, now, colours);
-    let mut line = |name: &str, value: &str| text += &format!("{name:<10}  {}\n", clean(value));
-    if let Some(manager) = &description.managed_by {
-        line("managed by", manager);
-    }
-    if let Some(standing) = &description.queue {
-        let queue = standing.queue.as_deref().unwrap_or("(none)");
-        line("queue", &format!("{queue}: {}", standing.message));
-    }
-    for (index, member) in description.components.iter().enumerate() {
-        let name = if index == 0 { "components" } else { "" };
-        line(name, &format!("{}/{}: {}", member.kind, member.name, member.state));
-    }
-    if let Some(failure) = &description.failure {
-        line("failure", &failed(failure, now));
-        if let Some(message) = failure.record.message.as_ref().filter(|text| !text.is_empty()) {
-            line("", message);
-        }
-        if let Some(decision) = &failure.decision {
-            line("decision", decision);
-        }
+pub(super) fn text(description: &Description, now: Timestamp, colours: bool) -> Page {
+    let mut page = Page::default();
+    page.spans(&headline(description, now), colours);
+    for (name, value) in facts(description, now) {
+        page.line(&format!("{name:<10}  {value}"));
     }
     if let Some(next) = &description.next {
-        text += &format!("{:<10}  {}\n", "next", step(next, now, colours));
+        let mut line = vec![(format!("{:<10}  ", "next"), None)];
+        line.extend(step(next, now));
+        page.spans(&line, colours);
         // it stands above, with all that is known of it
         let rest = Explanation { failure: None, ..next.clone() };
-        for line in details(&rest).lines() {
-            text += &format!("{:<10}{line}\n", "");
+        for line in details(&rest) {
+            page.line(&format!("{:<10}{line}", ""));
         }
     }
     for (index, event) in description.events.iter().enumerate() {
@@ -45,23 +30,38 @@ pub(super) fn text(description: &Description, now: Timestamp, colours: bool) -> 
         let times =
             if event.count > 1 { format!(" ({} times)", event.count) } else { String::new() };
         let age = words::age(event.at, now);
-        let said = format!("{age} ago, {}: {}{times}", event.reason, event.message);
-        text += &format!("{name:<10}  {}\n", clean(&said));
+        page.line(&format!("{name:<10}  {age} ago, {}: {}{times}", event.reason, event.message));
     }
     let advice = description.advice.iter().map(|advice| ("advice", advice));
     for (name, said) in advice.chain(description.notes.iter().map(|note| ("note", note))) {
-        text += &format!("{name:<10}  {}\n", clean(said));
+        page.line(&format!("{name:<10}  {said}"));
     }
-    text
+    page
 }
 
-fn headline(description: &Description, now: Timestamp, colours: bool) -> String {
-    let phase = words::phase(description.phase);
-    let phase = match words::colour(description.phase) {
-        Some(colour) => paint(phase, colour, colours),
-        None => paint(phase, Colour::Bold, colours),
-    };
-    let title = clean(&format!("{}/{}", description.namespace, description.name));
+/// What stands before what comes next: names and values, one for each line.
+fn facts(description: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
+    let mut facts = vec![];
+    facts.extend(description.managed_by.clone().map(|manager| ("managed by", manager)));
+    if let Some(standing) = &description.queue {
+        let queue = standing.queue.as_deref().unwrap_or("(none)");
+        facts.push(("queue", format!("{queue}: {}", standing.message)));
+    }
+    for (index, member) in description.components.iter().enumerate() {
+        let name = if index == 0 { "components" } else { "" };
+        facts.push((name, format!("{}/{}: {}", member.kind, member.name, member.state)));
+    }
+    if let Some(failure) = &description.failure {
+        facts.push(("failure", failed(failure, now)));
+        let message = failure.record.message.clone().filter(|text| !text.is_empty());
+        facts.extend(message.map(|message| ("", message)));
+        facts.extend(failure.decision.clone().map(|decision| ("decision", decision)));
+    }
+    facts
+}
+
+fn headline(description: &Description, now: Timestamp) -> Vec<Span> {
+    let colour = words::colour(description.phase).unwrap_or(Colour::Bold);
     let since = description.since.map(|at| format!(" since {}", moment(at, now)));
     let attempt = description.attempt.map(|attempt| format!(", attempt {attempt}"));
     let restarts = match description.restarts {
@@ -70,7 +70,11 @@ fn headline(description: &Description, now: Timestamp, colours: bool) -> String 
         more => format!(", {more} restarts"),
     };
     let (since, attempt) = (since.unwrap_or_default(), attempt.unwrap_or_default());
-    format!("{title}: {phase}{since}{attempt}{restarts}\n")
+    vec![
+        (format!("{}/{}: ", description.namespace, description.name), None),
+        (words::phase(description.phase).to_owned(), Some(colour)),
+        (format!("{since}{attempt}{restarts}"), None),
+    ]
 }
 
 fn failed(failure: &Failure, now: Timestamp) -> String {

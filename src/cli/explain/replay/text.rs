@@ -3,34 +3,37 @@
 use std::collections::BTreeMap;
 
 use super::{Judged, Replay, Rule};
-use crate::cli::term::{Colour, Row, clean, paint, table};
+use crate::cli::term::{Colour, Page, Row, table};
 use crate::limits::Period;
 
 /// Titles of the table.
 const TITLES: [&str; 7] = ["ATTEMPT", "FAILURE", "NODE", "RECORDED", "NOW", "RETRIES", "PAUSE"];
 
 /// The answer as a headline, a table and sentences.
-pub(in crate::cli::explain) fn text(replay: &Replay, colours: bool) -> String {
-    let mut text = format!("{}: {}\n", clean(&replay.name), clean(&replay.outcome));
+pub(in crate::cli::explain) fn text(replay: &Replay, colours: bool) -> Page {
+    let mut page = Page::default();
+    page.line(&format!("{}: {}", replay.name, replay.outcome));
     if !replay.attempts.is_empty() {
         let rows: Vec<Row> =
             replay.attempts.iter().map(|judged| (row(judged), Some(colour(judged)))).collect();
         let titles = (TITLES.as_slice(), Some(Colour::Dim));
-        text += &format!("\n{}\n", table(titles, &rows, "  ", colours));
+        page.line("");
+        page.append(table(titles, &rows, "  ", colours));
+        page.line("");
     }
     for judged in &replay.attempts {
         let mark = if judged.differs { "differs" } else { "same" };
-        let mark = paint(&format!("{mark:<7}"), colour(judged), colours);
-        text += &format!("{mark} attempt {}: {}\n", judged.attempt, clean(&judged.reason));
+        let said = format!(" attempt {}: {}", judged.attempt, judged.reason);
+        page.spans(&[(format!("{mark:<7}"), Some(colour(judged))), (said, None)], colours);
     }
     for (assumption, attempts) in assumptions(&replay.attempts) {
         let which = if attempts.len() == 1 { "attempt" } else { "attempts" };
-        text += &format!("assumed {which} {}: {}\n", attempts.join(", "), clean(assumption));
+        page.line(&format!("assumed {which} {}: {assumption}", attempts.join(", ")));
     }
     for note in &replay.notes {
-        text += &format!("note    {}\n", clean(note));
+        page.line(&format!("note    {note}"));
     }
-    text
+    page
 }
 
 const fn colour(judged: &Judged) -> Colour {

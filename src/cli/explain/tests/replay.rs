@@ -404,7 +404,7 @@ fn what_is_wrong_with_the_changed_policies_is_noted() {
 fn people_get_a_table_and_the_reasons() {
     let (scene, config) = scene("{}", &[tuned(three(), "terminalExitCodes", "137")], 0);
     let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
-    insta::assert_snapshot!(replay::text(&answer, false), @r"
+    insta::assert_snapshot!(replay::text(&answer, false).to_string(), @r"
     ns/aw: 2 of 3 failures are decided otherwise; fails at attempt 1: the failure after it would not have happened
 
     ATTEMPT  FAILURE                 NODE    RECORDED              NOW                        RETRIES  PAUSE
@@ -417,6 +417,6 @@ fn people_get_a_table_and_the_reasons() {
     differs attempt 2: would not have happened; restarts are left (1 of 2 used); recorded: failure by the retry limit
     assumed attempts 0, 2: judged by container main alone, as no init container: the record holds no other
     ");
-    let coloured = replay::text(&answer, true);
+    let coloured = replay::text(&answer, true).to_string();
     assert!(coloured.contains("\u{1b}[33mdiffers\u{1b}[0m attempt 1"), "{coloured}");
 }

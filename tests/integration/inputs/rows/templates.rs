@@ -54,6 +54,40 @@ pub(super) fn templates() -> Vec<Row> {
         .server("must be `Apply` or `Update`"),
         row(
             "53",
+            "generation",
+            metadata("generation", json!(7)),
+            denied("spec.components[0].template.metadata.generation", "must be left out"),
+        ),
+        row(
+            "53",
+            "creation",
+            metadata("creationTimestamp", json!("2026-01-01T00:00:00Z")),
+            denied("spec.components[0].template.metadata.creationTimestamp", "must be left out"),
+        ),
+        row("53", "no creation", metadata("creationTimestamp", json!(null)), Accepted),
+        row(
+            "53",
+            "deletion",
+            metadata("deletionTimestamp", json!("2026-01-01T00:00:00Z")),
+            denied("spec.components[0].template.metadata.deletionTimestamp", "must be left out"),
+        ),
+        row(
+            "53",
+            "deletion period",
+            metadata("deletionGracePeriodSeconds", json!(5)),
+            denied(
+                "spec.components[0].template.metadata.deletionGracePeriodSeconds",
+                "must be left out",
+            ),
+        ),
+        row(
+            "53",
+            "link",
+            metadata("selfLink", json!("/api/v1/pods/x")),
+            denied("spec.components[0].template.metadata.selfLink", "must be left out"),
+        ),
+        row(
+            "53",
             "status",
             beside("/status", json!({"a": 1})),
             denied("spec.components[0].template.status", "must be left out"),

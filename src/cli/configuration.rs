@@ -1,0 +1,94 @@
+//! The controller's configuration, as a user's command knows it: from a file, from the cluster, or assumed.
+
+use std::path::Path;
+
+use kube::Client;
+use kube::core::ApiResource;
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde::Deserialize;
+
+use super::cluster::said;
+use super::place::get;
+use super::{Error, configured};
+use crate::config::Config;
+use crate::telemetry;
+
+/// Namespace, name and key of the ConfigMap from which the manifests start the controller.
+const PLACE: (&str, &str, &str) = ("appwrapper-system", "appwrapper-config", "appwrapper.yaml");
+
+/// A configuration, and what is not certain about it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub config: Config,
+    /// Why these are defaults that the controller may not have; none where it is known.
+    pub doubt: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+struct Data {
+    #[serde(default)]
+    data: std::collections::BTreeMap<String, String>,
+}
+
+impl Known {
+    /// The configuration of a file, where one is named; else that of the cluster.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) async fn of(file: Option<&Path>, client: &Client) -> Result<Self, Error> {
+        match file {
+            Some(_) => Ok(Self { config: configured(file)?, doubt: None }),
+            None => Ok(Self::of_cluster(client).await),
+        }
+    }
+
+    /// The configuration in the ConfigMap of the manifests. Not everybody may read it, and a controller
+    /// may have been started otherwise: then the defaults are assumed, and it is said why.
+    pub(super) async fn of_cluster(client: &Client) -> Self {
+        let (namespace, name, key) = PLACE;
+        let resource = ApiResource::erase::<ConfigMap>(&());
+        let text = match get(client, &resource, Some(namespace), name).await {
+            Ok(seen) => {
+                let data = serde_json::from_str::<Data>(seen.raw.get()).unwrap_or_default();
+                data.data.get(key).cloned().ok_or_else(|| format!("it has no key {key}"))
+            }
+            Err(error) => Err(said(&error)),
+        };
+        Self::read(text)
+    }
+
+    fn read(text: Result<String, String>) -> Self {
+        let (namespace, name, _) = PLACE;
+        let config = text.and_then(|text| {
+            Config::parse(&text).map_err(|error| telemetry::chain(&error))
+        });
+        match config {
+            Ok(config) => Self { config, doubt: None },
+            Err(why) => {
+                let doubt = format!(
+                    "the default configuration is assumed, since ConfigMap {namespace}/{name} \
+                     cannot be read: {why}"
+                );
+                Self { config: Config::default(), doubt: Some(doubt) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_assumed_and_said() {
+        let known = Known::read(Ok("faultTolerance: {retryPausePeriod: 7s}".to_owned()));
+        assert_eq!(known.config.fault_tolerance.retry_pause.to_string(), "7s");
+        assert_eq!(known.doubt, None);
+        for text in [Err("forbidden".to_owned()), Ok("unknownKey: 1".to_owned())] {
+            let known = Known::read(text);
+            assert_eq!(known.config.fault_tolerance.retry_pause.to_string(), "1m30s");
+            let doubt = known.doubt.unwrap();
+            assert!(doubt.contains("appwrapper-system/appwrapper-config"), "{doubt}");
+        }
+    }
+}
