@@ -99,3 +99,107 @@ fn denied(requester: &Requester, wrapper: &Wrapper, resource: &ApiResource) -> S
         wrapper.namespace
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::VecDeque;
+    use std::sync::{Mutex, PoisonError};
+
+    use http::{Request, Response};
+    use k8s_openapi::jiff::Timestamp;
+    use kube::client::Body;
+    use kube::core::ObjectMeta;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::{AppWrapperSpec, AppWrapperStatus};
+    use crate::clock::ManualClock;
+
+    /// What the API server is asked, and what it answers, in order; then it fails.
+    type Asked = Arc<Mutex<Vec<Value>>>;
+
+    fn server(answers: &[bool]) -> (Client, Asked) {
+        let asked = Asked::default();
+        let answers = Arc::new(Mutex::new(VecDeque::from(answers.to_vec())));
+        let seen = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (seen, answers) = (seen.clone(), answers.clone());
+            async move {
+                let body = request.into_body().collect_bytes().await?;
+                let body: Value = serde_json::from_slice(&body).unwrap();
+                seen.lock().unwrap_or_else(PoisonError::into_inner).push(body["spec"].clone());
+                let answer = answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+                let (code, text) = match answer {
+                    Some(allowed) => (201, json!({"spec": {}, "status": {"allowed": allowed}})),
+                    None => (500, json!({"status": "Failure", "code": 500, "message": "no"})),
+                };
+                let body = Body::from(text.to_string().into_bytes());
+                let response = Response::builder().status(code).body(body).unwrap();
+                Ok::<_, kube::Error>(response)
+            }
+        });
+        (Client::new(service, "default"), asked)
+    }
+
+    fn wrapper(requester: Option<Requester>) -> Wrapper {
+        let metadata = ObjectMeta { namespace: Some("team".into()), ..ObjectMeta::default() };
+        let spec = AppWrapperSpec { requester, ..AppWrapperSpec::default() };
+        Wrapper::new(&metadata, spec, AppWrapperStatus::default())
+    }
+
+    fn ann() -> Requester {
+        let extra = [("scope".to_owned(), vec!["x".to_owned()])].into();
+        Requester { username: "ann".into(), uid: "u".into(), groups: vec!["g".into()], extra }
+    }
+
+    fn jobs() -> ApiResource {
+        ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&())
+    }
+
+    const CHECKED: super::Asked = super::Asked { checked: true, required: true };
+
+    #[tokio::test]
+    async fn the_whole_user_is_asked_about_once_in_a_while() {
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        let rights = Rights::new(clock.clone());
+        let (client, asked) = server(&[true, false]);
+        let ask = async || rights.check(&client, &wrapper(Some(ann())), &jobs(), CHECKED).await;
+        for _ in 0..3 {
+            assert_eq!(ask().await, Ok(()));
+        }
+        let known = asked.lock().unwrap().clone();
+        let want = json!([{
+            "user": "ann", "uid": "u", "groups": ["g"], "extra": {"scope": ["x"]},
+            "resourceAttributes": {"verb": "create", "namespace": "team", "group": "batch",
+                "version": "v1", "resource": "jobs"},
+        }]);
+        assert_eq!(json!(known), want);
+        clock.advance(ANSWERED_FOR);
+        let message = "User \"ann\" cannot create resource \"jobs\" in API group \"batch\" in the \
+                       namespace \"team\"";
+        let denied = Err(CreationFailure { fatal: true, message: message.into() });
+        assert_eq!([ask().await, ask().await], [denied.clone(), denied]);
+        clock.advance(ANSWERED_FOR);
+        let unknown = ask().await.expect_err("nobody answers");
+        assert!(!unknown.fatal, "{}", unknown.message);
+        assert_eq!(asked.lock().unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn nobody_is_asked_about_where_that_is_not_set() {
+        let rights = Rights::new(Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH)));
+        let (client, asked) = server(&[]);
+        for (requester, checked, required, want) in [
+            (None, true, false, true),
+            (None, true, true, false),
+            (None, false, true, false),
+            (Some(ann()), false, true, true),
+        ] {
+            let settings = super::Asked { checked, required };
+            let found = rights.check(&client, &wrapper(requester), &jobs(), settings).await;
+            assert_eq!(found.is_ok(), want, "{settings:?}");
+            assert!(found.err().is_none_or(|failure| failure.fatal));
+        }
+        assert_eq!(asked.lock().unwrap().len(), 0);
+    }
+}

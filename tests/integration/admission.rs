@@ -132,21 +132,21 @@ fn only_kueue_admits_what_has_a_queue() {
 }
 
 #[test]
-fn a_deletion_that_releases_quota_too_early_gets_a_warning() {
-    installed_test("a_deletion_that_releases_quota_too_early_gets_a_warning", async |case| {
+fn a_deletion_that_releases_quota_too_early_is_refused() {
+    installed_test("a_deletion_that_releases_quota_too_early_is_refused", async |case| {
         case.create(wrapper("a", json!({}), vec![pod("p", &[])])).await;
         case.phase("a", "Running").await;
         let delete = |how: &str| {
             let cascade = format!("--cascade={how}");
             let arguments =
                 ["delete", "appwrapper", "a", "-n", &case.namespace, &cascade, "--dry-run=server"];
-            kubectl(INSTALLED.plane.kubeconfig(), &arguments, &[]).expect("it is not refused")
+            kubectl(INSTALLED.plane.kubeconfig(), &arguments, &[])
         };
         for how in ["foreground", "orphan"] {
-            let said = delete(how);
-            assert!(said.contains("Warning: ") && said.contains("quota"), "{how}: {said}");
+            let said = delete(how).expect_err("it is refused");
+            assert!(said.contains("quota") && said.contains("--cascade=background"), "{how}: {said}");
         }
-        assert!(!delete("background").contains("Warning"));
+        delete("background").expect("that waits for the pods");
     });
 }
 

@@ -53,6 +53,7 @@ fn every_field_of_the_api_is_stored() {
             "executionPolicy": {"executionPolicyOrder": "InOrder", "rules": [
                 {"targetComponents": ["p"], "waitForComponentsStatus": "Ready"},
             ]},
+            "requester": {"username": "ann", "uid": "u-1", "groups": ["g"], "extra": {"s": ["x"]}},
             "podFailurePolicy": {"rules": [
                 {"action": "Count", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
                 {"action": "Ignore", "targetComponents": ["p"], "onExitCodes":

@@ -1,6 +1,8 @@
 //! Quota, finalizer and rights: what an ordinary user of a namespace, with the role `edit`, can do to run
 //! what was not admitted, or longer than it was.
 
+mod settings;
+
 use std::time::Duration;
 
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
