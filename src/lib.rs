@@ -8,7 +8,7 @@
 //!                                                       └─ actions: carried out by act
 //! ```
 //!
-//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`recent`], [`telemetry`], [`plan`], [`snapshot`],
+//! In data order: [`api`], [`price`], [`quantity`], [`limits`], [`pattern`], [`config`], [`policies`], [`clock`], [`recent`], [`telemetry`], [`plan`], [`snapshot`],
 //! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
 //! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`tls`] and [`certificate`],
 //! [`serve`], [`cli`]. A module uses only modules before it, and a test checks that.
@@ -29,9 +29,12 @@ pub mod inspection;
 pub mod limits;
 pub mod metrics;
 pub mod observe;
+pub mod pattern;
 pub mod plan;
 pub mod podsets;
 pub mod policies;
+pub mod price;
+pub mod quantity;
 pub mod recent;
 pub mod reconcile;
 pub mod serve;
