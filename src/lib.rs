@@ -8,8 +8,8 @@
 //!                                                       └─ actions: carried out by act
 //! ```
 //!
-//! In data order: [`api`], [`limits`], [`config`], [`policies`], [`clock`], [`recent`], [`telemetry`], [`plan`], [`snapshot`],
-//! [`status`],
+//! In data order: [`api`], [`price`], [`quantity`], [`limits`], [`pattern`], [`config`], [`policies`], [`clock`], [`recent`],
+//! [`printable`], [`telemetry`], [`plan`], [`snapshot`], [`status`],
 //! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`client`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
 //! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`listener`], [`tls`] and [`certificate`],
 //! [`serve`], [`cli`]. A module uses only modules before it, and a test checks that.
@@ -32,10 +32,13 @@ pub mod limits;
 pub mod listener;
 pub mod metrics;
 pub mod observe;
+pub mod pattern;
 pub mod plan;
 pub mod podsets;
 pub mod policies;
+pub mod price;
 pub mod printable;
+pub mod quantity;
 pub mod recent;
 pub mod reconcile;
 pub mod serve;

@@ -13,7 +13,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
 use crate::plan::Ask;
-use crate::policies::{Bytes, InForce, Policies};
+use crate::policies::{InForce, Policies};
+use crate::quantity::Bytes;
 use lost::Loss;
 use place::{Placement, Site};
 

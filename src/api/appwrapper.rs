@@ -9,12 +9,12 @@ use serde_json::{Map, Value, json};
 use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
 use super::requester::Requester;
 use super::rules::{
-    components_stay, immutable, immutable_unless_suspended, name_rule, never_set_later, pod_sets_stay,
-    spec_stays, templates_stay,
+    components_stay, few_components, immutable, immutable_unless_suspended, name_rule,
+    never_set_later, pod_sets_stay, spec_stays, templates_stay,
 };
 use super::status::AppWrapperStatus;
 
-/// The most components. The Go project has no bound, but without one no API server accepts rules that
+/// The most components of an object that is stored; a new one has fewer, as a rule says. The Go project has no bound, but without one no API server accepts rules that
 /// compare them; nothing of 1 MiB whose objects do anything has as many.
 pub(super) const COMPONENTS_MAX: usize = 5000;
 
@@ -52,6 +52,7 @@ const POD_SETS_MAX: usize = 10;
     ),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     validation = name_rule(),
+    validation = few_components(),
     validation = spec_stays(),
     validation = templates_stay()
 )]

@@ -33,3 +33,5 @@ pub use status::{
 
 /// API group of both custom resources.
 pub const GROUP: &str = "workload.codeflare.dev";
+/// The most components of an AppWrapper that is to be created.
+pub const NEW_COMPONENTS_MAX: usize = 128;

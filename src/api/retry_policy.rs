@@ -223,8 +223,8 @@ pub struct MemoryGrowth {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(
-        "isQuantity(self) && quantity(self).isGreaterThan(quantity('0'))"
-    ).message("must be a quantity above 0, such as 64Gi"))]
+        "isQuantity(self) && !quantity(self).isLessThan(quantity('1'))"
+    ).message("must be a quantity of at least 1 byte, such as 64Gi"))]
     pub max: Option<String>,
 }
 

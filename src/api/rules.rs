@@ -7,6 +7,8 @@
 
 use kube::core::Rule;
 
+use super::NEW_COMPONENTS_MAX;
+
 /// The name is a label, and Kueue and pods need room for a suffix. Names never change, so that an
 /// object which is there is not asked.
 pub(super) fn name_rule() -> Rule {
@@ -15,6 +17,15 @@ pub(super) fn name_rule() -> Rule {
          (self.metadata.name.size() <= 61 && !self.metadata.name.contains('.'))",
     )
     .message("metadata.name must be 1 to 61 lower-case letters, digits or '-', without dots")
+    .optional_old_self(true)
+}
+
+/// A new AppWrapper has fewer components than one that is stored already may have.
+pub(super) fn few_components() -> Rule {
+    Rule::new(format!(
+        "oldSelf.hasValue() || !has(self.spec) || self.spec.components.size() <= {NEW_COMPONENTS_MAX}"
+    ))
+    .message(format!("spec.components must have at most {NEW_COMPONENTS_MAX} components").as_str())
     .optional_old_self(true)
 }
 

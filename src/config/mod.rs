@@ -6,7 +6,6 @@
 
 mod backoff;
 mod error;
-mod pattern;
 mod read;
 mod section;
 
@@ -18,11 +17,11 @@ use std::str::FromStr;
 
 pub use backoff::{Backoff, BackoffError};
 pub use error::{Errors, LoadError, Problem};
-pub use pattern::{Pattern, PatternError};
 
 use crate::api::ExitCodeOperator;
 pub use crate::limits::FaultTolerance;
 use crate::limits::{Period, names};
+use crate::pattern::Pattern;
 
 /// All settings of the controller.
 #[derive(Clone, Debug, Default, PartialEq)]

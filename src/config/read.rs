@@ -7,11 +7,12 @@ use super::error::{Errors, Problem};
 use super::section::Section;
 use super::{
     Admission, Autopilot, Backoff, BackoffError, CONDITIONS, CategoryMatcher, Config, Effect,
-    FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, Pattern, PodsOverQuota,
-    RetryDefaults, Taint, Webhook,
+    FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, PodsOverQuota, RetryDefaults,
+    Taint, Webhook,
 };
 use crate::api::ExitCodeOperator;
 use crate::limits::{FaultTolerance, names};
+use crate::pattern::Pattern;
 
 /// The most categories of failures: each is tried at each failure.
 const CATEGORIES_MAX: usize = 100;

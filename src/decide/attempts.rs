@@ -4,10 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::draft::Draft;
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome};
+pub use crate::price::ATTEMPTS_MAX;
 use crate::snapshot::{Component, Snapshot};
 
-/// How many attempts are kept.
-pub const ATTEMPTS_MAX: usize = 10;
 
 /// Number of the attempt that runs, or ran last; 0 where none is recorded.
 #[must_use]

@@ -6,12 +6,11 @@ use super::Facts;
 use super::policy::category;
 use super::policy::look::{Look, is_overdue};
 use crate::api::FailureRecord;
+use crate::price::STATUS_MESSAGE_BYTES_MAX as MESSAGE_BYTES_MAX;
 use crate::snapshot::{
     Component, Container, ContainerState, Outcome, Pod, PodCondition, Termination,
 };
 
-/// The longest message that is recorded, in bytes.
-const MESSAGE_BYTES_MAX: usize = 1024;
 
 /// When a pod failed: its first container that ended with another code than 0, else its first that
 /// ended, else when it stopped being ready, else when it was to be disrupted.

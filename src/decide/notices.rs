@@ -2,16 +2,26 @@
 
 use super::draft::Draft;
 use crate::api::{Phase, condition};
+use crate::price::STATUS_MESSAGE_BYTES_MAX;
 
 /// Reason of events about a policy of the AppWrapper itself.
 const INVALID: &str = "InvalidPolicy";
 /// How many flaws are named.
 const FLAWS_MAX: usize = 5;
 
-/// Says which rules of the AppWrapper's own policies are left out; admission refuses them.
+/// How many policies that cannot be used are named.
+const MISSING_MAX: usize = 10;
+
+/// Says which rules of the policies in force are left out; admission refuses them.
 pub fn invalid_policies(draft: &mut Draft<'_>) {
-    for flaw in draft.facts.snapshot.policies.flaws().into_iter().take(FLAWS_MAX) {
-        draft.warn(INVALID, flaw);
+    let snapshot = draft.facts.snapshot;
+    let own = snapshot.policies.flaws();
+    let count = own.len() + snapshot.retry.flaws().count();
+    for flaw in own.iter().chain(snapshot.retry.flaws()).take(FLAWS_MAX) {
+        draft.warn(INVALID, flaw.clone());
+    }
+    if let Some(more) = count.checked_sub(FLAWS_MAX).filter(|more| *more > 0) {
+        draft.warn(INVALID, format!("and {more} more rules are left out"));
     }
 }
 
@@ -34,7 +44,11 @@ pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
     if missing.is_empty() {
         return draft.clear(condition::POLICY_NOT_FOUND, "PolicyFound", "");
     }
-    let text = missing.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+    let named = missing.iter().take(MISSING_MAX).map(ToString::to_string);
+    let more = missing.len().saturating_sub(MISSING_MAX);
+    let more = (more > 0).then(|| format!("and {more} more"));
+    let text = named.chain(more).collect::<Vec<_>>().join("; ");
+    let text = text[..text.floor_char_boundary(STATUS_MESSAGE_BYTES_MAX)].to_owned();
     let old = condition::find(&draft.status.conditions, condition::POLICY_NOT_FOUND);
     if old.is_none_or(|old| old.status != "True" || old.message != text) {
         draft.warn(condition::POLICY_NOT_FOUND, text.clone());

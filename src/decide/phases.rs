@@ -29,8 +29,8 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
             draft.warn(unhealthy::CREATE_FAILED, flaw.clone());
         }
     }
-    notices::invalid_policies(draft);
     if suspend {
+        notices::invalid_policies(draft);
         "Suspend is true".clone_into(&mut draft.verdict.message);
         return here.to::<Suspended>();
     }
@@ -84,6 +84,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     attempts::open(draft);
     draft.status.retry_after = None;
     draft.status.since = Some(Since { deployed: Some(draft.anchor()), ..Since::default() });
+    notices::invalid_policies(draft);
     true
 }
 

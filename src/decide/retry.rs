@@ -9,7 +9,9 @@ use super::problem::Problem;
 use crate::api::{PendingMemory, RetryCount};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
-use crate::policies::{Bytes, MemoryGrowth};
+use crate::policies::MemoryGrowth;
+use crate::price::CONTAINERS_MAX;
+use crate::quantity::Bytes;
 use crate::snapshot::{ContainerMemory, Pod, Snapshot};
 
 /// Writes down how the next attempt is made. What an earlier retry asked for holds no more.
@@ -72,7 +74,9 @@ fn grown(snapshot: &Snapshot, pod: &Pod, growth: MemoryGrowth) -> Vec<PendingMem
     let template = snapshot.components.get(component).and_then(|one| one.templates.get(pod_set));
     let grow = |amount: Bytes| grow(amount, growth);
     let mut pending = vec![];
-    for container in template.into_iter().flat_map(|template| &template.containers) {
+    let containers = template.into_iter().flat_map(|template| &template.containers);
+    // each is looked for in the template again
+    for container in containers.take(CONTAINERS_MAX) {
         let (request, limit) = (container.request.map(grow), container.limit.map(grow));
         if (request, limit) != (container.request, container.limit) {
             pending.push(PendingMemory {

@@ -16,6 +16,7 @@ pub use period::{Period, PeriodError};
 pub use remark::{Remark, Severity};
 
 use crate::api::keys;
+use crate::price::OWN_ANNOTATIONS_BYTES_MAX;
 
 /// The section `faultTolerance` of the configuration: what an AppWrapper gets without annotations.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,29 +86,29 @@ pub struct Limits {
     pub retry_policies: Vec<String>,
 }
 
-/// The annotations that are known, without their prefix.
-const KNOWN: [&str; 11] = [
-    suffix(keys::ADMISSION_GRACE),
-    suffix(keys::WARMUP_GRACE),
-    suffix(keys::FAILURE_GRACE),
-    suffix(keys::RETRY_PAUSE),
-    suffix(keys::RETRY_LIMIT),
-    suffix(keys::DELETION_ON_FAILURE_GRACE),
-    suffix(keys::FORCEFUL_DELETION_GRACE),
-    suffix(keys::SUCCESS_TTL),
-    suffix(keys::TERMINAL_EXIT_CODES),
-    suffix(keys::RETRYABLE_EXIT_CODES),
-    suffix(keys::RETRY_POLICIES),
+/// The annotations that are known.
+const KEYS: [&str; 11] = [
+    keys::ADMISSION_GRACE,
+    keys::WARMUP_GRACE,
+    keys::FAILURE_GRACE,
+    keys::RETRY_PAUSE,
+    keys::RETRY_LIMIT,
+    keys::DELETION_ON_FAILURE_GRACE,
+    keys::FORCEFUL_DELETION_GRACE,
+    keys::SUCCESS_TTL,
+    keys::TERMINAL_EXIT_CODES,
+    keys::RETRYABLE_EXIT_CODES,
+    keys::RETRY_POLICIES,
 ];
 
-/// The most unknown annotations that are remarked upon.
-const UNKNOWN_MAX: usize = 20;
+/// The most unknown annotations that are remarked upon: each is compared with every known one.
+const UNKNOWN_MAX: usize = 5;
 
 /// Annotations with our prefix that belong to a pod set.
 const OF_POD_SETS: [&str; 3] =
     [keys::TAS_POD_INDEX, keys::TAS_SUB_GROUP_INDEX, keys::TAS_SUB_GROUP_COUNT];
 
-const fn suffix(key: &'static str) -> &'static str {
+fn suffix(key: &'static str) -> &'static str {
     key.split_at(keys::ANNOTATION_PREFIX.len()).1
 }
 
@@ -118,7 +119,7 @@ impl Limits {
         annotations: &BTreeMap<String, String>,
         defaults: &FaultTolerance,
     ) -> (Self, Vec<Remark>) {
-        let mut reader = Reader { annotations, remarks: vec![] };
+        let mut reader = Reader::of(annotations);
         let maximum = defaults.grace_maximum;
         let mut grace = |key, default| reader.period(key, default, maximum);
         let mut limits = Self {
@@ -152,12 +153,51 @@ impl Limits {
 
 struct Reader<'a> {
     annotations: &'a BTreeMap<String, String>,
+    /// What is read of them: the smaller ones, as many as fit.
+    known: BTreeMap<&'static str, &'a str>,
     remarks: Vec<Remark>,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
+    /// Takes of what is known as much as the annotations may have together, and says what is left out.
+    fn of(annotations: &'a BTreeMap<String, String>) -> Self {
+        let ours = || {
+            let from = annotations.range(keys::ANNOTATION_PREFIX.to_owned()..);
+            from.take_while(|(key, _)| key.starts_with(keys::ANNOTATION_PREFIX))
+        };
+        let size = |key: &str, text: &str| key.len() + text.len();
+        let sum = ours().map(|(key, text)| size(key, text)).sum::<usize>();
+        let mut known: Vec<(&'static str, &'a str)> = vec![];
+        known.extend(KEYS.iter().filter_map(|key| Some((*key, annotations.get(*key)?.as_str()))));
+        let mut remarks = vec![];
+        if sum > OWN_ANNOTATIONS_BYTES_MAX {
+            let prefix = keys::ANNOTATION_PREFIX;
+            let message = |own: usize| {
+                format!(
+                    "annotations under {prefix} must be at most {OWN_ANNOTATIONS_BYTES_MAX} bytes \
+                     together, keys included, and are {sum}; this one is {own}"
+                )
+            };
+            known.sort_by_key(|(key, text)| size(key, text));
+            let mut room = OWN_ANNOTATIONS_BYTES_MAX;
+            known.retain(|(key, text)| {
+                let left = room.checked_sub(size(key, text));
+                room = left.unwrap_or(room);
+                left.is_some()
+            });
+            if let Some((key, text)) = ours().max_by_key(|(key, text)| size(key, text)) {
+                remarks.push(Remark::error(&shortened(key), text, message(size(key, text))));
+            }
+        }
+        Self { annotations, known: known.into_iter().collect(), remarks }
+    }
+
+    fn get(&self, key: &str) -> Option<&'a str> {
+        self.known.get(key).copied()
+    }
+
     fn period(&mut self, key: &str, default: Period, maximum: Period) -> Period {
-        let Some(text) = self.annotations.get(key) else { return default };
+        let Some(text) = self.get(key) else { return default };
         match text.parse::<Period>() {
             Ok(period) if period <= maximum => period,
             Ok(_) => {
@@ -172,7 +212,7 @@ impl Reader<'_> {
     }
 
     fn retry_limit(&mut self, default: i32) -> i32 {
-        let Some(text) = self.annotations.get(keys::RETRY_LIMIT) else { return default };
+        let Some(text) = self.get(keys::RETRY_LIMIT) else { return default };
         match text.parse::<i32>() {
             Ok(limit) if limit >= 0 => limit,
             _ => {
@@ -184,7 +224,7 @@ impl Reader<'_> {
     }
 
     fn exit_codes(&mut self, key: &str) -> BTreeSet<i32> {
-        let Some(text) = self.annotations.get(key) else { return BTreeSet::new() };
+        let Some(text) = self.get(key) else { return BTreeSet::new() };
         let codes = text.parse::<ExitCodes>().unwrap_or_else(|error| {
             self.remarks.push(Remark::error(key, text, error.to_string()));
             ExitCodes::default()
@@ -194,7 +234,10 @@ impl Reader<'_> {
 
     fn retry_policies(&mut self) -> Vec<String> {
         let key = keys::RETRY_POLICIES;
-        let Some(text) = self.annotations.get(key) else { return vec![] };
+        let Some(text) = self.get(key) else { return vec![] };
+        if let Some(error) = names::too_many_policy_names(text) {
+            self.remarks.push(Remark::error(key, text, error.to_string()));
+        }
         names::policy_names(text).unwrap_or_else(|error| {
             self.remarks.push(Remark::error(key, text, error.to_string()));
             vec![]
@@ -209,7 +252,7 @@ impl Reader<'_> {
             return;
         }
         let key = keys::RETRYABLE_EXIT_CODES;
-        let text = self.annotations.get(key).map_or("", String::as_str);
+        let text = self.get(key).unwrap_or_default();
         let message = format!(
             "{} also in {}: a code must be in one of the lists only",
             exit_codes::joined(both),
@@ -223,16 +266,17 @@ impl Reader<'_> {
     fn unknown_keys(&mut self) {
         let unknown = self.annotations.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix(keys::ANNOTATION_PREFIX)?;
-            (!KNOWN.contains(&name)).then_some((key, name, value))
+            (!KEYS.contains(&key.as_str())).then_some((key, name, value))
         });
+        let known = KEYS.map(suffix);
         for (key, name, value) in unknown.take(UNKNOWN_MAX) {
             let message = if OF_POD_SETS.contains(&key.as_str()) {
                 "has no effect here: it belongs in the annotations of a pod set".to_owned()
             } else {
-                let nearest = names::nearest(name, &KNOWN).unwrap_or_default();
+                let nearest = names::nearest(name, &known).unwrap_or_default();
                 format!("unknown key, without effect: did you mean {nearest}?")
             };
-            self.remarks.push(Remark::warning(key, value, message));
+            self.remarks.push(Remark::warning(&shortened(key), value, message));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! What names may look like, and which known name an unknown one is nearest to.
 
+use crate::price::POLICY_NAMES_MAX;
+
 /// Whether a text is an RFC 1123 label: 1 to 63 lower-case letters, digits and inner hyphens.
 #[must_use]
 pub fn is_label(text: &str) -> bool {
@@ -42,15 +44,26 @@ pub enum PolicyNamesError {
     /// An item cannot be the name of an object.
     #[error("{0:?} is not the name of a RetryPolicy: {SUBDOMAIN}")]
     Malformed(String),
+    /// There are more than [`POLICY_NAMES_MAX`].
+    #[error("must be at most {POLICY_NAMES_MAX} names of RetryPolicies, and there are {0}")]
+    TooMany(usize),
 }
 
-/// The names of retry policies that an annotation holds, separated by commas, in order, each once.
+/// How many names an annotation has that is over [`POLICY_NAMES_MAX`]. They are not looked at.
+#[must_use]
+pub fn too_many_policy_names(text: &str) -> Option<PolicyNamesError> {
+    let count = 1 + text.bytes().filter(|byte| *byte == b',').count();
+    (count > POLICY_NAMES_MAX).then_some(PolicyNamesError::TooMany(count))
+}
+
+/// The names of retry policies that an annotation holds, separated by commas, in order, each once: the
+/// first [`POLICY_NAMES_MAX`] of them.
 ///
 /// # Errors
 /// An item is empty, or cannot be the name of an object.
 pub fn policy_names(text: &str) -> Result<Vec<String>, PolicyNamesError> {
     let mut names: Vec<String> = vec![];
-    for item in text.split(',').map(str::trim) {
+    for item in text.split(',').take(POLICY_NAMES_MAX).map(str::trim) {
         if item.is_empty() {
             return Err(PolicyNamesError::Empty);
         }
@@ -87,7 +100,7 @@ pub fn close<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
 }
 
 /// A longer text is nobody's typo, and the table of distances must stay small.
-const CHARS_MAX: usize = 100;
+const CHARS_MAX: usize = 64;
 
 /// Letters added, removed, replaced or swapped with their neighbour, case apart.
 fn distance(a: &str, b: &str) -> usize {
@@ -149,6 +162,16 @@ mod tests {
     }
 
     #[test]
+    fn names_beyond_the_most_are_not_looked_at() {
+        let names = |count: usize| (0..count).map(|i| format!("p{i}")).collect::<Vec<_>>();
+        let most = names(POLICY_NAMES_MAX);
+        assert_eq!(too_many_policy_names(&most.join(",")), None);
+        let text = names(48_000).join(",") + ",,/";
+        assert_eq!(policy_names(&text), Ok(most));
+        assert_eq!(too_many_policy_names(&text), Some(PolicyNamesError::TooMany(48_002)));
+    }
+
+    #[test]
     fn the_nearest_name_is_the_one_that_was_meant() {
         let known = ["retryLimit", "retryPolicies", "successTTLDuration"];
         for (text, want) in [
@@ -164,6 +187,6 @@ mod tests {
         assert_eq!(close("retryLimits", &known), Some("retryLimit"));
         assert_eq!(close("colour", &known), None);
         assert_eq!(distance("ab", "ba"), 1);
-        assert_eq!(distance(&"a".repeat(100_000), ""), 100);
+        assert_eq!(distance(&"a".repeat(100_000), ""), CHARS_MAX);
     }
 }

@@ -37,7 +37,7 @@ pub struct Wrapper {
     pub deleting: bool,
     /// Its finalizers.
     pub finalizers: Vec<String>,
-    /// Its annotations.
+    /// Its annotations that tune it.
     pub annotations: BTreeMap<String, String>,
     /// The queue of Kueue that it names.
     pub queue: Option<String>,

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::assemble::Wrapper;
 use super::cache::{Cache, Key, KindKey};
 use super::seen::Seen;
 use crate::api::{GROUP, RetryPolicySpec, keys};
 use crate::podsets;
-use crate::policies::{InForce, Missing, RetryPolicy, attached};
+use crate::policies::{InForce, Missing, RetryPolicy, attached, surplus};
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 
 /// What is kept of a guide.
@@ -133,13 +134,22 @@ fn policy(seen: &Seen) -> Result<RetryPolicy, String> {
     #[derive(Deserialize)]
     struct Body {
         #[serde(default)]
-        spec: RetryPolicySpec,
+        spec: Map<String, Value>,
     }
-    let body: Body = serde_json::from_str(seen.raw.get()).map_err(|error| {
-        // the position is one in a text that nobody has seen
+    // the position is one in a text that nobody has seen
+    let said = |error: serde_json::Error| {
         error.to_string().split(" at line ").next().unwrap_or_default().to_owned()
-    })?;
-    RetryPolicy::read(seen.meta.name.as_deref().unwrap_or_default(), &body.spec)
+    };
+    let mut body: Body = serde_json::from_str(seen.raw.get()).map_err(said)?;
+    // each rule is read by itself: one of a newer version takes none of the others with it
+    let rules = match body.spec.remove("rules").unwrap_or_default() {
+        Value::Null => vec![],
+        Value::Array(rules) => rules,
+        _ => return Err("spec.rules: must be a list".to_owned()),
+    };
+    let spec: RetryPolicySpec = serde_json::from_value(Value::Object(body.spec)).map_err(said)?;
+    let rules = rules.into_iter().map(|rule| serde_json::from_value(rule).map_err(said));
+    RetryPolicy::of(seen.meta.name.as_deref().unwrap_or_default(), &spec, rules)
 }
 
 fn cluster_queue(seen: &Seen) -> String {
@@ -207,6 +217,7 @@ fn in_force(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> InForce {
             }
         }
     }
+    in_force.flaws = surplus(cluster.as_deref(), local.as_deref());
     in_force
 }
 
@@ -215,7 +226,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
     use crate::api::{AppWrapperSpec, AppWrapperStatus};

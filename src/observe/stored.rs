@@ -179,7 +179,7 @@ impl Wrapper {
             version: meta.resource_version.clone().unwrap_or_default(),
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
-            annotations: meta.annotations.clone().unwrap_or_default(),
+            annotations: tuning(meta),
             queue: queue.filter(|name| !name.is_empty()).cloned(),
             spec,
             status,
@@ -202,6 +202,13 @@ impl Wrapper {
     pub fn other_manager(&self) -> Option<&str> {
         self.spec.managed_by.as_deref().filter(|name| *name != keys::CONTROLLER_NAME)
     }
+}
+
+/// The annotations that tune an AppWrapper; the others may be large, and nobody asks for them.
+fn tuning(meta: &ObjectMeta) -> BTreeMap<String, String> {
+    let all = meta.annotations.iter().flatten();
+    let ours = all.filter(|(key, _)| key.starts_with(keys::ANNOTATION_PREFIX));
+    ours.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,9 @@ use crate::api::keys;
 /// Where the terms are, of which one must hold.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 
+/// The most terms that are written to; admission lets in fewer.
+const TERMS_MAX: usize = 1_000;
+
 /// Where preferences are.
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 /// How much a preference weighs, 1–100. Go: `preferNoScheduleWeight`, by default.
@@ -102,7 +105,13 @@ fn require(pod: &mut Fields<'_>, additions: &[Value]) -> Result<(), Error> {
     if required.map.get("nodeSelectorTerms").is_none_or(Value::is_null) {
         return Ok(());
     }
-    for term in required.array("nodeSelectorTerms")? {
+    let terms = required.array("nodeSelectorTerms")?;
+    if terms.len() > TERMS_MAX {
+        // what is added to each would make the object many times as large
+        let field = format!("{REQUIRED}.nodeSelectorTerms");
+        return Err(Error::new(field, &terms.len().to_string(), format!("at most {TERMS_MAX} terms")));
+    }
+    for term in terms {
         let mut term = Fields::of(term, format!("{REQUIRED}.nodeSelectorTerms[]"))?;
         let asks = |field: &str| {
             let items = term.map.get(field).and_then(Value::as_array);

@@ -4,22 +4,17 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::policies::number_and_unit;
+use crate::quantity;
 
 /// An amount of a resource in its own unit (cores, bytes, devices); nothing where it is none.
 #[must_use]
 pub fn amount(value: &Value) -> Option<f64> {
     let amount = match value {
         Value::Number(number) => number.as_f64(),
-        Value::String(text) => parsed(text.trim()),
+        Value::String(text) => quantity::amount(text.trim()),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
     };
     amount.filter(|amount| amount.is_finite() && *amount >= 0.0)
-}
-
-fn parsed(text: &str) -> Option<f64> {
-    let (number, unit) = number_and_unit(text)?;
-    Some(number.parse::<f64>().ok()? * unit)
 }
 
 /// The amounts in an object, by resource; what cannot be read is left out.

@@ -1,6 +1,6 @@
 //! The object to create: the template, with what the AppWrapper and Kueue add to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use serde_json::{Map, Value, json};
@@ -167,14 +167,18 @@ fn inject_spec(spec: &mut Fields<'_>, info: &PodSetInfo, source: &str) -> Result
     }
     if !info.scheduling_gates.is_empty() {
         let gates = spec.array("schedulingGates")?;
+        let mut known: BTreeSet<String> = gates.iter().filter_map(gate_name).collect();
         for PodSchedulingGate { name } in &info.scheduling_gates {
-            let name = Value::from(name.as_str());
-            if !gates.iter().any(|gate| gate.get("name") == Some(&name)) {
+            if known.insert(name.clone()) {
                 gates.push(json!({ "name": name }));
             }
         }
     }
     Ok(())
+}
+
+fn gate_name(gate: &Value) -> Option<String> {
+    gate.get("name").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// A toleration as JSON, without the fields that it leaves out.

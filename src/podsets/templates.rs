@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Path;
 use super::quantity::amounts;
 use crate::api::{Component, PodSet, PodSetInfo};
-use crate::policies::Bytes;
+use crate::quantity::Bytes;
 use crate::snapshot::place::{Placement, Requirement, Term, Toleration};
 use crate::snapshot::{ContainerMemory, PodTemplate};
 

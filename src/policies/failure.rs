@@ -1,5 +1,8 @@
-use super::{LazyPattern, Named, Targets, index, target};
+use super::target::Components;
+use super::{Targets, index};
 use crate::api::{FailurePolicyAction, FailurePolicyRule};
+use crate::limits::shortened;
+use crate::pattern::{Allowance, Pattern, PatternError};
 
 /// A rule of `failurePolicy`. Source: KEP-262.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,23 +16,31 @@ pub struct FailureRule {
     /// Reasons of which one must be given; any where there is none.
     pub reasons: Vec<String>,
     /// Patterns of which one must match; any message where there is none.
-    pub patterns: Vec<LazyPattern>,
+    pub patterns: Vec<Pattern>,
     /// The components that it is about.
     pub targets: Targets,
 }
 
-/// Reads the rules; one that names a component which is not there is left out.
+/// What is said of a rule that a pattern makes impossible.
+pub(super) fn flaw(path: &str, at: usize, text: &str, error: &PatternError) -> String {
+    let text = shortened(text);
+    format!("{path}.onJobFailureMessagePatterns[{at}]: {text:?} {error}; the rule is left out")
+}
+
+/// Reads the rules; one that names a component which is not there is left out, and one whose patterns
+/// are more than an object may have.
 pub(super) fn read(
     rules: &[FailurePolicyRule],
-    components: &[Named<'_>],
+    components: &Components<'_>,
     flaws: &mut Vec<String>,
 ) -> Vec<FailureRule> {
     let mut read = vec![];
+    let mut allowance = Allowance::default();
     for (i, rule) in rules.iter().enumerate() {
-        let targets = match target::resolve(&rule.target_components, components) {
+        let targets = match components.resolve(&rule.target_components) {
             Ok(targets) => targets,
             Err(at) => {
-                let name = &rule.target_components[at];
+                let name = shortened(&rule.target_components[at]);
                 flaws.push(format!(
                     "spec.failurePolicy.rules[{i}].targetComponents[{at}]: {name:?} must be the \
                      name of one component; the rule is left out"
@@ -37,18 +48,22 @@ pub(super) fn read(
                 continue;
             }
         };
+        let texts = &rule.on_job_failure_message_patterns;
+        let surplus = texts.iter().enumerate().find_map(|(at, text)| {
+            let error = allowance.count(text).err()?;
+            Some(flaw(&format!("spec.failurePolicy.rules[{i}]"), at, text, &error))
+        });
+        if let Some(surplus) = surplus {
+            flaws.push(surplus);
+            continue;
+        }
         let default = || format!("failurePolicyRule{i}");
         read.push(FailureRule {
             name: rule.name.clone().unwrap_or_else(default),
             index: index(i),
             action: rule.action,
             reasons: rule.on_job_failure_reasons.clone(),
-            patterns: rule
-                .on_job_failure_message_patterns
-                .iter()
-                .cloned()
-                .map(LazyPattern::new)
-                .collect(),
+            patterns: texts.iter().map(|text| Pattern::unchecked(text)).collect(),
             targets,
         });
     }

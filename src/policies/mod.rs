@@ -1,4 +1,4 @@
-//! Policies as they are decided by: read from the API types, checked once, patterns ready to be asked.
+//! Policies as they are decided by: read from the API types, checked once, patterns compiled when asked.
 //!
 //! ```text
 //! spec.failurePolicy, executionPolicy, podFailurePolicy ─▶ Policies   one AppWrapper's own
@@ -9,24 +9,26 @@
 //! understood is left out, and a [`Policies::flaws`] says so; the other rules hold.
 
 mod failure;
-mod pattern;
 mod pod_failure;
-mod quantity;
 mod retry;
 mod steps;
 mod target;
 
 pub use failure::FailureRule;
-pub use pattern::LazyPattern;
 pub use pod_failure::{PodMatcher, PodRule};
-pub use quantity::{Bytes, number_and_unit};
 pub use retry::{
     Happening, InForce, MemoryGrowth, Missing, RetryMatcher, RetryPolicy, RetryRule, attached,
+    surplus,
 };
 pub use steps::Steps;
 pub use target::Targets;
 
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use self::target::Components;
 use crate::api::AppWrapperSpec;
+use crate::pattern::Allowance;
 
 /// The policies that an AppWrapper has of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -40,7 +42,21 @@ pub struct Policies {
     /// `executionPolicy`.
     pub steps: Steps,
     flaws: Vec<String>,
+    afforded: Afforded,
 }
+
+/// The rules of `failurePolicy` that cannot be asked, by index, and why: told from the syntax of their
+/// patterns when a rule is first asked. It follows from the rules, so that it makes no difference.
+#[derive(Clone, Debug, Default)]
+struct Afforded(OnceLock<BTreeMap<i32, String>>);
+
+impl PartialEq for Afforded {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Afforded {}
 
 /// A component as policies name it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +72,7 @@ impl Policies {
     #[must_use]
     pub fn of(spec: &AppWrapperSpec, components: &[Named<'_>]) -> Self {
         let mut flaws = vec![];
+        let components = &Components::of(components);
         let failure = spec.failure_policy.as_ref();
         let rules = failure.map_or(&[][..], |policy| &policy.rules);
         let pod_rules = spec.pod_failure_policy.as_ref().map_or(&[][..], |policy| &policy.rules);
@@ -65,21 +82,38 @@ impl Policies {
             pod_failure: pod_failure::read(pod_rules, components, &mut flaws),
             steps: Steps::of(spec.execution_policy.as_ref(), components, &mut flaws),
             flaws,
+            afforded: Afforded::default(),
         }
     }
 
-    /// What could not be understood, with the path of its field; compiles every pattern.
+    /// What could not be understood, with the path of its field. Nothing is compiled for it.
     #[must_use]
     pub fn flaws(&self) -> Vec<String> {
-        let patterns = self.failure.iter().flat_map(|rule| {
-            let path = format!("spec.failurePolicy.rules[{}]", rule.index);
-            rule.patterns.iter().enumerate().filter_map(move |(i, pattern)| {
-                let error = pattern.flaw()?;
-                let text = pattern.as_str();
-                Some(format!("{path}.onJobFailureMessagePatterns[{i}]: {text:?} {error}"))
-            })
-        });
-        self.flaws.iter().cloned().chain(patterns).collect()
+        self.flaws.iter().chain(self.left_out().values()).cloned().collect()
+    }
+
+    /// The rules of `failurePolicy` that can be asked, in order.
+    pub fn failure_rules(&self) -> impl Iterator<Item = &FailureRule> {
+        let left_out = self.left_out();
+        self.failure.iter().filter(|rule| !left_out.contains_key(&rule.index))
+    }
+
+    /// Rules with a pattern that cannot be understood, or that is dearer than what is left.
+    fn left_out(&self) -> &BTreeMap<i32, String> {
+        self.afforded.0.get_or_init(|| {
+            let mut allowance = Allowance::default();
+            let flaw = |rule: &FailureRule| {
+                let mut patterns = rule.patterns.iter().enumerate();
+                patterns.find_map(|(i, pattern)| {
+                    let text = pattern.as_str();
+                    let error = allowance.take(text).err()?;
+                    let path = format!("spec.failurePolicy.rules[{}]", rule.index);
+                    Some(failure::flaw(&path, i, text, &error))
+                })
+            };
+            let mut flaw = flaw;
+            self.failure.iter().filter_map(|rule| Some((rule.index, flaw(rule)?))).collect()
+        })
     }
 
     /// Whether a rule looks at what the Jobs of a `JobSet` say.

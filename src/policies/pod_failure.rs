@@ -1,7 +1,9 @@
 use std::collections::BTreeSet;
 
-use super::{Named, Targets, index, target};
+use super::target::Components;
+use super::{Targets, index};
 use crate::api::{ExitCodeOperator, PodFailurePolicyAction, PodFailurePolicyRule};
+use crate::limits::shortened;
 
 /// A rule of `podFailurePolicy`. Source: KEP-3329.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,16 +49,16 @@ impl PodMatcher {
 /// Reads the rules; one that cannot be understood is left out.
 pub(super) fn read(
     rules: &[PodFailurePolicyRule],
-    components: &[Named<'_>],
+    components: &Components<'_>,
     flaws: &mut Vec<String>,
 ) -> Vec<PodRule> {
     let mut read = vec![];
     for (i, rule) in rules.iter().enumerate() {
         let path = format!("spec.podFailurePolicy.rules[{i}]");
-        let targets = match target::resolve(&rule.target_components, components) {
+        let targets = match components.resolve(&rule.target_components) {
             Ok(targets) => targets,
             Err(at) => {
-                let name = &rule.target_components[at];
+                let name = shortened(&rule.target_components[at]);
                 flaws.push(format!(
                     "{path}.targetComponents[{at}]: {name:?} must be the name of one component; \
                      the rule is left out"

@@ -3,11 +3,16 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::{Bytes, LazyPattern, index};
+use super::index;
 use crate::api::{
     self, AntiAffinity, AntiAffinityMode, ExitCodeOperator, RetryAction, RetryRule as RawRule,
+    keys::QUEUE_RETRY_POLICIES as RETRY_POLICIES,
 };
 use crate::config::Backoff;
+use crate::limits::{names, shortened};
+use crate::pattern::{Allowance, Pattern};
+use crate::price::POLICY_NAMES_MAX;
+use crate::quantity::Bytes;
 
 /// The retry policies that hold for one AppWrapper. Source: Armada retry policies.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +21,8 @@ pub struct InForce {
     pub policies: Vec<Arc<RetryPolicy>>,
     /// Those that are attached and cannot be used.
     pub missing: Vec<Missing>,
+    /// What is left out of the lists of queues.
+    pub flaws: Vec<String>,
 }
 
 /// A retry policy that is attached and cannot be used.
@@ -53,6 +60,8 @@ pub struct RetryPolicy {
     pub avoid_node: bool,
     /// The rules, in order.
     pub rules: Vec<RetryRule>,
+    /// What was left out because it cannot be understood, and why.
+    pub flaws: Vec<String>,
 }
 
 /// A rule of a [`RetryPolicy`].
@@ -93,7 +102,7 @@ pub enum RetryMatcher {
         values: BTreeSet<i32>,
     },
     /// The termination message has such a text.
-    Message(LazyPattern),
+    Message(Pattern),
     /// The failure is of one of these categories.
     Categories(Vec<String>),
 }
@@ -161,6 +170,11 @@ impl InForce {
         self.policies.iter().flat_map(|policy| &policy.rules).any(overdue)
     }
 
+    /// What was left out because it cannot be understood, or is more than there may be.
+    pub fn flaws(&self) -> impl Iterator<Item = &String> {
+        self.flaws.iter().chain(self.policies.iter().flat_map(|policy| &policy.flaws))
+    }
+
     /// Whether a retry may make memory grow.
     #[must_use]
     pub fn grow_memory(&self) -> bool {
@@ -170,7 +184,8 @@ impl InForce {
 }
 
 /// The names of the retry policies that hold: the `ClusterQueue`'s, the `LocalQueue`'s, the
-/// AppWrapper's own, each once; the default where there is none.
+/// AppWrapper's own, each once; the default where there is none. Of each list as many as it may have:
+/// what is said of the rest, [`surplus`] says.
 #[must_use]
 pub fn attached(
     cluster_queue: Option<&str>,
@@ -179,8 +194,10 @@ pub fn attached(
     default: Option<&str>,
 ) -> Vec<String> {
     let listed = |text: Option<&str>| {
-        let names = text.unwrap_or_default().split(',').map(str::trim);
-        names.filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>()
+        let names = text.unwrap_or_default().split(',').take(POLICY_NAMES_MAX).map(str::trim);
+        let given = names.filter(|name| !name.is_empty());
+        // what cannot be a name is looked for in vain, and told
+        given.map(|name| if name.len() > NAME_MAX { shortened(name) } else { name.to_owned() }).collect::<Vec<_>>()
     };
     let mut names: Vec<String> = vec![];
     for name in listed(cluster_queue).into_iter().chain(listed(local_queue)).chain(own.to_vec()) {
@@ -194,31 +211,78 @@ pub fn attached(
     names
 }
 
+/// The most rules of a policy.
+const RULES_MAX: usize = 100;
+/// The longest name of an object.
+const NAME_MAX: usize = 253;
+
+/// What of the annotations of queues is left out: names beyond the most.
+#[must_use]
+pub fn surplus(cluster_queue: Option<&str>, local_queue: Option<&str>) -> Vec<String> {
+    let of = |(queue, text): (&str, Option<&str>)| {
+        let error = names::too_many_policy_names(text?)?;
+        Some(format!("annotation {RETRY_POLICIES} of the {queue}: {error}; the first hold"))
+    };
+    [("ClusterQueue", cluster_queue), ("LocalQueue", local_queue)].into_iter().filter_map(of).collect()
+}
+
 impl RetryPolicy {
-    /// Reads a `RetryPolicy`.
+    /// Reads a `RetryPolicy`. A rule that cannot be understood is left out, and
+    /// [`flaws`](Self::flaws) names it.
     ///
     /// # Errors
-    /// The path of the first field that cannot be understood, and why.
+    /// The path of the field of the policy itself that cannot be understood, and why.
     pub fn read(name: &str, spec: &api::RetryPolicySpec) -> Result<Self, String> {
+        let rules = spec.rules.iter().map(|rule| Ok(rule.clone()));
+        Self::of(name, spec, rules)
+    }
+
+    /// The same, of rules that were read each by itself.
+    ///
+    /// # Errors
+    /// The path of the field of the policy itself that cannot be understood, and why.
+    pub fn of(
+        name: &str,
+        spec: &api::RetryPolicySpec,
+        raw_rules: impl IntoIterator<Item = Result<RawRule, String>>,
+    ) -> Result<Self, String> {
         let backoff = |raw: Option<&api::Backoff>, path: &str| {
             raw.map(|raw| Backoff::try_from(raw).map_err(|error| format!("{path}.{error}")))
                 .transpose()
         };
-        let mut rules = vec![];
-        for (i, raw) in spec.rules.iter().enumerate() {
+        let (mut rules, mut flaws) = (vec![], vec![]);
+        let (mut count, mut surplus) = (0, 0);
+        for (i, raw) in raw_rules.into_iter().enumerate() {
+            count = i + 1;
+            if i >= RULES_MAX {
+                surplus += 1;
+                continue;
+            }
             let path = format!("spec.rules[{i}]");
-            rules.push(RetryRule {
-                name: raw.name.clone().unwrap_or_else(|| format!("rule{i}")),
-                index: index(i),
-                action: raw.action,
-                container: raw.container_name.clone(),
-                init_containers: raw.include_init_containers,
-                matcher: matcher(raw, &path)?,
-                retry_limit: raw.retry_limit.map(|limit| limit.max(0)),
-                backoff: backoff(raw.backoff.as_ref(), &format!("{path}.backoff"))?,
-                avoid_node: raw.anti_affinity.as_ref().map(avoids),
-                memory: memory(raw, &path)?,
-            });
+            let rule = |raw: &RawRule| {
+                Ok::<_, String>(RetryRule {
+                    name: raw.name.clone().unwrap_or_else(|| format!("rule{i}")),
+                    index: index(i),
+                    action: raw.action,
+                    container: raw.container_name.clone(),
+                    init_containers: raw.include_init_containers,
+                    matcher: matcher(raw, &path)?,
+                    retry_limit: raw.retry_limit.map(|limit| limit.max(0)),
+                    backoff: backoff(raw.backoff.as_ref(), &format!("{path}.backoff"))?,
+                    avoid_node: raw.anti_affinity.as_ref().map(avoids),
+                    memory: memory(raw, &path)?,
+                })
+            };
+            match raw.map_err(|error| format!("{path}: {error}")).and_then(|raw| rule(&raw)) {
+                Ok(rule) => rules.push(rule),
+                Err(flaw) => flaws.push(format!("RetryPolicy {name}: {flaw}; the rule is left out")),
+            }
+        }
+        if surplus > 0 {
+            flaws.push(format!(
+                "RetryPolicy {name}: spec.rules: must have at most {RULES_MAX} entries, and has {count}; \
+                 the first hold"
+            ));
         }
         Ok(Self {
             name: name.to_owned(),
@@ -227,6 +291,7 @@ impl RetryPolicy {
             backoff: backoff(spec.backoff.as_ref(), "spec.backoff")?,
             avoid_node: spec.anti_affinity.as_ref().is_some_and(avoids),
             rules,
+            flaws,
         })
     }
 }
@@ -251,11 +316,10 @@ fn matcher(raw: &RawRule, path: &str) -> Result<RetryMatcher, String> {
         given.push(RetryMatcher::ExitCodes { operator: codes.operator, values });
     }
     if let Some(message) = &raw.on_termination_message {
-        let pattern = LazyPattern::new(message.pattern.clone());
-        if let Some(error) = pattern.flaw() {
+        if let Err(error) = Allowance::default().take(&message.pattern) {
             return Err(format!("{path}.onTerminationMessage.pattern: {error}"));
         }
-        given.push(RetryMatcher::Message(pattern));
+        given.push(RetryMatcher::Message(Pattern::unchecked(&message.pattern)));
     }
     if !raw.on_failure_category.is_empty() {
         given.push(RetryMatcher::Categories(raw.on_failure_category.clone()));
@@ -275,7 +339,7 @@ fn memory(raw: &RawRule, path: &str) -> Result<Option<MemoryGrowth>, String> {
     if !(raw.factor.is_finite() && raw.factor > 1.0) {
         return Err(format!("{path}.factor: {} must be above 1", raw.factor));
     }
-    let max = raw.max.as_deref().map(str::parse).transpose();
+    let max = raw.max.as_deref().map(Bytes::at_least_one).transpose();
     let max = max.map_err(|error| format!("{path}.max: {error}"))?;
     Ok(Some(MemoryGrowth { factor: raw.factor, max }))
 }

@@ -1,5 +1,6 @@
-use super::{Named, target};
+use super::target::Components;
 use crate::api::{ExecutionOrder, ExecutionPolicy, WaitFor};
+use crate::limits::shortened;
 
 /// In which order components are created. Source: KEP-672.
 ///
@@ -16,7 +17,7 @@ impl Steps {
     /// Reads an execution policy; components that no rule names come after all that are named.
     pub(super) fn of(
         policy: Option<&ExecutionPolicy>,
-        components: &[Named<'_>],
+        components: &Components<'_>,
         flaws: &mut Vec<String>,
     ) -> Self {
         let Some(policy) = policy.filter(|policy| {
@@ -25,15 +26,16 @@ impl Steps {
             return Self::default();
         };
         let last = policy.rules.len();
-        let mut of = vec![last; components.len()];
+        let mut of = vec![last; components.count()];
         for (step, rule) in policy.rules.iter().enumerate() {
             for (at, name) in rule.target_components.iter().enumerate() {
-                match target::find(name, components) {
+                match components.find(name) {
                     // the first rule that names a component holds
                     Some(index) => of[index] = of[index].min(step),
                     None => flaws.push(format!(
-                        "spec.executionPolicy.rules[{step}].targetComponents[{at}]: {name:?} must \
-                         be the name of one component; it is left out"
+                        "spec.executionPolicy.rules[{step}].targetComponents[{at}]: {:?} must be \
+                         the name of one component; it is left out",
+                        shortened(name)
                     )),
                 }
             }
@@ -77,13 +79,14 @@ impl Steps {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Named;
     use super::*;
     use crate::api::ExecutionRule;
 
     #[test]
     fn components_that_no_rule_names_come_last() {
         let names = ["a", "b", "c", "d"];
-        let components = names.map(|name| Named { kind: "Job", name });
+        let components = &Components::of(&names.map(|name| Named { kind: "Job", name }));
         let rule = |names: &[&str]| ExecutionRule {
             target_components: names.iter().map(|name| (*name).to_owned()).collect(),
             wait_for_components_status: WaitFor::Succeeded,
@@ -97,10 +100,10 @@ mod tests {
             let execution_policy_order = ExecutionOrder::InOrder;
             let mut policy = ExecutionPolicy { execution_policy_order, rules };
             let mut flaws = vec![];
-            let steps = Steps::of(Some(&policy), &components, &mut flaws);
+            let steps = Steps::of(Some(&policy), components, &mut flaws);
             assert_eq!([0, 1, 2, 3].map(|index| steps.step(index)), want, "{policy:?}");
             policy.execution_policy_order = ExecutionOrder::AnyOrder;
-            assert_eq!(Steps::of(Some(&policy), &components, &mut flaws), Steps::default());
+            assert_eq!(Steps::of(Some(&policy), components, &mut flaws), Steps::default());
         }
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::Named;
 
@@ -23,32 +23,55 @@ impl Targets {
     }
 }
 
-/// The components that a list names: all where it names none.
-///
-/// # Errors
-/// The position of a name that fits no component, or several.
-pub(super) fn resolve(listed: &[String], components: &[Named<'_>]) -> Result<Targets, usize> {
-    if listed.is_empty() {
-        return Ok(Targets::All);
-    }
-    let mut found = BTreeSet::new();
-    for (at, text) in listed.iter().enumerate() {
-        found.insert(find(text, components).ok_or(at)?);
-    }
-    Ok(Targets::Only(found))
+/// The components that rules name, found without going through them all: rules, the names in them and
+/// components are all as many as their author likes.
+pub(super) struct Components<'a> {
+    count: usize,
+    by_name: BTreeMap<&'a str, Vec<(usize, &'a str)>>,
 }
 
-/// The only component that a text names: by name, or by `Kind/name`.
-pub(super) fn find(text: &str, components: &[Named<'_>]) -> Option<usize> {
-    let (kind, name) = match text.split_once('/') {
-        Some((kind, name)) => (Some(kind), name),
-        None => (None, text),
-    };
-    let fits = |each: &Named<'_>| each.name == name && kind.is_none_or(|kind| each.kind == kind);
-    let mut found = components.iter().enumerate().filter(|(_, each)| fits(each));
-    match (found.next(), found.next()) {
-        (Some((index, _)), None) => Some(index),
-        (None, _) | (Some(_), Some(_)) => None,
+impl<'a> Components<'a> {
+    pub(super) fn of(components: &[Named<'a>]) -> Self {
+        let mut by_name: BTreeMap<&str, Vec<(usize, &str)>> = BTreeMap::new();
+        for (index, component) in components.iter().enumerate() {
+            by_name.entry(component.name).or_default().push((index, component.kind));
+        }
+        Self { count: components.len(), by_name }
+    }
+
+    /// How many there are.
+    pub(super) const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// The components that a list names: all where it names none.
+    ///
+    /// # Errors
+    /// The position of a name that fits no component, or several.
+    pub(super) fn resolve(&self, listed: &[String]) -> Result<Targets, usize> {
+        if listed.is_empty() {
+            return Ok(Targets::All);
+        }
+        let mut found = BTreeSet::new();
+        for (at, text) in listed.iter().enumerate() {
+            found.insert(self.find(text).ok_or(at)?);
+        }
+        Ok(Targets::Only(found))
+    }
+
+    /// The only component that a text names: by name, or by `Kind/name`.
+    pub(super) fn find(&self, text: &str) -> Option<usize> {
+        let (kind, name) = match text.split_once('/') {
+            Some((kind, name)) => (Some(kind), name),
+            None => (None, text),
+        };
+        let named = self.by_name.get(name)?;
+        let fits = |(_, each): &&(usize, &str)| kind.is_none_or(|kind| *each == kind);
+        let mut found = named.iter().filter(fits);
+        match (found.next(), found.next()) {
+            (Some((index, _)), None) => Some(*index),
+            (None, _) | (Some(_), Some(_)) => None,
+        }
     }
 }
 
@@ -58,19 +81,19 @@ mod tests {
 
     #[test]
     fn a_component_is_named_by_name_or_by_kind_and_name() {
-        let components = [
+        let components = Components::of(&[
             Named { kind: "Job", name: "a" },
             Named { kind: "Service", name: "a" },
             Named { kind: "Job", name: "b" },
-        ];
+        ]);
         for (text, want) in
             [("a", None), ("Job/a", Some(0)), ("Service/a", Some(1)), ("b", Some(2)), ("c", None)]
         {
-            assert_eq!(find(text, &components), want, "{text}");
+            assert_eq!(components.find(text), want, "{text}");
         }
         let listed = ["b".to_owned(), "a".to_owned()];
-        assert_eq!(resolve(&listed, &components), Err(1));
-        assert_eq!(resolve(&[], &components), Ok(Targets::All));
-        assert!(!resolve(&listed[..1], &components).unwrap().include(None));
+        assert_eq!(components.resolve(&listed), Err(1));
+        assert_eq!(components.resolve(&[]), Ok(Targets::All));
+        assert!(!components.resolve(&listed[..1]).unwrap().include(None));
     }
 }

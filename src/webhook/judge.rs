@@ -144,8 +144,8 @@ fn create(review: &Review, config: &Config) -> Verdict {
 fn named(aw: &Value) -> Vec<Named> {
     let text = |part: &str, key: &str| aw["metadata"][part][key].as_str().unwrap_or_default();
     let of = |kind: NamedKind, names: &str| -> Vec<Named> {
-        let names = names.split(',').map(str::trim).filter(|name| names::is_subdomain(name));
-        names.map(|name| Named { kind, name: name.to_owned() }).collect()
+        let names = names.split(',').take(NAMED_MAX).map(str::trim);
+        names.filter(|name| names::is_subdomain(name)).map(|name| Named { kind, name: name.to_owned() }).collect()
     };
     let mut all = of(NamedKind::RetryPolicy, text("annotations", keys::RETRY_POLICIES));
     all.extend(of(NamedKind::LocalQueue, text("labels", keys::QUEUE_NAME)));
@@ -154,18 +154,21 @@ fn named(aw: &Value) -> Vec<Named> {
 }
 
 fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Verdict {
-    if is_settled(review) {
-        return Verdict::Final(Answer::default());
-    }
-    if review.object.too_deep && !review.old_object.too_deep {
-        return Verdict::Final(Answer::of(&[validate::too_deep()]));
-    }
     let username = review.requester.username.as_str();
     let requester = Requester {
         is_kueue: username == config.admission.kueue_account,
         is_controller: own_account == Some(username),
     };
     let (old, new) = (&review.old_object.value, &review.object.value);
+    if let Some(finding) = validate::growth(old, new, requester) {
+        return Verdict::Final(Answer::of(&[finding]));
+    }
+    if is_settled(review) {
+        return Verdict::Final(Answer::default());
+    }
+    if review.object.too_deep && !review.old_object.too_deep {
+        return Verdict::Final(Answer::of(&[validate::too_deep()]));
+    }
     let findings = validate::update(old, new, requester, config);
     let changed = |i: &usize| template(old, *i) != template(new, *i);
     let changed = (0..components(new).len()).filter(changed).collect();

@@ -1,6 +1,6 @@
 //! Categories of failures: the administrator's, then those built in. Source: Armada retry policies.
 
-use super::look::Look;
+use super::look::{self, Look};
 use crate::config::{CategoryMatcher, FailureCategory};
 use crate::policies::{Happening, PodMatcher};
 use crate::snapshot::{ContainerState, Pod, PodPhase};
@@ -96,7 +96,7 @@ fn configured_fits(look: &Look<'_>, matcher: &CategoryMatcher) -> bool {
             .culprit()
             .is_some_and(|end| PodMatcher::takes_code(*operator, values, end.exit_code)),
         CategoryMatcher::TerminationMessage(pattern) => {
-            look.culprit().is_some_and(|end| pattern.is_match(&end.message))
+            look.culprit().is_some_and(|end| pattern.is_match(look::shown(end)))
         }
         CategoryMatcher::Conditions(names) => {
             names.iter().filter_map(|name| name.parse().ok()).any(|one| happened(look, one))

@@ -80,6 +80,15 @@ impl<'a> Look<'a> {
     }
 }
 
+/// The most of a termination message that patterns are shown; a kubelet passes on no more.
+const MESSAGE_BYTES_MAX: usize = 4 << 10;
+
+/// What patterns are shown of how a container ended.
+#[must_use]
+pub fn shown(end: &Termination) -> &str {
+    &end.message[..end.message.floor_char_boundary(MESSAGE_BYTES_MAX)]
+}
+
 /// Whether a component's reason is that it ran for too long.
 #[must_use]
 pub fn is_overdue(reason: &str) -> bool {

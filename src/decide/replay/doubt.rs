@@ -68,7 +68,7 @@ pub fn doubts(
         all.extend(of_exit_codes(evidence, &ground.limits));
     }
     if let Some(component) = evidence.component(&ground.snapshot) {
-        let rules = policies.failure.iter();
+        let rules = policies.failure_rules();
         all.extend(rules.filter_map(|rule| of_failure_rule(rule, evidence, component)));
     }
     for policy in &ground.snapshot.retry.policies {

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::finding::{Report, text};
-use super::template;
+use super::{Occasion, template};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::podsets::{self, Kind};
+use crate::price::COMPONENTS_MAX;
 
 /// The most pod sets of one AppWrapper: Kueue's Workload has no room for more.
 pub(in crate::webhook) const POD_SETS_MAX: usize = 10;
@@ -20,6 +21,10 @@ pub(super) struct Judged {
     pub(super) name: String,
     /// Kind of its template; empty where it has none.
     pub(super) kind: String,
+    /// API version of its template; empty where it has none.
+    pub(super) api_version: String,
+    /// Bytes of the memory that can be pending in it.
+    pub(super) pending: usize,
     /// Which of the known kinds.
     pub(super) known: Kind,
     /// Its pod sets; none where something is wrong with it.
@@ -50,30 +55,41 @@ impl<'a> Around<'a> {
     }
 }
 
-/// Checks every component of a `spec`.
+/// Checks every component of a `spec`; none where there are more than can be asked.
 pub(super) fn check_all(
     spec: &Value,
     metadata: &Value,
     config: &Config,
+    occasion: Occasion,
     report: &mut Report,
-) -> Vec<Judged> {
-    let Some(components) = spec["components"].as_array() else { return vec![] };
+) -> Option<Vec<Judged>> {
     // there must be one, as the schema says
-    if components.is_empty() {
-        return vec![];
-    }
+    let components = spec["components"].as_array().map(Vec::as_slice).unwrap_or_default();
     let around = Around::of(metadata, config);
+    if occasion == Occasion::Create && components.len() > COMPONENTS_MAX {
+        let message = format!("must have at most {COMPONENTS_MAX} components");
+        report.invalid("spec.components", components.len().to_string(), message);
+        return None;
+    }
     let all: Vec<Judged> = components
         .iter()
         .enumerate()
-        .map(|(i, raw)| check(raw, &format!("spec.components[{i}]"), &around, report))
+        .map(|(i, raw)| check(raw, &format!("spec.components[{i}]"), &around, occasion, report))
         .collect();
     unique_names(components, report);
-    totals(&all, report);
-    all
+    if !all.is_empty() {
+        totals(&all, report);
+    }
+    Some(all)
 }
 
-fn check(raw: &Value, path: &str, around: &Around<'_>, report: &mut Report) -> Judged {
+fn check(
+    raw: &Value,
+    path: &str,
+    around: &Around<'_>,
+    occasion: Occasion,
+    report: &mut Report,
+) -> Judged {
     let object = &raw["template"];
     let field = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
     template::check(object, &format!("{path}.template"), around, report);
@@ -92,12 +108,15 @@ fn check(raw: &Value, path: &str, around: &Around<'_>, report: &mut Report) -> J
         None => None,
     };
     let declared = component.map(|component| component.pod_sets).unwrap_or_default();
+    let pods = template::check_pods(object, path, &declared, occasion, report);
     Judged {
         name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         kind: field("kind"),
+        api_version: field("apiVersion"),
         known: Kind::of_object(object),
         pod_sets,
-        containers: template::check_pods(object, path, &declared, report),
+        pending: pods.pending,
+        containers: pods.containers,
     }
 }
 

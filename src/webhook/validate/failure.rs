@@ -8,8 +8,8 @@ use super::finding::Report;
 use super::target::Targets;
 use super::{RULES_MAX, items};
 use crate::api::FailurePolicyRule;
-use crate::config::{Config, Pattern};
-use crate::limits::names;
+use crate::config::Config;
+use crate::pattern::{self, Allowance};
 
 /// Reasons that a failed Job gives. Source: KEP-262.
 const REASONS: [&str; 5] = [
@@ -34,7 +34,6 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, repo
         let path = format!("{path}[{i}]");
         name(rule.name.as_deref(), *i, &path, &mut seen, report);
         reasons(&rule.on_job_failure_reasons, &path, report);
-        patterns(&rule.on_job_failure_message_patterns, &path, report);
         targets.check(&rule.target_components, &format!("{path}.targetComponents"), report);
         if let Some(first) = final_rule {
             let message =
@@ -47,6 +46,7 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, repo
             final_rule = Some(i);
         }
     }
+    patterns(&rules, report);
     if config.retry_policy.global_max_retries == 0 && !rules.is_empty() {
         let message = "has no effect: the configuration allows no restart of any kind";
         report.doubtful("spec.failurePolicy", None, message);
@@ -97,7 +97,8 @@ fn reasons(given: &[String], path: &str, report: &mut Report) {
     for (i, reason) in given.iter().take(REASONS.len()).enumerate() {
         let field = format!("{path}.onJobFailureReasons[{i}]");
         if !REASONS.contains(&reason.as_str()) {
-            let meant = names::close(reason, &REASONS)
+            let meant = report
+                .meant(reason, &REASONS)
                 .map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
             let message = format!("must be one of {}{meant}", REASONS.join(", "));
             report.invalid(field, reason, message);
@@ -107,16 +108,35 @@ fn reasons(given: &[String], path: &str, report: &mut Report) {
     }
 }
 
-fn patterns(given: &[String], path: &str, report: &mut Report) {
-    let field = format!("{path}.onJobFailureMessagePatterns");
-    if given.len() > PATTERNS_MAX {
-        let message = format!("must have at most {PATTERNS_MAX} entries");
-        report.invalid(&field, given.len().to_string(), message);
+/// The patterns of all rules: how many, how long, and what they cost by their syntax, before the first is
+/// compiled; then each text once.
+fn patterns(rules: &[(usize, FailurePolicyRule)], report: &mut Report) {
+    let mut allowance = Allowance::default();
+    let mut texts: BTreeMap<&str, String> = BTreeMap::new();
+    for (i, rule) in rules {
+        let given = &rule.on_job_failure_message_patterns;
+        let field = format!("spec.failurePolicy.rules[{i}].onJobFailureMessagePatterns");
+        if given.len() > PATTERNS_MAX {
+            let message = format!("must have at most {PATTERNS_MAX} entries");
+            report.invalid(&field, given.len().to_string(), message);
+        }
+        // what is over the bound is not looked at
+        for (i, pattern) in given.iter().take(PATTERNS_MAX).enumerate() {
+            let field = format!("{field}[{i}]");
+            match allowance.admit(pattern) {
+                Ok(()) => _ = texts.entry(pattern).or_insert(field),
+                Err(error) => {
+                    report.invalid(field, pattern, error.to_string());
+                    if error.is_of_all() {
+                        return;
+                    }
+                }
+            }
+        }
     }
-    // what is over the bound is not compiled
-    for (i, pattern) in given.iter().take(PATTERNS_MAX).enumerate() {
-        if let Err(error) = Pattern::new(pattern) {
-            report.invalid(format!("{field}[{i}]"), pattern, error.to_string());
+    for (pattern, field) in texts {
+        if let Err(error) = pattern::compile(pattern) {
+            report.invalid(field, pattern, error.to_string());
         }
     }
 }

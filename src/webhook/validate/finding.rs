@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::limits::{Remark, Severity, shortened};
+use crate::limits::{Remark, Severity, names, shortened};
 
 /// Something that is wrong, or probably not meant, in an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -48,9 +48,18 @@ impl From<Remark> for Finding {
 #[derive(Debug, Default)]
 pub(super) struct Report {
     findings: Vec<Finding>,
+    /// Errors and warnings so far.
+    counts: (usize, usize),
     /// Fields whose errors are said for good.
     settled: BTreeSet<String>,
+    /// Names that were suggested so far.
+    suggested: usize,
 }
+
+/// The most names that are suggested: each is compared with every one that is known.
+const SUGGESTIONS_MAX: usize = 20;
+/// The most known names that one is compared with.
+const KNOWN_MAX: usize = 200;
 
 /// The most findings of one severity: an object of 1 MiB can be wrong in very many places.
 const FINDINGS_MAX: usize = 100;
@@ -96,15 +105,32 @@ impl Report {
     pub(super) fn push(&mut self, finding: Finding) {
         // each severity has its own bound, so that warnings never crowd out an error
         let severity = finding.severity;
-        let count = self.findings.iter().filter(|each| each.severity == severity).count();
-        if count < FINDINGS_MAX {
+        let count = match severity {
+            Severity::Error => &mut self.counts.0,
+            Severity::Warning => &mut self.counts.1,
+        };
+        if *count < FINDINGS_MAX {
             if !self.findings.contains(&finding) {
+                *count += 1;
                 self.findings.push(finding);
             }
-        } else if count == FINDINGS_MAX {
+        } else if *count == FINDINGS_MAX {
+            *count += 1;
             let message = format!("there is more: only {FINDINGS_MAX} of a kind are listed");
             self.findings.push(Finding { severity, field: String::new(), value: None, message });
         }
+    }
+
+    /// Whether no more errors are listed: then there is no need to look for them.
+    pub(super) const fn is_full(&self) -> bool {
+        self.counts.0 > FINDINGS_MAX
+    }
+
+    /// The known name that a text probably means, for the first few that are asked about.
+    pub(super) fn meant<'a>(&mut self, text: &str, known: &[&'a str]) -> Option<&'a str> {
+        self.suggested += 1;
+        let known = &known[..known.len().min(KNOWN_MAX)];
+        if self.suggested > SUGGESTIONS_MAX { None } else { names::close(text, known) }
     }
 
     pub(super) fn into_findings(self) -> Vec<Finding> {

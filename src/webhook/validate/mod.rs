@@ -1,10 +1,10 @@
 //! What an AppWrapper and a RetryPolicy must look like, as far as no cluster is needed to say it.
 //!
 //! ```text
-//! create: bounds ─▶ kind ─┬▶ metadata   name, annotations
-//!                         └▶ schema ─┬▶ component   template, pod sets, totals
-//!                                    └▶ failure, execution, pod_failure   policies
-//! update: create(new) without what create(old) says already ─▶ what may not change
+//! create: size ─▶ kind ─┬▶ metadata   name, annotations
+//!                       └▶ schema ─┬▶ component   template, pod sets, totals
+//!                                  └▶ failure, execution, pod_failure   policies
+//! update: the same without sizes, and without what is wrong with the old one ─▶ what may not change
 //! ```
 //!
 //! Objects come as JSON that anybody may have written: every problem is a [`Finding`] with the path
@@ -17,9 +17,9 @@ mod failure;
 mod finding;
 mod object;
 mod pod_failure;
-mod quantity;
 mod retry_policy;
 mod schema;
+mod size;
 mod target;
 mod template;
 mod update;
@@ -29,13 +29,14 @@ use serde_json::Value;
 
 pub use finding::Finding;
 pub use retry_policy::retry_policy;
-pub use update::{Requester, update};
+pub use update::{Requester, growth, update};
 
 pub(super) use component::POD_SETS_MAX;
 pub(super) use object::{LEVELS_MAX, too_deep};
 
 pub use crate::limits::Severity;
 
+use self::component::Judged;
 use self::finding::Report;
 use self::target::Targets;
 use crate::config::Config;
@@ -52,11 +53,29 @@ pub const SKIPPED: &[&str] = &[
 /// API version of the AppWrapper.
 const API_VERSION: &str = "workload.codeflare.dev/v1beta2";
 
+/// When an AppWrapper is judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Occasion {
+    /// It is to be created: its sizes are judged as well.
+    Create,
+    /// It is there already: what it costs is there, and it must still be finished and deleted.
+    Stored,
+}
+
 /// Everything that is wrong with an AppWrapper that is to be created.
 #[must_use]
 pub fn create(aw: &Value, config: &Config) -> Vec<Finding> {
+    judged(aw, config, Occasion::Create)
+}
+
+fn judged(aw: &Value, config: &Config, occasion: Occasion) -> Vec<Finding> {
     let mut report = Report::default();
-    if object::is_bounded(aw, &mut report)
+    let affordable = |report: &mut Report| match occasion {
+        Occasion::Create => size::is_affordable(aw, report),
+        Occasion::Stored => true,
+    };
+    if object::is_shallow(aw, &mut report)
+        && affordable(&mut report)
         && object::is_a(aw, API_VERSION, "AppWrapper", &mut report)
     {
         let metadata = object::metadata(aw, &mut report).unwrap_or(&Value::Null);
@@ -64,25 +83,39 @@ pub fn create(aw: &Value, config: &Config) -> Vec<Finding> {
         object::texts(metadata, "labels", &mut report);
         template::annotations(metadata, "metadata", &mut report);
         let limits = object::limits(metadata, config, &mut report);
-        spec(aw, metadata, config, &limits, &mut report);
+        let components = spec(aw, metadata, config, &limits, occasion, &mut report);
+        if occasion == Occasion::Create {
+            size::check(aw, &components, &mut report);
+        }
     }
     report.into_findings()
 }
 
-fn spec(aw: &Value, metadata: &Value, config: &Config, limits: &Limits, report: &mut Report) {
+fn spec(
+    aw: &Value,
+    metadata: &Value,
+    config: &Config,
+    limits: &Limits,
+    occasion: Occasion,
+    report: &mut Report,
+) -> Vec<Judged> {
     let Some(spec) = aw.get("spec") else {
-        return report.wrong("spec", "must be given");
+        report.wrong("spec", "must be given");
+        return vec![];
     };
     let spec = schema::check_spec(&schema::APPWRAPPER, spec, report);
     if !spec.is_object() {
-        return;
+        return vec![];
     }
-    let components = component::check_all(&spec, metadata, config, report);
+    let Some(components) = component::check_all(&spec, metadata, config, occasion, report) else {
+        return vec![];
+    };
     let targets = Targets::of(&components);
     failure::check(&spec["failurePolicy"], &targets, config, report);
     execution::check(&spec["executionPolicy"], &targets, report);
     pod_failure::check(&spec["podFailurePolicy"], &targets, report);
     unasked_limits(&spec, metadata, config, limits, report);
+    components
 }
 
 /// A retry limit that retry policies or the global limit make void.

@@ -1,35 +1,26 @@
 //! The object as a whole: size, depth, what it is, what it is called, its annotations.
 
 use std::collections::BTreeMap;
-use std::io;
 
 use serde_json::Value;
 
 use super::finding::{Finding, Report, text};
+use super::size;
 use crate::config::Config;
 use crate::limits::{Limits, Severity, names, shortened};
 
 /// The most levels of objects and lists, the object itself being the first.
 pub(in crate::webhook) const LEVELS_MAX: usize = 64;
-/// The largest object, as JSON without spaces.
-const BYTES_MAX: usize = 1 << 20;
 /// What the API server appends to `generateName`.
 const GENERATED: &str = "xxxxx";
 
-/// Whether the object is small and shallow enough to be looked at.
-pub(super) fn is_bounded(object: &Value, report: &mut Report) -> bool {
-    if levels(object) > LEVELS_MAX {
+/// Whether the object is shallow enough to be looked at.
+pub(super) fn is_shallow(object: &Value, report: &mut Report) -> bool {
+    let shallow = levels(object) <= LEVELS_MAX;
+    if !shallow {
         report.push(too_deep());
-        return false;
     }
-    let mut size = Size(0);
-    // cannot fail: keys are texts, and the counter takes everything
-    let written = serde_json::to_writer(&mut size, object);
-    if written.is_err() || size.0 > BYTES_MAX {
-        report.wrong("", format!("must be at most {BYTES_MAX} bytes, and is {}", size.0));
-        return false;
-    }
-    true
+    shallow
 }
 
 /// What is said of an object that is too deep.
@@ -54,20 +45,6 @@ fn levels(object: &Value) -> usize {
         }
     }
     deepest
-}
-
-/// Counts what is written to it.
-struct Size(usize);
-
-impl io::Write for Size {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len();
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 /// Whether the object is of the kind that is to be judged.
@@ -152,6 +129,7 @@ pub(super) fn texts(
 /// What the annotations set.
 pub(super) fn limits(metadata: &Value, config: &Config, report: &mut Report) -> Limits {
     let annotations = texts(metadata, "annotations", report);
+    size::annotations(metadata, "metadata", report);
     let (limits, remarks) = Limits::of(&annotations, &config.fault_tolerance);
     for remark in remarks {
         report.push(Finding::from(remark));

@@ -87,7 +87,7 @@ fn pod_condition(condition: &OnPodCondition, path: &str, report: &mut Report) {
     if name.is_empty() || type_.len() > 316 || !name.bytes().all(inner) {
         let message = "must be the type of a pod's condition, such as DisruptionTarget";
         report.invalid(format!("{path}.type"), type_, message);
-    } else if let Some(meant) = names::close(type_, &CONDITIONS)
+    } else if let Some(meant) = report.meant(type_, &CONDITIONS)
         && meant != type_
     {
         let message = format!("did you mean {meant}?");

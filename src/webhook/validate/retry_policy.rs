@@ -5,10 +5,12 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::finding::Report;
-use super::{Finding, exit_codes, items, object, quantity, schema};
+use super::{Finding, exit_codes, items, object, schema, size};
 use crate::api::{Backoff as RawBackoff, RetryAction, RetryRule};
-use crate::config::{Backoff, BackoffError, CONDITIONS, Pattern};
+use crate::config::{Backoff, BackoffError, CONDITIONS};
 use crate::limits::names;
+use crate::pattern::Pattern;
+use crate::quantity::Bytes;
 
 const API_VERSION: &str = "workload.codeflare.dev/v1alpha1";
 
@@ -22,7 +24,8 @@ const FACTOR_MAX: f64 = 100.0;
 #[must_use]
 pub fn retry_policy(policy: &Value) -> Vec<Finding> {
     let mut report = Report::default();
-    if object::is_bounded(policy, &mut report)
+    if object::is_shallow(policy, &mut report)
+        && size::is_affordable(policy, &mut report)
         && object::is_a(policy, API_VERSION, "RetryPolicy", &mut report)
     {
         if let Some(metadata) = object::metadata(policy, &mut report) {
@@ -169,9 +172,8 @@ fn mutate(rule: &RetryRule, path: &str, report: &mut Report) {
         report.invalid(format!("{path}.memory.factor"), memory.factor.to_string(), message);
     }
     if let Some(max) = memory.max.as_deref()
-        && !quantity::is_positive(max)
+        && let Err(error) = Bytes::at_least_one(max)
     {
-        let message = "must be a quantity above 0, such as 64Gi";
-        report.invalid(format!("{path}.memory.max"), max, message);
+        report.invalid(format!("{path}.memory.max"), max, error.to_string());
     }
 }

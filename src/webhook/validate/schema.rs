@@ -14,7 +14,6 @@ use serde_json::{Map, Value};
 
 use super::finding::{Report, text};
 use crate::api::{AppWrapper, RetryPolicy};
-use crate::limits::names;
 
 /// Schema of `spec` of an AppWrapper.
 pub(super) static APPWRAPPER: LazyLock<Schema> = LazyLock::new(|| spec_of(AppWrapper::crd()));
@@ -68,7 +67,10 @@ fn check(schema: &Schema, value: &Value, path: &str, report: &mut Report) -> Val
                 return value.clone();
             };
             let checked = |(i, item)| check(each, item, &format!("{path}[{i}]"), report);
-            Value::Array(items.iter().enumerate().map(checked).collect())
+            // what is over the bound was reported, and is not looked at
+            let most = schema.max_items.and_then(|most| usize::try_from(most).ok());
+            let items = items.iter().take(most.unwrap_or(usize::MAX));
+            Value::Array(items.enumerate().map(checked).collect())
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
     }
@@ -100,7 +102,8 @@ fn object(
         } else {
             let names: Vec<&str> =
                 schema.properties.iter().flatten().map(|(name, _)| name.as_str()).collect();
-            let message = format!("unknown field, without effect{}", suggestion(name, &names));
+            let meant = suggestion(name, &names, report);
+            let message = format!("unknown field, without effect{meant}");
             let field = format!("{path}.{}", crate::limits::shortened(name));
             report.doubtful(field, Some(&text(value)), message);
         }
@@ -120,7 +123,8 @@ fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Report) {
     {
         let names: Vec<&str> = allowed.iter().filter_map(|each| each.0.as_str()).collect();
         let given = value.as_str().unwrap_or_default();
-        let message = format!("must be one of {}{}", names.join(", "), suggestion(given, &names));
+        let meant = suggestion(given, &names, report);
+        let message = format!("must be one of {}{meant}", names.join(", "));
         report.invalid(path, text(value), message);
     }
     if let (Some(least), Some(number)) = (schema.minimum, value.as_f64())
@@ -194,8 +198,8 @@ fn expected(schema: &Schema, kind: &str) -> String {
 }
 
 /// `: did you mean …?`, where something is near enough.
-fn suggestion(given: &str, known: &[&str]) -> String {
+fn suggestion(given: &str, known: &[&str], report: &mut Report) -> String {
     let renamed = RENAMED.iter().find(|(theirs, ours)| *theirs == given && known.contains(ours));
-    let meant = renamed.map(|(_, ours)| *ours).or_else(|| names::close(given, known));
+    let meant = renamed.map(|(_, ours)| *ours).or_else(|| report.meant(given, known));
     meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"))
 }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::component::Judged;
 use super::finding::Report;
-use crate::limits::names;
 
 /// The most components that a message lists.
 const LISTED_MAX: usize = 10;
@@ -35,8 +34,11 @@ impl<'a> Targets<'a> {
     ) -> BTreeMap<usize, usize> {
         let mut found = BTreeMap::new();
         for (i, text) in listed.iter().enumerate() {
+            if report.is_full() {
+                break;
+            }
             let field = format!("{path}[{i}]");
-            match self.resolve(text) {
+            match self.resolve(text, report) {
                 Ok(component) if found.contains_key(&component) => {
                     report.invalid(field, text, "must be unique: the component is listed already");
                 }
@@ -52,7 +54,10 @@ impl<'a> Targets<'a> {
         if listed.is_empty() {
             return self.components.iter().collect();
         }
-        let named = listed.iter().filter_map(|text| self.resolve(text).ok());
+        let named = listed.iter().filter_map(|text| match self.found(text)[..] {
+            [component] => Some(component),
+            _ => None,
+        });
         let named: BTreeSet<usize> = named.collect();
         named.into_iter().filter_map(|component| self.components.get(component)).collect()
     }
@@ -62,22 +67,27 @@ impl<'a> Targets<'a> {
         self.components.get(component)
     }
 
-    fn resolve(&self, text: &str) -> Result<usize, String> {
+    /// The components that a text names.
+    fn found(&self, text: &str) -> Vec<usize> {
         let (kind, name) = match text.split_once('/') {
             Some((kind, name)) => (Some(kind), name),
             None => (None, text),
         };
         let named = self.by_name.get(name).into_iter().flatten().copied();
+        let fits =
+            |component: &usize| kind.is_none_or(|kind| self.components[*component].kind == kind);
+        named.filter(fits).take(LISTED_MAX + 1).collect()
+    }
+
+    fn resolve(&self, text: &str, report: &mut Report) -> Result<usize, String> {
+        let found = self.found(text);
         let full = |component: usize| {
             let each = &self.components[component];
             format!("{}/{}", each.kind, each.name)
         };
-        let fits =
-            |component: &usize| kind.is_none_or(|kind| self.components[*component].kind == kind);
-        let found: Vec<usize> = named.filter(fits).collect();
         match found[..] {
             [component] => Ok(component),
-            [] => Err(self.unknown(text)),
+            [] => Err(self.unknown(text, report)),
             _ => {
                 let listed: Vec<String> =
                     found.iter().take(LISTED_MAX).copied().map(full).collect();
@@ -86,12 +96,13 @@ impl<'a> Targets<'a> {
         }
     }
 
-    fn unknown(&self, text: &str) -> String {
-        let known: Vec<&str> = self.by_name.keys().copied().take(LISTED_MAX).collect();
+    fn unknown(&self, text: &str, report: &mut Report) -> String {
+        let known: Vec<&str> = self.by_name.keys().copied().collect();
         let listed = match self.by_name.len() {
             0 => "there is none with a name".to_owned(),
             count if count <= LISTED_MAX => format!("one of {}", known.join(", ")),
-            count => names::close(text, &known)
+            count => report
+                .meant(text, &known)
                 .map_or_else(|| format!("there are {count}"), |name| format!("such as {name}")),
         };
         format!("must be the name of a component, or Kind/name: {listed}")

@@ -6,9 +6,11 @@ use serde_json::Value;
 
 use super::component::Around;
 use super::finding::{Report, text};
+use super::{Occasion, size};
 use crate::api::{GROUP, PodSet, keys};
 use crate::limits::{names, shortened};
 use crate::podsets;
+use crate::price::{CONTAINERS_MAX, NODE_TERMS_MAX, pending_bytes};
 
 /// Labels that the controller sets and finds its objects by.
 const OURS: [&str; 4] = [keys::APPWRAPPER, keys::APPWRAPPER_UID, keys::ATTEMPT, keys::POD_SET];
@@ -45,6 +47,7 @@ pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mu
     }
     kind(object, path, around, report);
     nested(object, path, report);
+    size::annotations(&object["metadata"], &format!("{path}.metadata"), report);
     if has(object, "status") {
         let field = format!("{path}.status");
         report.invalid(field, text(&object["status"]), SERVER_SET);
@@ -67,35 +70,69 @@ pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mu
     queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, report);
 }
 
+/// What is known of the pod templates of a component.
+#[derive(Debug, Default)]
+pub(super) struct Pods {
+    /// Names of their containers.
+    pub(super) containers: BTreeSet<String>,
+    /// Bytes of the memory that can be pending in one of them.
+    pub(super) pending: usize,
+}
+
 /// Checks the pod templates of a component, those that are declared and those that its kind
-/// implies, and returns the names of their containers.
+/// implies.
 pub(super) fn check_pods(
     object: &Value,
     component: &str,
     declared: &[PodSet],
+    occasion: Occasion,
     report: &mut Report,
-) -> BTreeSet<String> {
+) -> Pods {
     // where there is something wrong with the pod sets, that is reported by who inspects them
     let inferred = podsets::infer(object).unwrap_or_default();
     let paths: BTreeSet<&str> =
         inferred.iter().chain(declared).map(|set| set.path.as_str()).collect();
-    let mut containers = BTreeSet::new();
+    let mut pods = Pods::default();
     for text_of_path in paths {
         let Ok(path) = text_of_path.parse::<podsets::Path>() else { continue };
         let Ok(pod) = podsets::pod_template(object, &path) else { continue };
-        labels(&pod["metadata"], &format!("{component}.{text_of_path}.metadata"), report);
+        let metadata = format!("{component}.{text_of_path}.metadata");
+        labels(&pod["metadata"], &metadata, report);
+        size::annotations(&pod["metadata"], &metadata, report);
         let spec = &pod["spec"];
         if has(spec, "nodeName") {
             let message = "must be left out: it bypasses the scheduler and the quota";
             let field = format!("{component}.{text_of_path}.spec.nodeName");
             report.invalid(field, text(&spec["nodeName"]), message);
         }
-        for list in ["containers", "initContainers"] {
-            let items = spec[list].as_array().into_iter().flatten();
-            containers.extend(items.filter_map(|item| Some(item["name"].as_str()?.to_owned())));
+        let items = |list: &str| spec[list].as_array().map(Vec::as_slice).unwrap_or_default();
+        let all = || items("containers").iter().chain(items("initContainers"));
+        let names = || all().map(|item| item["name"].as_str().unwrap_or_default());
+        pods.pending = pods.pending.max(pending_bytes(names()));
+        pods.containers.extend(names().filter(|name| !name.is_empty()).map(str::to_owned));
+        if occasion == Occasion::Create {
+            let field = format!("{component}.{text_of_path}.spec");
+            counts(spec, &field, all().count(), report);
         }
     }
-    containers
+    pods
+}
+
+/// What is written to, or looked at again for each retry, is not more than it need be.
+fn counts(spec: &Value, path: &str, containers: usize, report: &mut Report) {
+    if containers > CONTAINERS_MAX {
+        let message =
+            format!("must be at most {CONTAINERS_MAX} containers, init containers included");
+        report.invalid(format!("{path}.containers"), containers.to_string(), message);
+    }
+    let field =
+        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+    let terms = spec.pointer(&format!("/{}", field.replace('.', "/"))).and_then(Value::as_array);
+    let terms = terms.map_or(0, Vec::len);
+    if terms > NODE_TERMS_MAX {
+        let message = format!("must be at most {NODE_TERMS_MAX} terms");
+        report.invalid(format!("{path}.{field}"), terms.to_string(), message);
+    }
 }
 
 /// Whether a field says anything. Go's clients write `status: {}` and `null` for what is not set.
@@ -145,44 +182,53 @@ fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
 
 /// An AppWrapper deeper down, such as in a template of a template.
 fn nested(object: &Value, path: &str, report: &mut Report) {
+    let mut way = vec![];
     for (name, value) in object.as_object().into_iter().flatten() {
-        search(value, &mut vec![Step::Field(name)], path, report);
+        way.push(Step::Field(name));
+        search(value, path, &mut way, report);
+        way.pop();
     }
 }
 
-/// A step from a value to one that it holds.
+/// One step on the way to a value: the path is written only where something is said of it.
 enum Step<'a> {
     Field(&'a str),
     Item(usize),
 }
 
-/// Recursion is bounded: an object that is too deep is not looked at. The path is written only where
-/// something is found.
-fn search<'a>(value: &'a Value, steps: &mut Vec<Step<'a>>, path: &str, report: &mut Report) {
+fn written(path: &str, way: &[Step<'_>]) -> String {
+    let mut text = path.to_owned();
+    for step in way {
+        match step {
+            Step::Field(name) => text += &format!(".{}", shortened(name)),
+            Step::Item(i) => text += &format!("[{i}]"),
+        }
+    }
+    text
+}
+
+/// Recursion is bounded: an object that is too deep is not looked at.
+fn search<'a>(value: &'a Value, path: &str, way: &mut Vec<Step<'a>>, report: &mut Report) {
     match value {
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate() {
-                steps.push(Step::Item(i));
-                search(item, steps, path, report);
-                steps.pop();
+                way.push(Step::Item(i));
+                search(item, path, way, report);
+                way.pop();
             }
         }
         Value::Object(fields) => {
             let api_version = value["apiVersion"].as_str().unwrap_or_default();
             let ours = value["kind"] == "AppWrapper" && group(api_version) == GROUP;
             // without a spec it is a reference, such as that of an event
-            if ours && fields.contains_key("spec") {
-                let field = steps.iter().fold(path.to_owned(), |path, step| match step {
-                    Step::Field(name) => format!("{path}.{}", shortened(name)),
-                    Step::Item(i) => format!("{path}[{i}]"),
-                });
-                let message = "must not be an AppWrapper, of any version";
-                report.invalid(format!("{field}.kind"), "AppWrapper", message);
+            if ours && fields.contains_key("spec") && !report.is_full() {
+                let field = written(path, way) + ".kind";
+                report.invalid(field, "AppWrapper", "must not be an AppWrapper, of any version");
             }
             for (name, field) in fields {
-                steps.push(Step::Field(name));
-                search(field, steps, path, report);
-                steps.pop();
+                way.push(Step::Field(name));
+                search(field, path, way, report);
+                way.pop();
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -4,9 +4,10 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::finding::{Report, text};
-use super::{Finding, create};
+use super::{Finding, Occasion, judged};
 use crate::api::{Component, ExecutionPolicy, FailurePolicy, PodFailurePolicy, keys};
 use crate::config::Config;
+use crate::price::{METADATA_BYTES_MAX, OBJECT_BYTES_MAX, stored_bytes};
 
 /// Who asks for a change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,9 +29,10 @@ const UNLESS_SUSPENDED: &str = "must not be changed while spec.suspend is false"
 pub fn update(old: &Value, new: &Value, requester: Requester, config: &Config) -> Vec<Finding> {
     let mut report = Report::default();
     if old["spec"] != new["spec"] || old["metadata"] != new["metadata"] {
-        let found = create(new, config);
+        let of = |object: &Value| judged(object, config, Occasion::Stored);
+        let found = of(new);
         // most are right, and then the old one need not be looked at
-        let before = if found.is_empty() { vec![] } else { create(old, config) };
+        let before = if found.is_empty() { vec![] } else { of(old) };
         for finding in found.into_iter().filter(|each| !before.contains(each)) {
             report.push(finding);
         }
@@ -40,6 +42,44 @@ pub fn update(old: &Value, new: &Value, requester: Requester, config: &Config) -
         spec(old, new, requester, &mut report);
     }
     report.into_findings()
+}
+
+/// What is wrong with how an AppWrapper grows, where it does: it must leave room for its status, and its
+/// creator could make it larger later. What Kueue and this controller write is never in question, and
+/// neither is anything that does not grow.
+#[must_use]
+pub fn growth(old: &Value, new: &Value, requester: Requester) -> Option<Finding> {
+    if requester.is_kueue || requester.is_controller {
+        return None;
+    }
+    let metadata = |object: &Value| stored_bytes(&object["metadata"]);
+    let (before, now) = (metadata(old), metadata(new));
+    let mut report = Report::default();
+    if now > before && now > METADATA_BYTES_MAX {
+        let message = format!(
+            "must be at most {METADATA_BYTES_MAX} bytes as stored, managedFields included, where it \
+             grows; it was {before}"
+        );
+        report.invalid("metadata", format!("{now} bytes"), message);
+    }
+    if old["spec"] != new["spec"] {
+        let (before, after) = (asked(old), asked(new));
+        if after > before && after.saturating_add(now) > OBJECT_BYTES_MAX {
+            let message = format!(
+                "must be at most {OBJECT_BYTES_MAX} bytes as stored, together with metadata ({now}), \
+                 where it grows; it was {before}"
+            );
+            report.invalid("spec", format!("{after} bytes"), message);
+        }
+    }
+    report.into_findings().into_iter().next()
+}
+
+/// Bytes of what is asked for; that it is suspended is always the same.
+fn asked(aw: &Value) -> usize {
+    let fields = aw["spec"].as_object().into_iter().flatten();
+    let asked = fields.filter(|(name, _)| *name != "suspend");
+    asked.map(|(name, value)| name.len() + stored_bytes(value) + 4).sum()
 }
 
 /// The labels that name the user who created it.

@@ -4,7 +4,7 @@ use super::build::{failed, running, said};
 use crate::api::{PendingMemory, Phase};
 use crate::decide::tests::given::World;
 use crate::plan::Action;
-use crate::policies::Bytes;
+use crate::quantity::Bytes;
 use crate::snapshot::{ContainerMemory, PodTemplate};
 
 const GROW: &str = "{backoff: {initialDelay: 5s}, rules: [{name: oom, action: Retry, \

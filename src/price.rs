@@ -1,0 +1,176 @@
+//! What one AppWrapper may cost: the bounds of its sizes and counts, by name, and the largest status
+//! that it can grow to.
+//!
+//! Admission refuses what is over a bound. The controller, which finds objects that nobody judged,
+//! leaves the surplus out and says so; it never stops for it.
+
+use std::io;
+
+use serde_json::Value;
+
+use crate::api::PodSet;
+
+/// The most components of a new AppWrapper. Larger ones that are stored already are finished.
+pub const COMPONENTS_MAX: usize = crate::api::NEW_COMPONENTS_MAX;
+/// The most containers of a pod template, init containers included.
+pub const CONTAINERS_MAX: usize = 128;
+/// The most terms of the required node affinity of a pod template: each is written to, where nodes are
+/// avoided.
+pub const NODE_TERMS_MAX: usize = 64;
+/// The most retry policies that one annotation names.
+pub const POLICY_NAMES_MAX: usize = 16;
+/// The most bytes of the annotations that tune an AppWrapper, keys and values together.
+pub const OWN_ANNOTATIONS_BYTES_MAX: usize = 4 << 10;
+/// The most bytes of all annotations of an object, keys and values together. Kubernetes:
+/// `TotalAnnotationSizeLimitB`.
+pub const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
+/// The most bytes of an AppWrapper, as it is stored, with the largest status that it can grow to. An
+/// API server stores 1.5 MiB; the rest is for what others write into it.
+pub const OBJECT_BYTES_MAX: usize = 1 << 20;
+/// The most bytes that `metadata` may grow to after the creation.
+pub const METADATA_BYTES_MAX: usize = 320 << 10;
+/// The most memory that `spec` may take when it is read.
+pub const MEMORY_BYTES_MAX: usize = 4 << 20;
+
+/// The most bytes of a message in the status.
+pub const STATUS_MESSAGE_BYTES_MAX: usize = 1 << 10;
+/// The most attempts in the status.
+pub const ATTEMPTS_MAX: usize = 10;
+/// The most rules of which the status counts the retries.
+pub const RETRY_COUNTS_MAX: usize = 64;
+/// The most nodes that the status says to avoid.
+pub const AVOIDED_NODES_MAX: usize = 16;
+/// The most conditions of the status: ours, and a few of others.
+pub const CONDITIONS_MAX: usize = 12;
+
+/// What of a component shows in the status.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shape<'a> {
+    /// Name of its object.
+    pub name: &'a str,
+    /// Kind of its object.
+    pub kind: &'a str,
+    /// API version of its object.
+    pub api_version: &'a str,
+    /// Its pod sets, declared or inferred.
+    pub pod_sets: &'a [PodSet],
+    /// Bytes of the memory that can be pending in it: [`pending_bytes`] of the pod set with the most.
+    pub pending: usize,
+}
+
+/// A text of a name: a subdomain of Kubernetes, which is stored as it is.
+const NAME: usize = 253 + 2;
+/// A moment, or a UID, or a number, with its key.
+const SMALL: usize = 64;
+/// A message whose every byte is stored as six (`\u003c`).
+const MESSAGE: usize = 6 * STATUS_MESSAGE_BYTES_MAX + 2;
+/// A condition without its message. Kubernetes: types of up to 316 characters, reasons of up to 1,024;
+/// ours are words.
+const CONDITION: usize = 5 * SMALL;
+/// A condition of a component; it has no message.
+const COMPONENT_CONDITIONS: usize = 2 * CONDITION;
+/// What was recorded of one attempt: its moments, outcome, action and counts; the rule's policy and
+/// name; of the failure pod, node, container, reason, category and message. The component's name is
+/// extra.
+const ATTEMPT: usize = 12 * SMALL + 8 * (NAME + SMALL) + MESSAGE;
+/// One of `retryCounts`.
+const RETRY_COUNT: usize = NAME + 63 + 2 * SMALL;
+/// What stands once: phase, counts, anchors, keys, brackets.
+const FRAME: usize = 2 << 10;
+
+/// The largest status that an AppWrapper of these components can grow to, in bytes as it is stored.
+///
+/// | part | at most |
+/// |---|---|
+/// | `conditions` | [`CONDITIONS_MAX`] × (320 + a message) |
+/// | `componentStatus` | for each component: name, kind, API version, its pod sets as they are written in `spec`, UID, 2 conditions without a message |
+/// | `attempts` | [`ATTEMPTS_MAX`] × (names, moments, a message, the longest name of a component) |
+/// | `retryCounts` | [`RETRY_COUNTS_MAX`] × (a policy, a rule, a number) |
+/// | `avoidNodes` | [`AVOIDED_NODES_MAX`] × a name |
+/// | `pendingMemory` | the containers of the pod set that has most of them |
+/// | `since` | 6 moments, and one for each pod set |
+///
+/// A message has at most [`STATUS_MESSAGE_BYTES_MAX`] bytes, each stored as up to six.
+#[must_use]
+pub fn largest_status<'a>(components: impl IntoIterator<Item = Shape<'a>>) -> usize {
+    let mut sum = FRAME
+        + CONDITIONS_MAX * (CONDITION + MESSAGE)
+        + RETRY_COUNTS_MAX * RETRY_COUNT
+        + AVOIDED_NODES_MAX * (NAME + 1);
+    let (mut name, mut pending) = (0, 0);
+    for each in components {
+        let texts = text_bytes(each.name) + text_bytes(each.kind) + text_bytes(each.api_version);
+        let pod_sets = each.pod_sets.iter().map(|set| stored_bytes(set) + SMALL + 2 * SMALL);
+        sum += texts + 3 * SMALL + COMPONENT_CONDITIONS + pod_sets.sum::<usize>();
+        name = name.max(text_bytes(each.name));
+        pending = pending.max(each.pending);
+    }
+    sum + ATTEMPTS_MAX * (ATTEMPT + name) + pending
+}
+
+/// Bytes of what can be pending for containers of these names.
+pub fn pending_bytes<'a>(containers: impl IntoIterator<Item = &'a str>) -> usize {
+    containers.into_iter().map(|name| text_bytes(name) + 3 * SMALL).sum()
+}
+
+/// Bytes of a value as an API server stores it.
+#[must_use]
+pub fn stored_bytes(value: &(impl serde::Serialize + ?Sized)) -> usize {
+    let mut size = Stored(0);
+    // cannot fail: keys are texts, and the counter takes everything
+    match serde_json::to_writer(&mut size, value) {
+        Ok(()) => size.0,
+        Err(_) => usize::MAX / 4,
+    }
+}
+
+fn text_bytes(text: &str) -> usize {
+    stored_bytes(text)
+}
+
+/// Counts what is written to it. Go writes `<`, `>`, `&` and two separators of lines as six bytes.
+struct Stored(usize);
+
+impl io::Write for Stored {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let escaped = bytes.iter().filter(|byte| matches!(byte, b'<' | b'>' | b'&')).count();
+        let starts = bytes.iter().filter(|byte| **byte == 0xe2).count();
+        self.0 += bytes.len() + 5 * escaped + 3 * starts;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Memory that a value takes when it is read, about: a small object takes a hundred times its text.
+#[must_use]
+pub fn memory_bytes(value: &Value) -> usize {
+    /// Entries of a node of a map, of which it fills at least about the half.
+    const NODE_ENTRIES: usize = 11;
+    const KEY: usize = size_of::<String>();
+    const SLOT: usize = size_of::<Value>();
+    let mut sum = 0;
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        sum += match value {
+            Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+            Value::String(text) => text.len(),
+            Value::Array(items) => {
+                open.extend(items);
+                items.len() * SLOT
+            }
+            Value::Object(fields) => {
+                open.extend(fields.values());
+                let keys = fields.keys().map(String::len).sum::<usize>();
+                let nodes = fields.len().div_ceil(NODE_ENTRIES / 2);
+                keys + nodes * NODE_ENTRIES * (KEY + SLOT)
+            }
+        };
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,207 @@
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+use k8s_openapi::jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::api::{
+    AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, ComponentStatus, FailureRecord,
+    PendingMemory, Phase, PodSetSince, Retries, RetryCount, RuleRef, RuleSource, Since,
+};
+
+#[test]
+fn a_size_is_that_of_what_go_stores() {
+    for (value, want) in [
+        (json!({"a": "b"}), r#"{"a":"b"}"#.len()),
+        (json!("<&>"), r#""\u003c\u0026\u003e""#.len()),
+        (json!("\n\u{1b}"), r#""\n\u001b""#.len()),
+        (json!("\u{2028}é"), r#""\u2028é""#.len()),
+        (json!([1, null, true]), "[1,null,true]".len()),
+    ] {
+        assert_eq!(stored_bytes(&value), want, "{value}");
+    }
+}
+
+#[test]
+fn small_objects_take_much_more_than_their_text() {
+    let many = json!(vec![json!({"": 0}); 1000]);
+    let memory = memory_bytes(&many);
+    assert!(memory > 600_000, "{memory} bytes for {}", many.to_string().len());
+    let text = json!({"data": "x".repeat(1 << 20)});
+    assert!(memory_bytes(&text) < (1 << 20) + 1024);
+}
+
+fn moment() -> Time {
+    Time(Timestamp::from_second(1_800_000_000).unwrap())
+}
+
+fn name(length: usize) -> String {
+    "n".repeat(length)
+}
+
+/// A message whose every byte is stored as six.
+fn message() -> String {
+    "<".repeat(STATUS_MESSAGE_BYTES_MAX)
+}
+
+fn condition(message: &str) -> Condition {
+    Condition {
+        type_: "x".repeat(40),
+        status: "Unknown".to_owned(),
+        reason: "R".repeat(64),
+        message: message.to_owned(),
+        last_transition_time: moment(),
+        observed_generation: Some(i64::MIN),
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Given {
+    name: String,
+    kind: String,
+    api_version: String,
+    pod_sets: Vec<PodSet>,
+    containers: Vec<String>,
+}
+
+fn given() -> impl Strategy<Value = Vec<Given>> {
+    let text = "[a-z<&]{0,63}";
+    let set = (any::<Option<i32>>(), "[a-z.\\[\\]0-9]{1,80}", prop::collection::btree_map("[a-z/]{1,30}", "[a-z<]{0,40}", 0..4))
+        .prop_map(|(replicas, path, annotations)| PodSet { replicas, path, annotations });
+    let component = (
+        "[a-z<]{1,253}",
+        text,
+        text,
+        prop::collection::vec(set, 0..3),
+        prop::collection::vec("[a-z<]{1,63}", 0..8),
+    )
+        .prop_map(|(name, kind, api_version, pod_sets, containers)| Given {
+            name,
+            kind,
+            api_version,
+            pod_sets,
+            containers,
+        });
+    prop::collection::vec(component, 0..12)
+}
+
+/// A status with everything in it that the bounds allow.
+fn full(given: &[Given]) -> AppWrapperStatus {
+    let longest = given.iter().map(|each| &each.name).max_by_key(|name| stored_bytes(*name));
+    let text = || Some(name(253));
+    let failure = FailureRecord {
+        component: longest.cloned(),
+        pod: text(),
+        pod_uid: Some(name(36)),
+        node: text(),
+        container: text(),
+        exit_code: Some(i32::MIN),
+        signal: Some(i32::MIN),
+        reason: text(),
+        message: Some(message()),
+        category: Some(name(63)),
+    };
+    let attempt = Attempt {
+        attempt: i32::MIN,
+        started_at: Some(moment()),
+        ready_at: Some(moment()),
+        failed_at: Some(moment()),
+        ended_at: Some(moment()),
+        outcome: Some(AttemptOutcome::ComponentRecreated),
+        action: Some(AttemptAction::RestartIgnoringLimit),
+        rule: Some(RuleRef {
+            source: RuleSource::ExitCodeAnnotation,
+            policy: text(),
+            name: Some(name(128)),
+            index: Some(i32::MIN),
+        }),
+        retries: Some(Retries { used: i32::MIN, limit: i32::MIN }),
+        failure: Some(failure),
+        collateral: Some(i32::MIN),
+    };
+    let component = |each: &Given| ComponentStatus {
+        name: each.name.clone(),
+        kind: each.kind.clone(),
+        api_version: each.api_version.clone(),
+        pod_sets: each.pod_sets.clone(),
+        conditions: vec![condition(""); 2],
+        uid: Some(name(36)),
+    };
+    let since = |_: &PodSet| PodSetSince {
+        pod_set: "127-9".to_owned(),
+        ready: false,
+        terminating: true,
+        since: moment(),
+    };
+    let most = given.iter().max_by_key(|each| pending(each));
+    let grown = |container: &String| PendingMemory {
+        component: i32::MIN,
+        pod_set: i32::MIN,
+        container: container.clone(),
+        request: Some(u64::MAX.to_string()),
+        limit: Some(u64::MAX.to_string()),
+    };
+    AppWrapperStatus {
+        phase: Phase::Terminating,
+        resetting_count: i32::MIN,
+        conditions: vec![condition(&message()); CONDITIONS_MAX],
+        component_status: given.iter().map(component).collect(),
+        attempts: vec![attempt; ATTEMPTS_MAX],
+        retry_counts: vec![
+            RetryCount { policy: name(253), rule: name(63), count: i32::MIN };
+            RETRY_COUNTS_MAX
+        ],
+        retry_after: Some(moment()),
+        avoid_nodes: vec![name(253); AVOIDED_NODES_MAX],
+        pending_memory: most.map_or_else(Vec::new, |each| each.containers.iter().map(grown).collect()),
+        since: Some(Since {
+            deployed: Some(moment()),
+            pod_sets: given.iter().flat_map(|each| &each.pod_sets).map(since).collect(),
+            failed_pods: Some(moment()),
+            deleting: Some(moment()),
+            gone: Some(moment()),
+            failed: Some(moment()),
+            succeeded: Some(moment()),
+        }),
+    }
+}
+
+fn pending(each: &Given) -> usize {
+    pending_bytes(each.containers.iter().map(String::as_str))
+}
+
+fn largest(given: &[Given]) -> usize {
+    largest_status(given.iter().map(|each| Shape {
+        name: &each.name,
+        kind: &each.kind,
+        api_version: &each.api_version,
+        pod_sets: &each.pod_sets,
+        pending: pending(each),
+    }))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_status_is_larger_than_it_can_grow_to(given in given()) {
+        let (stored, largest) = (stored_bytes(&full(&given)), largest(&given));
+        prop_assert!(stored <= largest, "{} bytes, and at most {}", stored, largest);
+    }
+}
+
+/// What is reserved leaves room for ordinary objects of any size.
+#[test]
+fn the_largest_status_of_an_ordinary_object_is_small() {
+    let one = Given {
+        name: "train".into(),
+        kind: "Job".into(),
+        api_version: "batch/v1".into(),
+        pod_sets: vec![PodSet { path: "template.spec.template".into(), ..PodSet::default() }],
+        containers: vec!["main".into()],
+    };
+    let bytes = largest(std::slice::from_ref(&one));
+    assert!((100_000..256_000).contains(&bytes), "{bytes}");
+    let many = largest(&vec![one; COMPONENTS_MAX]);
+    assert!(many < 400_000, "{many}");
+}

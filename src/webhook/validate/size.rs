@@ -1,0 +1,68 @@
+//! What an object costs: its bytes as they are stored, with the largest status that it can grow to, and
+//! its memory when it is read.
+
+use serde_json::Value;
+
+use super::component::Judged;
+use super::finding::Report;
+use crate::price::{
+    ANNOTATIONS_BYTES_MAX, MEMORY_BYTES_MAX, OBJECT_BYTES_MAX, Shape, largest_status, memory_bytes,
+    stored_bytes,
+};
+
+/// Whether an object is small enough to be looked at, its status apart.
+pub(super) fn is_affordable(object: &Value, report: &mut Report) -> bool {
+    let bytes = without_status(object);
+    if bytes > OBJECT_BYTES_MAX {
+        let message = format!("must be at most {OBJECT_BYTES_MAX} bytes as stored, and is {bytes}");
+        report.wrong("", message);
+        return false;
+    }
+    let memory = memory_bytes(&object["spec"]);
+    if memory > MEMORY_BYTES_MAX {
+        let message = format!(
+            "must take at most {MEMORY_BYTES_MAX} bytes of memory when it is read, and takes about \
+             {memory}: have fewer fields and list items"
+        );
+        report.wrong("spec", message);
+        return false;
+    }
+    true
+}
+
+/// The object leaves room for its status.
+pub(super) fn check(object: &Value, components: &[Judged], report: &mut Report) {
+    let bytes = without_status(object);
+    let status = largest_status(components.iter().map(|each| Shape {
+        name: &each.name,
+        kind: &each.kind,
+        api_version: &each.api_version,
+        pod_sets: each.pod_sets.as_deref().unwrap_or_default(),
+        pending: each.pending,
+    }));
+    if bytes.saturating_add(status) > OBJECT_BYTES_MAX {
+        let message = format!(
+            "must be at most {OBJECT_BYTES_MAX} bytes as stored, together with its status, and is \
+             {bytes} and up to {status} of status"
+        );
+        report.wrong("", message);
+    }
+}
+
+/// The annotations of an object are as many as an API server takes.
+pub(super) fn annotations(metadata: &Value, path: &str, report: &mut Report) {
+    let all = metadata["annotations"].as_object().into_iter().flatten();
+    let bytes: usize =
+        all.map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
+    if bytes > ANNOTATIONS_BYTES_MAX {
+        let message =
+            format!("must be at most {ANNOTATIONS_BYTES_MAX} bytes together, keys included");
+        report.invalid(format!("{path}.annotations"), format!("{bytes} bytes"), message);
+    }
+}
+
+/// Bytes of an object as it is stored, without its status.
+fn without_status(object: &Value) -> usize {
+    let status = object.get("status").map_or(0, |status| stored_bytes(status) + ",\"status\":".len());
+    stored_bytes(object).saturating_sub(status)
+}
