@@ -84,7 +84,7 @@ pub use switch::{is_present, put};
 
 /// The annotation with which an object asks for a panic, and the places where it may.
 #[cfg(feature = "deliberate-bugs")]
-pub const PANIC: &str = "deliberate-bugs/panic";
+pub const PANIC: &str = "workload.codeflare.dev.appwrapper/deliberate-panic";
 
 /// Panics at a place where the annotations of an object ask for it, to see that this object alone is
 /// concerned: `reconcile`, `watch`.
@@ -99,7 +99,7 @@ pub fn panic_where_asked(place: &str, annotations: &std::collections::BTreeMap<S
 /// Keeps its thread busy for as many seconds as the annotations of an object ask for.
 #[cfg(feature = "deliberate-bugs")]
 pub fn block_where_asked(annotations: &std::collections::BTreeMap<String, String>) {
-    let asked = annotations.get("deliberate-bugs/block").and_then(|text| text.parse().ok());
+    let asked = annotations.get("workload.codeflare.dev.appwrapper/deliberate-block").and_then(|text| text.parse().ok());
     std::thread::sleep(std::time::Duration::from_secs(asked.unwrap_or_default()));
 }
 

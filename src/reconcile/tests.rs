@@ -10,7 +10,6 @@ use crate::decide::{Decision, Facts, decide};
 use crate::limits::Limits;
 use crate::observe::assemble::Wrapper;
 use crate::observe::seen::Seen;
-use crate::observe::stored::Stored;
 use crate::plan::{Action, Ask};
 use crate::snapshot::{Object, Pod, PodPhase, Presence};
 
@@ -47,8 +46,7 @@ impl Play {
 
     fn wrapper(&self) -> Wrapper {
         let seen: Seen = serde_json::from_str(&self.object.to_string()).unwrap();
-        let wrapper = Stored::from(seen).wrapper.unwrap();
-        (*wrapper).clone()
+        Wrapper::read(&seen).unwrap()
     }
 
     fn decide(&self, wrapper: &Wrapper, ask: Ask) -> Decision {
@@ -100,7 +98,7 @@ impl Play {
         for action in &decision.actions {
             match action {
                 Action::Delete(_) | Action::ForceDelete(_) => self.exists = false,
-                Action::ForceDeletePod { .. } => {}
+                Action::DeletePod { .. } | Action::ForceDeletePod { .. } | Action::Suspend => {}
                 Action::RemoveFinalizer => self.deleted = true,
                 Action::Create(_) => {
                     (self.created, self.exists) = (true, true);

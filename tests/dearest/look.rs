@@ -6,7 +6,6 @@ use appwrapper::decide::{Decision, Facts, decide};
 use appwrapper::limits::Limits;
 use appwrapper::observe::assemble::Wrapper;
 use appwrapper::observe::seen::Seen;
-use appwrapper::observe::stored::Stored;
 use appwrapper::plan::Ask;
 use appwrapper::podsets::{self, Aversion, Stamp};
 use appwrapper::snapshot::{Object, Outcome, Presence, Report, Snapshot};
@@ -37,7 +36,7 @@ impl Watched {
     /// What is kept of it.
     pub fn parsed(&self) -> Arc<Wrapper> {
         let seen: Seen = serde_json::from_str(&self.text).expect("an object");
-        Stored::from(seen).wrapper.expect("an AppWrapper")
+        Arc::new(Wrapper::read(&seen).expect("an AppWrapper"))
     }
 
     /// What is decided when all that has pods has failed with these messages.

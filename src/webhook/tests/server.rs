@@ -13,11 +13,14 @@ use tower::ServiceExt;
 use super::with;
 use crate::clock::SystemClock;
 use crate::config::Config;
+use crate::listener::Peer;
 use crate::metrics::Metrics;
 use crate::webhook::Identity;
 use crate::webhook::authorize::{AccessError, Authorize, Named, Wrapped};
 use crate::webhook::judge::Endpoint;
-use crate::webhook::server::{AT_WORK_MAX, Admission, BODY_BYTES_MAX, router};
+use crate::webhook::server::{
+    ASKING_MAX, AT_WORK_MAX, Admission, BODY_BYTES_MAX, SMALL_BODY_MAX, router,
+};
 use crate::webhook::testing::{given_aw, given_review};
 use crate::webhook::validate::Finding;
 

@@ -30,7 +30,7 @@ const ASKED_MOST: usize = 32;
 
 /// The annotation with which an AppWrapper asks for a deliberate mistake, in test builds alone.
 fn mistake(kind: &str, value: &str) -> Value {
-    json!({format!("deliberate-bugs/{kind}"): value})
+    json!({format!("workload.codeflare.dev.appwrapper/deliberate-{kind}"): value})
 }
 
 /// Runs a test with a controller of its own, which sees its namespace alone.
@@ -111,7 +111,7 @@ fn a_panic_concerns_one_appwrapper() {
         for place in ["reconcile", "watch"] {
             let none = format!("appwrapper_panics_total{{place=\"{place}\"}} 0\n");
             assert!(page.contains("appwrapper_panics_total") && !page.contains(&none), "{page}");
-            let mended = json!({"metadata": {"annotations": {"deliberate-bugs/panic": null}}});
+            let mended = json!({"metadata": {"annotations": {"workload.codeflare.dev.appwrapper/deliberate-panic": null}}});
             case.patch(place, mended).await;
             case.phase(place, "Running").await;
         }
