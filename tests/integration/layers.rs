@@ -40,7 +40,20 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     // what it finds is logged when the controller starts
     ("inspection", &["limits", "config", "telemetry", "podsets", "discovery", "webhook"]),
-    ("observe", &["api", "bugs", "client", "plan", "policies", "snapshot", "podsets", "config", "discovery"]),
+    (
+        "observe",
+        &[
+            "api",
+            "bugs",
+            "client",
+            "plan",
+            "policies",
+            "snapshot",
+            "podsets",
+            "config",
+            "discovery",
+        ],
+    ),
     ("act", &["api", "bugs", "client", "decide", "podsets", "snapshot", "observe"]),
     (
         "reconcile",
@@ -52,7 +65,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "controller",
         &[
-            "act", "api", "config", "clock", "decide", "metrics", "observe", "reconcile",
+            "act",
+            "api",
+            "config",
+            "clock",
+            "decide",
+            "metrics",
+            "observe",
+            "reconcile",
             "telemetry",
         ],
     ),
@@ -64,7 +84,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "world",
         &[
-            "act", "api", "bugs", "clock", "config", "observe", "crd", "reconcile", "telemetry",
+            "act",
+            "api",
+            "bugs",
+            "clock",
+            "config",
+            "observe",
+            "crd",
+            "reconcile",
+            "telemetry",
             "sim",
         ],
     ),
