@@ -62,7 +62,8 @@ impl Absent {
         if self.counts.get(namespace).is_some_and(|count| *count >= self.most.per_namespace) {
             return None;
         }
-        let instead_of = if self.kinds.len() >= self.most.total { self.give_way(namespace) } else { None };
+        let instead_of =
+            if self.kinds.len() >= self.most.total { self.give_way(namespace) } else { None };
         self.remove(kind);
         let found = Found::default();
         let asked =

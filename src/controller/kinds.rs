@@ -277,7 +277,8 @@ mod tests {
                     server.asked.fetch_add(1, Ordering::Relaxed);
                     let thing = json!({"name": "things", "kind": "Thing", "namespaced": true,
                         "singularName": "thing", "verbs": ["list", "watch"]});
-                    let list = json!({"groupVersion": "invented.example.com/v1", "resources": [thing]});
+                    let list =
+                        json!({"groupVersion": "invented.example.com/v1", "resources": [thing]});
                     let (code, body) = if server.serves.load(Ordering::Relaxed) {
                         (200, list)
                     } else {

@@ -114,12 +114,7 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     }
 }
 
-async fn watch_nodes(
-    context: &Context,
-    queue: &Queue,
-    marks: Marks,
-    listed: &watch::Sender<bool>,
-) {
+async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks, listed: &watch::Sender<bool>) {
     let mut feed = feed::Nodes::new(marks);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));

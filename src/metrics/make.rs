@@ -3,8 +3,7 @@
 use prometheus::core::Collector;
 use prometheus::{
     CounterVec, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec,
-    IntGauge,
-    IntGaugeVec, Opts, Registry,
+    IntGauge, IntGaugeVec, Opts, Registry,
 };
 
 /// Registers a metric.

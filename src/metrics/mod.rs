@@ -29,9 +29,7 @@ use prometheus::{
 };
 
 use crate::api::{AppWrapperStatus, Phase};
-use make::{
-    counter, gauge, histogram, plain_counter, plain_gauge, plain_histogram, register,
-};
+use make::{counter, gauge, histogram, plain_counter, plain_gauge, plain_histogram, register};
 use names::Names;
 
 pub use admission::Admitted;

@@ -83,7 +83,14 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "controller",
         &[
-            "act", "api", "config", "clock", "decide", "metrics", "observe", "reconcile",
+            "act",
+            "api",
+            "config",
+            "clock",
+            "decide",
+            "metrics",
+            "observe",
+            "reconcile",
             "telemetry",
         ],
     ),
@@ -95,7 +102,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "world",
         &[
-            "act", "api", "bugs", "clock", "config", "observe", "crd", "reconcile", "telemetry",
+            "act",
+            "api",
+            "bugs",
+            "clock",
+            "config",
+            "observe",
+            "crd",
+            "reconcile",
+            "telemetry",
             "sim",
         ],
     ),

@@ -76,7 +76,8 @@ impl Slow {
                     let answer = service_fn(|request| {
                         answer(request, counting.clone(), is_released.clone())
                     });
-                    let served = http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
+                    let served =
+                        http1::Builder::new().serve_connection(TokioIo::new(stream), answer);
                     drop(served.await); // the API server may have given up
                 });
             }
