@@ -323,3 +323,6 @@ fn place_unlabelled(pods: &mut [Pod], components: &[Component]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
