@@ -279,3 +279,6 @@ fn place_unlabelled(pods: &mut [Pod], components: &[Component]) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,7 @@
 //! Tables of facts, then laws over generated worlds.
 
 pub mod given;
+mod input;
 mod laws;
 mod nodes;
 mod over_quota;

@@ -152,3 +152,31 @@ fn growth_that_is_refused_is_given_up_with_an_event() {
     let event = decision.events.iter().find(|event| event.reason == "MemoryNotGrown").unwrap();
     assert!(event.message.contains("exceeded quota"));
 }
+
+#[test]
+fn memory_grows_by_no_more_than_a_policy_asks_for() {
+    let text = |amount: &str| Some(amount.to_owned());
+    for (what, container, request, limit, is_kept) in [
+        ("what the rule asks for", "main", text("48Mi"), text("96Mi"), true),
+        ("less", "main", text("40Mi"), text("64Mi"), true),
+        ("already written", "main", text("32Mi"), text("64Mi"), true),
+        ("more", "main", text("49Mi"), text("96Mi"), false),
+        ("beyond the maximum", "main", text("48Mi"), text("101Mi"), false),
+        ("shrinks", "main", text("1Mi"), text("96Mi"), false),
+        ("where nothing is requested", "main", text("48Mi"), None, false),
+        ("no amount", "main", text("-1"), text("96Mi"), false),
+        ("no such container", "other", text("48Mi"), text("96Mi"), false),
+    ] {
+        let mut world = job(Some(32), Some(64));
+        world.snapshot.status.pending_memory =
+            vec![PendingMemory { container: container.into(), request, limit, ..Default::default() }];
+        // nothing has failed that would ask for memory anew
+        world.snapshot.pods.clear();
+        world.snapshot.suspend = true;
+        let decision = world.decide(25);
+        let kept = decision.status.pending_memory == world.snapshot.status.pending_memory;
+        assert_eq!(kept, is_kept, "{what}");
+        let warned = decision.events.iter().any(|event| event.reason == "InvalidStatus");
+        assert_eq!(warned, !is_kept, "{what}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Statuses that can be read, and are not true.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::given::{at, given};
+use crate::api::{Attempt, Phase, condition};
+use crate::plan::{Action, Ask};
+use crate::snapshot::PodPhase;
+
+const TWO: [PodPhase; 2] = [PodPhase::Running, PodPhase::Running];
+
+#[test]
+fn an_anchor_after_now_begins_now() {
+    // force comes when the grace is over, however late the deletion is said to have begun
+    let world = given(Phase::Terminating)
+        .pods(&TWO)
+        .since(|since| since.deleting = Some(Time(at(1_000_000))));
+    let mended = world.decide(0);
+    assert_eq!(mended.status.since.clone().and_then(|since| since.deleting), Some(Time(at(0))));
+    assert!(mended.actions.is_empty(), "written first");
+    let later = world.written(&mended);
+    let deletes = later.decide(0).actions;
+    assert!(deletes.iter().any(|action| matches!(action, Action::Delete(_))), "{deletes:?}");
+    let named = later.decide(601);
+    let forced = later.written(&named).decide(602).actions;
+    assert!(forced.iter().any(|action| matches!(action, Action::ForceDelete(_))), "{forced:?}");
+}
+
+#[test]
+fn no_retry_waits_longer_than_a_policy_delays_it() {
+    let mut world = given(Phase::Resetting).gone().since(|since| since.gone = Some(Time(at(0))));
+    world.snapshot.status.retry_after = Some(Time(at(1_000_000_000)));
+    let mended = world.decide(0);
+    assert_eq!(mended.status.retry_after, Some(Time(at(600))), "the longest default delay");
+    assert_eq!(world.written(&mended).decide(600).next, Phase::Resuming);
+}
+
+#[test]
+fn counts_never_overflow() {
+    let world = given(Phase::Running).pods(&TWO).failed_job().retries(i32::MAX);
+    assert_eq!(world.decide(100).next, Phase::Failed);
+    let mut world = given(Phase::Resetting).gone().since(|since| since.gone = Some(Time(at(0))));
+    world.snapshot.status.attempts = vec![Attempt { attempt: i32::MAX, ..Attempt::default() }];
+    let next = world.decide(1000);
+    let number = next.status.attempts.last().map(|last| last.attempt);
+    assert_eq!((next.next, number), (Phase::Resuming, Some(0)), "never the number that was");
+}
+
+#[test]
+fn quota_is_held_while_something_may_run() {
+    for phase in [Phase::Resuming, Phase::Running, Phase::Suspending] {
+        let mut world = given(phase).pods(&TWO);
+        let conditions = &mut world.snapshot.status.conditions;
+        condition::set(conditions, condition::QUOTA_RESERVED, false, "Forged", "", at(0));
+        let mended = world.decide(1).status.conditions;
+        assert!(condition::is_true(&mended, condition::QUOTA_RESERVED), "{phase}");
+    }
+}
+
+#[test]
+fn nothing_runs_on_after_an_end() {
+    let done = given(Phase::Succeeded).pods(&TWO);
+    assert_eq!(done.ask(1).ask, Ask::Pods, "a cache may lag behind");
+    let begun = done.clone().answered(Ask::Pods).ask(1);
+    assert!(begun.status.since.is_some_and(|since| since.deleting.is_some()));
+    let kept = given(Phase::Succeeded).pods(&[PodPhase::Succeeded, PodPhase::Succeeded]).ask(1);
+    assert_eq!((kept.ask, kept.actions), (Ask::Nothing, vec![]), "kept for SuccessTTL");
+}
+
+#[test]
+fn a_lost_number_is_that_of_the_objects() {
+    let mut world = given(Phase::Resuming)
+        .pods(&TWO)
+        .object(|object| object.attempt = Some(4))
+        .pod(0, |pod| pod.attempt = Some(4))
+        .pod(1, |pod| pod.attempt = Some(4));
+    world.snapshot.status.attempts.clear();
+    world.snapshot.status_flaws = vec!["status.attempts: must be a list".into()];
+    let adopted = world.decide(1);
+    assert_eq!(adopted.next, Phase::Running, "what is there is taken");
+    assert_eq!(adopted.status.attempts.last().map(|last| last.attempt), Some(4));
+    assert_eq!(adopted.events.first().map(|event| event.reason), Some("InvalidStatus"));
+}

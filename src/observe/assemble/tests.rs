@@ -1,0 +1,128 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::observe::records::Identity;
+use crate::observe::seen::Seen;
+use crate::observe::stored::Stored;
+
+/// An AppWrapper of UID `aw` around a Job `j`, with an entry of `componentStatus`.
+fn wrapper(entry: &Value) -> Arc<Wrapper> {
+    let template = json!({
+        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
+        "spec": {"template": {"spec": {"containers": [{"name": "main"}]}}},
+    });
+    let object = json!({
+        "metadata": {"name": "aw", "namespace": "ns", "uid": "aw"},
+        "spec": {"components": [{"template": template}]},
+        "status": {"phase": "Running", "componentStatus": [entry]},
+    });
+    Stored::from(serde_json::from_str::<Seen>(&object.to_string()).unwrap()).wrapper.unwrap()
+}
+
+fn entry(uid: &str) -> Value {
+    json!({"name": "j", "kind": "Job", "apiVersion": "batch/v1", "uid": uid,
+        "podSets": [{"path": "template.spec.template", "replicas": 1}]})
+}
+
+fn controller(kind: &str, name: &str, uid: &str) -> Controller {
+    Controller { api_version: "batch/v1".into(), kind: kind.into(), name: name.into(), uid: uid.into() }
+}
+
+#[test]
+fn a_record_is_about_the_template_or_about_nothing() {
+    let honest = wrapper(&entry("u"));
+    assert!(honest.flaws.is_empty());
+    assert_eq!(honest.components[0].recorded.as_deref(), Some("u"));
+    for (field, value) in [
+        ("name", json!("victim")),
+        ("kind", json!("ConfigMap")),
+        ("apiVersion", json!("v1")),
+        ("podSets", json!([])),
+        ("podSets", json!([{"path": "template.spec.template", "replicas": 9}])),
+    ] {
+        let mut forged = entry("u");
+        forged[field] = value;
+        let forged = wrapper(&forged);
+        assert!(!forged.flaws.is_empty(), "{field}");
+        assert_eq!(forged.components[0].recorded, None, "{field}");
+        let name = (&*forged.components[0].kind, &*forged.components[0].name);
+        assert_eq!(name, ("Job", "j"), "{field}");
+        assert_eq!(forged.status.component_status[0].pod_sets, honest.components[0].pod_sets);
+    }
+}
+
+#[test]
+fn an_object_is_ours_by_its_owner_or_by_label_and_record_together() {
+    let owned = |uid: &str| Some(controller("AppWrapper", "aw", uid));
+    let label = |uid: &str| Some(uid.to_owned());
+    for (what, recorded, owner, labelled, want) in [
+        ("our owner reference", "", owned("aw"), None, true),
+        ("another's", "u", owned("other"), label("aw"), false),
+        ("recorded alone", "u", None, None, false),
+        ("labelled alone", "x", None, label("aw"), false),
+        ("labelled for another", "u", None, label("other"), false),
+        ("orphaned", "u", None, label("aw"), true),
+    ] {
+        let identity = Identity {
+            uid: "u".into(),
+            name: "j".into(),
+            controller: owner,
+            appwrapper_uid: labelled,
+            ..Identity::default()
+        };
+        let record = ObjectRecord { identity, ..ObjectRecord::default() };
+        let presence = wrapper(&entry(recorded)).presence(0, record, &[]);
+        let Presence::Present(object) = presence else { panic!("it is there") };
+        assert_eq!(object.owner == Owner::Us, want, "{what}");
+    }
+}
+
+#[test]
+fn pods_of_a_recorded_object_are_ours_where_it_is_gone_or_says_so_itself() {
+    let wrapper = wrapper(&entry("u"));
+    let roots = wrapper.roots(&wrapper.components);
+    assert_eq!(roots.keys().collect::<Vec<_>>(), ["aw"], "a record is no root");
+    let job = || controller("Job", "j", "u");
+    for (what, owner, known, label, want) in [
+        ("not looked at yet", job(), None, None, "read"),
+        ("gone", job(), Some(Ancestor::Gone), None, "ours"),
+        ("gone, labelled", job(), Some(Ancestor::Gone), Some("aw"), "ours"),
+        ("gone, labelled for another", job(), Some(Ancestor::Gone), Some("other"), "stranger"),
+        (
+            "it is ours",
+            job(),
+            Some(Ancestor::Exists(Some(controller("AppWrapper", "aw", "aw")))),
+            None,
+            "ours",
+        ),
+        ("it is nobody's", job(), Some(Ancestor::Exists(None)), None, "stranger"),
+        (
+            "it is another's",
+            job(),
+            Some(Ancestor::Exists(Some(controller("CronJob", "c", "c")))),
+            Some("aw"),
+            "read",
+        ),
+        ("another kind", controller("Node", "j", "u"), Some(Ancestor::Gone), None, "stranger"),
+        ("another name", controller("Job", "k", "u"), Some(Ancestor::Gone), None, "stranger"),
+    ] {
+        let identity = Identity {
+            name: "p".into(),
+            controller: Some(owner),
+            appwrapper_uid: label.map(str::to_owned),
+            ..Identity::default()
+        };
+        let record = PodRecord { identity, ..PodRecord::default() };
+        let ancestors: Ancestors = known.map(|known| ("u".to_owned(), known)).into_iter().collect();
+        let (ours, unknown) = pods(&[record], "aw", &roots, &wrapper.components, &ancestors);
+        let got = match (ours.first(), unknown.is_empty()) {
+            (Some(pod), _) => {
+                assert_eq!(pod.component, Some(0), "{what}");
+                "ours"
+            }
+            (None, false) => "read",
+            (None, true) => "stranger",
+        };
+        assert_eq!(got, want, "{what}");
+    }
+}
