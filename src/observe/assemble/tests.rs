@@ -1,9 +1,10 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::observe::ancestry::Ancestor;
+use crate::observe::kin::Kin;
 use crate::observe::records::Identity;
 use crate::observe::seen::Seen;
-use crate::observe::stored::Stored;
 
 /// An AppWrapper of UID `aw` around a Job `j`, with an entry of `componentStatus`.
 fn wrapper(entry: &Value) -> Arc<Wrapper> {
@@ -16,7 +17,8 @@ fn wrapper(entry: &Value) -> Arc<Wrapper> {
         "spec": {"components": [{"template": template}]},
         "status": {"phase": "Running", "componentStatus": [entry]},
     });
-    Stored::from(serde_json::from_str::<Seen>(&object.to_string()).unwrap()).wrapper.unwrap()
+    let seen = serde_json::from_str::<Seen>(&object.to_string()).unwrap();
+    Arc::new(Wrapper::read(&seen).unwrap())
 }
 
 fn entry(uid: &str) -> Value {
@@ -25,7 +27,8 @@ fn entry(uid: &str) -> Value {
 }
 
 fn controller(kind: &str, name: &str, uid: &str) -> Controller {
-    Controller { api_version: "batch/v1".into(), kind: kind.into(), name: name.into(), uid: uid.into() }
+    let group = if kind == "AppWrapper" { GROUP } else { "batch" };
+    Controller { api_version: format!("{group}/v1"), kind: kind.into(), name: name.into(), uid: uid.into() }
 }
 
 #[test]
@@ -106,6 +109,7 @@ fn pods_of_a_recorded_object_are_ours_where_it_is_gone_or_says_so_itself() {
         ("another kind", controller("Node", "j", "u"), Some(Ancestor::Gone), None, "stranger"),
         ("another name", controller("Job", "k", "u"), Some(Ancestor::Gone), None, "stranger"),
     ] {
+        let reference = owner.clone();
         let identity = Identity {
             name: "p".into(),
             controller: Some(owner),
@@ -113,15 +117,16 @@ fn pods_of_a_recorded_object_are_ours_where_it_is_gone_or_says_so_itself() {
             ..Identity::default()
         };
         let record = PodRecord { identity, ..PodRecord::default() };
-        let ancestors: Ancestors = known.map(|known| ("u".to_owned(), known)).into_iter().collect();
-        let (ours, unknown) = pods(&[record], "aw", &roots, &wrapper.components, &ancestors);
-        let got = match (ours.first(), unknown.is_empty()) {
-            (Some(pod), _) => {
-                assert_eq!(pod.component, Some(0), "{what}");
+        let ancestors: Ancestors = known.map(|known| (reference, known)).into_iter().collect();
+        let components = &wrapper.components;
+        let family = Family { uid: "aw", roots: &roots, components, kin: &Kin::default() };
+        let got = match family.lineage(&record, &ancestors) {
+            Lineage::Ours(Ours { place, .. }) => {
+                assert_eq!(place.component, Some(0), "{what}");
                 "ours"
             }
-            (None, false) => "read",
-            (None, true) => "stranger",
+            Lineage::Unread(_) => "read",
+            Lineage::Stranger | Lineage::Undetermined(_) => "stranger",
         };
         assert_eq!(got, want, "{what}");
     }

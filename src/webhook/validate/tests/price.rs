@@ -1,6 +1,7 @@
 //! What an object may cost, and that nothing which is stored is held up for it.
 
 use super::*;
+use crate::api::keys;
 use crate::price::{
     ANNOTATIONS_BYTES_MAX, METADATA_BYTES_MAX, OBJECT_BYTES_MAX, OWN_ANNOTATIONS_BYTES_MAX,
 };
