@@ -178,7 +178,7 @@ proptest! {
                         let ours = world.snapshot.components[target.component].ours();
                         prop_assert_eq!(Some(target.uid), ours.map(|object| object.uid.clone()));
                     }
-                    Action::ForceDeletePod { uid, .. } => {
+                    Action::DeletePod { uid, .. } | Action::ForceDeletePod { uid, .. } => {
                         let pod = world.snapshot.pods.iter().find(|pod| pod.uid == uid).unwrap();
                         prop_assert!(pod.component.is_some_and(|index| is_going(&after, index)));
                     }
