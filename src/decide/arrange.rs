@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::health::{self, PodSetHealth};
 use super::machine::{At, Move, Running};
 use super::steps::{self, Standing};
-use super::{VerdictAction, deploy, fencing};
+use super::{VerdictAction, deploy, fencing, undetermined};
 use crate::bugs::{self, Bug};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Pod, Presence};
@@ -31,7 +31,7 @@ pub fn arrange(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
         } else if draft.facts.snapshot.answered < Ask::Gone {
             draft.ask(Ask::Gone);
             return Err(here.stay());
-        } else {
+        } else if !undetermined::hold_back_component(draft) {
             steps::begin(draft, &[index]);
         }
     }
@@ -69,6 +69,10 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
     let at_once = |pod: &&Pod| forced || fenced.iter().any(|one| one.uid == pod.uid);
     for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(at_once) {
         fencing::force(draft, pod);
+    }
+    let detached = |pod: &&Pod| pod.detached && !pod.terminating && !at_once(pod);
+    for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(detached) {
+        fencing::delete(draft, pod);
     }
     let again = if forced { grace.after(draft.facts.now) } else { forced_from };
     draft.look_again(again);

@@ -19,6 +19,12 @@ pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> 
     snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
 }
 
+/// Deletes a pod in the ordinary way, where nothing else would.
+pub fn delete(draft: &mut Draft<'_>, pod: &Pod) {
+    draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
+    draft.verdict.delete_pods.push(pod.name.clone());
+}
+
 /// Deletes a pod with grace period 0.
 pub fn force(draft: &mut Draft<'_>, pod: &Pod) {
     draft.act(Action::ForceDeletePod { name: pod.name.clone(), uid: pod.uid.clone() });

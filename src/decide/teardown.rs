@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::fencing::{fenced, force};
+use super::fencing::{delete, fenced, force};
 use super::machine::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
@@ -319,8 +319,7 @@ fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Tim
         force(draft, pod);
     }
     for pod in snapshot.pods.iter().filter(|pod| pod.detached && !pod.terminating) {
-        draft.act(Action::DeletePod { name: pod.name.clone(), uid: pod.uid.clone() });
-        draft.verdict.delete_pods.push(pod.name.clone());
+        delete(draft, pod);
     }
     let named_from = named_from(draft, started);
     let blockers = blockers(draft);

@@ -31,6 +31,17 @@ pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
     true
 }
 
+/// Whether there are any once everything that is known of a component is gone, which is to be created again.
+pub(super) fn hold_back_component(draft: &mut Draft<'_>) -> bool {
+    let found = &draft.facts.snapshot.undetermined;
+    if found.count == 0 {
+        return false;
+    }
+    draft.verdict.message = waiting_for(&undetermined(found));
+    draft.look_again(Period::from_duration(ASK_AGAIN_AFTER).after(draft.facts.now));
+    true
+}
+
 /// Whether some have not ended although every component has succeeded, which would release the quota; then a
 /// condition names them.
 pub(super) fn hold_back_success(draft: &mut Draft<'_>) -> bool {

@@ -411,6 +411,7 @@ mod tests {
         for record in &all {
             crowd.put(record.clone());
         }
+        crowd.look(&key("a"), "uid");
         let doubt = Some(Doubt::NoOwner);
         crowd.put_aside(&key("a"), all.iter().map(|record| not_ours(record, doubt)).collect());
         let held = crowd.holding(&key("a"));

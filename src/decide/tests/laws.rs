@@ -6,7 +6,7 @@ use super::given::{World, at, given, pod};
 use crate::api::{Phase, condition};
 use crate::decide::machine::EDGES;
 use crate::plan::{Action, Ask};
-use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence};
+use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence, Undetermined};
 
 fn phases() -> impl Strategy<Value = Phase> {
     prop::sample::select(Phase::ALL.to_vec())
@@ -44,6 +44,21 @@ fn pods() -> impl Strategy<Value = Vec<(PodPhase, bool, i64, i32)>> {
 }
 
 prop_compose! {
+    /// Pods of which it cannot be told whose they are.
+    fn undetermined()(count in 1_usize..20_000, ended in 0_usize..3, named in 1_usize..4)
+        -> Undetermined
+    {
+        let names = (0..named.min(count)).map(|n| (format!("x-{n}"), "it has no controller".into()));
+        Undetermined {
+            count,
+            live: count.saturating_sub(ended),
+            named: names.collect(),
+            incomplete: false,
+        }
+    }
+}
+
+prop_compose! {
     /// Any phase, with anything in the world around it.
     fn worlds()(
         phase in phases(),
@@ -56,6 +71,7 @@ prop_compose! {
         answered in prop::sample::select(vec![Ask::Nothing, Ask::Missing, Ask::Gone]),
         used in 0_i32..5,
         anchors in any::<bool>(),
+        undetermined in prop_oneof![3 => Just(Undetermined::default()), 1 => undetermined()],
     ) -> World {
         let mut world = given(phase).suspended(suspend).retries(used).answered(answered);
         world.snapshot.deleting = deleting;
@@ -85,6 +101,7 @@ prop_compose! {
             .collect();
         world.snapshot.components[0].creation =
             creation.map(|fatal| CreationFailure { fatal, message: "no".into() });
+        world.snapshot.undetermined = undetermined;
         if !anchors {
             world.snapshot.status.since = None;
         }
@@ -145,6 +162,7 @@ proptest! {
     ) {
         let empty = world.snapshot.components[0].ours().is_none()
             && world.snapshot.pods.is_empty()
+            && world.snapshot.undetermined.count == 0
             && world.snapshot.answered == Ask::Gone;
         let decision = world.decide(second);
         let had = |kind| condition::is_true(&world.snapshot.status.conditions, kind);
@@ -153,7 +171,8 @@ proptest! {
             prop_assert!(empty);
         }
         if had(condition::QUOTA_RESERVED) && !has(condition::QUOTA_RESERVED) {
-            prop_assert!(empty || decision.next == Phase::Succeeded);
+            let live = world.snapshot.undetermined.live;
+            prop_assert!(empty || decision.next == Phase::Succeeded && live == 0);
         }
         if decision.actions.contains(&Action::RemoveFinalizer) {
             prop_assert!(empty);
@@ -175,6 +194,36 @@ proptest! {
         let before = world.snapshot.status.resetting_count;
         let after = world.decide(second).status.resetting_count;
         prop_assert!(after == before || (after == before + 1 && after <= world.limits.retry_limit));
+    }
+
+    #[test]
+    fn undetermined_pods_change_nothing_but_that_quota_is_held(
+        world in worlds(), found in undetermined(), second in 0_i64..5000,
+    ) {
+        let mut without = world;
+        without.snapshot.undetermined = Undetermined::default();
+        let mut with = without.clone();
+        with.snapshot.undetermined = found;
+        let (plain, held) = (without.decide(second), with.decide(second));
+        let had = |kind| condition::is_true(&without.snapshot.status.conditions, kind);
+        let releases = |decision: &crate::decide::Decision| {
+            let has = |kind| condition::is_true(&decision.status.conditions, kind);
+            had(condition::RESOURCES_DEPLOYED) && !has(condition::RESOURCES_DEPLOYED)
+                || had(condition::QUOTA_RESERVED) && !has(condition::QUOTA_RESERVED)
+                || decision.next == Phase::Succeeded && without.snapshot.status.phase != Phase::Succeeded
+                || decision.actions.contains(&Action::RemoveFinalizer)
+        };
+        if releases(&plain) {
+            let stays = without.snapshot.status.phase;
+            let waits = held.next == stays && held.actions.is_empty() && held.ask == plain.ask;
+            prop_assert!(waits, "{:?} → {:?}", stays, held.next);
+            prop_assert!(held.requeue.is_some(), "it is asked again");
+        } else {
+            prop_assert_eq!(held.next, plain.next);
+            prop_assert_eq!(held.actions, plain.actions);
+            prop_assert_eq!(held.ask, plain.ask);
+            prop_assert_eq!(held.status.resetting_count, plain.status.resetting_count);
+        }
     }
 
     #[test]

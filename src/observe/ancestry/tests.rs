@@ -1,4 +1,7 @@
+use proptest::prelude::*;
+
 use super::*;
+use crate::observe::assemble;
 use crate::observe::records::Identity;
 use crate::snapshot::PodPhase;
 
@@ -61,8 +64,8 @@ impl World {
         }
     }
 
-    fn of(&self, pod: &PodRecord) -> Lineage {
-        let ancestors = Ancestors::from([
+    fn ancestors() -> Ancestors {
+        Ancestors::from([
             (job("job"), Ancestor::Exists(Some(js("js-uid")))),
             (job("deep"), Ancestor::Exists(Some(job("job")))),
             (job("theirs"), Ancestor::Exists(None)),
@@ -77,9 +80,12 @@ impl World {
             (controller("x/v1", "Y", "y", "y"), Ancestor::Untold(Doubt::UnknownKind)),
             (job("away"), Ancestor::Untold(Doubt::Unavailable)),
             (job("late"), Ancestor::Untold(Doubt::Unread)),
-        ]);
+        ])
+    }
+
+    fn of(&self, pod: &PodRecord) -> Lineage {
         let Self { roots, components, kin } = self;
-        Family { uid: "aw", roots, components, kin }.lineage(pod, &ancestors)
+        Family { uid: "aw", roots, components, kin }.lineage(pod, &Self::ancestors())
     }
 }
 
@@ -213,5 +219,55 @@ fn a_pod_once_seen_as_ours_stays_ours() {
         seen.pod_set = Some((1, 0)); // whatever its labels say now
         seen.identity.attempt = Some(9);
         assert_eq!(world.of(&seen), want, "{owner:?} {label:?}");
+    }
+}
+
+/// Any owner reference but one that leads to a component by its own kind and name.
+fn owners() -> impl Strategy<Value = Option<Controller>> {
+    let uids = ["aw", "js-uid", "cm-uid", "job", "gone", "p", "s", "x", "theirs", "own"];
+    let kinds = [("v1", "Node"), ("v1", "Secret"), ("v1", "Pod"), ("x/v1", "Y"), ("batch/v1", "Job")];
+    let any = (
+        prop::sample::select(kinds.to_vec()),
+        prop::sample::select(uids.to_vec()),
+        prop::sample::select(uids.to_vec()),
+    );
+    let any = any.prop_map(|((api_version, kind), name, uid)| {
+        Some(controller(api_version, kind, name, uid))
+    });
+    let forged = |owner: &Option<Controller>| owner.as_ref() != Some(&job("job"));
+    prop_oneof![1 => Just(None), 1 => Just(Some(us())), 8 => any].prop_filter("a real chain", forged)
+}
+
+proptest! {
+    #[test]
+    fn whatever_foreign_pods_say_ours_are_the_same(
+        foreign in prop::collection::vec((owners(), prop::option::of("aw|other"), 0_usize..5), 0..20),
+        remembered in any::<bool>(),
+    ) {
+        let mut world = World::new();
+        if remembered {
+            world.kin.put_pod("own", "own", &Place::default());
+            world.kin.put_link(job("job"), Some(0));
+        }
+        let named = |mut record: PodRecord, uid: &str| {
+            uid.clone_into(&mut record.identity.uid);
+            uid.clone_into(&mut record.identity.name);
+            record
+        };
+        let own = named(pod(Some(job("job")), Some("aw")), "own");
+        let ancestors = World::ancestors();
+        let family =
+            Family { uid: "aw", roots: &world.roots, components: &world.components, kin: &world.kin };
+        let alone = assemble::pods(std::slice::from_ref(&own), &family, &ancestors);
+        let mut all = vec![own];
+        for (number, (owner, label, phase)) in foreign.into_iter().enumerate() {
+            let mut record = named(pod(owner, label.as_deref()), &format!("foreign-{number}"));
+            record.pod.phase = PodPhase::ALL[phase];
+            all.push(record);
+        }
+        let sorted = assemble::pods(&all, &family, &ancestors);
+        prop_assert_eq!(&sorted.ours, &alone.ours);
+        prop_assert_eq!(&sorted.links, &alone.links);
+        prop_assert_eq!(sorted.others.len(), all.len() - 1);
     }
 }
