@@ -1,112 +1,62 @@
-//! A connection that is given up when its client takes too long to ask, or to take the answer.
+//! The bytes of a connection, which tell how far its requests are.
 //!
 //! ```text
-//!           first byte            whole head             answered
-//! Waiting ─────────────▶ Head ─────────────▶ Busy ─────────────────▶ Waiting
-//!    │ idle                │ header             no time here: the router's matter
-//!    ▼                     ▼
-//!  given up             given up
+//!        first byte         whole head         whole body              answer              all sent
+//! Idle ─────────────▶ Head ────────────▶ Body ────────────▶ Answering ────────▶ Sending ────────────▶ Idle
 //! ```
+//!
+//! The service tells of the three in the middle. Who may stay in which stage for how long is seen by
+//! [`overdue`], beside the connection: hyper does not look at a connection on which nothing happens.
 
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::task::{Context, Poll};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::sleep_until;
 
-use super::places;
+use super::Limits;
+use super::places::{Place, Stage};
 
-/// How far the request is that is being read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stage {
-    /// Nothing of it has come.
-    Waiting,
-    /// Some of its head has come.
-    Head,
-    /// It is being answered.
-    Busy,
-}
-
-/// The times of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Times {
-    /// From the first byte of a request to the end of its head; from the handshake for the first.
-    pub(super) header: Duration,
-    /// From an answer to the first byte of the next request.
-    pub(super) idle: Duration,
-    /// From the moment that the client takes no more of an answer until it has taken all of it.
-    pub(super) answer: Duration,
-}
-
-/// Bytes of a connection, with an end to waiting for them.
+/// A connection after its handshake.
 #[derive(Debug)]
 pub(super) struct Line<T> {
     inner: T,
-    times: Times,
-    stage: Stage,
-    /// A request is being answered; the service says so.
-    busy: Arc<AtomicBool>,
-    place: Arc<places::Place>,
-    deadline: Pin<Box<Sleep>>,
-    /// Until then the client must have taken what was written.
-    taken: Option<Pin<Box<Sleep>>>,
+    place: Arc<Place>,
 }
 
 impl<T> Line<T> {
-    /// A connection after its handshake, and what is set while a request is being answered.
-    pub(super) fn new(
-        inner: T,
-        times: Times,
-        place: Arc<places::Place>,
-    ) -> (Self, Arc<AtomicBool>) {
-        let busy = Arc::new(AtomicBool::new(false));
-        let deadline = Box::pin(sleep(times.header));
-        // a client that connects has something to ask: the first head has no time to be idle
-        let stage = Stage::Head;
-        let line = Self { inner, times, stage, busy: busy.clone(), place, deadline, taken: None };
-        (line, busy)
+    /// A client that connects has something to ask: the first head has no time to be idle.
+    pub(super) fn new(inner: T, place: Arc<Place>) -> Self {
+        Self { inner, place }
     }
+}
 
-    fn enter(&mut self, stage: Stage) {
-        self.stage = stage;
+/// Waits until a connection is longer in one stage than it may be.
+pub(super) async fn overdue(place: &Place, limits: &Limits) -> Stage {
+    loop {
+        let Some((stage, since)) = place.stage() else { return std::future::pending().await };
         let time = match stage {
-            Stage::Waiting => {
-                self.place.enter(places::Stage::Idle);
-                self.times.idle
-            }
-            Stage::Head => {
-                self.place.enter(places::Stage::Incomplete);
-                self.times.header
-            }
-            Stage::Busy => return,
+            Stage::Idle => Some(limits.idle),
+            Stage::Head => Some(limits.header),
+            Stage::Body => Some(limits.body),
+            // the router's matter
+            Stage::Answering => None,
+            Stage::Sending => Some(limits.answer),
         };
         // a time so long that no clock shows its end is none
-        if let Some(end) = Instant::now().checked_add(time) {
-            self.deadline.as_mut().reset(end);
-        }
-    }
-
-    /// Ends the wait for a client that does not take what is written.
-    fn written<R>(
-        &mut self,
-        cx: &mut Context<'_>,
-        written: Poll<io::Result<R>>,
-        is_all: bool,
-    ) -> Poll<io::Result<R>> {
-        if written.is_ready() {
-            if is_all {
-                self.taken = None;
+        let end = time.and_then(|time| since.checked_add(time));
+        let over = async {
+            match end {
+                Some(end) => sleep_until(end).await,
+                None => std::future::pending().await,
             }
-            return written;
+        };
+        tokio::select! {
+            () = over => return stage,
+            () = place.changed() => {}
         }
-        let time = self.times.answer;
-        let deadline = self.taken.get_or_insert_with(|| Box::pin(sleep(time)));
-        ready!(deadline.as_mut().poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
 }
 
@@ -117,23 +67,12 @@ impl<T: AsyncRead + Unpin> AsyncRead for Line<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        match (this.busy.load(Ordering::Relaxed), this.stage) {
-            (true, Stage::Waiting | Stage::Head) => this.enter(Stage::Busy),
-            (false, Stage::Busy) => this.enter(Stage::Waiting),
-            (true, Stage::Busy) | (false, Stage::Waiting | Stage::Head) => {}
-        }
         let before = buffer.filled().len();
-        if let Poll::Ready(result) = Pin::new(&mut this.inner).poll_read(cx, buffer) {
-            if this.stage == Stage::Waiting && buffer.filled().len() > before {
-                this.enter(Stage::Head);
-            }
-            return Poll::Ready(result);
+        let read = Pin::new(&mut this.inner).poll_read(cx, buffer);
+        if buffer.filled().len() > before {
+            this.place.follow(Stage::Idle, Stage::Head);
         }
-        if this.stage == Stage::Busy {
-            return Poll::Pending;
-        }
-        ready!(this.deadline.as_mut().poll(cx));
-        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+        read
     }
 }
 
@@ -143,20 +82,19 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Line<T> {
         cx: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.inner).poll_write(cx, bytes);
-        this.written(cx, written, false)
+        Pin::new(&mut self.get_mut().inner).poll_write(cx, bytes)
     }
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        let written = Pin::new(&mut this.inner).poll_flush(cx);
-        this.written(cx, written, true)
+        let flushed = Pin::new(&mut this.inner).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            this.place.follow(Stage::Sending, Stage::Idle);
+        }
+        flushed
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let this = self.get_mut();
-        let written = Pin::new(&mut this.inner).poll_shutdown(cx);
-        this.written(cx, written, true)
+        Pin::new(&mut self.get_mut().inner).poll_shutdown(cx)
     }
 }

@@ -19,10 +19,34 @@ const FRESH: Duration = Duration::from_secs(1);
 pub(super) enum Stage {
     /// Nothing: the next request has not begun.
     Idle,
-    /// The client has not sent everything yet (handshake, head, body), or has not taken the answer.
-    Incomplete,
+    /// The handshake or the head of a request is on its way.
+    Head,
+    /// The body of a request is on its way.
+    Body,
     /// A request is here, and is being answered.
     Answering,
+    /// The answer is on its way.
+    Sending,
+}
+
+/// Who gives way first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Worth {
+    Idle,
+    /// The client has not sent everything, or has not taken everything.
+    Incomplete,
+    /// Never.
+    Answering,
+}
+
+impl Stage {
+    const fn worth(self) -> Worth {
+        match self {
+            Self::Idle => Worth::Idle,
+            Self::Head | Self::Body | Self::Sending => Worth::Incomplete,
+            Self::Answering => Worth::Answering,
+        }
+    }
 }
 
 /// All places.
@@ -51,14 +75,23 @@ pub(super) struct Open {
     pub(super) peer: Peer,
     pub(super) stage: Stage,
     pub(super) since: Instant,
-    closed: Arc<Notify>,
+    told: Arc<Told>,
+}
+
+/// What a connection is told.
+#[derive(Debug, Default)]
+struct Told {
+    /// It is to be closed for another.
+    closed: Notify,
+    /// Its stage is another.
+    changed: Notify,
 }
 
 /// The place of one connection, free again when this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     id: u64,
-    closed: Arc<Notify>,
+    told: Arc<Told>,
     places: Arc<Places>,
 }
 
@@ -87,18 +120,18 @@ impl Places {
             Room::Replaces(id) => table.close(id),
             Room::None => return None,
         }
-        let (id, closed) = (table.next, Arc::new(Notify::new()));
+        let (id, told) = (table.next, Arc::<Told>::default());
         table.next += 1;
-        let open = Open { peer, stage: Stage::Incomplete, since: now, closed: closed.clone() };
+        let open = Open { peer, stage: Stage::Head, since: now, told: told.clone() };
         table.open.insert(id, open);
-        Some(Place { id, closed, places: self.clone() })
+        Some(Place { id, told, places: self.clone() })
     }
 
     /// Closes a connection that may be closed: something else than places has run out.
     pub(super) fn make_room(&self) {
         let mut table = self.table();
-        let idle = table.open.iter().filter(|(_, open)| open.stage != Stage::Answering);
-        let first = idle.min_by_key(|(_, open)| (open.stage, open.since)).map(|(id, _)| *id);
+        let all = table.open.iter().map(|(id, open)| (open.stage.worth(), open.since, *id));
+        let first = all.filter(|(worth, ..)| *worth != Worth::Answering).min().map(|(.., id)| id);
         if let Some(id) = first {
             table.close(id);
         }
@@ -112,7 +145,7 @@ impl Places {
 impl Table {
     fn close(&mut self, id: u64) {
         if let Some(open) = self.open.remove(&id) {
-            open.closed.notify_one();
+            open.told.closed.notify_one();
         }
     }
 }
@@ -138,39 +171,60 @@ pub(super) fn room(
     }
     let gives_way = |each: &Open| {
         if each.peer == peer {
-            return match each.stage {
-                Stage::Idle => true,
-                Stage::Incomplete => now.saturating_duration_since(each.since) >= FRESH,
-                Stage::Answering => false,
+            return match each.stage.worth() {
+                Worth::Idle => true,
+                Worth::Incomplete => now.saturating_duration_since(each.since) >= FRESH,
+                Worth::Answering => false,
             };
         }
         own < of_a_peer
-            && match each.stage {
-                Stage::Idle => count(each.peer) > own,
-                Stage::Incomplete => count(each.peer) > own + 1,
-                Stage::Answering => false,
+            && match each.stage.worth() {
+                Worth::Idle => count(each.peer) > own,
+                Worth::Incomplete => count(each.peer) > own + 1,
+                Worth::Answering => false,
             }
     };
     let candidates = open.iter().filter(|(_, each)| gives_way(each));
     let first = candidates
-        .min_by_key(|(id, each)| (Reverse(count(each.peer)), each.stage, each.since, **id));
+        .min_by_key(|(id, each)| (Reverse(count(each.peer)), each.stage.worth(), each.since, **id));
     first.map_or(Room::None, |(id, _)| Room::Replaces(*id))
 }
 
 impl Place {
+    /// What the connection is doing, and since when; nothing where it is to be closed.
+    pub(super) fn stage(&self) -> Option<(Stage, Instant)> {
+        self.places.table().open.get(&self.id).map(|open| (open.stage, open.since))
+    }
+
     /// Notes what the connection is doing from now on.
     pub(super) fn enter(&self, stage: Stage) {
-        let mut table = self.places.table();
+        self.change(|_| true, stage);
+    }
+
+    /// Notes that one stage follows where it is in another.
+    pub(super) fn follow(&self, before: Stage, stage: Stage) {
+        self.change(|now| now == before, stage);
+    }
+
+    fn change(&self, is_meant: impl FnOnce(Stage) -> bool, stage: Stage) {
         // one that was told to close is there no more
-        if let Some(open) = table.open.get_mut(&self.id).filter(|open| open.stage != stage) {
+        if let Some(open) = self.places.table().open.get_mut(&self.id)
+            && is_meant(open.stage)
+        {
             open.stage = stage;
             open.since = Instant::now();
+            self.told.changed.notify_one();
         }
+    }
+
+    /// Waits for another stage.
+    pub(super) async fn changed(&self) {
+        self.told.changed.notified().await;
     }
 
     /// Waits until the connection is to be closed for another.
     pub(super) async fn lost(&self) {
-        self.closed.notified().await;
+        self.told.closed.notified().await;
     }
 }
 
@@ -183,6 +237,6 @@ impl Drop for Place {
 #[cfg(test)]
 impl Open {
     pub(super) fn given(peer: Peer, stage: Stage, since: Instant) -> Self {
-        Self { peer, stage, since, closed: Arc::default() }
+        Self { peer, stage, since, told: Arc::default() }
     }
 }

@@ -3,7 +3,6 @@
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
@@ -21,7 +20,7 @@ use tower::ServiceExt;
 
 use super::Peer;
 use super::body::Arriving;
-use super::line::{Line, Times};
+use super::line::{Line, overdue};
 use super::places::{Most, Place, Places, Stage};
 
 /// After an error that a later attempt may not meet, such as too many open files.
@@ -41,7 +40,9 @@ pub struct Limits {
     /// Between two requests. Longer than the 90 s of Go's client: who closes a connection that the other
     /// is just sending on makes that request fail.
     pub idle: Duration,
-    /// How long a client may take for an answer from the moment that it takes no more of it.
+    /// From the head of a request to the end of its body, unless the router has no time for so long.
+    pub body: Duration,
+    /// How long a client may take for an answer.
     pub answer: Duration,
     /// Headers of a request.
     pub headers_max: usize,
@@ -60,6 +61,7 @@ impl Default for Limits {
             handshake: Duration::from_secs(5),
             header: Duration::from_secs(5),
             idle: Duration::from_mins(3),
+            body: Duration::from_secs(10),
             answer: Duration::from_secs(10),
             headers_max: 64,
             head_bytes_max: 16 * 1024,
@@ -171,6 +173,8 @@ enum Error {
     Handshake(io::Error),
     #[error("another connection took its place")]
     Replaced,
+    #[error("it was {0:?} for too long")]
+    Slow(Stage),
     #[error("{0}")]
     Http(hyper::Error),
 }
@@ -201,7 +205,13 @@ impl Connection {
                 _ = stopping.wait_for(|stop| *stop) => return Ok(()),
             };
             let stream = stream.map_err(|_| Error::SlowHandshake(within))?;
-            self.requests(stream.map_err(Error::Handshake)?, stopping).await
+            let stream = stream.map_err(Error::Handshake)?;
+            let (place, limits) = (self.place.clone(), self.limits);
+            place.enter(Stage::Head);
+            tokio::select! {
+                ended = self.requests(stream, stopping) => ended,
+                stage = overdue(&place, &limits) => Err(Error::Slow(stage)),
+            }
         };
         tokio::select! {
             ended = served => ended,
@@ -215,21 +225,20 @@ impl Connection {
         mut stopping: watch::Receiver<bool>,
     ) -> Result<(), Error> {
         let Self { router, peer, place, limits } = self;
-        let Limits { header, idle, answer, .. } = limits;
-        let (line, busy) = Line::new(stream, Times { header, idle, answer }, place.clone());
+        let line = Line::new(stream, place.clone());
         let service = service_fn(move |request: hyper::Request<Incoming>| {
-            let answering = Answering::new(&busy, &place);
+            place.enter(Stage::Body);
             let mut request = request.map(|body| Body::new(Arriving::new(body, place.clone())));
             request.extensions_mut().insert(peer);
-            let answer = router.clone().oneshot(request);
+            let (answer, place) = (router.clone().oneshot(request), place.clone());
             async move {
                 let answer = answer.await;
-                drop(answering);
+                place.enter(Stage::Sending);
                 answer
             }
         });
         let mut http = http1::Builder::new();
-        http.header_read_timeout(None) // the line has one, and another between requests
+        http.header_read_timeout(None) // the stages have times of their own
             .max_headers(limits.headers_max)
             .max_header_size(limits.head_bytes_max);
         let mut connection = pin!(http.serve_connection(TokioIo::new(line), service));
@@ -239,23 +248,5 @@ impl Connection {
         }
         connection.as_mut().graceful_shutdown();
         connection.await.map_err(Error::Http)
-    }
-}
-
-/// A request is being answered as long as this lives.
-struct Answering(Arc<AtomicBool>, Arc<Place>);
-
-impl Answering {
-    fn new(busy: &Arc<AtomicBool>, place: &Arc<Place>) -> Self {
-        busy.store(true, Ordering::Relaxed);
-        Self(busy.clone(), place.clone())
-    }
-}
-
-impl Drop for Answering {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-        // the client has yet to take the answer
-        self.1.enter(Stage::Incomplete);
     }
 }

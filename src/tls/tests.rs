@@ -270,10 +270,11 @@ async fn who_is_slow_is_given_up_and_holds_up_nobody() {
         closed(&mut silent).await;
         assert_eq!(ask(&mut client, "/").await.unwrap(), hello(), "who has shaken hands stays");
     };
-    // nothing of a request, or half of one, or half of a second one
+    // nothing of a request, or half of one, or half of a second one, which came with the first
     let begun = ["", "GET / HTTP/1.1\r\nHo", "GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HT"];
     let half_a_request = begun.map(async |begun| {
-        let server = hasty(made, |limits, short| limits.header = short).await;
+        let change = |limits: &mut Limits, short| (limits.header, limits.idle) = (short, short);
+        let server = hasty(made, change).await;
         let mut client = connect(server.address, &made.authority).await.unwrap();
         client.write_all(begun.as_bytes()).await.unwrap();
         closed(&mut client).await;
