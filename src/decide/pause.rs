@@ -33,11 +33,7 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
 ///
 /// A retry policy's delay runs from the failure, and takes the place of the pause.
 #[must_use]
-pub fn until(
-    status: &AppWrapperStatus,
-    limits: &Limits,
-    gone: Timestamp,
-) -> Option<Timestamp> {
+pub fn until(status: &AppWrapperStatus, limits: &Limits, gone: Timestamp) -> Option<Timestamp> {
     let delayed = status.retry_after.as_ref().map(|time| time.0);
     let pause = pause(status, limits);
     delayed.or_else(|| (!pause.is_zero()).then(|| Period::from_duration(pause).after(gone)))
