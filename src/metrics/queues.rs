@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::census::Present;
+use super::census::{Present, QueueKnown};
 use super::names::{LABEL_BYTES_MAX, OTHER};
 
 /// How many names that are known only from admitted work one namespace can bring in.
@@ -69,12 +69,12 @@ impl Queues {
         {
             let name = each.queue.as_str();
             named.insert(name);
-            let claim = match (each.queue_exists, each.admitted, self.labelled.contains(name)) {
-                (true, _, _) => Claim::Exists,
-                (false, true, true) => Claim::Keeps,
-                (false, true, false) => Claim::Admitted,
-                (false, false, true) => Claim::Named,
-                (false, false, false) => continue,
+            let claim = match (each.queue_known, self.labelled.contains(name)) {
+                (QueueKnown::Exists, _) => Claim::Exists,
+                (QueueKnown::Admitted, true) => Claim::Keeps,
+                (QueueKnown::Admitted, false) => Claim::Admitted,
+                (QueueKnown::Named, true) => Claim::Named,
+                (QueueKnown::Named, false) => continue,
             };
             let best = claims.entry((name, &each.namespace)).or_insert_with(|| claim.clone());
             if claim < *best {
@@ -102,11 +102,11 @@ mod tests {
     }
 
     fn admitted(namespace: &str, queue: &str) -> Present {
-        Present { admitted: true, ..named(namespace, queue) }
+        Present { queue_known: QueueKnown::Admitted, ..named(namespace, queue) }
     }
 
     fn existing(namespace: &str, queue: &str) -> Present {
-        Present { queue_exists: true, ..named(namespace, queue) }
+        Present { queue_known: QueueKnown::Exists, ..named(namespace, queue) }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::Context;
 use crate::api::condition;
 use crate::clock::Clock;
 use crate::limits::{FaultTolerance, Limits};
-use crate::metrics::{Census, Present, is_deletion_stuck};
+use crate::metrics::{Census, Present, QueueKnown, is_deletion_stuck};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key};
 use crate::observe::guides;
@@ -40,13 +40,24 @@ fn present(wrapper: &Wrapper, cache: &Cache, defaults: &FaultTolerance, now: Tim
         phase: wrapper.status.phase,
         namespace: wrapper.namespace.clone(),
         queue: wrapper.queue.clone().unwrap_or_default(),
-        queue_exists: wrapper.queue.as_ref().is_some_and(|queue| {
-            let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
-            cache.guide(&guides::local_queues(), &at).is_some()
-        }),
-        admitted: holds || !wrapper.status.attempts.is_empty(),
+        queue_known: queue_known(wrapper, cache, holds),
         idle: holds && has_pods && pods.running == 0,
         stuck_pods,
         stuck: is_deletion_stuck(&wrapper.status),
+    }
+}
+
+/// What is known of the queue that an AppWrapper names, which anybody may do.
+fn queue_known(wrapper: &Wrapper, cache: &Cache, holds: bool) -> QueueKnown {
+    let exists = |queue: &String| {
+        let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
+        cache.guide(&guides::local_queues(), &at).is_some()
+    };
+    if wrapper.queue.as_ref().is_some_and(exists) {
+        QueueKnown::Exists
+    } else if holds || !wrapper.status.attempts.is_empty() {
+        QueueKnown::Admitted
+    } else {
+        QueueKnown::Named
     }
 }

@@ -45,7 +45,7 @@ impl Cost {
 impl Drop for Cost {
     fn drop(&mut self) {
         let Self { name, count, slowest, .. } = self;
-        println!("{name}: {} inputs, the slowest took {:?}", count.get(), slowest.get());
+        eprintln!("{name}: {} inputs, the slowest took {:?}", count.get(), slowest.get());
     }
 }
 
