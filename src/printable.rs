@@ -85,7 +85,8 @@ mod tests {
         for c in '\0'..=char::MAX {
             let text = c.to_string();
             let shown = escape(&text);
-            let graphic = shown.chars().all(|c| !c.is_control() && !('\u{200b}'..='\u{200f}').contains(&c));
+            let graphic =
+                shown.chars().all(|c| !c.is_control() && !('\u{200b}'..='\u{200f}').contains(&c));
             assert!(graphic && shown.lines().count() == 1, "{c:?}");
         }
     }

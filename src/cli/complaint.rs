@@ -7,7 +7,10 @@ use crate::limits::shortened;
 
 /// The field that keeps a value from being read as a type, and why; none where it can be read. `root` is
 /// the path of the value itself.
-pub(super) fn complaint<T: DeserializeOwned>(value: &Value, root: &str) -> Option<(String, String)> {
+pub(super) fn complaint<T: DeserializeOwned>(
+    value: &Value,
+    root: &str,
+) -> Option<(String, String)> {
     let error = serde_path_to_error::deserialize::<_, T>(value).err()?;
     let mut field = root.to_owned();
     for segment in error.path() {

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::core::ApiResource;
-use k8s_openapi::api::core::v1::ConfigMap;
 use serde::Deserialize;
 
 use super::cluster::said;
@@ -59,9 +59,8 @@ impl Known {
 
     fn read(text: Result<String, String>) -> Self {
         let (namespace, name, _) = PLACE;
-        let config = text.and_then(|text| {
-            Config::parse(&text).map_err(|error| telemetry::chain(&error))
-        });
+        let config =
+            text.and_then(|text| Config::parse(&text).map_err(|error| telemetry::chain(&error)));
         match config {
             Ok(config) => Self { config, doubt: None },
             Err(why) => {

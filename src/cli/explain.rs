@@ -92,12 +92,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         Some(moment) => ManualClock::at(moment).now(),
         None => SystemClock.now(),
     };
-    let (scene, config) = match &args.name {
-        Some(name) => live::scene(args, name)?,
-        None => {
-            let config = super::configured(args.config.as_deref())?;
-            (bundled(&args.files, &config, now)?, config)
-        }
+    let (scene, config) = if let Some(name) = &args.name {
+        live::scene(args, name)?
+    } else {
+        let config = super::configured(args.config.as_deref())?;
+        (bundled(&args.files, &config, now)?, config)
     };
     let colours = term::has_colour();
     if args.replay {

@@ -22,6 +22,8 @@ use std::sync::LazyLock;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+pub use validate::validated_file;
+
 use crate::config::Config;
 use crate::telemetry;
 

@@ -307,7 +307,10 @@ mod tests {
     fn a_long_cell_widens_no_table_without_end() {
         let rows: [Row; 2] = [(vec!["x".repeat(1_000_000)], None), (vec!["y".into()], None)];
         assert!(table((&["NAME"], None), &rows, " ", false).to_string().len() < 1_000);
-        assert_eq!((&*cut("größer", 6), &*cut("größer", 4), &*cut("é", 0)), ("größer", "grö…", "…"));
+        assert_eq!(
+            (&*cut("größer", 6), &*cut("größer", 4), &*cut("é", 0)),
+            ("größer", "grö…", "…")
+        );
     }
 
     #[test]

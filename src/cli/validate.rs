@@ -73,6 +73,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(if answer.valid { DONE } else { ExitCode::from(1) })
 }
 
+/// What `validate` says of the bytes of a file, for people and as JSON: the whole way from one to the other.
+#[must_use]
+pub fn validated_file(bytes: &[u8], config: &Config) -> (String, String) {
+    let source = bundle::Source { name: "file".to_owned(), bytes: bytes.to_vec() };
+    let answer = answer(bundle::documents(&[source]), config);
+    (text(&answer, false).to_string(), term::json(&answer).unwrap_or_default())
+}
+
 fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> Answer {
     let (mut objects, mut others) = (vec![], vec![]);
     for document in documents {

@@ -18,6 +18,7 @@ const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
 ///
 /// `RetryPausePeriod`; after an uncounted restart at least 10 s, and it doubles with each uncounted
 /// restart in a row that never became ready, since nothing else bounds those.
+#[must_use]
 pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     let base = limits.retry_pause.as_duration();
     let uncounted = status
@@ -36,11 +37,7 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
 ///
 /// A retry policy's delay runs from the failure, and takes the place of the pause.
 #[must_use]
-pub fn until(
-    status: &AppWrapperStatus,
-    limits: &Limits,
-    gone: Timestamp,
-) -> Option<Timestamp> {
+pub fn until(status: &AppWrapperStatus, limits: &Limits, gone: Timestamp) -> Option<Timestamp> {
     let delayed = status.retry_after.as_ref().map(|time| time.0);
     let pause = pause(status, limits);
     delayed.or_else(|| (!pause.is_zero()).then(|| Period::from_duration(pause).after(gone)))
@@ -48,7 +45,7 @@ pub fn until(
 
 /// Seconds until the next attempt while something still exists: what is left of a retry policy's delay,
 /// else the whole pause.
-pub fn left(draft: &Draft<'_>) -> i64 {
+pub(super) fn left(draft: &Draft<'_>) -> i64 {
     match &draft.status.retry_after {
         Some(until) => until.0.as_second().saturating_sub(draft.facts.now.as_second()).max(0),
         None => seconds(pause(&draft.status, draft.facts.limits)),
@@ -56,7 +53,7 @@ pub fn left(draft: &Draft<'_>) -> i64 {
 }
 
 /// A duration in whole seconds, rounded up: what is promised must not be over too early.
-pub fn seconds(duration: Duration) -> i64 {
+pub(super) fn seconds(duration: Duration) -> i64 {
     let up = u64::from(duration.subsec_nanos() > 0);
     i64::try_from(duration.as_secs().saturating_add(up)).unwrap_or(i64::MAX)
 }

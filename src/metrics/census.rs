@@ -41,10 +41,8 @@ pub struct Present {
     pub namespace: String,
     /// The queue that it names; empty where it names none.
     pub queue: String,
-    /// That queue is known to exist.
-    pub queue_exists: bool,
-    /// It holds quota, or has held some.
-    pub admitted: bool,
+    /// What is known of that queue.
+    pub queue_known: QueueKnown,
     /// `QuotaReserved` is True, it has pod sets, and no pod of it is Running.
     pub idle: bool,
     /// Pods of it that should have been gone for longer than its forceful deletion grace.
@@ -53,6 +51,18 @@ pub struct Present {
     pub stuck: bool,
     /// `PodsOverQuota` is True.
     pub over_quota: bool,
+}
+
+/// What is known of a queue that an AppWrapper names.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum QueueKnown {
+    /// Nothing but that it is named.
+    #[default]
+    Named,
+    /// The AppWrapper holds quota, or has held some.
+    Admitted,
+    /// The queue exists.
+    Exists,
 }
 
 type Source = Box<dyn Fn() -> Option<Census> + Send + Sync>;

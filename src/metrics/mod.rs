@@ -34,7 +34,7 @@ use names::Names;
 
 pub use admission::Admitted;
 pub use calls::{CountCalls, Counted};
-pub use census::{Census, Present};
+pub use census::{Census, Present, QueueKnown};
 pub use change::{Change, Failure};
 pub use names::OTHER;
 

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::census::Present;
+use super::census::{Present, QueueKnown};
 use super::names::{LABEL_BYTES_MAX, OTHER};
 
 /// How many names that are known only from admitted work one namespace can bring in.
@@ -65,15 +65,16 @@ impl Queues {
     fn claims<'a>(&'a self, present: &'a [Present]) -> Vec<(Claim, &'a str, &'a str)> {
         let mut claims: BTreeMap<(&str, &str), Claim> = BTreeMap::new();
         let mut named: BTreeSet<&str> = BTreeSet::new();
-        for each in present.iter().filter(|each| (1..=LABEL_BYTES_MAX).contains(&each.queue.len())) {
+        for each in present.iter().filter(|each| (1..=LABEL_BYTES_MAX).contains(&each.queue.len()))
+        {
             let name = each.queue.as_str();
             named.insert(name);
-            let claim = match (each.queue_exists, each.admitted, self.labelled.contains(name)) {
-                (true, _, _) => Claim::Exists,
-                (false, true, true) => Claim::Keeps,
-                (false, true, false) => Claim::Admitted,
-                (false, false, true) => Claim::Named,
-                (false, false, false) => continue,
+            let claim = match (each.queue_known, self.labelled.contains(name)) {
+                (QueueKnown::Exists, _) => Claim::Exists,
+                (QueueKnown::Admitted, true) => Claim::Keeps,
+                (QueueKnown::Admitted, false) => Claim::Admitted,
+                (QueueKnown::Named, true) => Claim::Named,
+                (QueueKnown::Named, false) => continue,
             };
             let best = claims.entry((name, &each.namespace)).or_insert_with(|| claim.clone());
             if claim < *best {
@@ -101,18 +102,23 @@ mod tests {
     }
 
     fn admitted(namespace: &str, queue: &str) -> Present {
-        Present { admitted: true, ..named(namespace, queue) }
+        Present { queue_known: QueueKnown::Admitted, ..named(namespace, queue) }
     }
 
     fn existing(namespace: &str, queue: &str) -> Present {
-        Present { queue_exists: true, ..named(namespace, queue) }
+        Present { queue_known: QueueKnown::Exists, ..named(namespace, queue) }
     }
 
     #[test]
     fn a_name_alone_is_worth_no_label() {
         let mut queues = Queues::up_to(3);
         let long = "x".repeat(64);
-        let all = [named("a", "junk"), admitted("a", "used"), existing("b", "real"), admitted("a", &long)];
+        let all = [
+            named("a", "junk"),
+            admitted("a", "used"),
+            existing("b", "real"),
+            admitted("a", &long),
+        ];
         assert!(queues.choose(&all).is_empty());
         let labels = ["junk", "used", "real", &long, ""].map(|name| queues.label(name));
         assert_eq!(labels, [OTHER, "used", "real", OTHER, ""]);
@@ -121,13 +127,18 @@ mod tests {
     #[test]
     fn what_exists_comes_first_and_what_is_unused_makes_room() {
         let mut queues = Queues::up_to(2);
-        assert!(queues.choose(&[admitted("a", "x"), admitted("a", "y"), admitted("a", "z")]).is_empty());
+        assert!(
+            queues.choose(&[admitted("a", "x"), admitted("a", "y"), admitted("a", "z")]).is_empty()
+        );
         assert_eq!(queues.label("z"), OTHER);
         // nobody needs the room: what is unused keeps its label, and what is named only, too
         assert!(queues.choose(&[named("a", "x")]).is_empty());
         assert_eq!([queues.label("x"), queues.label("y")], ["x", "y"]);
         assert_eq!(queues.choose(&[named("a", "x"), admitted("b", "z")]), ["y"]);
-        assert_eq!(queues.choose(&[admitted("a", "x"), admitted("b", "z"), existing("c", "real")]), ["z"]);
+        assert_eq!(
+            queues.choose(&[admitted("a", "x"), admitted("b", "z"), existing("c", "real")]),
+            ["z"]
+        );
         assert_eq!([queues.label("x"), queues.label("real")], ["x", "real"]);
     }
 

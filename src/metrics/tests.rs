@@ -225,7 +225,7 @@ fn changes_appear_on_the_page() {
 
 fn present(uid: &str, phase: Phase, queue: &str, idle: bool) -> Present {
     let (uid, queue) = (uid.to_owned(), queue.to_owned());
-    Present { uid, phase, queue, idle, admitted: true, ..Present::default() }
+    Present { uid, phase, queue, idle, queue_known: QueueKnown::Admitted, ..Present::default() }
 }
 
 /// Metrics with a world that can be changed.

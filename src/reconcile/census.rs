@@ -3,7 +3,7 @@
 use super::Context;
 use crate::clock::Clock;
 use crate::limits::FaultTolerance;
-use crate::metrics::{Census, Present};
+use crate::metrics::{Census, Present, QueueKnown};
 use crate::observe::cache::{Cache, Key};
 use crate::observe::guides;
 use crate::observe::stored::Stored;
@@ -42,16 +42,27 @@ fn present(
     Present {
         uid: stored.uid().to_owned(),
         phase: summary.phase,
-        queue_exists: summary.queue.as_ref().is_some_and(|queue| {
-            let at = Key { namespace: namespace.clone(), name: queue.clone() };
-            cache.guide(&guides::local_queues(), &at).is_some()
-        }),
+        queue_known: queue_known(summary, cache, &namespace),
         namespace,
         queue: summary.queue.clone().unwrap_or_default(),
-        admitted: summary.was_admitted,
         idle: summary.holds_quota && summary.has_pods && pods.running == 0,
         stuck_pods,
         stuck: summary.is_deletion_stuck,
         over_quota: summary.is_over_quota,
+    }
+}
+
+/// What is known of the queue that an AppWrapper names, which anybody may do.
+fn queue_known(summary: &Summary, cache: &Cache, namespace: &str) -> QueueKnown {
+    let exists = |queue: &String| {
+        let at = Key { namespace: namespace.to_owned(), name: queue.clone() };
+        cache.guide(&guides::local_queues(), &at).is_some()
+    };
+    if summary.queue.as_ref().is_some_and(exists) {
+        QueueKnown::Exists
+    } else if summary.was_admitted {
+        QueueKnown::Admitted
+    } else {
+        QueueKnown::Named
     }
 }

@@ -64,6 +64,76 @@ pub fn text() -> impl Strategy<Value = TextBlow> {
     ]
 }
 
+/// Pieces of YAML, each with the line before which it is put, and how deep.
+pub fn yaml() -> impl Strategy<Value = Vec<(Index, usize, &'static str)>> {
+    let piece = prop::sample::select(YAML);
+    prop::collection::vec((any::<Index>(), 0..12_usize, piece), 0..4)
+}
+
+/// What means something in YAML.
+const YAML: &[&str] = &[
+    "---",
+    "...",
+    "%YAML 1.1",
+    "%TAG ! tag:x,2000:",
+    "&a",
+    "*a",
+    "&a [*a]",
+    "<<: *a",
+    "<<: {kind: Pod}",
+    "- ",
+    "- - - - -",
+    "? {a: b}",
+    "? ",
+    ": ",
+    "kind: Job",
+    "kind: &k AppWrapper",
+    "name: *k",
+    "x: !!binary aGk=",
+    "x: !foo bar",
+    "x: |",
+    "x: >-",
+    "x: |9",
+    "x: {",
+    "x: [",
+    "}",
+    "]",
+    "# comment",
+    "\t",
+    "x: 'open",
+    "x: \"\\u0000\"",
+    "x: \"\\x1b[2J\"",
+    "1: a",
+    "'1': b",
+    "true: a",
+    "null: b",
+    "~: c",
+    "x: .inf",
+    "x: 1e999",
+    "x: 0x7fffffffffffffffffff",
+    "x: 0o17",
+    "x: 1:30",
+    "x: ${HOME}",
+    "\u{feff}",
+    "\u{85}",
+    "\u{2028}",
+    "\r",
+];
+
+/// The bytes of a document in YAML's block style, with pieces put in.
+pub fn block_style(
+    document: &Value,
+    pieces: &[(Index, usize, &'static str)],
+    blow: &TextBlow,
+) -> Vec<u8> {
+    let text = serde_saphyr::to_string(document).expect("YAML");
+    let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+    for (at, indent, piece) in pieces {
+        lines.insert(at.index(lines.len() + 1), format!("{}{piece}", " ".repeat(*indent)));
+    }
+    struck_text(lines.join("\n").into_bytes(), blow)
+}
+
 /// Values that mean something somewhere, and are wrong nearly everywhere.
 fn hostile() -> impl Strategy<Value = Value> {
     let texts = hostile_text().prop_map(Value::from);
@@ -293,7 +363,13 @@ pub fn written(document: &Value, blow: &TextBlow) -> Vec<u8> {
             text = text.replace(&format!("{mark:?}"), raw);
         }
     }
-    let mut bytes = text.into_bytes();
+    struck_text(text.into_bytes(), blow)
+}
+
+fn struck_text(mut bytes: Vec<u8>, blow: &TextBlow) -> Vec<u8> {
+    if bytes.is_empty() {
+        return bytes;
+    }
     match blow {
         TextBlow::None => {}
         TextBlow::Truncate(at) => bytes.truncate(at.index(bytes.len())),

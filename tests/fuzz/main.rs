@@ -1,12 +1,18 @@
 //! Everything that a stranger may send, broken in every way that came to mind: nothing panics, and
 //! every answer is one that can be given.
 //!
-//! A few thousand inputs by default; `FUZZ_CASES=1000000 cargo test --test fuzz` makes so many.
+//! A few thousand inputs by default. A million, each within 100 ms of CPU time, and what the slowest took:
+//!
+//! ```sh
+//! FUZZ_CASES=1000000 FUZZ_MILLIS_MAX=100 cargo test --release --test fuzz -- --test-threads 1 --nocapture
+//! ```
 
 mod blows;
+mod cost;
 mod samples;
 
 use appwrapper::api::{AppWrapperSpec, Component, PodSet, RetryPolicySpec};
+use appwrapper::cli::validated_file;
 use appwrapper::config::Config;
 use appwrapper::limits::{ExitCodes, Limits, Period};
 use appwrapper::podsets;
@@ -14,12 +20,13 @@ use appwrapper::policies::{Named, Policies, RetryPolicy};
 use appwrapper::webhook::answer::Answer;
 use appwrapper::webhook::default::default;
 use appwrapper::webhook::judge::{Endpoint, Verdict, judge};
-use appwrapper::webhook::review::Review;
+use appwrapper::webhook::review::{Review, ReviewError};
 use appwrapper::webhook::validate::{self, Requester};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use self::blows::{Blow, hostile_text, pattern, strike};
+use self::cost::Cost;
 
 /// How many inputs there are, unless `FUZZ_CASES` says so.
 const CASES: u32 = 4_000;
@@ -72,17 +79,12 @@ fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> Answer {
     }
 }
 
-proptest! {
-    #![proptest_config(share(40))]
-
-    #[test]
-    fn any_bytes_get_an_answer_or_one_line(
-        (endpoint, operation) in (0..3_usize, 0..4_usize),
-        old in blows::some(2),
-        new in blows::some(4),
-        envelope in blows::some(2),
-        text in blows::text(),
-    ) {
+#[test]
+fn any_bytes_get_an_answer_or_one_line() {
+    let cost = Cost::new("admission");
+    let inputs =
+        ((0..3_usize, 0..4_usize), blows::some(2), blows::some(4), blows::some(2), blows::text());
+    proptest!(share(35), |(((endpoint, operation), old, new, envelope, text) in inputs)| {
         let endpoint = Endpoint::ALL[endpoint];
         let operation = ["CREATE", "UPDATE", "DELETE", "CONNECT"][operation];
         let sample = samples::of(endpoint);
@@ -91,10 +93,15 @@ proptest! {
         let new = struck(if new.len() % 2 == 0 { old.clone() } else { sample }, &new);
         let review = samples::review(endpoint, operation, &old, &new);
         let bytes = blows::written(&struck(review, &envelope), &text);
-        match Review::read(&bytes, endpoint.resource()) {
-            Ok(review) => {
-                let answer = answered(endpoint, &review, &config());
-                let body = answer.write(&review.uid, &review.requester.username);
+        let config = config();
+        let read = cost.of(|| {
+            let review = Review::read(&bytes, endpoint.resource())?;
+            let answer = answered(endpoint, &review, &config);
+            let body = answer.write(&review.uid, &review.requester.username);
+            Ok::<_, ReviewError>((review, answer, body))
+        })?;
+        match read {
+            Ok((review, answer, body)) => {
                 let body: Value = serde_json::from_slice(&body).expect("JSON");
                 prop_assert_eq!(&body["response"]["uid"], &json!(review.uid));
                 prop_assert_eq!(&body["response"]["allowed"], &json!(answer.is_allowed()));
@@ -105,14 +112,36 @@ proptest! {
             }
             Err(error) => prop_assert!(error.to_string().chars().count() < 500, "{}", error),
         }
-    }
+    });
 }
 
-proptest! {
-    #![proptest_config(share(10))]
+#[test]
+fn any_file_is_judged_line_by_line() {
+    let cost = Cost::new("validate");
+    let inputs = (blows::some(4), blows::some(4), 0..4_usize, blows::text(), blows::yaml());
+    proptest!(share(20), |((wrapper, policy, style, text, yaml) in inputs)| {
+        let wrapper = struck(samples::of(Endpoint::ValidateAppWrapper), &wrapper);
+        let policy = struck(samples::of(Endpoint::ValidateRetryPolicy), &policy);
+        let file = match style {
+            0 => blows::written(&wrapper, &text),
+            1 => blows::written(&json!({"kind": "List", "items": [wrapper, policy]}), &text),
+            2 => [&blows::written(&wrapper, &text)[..], b"\n---\n", &policy.to_string().into_bytes()].concat(),
+            _ => blows::block_style(&wrapper, &yaml, &text),
+        };
+        let config = config();
+        let (text, json) = cost.of(|| validated_file(&file, &config))?;
+        let is_shown = |c: char| c == '\n' || !c.is_control();
+        prop_assert!(text.chars().all(is_shown), "{}", text);
+        let answer: Value = serde_json::from_str(&json).expect("JSON");
+        let objects = answer["objects"].as_array().map_or(0, Vec::len);
+        prop_assert!(text.lines().count() < objects * 210 + 20, "{}", text);
+    });
+}
 
-    #[test]
-    fn whatever_is_filled_in_applies_and_once_is_enough(new in blows::some(4), user in hostile_text()) {
+#[test]
+fn whatever_is_filled_in_applies_and_once_is_enough() {
+    let cost = Cost::new("default");
+    proptest!(share(9), |(new in blows::some(4), user in hostile_text())| {
         let aw = struck(samples::of(Endpoint::MutateAppWrapper), &new);
         let review = samples::review(Endpoint::MutateAppWrapper, "CREATE", &Value::Null, &aw);
         let bytes = review.to_string().into_bytes();
@@ -122,72 +151,90 @@ proptest! {
         };
         review.requester.username = user;
         let aw = &mut review.object.value;
-        let patch = default(aw, &review.requester, &config());
+        let patch = cost.of(|| default(aw, &review.requester, &config()))?;
         let patch = serde_json::from_value::<json_patch::Patch>(json!(patch)).expect("a patch");
         json_patch::patch(aw, &patch).expect("it applies");
         prop_assert_eq!(default(aw, &review.requester, &config()), []);
-    }
+    });
+}
 
-    #[test]
-    fn any_policy_is_judged_and_read(new in blows::some(6), retry in blows::some(6)) {
+#[test]
+fn any_policy_is_judged_and_read() {
+    let cost = Cost::new("policies");
+    proptest!(share(9), |(new in blows::some(6), retry in blows::some(6))| {
         let config = config();
         let old = samples::of(Endpoint::ValidateAppWrapper);
         let mut aw = old.clone();
         for policy in ["failurePolicy", "podFailurePolicy", "executionPolicy"] {
             aw["spec"][policy] = struck(aw["spec"][policy].take(), &new);
         }
-        drop(validate::create(&aw, &config));
-        drop(validate::update(&old, &aw, Requester::default(), &config));
-        if let Ok(spec) = serde_json::from_value::<AppWrapperSpec>(aw["spec"].take()) {
-            drop(Policies::of(&spec, &[Named { kind: "Job", name: "work" }]).flaws());
-        }
         let mut policy = samples::of(Endpoint::ValidateRetryPolicy);
         policy["spec"] = struck(policy["spec"].take(), &retry);
         // neither unknown fields, which are warned of, nor nulls are stored
-        let is_good = validate::retry_policy(&policy).is_empty();
-        let spec = serde_json::from_value::<RetryPolicySpec>(stored(policy["spec"].take()));
-        let read = spec.ok().and_then(|spec| RetryPolicy::read("infra", &spec).ok());
+        let (is_good, read) = cost.of(|| {
+            drop(validate::create(&aw, &config));
+            drop(validate::update(&old, &aw, Requester::default(), &config));
+            if let Ok(spec) = serde_json::from_value::<AppWrapperSpec>(aw["spec"].take()) {
+                drop(Policies::of(&spec, &[Named { kind: "Job", name: "work" }]).flaws());
+            }
+            let is_good = validate::retry_policy(&policy).is_empty();
+            let spec = serde_json::from_value::<RetryPolicySpec>(stored(policy["spec"].take()));
+            (is_good, spec.ok().and_then(|spec| RetryPolicy::read("infra", &spec).ok()))
+        })?;
         prop_assert!(!is_good || read.is_some(), "what is let in can be read");
-    }
+    });
+}
 
-    #[test]
-    fn any_annotations_give_limits(values in prop::collection::vec(hostile_text(), 12), name in hostile_text()) {
+#[test]
+fn any_annotations_give_limits() {
+    let cost = Cost::new("annotations");
+    let values = prop::collection::vec(hostile_text(), 12);
+    proptest!(share(9), |(values in values, name in hostile_text())| {
         let keys = samples::ANNOTATIONS.iter().map(|key| (*key).to_owned());
         let odd = format!("workload.codeflare.dev.appwrapper/{name}");
         let annotations = keys.chain([odd]).zip(values.iter().cloned()).collect();
         let defaults = Config::default().fault_tolerance;
-        let (limits, remarks) = Limits::of(&annotations, &defaults);
+        let (limits, remarks) = cost.of(|| Limits::of(&annotations, &defaults))?;
         prop_assert!(limits.retry_limit >= 0 && limits.warmup_grace <= defaults.grace_maximum);
         prop_assert!(remarks.iter().all(|each| !each.to_string().is_empty()));
-    }
+    });
 }
 
-proptest! {
-    #![proptest_config(share(15))]
-
-    #[test]
-    fn any_duration_is_read_or_refused(text in prop_oneof![
+#[test]
+fn any_duration_is_read_or_refused() {
+    let cost = Cost::new("durations");
+    let texts = prop_oneof![
         hostile_text(),
-        pattern("[-+]?[0-9]{0,22}(\\.[0-9]{0,22})?(ns|us|µs|ms|s|m|h|d|M|y| )?([0-9.]{0,9}[smhd])?"),
-    ]) {
-        if let Ok(period) = text.parse::<Period>() {
+        pattern(
+            "[-+]?[0-9]{0,22}(\\.[0-9]{0,22})?(ns|us|µs|ms|s|m|h|d|M|y| )?([0-9.]{0,9}[smhd])?"
+        ),
+    ];
+    proptest!(share(9), |(text in texts)| {
+        let (period, codes) = cost.of(|| (text.parse::<Period>(), text.parse::<ExitCodes>()))?;
+        if let Ok(period) = period {
             prop_assert_eq!(period.to_string().parse::<Period>(), Ok(period), "{}", text);
         }
-        if let Ok(codes) = text.parse::<ExitCodes>() {
+        if let Ok(codes) = codes {
             prop_assert!(codes.into_set().iter().all(|code| (1..=255).contains(code)));
         }
-    }
+    });
+}
 
-    #[test]
-    fn any_path_leads_somewhere_or_nowhere(path in prop_oneof![
+#[test]
+fn any_path_leads_somewhere_or_nowhere() {
+    let cost = Cost::new("paths");
+    let paths = prop_oneof![
         hostile_text(),
-        pattern("(template)?(\\.(spec|template|metadata|containers|[a-z./]{0,9})|\\[[0-9-]{0,21}\\]){0,9}"),
+        pattern(
+            "(template)?(\\.(spec|template|metadata|containers|[a-z./]{0,9})|\\[[0-9-]{0,21}\\]){0,9}"
+        ),
         pattern("(template\\.){0,60}|a{510,515}"),
-    ], replicas in any::<Option<i32>>()) {
+    ];
+    proptest!(share(9), |(path in paths, replicas in any::<Option<i32>>())| {
         let pod_sets = vec![PodSet { path: path.clone(), replicas, ..PodSet::default() }];
         let template = samples::job("work");
         let component = Component { template, pod_sets, ..Component::default() };
-        let found = podsets::inspect(&component);
+        let found = cost.of(|| podsets::inspect(&component))?;
         prop_assert!(found.is_err() || path == "template.spec.template", "{}", path);
         if let Ok(path) = path.parse::<podsets::Path>() {
             let shown = path.to_string();
@@ -195,7 +242,7 @@ proptest! {
             let mut template = component.template;
             drop(path_of(&shown).get_mut(&mut template).map(|value| *value = Value::Null));
         }
-    }
+    });
 }
 
 fn path_of(text: &str) -> podsets::Path {

@@ -58,7 +58,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         ],
     ),
     // what it finds is logged when the controller starts
-    ("inspection", &["limits", "config", "telemetry", "podsets", "discovery", "webhook"]),
+    ("inspection", &["api", "limits", "config", "telemetry", "podsets", "discovery", "webhook"]),
     (
         "observe",
         &[
@@ -145,7 +145,9 @@ fn read(tokens: TokenStream, depth: usize, modules: &mut Vec<String>) {
         }
         // `$crate`, and a name in the middle of a path, are something else
         let in_path = at > 1 && after_colons(&all[at - 2..]).is_some();
-        if in_path || matches!(at.checked_sub(1).map(|before| &all[before]), Some(TokenTree::Punct(p)) if p.as_char() == '$') {
+        if in_path
+            || matches!(at.checked_sub(1).map(|before| &all[before]), Some(TokenTree::Punct(p)) if p.as_char() == '$')
+        {
             continue;
         }
         if let Some(rest) = after_root(&all[at..], depth) {
@@ -204,10 +206,18 @@ fn every_way_to_name_a_module_is_seen() {
     for (text, depth, want) in [
         ("use crate::api;", 1, vec!["api"]),
         ("use crate::api::{A, B};", 1, vec!["api"]),
-        ("use crate::{api, limits::{Limits, names}, config as c};", 1, vec!["api", "limits", "config"]),
+        (
+            "use crate::{api, limits::{Limits, names}, config as c};",
+            1,
+            vec!["api", "limits", "config"],
+        ),
         ("pub use crate :: { api::A , };", 1, vec!["api"]),
         ("use crate::*;", 1, vec!["*"]),
-        ("fn f() -> crate::api::A { crate::config::load::<crate::clock::C>() }", 1, vec!["api", "config", "clock"]),
+        (
+            "fn f() -> crate::api::A { crate::config::load::<crate::clock::C>() }",
+            1,
+            vec!["api", "config", "clock"],
+        ),
         ("fn f() { assert!(crate::metrics::OTHER == *\"x\"); }", 1, vec!["metrics"]),
         ("macro_rules! m { () => { $crate::api::A } }", 1, vec![]),
         ("//! See crate::api.\n/* crate::a */ fn f() { g(\"crate::b::c\") }", 1, vec![]),
@@ -221,7 +231,10 @@ fn every_way_to_name_a_module_is_seen() {
     ] {
         assert_eq!(uses(text, depth), want, "{text}");
     }
-    assert_eq!([depth(Path::new("a/mod")), depth(Path::new("a")), depth(Path::new("a/b"))], [1, 1, 2]);
+    assert_eq!(
+        [depth(Path::new("a/mod")), depth(Path::new("a")), depth(Path::new("a/b"))],
+        [1, 1, 2]
+    );
 }
 
 #[test]

@@ -198,6 +198,9 @@ attempt 0: last\\nwords\\u{1b}[2J
     fn without_attempts_it_says_so() {
         let wrapper = Wrapper { namespace: "ns".into(), name: "new".into(), ..Wrapper::default() };
         let recorded = recorded(&wrapper, moment(0));
-        assert_eq!(text(&recorded, moment(0), false).to_string(), "ns/new: (new); no attempt is recorded\n");
+        assert_eq!(
+            text(&recorded, moment(0), false).to_string(),
+            "ns/new: (new); no attempt is recorded\n"
+        );
     }
 }

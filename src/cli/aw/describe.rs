@@ -8,10 +8,10 @@ use std::process::ExitCode;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::super::configuration::Known;
 use super::super::explain::answer::{Explanation, explain};
 use super::super::explain::live::around;
 use super::super::place::One;
-use super::super::configuration::Known;
 use super::super::{Error, program, term};
 use super::workload::{self, Standing};
 use super::{Target, block_on, now, tell, words};

@@ -169,7 +169,9 @@ fn when(wrapper: &Wrapper, known: &Known, now: Timestamp) -> String {
         left => format!("in {} ({at})", words::rounded(left)),
     };
     let begins = match (gone, &status.retry_after) {
-        (Some(gone), _) => pause::until(status, &limits, gone).map_or_else(|| "now".to_owned(), soon),
+        (Some(gone), _) => {
+            pause::until(status, &limits, gone).map_or_else(|| "now".to_owned(), soon)
+        }
         (None, Some(after)) => format!("when everything is gone, and not before {}", after.0),
         (None, None) => {
             let pause = Period::from_duration(pause::pause(status, &limits));
@@ -406,10 +408,12 @@ mod tests {
         let doubt = Some("the default configuration is assumed".to_owned());
         let assumed = Known { doubt, ..Known::default() };
         assert!(said(&assumed, gone()).ends_with("Z); the default configuration is assumed"));
-        let recorded = json!({"phase": "Resetting", "retryAfter": at(40), "since": {"gone": at(0)}});
+        let recorded =
+            json!({"phase": "Resetting", "retryAfter": at(40), "since": {"gone": at(0)}});
         assert!(!said(&assumed, recorded).contains("assumed"), "a recorded moment is known");
         // uncounted restarts that never became ready double the pause
-        let attempt = |n: i32| json!({"attempt": n, "outcome": "Failed", "action": "RestartIgnoringLimit"});
+        let attempt =
+            |n: i32| json!({"attempt": n, "outcome": "Failed", "action": "RestartIgnoringLimit"});
         let again = json!({"phase": "Resetting", "attempts": [attempt(0), attempt(1)]});
         assert!(said(&Known::default(), again).contains("begins 3m after"), "two in a row");
     }

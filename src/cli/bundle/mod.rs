@@ -121,7 +121,8 @@ pub fn documents(sources: &[Source]) -> Vec<Result<Document, Flaw>> {
         all.append(&mut of_file(source, &mut values_left));
         if all.len() > OBJECTS_MAX {
             all.truncate(OBJECTS_MAX);
-            let message = format!("too many objects: at most {OBJECTS_MAX} are read, in all files together");
+            let message =
+                format!("too many objects: at most {OBJECTS_MAX} are read, in all files together");
             all.push(Err(Flaw { origin: Origin::file(&source.name), message }));
             break;
         }

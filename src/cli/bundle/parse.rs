@@ -34,8 +34,14 @@ pub(super) fn parse(text: &str, values_left: &mut usize) -> Vec<Parsed> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let documents = documents(text, *values_left);
     let read = documents.iter().filter_map(|parsed| parsed.value.as_ref().ok()).map(count);
-    *values_left = values_left.saturating_sub(read.sum());
-    documents
+    match values_left.checked_sub(read.sum()) {
+        Some(left) => {
+            *values_left = left;
+            documents
+        }
+        // YAML counts names of fields, too, so that it is known only afterwards
+        None => vec![Parsed::flaw(&too_many())],
+    }
 }
 
 fn documents(text: &str, values_left: usize) -> Vec<Parsed> {

@@ -113,7 +113,8 @@ fn bombs_are_refused_with_one_clear_error() {
 
 #[test]
 fn files_share_what_is_read_of_them() {
-    let of = |text: String, count: usize| vec![Source { name: "f".into(), bytes: text.into() }; count];
+    let of =
+        |text: String, count: usize| vec![Source { name: "f".into(), bytes: text.into() }; count];
     let many = documents(&of("kind: A\n---\n".repeat(OBJECTS_MAX / 4), 5));
     let flaws: Vec<_> = many.iter().filter_map(|each| each.as_ref().err()).collect();
     assert_eq!(many.len(), OBJECTS_MAX + 1);

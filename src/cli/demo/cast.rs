@@ -141,7 +141,7 @@ fn quota_of(nodes: &[Value]) -> BTreeMap<String, i64> {
 
 fn add(quota: &mut BTreeMap<String, i64>, name: &str, amount: i64) {
     let all = quota.entry(name.to_owned()).or_insert(0);
-    *all = all.saturating_add(amount);
+    *all = all.saturating_add(amount.max(0));
 }
 
 fn quantity(amount: &Value) -> i64 {

@@ -55,7 +55,9 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
     // here the terminal may scroll
     let mut page = Page::from(draw(&show, &lines, &title(audience, 1.0), (width, height.max(60))));
     page.line("");
-    words::wrapped(&words::summary(&show), width).iter().for_each(|line| page.line(line));
+    for line in words::wrapped(&words::summary(&show), width) {
+        page.line(&line);
+    }
     term::print(&page);
     !seen_enough
 }

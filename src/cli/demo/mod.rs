@@ -93,11 +93,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let documents = read(&args.files)?;
     let config = Config::default();
-    let mut refusals = cast::refusals(&documents, &config);
-    if refusals.is_empty() {
-        refusals.extend(documents.iter().flat_map(shape::flaws));
-        refusals.extend(shape::too_many_pods(&documents));
-    }
+    let refusals = refused(&documents, &config);
     if !refusals.is_empty() {
         for refusal in &refusals {
             term::complain(refusal);
@@ -130,6 +126,16 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         plain(show, &audience, args.output).await;
         Ok(DONE)
     })
+}
+
+/// Why documents are not run: what admission would refuse, and what cannot be simulated.
+fn refused(documents: &[Document], config: &Config) -> Vec<String> {
+    let refusals = cast::refusals(documents, config);
+    if !refusals.is_empty() {
+        return refusals;
+    }
+    let flaws = documents.iter().flat_map(shape::flaws);
+    flaws.chain(shape::too_many_pods(documents)).collect()
 }
 
 fn read(files: &[PathBuf]) -> Result<Vec<Document>, Error> {
@@ -187,3 +193,6 @@ fn print(line: &Line, output: Output) {
         Output::Text => term::print(&Page::from(vec![Shown::spans(&line.spans(), false)])),
     }
 }
+
+#[cfg(test)]
+mod tests;

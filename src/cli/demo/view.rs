@@ -233,7 +233,7 @@ fn bars(picture: &Picture) -> Vec<Vec<Span>> {
         picture.wrappers.iter().any(needs)
     };
     let one = |(name, (used, all)): (&String, &(i64, i64))| {
-        let full = if *all > 0 { (used * BAR / all).clamp(0, BAR) } else { 0 };
+        let full = if *all > 0 { (used.saturating_mul(BAR) / all).clamp(0, BAR) } else { 0 };
         let (full, empty) = (times("█", full), times("░", BAR - full));
         vec![
             ("QUOTA  ".to_owned(), Some(Colour::Dim)),

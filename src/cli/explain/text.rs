@@ -13,7 +13,9 @@ pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> Page 
     let mut headline = vec![(format!("{}: ", answer.title), None)];
     headline.extend(step(answer, now));
     page.spans(&headline, colours);
-    details(answer).iter().for_each(|line| page.line(line));
+    for line in details(answer) {
+        page.line(&line);
+    }
     page
 }
 

@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use super::super::bundle::Document;
 use super::super::complaint::complaint;
-use super::objects::{complete, id};
 use super::Scene;
+use super::objects::{complete, id};
 use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP};
 use crate::config::Config;
 use crate::limits::Limits;
@@ -260,9 +260,7 @@ fn failed_jobs(component: &Component, jobs: &[&Seen]) -> Vec<FailedJob> {
 
 /// The objects in the namespace of the AppWrapper.
 fn objects_of<'o>(wrapper: &Wrapper, objects: &'o [Found]) -> impl Iterator<Item = &'o Found> {
-    objects
-        .iter()
-        .filter(|found| found.seen.meta.namespace.as_deref() == Some(&wrapper.namespace))
+    objects.iter().filter(|found| found.seen.meta.namespace.as_deref() == Some(&wrapper.namespace))
 }
 
 /// The same by group, kind and name.

@@ -350,6 +350,10 @@ fn size(wrapper: &Value) -> Vec<String> {
     containers.flatten().map(|container| container["resources"].to_string()).collect()
 }
 
+/// The most that is counted of what a pod asks for, in thousandths: 4 TiB of memory. No sum over the pods of a
+/// world overflows.
+const REQUEST_MAX: i64 = 1 << 52;
+
 /// What the containers of a pod ask for of a resource, in thousandths.
 pub(super) fn request_of(pod: &Value, name: &str) -> i64 {
     let containers = pod["spec"]["containers"].as_array();
@@ -359,11 +363,12 @@ pub(super) fn request_of(pod: &Value, name: &str) -> i64 {
         let amount = if amount.is_null() { &resources["limits"][name] } else { amount };
         match amount {
             Value::String(text) => thousandths(text),
-            Value::Number(number) => number.as_i64().unwrap_or(0) * 1000,
+            Value::Number(number) => number.as_i64().unwrap_or(0).saturating_mul(1000),
             Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => 0,
         }
     };
-    containers.into_iter().flatten().map(of).sum()
+    let all = containers.into_iter().flatten().map(of).fold(0, i64::saturating_add);
+    all.clamp(0, REQUEST_MAX)
 }
 
 /// A quantity in thousandths: whole numbers, `m`, and the binary and decimal suffixes.

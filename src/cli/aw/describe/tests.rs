@@ -93,7 +93,7 @@ fn ours() -> Presence {
 fn described(one: &One, snapshot: Snapshot, now: Timestamp) -> Description {
     let annotations: BTreeMap<String, String> = one.wrapper.annotations.clone();
     let scene = Scene { snapshot, annotations, other_manager: None, notes: vec![] };
-    let next = explain(&scene, &Config::default(), now);
+    let next = explain(&scene, &crate::config::Config::default(), now);
     description(one, Some(&scene.snapshot), Some(next), vec![])
 }
 

@@ -18,6 +18,8 @@ use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence
 
 /// The longest chain of owners between a component and a pod that is followed.
 const CHAIN_MAX: usize = 10;
+/// The most owners that are read one by one: whoever may create pods chooses how many they name.
+const OWNERS_MAX: usize = 200;
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -207,12 +209,18 @@ async fn climb(
     let owners = pods.iter().filter_map(|seen| Identity::of(&seen.meta).controller);
     let mut wanted: BTreeMap<String, Controller> =
         owners.map(|owner| (owner.uid.clone(), owner)).collect();
+    let mut left = OWNERS_MAX;
     for _ in 0..CHAIN_MAX {
         let mut next = BTreeMap::new();
         for (uid, owner) in wanted {
             if !known.insert(uid.clone()) {
                 continue;
             }
+            if left == 0 {
+                found.notes.push(format!("only {OWNERS_MAX} owners of pods are looked at"));
+                return Ok(());
+            }
+            left -= 1;
             let kind = KindKey { api_version: owner.api_version, kind: owner.kind };
             let read = match live.resource(&place.client, &kind).await {
                 Ok(resource) => get(&place.client, &resource, Some(&place.namespace), &owner.name)

@@ -1,0 +1,147 @@
+use proptest::prelude::*;
+use proptest::sample::Index;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Every kind that is simulated, and one that is not.
+const MANIFESTS: &str = r#"
+apiVersion: workload.codeflare.dev/v1beta2
+kind: AppWrapper
+metadata: {name: a, labels: {kueue.x-k8s.io/queue-name: q}, annotations: {sim/at: 1s}}
+spec:
+  components:
+  - template:
+      apiVersion: batch/v1
+      kind: Job
+      metadata: {name: j, labels: {a: b}, annotations: {c: d}}
+      spec:
+        parallelism: 2
+        template: &pod
+          metadata: {labels: {a: b}, annotations: {sim/run-for: 20s}}
+          spec: {restartPolicy: Never, containers: [{name: c, resources: {requests: {cpu: 1}, limits: {memory: 1Gi}}}]}
+  - template:
+      apiVersion: jobset.x-k8s.io/v1alpha2
+      kind: JobSet
+      metadata: {name: s}
+      spec: {replicatedJobs: [{name: r, replicas: 1, template: {spec: {parallelism: 1, template: *pod}}}]}
+  - template: {apiVersion: kubeflow.org/v1, kind: PyTorchJob, metadata: {name: p}, spec: {pytorchReplicaSpecs: {Master: {replicas: 1, template: *pod}}}}
+  - template: {apiVersion: x.io/v1, kind: FooJob, metadata: {name: f}, spec: {template: *pod}}
+    podSets: [{path: template.spec.template}]
+---
+"#;
+
+const REST: &str = r#"
+apiVersion: v1
+kind: Node
+metadata: {name: n, labels: {a: b}}
+spec: {taints: [{key: k, effect: NoSchedule}]}
+status: {allocatable: {cpu: 8, memory: 64Gi, pods: "10"}}
+---
+apiVersion: kueue.x-k8s.io/v1beta1
+kind: ClusterQueue
+metadata: {name: q}
+spec: {resourceGroups: [{coveredResources: [cpu], flavors: [{name: f, resources: [{name: cpu, nominalQuota: 4}]}]}]}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: alone}, spec: {restartPolicy: Never, containers: [{name: c}]}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: alone}, spec: {completions: 2, template: {metadata: {labels: {x: y}}, spec: {restartPolicy: Never, containers: [{name: c}]}}}}
+"#;
+
+fn documents() -> Vec<Document> {
+    let text = MANIFESTS.to_owned() + REST;
+    let source = Source { name: "f".to_owned(), bytes: text.into_bytes() };
+    let read: Result<Vec<_>, _> = bundle::documents(&[source]).into_iter().collect();
+    read.expect("they are well formed")
+}
+
+fn hostile() -> impl Strategy<Value = Value> {
+    prop::sample::select(vec![
+        json!(null),
+        json!("boo"),
+        json!("18446744073709551615h"),
+        json!("9223372036854775807"),
+        json!("8388608Ti"),
+        json!(-1),
+        json!(0),
+        json!(i64::MAX),
+        json!(i64::MIN),
+        json!(2_147_483_647),
+        json!(1.5),
+        json!(true),
+        json!([]),
+        json!(["boo"]),
+        json!({}),
+        json!({"metadata": "boo", "spec": 3}),
+        json!([[{"name": 3}]]),
+    ])
+}
+
+/// Puts a value at a place, counted from the root.
+fn put(value: &mut Value, left: &mut usize, new: &Value) -> bool {
+    if *left == 0 {
+        *value = new.clone();
+        return true;
+    }
+    *left -= 1;
+    match value {
+        Value::Array(items) => items.iter_mut().any(|item| put(item, left, new)),
+        Value::Object(fields) => fields.values_mut().any(|field| put(field, left, new)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn count(value: &Value) -> usize {
+    1 + match value {
+        Value::Array(items) => items.iter().map(count).sum::<usize>(),
+        Value::Object(fields) => fields.values().map(count).sum(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
+    }
+}
+
+/// Runs what is not refused, for some minutes; whether it was run.
+fn is_run(documents: Vec<Document>) -> bool {
+    let config = Config::default();
+    if !refused(&documents, &config).is_empty() {
+        return false;
+    }
+    let misfortunes = vec![Misfortune::Pod, Misfortune::Stuck];
+    let prepared = cast::prepare(documents, misfortunes, 40);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let Ok(mut show) = Show::new(1, prepared.cast) else { return false };
+        let mut teller = Teller::default();
+        let until = Duration::from_mins(4);
+        while show.elapsed() < until && show.advance(until, until).await {
+            for beat in show.drain() {
+                teller.tell(&beat).iter().for_each(|line| drop(line.spans()));
+            }
+            let frame = view::Frame { width: 100, height: 30, colours: true };
+            drop(view::view("", &show.picture(), &[], frame));
+        }
+        true
+    })
+}
+
+#[test]
+fn what_is_good_is_run() {
+    assert!(is_run(documents()), "{:?}", refused(&documents(), &Config::default()));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whatever_a_manifest_holds_it_is_run_or_refused(
+        blows in prop::collection::vec((any::<Index>(), any::<Index>(), hostile()), 1..3),
+    ) {
+        let mut documents = documents();
+        for (document, place, value) in blows {
+            let at = document.index(documents.len());
+            let struck = &mut documents[at].value;
+            let mut left = place.index(count(struck));
+            put(struck, &mut left, &value);
+        }
+        is_run(documents);
+    }
+}
