@@ -293,7 +293,7 @@ mod tests {
             &cache,
             &retry_policies(),
             &json!({
-                "metadata": {"name": "odd"}, "spec": {"rules": [{"action": "Retry"}]},
+                "metadata": {"name": "odd"}, "spec": {"retryLimit": -1.5},
             }),
         );
         let attach = Attach { own: vec!["own".to_owned()], default: Some("d".to_owned()) };
@@ -304,13 +304,43 @@ mod tests {
         };
         let (found, missing) = names(&wrapper(Some("q"), true), &attach);
         assert_eq!(found, ["infra", "team"]);
-        let flaw = "spec.rules[0]: must have exactly one of onConditions, onExitCodes, \
-                    onTerminationMessage, onFailureCategory";
+        let flaw = "invalid type: floating point `-1.5`, expected i32";
         assert_eq!(missing[0], Missing { name: "odd".into(), flaw: Some(flaw.into()) });
         assert_eq!(missing[1], Missing { name: "own".into(), flaw: None });
         let default = Attach { own: vec![], ..attach };
         assert_eq!(names(&wrapper(Some("gone"), false), &default).0, ["d"]);
         assert_eq!(names(&wrapper(None, false), &Attach::default()), (vec![], vec![]));
+    }
+
+    #[test]
+    fn a_rule_that_cannot_be_read_takes_no_other_with_it() {
+        let rule = json!({"action": "Retry", "onConditions": ["OOMKilled"]});
+        let odd = json!({"action": "Escalate", "onConditions": ["OOMKilled"]});
+        let object = json!({"metadata": {"name": "p"}, "spec": {"rules": [odd, rule, 7]}});
+        let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
+        let Guide::Policy(Ok(policy)) = Guide::of(&seen, &retry_policies()) else { panic!("read") };
+        assert_eq!(policy.rules.iter().map(|rule| rule.index).collect::<Vec<_>>(), [1]);
+        assert!(policy.flaws[0].contains("spec.rules[0]: unknown variant `Escalate`"), "{policy:?}");
+        assert_eq!(policy.flaws.len(), 2);
+    }
+
+    #[test]
+    fn a_list_of_a_queue_that_is_too_long_is_cut() {
+        let cache = Cache::default();
+        let names: Vec<String> = (0..48_000).map(|i| format!("p{i}")).collect();
+        put(
+            &cache,
+            &local_queues(),
+            &json!({
+                "metadata": {"name": "q", "namespace": "n", "annotations": {
+                    keys::QUEUE_RETRY_POLICIES: names.join(","),
+                }},
+                "spec": {"clusterQueue": "c"},
+            }),
+        );
+        let found = in_force(&wrapper(Some("q"), false), &cache, &Attach::default());
+        assert_eq!(found.missing.len(), 16);
+        assert!(found.flaws[0].contains("LocalQueue: must be at most 16 names"), "{:?}", found.flaws);
     }
 
     #[test]

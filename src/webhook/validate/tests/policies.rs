@@ -61,7 +61,7 @@ fn wrong_rules_of_a_failure_policy_are_named() {
             "27",
             rule("onJobFailureMessagePatterns", json!(["(?:a{1000}){1000}"])),
             "[0].onJobFailureMessagePatterns[0]",
-            "1 MiB",
+            "256 KiB",
         ),
         (
             "28",

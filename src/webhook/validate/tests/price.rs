@@ -114,11 +114,11 @@ fn names_that_fit_nothing_are_not_compared_for_ever() {
     let mut templates = vec![job("a")];
     templates.extend((0..127).map(|i| service(&name(i))));
     let mut aw = given(&templates);
-    let unknown: Vec<String> = (0..5000).map(|i| format!("{}{i}", "m".repeat(20))).collect();
+    let unknown: Vec<String> = (0..5000).map(|i| format!("m{i}")).collect();
     let rule = json!({"action": "FailAppWrapper", "targetComponents": unknown});
     aw["spec"]["failurePolicy"] = json!({"rules": vec![rule; 8]});
     let said = judged(&aw);
-    assert_eq!(said.len(), 101, "{:?}", &said[..3]);
+    assert_eq!(said.len(), 101, "{:?}", &said[0]);
 }
 
 fn changed(old: &Value, new: &Value, requester: Requester) -> Vec<String> {

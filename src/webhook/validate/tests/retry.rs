@@ -67,7 +67,7 @@ fn what_is_wrong_with_a_rule_is_named() {
             "31",
             json!({"mutate": {"memory": {"factor": 2, "max": "0"}}}),
             ".mutate.memory.max",
-            "above 0",
+            "at least 1 byte",
         ),
         (
             "31",
