@@ -43,7 +43,15 @@ const MAY_USE: &[(&str, &[&str])] = &[
     (
         "observe",
         &[
-            "api", "bugs", "plan", "policies", "snapshot", "podsets", "config", "discovery", "status",
+            "api",
+            "bugs",
+            "plan",
+            "policies",
+            "snapshot",
+            "podsets",
+            "config",
+            "discovery",
+            "status",
         ],
     ),
     ("act", &["api", "bugs", "decide", "podsets", "snapshot", "observe", "status"]),

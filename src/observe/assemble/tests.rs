@@ -25,7 +25,12 @@ fn entry(uid: &str) -> Value {
 }
 
 fn controller(kind: &str, name: &str, uid: &str) -> Controller {
-    Controller { api_version: "batch/v1".into(), kind: kind.into(), name: name.into(), uid: uid.into() }
+    Controller {
+        api_version: "batch/v1".into(),
+        kind: kind.into(),
+        name: name.into(),
+        uid: uid.into(),
+    }
 }
 
 #[test]
