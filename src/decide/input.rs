@@ -36,12 +36,15 @@ pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
 /// No retry policy in force delays a retry beyond this.
 fn latest_retry(facts: Facts<'_>) -> Timestamp {
     let policies = &facts.snapshot.retry.policies;
-    let of_rules = policies.iter().flat_map(|policy| {
-        policy.rules.iter().map(|rule| rule.backoff).chain([policy.backoff])
-    });
+    let of_rules = policies
+        .iter()
+        .flat_map(|policy| policy.rules.iter().map(|rule| rule.backoff).chain([policy.backoff]));
     let all = of_rules.chain([facts.config.retry_policy.default_backoff]).flatten();
-    let longest: Period =
-        all.map(|backoff| backoff.max_delay()).chain([Backoff::MAX_DELAY]).max().unwrap_or_default();
+    let longest: Period = all
+        .map(|backoff| backoff.max_delay())
+        .chain([Backoff::MAX_DELAY])
+        .max()
+        .unwrap_or_default();
     longest.after(facts.anchor)
 }
 
@@ -78,11 +81,9 @@ pub fn restore(draft: &mut Draft<'_>, stored: &Snapshot, next: Phase) {
             &[condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED]
         }
         Phase::Resetting => &[condition::QUOTA_RESERVED],
-        Phase::Empty
-        | Phase::Suspended
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::Terminating => &[],
+        Phase::Empty | Phase::Suspended | Phase::Succeeded | Phase::Failed | Phase::Terminating => {
+            &[]
+        }
     };
     for kind in held {
         let stored = condition::find(&draft.status.conditions, kind);

@@ -97,7 +97,8 @@ pub fn is_allowed(snapshot: &Snapshot, pending: &PendingMemory) -> bool {
     let Some(container) = container_of(snapshot, pending) else { return false };
     let rules = snapshot.retry.policies.iter().flat_map(|policy| &policy.rules);
     let mut growths = rules.filter_map(|rule| rule.memory);
-    let fits = |text: &Option<String>, has: Option<Bytes>, growth: &MemoryGrowth| match (text, has) {
+    let fits = |text: &Option<String>, has: Option<Bytes>, growth: &MemoryGrowth| match (text, has)
+    {
         (None, None) => true,
         (Some(text), Some(has)) => {
             text.parse().is_ok_and(|wanted: Bytes| has <= wanted && wanted <= grow(has, *growth))
@@ -116,7 +117,10 @@ fn grow(amount: Bytes, growth: MemoryGrowth) -> Bytes {
     amount.times(growth.factor).min(most.max(amount))
 }
 
-fn container_of<'s>(snapshot: &'s Snapshot, pending: &PendingMemory) -> Option<&'s ContainerMemory> {
+fn container_of<'s>(
+    snapshot: &'s Snapshot,
+    pending: &PendingMemory,
+) -> Option<&'s ContainerMemory> {
     let index = |number: i32| usize::try_from(number).unwrap_or(usize::MAX);
     let component = snapshot.components.get(index(pending.component));
     let template = component.and_then(|one| one.templates.get(index(pending.pod_set)));

@@ -125,10 +125,10 @@ pub(super) fn too_large(context: &Context, memory: &Memory, stored: &Stored, err
     }
 }
 
-/// The same of a status without which the deletion goes on.
+/// The same of a status of which only the least was stored, or without which a deletion goes on.
 pub(super) fn refused(context: &Context, about: &About<'_>, error: &act::Error) {
     if error.is_too_large() {
-        let message = "This AppWrapper is too large to be written: make it smaller than 1 MiB";
+        let message = "This AppWrapper is too large for its status: make it smaller than 1 MiB";
         let warning = Warning { reason: "ObjectTooLarge", message: message.to_owned() };
         context.warn(about, &warning);
     }

@@ -71,13 +71,7 @@ impl Play {
         let config = Config::default();
         let (limits, _) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let now = Timestamp::from_second(1_800_000_000 + self.second).unwrap();
-        decide(Facts {
-            snapshot: &snapshot,
-            limits: &limits,
-            config: &config,
-            now,
-            anchor: now,
-        })
+        decide(Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor: now })
     }
 
     /// One look, as the controller makes it; whether it is to look again.
@@ -139,9 +133,7 @@ fn running() -> Value {
 
 /// Statuses of which something cannot be read, or cannot be true.
 fn garbage() -> Vec<(&'static str, Value)> {
-    let condition = |time: &str| {
-        json!([{"type": "QuotaReserved", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time}])
-    };
+    let condition = |time: &str| json!([{"type": "QuotaReserved", "status": "True", "reason": "R", "message": "", "lastTransitionTime": time}]);
     vec![
         ("phase", json!("Hibernating")),
         ("phase", json!("running")),
@@ -166,8 +158,14 @@ fn garbage() -> Vec<(&'static str, Value)> {
         ("attempts", json!([{"attempt": 3, "startedAt": FAR, "outcome": "Exploded"}])),
         ("attempts", json!(vec![json!({"attempt": 3}); 5000])),
         ("componentStatus", json!([7])),
-        ("componentStatus", json!([{"name": "victim", "kind": "ConfigMap", "apiVersion": "v1", "uid": "job"}])),
-        ("componentStatus", json!([{"name": "j", "kind": "Job", "apiVersion": "batch/v1", "podSets": 1}])),
+        (
+            "componentStatus",
+            json!([{"name": "victim", "kind": "ConfigMap", "apiVersion": "v1", "uid": "job"}]),
+        ),
+        (
+            "componentStatus",
+            json!([{"name": "j", "kind": "Job", "apiVersion": "batch/v1", "podSets": 1}]),
+        ),
         ("componentStatus", json!([{"name": "j", "conditions": [{"type": "Succeeded"}]}])),
         ("since", json!({"deployed": FAR, "deleting": 5})),
         ("since", json!(["2026"])),
@@ -176,7 +174,10 @@ fn garbage() -> Vec<(&'static str, Value)> {
         ("retryCounts", json!({"p": 1})),
         ("avoidNodes", json!(vec!["node"; 10_000])),
         ("avoidNodes", json!([{"a": 1}, "a b\u{1b}"])),
-        ("pendingMemory", json!([{"component": 0, "podSet": 0, "container": "main", "request": "999Ei"}])),
+        (
+            "pendingMemory",
+            json!([{"component": 0, "podSet": 0, "container": "main", "request": "999Ei"}]),
+        ),
         ("pendingMemory", json!([{"component": -1, "podSet": 99, "container": 5}])),
     ]
 }
@@ -265,8 +266,22 @@ fn any_json() -> impl Strategy<Value = Value> {
     ];
     leaf.prop_recursive(4, 40, 6, |inner| {
         let keys = vec![
-            "type", "status", "reason", "message", "lastTransitionTime", "attempt", "action", "uid",
-            "name", "conditions", "podSets", "deleting", "gone", "deployed", "podSet", "since",
+            "type",
+            "status",
+            "reason",
+            "message",
+            "lastTransitionTime",
+            "attempt",
+            "action",
+            "uid",
+            "name",
+            "conditions",
+            "podSets",
+            "deleting",
+            "gone",
+            "deployed",
+            "podSet",
+            "since",
         ];
         prop_oneof![
             prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),

@@ -43,10 +43,14 @@ pub(super) async fn write(
         Err(error) if error.is_refusal() => error,
         Err(error) => return Err(error.into()),
     };
+    let about = About { namespace: &stored.namespace, name: &stored.name, uid: &stored.uid };
     let least = status::minimal(&decision.status);
     if least != decision.status {
         match send(context, memory, stored, &least).await {
-            Ok(true) => return Ok(Written::Stored),
+            Ok(true) => {
+                report::refused(context, &about, &error);
+                return Ok(Written::Stored);
+            }
             Ok(false) => {}
             Err(error) if error.is_refusal() => {}
             Err(error) => return Err(error.into()),
@@ -56,7 +60,6 @@ pub(super) async fn write(
         return Err(error.into());
     }
     if memory.deleting.is_none() {
-        let about = About { namespace: &stored.namespace, name: &stored.name, uid: &stored.uid };
         report::refused(context, &about, &error);
         tracing::warn!("The status is refused; everything is deleted without it.");
     }
@@ -73,11 +76,9 @@ fn deletes(stored: &Wrapper, decision: &Decision) -> bool {
     match decision.next {
         Phase::Suspending | Phase::Terminating => true,
         Phase::Succeeded | Phase::Failed => stored.status.phase == decision.next,
-        Phase::Empty
-        | Phase::Suspended
-        | Phase::Resuming
-        | Phase::Running
-        | Phase::Resetting => false,
+        Phase::Empty | Phase::Suspended | Phase::Resuming | Phase::Running | Phase::Resetting => {
+            false
+        }
     }
 }
 

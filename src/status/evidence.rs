@@ -62,9 +62,10 @@ impl Evidence {
     pub(super) fn oldest_phase(self, status: &AppWrapperStatus) -> Phase {
         let last = status.attempts.last();
         let deletes = condition::is_true(&status.conditions, condition::DELETING_RESOURCES)
-            || status.since.as_ref().is_some_and(|since| {
-                since.deleting.is_some() || since.gone.is_some()
-            });
+            || status
+                .since
+                .as_ref()
+                .is_some_and(|since| since.deleting.is_some() || since.gone.is_some());
         if self.deleting {
             Phase::Terminating
         } else if last.is_some_and(|last| last.outcome == Some(AttemptOutcome::Succeeded)) {

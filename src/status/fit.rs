@@ -56,7 +56,9 @@ pub fn fit(mut status: AppWrapperStatus, budget: usize) -> AppWrapperStatus {
 #[must_use]
 pub fn minimal(status: &AppWrapperStatus) -> AppWrapperStatus {
     let mut least = status.clone();
-    STEPS.iter().for_each(|step| step(&mut least));
+    for step in STEPS {
+        step(&mut least);
+    }
     least
 }
 

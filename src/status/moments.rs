@@ -27,7 +27,9 @@ pub fn settle_moments(
         }
     };
     let mut of_conditions = |conditions: &mut [Condition]| {
-        conditions.iter_mut().for_each(|one| settle(&mut one.last_transition_time));
+        for condition in conditions {
+            settle(&mut condition.last_transition_time);
+        }
     };
     of_conditions(&mut status.conditions);
     for component in &mut status.component_status {

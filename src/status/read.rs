@@ -20,7 +20,7 @@ pub struct Read {
 }
 
 /// What is wrong with a status that is stored.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Flaws {
     /// The fields, each with what is allowed; at most five.
     pub named: Vec<String>,

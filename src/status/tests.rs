@@ -103,7 +103,8 @@ fn an_unknown_phase_is_the_oldest_that_fits() {
         status.to_string()
     };
     let up = Evidence { deleting: false, suspend: false, finalizer: true };
-    let deleting = json!({"conditions": [condition_of("DeletingResources", "2026-01-01T00:00:00Z")]});
+    let deleting =
+        json!({"conditions": [condition_of("DeletingResources", "2026-01-01T00:00:00Z")]});
     for (evidence, more, want) in [
         (up, json!({}), Phase::Resuming),
         (Evidence { finalizer: false, ..up }, json!({}), Phase::Suspended),
@@ -165,7 +166,8 @@ fn the_definition_bounds_every_field() {
     }
     let definition = <crate::api::AppWrapper as kube::CustomResourceExt>::crd();
     let schema = definition.spec.versions[0].schema.clone().unwrap();
-    let mut status = schema.open_api_v3_schema.unwrap().properties.unwrap().remove("status").unwrap();
+    let mut status =
+        schema.open_api_v3_schema.unwrap().properties.unwrap().remove("status").unwrap();
     bound(&mut status);
     let mut found = vec![];
     unbounded(&serde_json::to_value(&status).unwrap(), "status", &mut found);
@@ -194,11 +196,40 @@ fn a_moment_after_now_is_now() {
 /// Any JSON that is likely to be read as a status.
 fn any_status() -> impl Strategy<Value = Value> {
     const WORDS: [&str; 34] = [
-        "phase", "conditions", "componentStatus", "attempts", "retryCounts", "retryAfter", "since",
-        "avoidNodes", "pendingMemory", "resettingCount", "name", "kind", "podSets", "uid", "type",
-        "status", "reason", "message", "lastTransitionTime", "attempt", "outcome", "action", "rule",
-        "source", "deployed", "deleting", "gone", "count", "path", "replicas", "container", "request",
-        "podSet", "component",
+        "phase",
+        "conditions",
+        "componentStatus",
+        "attempts",
+        "retryCounts",
+        "retryAfter",
+        "since",
+        "avoidNodes",
+        "pendingMemory",
+        "resettingCount",
+        "name",
+        "kind",
+        "podSets",
+        "uid",
+        "type",
+        "status",
+        "reason",
+        "message",
+        "lastTransitionTime",
+        "attempt",
+        "outcome",
+        "action",
+        "rule",
+        "source",
+        "deployed",
+        "deleting",
+        "gone",
+        "count",
+        "path",
+        "replicas",
+        "container",
+        "request",
+        "podSet",
+        "component",
     ];
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -206,8 +237,19 @@ fn any_status() -> impl Strategy<Value = Value> {
         any::<i64>().prop_map(Value::from),
         any::<f64>().prop_map(|number| json!(number)),
         prop::sample::select(vec![
-            "Running", "True", "False", "9999-12-31T23:59:59Z", "2026-01-01T00:00:00Z", "", "x",
-            "QuotaReserved", "ResourcesDeployed", "Succeeded", "Restart", "-1Gi", "99Ei",
+            "Running",
+            "True",
+            "False",
+            "9999-12-31T23:59:59Z",
+            "2026-01-01T00:00:00Z",
+            "",
+            "x",
+            "QuotaReserved",
+            "ResourcesDeployed",
+            "Succeeded",
+            "Restart",
+            "-1Gi",
+            "99Ei",
         ])
         .prop_map(Value::from),
         ".{0,20}".prop_map(Value::from),

@@ -302,7 +302,10 @@ mod tests {
             cells,
             ["ns", "train", "Running", "gpu", "2", "reserved", "waits for its pods", "2m10s"]
         );
-        assert!(lines[2].contains("(unreadable)") && lines[2].contains("status.phase: is not one"), "{table}");
+        assert!(
+            lines[2].contains("(unreadable)") && lines[2].contains("status.phase: is not one"),
+            "{table}"
+        );
         assert!(text(&items, false, at(130), false).to_string().starts_with("NAME "));
         let listed = serde_json::to_value(Listed { items }).unwrap();
         assert_eq!(listed["items"][0]["phase"], "Running");

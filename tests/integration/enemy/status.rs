@@ -122,7 +122,17 @@ fn the_definition_refuses_what_cannot_be_read() {
         let kinds =
             ["QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy", "DeletingResources"];
         let conditions = kinds.map(condition);
-        for phase in ["Suspended", "Resuming", "Running", "Resetting", "Suspending", "Succeeded", "Failed", "Terminating", ""] {
+        for phase in [
+            "Suspended",
+            "Resuming",
+            "Running",
+            "Resetting",
+            "Suspending",
+            "Succeeded",
+            "Failed",
+            "Terminating",
+            "",
+        ] {
             let status = json!({
                 "phase": phase, "resettingCount": 2,
                 "conditions": conditions,
@@ -340,7 +350,8 @@ fn what_is_asked_for_does_not_wait_for_a_status_that_cannot_be_stored() {
         case.gone("AppWrapper", "deleted").await;
         for prefix in ["deleted-", "suspended-"] {
             case.until(&format!("no pod {prefix} is left"), |log| {
-                let mut pods: Vec<_> = log.all("Pod").filter(|it| it.name.starts_with(prefix)).collect();
+                let mut pods: Vec<_> =
+                    log.all("Pod").filter(|it| it.name.starts_with(prefix)).collect();
                 pods.pop().filter(|last| last.deleted).map(drop)
             })
             .await;

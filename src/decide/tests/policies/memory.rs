@@ -168,8 +168,12 @@ fn memory_grows_by_no_more_than_a_policy_asks_for() {
         ("no such container", "other", text("48Mi"), text("96Mi"), false),
     ] {
         let mut world = job(Some(32), Some(64));
-        world.snapshot.status.pending_memory =
-            vec![PendingMemory { container: container.into(), request, limit, ..Default::default() }];
+        world.snapshot.status.pending_memory = vec![PendingMemory {
+            container: container.into(),
+            request,
+            limit,
+            ..Default::default()
+        }];
         // nothing has failed that would ask for memory anew
         world.snapshot.pods.clear();
         world.snapshot.suspend = true;
