@@ -75,12 +75,8 @@ pub fn run(args: &Args) -> ExitCode {
 
 fn trace(args: &Args) -> bool {
     let without: BTreeSet<u64> = args.without.iter().copied().collect();
-    let options = Options {
-        keep_trace: true,
-        steps: args.steps,
-        without,
-        ..options(args, args.seed)
-    };
+    let options =
+        Options { keep_trace: true, steps: args.steps, without, ..options(args, args.seed) };
     let report = run_one(options);
     let violation = report.violation.as_ref();
     match args.output {

@@ -73,7 +73,8 @@ pub fn explore(
                     if seed >= first.saturating_add(seeds) {
                         break;
                     }
-                    let report = run_one(Options { hostility, ..Options::of(seed, faults.clone()) });
+                    let report =
+                        run_one(Options { hostility, ..Options::of(seed, faults.clone()) });
                     own.add(&report);
                     done(&report);
                 }

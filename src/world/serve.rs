@@ -42,6 +42,7 @@ impl World {
         let Some(call) = flight.call.take() else { return };
         let number = self.calls;
         self.calls += 1;
+        self.last_call = self.trace.steps;
         self.hash_of_calls = mix_text(mix(self.hash_of_calls, call.body.len() as u64), &call.uri);
         self.trace.note(self.elapsed, call_name(&call), short(&call.uri), &[index as u64]);
         let fate = self.fate(number, &call);

@@ -8,7 +8,7 @@ use appwrapper::world::Options;
 use appwrapper::world::adversary::Hostility;
 use appwrapper::world::coverage::{Happening, why_never};
 use appwrapper::world::explore::{explore, run_one};
-use appwrapper::world::faults::{Faults, Plan};
+use appwrapper::world::faults::{Fault, Faults, Plan};
 use appwrapper::world::plans;
 use appwrapper::world::shrink::{self, shrink};
 
@@ -72,11 +72,75 @@ fn the_same_seed_gives_the_same_trace() {
     assert_ne!(one.hash, run_one(Options::of(7_002, Faults::all())).hash);
 }
 
+/// A world with an adversary.
+fn hostile(seed: u64, hostility: Hostility) -> Options {
+    Options { hostility, ..Options::of(seed, Faults::all()) }
+}
+
+#[test]
+fn an_adversary_harms_nobody() {
+    for seed in (5..600).step_by(10) {
+        hold(seed);
+    }
+    for seed in 100_000..100_100 {
+        let report = run_one(hostile(seed, Hostility::Always));
+        assert_eq!(report.violation, None, "seed {seed}, --adversary");
+    }
+}
+
+/// What is wrong there is wrong because of the adversary.
+#[test]
+fn a_hostile_world_without_its_adversary_is_sound() {
+    for seed in 100_000..100_060 {
+        let report = run_one(hostile(seed, Hostility::MutedAlways));
+        assert_eq!(report.violation, None, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_hostile_world_is_the_same_each_time() {
+    for seed in 100_000..100_010 {
+        let hash = || run_one(hostile(seed, Hostility::Always)).hash;
+        assert_eq!(hash(), hash(), "seed {seed}");
+        assert_ne!(hash(), run_one(hostile(seed, Hostility::MutedAlways)).hash, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_adversary_changes_no_other_world() {
+    let mut others = Faults::all();
+    others.0.remove(&Fault::Adversary);
+    for seed in (0..40).filter(|seed| seed % 10 != 5) {
+        let with = run_one(Options::of(seed, Faults::all()));
+        assert_eq!(with.hash, run_one(Options::of(seed, others.clone())).hash, "seed {seed}");
+    }
+}
+
+/// Mistakes that only a hostile tenant makes use of.
+const FOR_THE_ADVERSARY: &[Bug] = &[
+    Bug::LabelIsOwnership,
+    Bug::InventedOwnerIsGone,
+    Bug::RecordedUidIsProof,
+    Bug::AncestorsByUid,
+    Bug::UnreadableOwnerFailsLook,
+    Bug::RelabelledPodIsGone,
+    Bug::OrphanedPodIsGone,
+    Bug::NegativeCountTrusted,
+    Bug::FarRetryAfterTrusted,
+    Bug::UnknownPhaseStopsAll,
+    Bug::OverQuotaUnsaid,
+    Bug::RightsAskedOnce,
+    Bug::FinalizerNotRestored,
+    Bug::NoFloorOfUncounted,
+];
+
 /// The first seed that shows a bug; only this thread has it.
 fn first_seed_with(bug: Bug) -> Option<(u64, String)> {
+    let hostility =
+        if FOR_THE_ADVERSARY.contains(&bug) { Hostility::Always } else { Hostility::Tenth };
     bugs::put(Some(bug));
     let found = (0..SEEDS_MAX).find_map(|seed| {
-        let report = run_one(Options::of(seed, Faults::all()));
+        let report = run_one(hostile(seed, hostility));
         report.violation.map(|(violation, _)| (seed, violation.to_string()))
     });
     bugs::put(None);

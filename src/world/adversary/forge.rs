@@ -104,11 +104,24 @@ impl Forger<'_> {
         }
     }
 
+    /// Owner references of another kind with the UID of something of a victim's.
+    pub fn stolen_owners(&mut self, victim: &Victim) -> Value {
+        let all = &victim.things;
+        let uid = if all.is_empty() { victim.uid.clone() } else { self.rng.pick(all).clone() };
+        json!([match self.rng.below(5) {
+            0..=2 => reference("v1", "Node", "node-1", &uid),
+            3 => reference("example.com/v9", "Invented", "x", &uid),
+            _ => reference("v1", "ConfigMap", "bystander", &uid),
+        }])
+    }
+
     /// Two objects that own each other.
     fn cycle(&mut self) -> Value {
         let (a, b) = (self.fresh("ring"), self.fresh("ring"));
-        let object = |name: &str, owners: Value| json!({"apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": name, "annotations": {FORGED: "true"}, "ownerReferences": owners}});
+        let object = |name: &str, owners: Value| {
+            json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"name": name, "annotations": {FORGED: "true"}, "ownerReferences": owners}})
+        };
         let home = self.home;
         let Some(first) = self.put(home, object(&a, json!([]))) else { return json!([]) };
         let to_first = reference("v1", "ConfigMap", &a, &first);
@@ -149,8 +162,12 @@ impl Forger<'_> {
                 let message = "x".repeat(4_096);
                 json!({FORGED: "true", "sim/run-for": "1s", "sim/exit-code": "42", "sim/message": message})
             }
-            4 => json!({FORGED: "true", "sim/run-for": "1s", "sim/exit-code": "3", "sim/stuck": "true"}),
-            _ => json!({FORGED: "true", "sim/run-for": "1s", "sim/exit-code": "137", "sim/reason": "OOMKilled"}),
+            4 => {
+                json!({FORGED: "true", "sim/run-for": "1s", "sim/exit-code": "3", "sim/stuck": "true"})
+            }
+            _ => {
+                json!({FORGED: "true", "sim/run-for": "1s", "sim/exit-code": "137", "sim/reason": "OOMKilled"})
+            }
         }
     }
 
@@ -181,7 +198,10 @@ impl Forger<'_> {
             0 | 1 => status["phase"] = (*self.rng.pick(&phases)).into(),
             2 => status["retryAfter"] = far.into(),
             3 => self.condition(status, far),
-            4 => status["resettingCount"] = (*self.rng.pick(&[-1_i64, -2_147_483_648, 2_147_483_647])).into(),
+            4 => {
+                status["resettingCount"] =
+                    (*self.rng.pick(&[-1_i64, -2_147_483_648, 2_147_483_647])).into()
+            }
             5 | 6 => self.component(status, victim),
             7 => {
                 let number = *self.rng.pick(&[-5_i64, 2_147_483_647, 0]);
@@ -193,7 +213,10 @@ impl Forger<'_> {
                     {"component": 0, "podSet": 0, "container": "main", "request": "garbage"},
                 ]);
             }
-            9 => status["since"] = json!({"deployed": far, "deleting": far, "gone": far, "failedPods": far}),
+            9 => {
+                status["since"] =
+                    json!({"deployed": far, "deleting": far, "gone": far, "failedPods": far})
+            }
             10 => status["uncountedRestarts"] = (*self.rng.pick(&[-1_i64, 2_147_483_647])).into(),
             11 => {
                 status["retryCounts"] = json!([{"policy": "infra", "rule": "", "count": -7}]);
@@ -210,7 +233,8 @@ impl Forger<'_> {
     }
 
     fn condition(&mut self, status: &mut Value, far: &str) {
-        let kinds = ["QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy", "DeletingResources"];
+        let kinds =
+            ["QuotaReserved", "ResourcesDeployed", "PodsReady", "Unhealthy", "DeletingResources"];
         let kind = *self.rng.pick(&kinds);
         let word = *self.rng.pick(&["True", "False", "Unknown"]);
         let new = json!({"type": kind, "status": word, "reason": "Forged", "lastTransitionTime": far,
@@ -224,7 +248,8 @@ impl Forger<'_> {
     /// A component that points at somebody else's object.
     fn component(&mut self, status: &mut Value, victim: &Victim) {
         let objects = victim.things.iter().filter_map(|uid| self.store.by_uid(uid));
-        let mut all: Vec<Value> = objects.map(|object| Self::pointer(self.store, &object.address, &object.uid)).collect();
+        let mut all: Vec<Value> =
+            objects.map(|object| Self::pointer(self.store, &object.address, &object.uid)).collect();
         if let Some(kind) = self.store.kinds.by_name("v1", "ConfigMap") {
             let at = Address::new(kind, self.home, "bystander");
             if let Some(found) = self.store.get(&at) {

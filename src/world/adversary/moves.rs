@@ -53,7 +53,9 @@ impl Adversary {
 
     fn create(&mut self, world: &mut World) {
         let kinds = &world.store.kinds;
-        let Some(kind) = kinds.by_name("workload.codeflare.dev/v1beta2", "AppWrapper") else { return };
+        let Some(kind) = kinds.by_name("workload.codeflare.dev/v1beta2", "AppWrapper") else {
+            return;
+        };
         let wrapper = own::wrapper(&mut self.rng, self.name, self.queued);
         if !world.closed {
             drop(world.store.create(kind, self.home, wrapper));
@@ -64,11 +66,8 @@ impl Adversary {
     fn victim(&mut self, world: &World) -> Option<Victim> {
         let all: Vec<(&Arc<str>, &Wrapper)> =
             world.truth.wrappers.iter().filter(|(_, wrapper)| wrapper.sane).collect();
-        let (uid, wrapper) = if all.is_empty() {
-            world.truth.wrappers.iter().next()?
-        } else {
-            *self.rng.pick(&all)
-        };
+        let (uid, wrapper) =
+            if all.is_empty() { world.truth.wrappers.iter().next()? } else { *self.rng.pick(&all) };
         Some(Victim {
             name: wrapper.address.name.to_string(),
             uid: uid.to_string(),
@@ -119,7 +118,7 @@ impl Adversary {
         let mut forger = self.forger(&mut world.store);
         let own = Victim { name: name.to_owned(), uid, things: vec![] };
         let labels = forger.labels(&own);
-        let owners = forger.owners(&victim);
+        let owners = forger.stolen_owners(&victim);
         forger.pod(namespace, labels, owners);
     }
 
@@ -158,7 +157,8 @@ impl Adversary {
 
     fn delete_thing(&mut self, world: &mut World, propagation: Propagation) {
         let orphans = propagation == Propagation::Orphan;
-        let wanted = |thing: &Thing| thing.component && (!orphans || !thing.pod) || thing.pod && !orphans;
+        let wanted =
+            |thing: &Thing| thing.component && (!orphans || !thing.pod) || thing.pod && !orphans;
         let Some(object) = self.thing(world, wanted) else { return };
         let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
         drop(world.store.delete(&object.address, &deletion));
@@ -255,7 +255,12 @@ impl Adversary {
 
     fn edit(&mut self, world: &mut World) {
         let Some(wrapper) = self.wrapper(world) else { return };
-        let keys = ["retryPausePeriod", "failureGracePeriod", "forcefulDeletionGracePeriod", "warmupGracePeriod"];
+        let keys = [
+            "retryPausePeriod",
+            "failureGracePeriod",
+            "forcefulDeletionGracePeriod",
+            "warmupGracePeriod",
+        ];
         let key = *self.rng.pick(&keys);
         let value = *self.rng.pick(&["0s", "-1h", "99999999h", "5 days", "", "0.0000001ns"]);
         world.store.change(&wrapper.address, Part::Whole, |wrapper| {
@@ -268,7 +273,8 @@ impl Adversary {
         let Some(victim) = self.victim(world) else { return };
         let home = self.home;
         let mut forger = self.forger(&mut world.store);
-        let (api, kind) = *forger.rng.pick(&[("v1", "ConfigMap"), ("batch/v1", "Job"), ("v1", "Pod")]);
+        let (api, kind) =
+            *forger.rng.pick(&[("v1", "ConfigMap"), ("batch/v1", "Job"), ("v1", "Pod")]);
         let metadata = json!({"name": format!("{}-c{}", victim.name, forger.rng.between(0, 1)),
             "annotations": {FORGED: "true"}, "labels": forger.labels(&victim)});
         let object = json!({"apiVersion": api, "kind": kind, "metadata": metadata,

@@ -16,6 +16,8 @@ use crate::world::truth::{State, Thing, Wrapper, decided};
 
 /// Whether `PodsOverQuota` is asked for.
 pub const OVER_QUOTA_IS_SAID: bool = false;
+/// The longest that a pause may last, with some room.
+const PAUSE_MAX: Duration = Duration::from_hours(25);
 /// How long an answer about somebody's rights is believed.
 const ANSWERED_FOR: Duration = Duration::from_secs(10);
 /// The least time between two restarts that are not counted.
@@ -92,7 +94,11 @@ fn in_the_table(scope: &Scope<'_>) -> Option<String> {
     let may_be_ready = matches!(phase, Phase::Running | Phase::Succeeded);
     let goes = matches!(
         phase,
-        Phase::Resetting | Phase::Suspending | Phase::Terminating | Phase::Failed | Phase::Succeeded
+        Phase::Resetting
+            | Phase::Suspending
+            | Phase::Terminating
+            | Phase::Failed
+            | Phase::Succeeded
     );
     let ready = is("PodsReady") && !may_be_ready;
     let deleting = is("DeletingResources") && !goes && scope.wrapper.components.going.is_empty();
@@ -218,6 +224,7 @@ fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
 /// What must hold at the end.
 pub const ENDS: &[Invariant<fn(&EndScope<'_>) -> Option<String>>] = &[
     ("L3", "an AppWrapper of the adversary that is deleted goes", deleted),
+    ("L11", "a forged moment is not waited for", nothing_for_ever),
     ("S11", "what has something of it deployed has the finalizer", finalizer_is_back),
     ("S21", "more pods than were admitted are told of", over_quota_is_said),
 ];
@@ -229,6 +236,16 @@ fn hostile<'a>(scope: &EndScope<'a>) -> impl Iterator<Item = &'a Wrapper> {
 fn deleted(scope: &EndScope<'_>) -> Option<String> {
     let wrapper = hostile(scope).find(|wrapper| wrapper.state.deleting)?;
     Some(format!("{} in {:?}", wrapper.address.name, wrapper.state.phase))
+}
+
+/// No pause before a retry is longer than the longest period that can be configured.
+fn nothing_for_ever(scope: &EndScope<'_>) -> Option<String> {
+    let waits = |wrapper: &&Wrapper| {
+        let lasted = scope.elapsed.saturating_sub(wrapper.entered);
+        wrapper.state.phase == Phase::Resetting && lasted > PAUSE_MAX
+    };
+    let wrapper = hostile(scope).find(waits)?;
+    Some(format!("{} in Resetting since {:?}", wrapper.address.name, wrapper.entered))
 }
 
 fn finalizer_is_back(scope: &EndScope<'_>) -> Option<String> {
@@ -244,7 +261,8 @@ fn finalizer_is_back(scope: &EndScope<'_>) -> Option<String> {
 /// True where there are more live pods of a pod set than were declared, and nowhere else.
 fn over_quota_is_said(scope: &EndScope<'_>) -> Option<String> {
     let all = scope.truth.wrappers.values().filter(|wrapper| wrapper.sane || wrapper.hostile);
-    let running = |wrapper: &&Wrapper| wrapper.state.phase == Phase::Running && !wrapper.forged_status;
+    let running =
+        |wrapper: &&Wrapper| wrapper.state.phase == Phase::Running && !wrapper.forged_status;
     all.filter(|_| OVER_QUOTA_IS_SAID).filter(running).find_map(|wrapper| {
         let object = scope.store.get(&wrapper.address)?;
         let said = is_true(&object.value, "PodsOverQuota");
@@ -256,10 +274,17 @@ fn over_quota_is_said(scope: &EndScope<'_>) -> Option<String> {
             wrapper.pod_sets.get(**set).is_some_and(|declared| **count > *declared)
         });
         match over {
-            Some((set, count)) if !said => Some(format!("{count} pods of {set} of {}", wrapper.address.name)),
+            Some((set, count)) if !said => {
+                Some(format!("{count} pods of {set} of {}", wrapper.address.name))
+            }
             None if said => {
-                let why = find_condition(&object.value, "PodsOverQuota").map(|one| one["message"].to_string());
-                Some(format!("{} has none too many: {}", wrapper.address.name, why.unwrap_or_default()))
+                let why = find_condition(&object.value, "PodsOverQuota")
+                    .map(|one| one["message"].to_string());
+                Some(format!(
+                    "{} has none too many: {}",
+                    wrapper.address.name,
+                    why.unwrap_or_default()
+                ))
             }
             Some(_) | None => None,
         }

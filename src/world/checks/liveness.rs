@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -29,6 +30,8 @@ pub struct EndScope<'a> {
     pub rest: (u64, u64),
     /// Whether everything came to rest at all.
     pub rested: bool,
+    /// Time since the world began.
+    pub elapsed: Duration,
 }
 
 type Check = fn(&EndScope<'_>) -> Option<String>;

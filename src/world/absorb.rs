@@ -1,0 +1,180 @@
+//! What has changed is taken in: for the watches, the actors, the truth; and every invariant is checked.
+
+use super::checks;
+use super::coverage::Happening;
+use super::replica::Told;
+use super::truth::{By, State};
+use super::{World, actors, truth};
+use crate::sim::{Store, Verb, view};
+
+/// Who makes a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Source {
+    /// A controller, by right.
+    Ours,
+    /// A controller that has lost the right, or whose call comes too late.
+    Late,
+    /// The adversary.
+    Adversary,
+    /// Anybody else.
+    Others,
+}
+
+impl Source {
+    pub(super) const fn is_ours(self) -> bool {
+        matches!(self, Self::Ours | Self::Late)
+    }
+}
+
+impl World {
+    /// Takes in what has changed: for the watches, the actors, the truth; and checks it.
+    pub(super) fn absorb(&mut self, source: Source) {
+        while self.seen < self.store.history().len() {
+            let change = self.store.history()[self.seen].clone();
+            self.seen += 1;
+            self.garbage.note(&self.store, &change);
+            actors::route(&mut self.agenda, &self.store, &change);
+            for (kind, filter, log) in self.logs.values_mut() {
+                if let Some((verb, object)) = view(&change, *kind, filter) {
+                    log.push(Told::new(verb, object));
+                }
+            }
+            let object = &change.object;
+            let verb = change.verb as u64;
+            let name = object.address.name.clone();
+            let numbers = [object.version, verb, object.address.kind as u64];
+            self.trace.note(self.elapsed, "change", &name, &numbers);
+            let (store, elapsed) = (&self.store, self.elapsed);
+            self.trace.detail(|| describe(store, &change));
+            let wrongful = source == Source::Late && !self.is_rightful(&change);
+            let by =
+                By { ours: source.is_ours(), late: wrongful, hostile: source == Source::Adversary };
+            let Some((uid, before)) = self.truth.note(&self.store, &change, by, elapsed) else {
+                continue;
+            };
+            self.check(&uid, before, &change, source, wrongful);
+            if let Some(gone) = self.truth.gone.take().filter(|_| source == Source::Ours)
+                && let Some(violation) = checks::hostile::let_go(&gone)
+            {
+                self.violated(violation);
+            }
+        }
+    }
+
+    /// Whether a component that was created late is still wanted.
+    fn is_rightful(&self, change: &crate::sim::Change) -> bool {
+        let Some(owner) = change.object.controller() else { return true };
+        let uid = owner["uid"].as_str().unwrap_or_default();
+        let attempt = change.object.label(truth::ATTEMPT).and_then(|text| text.parse().ok());
+        let kind = &self.store.kinds.get(change.object.address.kind).kind;
+        self.truth.wrappers.get(uid).is_some_and(|wrapper| {
+            let part = wrapper.own.part(kind, &change.object.address.name);
+            let wanted = attempt.is_some_and(|attempt| wrapper.wants(part, attempt));
+            wanted && !wrapper.state.deleting
+        })
+    }
+
+    fn check(
+        &mut self,
+        uid: &str,
+        before: State,
+        change: &crate::sim::Change,
+        source: Source,
+        late: bool,
+    ) {
+        let Some(wrapper) = self.truth.wrappers.get(uid) else { return };
+        for happening in coverage_of(&self.store, change) {
+            self.coverage.note(wrapper.state.phase, happening);
+        }
+        if !wrapper.sane && !wrapper.hostile {
+            return;
+        }
+        let scope = checks::Scope {
+            store: &self.store,
+            truth: &self.truth,
+            change,
+            wrapper,
+            before,
+            ours: source.is_ours(),
+            late,
+            elapsed: self.elapsed,
+            slack: self.slack(),
+        };
+        self.coverage.checks += checks::safety::SAFETY.len() as u64;
+        if wrapper.hostile {
+            if let Some(violation) = checks::hostile::check(&scope) {
+                self.violated(violation);
+            }
+            self.check_quota();
+            return;
+        }
+        let found = checks::hostile::check(&scope);
+        let found = found.or_else(|| checks::safety::check(&scope));
+        let found = found.or_else(|| checks::policies::check(&scope));
+        self.coverage.checks += checks::policies::POLICIES.len() as u64;
+        if let Some((source, action)) = checks::policies::ruling(&scope) {
+            self.coverage.ruling(source, action);
+        }
+        if let Some(violation) = found {
+            self.violated(violation);
+        }
+        self.check_quota();
+    }
+}
+
+/// One line about a change.
+fn describe(store: &Store, change: &crate::sim::Change) -> String {
+    let object = &change.object;
+    let kind = &store.kinds.get(object.address.kind).kind;
+    let status = &object.value["status"];
+    let phase = status["phase"].as_str().unwrap_or_default();
+    let deleting = if object.is_deleting() { " deleting" } else { "" };
+    let attempt = object.label(truth::ATTEMPT).map(|n| format!(" attempt {n}")).unwrap_or_default();
+    let suspend = &object.value["spec"]["suspend"];
+    let suspend =
+        if kind == "AppWrapper" { format!(" suspend={suspend} {status}") } else { String::new() };
+    let verb = change.verb;
+    format!("{verb:?} {kind}/{} {phase}{attempt}{suspend}{deleting}", object.address.name)
+}
+
+/// What a change means for the AppWrapper whose it is.
+fn coverage_of(store: &Store, change: &crate::sim::Change) -> Vec<Happening> {
+    let object = &change.object;
+    let kind = store.kinds.get(object.address.kind).kind.as_str();
+    let before = change.before.as_ref();
+    let is_pod = kind == "Pod";
+    if kind == "AppWrapper" {
+        return vec![];
+    }
+    if change.verb == Verb::Deleted {
+        return vec![if is_pod { Happening::PodGone } else { Happening::ComponentGone }];
+    }
+    let mut all = vec![];
+    let began = object.is_deleting() && !before.is_some_and(|before| before.is_deleting());
+    if began {
+        all.push(if is_pod { Happening::PodTerminating } else { Happening::ComponentTerminating });
+    }
+    let became = |condition: &str| {
+        actors::is_true(&object.value, condition)
+            && !before.is_some_and(|before| actors::is_true(&before.value, condition))
+    };
+    if is_pod {
+        let phase = actors::phase(object);
+        if before.is_none_or(|before| actors::phase(before) != phase) {
+            match phase {
+                "Running" => all.push(Happening::PodRunning),
+                "Succeeded" => all.push(Happening::PodSucceeded),
+                "Failed" => all.push(Happening::PodFailed),
+                _ => {}
+            }
+        }
+        if became("DisruptionTarget") {
+            all.push(Happening::PodDisrupted);
+        }
+    } else if became("Complete") || became("Completed") || became("Succeeded") {
+        all.push(Happening::ComponentSucceeded);
+    } else if became("Failed") {
+        all.push(Happening::ComponentFailed);
+    }
+    all
+}
