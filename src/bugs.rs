@@ -96,18 +96,19 @@ mod switch {
 #[cfg(feature = "deliberate-bugs")]
 pub use switch::{is_present, put};
 
-/// The annotation with which an object asks for a panic, and the places where it may.
+/// The annotation with which an object asks for a panic; its value is the place.
 #[cfg(feature = "deliberate-bugs")]
 pub const PANIC: &str = "workload.codeflare.dev.appwrapper/deliberate-panic";
 
 /// Panics at a place where the annotations of an object ask for it, to see that this object alone is
 /// concerned: `reconcile`, `watch`.
+///
+/// # Panics
+/// Where it is asked for.
 #[cfg(feature = "deliberate-bugs")]
-#[expect(clippy::panic, reason = "that is what it is for")]
 pub fn panic_where_asked(place: &str, annotations: &std::collections::BTreeMap<String, String>) {
-    if annotations.get(PANIC).is_some_and(|asked| asked == place) {
-        panic!("asked for by {annotations:?}");
-    }
+    let is_asked_for = annotations.get(PANIC).is_some_and(|asked| asked == place);
+    assert!(!is_asked_for, "asked for by {annotations:?}");
 }
 
 /// Keeps its thread busy for as many seconds as the annotations of an object ask for.

@@ -25,7 +25,7 @@ use tower::{BoxError, Layer, Service};
 /// A read has come to an end within this time, or failed.
 const READ_WITHIN: Duration = Duration::from_secs(30);
 /// A page of a list of all namespaces may be large; the API server itself gives up after so long.
-const LIST_ALL_WITHIN: Duration = Duration::from_secs(60);
+const LIST_ALL_WITHIN: Duration = Duration::from_mins(1);
 /// A write has been answered within this time: admission webhooks may take 30 s.
 const WRITE_WITHIN: Duration = Duration::from_secs(35);
 /// Nobody is waited for longer than this because of a `Retry-After`.

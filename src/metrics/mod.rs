@@ -14,6 +14,7 @@ mod calls;
 mod census;
 mod change;
 mod make;
+mod mishaps;
 mod names;
 mod queues;
 #[cfg(test)]
@@ -24,18 +25,19 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use prometheus::{
-    Encoder, Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry,
-    TextEncoder,
+    Encoder, Histogram, HistogramVec, IntCounterVec, IntGauge, IntGaugeVec, Registry, TextEncoder,
 };
 
 use crate::api::{AppWrapperStatus, Phase};
-use make::{counter, gauge, histogram, plain_counter, plain_gauge, plain_histogram, register};
+use make::{counter, gauge, histogram, plain_gauge, plain_histogram, register};
+use mishaps::Mishaps;
 use names::Names;
 
 pub use admission::Admitted;
 pub use calls::{CountCalls, Counted};
 pub use census::{Census, Present, QueueKnown};
 pub use change::{Change, Failure};
+pub use mishaps::Place;
 pub use names::OTHER;
 
 /// How many queues have a label of their own; the rest is `other`.
@@ -63,40 +65,11 @@ pub struct Metrics {
     calls: IntCounterVec,
     queue_depth: IntGauge,
     leader: IntGauge,
-    panics: IntCounterVec,
-    events_dropped: IntCounter,
+    mishaps: Mishaps,
     certificate: IntGaugeVec,
     admission: admission::Answers,
     categories: Arc<Mutex<Names>>,
     world: census::World,
-}
-
-/// Where the code panicked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// At one AppWrapper.
-    Reconcile,
-    /// At one object that a watch has shown.
-    Watch,
-}
-
-impl Place {
-    const ALL: [Self; 2] = [Self::Reconcile, Self::Watch];
-
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Reconcile => "reconcile",
-            Self::Watch => "watch",
-        }
-    }
-
-    /// A counter that shows 0 before the first panic, so that its increase can be told.
-    fn all_from_the_start(counter: IntCounterVec) -> IntCounterVec {
-        for place in Self::ALL {
-            counter.with_label_values(&[place.as_str()]).inc_by(0);
-        }
-        counter
-    }
 }
 
 /// How long the steps in the lives of AppWrappers take.
@@ -188,18 +161,7 @@ impl Metrics {
                     "AppWrappers that something happened to and that wait to be looked at.",
                 ),
             ),
-            panics: Place::all_from_the_start(counted(
-                "appwrapper_panics_total",
-                "Internal errors, each of which concerned one object.",
-                &["place"],
-            )),
-            events_dropped: register(
-                registry,
-                plain_counter(
-                    "appwrapper_events_dropped_total",
-                    "Kubernetes events that were not made, since too many were waiting.",
-                ),
-            ),
+            mishaps: Mishaps::register(registry),
             certificate: register(
                 registry,
                 gauge(
@@ -267,12 +229,12 @@ impl Metrics {
 
     /// Counts a panic.
     pub fn panicked(&self, place: Place) {
-        self.panics.with_label_values(&[place.as_str()]).inc();
+        self.mishaps.panicked(place);
     }
 
     /// Counts a Kubernetes event that was dropped.
     pub fn event_dropped(&self) {
-        self.events_dropped.inc();
+        self.mishaps.event_dropped();
     }
 
     /// Counts a look at an AppWrapper that took so long.

@@ -17,7 +17,9 @@ use crate::objects::{pytorch_job, ray_cluster};
 type Right = (String, String, String);
 
 /// Rights whose use the audit log of this control plane need not show.
-const UNSEEN: [(&str, &str, &str); 2] = [
+const UNSEEN: [(&str, &str, &str); 3] = [
+    // an event that comes again within minutes: not in every run
+    ("events.k8s.io", "events", "patch"),
     // before a creation that comes late after the last version that is known: not in every run
     ("workload.codeflare.dev", "appwrappers", "get"),
     // asked about by the admission plugin OwnerReferencesPermissionEnforcement, where it is on

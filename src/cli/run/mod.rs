@@ -80,12 +80,11 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let looks = tokio::spawn(warn(client, config));
     let reload = args.config.clone().map(|path| tokio::spawn(reload::reload(context, path)));
     let working = async {
-        match lease {
-            Some(lease) => lead::lead(controller, lease).await,
-            None => {
-                controller.run(stop_signal()).await;
-                Ok(())
-            }
+        if let Some(lease) = lease {
+            lead::lead(controller, lease).await
+        } else {
+            controller.run(stop_signal()).await;
+            Ok(())
         }
     };
     let workers = servers.iter().map(|servers| &servers.worker).chain([&health]);

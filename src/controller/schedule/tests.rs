@@ -21,7 +21,9 @@ const fn at(seconds: u64) -> Duration {
 
 fn with(keys: &[&str]) -> Schedule {
     let mut schedule = Schedule::new(PLACES);
-    keys.iter().for_each(|text| schedule.push(&key(text), at(0)));
+    for text in keys {
+        schedule.push(&key(text), at(0));
+    }
     schedule
 }
 

@@ -139,8 +139,8 @@ fn a_controller_starts_where_an_appwrapper_makes_it_panic() {
                 let told = async {
                     case.warning("reconcile", "InternalError").await;
                     let name = format!("well-{}", phase.to_lowercase());
-                    let life = [("run-for", if phase == "Running" { "1h" } else { "0s" })];
-                    case.wrap(&name, json!({}), vec![pod(&name, &life)]).await;
+                    let run = [("run-for", if phase == "Running" { "1h" } else { "0s" })];
+                    case.wrap(&name, json!({}), vec![pod(&name, &run)]).await;
                     case.phase(&name, phase).await;
                 };
                 tokio::select! {
@@ -188,6 +188,24 @@ fn a_run_that_succeeds_says_so_in_events() {
         let said = kubectl(INSTALLED.plane.kubeconfig(), &arguments, &[]).expect("it is described");
         assert!(said.contains("Created the components of attempt 0"), "{said}");
         assert!(said.contains("All components succeeded"), "{said}");
+    });
+}
+
+#[test]
+fn an_event_that_comes_again_is_counted() {
+    installed_test("an_event_that_comes_again_is_counted", async |case| {
+        case.wrap("aw", json!({}), vec![pod("p", &[("run-for", "1h")])]).await;
+        for _ in 0..2 {
+            case.phase("aw", "Running").await;
+            case.suspend("aw", true).await;
+            case.phase("aw", "Suspended").await;
+            case.suspend("aw", false).await;
+        }
+        case.until("the event Suspended twice", |log| {
+            let mut events = log.all("Event").map(|event| &event.object);
+            events.find(|it| it["reason"] == "Suspended" && it["series"]["count"] == 2).map(drop)
+        })
+        .await;
     });
 }
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::{Request, Response};
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Collected, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use k8s_openapi::ByteString;
-use kube::api::{Api, DeleteParams, DynamicObject};
+use kube::api::{Api, DeleteParams, DynamicObject, PostParams};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -97,7 +97,7 @@ impl Slow {
         });
         let object = json!({"metadata": {"name": name}, "webhooks": [entry]});
         let object = serde_json::from_value(object).expect("an object");
-        configurations.create(&Default::default(), &object).await.expect("it is accepted");
+        configurations.create(&PostParams::default(), &object).await.expect("it is accepted");
         Self { configurations, name, counts, released }
     }
 
@@ -130,7 +130,7 @@ async fn answer(
     counting: watch::Sender<Counts>,
     mut is_released: watch::Receiver<bool>,
 ) -> Result<Response<Full<Bytes>>, Infallible> {
-    let body = request.into_body().collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    let body = request.into_body().collect().await.map(Collected::to_bytes).unwrap_or_default();
     let review: Value = serde_json::from_slice(&body).unwrap_or_default();
     counting.send_modify(|counts| counts.asked += 1);
     let held = Held(counting);

@@ -1,0 +1,62 @@
+//! What should not happen: panics, and Kubernetes events that are not made.
+
+use prometheus::{IntCounter, IntCounterVec, Registry};
+
+use super::make::{counter, plain_counter, register};
+
+/// Where the code panicked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// At one AppWrapper.
+    Reconcile,
+    /// At one object that a watch has shown.
+    Watch,
+}
+
+impl Place {
+    const ALL: [Self; 2] = [Self::Reconcile, Self::Watch];
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reconcile => "reconcile",
+            Self::Watch => "watch",
+        }
+    }
+}
+
+/// The counters.
+#[derive(Clone, Debug)]
+pub(super) struct Mishaps {
+    panics: IntCounterVec,
+    events_dropped: IntCounter,
+}
+
+impl Mishaps {
+    pub(super) fn register(registry: &Registry) -> Self {
+        let panics = counter(
+            "appwrapper_panics_total",
+            "Internal errors, each of which concerned one object.",
+            &["place"],
+        );
+        // 0 before the first, so that its increase can be told
+        for place in Place::ALL {
+            panics.with_label_values(&[place.as_str()]).inc_by(0);
+        }
+        let events_dropped = plain_counter(
+            "appwrapper_events_dropped_total",
+            "Kubernetes events that were not made, since too many were waiting.",
+        );
+        Self {
+            panics: register(registry, panics),
+            events_dropped: register(registry, events_dropped),
+        }
+    }
+
+    pub(super) fn panicked(&self, place: Place) {
+        self.panics.with_label_values(&[place.as_str()]).inc();
+    }
+
+    pub(super) fn event_dropped(&self) {
+        self.events_dropped.inc();
+    }
+}
