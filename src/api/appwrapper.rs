@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
 use super::rules::{
-    components_stay, few_components, immutable, immutable_unless_suspended, name_rule, pod_sets_stay, spec_stays,
-    templates_stay,
+    components_stay, few_components, immutable, immutable_unless_suspended, name_rule,
+    pod_sets_stay, spec_stays, templates_stay,
 };
 use super::status::AppWrapperStatus;
 

@@ -21,7 +21,13 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("plan", &[]),
     ("policies", &["api", "price", "quantity", "limits", "pattern", "config"]),
     ("snapshot", &["api", "plan", "quantity", "policies"]),
-    ("decide", &["api", "bugs", "price", "quantity", "limits", "pattern", "config", "policies", "plan", "snapshot"]),
+    (
+        "decide",
+        &[
+            "api", "bugs", "price", "quantity", "limits", "pattern", "config", "policies", "plan",
+            "snapshot",
+        ],
+    ),
     ("podsets", &["api", "quantity", "limits", "policies", "snapshot"]),
     ("discovery", &[]),
     ("metrics", &["api"]),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use kube::api::ListParams;
 use kube::core::ApiResource;
-use kube::{Client, Resource};
+use kube::Client;
 
 use super::super::Error;
 use super::super::cluster::{said, unlisted, unread};
