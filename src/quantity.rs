@@ -154,8 +154,25 @@ mod tests {
             assert_eq!((read.0, read.to_string().as_str()), (bytes, written), "{text}");
         }
         for text in [
-            "", "Mi", "1 Gi", "-1", "x", "1e99999", "1e99", "1+2", ".", "1.2.3", "1e", "64GB",
-            "64gi", "NaN", "inf", "1K", "٣", "0x1", &"1".repeat(65),
+            "",
+            "Mi",
+            "1 Gi",
+            "-1",
+            "x",
+            "1e99999",
+            "1e99",
+            "1+2",
+            ".",
+            "1.2.3",
+            "1e",
+            "64GB",
+            "64gi",
+            "NaN",
+            "inf",
+            "1K",
+            "٣",
+            "0x1",
+            &"1".repeat(65),
         ] {
             assert_eq!(text.parse::<Bytes>(), Err(BytesError), "{text}");
             assert_eq!(amount(text), None, "{text}");

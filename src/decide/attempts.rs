@@ -7,7 +7,6 @@ use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome};
 pub use crate::price::ATTEMPTS_MAX;
 use crate::snapshot::{Component, Snapshot};
 
-
 /// Number of the attempt that runs, or ran last; 0 where none is recorded.
 #[must_use]
 pub fn current(status: &AppWrapperStatus) -> i32 {

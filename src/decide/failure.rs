@@ -11,7 +11,6 @@ use crate::snapshot::{
     Component, Container, ContainerState, Outcome, Pod, PodCondition, Termination,
 };
 
-
 /// When a pod failed: its first container that ended with another code than 0, else its first that
 /// ended, else when it stopped being ready, else when it was to be disrupted.
 ///

@@ -320,7 +320,10 @@ mod tests {
         let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
         let Guide::Policy(Ok(policy)) = Guide::of(&seen, &retry_policies()) else { panic!("read") };
         assert_eq!(policy.rules.iter().map(|rule| rule.index).collect::<Vec<_>>(), [1]);
-        assert!(policy.flaws[0].contains("spec.rules[0]: unknown variant `Escalate`"), "{policy:?}");
+        assert!(
+            policy.flaws[0].contains("spec.rules[0]: unknown variant `Escalate`"),
+            "{policy:?}"
+        );
         assert_eq!(policy.flaws.len(), 2);
     }
 
@@ -340,7 +343,11 @@ mod tests {
         );
         let found = in_force(&wrapper(Some("q"), false), &cache, &Attach::default());
         assert_eq!(found.missing.len(), 16);
-        assert!(found.flaws[0].contains("LocalQueue: must be at most 16 names"), "{:?}", found.flaws);
+        assert!(
+            found.flaws[0].contains("LocalQueue: must be at most 16 names"),
+            "{:?}",
+            found.flaws
+        );
     }
 
     #[test]

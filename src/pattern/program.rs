@@ -44,12 +44,12 @@ impl Program {
         let config = thompson::Config::new()
             .nfa_size_limit(Some(Pattern::COMPILED_BYTES_MAX))
             .which_captures(WhichCaptures::None);
-        let nfa = thompson::Compiler::new()
-            .configure(config)
-            .build_from_hir(&hir)
-            .map_err(|error| match error.size_limit() {
-                Some(_) => PatternError::TooBig,
-                None => malformed(&error),
+        let nfa =
+            thompson::Compiler::new().configure(config).build_from_hir(&hir).map_err(|error| {
+                match error.size_limit() {
+                    Some(_) => PatternError::TooBig,
+                    None => malformed(&error),
+                }
             })?;
         let config = DFA::config()
             .cache_capacity(SEARCH_BYTES_MAX)

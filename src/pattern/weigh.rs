@@ -270,9 +270,25 @@ mod tests {
     #[test]
     fn the_compiled_form_is_no_bigger_than_its_price() {
         for text in [
-            r"\w+", r"\d+", r"\W", ".", "(?s:.)", "[^a]", r"\s", r"\w{3}z", "[ab]*a[ab]{500}c",
-            "(?:a?b?){500}c", "(?:.?){200}c", "(?:(?:a?b?)*){100}c", r"(?i)ßſK\w[^x]", "a|b|cd|",
-            r"\bfoo\b$", r"[\p{Greek}--\p{Lu}]{3,9}", "(?:a{0,20}b?){10}", "(?:|||||a)*", "x{0}",
+            r"\w+",
+            r"\d+",
+            r"\W",
+            ".",
+            "(?s:.)",
+            "[^a]",
+            r"\s",
+            r"\w{3}z",
+            "[ab]*a[ab]{500}c",
+            "(?:a?b?){500}c",
+            "(?:.?){200}c",
+            "(?:(?:a?b?)*){100}c",
+            r"(?i)ßſK\w[^x]",
+            "a|b|cd|",
+            r"\bfoo\b$",
+            r"[\p{Greek}--\p{Lu}]{3,9}",
+            "(?:a{0,20}b?){10}",
+            "(?:|||||a)*",
+            "x{0}",
         ] {
             fits(text).unwrap();
         }

@@ -109,7 +109,11 @@ fn require(pod: &mut Fields<'_>, additions: &[Value]) -> Result<(), Error> {
     if terms.len() > TERMS_MAX {
         // what is added to each would make the object many times as large
         let field = format!("{REQUIRED}.nodeSelectorTerms");
-        return Err(Error::new(field, &terms.len().to_string(), format!("at most {TERMS_MAX} terms")));
+        return Err(Error::new(
+            field,
+            &terms.len().to_string(),
+            format!("at most {TERMS_MAX} terms"),
+        ));
     }
     for term in terms {
         let mut term = Fields::of(term, format!("{REQUIRED}.nodeSelectorTerms[]"))?;

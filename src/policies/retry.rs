@@ -197,7 +197,9 @@ pub fn attached(
         let names = text.unwrap_or_default().split(',').take(POLICY_NAMES_MAX).map(str::trim);
         let given = names.filter(|name| !name.is_empty());
         // what cannot be a name is looked for in vain, and told
-        given.map(|name| if name.len() > NAME_MAX { shortened(name) } else { name.to_owned() }).collect::<Vec<_>>()
+        given
+            .map(|name| if name.len() > NAME_MAX { shortened(name) } else { name.to_owned() })
+            .collect::<Vec<_>>()
     };
     let mut names: Vec<String> = vec![];
     for name in listed(cluster_queue).into_iter().chain(listed(local_queue)).chain(own.to_vec()) {
@@ -223,7 +225,10 @@ pub fn surplus(cluster_queue: Option<&str>, local_queue: Option<&str>) -> Vec<St
         let error = names::too_many_policy_names(text?)?;
         Some(format!("annotation {RETRY_POLICIES} of the {queue}: {error}; the first hold"))
     };
-    [("ClusterQueue", cluster_queue), ("LocalQueue", local_queue)].into_iter().filter_map(of).collect()
+    [("ClusterQueue", cluster_queue), ("LocalQueue", local_queue)]
+        .into_iter()
+        .filter_map(of)
+        .collect()
 }
 
 impl RetryPolicy {
@@ -275,7 +280,9 @@ impl RetryPolicy {
             };
             match raw.map_err(|error| format!("{path}: {error}")).and_then(|raw| rule(&raw)) {
                 Ok(rule) => rules.push(rule),
-                Err(flaw) => flaws.push(format!("RetryPolicy {name}: {flaw}; the rule is left out")),
+                Err(flaw) => {
+                    flaws.push(format!("RetryPolicy {name}: {flaw}; the rule is left out"))
+                }
             }
         }
         if surplus > 0 {

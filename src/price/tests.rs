@@ -66,7 +66,11 @@ struct Given {
 
 fn given() -> impl Strategy<Value = Vec<Given>> {
     let text = "[a-z<&]{0,63}";
-    let set = (any::<Option<i32>>(), "[a-z.\\[\\]0-9]{1,80}", prop::collection::btree_map("[a-z/]{1,30}", "[a-z<]{0,40}", 0..4))
+    let set = (
+        any::<Option<i32>>(),
+        "[a-z.\\[\\]0-9]{1,80}",
+        prop::collection::btree_map("[a-z/]{1,30}", "[a-z<]{0,40}", 0..4),
+    )
         .prop_map(|(replicas, path, annotations)| PodSet { replicas, path, annotations });
     let component = (
         "[a-z<]{1,253}",
@@ -153,7 +157,8 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         ],
         retry_after: Some(moment()),
         avoid_nodes: vec![name(253); AVOIDED_NODES_MAX],
-        pending_memory: most.map_or_else(Vec::new, |each| each.containers.iter().map(grown).collect()),
+        pending_memory: most
+            .map_or_else(Vec::new, |each| each.containers.iter().map(grown).collect()),
         since: Some(Since {
             deployed: Some(moment()),
             pod_sets: given.iter().flat_map(|each| &each.pod_sets).map(since).collect(),

@@ -145,7 +145,10 @@ fn named(aw: &Value) -> Vec<Named> {
     let text = |part: &str, key: &str| aw["metadata"][part][key].as_str().unwrap_or_default();
     let of = |kind: NamedKind, names: &str| -> Vec<Named> {
         let names = names.split(',').take(NAMED_MAX).map(str::trim);
-        names.filter(|name| names::is_subdomain(name)).map(|name| Named { kind, name: name.to_owned() }).collect()
+        names
+            .filter(|name| names::is_subdomain(name))
+            .map(|name| Named { kind, name: name.to_owned() })
+            .collect()
     };
     let mut all = of(NamedKind::RetryPolicy, text("annotations", keys::RETRY_POLICIES));
     all.extend(of(NamedKind::LocalQueue, text("labels", keys::QUEUE_NAME)));

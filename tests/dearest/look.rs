@@ -44,7 +44,13 @@ impl Watched {
         let (limits, _) = Limits::of(&wrapper.annotations, &self.config.fault_tolerance);
         let snapshot = failed(wrapper, message);
         let now = at(1_000);
-        decide(Facts { snapshot: &snapshot, limits: &limits, config: &self.config, now, anchor: now })
+        decide(Facts {
+            snapshot: &snapshot,
+            limits: &limits,
+            config: &self.config,
+            now,
+            anchor: now,
+        })
     }
 
     /// Bytes of all that is created.

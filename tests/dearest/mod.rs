@@ -5,7 +5,7 @@
 pub mod look;
 
 use appwrapper::config::Config;
-use appwrapper::price::{CONTAINERS_MAX, COMPONENTS_MAX, NODE_TERMS_MAX, POLICY_NAMES_MAX};
+use appwrapper::price::{COMPONENTS_MAX, CONTAINERS_MAX, NODE_TERMS_MAX, POLICY_NAMES_MAX};
 use appwrapper::webhook::validate::{self, Severity};
 use serde_json::{Map, Value, json};
 
@@ -40,7 +40,10 @@ pub fn ordinary() -> Value {
 pub fn all() -> Vec<Dear> {
     let all = vec![
         Dear { name: "patterns_many", object: with_patterns(|i| format!("quota {i} (is|was) ex")) },
-        Dear { name: "patterns_of_steps", object: with_patterns(|i| format!("[ab]*a[ab]{{97}}{i}")) },
+        Dear {
+            name: "patterns_of_steps",
+            object: with_patterns(|i| format!("[ab]*a[ab]{{97}}{i}")),
+        },
         Dear { name: "patterns_of_memory", object: with_patterns(|i| format!(r"\w{{4}}{i}")) },
         Dear { name: "patterns_of_classes", object: with_patterns(|i| format!(r"(?i)[\S]{i}")) },
         Dear { name: "names", object: names() },
@@ -67,7 +70,8 @@ pub fn all() -> Vec<Dear> {
 }
 
 fn of(templates: Vec<Value>) -> Value {
-    let components: Vec<Value> = templates.into_iter().map(|each| json!({"template": each})).collect();
+    let components: Vec<Value> =
+        templates.into_iter().map(|each| json!({"template": each})).collect();
     json!({
         "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
         "metadata": {"name": "dear", "namespace": "team", "uid": "u-1", "resourceVersion": "1"},
@@ -104,9 +108,9 @@ fn jobs_and_services(count: usize) -> Vec<Value> {
 fn with_patterns(form: impl Fn(usize) -> String) -> Value {
     let given = |count: usize| {
         let patterns: Vec<String> = (0..count).map(&form).collect();
-        let rules = patterns
-            .chunks(20)
-            .map(|some| json!({"action": "RestartAppWrapper", "onJobFailureMessagePatterns": some}));
+        let rules = patterns.chunks(20).map(
+            |some| json!({"action": "RestartAppWrapper", "onJobFailureMessagePatterns": some}),
+        );
         let mut object = of(vec![job("work", pod(1))]);
         object["spec"]["failurePolicy"] = json!({"rules": rules.collect::<Vec<_>>()});
         object
@@ -260,9 +264,7 @@ fn node_terms() -> Value {
 /// Much of everything.
 fn together() -> Value {
     let mut object = rules_by_targets(COMPONENTS_MAX);
-    let given = |pattern: String| {
-        json!({"action": "RestartAppWrapper", "onJobFailureMessagePatterns": [pattern]})
-    };
+    let given = |pattern: String| json!({"action": "RestartAppWrapper", "onJobFailureMessagePatterns": [pattern]});
     let rules = (0..10).map(|i| given(format!("[ab]*a[ab]{{90}}{i}")));
     let words = (0..5).map(|i| given(format!(r"\w{{6}}{i}")));
     let mut rules: Vec<Value> = rules.chain(words).collect();

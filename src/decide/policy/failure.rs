@@ -25,7 +25,8 @@ pub fn rule(case: &Case<'_>) -> Said {
     let room = MESSAGES_BYTES_MAX / count.max(1);
     let mut granted = None;
     for component in &case.components {
-        let Some(rule) = policies.failure_rules().find(|rule| matches(rule, component, room)) else {
+        let Some(rule) = policies.failure_rules().find(|rule| matches(rule, component, room))
+        else {
             continue;
         };
         let name = RuleRef {
@@ -92,7 +93,10 @@ mod tests {
         assert_eq!(shown("0123456789x", 10), ["01234", "6789x"]);
         for room in 0..12 {
             let parts = shown("éééééé", room);
-            assert!(parts.iter().map(|part| part.len()).sum::<usize>() <= room, "{room}: {parts:?}");
+            assert!(
+                parts.iter().map(|part| part.len()).sum::<usize>() <= room,
+                "{room}: {parts:?}"
+            );
         }
     }
 }

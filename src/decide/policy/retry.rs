@@ -94,7 +94,9 @@ fn matches(case: &Case<'_>, rule: &RetryRule) -> bool {
             let code = look.culprit().map_or(0, |end| end.exit_code);
             PodMatcher::takes_code(*operator, values, code)
         }
-        RetryMatcher::Message(pattern) => look.failed().any(|end| pattern.is_match(look::shown(end))),
+        RetryMatcher::Message(pattern) => {
+            look.failed().any(|end| pattern.is_match(look::shown(end)))
+        }
         RetryMatcher::Categories(names) => {
             // judged by the first container that failed, init containers too
             let look = Look { init: true, ..look };

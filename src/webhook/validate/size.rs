@@ -52,8 +52,7 @@ pub(super) fn check(object: &Value, components: &[Judged], report: &mut Report) 
 /// The annotations of an object are as many as an API server takes.
 pub(super) fn annotations(metadata: &Value, path: &str, report: &mut Report) {
     let all = metadata["annotations"].as_object().into_iter().flatten();
-    let bytes: usize =
-        all.map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
+    let bytes: usize = all.map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
     if bytes > ANNOTATIONS_BYTES_MAX {
         let message =
             format!("must be at most {ANNOTATIONS_BYTES_MAX} bytes together, keys included");
@@ -63,6 +62,7 @@ pub(super) fn annotations(metadata: &Value, path: &str, report: &mut Report) {
 
 /// Bytes of an object as it is stored, without its status.
 fn without_status(object: &Value) -> usize {
-    let status = object.get("status").map_or(0, |status| stored_bytes(status) + ",\"status\":".len());
+    let status =
+        object.get("status").map_or(0, |status| stored_bytes(status) + ",\"status\":".len());
     stored_bytes(object).saturating_sub(status)
 }

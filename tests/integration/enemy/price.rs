@@ -62,7 +62,9 @@ fn patterns_that_cost_too_much_are_refused_at_once() {
         assert!(said.contains("in all rules together"), "{said}");
         // what would take seconds to read is not read
         let slow = "(?i)".to_owned() + &"[[:^alpha:]a-z]".repeat(33);
-        let rules = vec![json!({"action": "FailAppWrapper", "onJobFailureMessagePatterns": vec![slow; 20]})];
+        let rules = vec![
+            json!({"action": "FailAppWrapper", "onJobFailureMessagePatterns": vec![slow; 20]}),
+        ];
         let said = refusal(case.try_create(with_rules("slow", rules)).await);
         assert!(said.contains("classes are too many or too wide"), "{said}");
     });
@@ -212,9 +214,12 @@ fn a_maximum_of_memory_that_nobody_can_use_is_refused() {
     installed_test("a_maximum_of_memory_that_nobody_can_use_is_refused", async |case| {
         let with = |name: &str, max: &str| {
             let memory = json!({"memory": {"factor": 1.5, "max": max}});
-            retry_policy(name, json!([
-                {"action": "Retry", "onConditions": ["OOMKilled"], "mutate": memory},
-            ]))
+            retry_policy(
+                name,
+                json!([
+                    {"action": "Retry", "onConditions": ["OOMKilled"], "mutate": memory},
+                ]),
+            )
         };
         for max in ["64n", "500m", "0.1"] {
             let said = refusal(case.try_create(with("price-memory", max)).await);

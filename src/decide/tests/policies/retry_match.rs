@@ -243,7 +243,10 @@ fn every_rule_has_exactly_one_matcher() {
     assert_eq!(read(IN_3), "");
     for rule in ["containerName: main", &format!("{IN_3}, {OOM}")] {
         let flaw = read(rule);
-        assert!(flaw.starts_with("RetryPolicy p: spec.rules[0]: must have exactly one of"), "{flaw}");
+        assert!(
+            flaw.starts_with("RetryPolicy p: spec.rules[0]: must have exactly one of"),
+            "{flaw}"
+        );
         assert!(flaw.ends_with("; the rule is left out"), "{flaw}");
     }
     assert!(read("onConditions: [Cosmic]").contains("onConditions"));

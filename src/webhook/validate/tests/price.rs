@@ -27,7 +27,8 @@ fn an_object_leaves_room_for_the_largest_status() {
     let full = filled(OBJECT_BYTES_MAX - empty);
     let said = judged(&full);
     only("69", &said, "error: must be at most 1048576 bytes as stored, together with its", "");
-    let status: usize = said[0].rsplit("up to ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
+    let status: usize =
+        said[0].rsplit("up to ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!((100_000..300_000).contains(&status), "{status}");
     assert_eq!(judged(&filled(OBJECT_BYTES_MAX - empty - status)), Vec::<String>::new());
     only("69", &judged(&filled(OBJECT_BYTES_MAX - empty - status + 1)), "error: must be at", "");
@@ -47,7 +48,12 @@ fn small_objects_by_the_thousand_are_refused() {
     let mut aw = filled(0);
     aw["spec"]["components"][1]["template"]["data"] = json!(vec![json!({"": 0}); 100_000]);
     assert!(aw.to_string().len() < 800_000);
-    only("69", &judged(&aw), "error: spec: must take at most 4194304 bytes of memory", "fewer fields");
+    only(
+        "69",
+        &judged(&aw),
+        "error: spec: must take at most 4194304 bytes of memory",
+        "fewer fields",
+    );
 }
 
 #[test]
@@ -58,13 +64,27 @@ fn components_containers_and_terms_are_counted() {
         judged(&given(&templates))
     };
     assert_eq!(many(128), Vec::<String>::new());
-    only("C", &many(129), "error: spec.components: Invalid value: \"129\": must have at most 128", "");
+    only(
+        "C",
+        &many(129),
+        "error: spec.components: Invalid value: \"129\": must have at most 128",
+        "",
+    );
     let containers = |count: usize| {
         let all: Vec<Value> = (0..count).map(|i| json!({"name": format!("c{i}")})).collect();
-        judged(&with(&given(&[job("a")]), "/spec/components/0/template/spec/template/spec/containers", json!(all)))
+        judged(&with(
+            &given(&[job("a")]),
+            "/spec/components/0/template/spec/template/spec/containers",
+            json!(all),
+        ))
     };
     assert_eq!(containers(128), Vec::<String>::new());
-    only("C", &containers(129), "error: spec.components[0].template.spec.template.spec.containers: ", "at most 128");
+    only(
+        "C",
+        &containers(129),
+        "error: spec.components[0].template.spec.template.spec.containers: ",
+        "at most 128",
+    );
     let terms = |count: usize| {
         let affinity = json!({"nodeAffinity": {
             "requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": vec![json!({}); count]},
@@ -74,7 +94,12 @@ fn components_containers_and_terms_are_counted() {
         judged(&aw)
     };
     assert_eq!(terms(64), Vec::<String>::new());
-    only("C", &terms(65), "error: spec.components[0].template.spec.template.spec.affinity", "at most 64");
+    only(
+        "C",
+        &terms(65),
+        "error: spec.components[0].template.spec.template.spec.affinity",
+        "at most 64",
+    );
 }
 
 #[test]
@@ -94,9 +119,16 @@ fn annotations_have_a_bound_together() {
     );
     let key = format!("{PREFIX}/retryPolicies");
     let names: Vec<String> = (0..48_000).map(|i| format!("p{i}")).collect();
-    let said = with_annotations(json!({&key: names[..24_000].join(","), format!("{PREFIX}/retryLimit"): "2"}));
+    let said = with_annotations(
+        json!({&key: names[..24_000].join(","), format!("{PREFIX}/retryLimit"): "2"}),
+    );
     let start = format!("error: metadata.annotations[{key}]: Invalid value: \"p0,p1,");
-    only("C2", &said, &start, &format!("must be at most {OWN_ANNOTATIONS_BYTES_MAX} bytes together"));
+    only(
+        "C2",
+        &said,
+        &start,
+        &format!("must be at most {OWN_ANNOTATIONS_BYTES_MAX} bytes together"),
+    );
     only(
         "C2",
         &with_annotations(json!({&key: names[..17].join(",")})),
@@ -104,7 +136,8 @@ fn annotations_have_a_bound_together() {
         "must be at most 16 names of RetryPolicies, and there are 17",
     );
     let mut aw = given(&[job("a")]);
-    aw["spec"]["components"][0]["template"]["metadata"]["annotations"] = others(ANNOTATIONS_BYTES_MAX + 1);
+    aw["spec"]["components"][0]["template"]["metadata"]["annotations"] =
+        others(ANNOTATIONS_BYTES_MAX + 1);
     only("70", &judged(&aw), "error: spec.components[0].template.metadata.annotations: ", "262144");
 }
 
@@ -135,7 +168,8 @@ fn nothing_that_is_stored_is_held_up_for_its_size() {
     let mut large = given(&templates);
     large["status"] = json!({"componentStatus": vec![json!({"name": "x".repeat(700)}); 1990]});
     large["metadata"]["labels"] = json!({keys::QUEUE_NAME: "main"});
-    large["metadata"]["annotations"] = json!({format!("{PREFIX}/retryPolicies"): "p,".repeat(50_000) + "p"});
+    large["metadata"]["annotations"] =
+        json!({format!("{PREFIX}/retryPolicies"): "p,".repeat(50_000) + "p"});
     assert!(large.to_string().len() > OBJECT_BYTES_MAX);
     let mut running = large.clone();
     running["spec"]["suspend"] = json!(false);
@@ -166,13 +200,27 @@ fn nobody_makes_it_larger_later() {
     let managers = |count: usize| json!(vec![json!({"manager": "x".repeat(1000)}); count]);
     let labels = json!({"a": "x".repeat(METADATA_BYTES_MAX)});
     for new in [with_metadata("labels", labels), with_metadata("managedFields", managers(400))] {
-        only("39", &changed(&small, &new, Requester::default())[..1], "error: metadata: Invalid value: ", "where it grows");
+        only(
+            "39",
+            &changed(&small, &new, Requester::default())[..1],
+            "error: metadata: Invalid value: ",
+            "where it grows",
+        );
         assert!(growth(&small, &new, ours).is_none());
         assert!(growth(&new, &new, Requester::default()).is_none(), "it does not grow");
         assert!(growth(&new, &small, Requester::default()).is_none(), "it shrinks");
     }
-    assert!(growth(&small, &with_metadata("managedFields", managers(200)), Requester::default()).is_none());
+    assert!(
+        growth(&small, &with_metadata("managedFields", managers(200)), Requester::default())
+            .is_none()
+    );
     let mut injected = small.clone();
-    injected["spec"]["components"][0]["podSetInfos"] = json!([{"labels": {"a": "x".repeat(400_000)}}]);
-    only("39", &changed(&small, &injected, Requester::default()), "error: spec: Invalid value: ", "where it grows");
+    injected["spec"]["components"][0]["podSetInfos"] =
+        json!([{"labels": {"a": "x".repeat(400_000)}}]);
+    only(
+        "39",
+        &changed(&small, &injected, Requester::default()),
+        "error: spec: Invalid value: ",
+        "where it grows",
+    );
 }
