@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
 use super::requester::Requester;
 use super::rules::{
-    components_stay, immutable, immutable_unless_suspended, name_rule, never_set_later, pod_sets_stay,
-    spec_stays, templates_stay,
+    components_stay, immutable, immutable_unless_suspended, name_rule, never_set_later,
+    pod_sets_stay, spec_stays, templates_stay,
 };
 use super::status::AppWrapperStatus;
 
