@@ -371,8 +371,7 @@ async fn create_one(
         },
     };
     let known = (&context.live, &context.rights);
-    let created =
-        create::create(&context.client, known, wrapper, index, component, settings).await;
+    let created = create::create(&context.client, known, wrapper, index, component, settings).await;
     match created {
         Ok(record) => memory.created(index, record),
         Err(NotCreated { why, retry_after }) => {

@@ -43,7 +43,9 @@ impl Requester {
 /// [`Requester::BYTES_MAX`] that an authenticator makes comes near them.
 fn bounded(schema: &mut Schema) {
     schema.insert("required".to_owned(), json!(["username"]));
-    if let Some(username) = schema.pointer_mut("/properties/username").and_then(Value::as_object_mut) {
+    if let Some(username) =
+        schema.pointer_mut("/properties/username").and_then(Value::as_object_mut)
+    {
         username.remove("default");
     }
     for (field, keyword, bound) in [

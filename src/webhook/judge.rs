@@ -96,9 +96,7 @@ pub fn judge(
     own_account: Option<&str>,
 ) -> Verdict {
     match (endpoint, review.operation) {
-        (Endpoint::MutateAppWrapper, Operation::Create) => {
-            Verdict::Final(fill_in(review, config))
-        }
+        (Endpoint::MutateAppWrapper, Operation::Create) => Verdict::Final(fill_in(review, config)),
         (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
         (Endpoint::ValidateAppWrapper, Operation::Delete) => {

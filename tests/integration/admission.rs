@@ -144,7 +144,10 @@ fn a_deletion_that_releases_quota_too_early_is_refused() {
         };
         for how in ["foreground", "orphan"] {
             let said = delete(how).expect_err("it is refused");
-            assert!(said.contains("quota") && said.contains("--cascade=background"), "{how}: {said}");
+            assert!(
+                said.contains("quota") && said.contains("--cascade=background"),
+                "{how}: {said}"
+            );
         }
         delete("background").expect("that waits for the pods");
     });

@@ -35,7 +35,12 @@ fn the_table_of_what_is_too_many() {
         ("one is lost", three().pod(0, |pod| pod.lost = Some(lost)), 20, ""),
         ("the third is young", three().pod(2, |pod| pod.created = Some(at(490))), 499, ""),
         ("the first is young", three().pod(0, |pod| pod.created = Some(at(490))), 500, "3 pods"),
-        ("no such pod set", three().pod(2, |pod| pod.pod_set = Some(7)), 12, "1 pod in pod set 0-7"),
+        (
+            "no such pod set",
+            three().pod(2, |pod| pod.pod_set = Some(7)),
+            12,
+            "1 pod in pod set 0-7",
+        ),
         ("in no pod set", three().pod(2, |pod| pod.pod_set = None), 12, "1 pod in no pod set"),
         ("of nothing", three().pod(2, |pod| pod.component = None), 12, "1 pod of no component"),
         ("no such component", three().pod(2, |pod| pod.component = Some(9)), 12, "1 pod of no"),
@@ -43,7 +48,11 @@ fn the_table_of_what_is_too_many() {
         let decision = world.decide(second);
         assert_eq!(decision.next, Phase::Running, "{what}");
         let said = said(&decision);
-        assert_eq!((said.is_empty(), said.contains(want)), (want.is_empty(), true), "{what}: {said}");
+        assert_eq!(
+            (said.is_empty(), said.contains(want)),
+            (want.is_empty(), true),
+            "{what}: {said}"
+        );
         let told = decision.events.iter().filter(|event| event.reason == "PodsOverQuota").count();
         assert_eq!(told, usize::from(!want.is_empty()), "{what}");
     }

@@ -81,8 +81,7 @@ fn the_requester_is_written_whatever_the_object_says() {
     for requester in [json!(null), json!({}), json!("root"), forged] {
         let aw = with(&given_aw(), "/spec/requester", requester);
         let found = defaulted(&aw, &given_user("ann"), &Config::default());
-        let want =
-            json!({"username": "ann", "uid": "u-1", "groups": ["system:authenticated"]});
+        let want = json!({"username": "ann", "uid": "u-1", "groups": ["system:authenticated"]});
         assert_eq!(found["spec"]["requester"], want, "{aw}");
         assert_eq!(default(&found, &given_user("ann"), &Config::default()), [], "asked again");
     }

@@ -54,8 +54,7 @@ fn a_user_that_cannot_be_stored_creates_nothing() {
     let review = given_review(endpoint, "CREATE", &Value::Null, &given_aw());
     for (groups, is_refused) in [(80, false), (82, true)] {
         let groups = json!(vec!["g".repeat(100); groups]);
-        let answer =
-            answer(judged(endpoint, &with(&review, "/request/userInfo/groups", groups)));
+        let answer = answer(judged(endpoint, &with(&review, "/request/userInfo/groups", groups)));
         assert_eq!(answer.denied.is_some(), is_refused);
         assert_eq!(answer.patch.is_empty(), is_refused);
         if let Some((reason, message)) = answer.denied {
@@ -245,7 +244,11 @@ fn filling_in_happens_on_creation_only() {
         let review = given_review(mutate, operation, &old, &given_aw());
         answer(judged(mutate, &review)).patch.len()
     };
-    assert_eq!([of("CREATE"), of("UPDATE"), of("DELETE")], [3, 0, 0], "labels, requester and pod sets");
+    assert_eq!(
+        [of("CREATE"), of("UPDATE"), of("DELETE")],
+        [3, 0, 0],
+        "labels, requester and pod sets"
+    );
 }
 
 #[test]

@@ -218,7 +218,8 @@ fn the_labels_of_pods_are_for_controllers() {
         let uid = victim.expect("it is let in").metadata.uid.expect("a UID");
         let running = case.pod("j-", "Running").await.name;
         let ours = json!({NAME_LABEL: "a", UID_LABEL: uid});
-        let refused = |said: String| assert!(said.contains("must be left to controllers"), "{said}");
+        let refused =
+            |said: String| assert!(said.contains("must be left to controllers"), "{said}");
 
         let mut forged = pod("forged", &[]);
         forged["metadata"]["labels"] = ours.clone();
@@ -230,7 +231,10 @@ fn the_labels_of_pods_are_for_controllers() {
                 refused(refusal(tenant.patch(POD, &running, labels(json!({key: value}))).await));
             }
         }
-        tenant.patch(POD, &running, labels(json!({"mine": "yes"}))).await.expect("no label of ours");
+        tenant
+            .patch(POD, &running, labels(json!({"mine": "yes"})))
+            .await
+            .expect("no label of ours");
 
         refused(refusal(tenant.create(deployment("forged", ours.clone())).await));
         tenant.create(deployment("plain", json!({}))).await.expect("a Deployment of its own");

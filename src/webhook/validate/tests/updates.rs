@@ -56,13 +56,7 @@ fn what_is_immutable_stays() {
             "spec.managedBy",
             "not be changed",
         ),
-        (
-            "74",
-            "/spec/requester",
-            json!({"username": "root"}),
-            "spec.requester",
-            "not be changed",
-        ),
+        ("74", "/spec/requester", json!({"username": "root"}), "spec.requester", "not be changed"),
         (
             "74",
             "/metadata/labels/workload.codeflare.dev~1user",

@@ -76,12 +76,18 @@ fn an_appwrapper_with_too_many_pods_is_suspended_where_that_is_set() {
             let written = store.change(&address, Part::Status, |pod| pod["status"] = status);
             written.expect("the pod is there");
         });
-        let suspended = world.until(AW, "aw", |aw| aw["spec"]["suspend"] == true).await;
-        let conditions = suspended["status"]["conditions"].as_array().expect("conditions");
-        let over = conditions.iter().find(|one| one["type"] == "PodsOverQuota").expect("it is said");
-        let want = "1 pod of no component, 0 declared";
-        assert_eq!((&over["status"], &over["message"]), (&json!("True"), &json!(want)));
+        world.until(AW, "aw", |aw| aw["spec"]["suspend"] == true).await;
         world.until(AW, "aw", |aw| aw["status"]["phase"] == "Suspending").await;
+        let told = world.0.with(|store| {
+            let kind = store.kinds.by_name(AW.0, AW.1).expect("it is served");
+            let states = store.history().iter().filter(|it| it.object.address.kind == kind);
+            let conditions = states.flat_map(|it| {
+                it.object.value["status"]["conditions"].as_array().cloned().unwrap_or_default()
+            });
+            let mut over = conditions.filter(|one| one["type"] == "PodsOverQuota");
+            over.find(|one| one["status"] == "True").expect("it is said before")
+        });
+        assert_eq!(told["message"], "1 pod of no component, 0 declared");
         world
     });
 }
