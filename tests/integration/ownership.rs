@@ -100,6 +100,7 @@ fn pods_of_strangers_with_our_labels_neither_count_nor_suffer() {
         // Failed strangers do not reset it, running ones would not keep it from succeeding.
         let mut template = pod("running", &[]);
         template["metadata"]["labels"] = json!({NAME_LABEL: "aw", UID_LABEL: aw.uid()});
+        template["metadata"]["ownerReferences"] = controlled_by(&owner);
         case.create(template).await;
         case.pod("running", "Running").await;
         strangers.push(case.stored("v1", "Pod", "running").await.expect("it is there"));
