@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use kube::Client;
 use kube::api::ListParams;
 use kube::core::ApiResource;
-use kube::Client;
 
 use super::super::Error;
 use super::super::cluster::{said, unlisted, unread};
