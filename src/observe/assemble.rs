@@ -17,8 +17,9 @@ use crate::policies::{Named, Policies};
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
 use crate::status::Flaws;
 
-/// The longest name, the longest path and the most pod sets that are recorded of a component.
+/// As much is recorded of a component: the definition takes no more.
 const NAME_CHARS_MAX: usize = 253;
+const API_VERSION_CHARS_MAX: usize = 317;
 const PATH_CHARS_MAX: usize = 512;
 const POD_SETS_MAX: usize = 1000;
 
@@ -202,14 +203,14 @@ fn text(component: &ApiComponent, pointer: &str) -> String {
 
 /// Whether an entry of `componentStatus` is about what a template makes.
 fn is_about(entry: &ComponentStatus, component: &Component) -> bool {
+    let cut = |text: &str, most: usize| text.chars().take(most).collect::<String>();
     let shape = |sets: &[PodSet]| -> Vec<(String, i32)> {
-        let cut = |path: &str| path.chars().take(PATH_CHARS_MAX).collect();
-        sets.iter().take(POD_SETS_MAX).map(|set| (cut(&set.path), set.count())).collect()
+        let recorded = sets.iter().take(POD_SETS_MAX);
+        recorded.map(|set| (cut(&set.path, PATH_CHARS_MAX), set.count())).collect()
     };
-    let cut = |text: &str| text.chars().take(NAME_CHARS_MAX).collect::<String>();
-    entry.name == cut(&component.name)
-        && entry.kind == cut(&component.kind)
-        && entry.api_version == cut(&component.api_version)
+    entry.name == cut(&component.name, NAME_CHARS_MAX)
+        && entry.kind == cut(&component.kind, NAME_CHARS_MAX)
+        && entry.api_version == cut(&component.api_version, API_VERSION_CHARS_MAX)
         && shape(&entry.pod_sets) == shape(&component.pod_sets)
 }
 

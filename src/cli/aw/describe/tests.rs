@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 use super::super::super::explain::Scene;
 use super::*;
 use crate::api::keys;
-use crate::config::Config;
 use crate::snapshot::{Container, ContainerState, Object, Report, Termination};
 
 fn at(second: i64) -> Timestamp {
