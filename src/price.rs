@@ -30,7 +30,7 @@ pub const OBJECT_BYTES_MAX: usize = 1 << 20;
 /// The most bytes that `metadata` may grow to after the creation.
 pub const METADATA_BYTES_MAX: usize = 320 << 10;
 /// The most memory that `spec` may take when it is read.
-pub const MEMORY_BYTES_MAX: usize = 4 << 20;
+pub const MEMORY_BYTES_MAX: usize = 7 << 19;
 
 /// The most bytes of a message in the status.
 pub const STATUS_MESSAGE_BYTES_MAX: usize = 1 << 10;

@@ -217,7 +217,7 @@ fn largest(contents: impl Fn(usize) -> Value) -> Value {
 
 /// Many things, each as deep as it may be.
 fn depth() -> Value {
-    let nest = (0..58).fold(json!({}), |inner, _| json!({ "a": inner }));
+    let nest = (0..56).fold(json!({}), |inner, _| json!({ "a": inner }));
     largest(move |bytes| json!({"a": vec![nest.clone(); bytes / 1000]}))
 }
 

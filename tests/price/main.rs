@@ -11,9 +11,9 @@ use appwrapper::webhook::validate;
 use self::dearest::look::{Watched, message};
 
 /// The most memory of an object that is kept.
-const KEPT_BYTES_MAX: i64 = 6 << 20;
+const KEPT_BYTES_MAX: i64 = 4 << 20;
 /// How many times an ordinary object's allocations a look at the dearest one makes at most.
-const TIMES_MAX: u64 = 600;
+const TIMES_MAX: u64 = 400;
 
 struct Cost {
     name: &'static str,

@@ -51,7 +51,7 @@ fn small_objects_by_the_thousand_are_refused() {
     only(
         "69",
         &judged(&aw),
-        "error: spec: must take at most 4194304 bytes of memory",
+        "error: spec: must take at most 3670016 bytes of memory",
         "fewer fields",
     );
 }
