@@ -172,7 +172,7 @@ impl Forger<'_> {
     }
 
     /// A pod of nobody.
-    pub fn pod(&mut self, namespace: &str, labels: Value, owners: Value) {
+    pub fn pod(&mut self, namespace: &str, labels: &Value, owners: &Value) {
         let name = self.fresh("forged");
         let mut metadata = json!({"name": name, "labels": labels, "annotations": self.life(),
             "ownerReferences": owners});
@@ -196,11 +196,16 @@ impl Forger<'_> {
         let phases = ["Paused", "running", "Suspended", "Resetting", "Terminating", "Running"];
         match self.rng.below(14) {
             0 | 1 => status["phase"] = (*self.rng.pick(&phases)).into(),
-            2 => status["retryAfter"] = far.into(),
+            2 => {
+                status["retryAfter"] = far.into();
+                if self.rng.one_in(2) {
+                    status["phase"] = "Resetting".into();
+                }
+            }
             3 => self.condition(status, far),
             4 => {
                 status["resettingCount"] =
-                    (*self.rng.pick(&[-1_i64, -2_147_483_648, 2_147_483_647])).into()
+                    (*self.rng.pick(&[-1_i64, -2_147_483_648, 2_147_483_647])).into();
             }
             5 | 6 => self.component(status, victim),
             7 => {
@@ -215,7 +220,7 @@ impl Forger<'_> {
             }
             9 => {
                 status["since"] =
-                    json!({"deployed": far, "deleting": far, "gone": far, "failedPods": far})
+                    json!({"deployed": far, "deleting": far, "gone": far, "failedPods": far});
             }
             10 => status["uncountedRestarts"] = (*self.rng.pick(&[-1_i64, 2_147_483_647])).into(),
             11 => {

@@ -94,7 +94,7 @@ impl Adversary {
         let mut forger = self.forger(&mut world.store);
         let labels = forger.labels(&victim);
         let owners = forger.owners(&victim);
-        forger.pod(home, labels, owners);
+        forger.pod(home, &labels, &owners);
     }
 
     fn object(&mut self, world: &mut World) {
@@ -119,7 +119,7 @@ impl Adversary {
         let own = Victim { name: name.to_owned(), uid, things: vec![] };
         let labels = forger.labels(&own);
         let owners = forger.stolen_owners(&victim);
-        forger.pod(namespace, labels, owners);
+        forger.pod(namespace, &labels, &owners);
     }
 
     fn relabel(&mut self, world: &mut World) {
@@ -157,8 +157,7 @@ impl Adversary {
 
     fn delete_thing(&mut self, world: &mut World, propagation: Propagation) {
         let orphans = propagation == Propagation::Orphan;
-        let wanted =
-            |thing: &Thing| thing.component && (!orphans || !thing.pod) || thing.pod && !orphans;
+        let wanted = |thing: &Thing| (thing.component || thing.pod) && !(orphans && thing.pod);
         let Some(object) = self.thing(world, wanted) else { return };
         let deletion = Deletion { propagation: Some(propagation), ..Deletion::default() };
         drop(world.store.delete(&object.address, &deletion));

@@ -221,8 +221,11 @@ fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
     }
 }
 
+/// A check of the end.
+pub type End = fn(&EndScope<'_>) -> Option<String>;
+
 /// What must hold at the end.
-pub const ENDS: &[Invariant<fn(&EndScope<'_>) -> Option<String>>] = &[
+pub const ENDS: &[Invariant<End>] = &[
     ("L3", "an AppWrapper of the adversary that is deleted goes", deleted),
     ("L11", "a forged moment is not waited for", nothing_for_ever),
     ("S11", "what has something of it deployed has the finalizer", finalizer_is_back),
