@@ -114,7 +114,9 @@ pub fn panic_where_asked(place: &str, annotations: &std::collections::BTreeMap<S
 /// Keeps its thread busy for as many seconds as the annotations of an object ask for.
 #[cfg(feature = "deliberate-bugs")]
 pub fn block_where_asked(annotations: &std::collections::BTreeMap<String, String>) {
-    let asked = annotations.get("workload.codeflare.dev.appwrapper/deliberate-block").and_then(|text| text.parse().ok());
+    let asked = annotations
+        .get("workload.codeflare.dev.appwrapper/deliberate-block")
+        .and_then(|text| text.parse().ok());
     std::thread::sleep(std::time::Duration::from_secs(asked.unwrap_or_default()));
 }
 

@@ -7,8 +7,8 @@ use super::error::{Errors, Problem};
 use super::section::Section;
 use super::{
     Admission, Autopilot, Backoff, BackoffError, CONDITIONS, CategoryMatcher, Config, Effect,
-    FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, PodsOverQuota, RetryDefaults,
-    Taint, Webhook,
+    FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, PodsOverQuota,
+    RetryDefaults, Taint, Webhook,
 };
 use crate::api::ExitCodeOperator;
 use crate::limits::{FaultTolerance, names};

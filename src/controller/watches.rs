@@ -32,11 +32,7 @@ const SWEEP_EVERY: Duration = Duration::from_secs(20);
 const PAGE: u32 = 64;
 
 /// Runs all watches; never ends by itself.
-pub(super) async fn run(
-    context: Arc<Context>,
-    queue: Queue,
-    ready: watch::Sender<bool>,
-) {
+pub(super) async fn run(context: Arc<Context>, queue: Queue, ready: watch::Sender<bool>) {
     let (pods_listed, pods_ready) = watch::channel(false);
     let (nodes_listed, nodes_ready) = watch::channel(!context.config().autopilot.monitor_nodes);
     let (wrappers_listed, wrappers_ready) = watch::channel(false);
@@ -134,13 +130,10 @@ async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks, listed: &wa
     }
 }
 
-async fn wrappers(
-    context: &Arc<Context>,
-    queue: &Queue,
-    listed: watch::Sender<bool>,
-) {
+async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<bool>) {
     let resource = ApiResource::erase::<AppWrapper>(&());
-    let mut events = Box::pin(stream(context, &resource, watcher::Config::default().page_size(PAGE)));
+    let mut events =
+        Box::pin(stream(context, &resource, watcher::Config::default().page_size(PAGE)));
     let mut kinds = Kinds::new(context.clone(), queue.clone());
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
     let mut changed = context.changed.subscribe();

@@ -126,7 +126,8 @@ fn doomed_nodes<'a>(draft: &Draft<'a>) -> Option<Problem<'a>> {
 
 /// Pods that have the labels and are not counted, for a message.
 fn not_counted(Undetermined { count, named, .. }: &Undetermined) -> String {
-    let first = named.first().map(|(name, why)| format!(", not counting {count} such as {name}: {why}"));
+    let first =
+        named.first().map(|(name, why)| format!(", not counting {count} such as {name}: {why}"));
     first.unwrap_or_default()
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use super::blockers::{blockers, name_blockers, waiting_for};
 use super::draft::Draft;
 use super::fencing::{delete, fenced, force};
 use super::machine::{
@@ -12,7 +13,6 @@ use super::machine::{
     Terminating,
 };
 use super::sweep::{self, Stray};
-use super::blockers::{blockers, name_blockers, waiting_for};
 use super::{VerdictAction, attempts, pause, phases, retry, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};

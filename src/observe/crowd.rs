@@ -428,7 +428,10 @@ mod tests {
         assert_eq!(names(&mut crowd, "a"), ["p2"], "one that is gone does not come back");
         // a new list keeps what was found
         crowd.replace(all[2..4].to_vec());
-        assert_eq!((names(&mut crowd, "a"), crowd.holding(&key("a")).count), (vec!["p2".into()], 1));
+        assert_eq!(
+            (names(&mut crowd, "a"), crowd.holding(&key("a")).count),
+            (vec!["p2".into()], 1)
+        );
         crowd.forget(&key("a"));
         assert!(crowd.look(&key("a"), "another").lacks, "what was found was about another");
         assert_eq!(crowd.holding(&key("a")).count, 0);

@@ -116,8 +116,7 @@ impl Kin {
                 continue;
             }
             let unseen = known.unseen.get_or_insert(Unseen { record: None, read_at: None });
-            let is_due =
-                unseen.read_at.is_none_or(|at| now.saturating_sub(at) >= READ_AGAIN_AFTER);
+            let is_due = unseen.read_at.is_none_or(|at| now.saturating_sub(at) >= READ_AGAIN_AFTER);
             if is_due {
                 let missing = Missing { name: known.name.clone(), uid: uid.clone() };
                 due.push((unseen.read_at, missing));
@@ -201,7 +200,11 @@ mod tests {
         kin.exists("c", Some(record("c")), at(2));
         assert_eq!(kin.unseen("n"), [record("c")]);
         assert_eq!(uids(&kin.missing(&[record("a")], at(3))), ["b"]);
-        assert_eq!(uids(&kin.missing(&[record("a")], at(12))), ["b", "c"], "never read comes first");
+        assert_eq!(
+            uids(&kin.missing(&[record("a")], at(12))),
+            ["b", "c"],
+            "never read comes first"
+        );
         kin.forget("b");
         assert_eq!(uids(&kin.missing(&[record("c")], at(13))), ["a"], "one came back");
         assert_eq!(kin.unseen("n").len(), 1);
@@ -218,7 +221,9 @@ mod tests {
         };
         kin.put_link(owner.clone(), Some(2));
         assert_eq!(kin.link(&owner), Some(Some(2)));
-        assert!(kin.link(&Controller { api_version: "batch/v2".into(), ..owner.clone() }).is_some());
+        assert!(
+            kin.link(&Controller { api_version: "batch/v2".into(), ..owner.clone() }).is_some()
+        );
         for other in [
             Controller { api_version: "v1".into(), ..owner.clone() },
             Controller { kind: "Node".into(), ..owner.clone() },

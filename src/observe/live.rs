@@ -351,7 +351,8 @@ pub async fn list(
 }
 
 /// A way to list.
-type Lists = fn(&Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
+type Lists =
+    fn(&Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// Hands over what a LIST with `resourceVersion` unset shows, page by page.
 async fn pages(

@@ -223,11 +223,7 @@ fn rank(owner: &Controller, components: &[Component]) -> Rank {
 }
 
 /// Reads an owner; what cannot be told ends after the time that goes with it.
-async fn read(
-    eyes: Eyes<'_>,
-    namespace: &str,
-    owner: &Controller,
-) -> (Ancestor, Option<Duration>) {
+async fn read(eyes: Eyes<'_>, namespace: &str, owner: &Controller) -> (Ancestor, Option<Duration>) {
     let untold = |doubt, lasts| (Ancestor::Untold(doubt), Some(lasts));
     match live::ancestor(eyes.client, eyes.live, namespace, owner).await {
         Ok(ancestor) => (ancestor, None),
@@ -256,12 +252,7 @@ fn summary(others: &[NotOurs]) -> Undetermined {
 
 /// Puts aside what later looks need not look at again. A wrapped Pod's name is that of a component, which is
 /// looked at by its name.
-fn put_aside(
-    eyes: Eyes<'_>,
-    wrapper: &Wrapper,
-    memory: &mut Memory,
-    others: Vec<NotOurs>,
-) {
+fn put_aside(eyes: Eyes<'_>, wrapper: &Wrapper, memory: &mut Memory, others: Vec<NotOurs>) {
     let (mut undetermined, mut unread) = (0, 0);
     let mut aside = vec![];
     for other in others {

@@ -122,7 +122,8 @@ impl Controller {
                 && text.as_bytes().iter().all(fits)
                 && text.as_bytes()[0].is_ascii_alphanumeric()
         };
-        let (group, version) = owner.api_version.rsplit_once('/').unwrap_or(("v", &owner.api_version));
+        let (group, version) =
+            owner.api_version.rsplit_once('/').unwrap_or(("v", &owner.api_version));
         let is_plain = plain(group, NAME_MAX, b"-.")
             && plain(version, WORD_MAX, b"-")
             && plain(&owner.kind, WORD_MAX, b"")
@@ -460,10 +461,19 @@ mod tests {
     fn only_a_deletion_that_is_complete_is_over() {
         for (meta, want) in [
             (json!({}), false),
-            (json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}), false),
-            (json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}), true),
-            (json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
-                "finalizers": ["x/hold"]}), false),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}),
+                false,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}),
+                true,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+                "finalizers": ["x/hold"]}),
+                false,
+            ),
         ] {
             assert_eq!(PodRecord::of(&seen(&json!({"metadata": meta}))).is_over, want, "{meta}");
         }

@@ -268,7 +268,9 @@ mod tests {
         }
         apply(&store, Event::Init);
         apply(&store, Event::InitApply(seen("n", "b", 0)));
-        let Shown::Complete(gone) = apply(&store, Event::InitDone) else { panic!("the list is complete") };
+        let Shown::Complete(gone) = apply(&store, Event::InitDone) else {
+            panic!("the list is complete")
+        };
         assert_eq!(gone, [key("n", "a")]);
         assert_eq!(store.keys(), [key("n", "b")]);
         apply(&store, Event::Delete(seen("n", "b", 0)));

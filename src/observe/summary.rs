@@ -61,7 +61,10 @@ impl Summary {
             holds_quota,
             was_admitted: holds_quota || !wrapper.status.attempts.is_empty(),
             is_deletion_stuck: condition::is_deletion_forced(&wrapper.status.conditions),
-            is_over_quota: condition::is_true(&wrapper.status.conditions, condition::PODS_OVER_QUOTA),
+            is_over_quota: condition::is_true(
+                &wrapper.status.conditions,
+                condition::PODS_OVER_QUOTA,
+            ),
             forceful_deletion_grace: grace.map(|text| text.as_str().into()),
         }
     }

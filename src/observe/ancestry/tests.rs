@@ -159,10 +159,8 @@ fn a_wrapped_pod_is_known_by_its_name_under_the_appwrapper_or_its_uid() {
     assert_eq!(world.of(&bare), ours(2, &[]), "its UID is recorded");
     // a Pod controls no pods
     let below = pod(Some(controller("v1", "Pod", "wrapped", "p")), Some("aw"));
-    let below = PodRecord {
-        identity: Identity { uid: "q".into(), ..below.identity.clone() },
-        ..below
-    };
+    let below =
+        PodRecord { identity: Identity { uid: "q".into(), ..below.identity.clone() }, ..below };
     assert_eq!(world.of(&below), Lineage::Stranger);
 }
 
@@ -225,7 +223,8 @@ fn a_pod_once_seen_as_ours_stays_ours() {
 /// Any owner reference but one that leads to a component by its own kind and name.
 fn owners() -> impl Strategy<Value = Option<Controller>> {
     let uids = ["aw", "js-uid", "cm-uid", "job", "gone", "p", "s", "x", "theirs", "own"];
-    let kinds = [("v1", "Node"), ("v1", "Secret"), ("v1", "Pod"), ("x/v1", "Y"), ("batch/v1", "Job")];
+    let kinds =
+        [("v1", "Node"), ("v1", "Secret"), ("v1", "Pod"), ("x/v1", "Y"), ("batch/v1", "Job")];
     let any = (
         prop::sample::select(kinds.to_vec()),
         prop::sample::select(uids.to_vec()),
@@ -235,7 +234,8 @@ fn owners() -> impl Strategy<Value = Option<Controller>> {
         Some(controller(api_version, kind, name, uid))
     });
     let forged = |owner: &Option<Controller>| owner.as_ref() != Some(&job("job"));
-    prop_oneof![1 => Just(None), 1 => Just(Some(us())), 8 => any].prop_filter("a real chain", forged)
+    prop_oneof![1 => Just(None), 1 => Just(Some(us())), 8 => any]
+        .prop_filter("a real chain", forged)
 }
 
 proptest! {

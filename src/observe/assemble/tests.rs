@@ -28,7 +28,12 @@ fn entry(uid: &str) -> Value {
 
 fn controller(kind: &str, name: &str, uid: &str) -> Controller {
     let group = if kind == "AppWrapper" { GROUP } else { "batch" };
-    Controller { api_version: format!("{group}/v1"), kind: kind.into(), name: name.into(), uid: uid.into() }
+    Controller {
+        api_version: format!("{group}/v1"),
+        kind: kind.into(),
+        name: name.into(),
+        uid: uid.into(),
+    }
 }
 
 #[test]
