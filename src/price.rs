@@ -134,7 +134,7 @@ struct Stored(usize);
 impl io::Write for Stored {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let escaped = bytes.iter().filter(|byte| matches!(byte, b'<' | b'>' | b'&')).count();
-        let starts = bytes.iter().filter(|byte| **byte == 0xe2).count();
+        let starts = bytes.iter().filter(|byte| matches!(byte, 0xe2)).count();
         self.0 += bytes.len() + 5 * escaped + 3 * starts;
         Ok(bytes.len())
     }

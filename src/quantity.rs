@@ -52,12 +52,11 @@ fn parts(text: &str) -> Option<(&str, f64)> {
     if points > 1 || number.len() == points {
         return None;
     }
-    let unit = match UNITS.iter().find(|(name, _)| *name == suffix) {
-        Some((_, unit)) => *unit,
-        None => {
-            let exponent: i8 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
-            (-18..=18).contains(&exponent).then(|| 10_f64.powi(exponent.into()))?
-        }
+    let unit = if let Some((_, unit)) = UNITS.iter().find(|(name, _)| *name == suffix) {
+        *unit
+    } else {
+        let exponent: i8 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+        (-18..=18).contains(&exponent).then(|| 10_f64.powi(exponent.into()))?
     };
     Some((number, unit))
 }

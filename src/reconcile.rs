@@ -244,7 +244,7 @@ async fn carry_out(
         match action {
             Action::AddFinalizer => {
                 let written = write::add_finalizer(&context.client, wrapper).await?;
-                return Ok(wrote(memory, written));
+                return Ok(wrote(memory, &written));
             }
             Action::Create(index) => {
                 if is_superseded(context, wrapper) {
@@ -289,7 +289,7 @@ async fn suspend(
     wrapper: &Wrapper,
 ) -> Result<Carried, Error> {
     match write::suspend(&context.client, wrapper).await {
-        Ok(written) => Ok(wrote(memory, written)),
+        Ok(written) => Ok(wrote(memory, &written)),
         Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
             tracing::warn!(code = error.code(), "The AppWrapper may not be suspended.");
             Ok(Carried::Later(ERROR_PAUSE.1))
@@ -299,9 +299,9 @@ async fn suspend(
 }
 
 /// The AppWrapper as our own write has made it.
-fn wrote(memory: &mut Memory, written: Seen) -> Carried {
+fn wrote(memory: &mut Memory, written: &Seen) -> Carried {
     memory.confirm(written.meta.resource_version.as_deref());
-    Wrapper::read(&written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
+    Wrapper::read(written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
 }
 
 /// What has objects between itself and its pods goes after them, also by force. Asked twice, it would

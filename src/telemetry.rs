@@ -97,6 +97,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::cognitive_complexity, reason = "each line is a macro")]
     fn what_libraries_quote_is_not_logged() {
         let written = Lines::default();
         let sink = written.clone();

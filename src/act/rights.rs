@@ -68,18 +68,17 @@ impl Rights {
             resource: resource.plural.clone(),
         };
         let key = (requester.clone(), access);
-        let allowed = match self.0.get(&key) {
-            Some(known) => known,
-            None => {
-                let (requester, access) = &key;
-                let asked = may(client, requester, access.clone()).await;
-                let allowed = asked.map_err(|error| transient(error.to_string()))?;
-                // a larger one was not written by the webhook
-                if requester.bytes() <= Requester::BYTES_MAX {
-                    self.0.put(key, allowed, ANSWERED_FOR);
-                }
-                allowed
+        let allowed = if let Some(known) = self.0.get(&key) {
+            known
+        } else {
+            let (requester, access) = &key;
+            let asked = may(client, requester, access.clone()).await;
+            let allowed = asked.map_err(|error| transient(error.to_string()))?;
+            // a larger one was not written by the webhook
+            if requester.bytes() <= Requester::BYTES_MAX {
+                self.0.put(key, allowed, ANSWERED_FOR);
             }
+            allowed
         };
         if allowed { Ok(()) } else { Err(fatal(denied(requester, wrapper, resource))) }
     }

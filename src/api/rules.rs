@@ -87,7 +87,7 @@ pub(super) fn immutable_unless_suspended(field: &str) -> Rule {
 }
 
 /// A field of `spec` is neither changed nor added later. The Go controller removes what it does not know,
-/// and must be able to; who else may is said by a ValidatingAdmissionPolicy.
+/// and must be able to; who else may is said by a `ValidatingAdmissionPolicy`.
 pub(super) fn never_set_later(field: &str) -> Rule {
     Rule::new(format!(
         "!has(self.{field}) || (has(oldSelf.{field}) && self.{field} == oldSelf.{field})"

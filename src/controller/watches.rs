@@ -168,7 +168,9 @@ async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<b
             }
             Shown::Gone(key) => gone(context, &mut kinds, &key),
             Shown::Complete(all_gone) => {
-                all_gone.iter().for_each(|key| gone(context, &mut kinds, key));
+                for key in &all_gone {
+                    gone(context, &mut kinds, key);
+                }
                 queue.push_all(&context.store.keys());
                 listed.send_replace(true);
             }

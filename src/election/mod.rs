@@ -174,14 +174,13 @@ impl Election {
 
     async fn try_turn(&mut self) -> Result<Turn, Error> {
         let own = self.record.clone().filter(|it| it.holder() == self.candidate.identity);
-        let record = match own {
-            Some(record) => Some(record),
-            None => {
-                let found = self.leases.get(&self.candidate.name).await?;
-                // the answer may have been long on its way: the Lease is as old as it is now at most
-                let ended = self.clock.elapsed();
-                found.map(|found| Record::seen(found, self.record.as_ref(), ended))
-            }
+        let record = if own.is_some() {
+            own
+        } else {
+            let found = self.leases.get(&self.candidate.name).await?;
+            // the answer may have been long on its way: the Lease is as old as it is now at most
+            let ended = self.clock.elapsed();
+            found.map(|found| Record::seen(found, self.record.as_ref(), ended))
         };
         self.record.clone_from(&record);
         let Candidate { identity, times, .. } = &self.candidate;

@@ -64,6 +64,7 @@ mod tests {
 
     use super::*;
 
+    #[expect(clippy::unnecessary_wraps, reason = "a peer may be unknown")]
     const fn peer(number: u8) -> Option<Peer> {
         Some(Peer::V4(Ipv4Addr::new(10, 0, 0, number)))
     }

@@ -147,10 +147,10 @@ impl Crowd {
         let Some(key) = named_by(&record) else { return changed };
         let at = place(&record);
         let before = self.homes.insert(at, key.clone());
-        if let Some(before) = before.filter(|before| *before != key) {
-            if self.leave(&before, &record.identity.name) {
-                changed.insert(before);
-            }
+        if let Some(before) = before.filter(|before| *before != key)
+            && self.leave(&before, &record.identity.name)
+        {
+            changed.insert(before);
         }
         if self.groups.entry(key.clone()).or_default().put(record) {
             changed.insert(key);

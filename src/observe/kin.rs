@@ -130,7 +130,7 @@ impl Kin {
     pub fn exists(&mut self, uid: &str, record: Option<PodRecord>, now: Duration) {
         if let Some(Known { unseen: Some(unseen), .. }) = self.pods.get_mut(uid) {
             unseen.read_at = Some(now);
-            unseen.record = record.or(unseen.record.take());
+            unseen.record = record.or_else(|| unseen.record.take());
         }
     }
 

@@ -54,7 +54,9 @@ pub async fn look(
     let key = wrapper.key();
     let Look { mut records, over, lacks } =
         eyes.cache.crowd(|crowd| crowd.look(&key, &wrapper.uid));
-    over.iter().for_each(|uid| memory.kin.forget(uid));
+    for uid in &over {
+        memory.kin.forget(uid);
+    }
     memory.must_list |= lacks;
     let lists = ask >= Ask::Pods || memory.must_list;
     if lists {
@@ -151,7 +153,10 @@ async fn read_owners(
     for _ in 0..CHAIN_MAX {
         let mut unread: BTreeSet<Controller> = BTreeSet::new();
         pending.retain(|record| match family.lineage(record, &known) {
-            Lineage::Unread(owner) => unread.insert(owner) || true,
+            Lineage::Unread(owner) => {
+                unread.insert(owner);
+                true
+            }
             Lineage::Ours(_) | Lineage::Undetermined(_) | Lineage::Stranger => false,
         });
         let mut fresh = vec![];

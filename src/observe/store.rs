@@ -102,7 +102,9 @@ impl Store {
             }
             Event::InitDone => self.change(|inner| {
                 let gone: Vec<Key> = std::mem::take(&mut inner.unlisted).into_iter().collect();
-                gone.iter().for_each(|key| inner.remove(key));
+                for key in &gone {
+                    inner.remove(key);
+                }
                 Shown::Complete(gone)
             }),
         }

@@ -10,6 +10,7 @@ use crate::limits::{FaultTolerance, Limits, Period};
 
 /// The facts of an AppWrapper that are needed between two reconciles.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that hold or do not, each by itself")]
 pub struct Summary {
     /// Its phase.
     pub phase: Phase,

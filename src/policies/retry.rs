@@ -281,7 +281,7 @@ impl RetryPolicy {
             match raw.map_err(|error| format!("{path}: {error}")).and_then(|raw| rule(&raw)) {
                 Ok(rule) => rules.push(rule),
                 Err(flaw) => {
-                    flaws.push(format!("RetryPolicy {name}: {flaw}; the rule is left out"))
+                    flaws.push(format!("RetryPolicy {name}: {flaw}; the rule is left out"));
                 }
             }
         }

@@ -90,6 +90,7 @@ fn given() -> impl Strategy<Value = Vec<Given>> {
 }
 
 /// A status with everything in it that the bounds allow.
+#[expect(clippy::too_many_lines, reason = "every field of the status, once")]
 fn full(given: &[Given]) -> AppWrapperStatus {
     let longest = given.iter().map(|each| &each.name).max_by_key(|name| stored_bytes(*name));
     let text = || Some(name(253));

@@ -385,7 +385,7 @@ async fn only_clients_of_an_authority_are_served_and_authorities_may_change() {
     let clients = Arc::new(Clients::new());
     let address = start_for(&clients, &server).await;
     // TLS 1.3 tells a client that it is refused when it reads
-    let served = async |own: Option<&Made>| match connect_as(address, &server.authority, own).await
+    let is_answered = async |own: Option<&Made>| match connect_as(address, &server.authority, own).await
     {
         Ok(mut client) => {
             // it may be told while it writes
@@ -395,19 +395,19 @@ async fn only_clients_of_an_authority_are_served_and_authorities_may_change() {
         }
         Err(_) => false,
     };
-    assert!(!served(Some(&mine)).await, "no authority is known yet");
+    assert!(!is_answered(Some(&mine)).await, "no authority is known yet");
     assert!(
         clients.trust(b"no certificate").is_err() && clients.trust(mine.key.as_bytes()).is_err()
     );
     clients.trust(mine.authority.as_bytes()).unwrap();
-    assert!(served(Some(&mine)).await);
-    assert!(!served(None).await, "without a certificate");
-    assert!(!served(Some(&other)).await, "with one of another authority");
+    assert!(is_answered(Some(&mine)).await);
+    assert!(!is_answered(None).await, "without a certificate");
+    assert!(!is_answered(Some(&other)).await, "with one of another authority");
     assert!(clients.trust(b"").is_err());
-    assert!(served(Some(&mine)).await, "what is not usable changes nothing");
+    assert!(is_answered(Some(&mine)).await, "what is not usable changes nothing");
     let both = format!("{}{}", mine.authority, other.authority);
     clients.trust(both.as_bytes()).unwrap();
-    assert!(served(Some(&mine)).await && served(Some(&other)).await);
+    assert!(is_answered(Some(&mine)).await && is_answered(Some(&other)).await);
     clients.trust(other.authority.as_bytes()).unwrap();
-    assert!(!served(Some(&mine)).await, "not any more");
+    assert!(!is_answered(Some(&mine)).await, "not any more");
 }

@@ -184,13 +184,13 @@ impl Desk {
         let place = in_time(self.at_work.take(peer, 1)).await?;
         let room = u32::try_from(weight(&body)).unwrap_or(u32::MAX);
         let room = in_time(self.read.take(peer, room)).await?;
-        let held = Arc::new((place, room));
-        let (review, verdict) = self.judged(endpoint, body, held.clone()).await?;
+        let permits = Arc::new((place, room));
+        let (review, verdict) = self.judged(endpoint, body, permits.clone()).await?;
         let answer = match verdict {
             Verdict::Final(answer) => answer,
             Verdict::Ask(question) => self.ask(peer, &review, question).await?,
         };
-        drop(held);
+        drop(permits);
         Ok(Told::answer(endpoint, &review, &answer))
     }
 

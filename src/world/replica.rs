@@ -294,7 +294,9 @@ impl Replica {
             }
             Shown::Gone(key) => self.context.forget(&key),
             Shown::Complete(gone) => {
-                gone.iter().for_each(|key| self.context.forget(key));
+                for key in &gone {
+                    self.context.forget(key);
+                }
                 self.push_known(elapsed);
             }
         }

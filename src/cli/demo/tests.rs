@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 
 /// Every kind that is simulated, and one that is not.
-const MANIFESTS: &str = r#"
+const MANIFESTS: &str = r"
 apiVersion: workload.codeflare.dev/v1beta2
 kind: AppWrapper
 metadata: {name: a, labels: {kueue.x-k8s.io/queue-name: q}, annotations: {sim/at: 1s}}
@@ -29,7 +29,7 @@ spec:
   - template: {apiVersion: x.io/v1, kind: FooJob, metadata: {name: f}, spec: {template: *pod}}
     podSets: [{path: template.spec.template}]
 ---
-"#;
+";
 
 const REST: &str = r#"
 apiVersion: v1

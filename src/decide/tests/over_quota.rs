@@ -24,7 +24,7 @@ fn said(decision: &Decision) -> &str {
 fn the_table_of_what_is_too_many() {
     let three = || running(&[Running, Running, Pending]);
     let lost = Loss { state: Lost::NotReady, since: Some(at(0)) };
-    for (what, world, second, want) in [
+    for (what, world, second, want) in vec![
         ("as declared", running(&[Running, Running]), 500, ""),
         ("one more", three(), 12, "Job/work: 3 pods in pod set 0-0, 2 declared"),
         ("one more, for a moment", three(), 11, ""),

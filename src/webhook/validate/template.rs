@@ -32,9 +32,6 @@ const FORBIDDEN: [(&str, &str); 11] = [
 
 const SERVER_SET: &str = "must be left out: the API server sets it";
 
-/// The most bytes of the keys and values of all annotations of an object, for an API server.
-const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
-
 /// API group of an `apiVersion`; empty for the core group.
 pub(super) fn group(api_version: &str) -> &str {
     api_version.split_once('/').map_or("", |(group, _)| group)
@@ -66,7 +63,6 @@ pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mu
     }
     namespace(&metadata["namespace"], &format!("{path}.namespace"), around, report);
     labels(metadata, &path, report);
-    annotations(metadata, &path, report);
     queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, report);
 }
 
@@ -278,17 +274,6 @@ fn labels(metadata: &Value, path: &str, report: &mut Report) {
             let field = format!("{path}.labels[{key}]");
             report.invalid(field, text(value), "must be left out: the controller sets it");
         }
-    }
-}
-
-/// All annotations together, of an AppWrapper or of a template.
-pub(super) fn annotations(metadata: &Value, path: &str, report: &mut Report) {
-    let all = metadata["annotations"].as_object().into_iter().flatten();
-    let sizes = all.map(|(key, value)| key.len() + value.as_str().map_or(0, str::len));
-    let size = sizes.fold(0, usize::saturating_add);
-    if size > ANNOTATIONS_BYTES_MAX {
-        let message = format!("must have at most {ANNOTATIONS_BYTES_MAX} bytes together");
-        report.invalid(format!("{path}.annotations"), size.to_string(), message);
     }
 }
 
