@@ -225,7 +225,10 @@ mod tests {
         let (before, steady, after) = (uptime(), SystemClock::steady(), uptime());
         // a container may show a time of its own in one of the two, never a machine
         let hundredth = Duration::from_millis(10);
-        assert!(before <= steady + hundredth && steady <= after + hundredth * 2, "{before:?} {steady:?}");
+        assert!(
+            before <= steady + hundredth && steady <= after + hundredth * 2,
+            "{before:?} {steady:?}"
+        );
         let first = SystemClock.elapsed();
         assert!(SystemClock.elapsed() >= first);
     }

@@ -9,8 +9,7 @@ use tracing_subscriber::fmt::MakeWriter;
 /// What is logged unless `RUST_LOG` says otherwise: our own changes, and warnings of the rest. The Kubernetes
 /// client warns with the whole answer that it could not read, which may be a Secret; what went wrong is
 /// in the error that we log.
-pub const DEFAULT_FILTER: &str =
-    "warn,appwrapper=info,kube_client=error,hyper=error,rustls=error";
+pub const DEFAULT_FILTER: &str = "warn,appwrapper=info,kube_client=error,hyper=error,rustls=error";
 
 /// Starts logging to standard error, filtered by `RUST_LOG`.
 pub fn init(json: bool) {
@@ -79,8 +78,7 @@ mod tests {
     fn what_libraries_quote_is_not_logged() {
         let written = Written::default();
         let sink = written.clone();
-        let logs =
-            subscriber(false, EnvFilter::new(DEFAULT_FILTER), false, move || sink.clone());
+        let logs = subscriber(false, EnvFilter::new(DEFAULT_FILTER), false, move || sink.clone());
         tracing::subscriber::with_default(logs, || {
             tracing::warn!(target: "kube_client::client", "{{password: secret-1}}, error");
             tracing::warn!(target: "hyper::proto::h1", "secret-3");

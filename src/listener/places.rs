@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::Peer;
 
-/// A connection that is still sending gives way to another of the same peer only after so long: a burst
+/// A connection that is still sending gives way to one of a peer that has as many only after so long: a burst
 /// must not undo itself.
 const FRESH: Duration = Duration::from_secs(1);
 
@@ -170,19 +170,17 @@ pub(super) fn room(
         return Room::Free;
     }
     let gives_way = |each: &Open| {
-        if each.peer == peer {
-            return match each.stage.worth() {
-                Worth::Idle => true,
-                Worth::Incomplete => now.saturating_duration_since(each.since) >= FRESH,
-                Worth::Answering => false,
-            };
+        let is_own = each.peer == peer;
+        let (has_more, has_many_more) = (count(each.peer) > own, count(each.peer) > own + 1);
+        let is_stale = now.saturating_duration_since(each.since) >= FRESH;
+        if !is_own && own >= of_a_peer {
+            return false;
         }
-        own < of_a_peer
-            && match each.stage.worth() {
-                Worth::Idle => count(each.peer) > own,
-                Worth::Incomplete => count(each.peer) > own + 1,
-                Worth::Answering => false,
-            }
+        match each.stage.worth() {
+            Worth::Idle => is_own || has_more,
+            Worth::Incomplete => has_many_more || is_stale && (is_own || has_more),
+            Worth::Answering => false,
+        }
     };
     let candidates = open.iter().filter(|(_, each)| gives_way(each));
     let first = candidates

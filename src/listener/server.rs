@@ -122,7 +122,8 @@ pub async fn serve(
             () = &mut shutdown => break,
             accepted = accept(&listener, &places) => accepted,
         };
-        let connection = Connection { router: router.clone(), peer, place: Arc::new(place), limits };
+        let connection =
+            Connection { router: router.clone(), peer, place: Arc::new(place), limits };
         let (handshake, stopping) = (handshake.clone(), stopping.clone());
         connections.spawn(async move {
             if let Err(error) = connection.serve(stream, handshake, stopping).await {

@@ -37,9 +37,7 @@ impl Shares {
         // the semaphores are never closed; the peer's comes first, so that who waits for itself is in
         // nobody's way
         let of_peer = match peer {
-            Some(peer) => {
-                self.of(peer).acquire_many_owned(amount.min(self.of_a_peer)).await.ok()
-            }
+            Some(peer) => self.of(peer).acquire_many_owned(amount.min(self.of_a_peer)).await.ok(),
             None => None,
         };
         let most = if peer.is_some() { self.of_a_peer } else { self.most };

@@ -56,9 +56,19 @@ fn who_gives_way_has_most_and_has_been_idle_longest() {
         // idle before incomplete, of the peer with most
         (&[(1, Incomplete, 9), (1, Idle, 1), (2, Idle, 99), (3, Idle, 99)], Room::Replaces(1)),
         (&[(1, Incomplete, 1), (1, Incomplete, 2), (2, Idle, 9), (3, Idle, 9)], Room::Replaces(1)),
-        // who has no more than one itself loses none that has begun
-        (&[(1, Incomplete, 9), (2, Incomplete, 9), (3, Incomplete, 9), (4, Idle, 0)], Room::Replaces(3)),
-        (&[(1, Incomplete, 9), (2, Incomplete, 9), (3, Incomplete, 9), (4, Incomplete, 9)], Room::None),
+        // who has one only loses none that has just begun
+        (
+            &[(1, Incomplete, 9), (2, Incomplete, 9), (3, Incomplete, 9), (4, Idle, 0)],
+            Room::Replaces(3),
+        ),
+        (
+            &[(1, Incomplete, 8), (2, Incomplete, 9), (3, Incomplete, 9), (4, Incomplete, 0)],
+            Room::Replaces(1),
+        ),
+        (
+            &[(1, Incomplete, 0), (2, Incomplete, 0), (3, Incomplete, 0), (4, Incomplete, 0)],
+            Room::None,
+        ),
         (&[(1, Answering, 9), (1, Answering, 9), (1, Answering, 9), (4, Answering, 9)], Room::None),
         // its own, where it has most
         (&[(9, Idle, 1), (9, Idle, 5), (1, Idle, 99), (2, Idle, 99)], Room::Replaces(1)),
@@ -179,7 +189,14 @@ async fn closed(mut stream: TcpStream) {
 /// several addresses: who has something to ask is served every time, also on the connection that it has.
 #[tokio::test]
 async fn idle_and_slow_peers_keep_nobody_out() {
-    let limits = Limits { connections: 32, connections_of_a_peer: 24, ..Limits::default() };
+    let short = Duration::from_secs(2);
+    let limits = Limits {
+        connections: 32,
+        connections_of_a_peer: 24,
+        header: short,
+        body: short,
+        ..Limits::default()
+    };
     let server = start(limits).await;
     let mut kept = from(1, &server).await;
     assert_eq!(asked(&mut kept, "/").await.as_deref(), Some("V4(127.0.0.1)"));
@@ -188,7 +205,11 @@ async fn idle_and_slow_peers_keep_nobody_out() {
         let mut stream = from(2 + u8::try_from(round % 7).unwrap(), &server).await;
         if round % 2 == 0 {
             // half a head, or a body that does not come
-            let begun = if round % 4 == 0 { "GET / HT" } else { "POST /body HTTP/1.1\r\nHost: a\r\ncontent-length: 9\r\n\r\nx" };
+            let begun = if round % 4 == 0 {
+                "GET / HT"
+            } else {
+                "POST /body HTTP/1.1\r\nHost: a\r\ncontent-length: 9\r\n\r\nx"
+            };
             drop(stream.write_all(begun.as_bytes()).await);
         }
         held.push(stream);
@@ -209,7 +230,8 @@ async fn what_has_arrived_is_answered_whoever_comes() {
     let limits = Limits { connections: 2, ..Limits::default() };
     let server = start(limits).await;
     let mut first = from(1, &server).await;
-    let (mut answer, waits) = (tokio::spawn(async move { asked(&mut first, "/wait").await }), server.waits.clone());
+    let (mut answer, waits) =
+        (tokio::spawn(async move { asked(&mut first, "/wait").await }), server.waits.clone());
     waits.notified().await;
     for number in 2..40 {
         let mut other = from(number, &server).await;

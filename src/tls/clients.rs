@@ -2,15 +2,13 @@
 
 use std::sync::{Arc, PoisonError, RwLock};
 
+use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{VerifierBuilderError, WebPkiClientVerifier};
-use rustls::client::danger::HandshakeSignatureValid;
-use rustls::{
-    DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme,
-};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
 
 use super::provider;
 

@@ -385,7 +385,8 @@ async fn only_clients_of_an_authority_are_served_and_authorities_may_change() {
     let clients = Arc::new(Clients::new());
     let address = start_for(&clients, &server).await;
     // TLS 1.3 tells a client that it is refused when it reads
-    let served = async |own: Option<&Made>| match connect_as(address, &server.authority, own).await {
+    let served = async |own: Option<&Made>| match connect_as(address, &server.authority, own).await
+    {
         Ok(mut client) => {
             // it may be told while it writes
             let head = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
@@ -395,7 +396,9 @@ async fn only_clients_of_an_authority_are_served_and_authorities_may_change() {
         Err(_) => false,
     };
     assert!(!served(Some(&mine)).await, "no authority is known yet");
-    assert!(clients.trust(b"no certificate").is_err() && clients.trust(mine.key.as_bytes()).is_err());
+    assert!(
+        clients.trust(b"no certificate").is_err() && clients.trust(mine.key.as_bytes()).is_err()
+    );
     clients.trust(mine.authority.as_bytes()).unwrap();
     assert!(served(Some(&mine)).await);
     assert!(!served(None).await, "without a certificate");

@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::Identity;
 use super::levels::shallow;
-use super::weight::weight;
 use super::validate::LEVELS_MAX;
+use super::weight::weight;
 use crate::api::GROUP;
 use crate::limits::shortened;
 

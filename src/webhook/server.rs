@@ -275,7 +275,8 @@ impl Desk {
 /// What a user is told who makes us ask the cluster too often.
 fn too_often(time: Duration) -> Answer {
     let seconds = u16::try_from(time.as_secs()).unwrap_or(u16::MAX).saturating_add(1);
-    let message = format!("you create more AppWrappers than can be checked: try again in {seconds} s");
+    let message =
+        format!("you create more AppWrappers than can be checked: try again in {seconds} s");
     Answer::denied(Reason::TooManyRequests(seconds), &message)
 }
 
@@ -297,7 +298,9 @@ impl Told {
         let admitted = match &answer.denied {
             None => Admitted::Allowed,
             Some((Reason::TooManyRequests(_), _)) => Admitted::Overloaded,
-            Some((Reason::Invalid | Reason::Forbidden | Reason::Unavailable, _)) => Admitted::Denied,
+            Some((Reason::Invalid | Reason::Forbidden | Reason::Unavailable, _)) => {
+                Admitted::Denied
+            }
         };
         Self { operation: Some(*operation), admitted, response }
     }

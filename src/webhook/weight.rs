@@ -67,7 +67,8 @@ mod tests {
             Value::String(text) => text.len(),
             Value::Array(items) => {
                 // room grows by doubling, from four
-                let room = if items.is_empty() { 0 } else { items.len().next_power_of_two().max(4) };
+                let room =
+                    if items.is_empty() { 0 } else { items.len().next_power_of_two().max(4) };
                 room * VALUE + items.iter().map(taken).sum::<usize>()
             }
             Value::Object(fields) => {
@@ -88,7 +89,11 @@ mod tests {
         for (json, times) in [(objects, 100), (lists, 40), (text, 1)] {
             let found = weight(json.as_bytes());
             assert!(found >= taken(&serde_json::from_str(&json).unwrap()));
-            assert!((times..=times * 2 + 20).contains(&(found / json.len())), "{}", found / json.len());
+            assert!(
+                (times..=times * 2 + 20).contains(&(found / json.len())),
+                "{}",
+                found / json.len()
+            );
         }
         let ordinary = given_aw().to_string();
         assert!(weight(ordinary.as_bytes()) < 40 * ordinary.len());

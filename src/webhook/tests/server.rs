@@ -409,7 +409,8 @@ async fn dense_objects_are_refused_before_they_are_read() {
     let given = given(Cluster::Panics);
     let dense = format!("[{}]", vec![r#"{"":0}"#; 30_000].join(","));
     let review = given_review(VALIDATE, "CREATE", &Value::Null, &given_aw()).to_string();
-    let review = review.replacen(r#""components":["#, &format!(r#""dense":{dense},"components":["#), 1);
+    let review =
+        review.replacen(r#""components":["#, &format!(r#""dense":{dense},"components":["#), 1);
     let (status, text) = given.told(review).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
     assert!(text.starts_with("request.object has too many fields and items"), "{text}");
