@@ -9,7 +9,6 @@ use appwrapper::observe::guides::Attach;
 use appwrapper::observe::live::Live;
 use appwrapper::observe::memory::Memory;
 use appwrapper::observe::seen::Seen;
-use appwrapper::observe::stored::Stored;
 use appwrapper::observe::{Eyes, observe};
 use appwrapper::plan::Ask;
 use appwrapper::snapshot::Snapshot;
@@ -239,7 +238,7 @@ async fn read(client: &Client, case: &Case, name: &str) -> Arc<Wrapper> {
     let request = Request::get(format!("{path}/{}/appwrappers/{name}", case.namespace));
     let request = request.body(vec![]).expect("a request");
     let seen: Seen = client.request(request).await.expect("the AppWrapper is there");
-    Stored::from(seen).wrapper.expect("it can be read")
+    Arc::new(Wrapper::read(&seen).expect("it can be read"))
 }
 
 /// What a controller that has just started sees of an AppWrapper.
