@@ -25,17 +25,17 @@ impl Shown {
     /// A line without colours.
     #[must_use]
     pub fn plain(text: &str) -> Self {
-        Self(printable::escape(text).into_owned())
+        Self(piece(text))
     }
 
     /// A line of pieces, in their colours where there are colours.
     #[must_use]
     pub fn spans(spans: &[Span], colours: bool) -> Self {
         let painted = |(text, colour): &Span| {
-            let text = printable::escape(text);
+            let text = piece(text);
             match colour {
                 Some(colour) if !text.trim().is_empty() => paint(&text, *colour, colours),
-                Some(_) | None => text.into_owned(),
+                Some(_) | None => text,
             }
         };
         Self(spans.iter().map(painted).collect())
@@ -46,6 +46,11 @@ impl Shown {
     pub fn trimmed(self) -> Self {
         Self(self.0.trim_end().to_owned())
     }
+}
+
+/// A piece of a line, safe and not longer than anybody reads.
+fn piece(text: &str) -> String {
+    cut(&printable::escape(text), LINE_CHARS_MAX).into_owned()
 }
 
 impl fmt::Display for Shown {
@@ -143,6 +148,9 @@ pub fn progress(text: &str) {
 
 /// The longest error, in characters: a server may answer with a text of any length.
 const COMPLAINT_CHARS_MAX: usize = 16 << 10;
+/// The longest piece of a line, in characters: names in a file may have any length. The API has none that is
+/// longer than 32 KiB.
+const LINE_CHARS_MAX: usize = 32 << 10;
 /// The longest cell of a table, in characters: it would widen every row.
 const CELL_CHARS_MAX: usize = 200;
 

@@ -136,6 +136,40 @@ fn every_sample_ends_as_it_says() {
     }
 }
 
+/// What is told of a pause is what comes.
+#[test]
+fn the_next_attempt_begins_when_it_is_told() {
+    let mut told_of = 0;
+    for (file, _) in samples("samples").into_iter().chain(samples("samples/policies")) {
+        let (lines, _) = told(&[&file, "--fault", "pod"]);
+        for (at, line) in
+            lines.iter().enumerate().filter(|(_, line)| line["event"] == "EverythingGone")
+        {
+            let promised = line["message"].as_str().expect("a message");
+            let next = lines[at..]
+                .iter()
+                .find(|next| next["event"] == "Resuming" && next["object"] == line["object"]);
+            let Some(next) = next else { continue };
+            let seconds = |line: &Value| line["seconds"].as_f64().expect("a number");
+            let waited = seconds(next) - seconds(line);
+            let (_, when) = promised.split_once("begins ").expect("it says when");
+            let promised: f64 = match when.strip_prefix("in ") {
+                None => 0.0,
+                Some(span) => span
+                    .split("min")
+                    .map(|part| part.trim().trim_end_matches(" s").parse::<f64>().unwrap_or(0.0))
+                    .rev()
+                    .zip([1.0, 60.0])
+                    .map(|(count, unit)| count * unit)
+                    .sum(),
+            };
+            assert!((waited - promised).abs() <= 3.0, "{file}: {when}, and it took {waited} s");
+            told_of += 1;
+        }
+    }
+    assert!(told_of >= 3, "{told_of}");
+}
+
 #[test]
 fn every_sample_survives_every_fault() {
     for (file, expect) in samples("samples") {

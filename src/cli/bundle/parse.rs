@@ -7,6 +7,10 @@ use super::tree::{Cost, Tree, count, duplicate};
 use super::{DEPTH_MAX, VALUES_MAX};
 use crate::limits::shortened;
 
+/// The most YAML events that aliases bring in, and that are kept of anchors. Manifests share a pod template or two;
+/// each level of a bomb costs as much again.
+const ALIASED_MAX: usize = 50_000;
+
 /// Stack of the YAML reader, which recurses.
 const STACK_BYTES: usize = 64 << 20;
 /// The longest description of what is wrong with a text, in characters: it may quote what it found.
@@ -109,7 +113,9 @@ fn yaml_here(text: &str, values_left: usize) -> Vec<Parsed> {
             max_events: VALUES_MAX.saturating_mul(4),
             max_nodes: values_left.saturating_mul(2),
             max_total_scalar_bytes: 128 << 20,
+            max_recorded_anchor_events: ALIASED_MAX,
         },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: ALIASED_MAX },
     };
     let mut bytes = text.as_bytes();
     serde_saphyr::read_with_options::<_, Root>(&mut bytes, options)
@@ -132,7 +138,10 @@ fn in_words(error: &serde_saphyr::Error) -> String {
         }
         // a breach inside of an alias has no variant of its own
         _ if said.contains("budget breached: Depth") => too_deep(),
-        _ if said.contains("budget breached") || said.contains("alias replay limit") => too_many(),
+        _ if said.contains("alias replay limit") || said.contains("RecordedAnchor") => {
+            format!("too large: aliases stand for at most {ALIASED_MAX} values and names")
+        }
+        _ if said.contains("budget breached") => too_many(),
         _ => return shorter(&said),
     };
     let place = error.location().filter(|place| place.line() > 0);

@@ -231,8 +231,8 @@ fn gone(status: &AppWrapperStatus) -> bool {
     status.since.as_ref().is_some_and(|since| since.gone.is_some())
 }
 
-/// What is left of the pause before the next attempt, in whole seconds, rounded up; none where it begins at
-/// once, or where something still exists.
+/// What is left of the pause before the next attempt; none where it begins at once, or where something still
+/// exists.
 pub(super) fn pause_left(
     status: &AppWrapperStatus,
     limits: &Limits,
@@ -240,8 +240,7 @@ pub(super) fn pause_left(
 ) -> Option<Duration> {
     let gone = status.since.as_ref()?.gone.as_ref()?.0;
     let until = Show::moment_of(pause::until(status, limits, gone)?);
-    let left = until.checked_sub(now).filter(|left| !left.is_zero())?;
-    Some(Duration::from_secs((left + Duration::from_millis(999)).as_secs()))
+    until.checked_sub(now).filter(|left| !left.is_zero())
 }
 
 fn reason_changed(old: &AppWrapperStatus, new: &AppWrapperStatus) -> bool {

@@ -156,7 +156,7 @@ fn waits(wrapper: &WrapperNow, now: Duration) -> String {
     let left = |anchor: &Anchor, period: Period| {
         let end = Show::moment_of(anchor.as_ref()?.0) + period.as_duration();
         let left = end.checked_sub(now).filter(|left| !left.is_zero())?;
-        Some(clock(left + Duration::from_millis(999)))
+        Some(rounded_up(left))
     };
     let within = |what: &str, left: Option<String>| match left {
         Some(left) => format!("{what} {left}"),
@@ -175,7 +175,7 @@ fn waits(wrapper: &WrapperNow, now: Duration) -> String {
         Phase::Running if !is(condition::PODS_READY) => "its pods to run".to_owned(),
         Phase::Running => "its work to be done".to_owned(),
         Phase::Resetting if since.gone.is_some() => {
-            within("the next attempt in", pause_left(status, &limits, now).map(clock))
+            within("the next attempt in", pause_left(status, &limits, now).map(rounded_up))
         }
         Phase::Resetting | Phase::Suspending | Phase::Terminating => {
             let left = left(&since.deleting, limits.forceful_deletion_grace);
@@ -186,6 +186,11 @@ fn waits(wrapper: &WrapperNow, now: Duration) -> String {
         }
         Phase::Succeeded | Phase::Failed => String::new(),
     }
+}
+
+/// What is left of a period, in whole seconds.
+fn rounded_up(left: Duration) -> String {
+    clock(left + Duration::from_millis(999))
 }
 
 fn pod_row(pod: &PodNow) -> Vec<Span> {
