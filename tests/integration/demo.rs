@@ -156,9 +156,8 @@ fn the_next_attempt_begins_when_it_is_told() {
             let promised: f64 = match when.strip_prefix("in ") {
                 None => 0.0,
                 Some(span) => span
-                    .split("min")
+                    .rsplit("min")
                     .map(|part| part.trim().trim_end_matches(" s").parse::<f64>().unwrap_or(0.0))
-                    .rev()
                     .zip([1.0, 60.0])
                     .map(|(count, unit)| count * unit)
                     .sum(),
