@@ -58,15 +58,8 @@ bugs! {
     FatalIsRetried: "fatal-is-retried", "A rule that says that the AppWrapper fails is not heard.";
     LabelIsOwnership: "label-is-ownership", "A pod that bears our labels is ours, whoever made it.";
     InventedOwnerIsGone: "invented-owner-is-gone", "An owner of a kind that is not served once was ours.";
-    RecordedUidIsProof: "recorded-uid-is-proof", "What componentStatus names is ours, whatever it is.";
-    AncestorsByUid: "ancestors-by-uid", "An owner is known by its UID alone, in every namespace.";
-    UnreadableOwnerFailsLook: "unreadable-owner-fails-look", "A look fails where an owner cannot be read.";
     RelabelledPodIsGone: "relabelled-pod-is-gone", "A pod that has lost our labels is gone.";
     OrphanedPodIsGone: "orphaned-pod-is-gone", "A pod that has lost its owners is gone.";
-    NegativeCountTrusted: "negative-count-trusted", "A negative count in the status is counted on.";
-    FarRetryAfterTrusted: "far-retry-after-trusted", "A retryAfter of thousands of years is waited for.";
-    UnknownPhaseStopsAll: "unknown-phase-stops-all", "An AppWrapper with an unknown phase is left alone.";
-    OverQuotaUnsaid: "over-quota-unsaid", "More pods than were admitted are not told of.";
     RightsAskedOnce: "rights-asked-once", "The requester's rights are not asked again.";
     FinalizerNotRestored: "finalizer-not-restored", "A finalizer that somebody took away stays away.";
     NoFloorOfUncounted: "no-floor-of-uncounted", "Uncounted restarts follow each other without a pause.";

@@ -12,6 +12,7 @@ use kube::core::ApiResource;
 
 use super::create::{fatal, transient};
 use crate::api::Requester;
+use crate::bugs::{self, Bug};
 use crate::clock::Clock;
 use crate::observe::assemble::Wrapper;
 use crate::recent::Recent;
@@ -76,7 +77,9 @@ impl Rights {
             let allowed = asked.map_err(|error| transient(error.to_string()))?;
             // a larger one was not written by the webhook
             if requester.bytes() <= Requester::BYTES_MAX {
-                self.0.put(key, allowed, ANSWERED_FOR);
+                let forever = bugs::is_present(Bug::RightsAskedOnce);
+                let lifetime = if forever { Duration::MAX } else { ANSWERED_FOR };
+                self.0.put(key, allowed, lifetime);
             }
             allowed
         };

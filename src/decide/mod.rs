@@ -39,7 +39,8 @@ mod verdict;
 
 use k8s_openapi::jiff::Timestamp;
 
-use crate::api::{AppWrapperStatus, Phase};
+use crate::api::{AppWrapperStatus, Phase, condition};
+use crate::bugs::{self, Bug};
 use crate::config::Config;
 use crate::limits::Limits;
 use crate::plan::{Action, Ask};
@@ -103,8 +104,30 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     let mut decision = draft.finish(next);
     if decision.status != facts.snapshot.status {
         decision.actions.clear();
+    } else if must_restore_finalizer(facts.snapshot) {
+        decision.actions.insert(0, Action::AddFinalizer);
     }
     decision
+}
+
+/// Whether somebody took our finalizer away while resources are deployed: without it, a deletion would
+/// release the quota while pods run. Before the components are created it is set in any case.
+fn must_restore_finalizer(snapshot: &Snapshot) -> bool {
+    let status = &snapshot.status;
+    let is_set_later = match status.phase {
+        Phase::Empty | Phase::Suspended | Phase::Resuming => true,
+        Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => false,
+    };
+    !snapshot.finalizer
+        && !snapshot.deleting
+        && !is_set_later
+        && condition::is_true(&status.conditions, condition::RESOURCES_DEPLOYED)
+        && !bugs::is_present(Bug::FinalizerNotRestored)
 }
 
 #[cfg(test)]

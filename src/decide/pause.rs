@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempts;
 use super::draft::Draft;
 use crate::api::{AppWrapperStatus, AttemptAction};
+use crate::bugs::{self, Bug};
 use crate::limits::{Limits, Period};
 
 /// The shortest pause before the attempt that follows an uncounted restart: no limit ends a row of those.
@@ -27,6 +28,9 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
         .is_some_and(|last| last.action == Some(AttemptAction::RestartIgnoringLimit));
     if !uncounted {
         return base;
+    }
+    if bugs::is_present(Bug::NoFloorOfUncounted) {
+        return Duration::ZERO;
     }
     let base = base.max(UNCOUNTED_PAUSE_MIN);
     let doublings = attempts::uncounted_in_a_row(status) - 1;

@@ -9,6 +9,7 @@ use super::blockers::{blockers, name_blockers, undetermined, waiting_for};
 use super::draft::Draft;
 use super::teardown;
 use crate::api::condition::{self, deleting};
+use crate::bugs::{self, Bug};
 use crate::limits::Period;
 
 /// It is asked again after this time whose they are: a right may be granted, or a kind served.
@@ -16,7 +17,8 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 /// Whether there are any once everything that is known to be ours is gone; then they are named.
 pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
-    if draft.facts.snapshot.undetermined.count == 0 {
+    let count = draft.facts.snapshot.undetermined.count;
+    if count == 0 || bugs::is_present(Bug::OrphanedPodIsGone) {
         return false;
     }
     let blockers = blockers(draft);

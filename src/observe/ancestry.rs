@@ -9,6 +9,7 @@ use std::fmt;
 use super::kin::{Kin, Place};
 use super::records::{Controller, PodRecord};
 use crate::api::GROUP;
+use crate::bugs::{self, Bug};
 use crate::podsets::{Kind, OWNER_KIND};
 use crate::snapshot::Component;
 
@@ -129,6 +130,14 @@ impl Family<'_> {
             Chain::Ours(component, links) => {
                 let place = place_of(pod, component);
                 Lineage::Ours(Ours { place, links, detached: false })
+            }
+            Chain::Stranger | Chain::Broken
+                if labelled.is_some() && bugs::is_present(Bug::LabelIsOwnership) =>
+            {
+                Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
+            }
+            Chain::Untold(Doubt::UnknownKind) if bugs::is_present(Bug::InventedOwnerIsGone) => {
+                Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
             }
             Chain::Stranger => Lineage::Stranger,
             Chain::Untold(doubt) => Lineage::Undetermined(doubt),

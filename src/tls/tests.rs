@@ -385,16 +385,16 @@ async fn only_clients_of_an_authority_are_served_and_authorities_may_change() {
     let clients = Arc::new(Clients::new());
     let address = start_for(&clients, &server).await;
     // TLS 1.3 tells a client that it is refused when it reads
-    let is_answered = async |own: Option<&Made>| match connect_as(address, &server.authority, own).await
-    {
-        Ok(mut client) => {
-            // it may be told while it writes
-            let head = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
-            drop(client.write_all(head.as_bytes()).await);
-            answer(&mut client).await.is_ok_and(|answer| answer == hello())
-        }
-        Err(_) => false,
-    };
+    let is_answered =
+        async |own: Option<&Made>| match connect_as(address, &server.authority, own).await {
+            Ok(mut client) => {
+                // it may be told while it writes
+                let head = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n";
+                drop(client.write_all(head.as_bytes()).await);
+                answer(&mut client).await.is_ok_and(|answer| answer == hello())
+            }
+            Err(_) => false,
+        };
     assert!(!is_answered(Some(&mine)).await, "no authority is known yet");
     assert!(
         clients.trust(b"no certificate").is_err() && clients.trust(mine.key.as_bytes()).is_err()

@@ -131,7 +131,8 @@ impl Reviews {
                 if let Some(known) = self.requesters.get(&key) {
                     return Ok(known);
                 }
-                let allowed = review::may(&self.client.0, identity, access.clone()).await?;
+                let asked = review::may(&self.client.0, identity, access.clone());
+                let allowed = review::soon("ask for a right of the user", asked).await?;
                 if identity.bytes() <= Identity::BYTES_MAX {
                     let lifetime = if allowed { ALLOWED_FOR } else { DENIED_FOR };
                     self.requesters.put(key, allowed, lifetime);

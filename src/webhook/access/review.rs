@@ -51,15 +51,17 @@ impl Access {
     }
 }
 
-/// Whether somebody has a right.
+/// Whether somebody has a right. The caller says how long an answer may take.
 ///
 /// # Errors
 /// Where that cannot be told.
 pub async fn may(client: &Client, who: &Identity, access: Access) -> Result<bool, AccessError> {
     let what = format!("ask whether the user may {} {}", access.verb, access.resource);
     let review = subject_review(who, access);
-    let answer = created(client, &review, &what).await?;
-    verdict(answer.status, &what)
+    let api: Api<SubjectAccessReview> = Api::all(client.clone());
+    let answer = api.create(&PostParams::default(), &review).await;
+    let failed = |error| AccessError { message: what.clone(), source: Some(Box::new(error)) };
+    verdict(answer.map_err(failed)?.status, &what)
 }
 
 /// Whether we have a right ourselves.
@@ -141,16 +143,22 @@ pub async fn in_time<T>(
     what: &str,
     answer: impl Future<Output = Result<T, kube::Error>>,
 ) -> Result<T, AccessError> {
-    match tokio::time::timeout(ANSWER_WITHIN, answer).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) => {
-            Err(AccessError { message: what.to_owned(), source: Some(Box::new(error)) })
-        }
-        Err(_) => {
-            let message = format!("{what}: no answer within {} s", ANSWER_WITHIN.as_secs());
-            Err(AccessError { message, source: None })
-        }
-    }
+    let failed = |error| AccessError { message: what.to_owned(), source: Some(Box::new(error)) };
+    soon(what, async { answer.await.map_err(failed) }).await
+}
+
+/// The same of an answer that says itself why there is none.
+///
+/// # Errors
+/// Where it failed, or did not come in time.
+pub async fn soon<T>(
+    what: &str,
+    answer: impl Future<Output = Result<T, AccessError>>,
+) -> Result<T, AccessError> {
+    tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or_else(|_| {
+        let message = format!("{what}: no answer within {} s", ANSWER_WITHIN.as_secs());
+        Err(AccessError { message, source: None })
+    })
 }
 
 #[cfg(test)]
