@@ -117,7 +117,9 @@ fn no_pod_without_quota(scope: &Scope<'_>) -> Option<String> {
 
 fn counted_from_zero(scope: &Scope<'_>) -> Option<String> {
     let (before, after) = (scope.before.count, scope.wrapper.state.count);
-    let wrong = scope.is_own() && scope.ours && before != after && after <= 0;
+    // a negative count is written anew as 0
+    let wrong = scope.is_own() && scope.ours && before != after;
+    let wrong = wrong && (after < 0 || (after == 0 && before > 0));
     wrong.then(|| format!("{before} → {after}"))
 }
 

@@ -134,11 +134,12 @@ fn review(user: &Value, object: &Value) -> String {
 async fn occupy(door: Door, number: usize) {
     let from = ATTACKERS[number % ATTACKERS.len()];
     loop {
-        if number % 3 == 0 {
+        if number.is_multiple_of(3) {
             // a request that begins and never ends
             if let Ok(mut stream) = door.connect(from).await {
                 let head = door.head(1_000);
-                let some = &head.as_bytes()[..if number % 2 == 0 { head.len() } else { 30 }];
+                let some =
+                    &head.as_bytes()[..if number.is_multiple_of(2) { head.len() } else { 30 }];
                 drop(stream.write_all(some).await);
                 while !matches!(stream.read(&mut [0; 64]).await, Ok(0) | Err(_)) {}
             }
@@ -198,31 +199,14 @@ fn a_dense_object_is_refused_before_it_is_read() {
     });
 }
 
-/// Somebody who is no API server asks about rights of others: not more often than a user may.
+/// What is no review is refused as such.
 #[test]
-fn a_forged_user_is_asked_about_only_so_often() {
-    installed_test("a_forged_user_is_asked_about", async |case| {
+fn garbage_is_refused() {
+    installed_test("garbage_is_refused", async |case| {
         let door = Door::find(&case.client).await;
         for garbage in ["", "{}", "[[[[", r#"{"apiVersion":"v1","kind":"List"}"#] {
             assert_eq!(door.ask(garbage).await.0, 400, "{garbage}");
         }
-        let template = job("a", json!({}), &[]);
-        let object = wrapper("forged", json!({}), vec![template]);
-        let mut seen = std::collections::BTreeSet::new();
-        for number in 0..1_500 {
-            // another identity each time, so that no answer is remembered
-            let user = json!({"username": "mallory", "uid": number.to_string()});
-            let (status, text) = door.ask(&review(&user, &object)).await;
-            let answer: Value = serde_json::from_str(&text).unwrap_or_default();
-            let code = answer["response"]["status"]["code"].as_u64().unwrap_or_default();
-            seen.insert((status, code));
-            if code == 429 {
-                let seconds = &answer["response"]["status"]["details"]["retryAfterSeconds"];
-                assert!(seconds.as_u64() >= Some(1), "{text}");
-                return;
-            }
-        }
-        panic!("it is never refused: {seen:?}");
     });
 }
 

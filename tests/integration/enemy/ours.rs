@@ -284,8 +284,8 @@ fn owners_named_in_one_namespace_are_not_believed_in_another() {
 fn calls(metrics: &Metrics) -> usize {
     let page = metrics.page();
     let lines = page.lines().filter(|line| line.starts_with("appwrapper_api_requests_total"));
-    let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
-    counts.map(|count| count as usize).sum()
+    let counts = lines.filter_map(|line| line.rsplit(' ').next()?.parse::<usize>().ok());
+    counts.sum()
 }
 
 #[test]

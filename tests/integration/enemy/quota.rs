@@ -33,7 +33,7 @@ struct Tenant<'a> {
 }
 
 impl<'a> Tenant<'a> {
-    /// One who has the ClusterRole `edit` there.
+    /// One who has the `ClusterRole` `edit` there.
     async fn new(case: &'a Case) -> Self {
         let tenant = Self::without_rights(case);
         let binding = json!({

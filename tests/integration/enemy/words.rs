@@ -103,8 +103,18 @@ fn junk_queue_names_take_no_label_from_a_real_queue() {
         let template = || vec![pod("p", &[("run-for", "10m")])];
         let junk =
             |n: usize| queued(&format!("junk-{n}"), &format!("junk-{n}"), json!({}), template());
-        let creates = (0..JUNK).map(|n| case.create(junk(n)));
-        futures::stream::iter(creates).buffer_unordered(32).for_each(async |_| {}).await;
+        // one user may not create so many at once: a client waits, and tries again
+        let create = async |n: usize| {
+            while let Err(error) = case.try_create(junk(n)).await {
+                assert!(
+                    matches!(&error, kube::Error::Api(status) if status.code == 429),
+                    "{error}"
+                );
+                tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            }
+        };
+        let creates = (0..JUNK).map(create);
+        futures::stream::iter(creates).buffer_unordered(32).for_each(async |()| {}).await;
         case.until("all of them looked at", |log| {
             let mut seen = std::collections::BTreeSet::new();
             seen.extend(

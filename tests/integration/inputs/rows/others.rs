@@ -46,7 +46,7 @@ metadata: {name: bomb}
         row("68", "65 levels", deep(60), denied("", "must have at most 64 levels")),
         row("68", "64 levels", deep(59), Accepted),
         row("68", "over 1 MiB", long(1 << 20), denied("", "must be at most 1048576 bytes")),
-        row("69", "10⁵ labels", Object(with(&good(), "/metadata/labels", labels.into())), denied("", "must be at most 1048576 bytes")),
+        row("69", "10⁵ labels", Object(with(&good(), "/metadata/labels", labels.into())), denied("", "must be at most 1048576 bytes")).server("status code 413"),
         row("69", "annotations of 300 kB", Object(with(&good(), "/metadata/annotations", json!({"a": "x".repeat(300_000)}))), RefusedByServer { says: "metadata.annotations: Too long" }),
         row("69", "over 3 MiB", Text(here().replace("busybox", &"x".repeat(3_200_000)).into()), RefusedByServer { says: "limit is 3145728" }),
         row("70", "anchors", Text(bomb.into()), RefusedByServer { says: "excessive aliasing" }),

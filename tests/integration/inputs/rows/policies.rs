@@ -117,7 +117,7 @@ pub(super) fn policies() -> Vec<Row> {
         .server("must have at most 20 items"),
         // linear in the message, so no trap
         row("26", "nested repetition", pattern("(a+)+$"), Accepted),
-        row("27", "explodes", pattern("(?:a{1000}){1000}"), denied(PATTERN, "at most 1 MiB")),
+        row("27", "explodes", pattern("(?:a{1000}){1000}"), denied(PATTERN, "at most 256 KiB")),
         row("28", "unclosed", pattern("("), denied(PATTERN, "unclosed group")),
         row(
             "28",
