@@ -104,7 +104,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     let mut decision = draft.finish(next);
     if decision.status != facts.snapshot.status {
         decision.actions.clear();
-    } else if must_restore_finalizer(facts.snapshot) {
+    } else if decision.ask == Ask::Nothing && must_restore_finalizer(facts.snapshot) {
         decision.actions.insert(0, Action::AddFinalizer);
     }
     decision

@@ -75,6 +75,7 @@ impl Watched {
     }
 
     /// Everything once.
+    #[allow(dead_code, reason = "not every program that measures uses it")]
     pub fn look(&self, message: &str) -> (Decision, usize) {
         let wrapper = self.parsed();
         (self.decided(&wrapper, message), self.created(&wrapper))

@@ -79,6 +79,7 @@ fn of(templates: Vec<Value>) -> Value {
     })
 }
 
+#[allow(clippy::needless_pass_by_value, reason = "literals are handed in")]
 fn job(name: &str, pod: Value) -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},

@@ -174,7 +174,7 @@ fn what_is_wrong_with_a_retry_policy_is_refused() {
             (memory(json!(1e308), "1Gi"), "at most 100"),
             (memory(json!(2), "64GB"), "such as 64Gi"),
             (memory(json!(2), "0"), "at least 1 byte"),
-            (memory(json!(2), "-1Gi"), "above 0"),
+            (memory(json!(2), "-1Gi"), "at least 1 byte"),
             (rule(json!({"name": "A"})), "must be 1 to 63 lower-case"),
             (rule(json!({"name": ""})), "must be 1 to 63"),
             (rule(json!({"name": "a".repeat(64)})), "may not be more than 63"),

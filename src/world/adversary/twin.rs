@@ -44,7 +44,8 @@ fn end(object: &Value) -> Value {
         .collect();
     let conditions: BTreeMap<String, Value> = list(&status["conditions"])
         .iter()
-        .filter(|one| one["type"] != "DeletingResources")
+        // a forged pod may hold back the release of quota for a while, and no more
+        .filter(|one| one["type"] != "DeletingResources" && one["type"] != "UndeterminedPods")
         .map(|one| (one["type"].to_string(), one["status"].clone()))
         .collect();
     json!({

@@ -114,7 +114,7 @@ fn junk_queue_names_take_no_label_from_a_real_queue() {
             }
         };
         let creates = (0..JUNK).map(create);
-        futures::stream::iter(creates).buffer_unordered(32).for_each(async |()| {}).await;
+        futures::stream::iter(creates).buffer_unordered(8).for_each(async |()| {}).await;
         case.until("all of them looked at", |log| {
             let mut seen = std::collections::BTreeSet::new();
             seen.extend(
