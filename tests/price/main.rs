@@ -61,8 +61,5 @@ fn the_dearest_object_costs_a_fixed_multiple_of_an_ordinary_one() {
             assert!(times <= TIMES_MAX, "{name} {what}: {times} times\n{table}");
         }
     }
-    #[expect(clippy::print_stdout, reason = "shown with --nocapture")]
-    {
-        println!("{table}");
-    }
+    println!("{table}");
 }

@@ -131,8 +131,9 @@ impl Reviews {
                 if let Some(known) = self.requesters.get(&key) {
                     return Ok(known);
                 }
+                let what = review::question(access);
                 let asked = review::may(&self.client.0, identity, access.clone());
-                let allowed = review::soon("ask for a right of the user", asked).await?;
+                let allowed = review::soon(&what, asked).await?;
                 if identity.bytes() <= Identity::BYTES_MAX {
                     let lifetime = if allowed { ALLOWED_FOR } else { DENIED_FOR };
                     self.requesters.put(key, allowed, lifetime);

@@ -56,12 +56,17 @@ impl Access {
 /// # Errors
 /// Where that cannot be told.
 pub async fn may(client: &Client, who: &Identity, access: Access) -> Result<bool, AccessError> {
-    let what = format!("ask whether the user may {} {}", access.verb, access.resource);
+    let what = question(&access);
     let review = subject_review(who, access);
     let api: Api<SubjectAccessReview> = Api::all(client.clone());
     let answer = api.create(&PostParams::default(), &review).await;
     let failed = |error| AccessError { message: what.clone(), source: Some(Box::new(error)) };
     verdict(answer.map_err(failed)?.status, &what)
+}
+
+/// What is asked about a user.
+pub(super) fn question(access: &Access) -> String {
+    format!("ask whether the user may {} {}", access.verb, access.resource)
 }
 
 /// Whether we have a right ourselves.
