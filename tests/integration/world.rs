@@ -161,6 +161,7 @@ fn every_mistake_that_only_an_adversary_uses_is_found() {
     all_are_found(FOR_THE_ADVERSARY.to_vec());
 }
 
+#[expect(clippy::print_stdout, reason = "shown with --nocapture")]
 fn all_are_found(bugs: Vec<Bug>) {
     let count = bugs.len();
     let bugs = std::sync::Mutex::new(bugs);
