@@ -1,12 +1,10 @@
 //! What is kept of every AppWrapper, whatever its size: enough to find it, to count it, and to know which
 //! kinds to watch for it.
 
-use std::collections::BTreeMap;
-
 use super::assemble::{Wrapper, kind_of};
 use super::cache::KindKey;
 use crate::api::{Phase, condition, keys};
-use crate::limits::{FaultTolerance, Limits, Period};
+use crate::limits::{FaultTolerance, Period};
 
 /// The facts of an AppWrapper that are needed between two reconciles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,8 +34,8 @@ pub struct Summary {
     pub is_deletion_stuck: bool,
     /// More pods live than it declares.
     pub is_over_quota: bool,
-    /// Its annotation `forcefulDeletionGracePeriodDuration`.
-    forceful_deletion_grace: Option<Box<str>>,
+    /// Its annotation `forcefulDeletionGracePeriodDuration`, where that is a duration.
+    forceful_deletion_grace: Option<Period>,
 }
 
 impl Summary {
@@ -66,18 +64,42 @@ impl Summary {
                 &wrapper.status.conditions,
                 condition::PODS_OVER_QUOTA,
             ),
-            forceful_deletion_grace: grace.map(|text| text.as_str().into()),
+            forceful_deletion_grace: grace.and_then(|text| text.parse().ok()),
         }
     }
 
     /// How long its deletion may take before it is forced.
     #[must_use]
     pub fn forceful_deletion_grace(&self, defaults: &FaultTolerance) -> Period {
-        let own = self.forceful_deletion_grace.as_deref();
-        let annotations: BTreeMap<String, String> = own
-            .map(|text| (keys::FORCEFUL_DELETION_GRACE.to_owned(), text.to_owned()))
-            .into_iter()
-            .collect();
-        Limits::of(&annotations, defaults).0.forceful_deletion_grace
+        let own = self.forceful_deletion_grace.map(|own| own.min(defaults.grace_maximum));
+        own.unwrap_or(defaults.forceful_deletion_grace)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+    use super::*;
+    use crate::api::{AppWrapperSpec, AppWrapperStatus};
+    use crate::limits::Limits;
+
+    #[test]
+    fn the_grace_of_a_forceful_deletion_is_that_of_the_limits() {
+        let defaults = FaultTolerance::default();
+        for text in [None, Some("90s"), Some("0"), Some("99h"), Some("-1h"), Some("5 days")] {
+            let annotations: BTreeMap<String, String> = text
+                .map(|text| (keys::FORCEFUL_DELETION_GRACE.to_owned(), text.to_owned()))
+                .into_iter()
+                .collect();
+            let meta =
+                ObjectMeta { annotations: Some(annotations.clone()), ..ObjectMeta::default() };
+            let wrapper =
+                Wrapper::new(&meta, AppWrapperSpec::default(), AppWrapperStatus::default());
+            let want = Limits::of(&annotations, &defaults).0.forceful_deletion_grace;
+            assert_eq!(Summary::of(&wrapper).forceful_deletion_grace(&defaults), want, "{text:?}");
+        }
     }
 }

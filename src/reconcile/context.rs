@@ -116,8 +116,13 @@ impl Context {
     /// The AppWrappers for which a kind is watched.
     #[must_use]
     pub fn users_of(&self, kind: &KindKey) -> Vec<Key> {
+        let has_default = self.config().retry_policy.default_policy_name.is_some();
         let uses = |stored: &&Arc<Stored>| {
-            stored.summary.as_ref().is_ok_and(|summary| self.kinds_of(summary).contains(kind))
+            stored.summary.as_ref().is_ok_and(|summary| {
+                let named = summary.names_retry_policies || has_default;
+                let wraps = !kind.is_pod() && summary.kinds.binary_search(kind).is_ok();
+                wraps || guides::used(named, summary.queue.is_some()).contains(kind)
+            })
         };
         self.store.all().iter().filter(uses).map(|stored| stored.key()).collect()
     }
