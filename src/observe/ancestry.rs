@@ -111,9 +111,13 @@ impl Family<'_> {
     #[must_use]
     pub fn lineage(&self, pod: &PodRecord, ancestors: &Ancestors) -> Lineage {
         let chain = self.chain(pod, ancestors);
-        let known = self.kin.place(&pod.identity.uid);
-        if let Some(place) = known {
+        if let Some(place) = self.kin.place(&pod.identity.uid) {
             let (links, detached) = match chain {
+                // its component was not known yet when it was first seen
+                Chain::Ours(component, links) if place.component.is_none() => {
+                    let place = place_of(pod, component);
+                    return Lineage::Ours(Ours { place, links, detached: false });
+                }
                 Chain::Ours(_, links) => (links, false),
                 // garbage collection deletes a pod whose owner is gone
                 Chain::Broken if pod.identity.controller.is_some() => (vec![], false),

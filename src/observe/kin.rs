@@ -84,9 +84,13 @@ impl Kin {
         }
     }
 
-    /// Remembers a pod of ours.
+    /// Remembers a pod of ours, with the place that it had when its component was first known.
     pub fn put_pod(&mut self, uid: &str, name: &str, place: &Place) {
-        if !self.pods.contains_key(uid) {
+        if let Some(known) = self.pods.get_mut(uid) {
+            if known.place.component.is_none() {
+                known.place.clone_from(place);
+            }
+        } else {
             let known = Known { name: name.to_owned(), place: place.clone(), unseen: None };
             self.pods.insert(uid.to_owned(), known);
         }
@@ -239,5 +243,16 @@ mod tests {
         kin.forget("p");
         kin.nothing_is_left();
         assert_eq!(kin.link(&owner), None);
+    }
+
+    #[test]
+    fn a_place_is_learned_once_its_component_is_known_and_stays() {
+        let place = |component: Option<usize>| Place { component, ..Place::default() };
+        let mut kin = Kin::default();
+        for (seen, want) in [(None, None), (Some(1), Some(1)), (Some(2), Some(1)), (None, Some(1))]
+        {
+            kin.put_pod("u", "p", &place(seen));
+            assert_eq!(kin.place("u"), Some(&place(want)), "{seen:?}");
+        }
     }
 }
