@@ -159,7 +159,8 @@ pub fn memory_bytes(value: &Value) -> usize {
             Value::String(text) => text.len(),
             Value::Array(items) => {
                 open.extend(items);
-                items.len() * SLOT
+                // a list grows by doubling while it is read
+                if items.is_empty() { 0 } else { items.len().next_power_of_two().max(4) * SLOT }
             }
             Value::Object(fields) => {
                 open.extend(fields.values());
