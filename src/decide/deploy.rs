@@ -8,7 +8,7 @@ use super::problem::Problem;
 use super::{VerdictAction, attempts, settle, steps};
 use crate::api::condition::unhealthy;
 use crate::bugs::{self, Bug};
-use crate::plan::Action;
+use crate::plan::{Action, Ask};
 use crate::snapshot::{Component, Owner, Pod, Presence, Snapshot};
 
 /// Creates components that are not there; each has `AdmissionGracePeriod` from its own moment.
@@ -28,6 +28,15 @@ where
     if let Some((index, message)) = hopeless(snapshot, absent) {
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
         return Err(settle::fail(here, draft, &problem));
+    }
+    // that a component is gone is no word of a cache
+    let is_unsure = |index: &usize| {
+        matches!(snapshot.components[*index].presence, Presence::Unseen)
+            && left_behind(draft, *index).is_some()
+    };
+    if absent.iter().any(is_unsure) {
+        draft.ask(Ask::Missing);
+        return Err(here.stay());
     }
     if let Some((index, message)) = blocked(draft, absent) {
         let mut problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);

@@ -222,13 +222,8 @@ impl Family<'_> {
             }),
         };
         let Some(index) = index else { return Chain::Stranger };
-        // the component itself is no link: its UID may be another's tomorrow
-        let is_seen = links.pop().is_none_or(|top| {
-            let recorded = components[index].recorded.as_deref() == Some(top.uid.as_str());
-            recorded || self.roots.contains_key(&top.uid)
-        });
-        // an object that no watch has shown yet, such as one whose creation was not answered
-        Chain::Ours(is_seen.then_some(index), links)
+        links.pop(); // the component itself is no link: its UID may be another's tomorrow
+        Chain::Ours(Some(index), links)
     }
 }
 

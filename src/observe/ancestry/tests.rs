@@ -99,11 +99,6 @@ fn ours(component: usize, links: &[Controller]) -> Lineage {
     Lineage::Ours(Ours { place, links: links.to_vec(), detached: false })
 }
 
-fn of_no_component() -> Lineage {
-    let place = Place { component: None, pod_set: Some(1), attempt: None };
-    Lineage::Ours(Ours { place, links: vec![], detached: false })
-}
-
 #[test]
 fn a_pod_is_ours_by_a_chain_of_owners_alone() {
     use Lineage::{Stranger, Undetermined};
@@ -117,8 +112,7 @@ fn a_pod_is_ours_by_a_chain_of_owners_alone() {
         (Some(job("job")), None, ours(0, &[job("job")])),
         (Some(job("deep")), None, ours(0, &[job("deep"), job("job")])),
         // a component that the roots do not have yet, by its name under the AppWrapper
-        // of an object that no watch has shown, only the AppWrapper is known
-        (Some(js("gone-uid")), aw, of_no_component()),
+        (Some(js("gone-uid")), aw, ours(0, &[])),
         // the label of another AppWrapper
         (Some(job("job")), Some("other"), Stranger),
         // under the AppWrapper there are its components and nothing else
