@@ -43,6 +43,9 @@ pub const AVOIDED_NODES_MAX: usize = 16;
 /// The most conditions of the status: ours, and a few of others.
 pub const CONDITIONS_MAX: usize = 12;
 
+/// The most objects between components and their pods that the status names.
+pub const POD_OWNERS_MAX: usize = 128;
+
 /// What of a component shows in the status.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Shape<'a> {
@@ -84,6 +87,7 @@ const FRAME: usize = 2 << 10;
 /// |---|---|
 /// | `conditions` | [`CONDITIONS_MAX`] × (320 + a message) |
 /// | `componentStatus` | for each component: name, kind, API version, its pod sets as they are written in `spec`, UID, 2 conditions without a message |
+/// | `podOwners` | [`POD_OWNERS_MAX`] × a UID, over all components |
 /// | `attempts` | [`ATTEMPTS_MAX`] × (names, moments, a message, the longest name of a component) |
 /// | `retryCounts` | [`RETRY_COUNTS_MAX`] × (a policy, a rule, a number) |
 /// | `avoidNodes` | [`AVOIDED_NODES_MAX`] × a name |
@@ -96,7 +100,8 @@ pub fn largest_status<'a>(components: impl IntoIterator<Item = Shape<'a>>) -> us
     let mut sum = FRAME
         + CONDITIONS_MAX * (CONDITION + MESSAGE)
         + RETRY_COUNTS_MAX * RETRY_COUNT
-        + AVOIDED_NODES_MAX * (NAME + 1);
+        + AVOIDED_NODES_MAX * (NAME + 1)
+        + POD_OWNERS_MAX * SMALL;
     let (mut name, mut pending) = (0, 0);
     for each in components {
         let texts = text_bytes(each.name) + text_bytes(each.kind) + text_bytes(each.api_version);

@@ -374,10 +374,10 @@ async fn create_one(
     let created = create::create(&context.client, known, wrapper, index, component, settings).await;
     match created {
         Ok(record) => memory.created(index, record),
-        Err(NotCreated { why, retry_after }) => {
+        Err(NotCreated { why, retry_after, may_exist }) => {
             // what the API server says may quote the template: the condition and an event tell it
             tracing::warn!(component = component.title(), why.fatal, "Not created.");
-            memory.failed(index, why, retry_after);
+            memory.failed(index, why, retry_after, may_exist);
         }
     }
     Carried::GoOn

@@ -89,6 +89,12 @@ pub struct Component {
     pub failed_jobs: Vec<FailedJob>,
     /// UID that the status records of its object. Alone it proves nothing: anybody may have written it.
     pub recorded: Option<String>,
+    /// UIDs that the status records of the objects between it and its pods. Alone they prove nothing either.
+    pub recorded_pod_owners: Vec<String>,
+    /// UIDs of the objects between it and its pods, as they were seen.
+    pub pod_owners: Vec<String>,
+    /// This process has seen its object of the running attempt, or created it, perhaps without an answer.
+    pub existed: bool,
 }
 
 /// What matters of a pod template.
@@ -273,6 +279,8 @@ pub struct Undetermined {
     pub live: usize,
     /// Name of some of them, each with the reason.
     pub named: Vec<(String, String)>,
+    /// It may turn out whose some of them are without any event: a right is granted, a kind is served.
+    pub unsettled: bool,
     /// There are owners that were not read for want of time, and that may turn out to be ours: this
     /// snapshot lacks pods, and a later one will have them.
     pub incomplete: bool,

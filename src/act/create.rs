@@ -37,11 +37,13 @@ pub struct NotCreated {
     pub why: CreationFailure,
     /// For how long the API server asked not to be called.
     pub retry_after: Option<Duration>,
+    /// The answer does not tell: it may have been created.
+    pub may_exist: bool,
 }
 
 impl From<CreationFailure> for NotCreated {
     fn from(why: CreationFailure) -> Self {
-        Self { why, retry_after: None }
+        Self { why, retry_after: None, may_exist: false }
     }
 }
 
@@ -85,7 +87,7 @@ pub async fn create(
             match live.object(client, &kind, &at).await {
                 Ok(Some(found)) => Ok(adopt(wrapper, index, component, attempt, found)?),
                 Ok(None) => Err(transient(said(&error)).into()),
-                Err(error) => Err(read_failure(&error)),
+                Err(error) => Err(NotCreated { may_exist: true, ..read_failure(&error) }),
             }
         }
         Err(error) if live::code(&error) == Some(404) => {
@@ -146,7 +148,7 @@ pub(super) fn transient(message: impl Into<String>) -> CreationFailure {
 fn read_failure(error: &live::Error) -> NotCreated {
     match error {
         live::Error::NoKind(_) | live::Error::NotNamespaced(_) => fatal(error.to_string()).into(),
-        live::Error::Api { source, .. } => write_failure(source),
+        live::Error::Api { source, .. } => NotCreated { may_exist: false, ..write_failure(source) },
     }
 }
 
@@ -160,7 +162,8 @@ fn write_failure(error: &kube::Error) -> NotCreated {
         _ if bugs::is_present(Bug::LostIsFailed) => fatal(message),
         _ => transient(message),
     };
-    NotCreated { why, retry_after: client::retry_after(error) }
+    let may_exist = live::code(error).is_none_or(|code| code >= 500);
+    NotCreated { why, retry_after: client::retry_after(error), may_exist }
 }
 
 #[cfg(test)]
@@ -185,8 +188,10 @@ mod tests {
                 message: message.to_owned(),
                 ..kube::core::Status::default()
             };
-            let failure = write_failure(&kube::Error::Api(Box::new(status))).why;
-            assert_eq!(failure, CreationFailure { fatal: want, message: message.into() }, "{code}");
+            let failure = write_failure(&kube::Error::Api(Box::new(status)));
+            let why = CreationFailure { fatal: want, message: message.into() };
+            assert_eq!(failure.why, why, "{code}");
+            assert_eq!(failure.may_exist, code >= 500, "{code}");
         }
     }
 }

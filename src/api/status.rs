@@ -83,6 +83,11 @@ pub struct ComponentStatus {
     /// UID of the object that the running attempt created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
+
+    /// UIDs of the objects between this object and its pods, like the Jobs of a JobSet. They tell whose a
+    /// pod is that outlives its owner.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pod_owners: Vec<String>,
 }
 
 /// The moments from which deadlines run, one for each, so that none moves another's.

@@ -67,10 +67,16 @@ pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
 /// The pods of which it cannot be told whose they are.
 pub(super) fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
     let more = count.saturating_sub(named.len());
-    let named = named
-        .iter()
-        .map(|(name, why)| format!("Pod/{name}, which has the labels of this AppWrapper ({why})"));
-    Blockers { named: named.collect(), more }
+    Blockers { named: named.iter().map(doubtful).collect(), more }
+}
+
+/// The first pod of which it cannot be told whose it is.
+pub(super) fn first_named(Undetermined { named, .. }: &Undetermined) -> String {
+    named.first().map_or_else(|| "a pod with the labels of this AppWrapper".to_owned(), doubtful)
+}
+
+fn doubtful((name, why): &(String, String)) -> String {
+    format!("Pod/{name}, which has the labels of this AppWrapper ({why})")
 }
 
 fn keeps(finalizers: &[String]) -> String {

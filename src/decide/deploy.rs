@@ -2,6 +2,7 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::blockers::first_named;
 use super::draft::Draft;
 use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::problem::Problem;
@@ -103,8 +104,7 @@ fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
                 Some((*index, format!("{title} of UID {uid} is in the way and being deleted")))
             }
             (_, _, Some(pod)) => {
-                let name = &pod.name;
-                Some((*index, format!("{title} was taken away and its pod {name} is still there")))
+                Some((*index, format!("{title} was taken away and {pod} is still there")))
             }
             (_, Some(failure), None) => Some((*index, format!("{title}: {}", failure.message))),
             (Presence::Unseen | Presence::Absent | Presence::NoKind, None, None) => None,
@@ -113,16 +113,26 @@ fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
 }
 
 /// A pod of this attempt whose component is not there any more: somebody took the component away before
-/// it was written that it was created. What comes beside it would run twice, on quota for one.
-fn left_behind<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
-    let attempt = attempts::current(&draft.status);
+/// it was written that it was created. What comes beside it would run twice, on quota for one. A pod of
+/// which it cannot be told whose it is may be one, where the component is known to have been there.
+fn left_behind(draft: &Draft<'_>, index: usize) -> Option<String> {
     let snapshot = draft.facts.snapshot;
-    let gone = matches!(snapshot.components[index].presence, Presence::Unseen | Presence::Absent);
-    let mut pods = snapshot.pods.iter().filter(|pod| pod.component == Some(index));
+    let component = &snapshot.components[index];
+    match component.presence {
+        Presence::Unseen | Presence::Absent => {}
+        Presence::Present(_) | Presence::NoKind => return None,
+    }
     // this guard would hide the lack of another
-    let hides = bugs::is_present(Bug::RecreateAtOnce) || bugs::is_present(Bug::StaleIsNew);
-    let waits = gone && !hides;
-    pods.find(|pod| waits && pod.attempt == Some(attempt))
+    if bugs::is_present(Bug::RecreateAtOnce) || bugs::is_present(Bug::StaleIsNew) {
+        return None;
+    }
+    let attempt = attempts::current(&draft.status);
+    let is_its = |pod: &&Pod| pod.component == Some(index) && pod.attempt == Some(attempt);
+    let own = snapshot.pods.iter().find(is_its).map(|pod| format!("its pod {}", pod.name));
+    own.or_else(|| {
+        let may_be_its = component.existed && snapshot.undetermined.live > 0;
+        may_be_its.then(|| first_named(&snapshot.undetermined))
+    })
 }
 
 /// Whether the running attempt's object of a component is there.

@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::{Decision, Facts, Verdict, VerdictAction, Warning};
 use crate::api::{AppWrapperStatus, ComponentStatus, Phase, Since, condition};
 use crate::plan::{Action, Ask};
+use crate::price::POD_OWNERS_MAX;
 use crate::printable::escape;
 use crate::status;
 
@@ -113,6 +114,31 @@ impl<'a> Draft<'a> {
         &mut self.status.component_status
     }
 
+    /// What stands between components and pods goes into a status that is written in any case. It is needed
+    /// after a restart only, for pods that outlive their owners.
+    fn record_pod_owners(&mut self, next: Phase) {
+        let is_of_this_attempt = match next {
+            Phase::Running | Phase::Resetting | Phase::Suspending | Phase::Terminating => true,
+            Phase::Empty
+            | Phase::Suspended
+            | Phase::Resuming
+            | Phase::Succeeded
+            | Phase::Failed => false,
+        };
+        if !is_of_this_attempt {
+            return;
+        }
+        let recorded = self.status.component_status.iter().map(|entry| entry.pod_owners.len());
+        let mut left = POD_OWNERS_MAX.saturating_sub(recorded.sum());
+        let seen = self.facts.snapshot.components.iter().map(|component| &component.pod_owners);
+        for (entry, seen) in self.status.component_status.iter_mut().zip(seen) {
+            let new = seen.iter().filter(|uid| !entry.pod_owners.contains(uid));
+            let new: Vec<String> = new.take(left).cloned().collect();
+            left -= new.len();
+            entry.pod_owners.extend(new);
+        }
+    }
+
     /// The decision: a changed status goes alone, its actions come back with the next look.
     pub(super) fn finish(mut self, next: Phase) -> Decision {
         let stored = &self.facts.snapshot.status;
@@ -121,6 +147,7 @@ impl<'a> Draft<'a> {
             self.status.since = None;
         }
         if self.status != *stored {
+            self.record_pod_owners(next);
             self.status = status::writable(&self.status, stored, self.facts.snapshot.rest_bytes);
         }
         if self.ask != Ask::Nothing {

@@ -73,6 +73,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     retry::end_growth(draft);
     for status in draft.component_status() {
         status.uid = None;
+        status.pod_owners.clear();
         status.conditions.clear();
     }
     let reason = "Resuming";

@@ -12,7 +12,7 @@ use crate::api::condition::{self, deleting};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 
-/// It is asked again after this time whose they are: a right may be granted, or a kind served.
+/// It is asked again after this time whose they are, where that may turn out.
 const ASK_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
 /// Whether there are any once everything that is known to be ours is gone; then they are named.
@@ -29,7 +29,7 @@ pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
         name_blockers(draft, &blockers, deleting::UNDETERMINED);
     }
     draft.verdict.message = waiting_for(&blockers);
-    draft.look_again(Period::from_duration(ASK_AGAIN_AFTER).after(draft.facts.now));
+    ask_again(draft);
     true
 }
 
@@ -40,7 +40,7 @@ pub(super) fn hold_back_component(draft: &mut Draft<'_>) -> bool {
         return false;
     }
     draft.verdict.message = waiting_for(&undetermined(found));
-    draft.look_again(Period::from_duration(ASK_AGAIN_AFTER).after(draft.facts.now));
+    ask_again(draft);
     true
 }
 
@@ -58,6 +58,12 @@ pub(super) fn hold_back_success(draft: &mut Draft<'_>) -> bool {
         draft.warn(condition::UNDETERMINED_PODS, message.clone());
     }
     draft.verdict.message = message;
-    draft.look_again(Period::from_duration(ASK_AGAIN_AFTER).after(draft.facts.now));
+    ask_again(draft);
     true
+}
+
+fn ask_again(draft: &mut Draft<'_>) {
+    if draft.facts.snapshot.undetermined.unsettled {
+        draft.look_again(Period::from_duration(ASK_AGAIN_AFTER).after(draft.facts.now));
+    }
 }

@@ -47,6 +47,18 @@ pub enum Doubt {
     Unread,
 }
 
+impl Doubt {
+    /// Whether it may end without any event of the pod: a UID that is gone never comes back, and no owner
+    /// is added unseen.
+    #[must_use]
+    pub const fn may_change(self) -> bool {
+        match self {
+            Self::NoOwner | Self::OwnerGone => false,
+            Self::Forbidden | Self::UnknownKind | Self::Unavailable | Self::Unread => true,
+        }
+    }
+}
+
 impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -180,7 +192,7 @@ impl Family<'_> {
             match ancestors.get(owner) {
                 None => return Chain::Unread(owner.clone()),
                 Some(Ancestor::Gone) => {
-                    let recorded = self.recorded(owner);
+                    let recorded = self.recorded(owner, pod);
                     return recorded.map_or(Chain::Broken, |index| Chain::Ours(Some(index), links));
                 }
                 Some(Ancestor::Untold(doubt)) => return Chain::Untold(*doubt),
@@ -194,13 +206,19 @@ impl Family<'_> {
         Chain::Stranger
     }
 
-    /// The component whose recorded object a reference names. That object is gone, so that only the record
-    /// tells whose it was.
-    fn recorded(&self, owner: &Controller) -> Option<usize> {
+    /// The component whose recorded object a reference names, or one that it made. That object is gone, so
+    /// that only the record tells whose it was. Between, the label has to say so, too.
+    fn recorded(&self, owner: &Controller, pod: &PodRecord) -> Option<usize> {
+        let is_labelled = pod.identity.appwrapper_uid.as_deref() == Some(self.uid);
         self.components.iter().position(|component| {
-            component.recorded.as_deref() == Some(owner.uid.as_str())
-                && is_object_of(owner, component)
-                && Kind::may_own_pods(&component.api_version, &component.kind)
+            let kind = Kind::of(&component.api_version, &component.kind);
+            let may_make = |made: &(&str, &str)| *made == (&owner.api_version, &owner.kind);
+            let is_made = is_labelled
+                && kind.makes().iter().any(may_make)
+                && component.recorded_pod_owners.contains(&owner.uid);
+            let is_it = component.recorded.as_deref() == Some(owner.uid.as_str())
+                && is_object_of(owner, component);
+            (is_it || is_made) && Kind::may_own_pods(&component.api_version, &component.kind)
         })
     }
 

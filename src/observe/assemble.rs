@@ -99,6 +99,7 @@ impl Wrapper {
                 component.pod_sets.clone_from(&recorded.pod_sets);
             }
             component.recorded.clone_from(&recorded.uid);
+            component.recorded_pod_owners.clone_from(&recorded.pod_owners);
         }
         component.ends = Kind::of(&component.api_version, &component.kind).reports_end();
         component
@@ -130,7 +131,9 @@ impl Wrapper {
             entry.api_version.clone_from(&component.api_version);
             entry.pod_sets.clone_from(&component.pod_sets);
             entry.uid = None;
+            entry.pod_owners.clear();
             component.recorded = None;
+            component.recorded_pod_owners.clear();
         }
     }
 

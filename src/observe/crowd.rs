@@ -35,6 +35,8 @@ struct Group {
     undetermined: BTreeMap<String, Aside>,
     /// How many of them have not ended.
     live: usize,
+    /// Of how many of them it may turn out whose they are, without any event.
+    unsettled: usize,
     /// Pods whose deletion the watch has shown since the last look.
     over: BTreeSet<String>,
     /// UID of the AppWrapper for which what was found holds; none where there is no such AppWrapper.
@@ -97,6 +99,7 @@ impl Group {
         match doubt {
             Some(doubt) => {
                 self.live += usize::from(!ended);
+                self.unsettled += usize::from(doubt.may_change());
                 self.undetermined.insert(name, Aside { claims, ended, doubt });
             }
             None => {
@@ -112,6 +115,7 @@ impl Group {
         }
         let Aside { claims, ended, doubt } = self.undetermined.remove(name)?;
         self.live -= usize::from(!ended);
+        self.unsettled -= usize::from(doubt.may_change());
         Some(NotOurs { name: name.to_owned(), claims, ended, doubt: Some(doubt) })
     }
 
@@ -226,7 +230,7 @@ impl Crowd {
             lacks = !group.strangers.is_empty() || !group.undetermined.is_empty();
             group.strangers.clear();
             group.undetermined.clear();
-            (group.live, group.found_for) = (0, Some(uid.to_owned()));
+            (group.live, group.unsettled, group.found_for) = (0, 0, Some(uid.to_owned()));
         }
         let records = group.pods.values().cloned().collect();
         Look { records, over: std::mem::take(&mut group.over), lacks }
@@ -279,7 +283,7 @@ impl Crowd {
         let named = group.undetermined.iter().take(NAMED_MAX);
         let named = named.map(|(name, aside)| (name.clone(), aside.doubt.to_string())).collect();
         let (count, live) = (group.undetermined.len(), group.live);
-        Undetermined { count, live, named, incomplete: false }
+        Undetermined { count, live, named, unsettled: group.unsettled > 0, incomplete: false }
     }
 
     /// How many pods name an AppWrapper.

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use super::records::{Controller, PodRecord};
 use crate::bugs::{self, Bug};
+use crate::price::POD_OWNERS_MAX;
 use crate::snapshot::PodPhase;
 
 /// A pod that no watch shows any more is read again after this time.
@@ -69,6 +70,13 @@ impl Kin {
     pub fn link(&self, owner: &Controller) -> Option<Option<usize>> {
         let link = self.links.get(&owner.uid).filter(|link| link.owner.is_same(owner))?;
         Some(link.component)
+    }
+
+    /// UIDs of the objects between a component and its pods.
+    #[must_use]
+    pub fn pod_owners(&self, component: usize) -> Vec<String> {
+        let links = self.links.iter().filter(|(_, link)| link.component == Some(component));
+        links.map(|(uid, _)| uid.clone()).take(POD_OWNERS_MAX).collect()
     }
 
     /// Where a pod belongs, if it was seen to be ours.

@@ -39,6 +39,8 @@ pub struct Memory {
     /// or the API server itself said so; and when that was.
     confirmed: Option<(u128, Duration)>,
     created: BTreeMap<usize, (ObjectRecord, Duration)>,
+    /// Components whose object was seen in this attempt, or may have been created without a word of it.
+    existed: BTreeSet<usize>,
     failures: BTreeMap<usize, Failure>,
     deletions: BTreeMap<(String, bool), Duration>,
     /// Components of which a LIST found nothing, on the way down.
@@ -159,7 +161,18 @@ impl Memory {
     pub fn created(&mut self, index: usize, record: ObjectRecord) {
         self.failures.remove(&index);
         self.absent.remove(&index);
+        self.existed.insert(index);
         self.created.insert(index, (record, self.now));
+    }
+
+    /// Whether the object of a component is known, or must be feared, to have been there in this attempt;
+    /// `shown` is the attempt of the object that is there.
+    pub fn existed(&mut self, index: usize, shown: Option<i32>) -> bool {
+        let current = self.about.as_ref().map(|(_, attempt)| *attempt);
+        if shown.is_some() && shown == current {
+            self.existed.insert(index);
+        }
+        self.existed.contains(&index)
     }
 
     /// An object that was created a moment ago, for as long as the watch may still lack it.
@@ -204,14 +217,18 @@ impl Memory {
         left.filter(|left| !left.is_zero()).max()
     }
 
-    /// Remembers that a component could not be created, and for how long the API server asked not to be
-    /// called.
+    /// Remembers that a component could not be created, for how long the API server asked not to be
+    /// called, and whether it may have been created nevertheless.
     pub fn failed(
         &mut self,
         index: usize,
         failure: CreationFailure,
         retry_after: Option<Duration>,
+        may_exist: bool,
     ) {
+        if may_exist {
+            self.existed.insert(index);
+        }
         let tries = self.failures.get(&index).map_or(0, |old| old.tries);
         let (first, longest) = CREATE_AGAIN_AFTER;
         let pause = first.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
@@ -260,7 +277,7 @@ mod tests {
         let mut memory = Memory::default();
         let mut pauses = vec![];
         for _ in 0..6 {
-            memory.failed(0, CreationFailure { fatal: false, message: String::new() }, None);
+            memory.failed(0, CreationFailure { fatal: false, message: String::new() }, None, false);
             pauses.push(memory.pause_before_create(0).as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 15, 15]);

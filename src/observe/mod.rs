@@ -68,10 +68,15 @@ pub async fn observe(
         let mut component = wrapper.components[index].clone();
         component.presence = presence(eyes, wrapper, memory, &component, index, ask).await?;
         component.creation = memory.failure(index).cloned();
+        let attempt = component.ours().map(|object| object.attempt);
+        component.existed = memory.existed(index, attempt.flatten());
         components.push(component);
     }
     let Found { records, pods, undetermined } =
         pods::look(eyes, wrapper, memory, &components, ask).await?;
+    for (index, component) in components.iter_mut().enumerate() {
+        component.pod_owners = memory.kin.pod_owners(index);
+    }
     let mut snapshot = Snapshot {
         nodes: known_nodes(eyes, memory, &records, ask).await?,
         components,

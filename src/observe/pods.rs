@@ -78,6 +78,7 @@ pub async fn look(
         let aside = eyes.cache.crowd(|crowd| crowd.holding(&key));
         undetermined.count += aside.count;
         undetermined.live += aside.live;
+        undetermined.unsettled |= aside.unsettled;
         undetermined.named.extend(aside.named);
         undetermined.named.truncate(NAMED_MAX);
     }
@@ -248,6 +249,7 @@ fn summary(others: &[NotOurs]) -> Undetermined {
         let Some(doubt) = other.doubt else { continue };
         all.count += 1;
         all.live += usize::from(!other.ended);
+        all.unsettled |= doubt.may_change();
         if all.named.len() < NAMED_MAX {
             all.named.push((other.name.clone(), doubt.to_string()));
         }

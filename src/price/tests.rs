@@ -124,13 +124,14 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         failure: Some(failure),
         collateral: Some(i32::MIN),
     };
-    let component = |each: &Given| ComponentStatus {
+    let component = |(index, each): (usize, &Given)| ComponentStatus {
         name: each.name.clone(),
         kind: each.kind.clone(),
         api_version: each.api_version.clone(),
         pod_sets: each.pod_sets.clone(),
         conditions: vec![condition(""); 2],
         uid: Some(name(36)),
+        pod_owners: vec![name(36); if index == 0 { POD_OWNERS_MAX } else { 0 }],
     };
     let since = |_: &PodSet| PodSetSince {
         pod_set: "127-9".to_owned(),
@@ -150,7 +151,7 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         phase: Phase::Terminating,
         resetting_count: i32::MIN,
         conditions: vec![condition(&message()); CONDITIONS_MAX],
-        component_status: given.iter().map(component).collect(),
+        component_status: given.iter().enumerate().map(component).collect(),
         attempts: vec![attempt; ATTEMPTS_MAX],
         retry_counts: vec![
             RetryCount { policy: name(253), rule: name(63), count: i32::MIN };

@@ -97,6 +97,7 @@ fn items_max(path: &str) -> i64 {
         // as many as there can be components; objects of before the bounds of `spec` have as many
         "componentStatus" | "since.podSets" => 5000,
         "componentStatus[].podSets" => 1000,
+        "componentStatus[].podOwners" => 128,
         "conditions" | "componentStatus[].conditions" => 32,
         _ => ITEMS_MAX,
     }

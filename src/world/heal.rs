@@ -178,7 +178,10 @@ impl World {
 
     /// Goes on until nothing is left to do, then looks at everything once more.
     pub(super) async fn come_to_rest(&mut self) {
-        let rested = self.settle().await;
+        let mut rested = self.settle().await;
+        while rested && self.delete_undetermined() {
+            rested = self.settle().await;
+        }
         let version = self.store.version();
         let elapsed = self.elapsed;
         for replica in &mut self.replicas {

@@ -13,6 +13,7 @@
 
 mod absorb;
 pub mod actors;
+mod administrator;
 pub mod adversary;
 pub mod checks;
 pub mod coverage;

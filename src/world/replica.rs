@@ -139,6 +139,8 @@ pub struct Replica {
     pub due: BTreeMap<Key, Duration>,
     /// Those of them that a deadline of their own will bring, and no event.
     pub timed: BTreeSet<Key>,
+    /// UIDs of the objects that it was told by a GET.
+    pub read: BTreeSet<String>,
     /// It believes that it leads.
     pub leads: bool,
     /// It does not move until this moment.
@@ -181,6 +183,7 @@ impl Replica {
             flights: BTreeMap::new(),
             due: BTreeMap::new(),
             timed: BTreeSet::new(),
+            read: BTreeSet::new(),
             leads,
             frozen_until: Duration::ZERO,
             doubts: None,

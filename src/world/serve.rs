@@ -192,7 +192,18 @@ impl World {
     fn answer(&mut self, index: usize, key: &Key, call: &Call, late: bool) {
         let (code, text) = self.apply(index, key, call, late);
         self.trace.detail(|| format!("{} {} → {code}", call.method, call.uri));
+        self.note_read(index, call);
         call.answer(code, text);
+    }
+
+    /// A process is told of an object.
+    fn note_read(&mut self, index: usize, call: &Call) {
+        let target = Target::of(&call.uri);
+        if call.method == Method::GET
+            && let Some(object) = target.address(&self.store).and_then(|at| self.store.get(&at))
+        {
+            self.replicas[index].read.insert(object.uid.to_string());
+        }
     }
 
     /// Applies a call, with all checks.

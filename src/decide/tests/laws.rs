@@ -45,7 +45,9 @@ fn pods() -> impl Strategy<Value = Vec<(PodPhase, bool, i64, i32)>> {
 
 prop_compose! {
     /// Pods of which it cannot be told whose they are.
-    fn undetermined()(count in 1_usize..20_000, ended in 0_usize..3, named in 1_usize..4)
+    fn undetermined()(
+        count in 1_usize..20_000, ended in 0_usize..3, named in 1_usize..4, unsettled in any::<bool>(),
+    )
         -> Undetermined
     {
         let names = (0..named.min(count)).map(|n| (format!("x-{n}"), "it has no controller".into()));
@@ -53,6 +55,7 @@ prop_compose! {
             count,
             live: count.saturating_sub(ended),
             named: names.collect(),
+            unsettled,
             incomplete: false,
         }
     }
@@ -203,6 +206,7 @@ proptest! {
         let mut without = world;
         without.snapshot.undetermined = Undetermined::default();
         let mut with = without.clone();
+        let unsettled = found.unsettled;
         with.snapshot.undetermined = found;
         let (plain, held) = (without.decide(second), with.decide(second));
         let had = |kind| condition::is_true(&without.snapshot.status.conditions, kind);
@@ -217,12 +221,46 @@ proptest! {
             let stays = without.snapshot.status.phase;
             let waits = held.next == stays && held.actions.is_empty() && held.ask == plain.ask;
             prop_assert!(waits, "{:?} → {:?}", stays, held.next);
-            prop_assert!(held.requeue.is_some(), "it is asked again");
+            prop_assert!(!unsettled || held.requeue.is_some(), "it is asked again");
         } else {
             prop_assert_eq!(held.next, plain.next);
             prop_assert_eq!(held.actions, plain.actions);
             prop_assert_eq!(held.ask, plain.ask);
             prop_assert_eq!(held.status.resetting_count, plain.status.resetting_count);
+        }
+    }
+
+    #[test]
+    fn nothing_is_created_beside_a_pod_that_may_be_its_own(
+        world in worlds(), found in undetermined(), second in 0_i64..5000,
+    ) {
+        let mut world = world;
+        let lives = found.live > 0;
+        world.snapshot.undetermined = found;
+        world.snapshot.components[0].existed = true;
+        let creates = |action: &Action| matches!(action, Action::Create(0));
+        prop_assert!(!lives || !world.decide(second).actions.iter().any(creates));
+    }
+
+    #[test]
+    fn owners_of_pods_are_recorded_in_a_status_that_is_written_anyway(
+        world in worlds(), seen in 0_usize..200, second in 0_i64..5000,
+    ) {
+        let mut world = world;
+        let plain = world.decide(second);
+        let uids: Vec<String> = (0..seen).map(|number| format!("uid-{number}")).collect();
+        world.snapshot.components[0].pod_owners = uids;
+        let decision = world.decide(second);
+        let recorded = |status: &crate::api::AppWrapperStatus| {
+            status.component_status.first().map_or(0, |entry| entry.pod_owners.len())
+        };
+        let (stored, before) = (&world.snapshot.status, recorded(&world.snapshot.status));
+        prop_assert_eq!(decision.status == *stored, plain.status == *stored);
+        let after = recorded(&decision.status);
+        prop_assert!(after <= crate::price::POD_OWNERS_MAX);
+        let runs = matches!(decision.next, Phase::Running | Phase::Resetting | Phase::Suspending);
+        if decision.status != *stored && runs && !decision.status.component_status.is_empty() {
+            prop_assert_eq!(after, (before + seen).min(crate::price::POD_OWNERS_MAX));
         }
     }
 

@@ -182,6 +182,26 @@ fn what_has_ended_and_has_no_owner_holds_nothing() {
 }
 
 #[test]
+fn an_owner_that_is_gone_counts_where_it_is_recorded_and_fits() {
+    let mut world = World::new();
+    let gone = |kind: &str| controller("batch/v1", kind, "gone", "gone");
+    let owned = || pod(Some(gone("Job")), Some("aw"));
+    assert_eq!(world.of(&owned()), Lineage::Undetermined(Doubt::OwnerGone), "no record");
+    // a Pod and a ConfigMap make no Jobs, whatever is recorded of them
+    world.components[1].recorded_pod_owners = vec!["gone".into()];
+    world.components[2].recorded_pod_owners = vec!["gone".into()];
+    assert_eq!(world.of(&owned()), Lineage::Undetermined(Doubt::OwnerGone), "no such kind");
+    world.components[0].recorded_pod_owners = vec!["gone".into()];
+    assert_eq!(world.of(&owned()), ours(0, &[]));
+    assert_eq!(world.of(&pod(Some(gone("Job")), None)), Lineage::Stranger, "no label");
+    assert_eq!(world.of(&pod(Some(gone("Job")), Some("other"))), Lineage::Stranger);
+    assert_eq!(world.of(&pod(Some(job("job")), Some("aw"))), ours(0, &[job("job")]));
+    // what exists is asked for its own owner, whatever is recorded
+    world.components[0].recorded_pod_owners = vec!["theirs".into()];
+    assert_eq!(world.of(&pod(Some(job("theirs")), Some("aw"))), Lineage::Stranger);
+}
+
+#[test]
 fn an_owner_that_is_gone_counts_where_it_was_seen_in_a_chain() {
     let mut world = World::new();
     world.kin.put_link(job("gone"), Some(0));
