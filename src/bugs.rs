@@ -63,6 +63,13 @@ bugs! {
     RightsAskedOnce: "rights-asked-once", "The requester's rights are not asked again.";
     FinalizerNotRestored: "finalizer-not-restored", "A finalizer that somebody took away stays away.";
     NoFloorOfUncounted: "no-floor-of-uncounted", "Uncounted restarts follow each other without a pause.";
+    RecordedUidIsProof: "recorded-uid-is-proof", "An object whose UID the status records is ours.";
+    AncestorsByUid: "ancestors-by-uid", "What was read of an owner holds for every reference to its UID.";
+    UnreadableOwnerFailsLook: "unreadable-owner-fails-look", "An owner that may not be read fails the look.";
+    NegativeCountTrusted: "negative-count-trusted", "A count below zero is counted on.";
+    FarRetryAfterTrusted: "far-retry-after-trusted", "Any moment of the next attempt is waited for.";
+    UnknownPhaseStopsAll: "unknown-phase-stops-all", "A phase that cannot be read ends every look.";
+    OverQuotaUnsaid: "over-quota-unsaid", "More pods than were admitted are not told of.";
     DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
 }
 

@@ -117,6 +117,9 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
         }
         Some(Ok(_)) | None => return Ok(Next::OnChange), // the watch will say
     };
+    if wrapper.flaws.stored.contains_key("phase") && bugs::is_present(Bug::UnknownPhaseStopsAll) {
+        return Ok(Next::OnChange);
+    }
     bugs::panic_where_asked("reconcile", &wrapper.annotations);
     if wrapper.status.phase == Phase::Empty {
         bugs::block_where_asked(&wrapper.annotations);

@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use crate::api::{Phase, condition};
+use crate::bugs::{self, Bug};
 use crate::config::OverQuotaAction;
 use crate::plan::{Action, Ask};
 use crate::snapshot::{Pod, PodPhase};
@@ -28,7 +29,8 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
     let settings = &draft.facts.config.admission.pods_over_quota;
     let stored = &draft.facts.snapshot.status;
     let mut confirmed = vec![];
-    if next == Phase::Running && stored.phase == Phase::Running {
+    let is_told = !bugs::is_present(Bug::OverQuotaUnsaid);
+    if is_told && next == Phase::Running && stored.phase == Phase::Running {
         for excess in excesses(draft) {
             let at = settings.grace.after(excess.since);
             if draft.facts.now < at {

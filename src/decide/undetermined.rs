@@ -1,7 +1,8 @@
 //! Pods that bear the labels of an AppWrapper, and of which it cannot be told whose they are.
 //!
 //! Such a pod may be one that outlived its owner, or one to which somebody gave the labels. It holds back what
-//! would release quota, and the status names it. It does nothing else.
+//! would release quota, and the creation of a component that was there and is gone, beside which it might run;
+//! and the status names it. It does nothing else.
 
 use std::time::Duration;
 

@@ -148,18 +148,29 @@ impl Wrapper {
         present.chain([(self.uid.clone(), None)]).collect()
     }
 
-    /// Presence of an object that was found under a component's name.
+    /// Presence of an object that was found under a component's name; `seen` is the UID of the one that was
+    /// last seen to be ours.
     #[must_use]
-    pub fn presence(&self, index: usize, record: ObjectRecord, pod_sets: &[PodSet]) -> Presence {
+    pub fn presence(
+        &self,
+        index: usize,
+        record: ObjectRecord,
+        pod_sets: &[PodSet],
+        seen: Option<&str>,
+    ) -> Presence {
         let identity = record.identity;
         let component = self.components.get(index);
         let recorded = component.and_then(|component| component.recorded.as_ref());
-        // somebody took its owner away; its label and the record both say whose it was
+        let is_known = recorded == Some(&identity.uid) || seen == Some(identity.uid.as_str());
+        // somebody took its owner away; its label and what was seen or recorded both say whose it was
         let orphaned = identity.controller.is_none()
-            && recorded == Some(&identity.uid)
+            && is_known
             && identity.appwrapper_uid.as_deref() == Some(self.uid.as_str());
         let owner = match &identity.controller {
             _ if orphaned || bugs::is_present(Bug::AdoptByName) => Owner::Us,
+            _ if recorded == Some(&identity.uid) && bugs::is_present(Bug::RecordedUidIsProof) => {
+                Owner::Us
+            }
             Some(controller) if controller.uid == self.uid => Owner::Us,
             Some(controller) if is_former(controller, &self.name) => Owner::Former,
             Some(controller) => Owner::Stranger(format!("{}/{}", controller.kind, controller.name)),

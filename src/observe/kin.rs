@@ -1,7 +1,8 @@
 //! What was once seen to belong to an AppWrapper: it stays so by its UID, whatever becomes of its labels
 //! and owner references afterwards.
 //!
-//! Known to one process only. After a restart, a pod whose chain of owners is broken is undetermined.
+//! Known to one process only. After a restart the status tells, which records the UIDs of components and of
+//! up to 128 owners of pods; a pod whose chain of owners is broken otherwise is undetermined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -19,6 +20,8 @@ const LINKS_MAX: usize = 10_000;
 /// The pods of one AppWrapper, and what stands between them and its components.
 #[derive(Debug, Default)]
 pub struct Kin {
+    /// UIDs of the components' objects, by the index of the component.
+    components: BTreeMap<usize, String>,
     links: BTreeMap<String, Link>,
     pods: BTreeMap<String, Known>,
 }
@@ -85,6 +88,17 @@ impl Kin {
         self.pods.get(uid).map(|known| &known.place)
     }
 
+    /// UID of the object of a component, where it was seen to be ours.
+    #[must_use]
+    pub fn component(&self, index: usize) -> Option<&str> {
+        self.components.get(&index).map(String::as_str)
+    }
+
+    /// Remembers the object of a component.
+    pub fn put_component(&mut self, index: usize, uid: &str) {
+        self.components.insert(index, uid.to_owned());
+    }
+
     /// Remembers an object between a component and its pods.
     pub fn put_link(&mut self, owner: Controller, component: Option<usize>) {
         if self.links.len() < LINKS_MAX || self.links.contains_key(&owner.uid) {
@@ -112,6 +126,7 @@ impl Kin {
     /// A LIST showed that nothing is left.
     pub fn nothing_is_left(&mut self) {
         if self.pods.is_empty() {
+            self.components.clear();
             self.links.clear();
         }
     }

@@ -70,6 +70,9 @@ pub async fn observe(
         component.creation = memory.failure(index).cloned();
         let attempt = component.ours().map(|object| object.attempt);
         component.existed = memory.existed(index, attempt.flatten());
+        if let Some(object) = component.ours() {
+            memory.kin.put_component(index, &object.uid);
+        }
         components.push(component);
     }
     let Found { records, pods, undetermined } =
@@ -122,7 +125,8 @@ async fn presence(
     }
     let kind = kind_of(component);
     let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
-    let found = |record| wrapper.presence(index, record, &component.pod_sets);
+    let seen = memory.kin.component(index).map(str::to_owned);
+    let found = |record| wrapper.presence(index, record, &component.pod_sets, seen.as_deref());
     let cached = match eyes.cache.object(&kind, &at, &wrapper.key()) {
         Some(record) => {
             memory.shown(index);

@@ -6,12 +6,14 @@ use std::time::Duration;
 use super::Eyes;
 use super::ancestry::{Ancestor, Ancestors, CHAIN_MAX, Doubt, Family, Lineage};
 use super::assemble::{self, Sorted, Wrapper, kind_of};
+use super::cache::KindKey;
 use super::crowd::{Look, NAMED_MAX, NotOurs};
 use super::kin::Place;
 use super::live::{self, Error};
 use super::memory::Memory;
 use super::owners::DOUBT_FOR;
 use super::records::{Controller, PodRecord};
+use crate::bugs::{self, Bug};
 use crate::plan::Ask;
 use crate::podsets::Kind;
 use crate::snapshot::{Component, Pod, Undetermined};
@@ -70,6 +72,13 @@ pub async fn look(
     let roots = wrapper.roots(components);
     let (ancestors, incomplete) =
         read_owners(eyes, wrapper, memory, (&roots, components), &records).await;
+    let forbidden = Ancestor::Untold(Doubt::Forbidden);
+    if ancestors.values().any(|read| *read == forbidden)
+        && bugs::is_present(Bug::UnreadableOwnerFailsLook)
+    {
+        let nameless = KindKey { api_version: String::new(), kind: String::new() };
+        return Err(Error::NotNamespaced(nameless));
+    }
     let family = Family { uid: &wrapper.uid, roots: &roots, components, kin: &memory.kin };
     let Sorted { ours, links, others } = assemble::pods(&records, &family, &ancestors);
     let mut undetermined = summary(&others);

@@ -9,7 +9,12 @@
 
 mod blows;
 mod cost;
+#[path = "../dearest/mod.rs"]
+#[allow(dead_code, reason = "tests/price and the bench use the rest")]
+mod dearest;
 mod samples;
+
+use std::sync::LazyLock;
 
 use appwrapper::api::{AppWrapperSpec, Component, PodSet, RetryPolicySpec};
 use appwrapper::cli::validated_file;
@@ -38,6 +43,24 @@ fn share(percent: u32) -> ProptestConfig {
     let all = given.map_or(CASES, |text| text.parse().expect("FUZZ_CASES is a number"));
     let cases = all / 100 * percent;
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// The share of inputs that are one of the dearest AppWrappers: each takes as long as hundreds of others.
+const DEAR: f64 = 0.004;
+static DEAREST: LazyLock<Vec<Value>> =
+    LazyLock::new(|| dearest::all().into_iter().map(|each| each.object).collect());
+
+/// What an input is made from, where it is about AppWrappers.
+fn dear() -> impl Strategy<Value = Option<usize>> {
+    prop::option::weighted(DEAR, 0..DEAREST.len())
+}
+
+fn sample(endpoint: Endpoint, dear: Option<usize>) -> Value {
+    let sample = samples::of(endpoint);
+    match dear {
+        Some(number) if sample["kind"] == "AppWrapper" => DEAREST[number].clone(),
+        Some(_) | None => sample,
+    }
 }
 
 fn struck(mut value: Value, blows: &[Blow]) -> Value {
@@ -82,12 +105,17 @@ fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> Answer {
 #[test]
 fn any_bytes_get_an_answer_or_one_line() {
     let cost = Cost::new("admission");
-    let inputs =
-        ((0..3_usize, 0..4_usize), blows::some(2), blows::some(4), blows::some(2), blows::text());
-    proptest!(share(35), |(((endpoint, operation), old, new, envelope, text) in inputs)| {
+    let inputs = (
+        (0..3_usize, 0..4_usize, dear()),
+        blows::some(2),
+        blows::some(4),
+        blows::some(2),
+        blows::text(),
+    );
+    proptest!(share(35), |(((endpoint, operation, dear), old, new, envelope, text) in inputs)| {
         let endpoint = Endpoint::ALL[endpoint];
         let operation = ["CREATE", "UPDATE", "DELETE", "CONNECT"][operation];
-        let sample = samples::of(endpoint);
+        let sample = sample(endpoint, dear);
         // mostly a change of the new object alone
         let old = struck(sample.clone(), &old);
         let new = struck(if new.len() % 2 == 0 { old.clone() } else { sample }, &new);
@@ -118,9 +146,9 @@ fn any_bytes_get_an_answer_or_one_line() {
 #[test]
 fn any_file_is_judged_line_by_line() {
     let cost = Cost::new("validate");
-    let inputs = (blows::some(4), blows::some(4), 0..4_usize, blows::text(), blows::yaml());
-    proptest!(share(20), |((wrapper, policy, style, text, yaml) in inputs)| {
-        let wrapper = struck(samples::of(Endpoint::ValidateAppWrapper), &wrapper);
+    let inputs = (dear(), blows::some(4), blows::some(4), 0..4_usize, blows::text(), blows::yaml());
+    proptest!(share(20), |((dear, wrapper, policy, style, text, yaml) in inputs)| {
+        let wrapper = struck(sample(Endpoint::ValidateAppWrapper, dear), &wrapper);
         let policy = struck(samples::of(Endpoint::ValidateRetryPolicy), &policy);
         let file = match style {
             0 => blows::written(&wrapper, &text),

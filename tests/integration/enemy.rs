@@ -1,6 +1,10 @@
 //! What hostile tenants, broken neighbours and unreachable services try, on the real control plane.
 
+#[path = "../dearest/mod.rs"]
+#[allow(dead_code, reason = "tests/price and the bench use the rest")]
+mod dearest;
 mod door;
+mod noisy;
 mod ours;
 mod price;
 mod quota;

@@ -57,6 +57,13 @@ pub struct Program {
     log: PathBuf,
 }
 
+/// The program that is tested: that of the same build, or the one of `APPWRAPPER_TESTS_PROGRAM`.
+#[expect(clippy::disallowed_methods, reason = "which program is tested is said from outside")]
+fn program() -> PathBuf {
+    let other = std::env::var_os("APPWRAPPER_TESTS_PROGRAM");
+    other.map_or_else(|| env!("CARGO_BIN_EXE_appwrapper").into(), PathBuf::from)
+}
+
 impl Installed {
     /// Installs the manifests and starts the program, which runs until the tests end.
     fn on(plane: ControlPlane, settings: &str) -> Self {
@@ -113,7 +120,7 @@ impl Installed {
         fs::write(file(".yaml"), settings.to_string()).expect("it is written");
         fs::write(file(".kubeconfig"), self.kubeconfig()).expect("it is written");
         let log = File::create(file(".log")).expect("a log");
-        let child = Command::new(env!("CARGO_BIN_EXE_appwrapper"))
+        let child = Command::new(program())
             .arg("run")
             .arg("--log-json")
             .arg("--config")
@@ -139,6 +146,14 @@ impl Installed {
         config["users"][0]["user"] = json!({"token": asked});
         config["contexts"][0]["context"]["namespace"] = json!(NAMESPACE);
         config.to_string()
+    }
+
+    /// A line of the program's status, such as `VmRSS:`, in KiB.
+    pub fn memory(&self, field: &str) -> u64 {
+        let path = format!("/proc/{}/status", self.process);
+        let status = fs::read_to_string(path).expect("the program runs, on Linux");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
+        line.trim_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number")
     }
 
     /// What `/metrics` says to somebody who may read it.

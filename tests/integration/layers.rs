@@ -23,7 +23,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("tls", &["listener"]),
     ("certificate", &["clock", "telemetry", "tls"]),
     ("plan", &[]),
-    ("status", &["api"]),
+    ("status", &["api", "bugs"]),
     ("policies", &["api", "price", "quantity", "limits", "pattern", "config"]),
     ("snapshot", &["api", "plan", "quantity", "policies"]),
     (
@@ -78,6 +78,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "limits",
             "plan",
             "policies",
+            "price",
             "snapshot",
             "podsets",
             "config",

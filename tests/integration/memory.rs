@@ -32,20 +32,12 @@ fn limit() -> u64 {
     mebibytes * 1024
 }
 
-/// A line of a process's status, in KiB.
-fn memory(field: &str) -> u64 {
-    let path = format!("/proc/{}/status", INSTALLED.process);
-    let status = fs::read_to_string(path).expect("the program runs, on Linux");
-    let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("the field");
-    line.trim_matches(|c: char| !c.is_ascii_digit()).parse().expect("a number")
-}
-
 #[test]
 #[ignore = "creates 3,000 AppWrappers: cargo test --test integration memory -- --ignored --nocapture"]
 fn the_limit_of_the_manifest_is_enough() {
     installed_test("the_limit_of_the_manifest_is_enough", async |case| {
         let count = count();
-        let begin = memory("VmRSS:");
+        let begin = INSTALLED.memory("VmRSS:");
         let mut events = Box::pin(watcher(case.wrappers(), Config::default()));
         let creation = stream::iter(0..count).for_each_concurrent(AT_A_TIME, |number| {
             let pods = json!({"parallelism": 2, "completions": 2});
@@ -68,10 +60,10 @@ fn the_limit_of_the_manifest_is_enough() {
             }
         };
         futures::join!(creation, deployment);
-        let (most, limit) = (memory("VmHWM:"), limit());
+        let (most, limit) = (INSTALLED.memory("VmHWM:"), limit());
         println!(
             "{count} AppWrappers: {begin} KiB before, {} KiB now, {most} KiB at most, {limit} KiB allowed",
-            memory("VmRSS:"),
+            INSTALLED.memory("VmRSS:"),
         );
         assert!(most < limit, "{most} KiB of {limit}");
     });

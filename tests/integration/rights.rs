@@ -71,7 +71,13 @@ fn calls() -> (BTreeSet<Right>, Vec<Value>) {
         else {
             continue;
         };
-        if event["annotations"]["authorization.k8s.io/decision"] == "forbid" {
+        // owners that forged pods name in another test are not for the controller to read
+        let is_forged = event["verb"] == "get" && object["resource"] == "secrets";
+        let forbidden = event["annotations"]["authorization.k8s.io/decision"] == "forbid";
+        if is_forged && forbidden {
+            continue;
+        }
+        if forbidden {
             refused.push(event.clone());
         }
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -133,6 +133,13 @@ const FOR_THE_ADVERSARY: &[Bug] = &[
     Bug::RightsAskedOnce,
     Bug::FinalizerNotRestored,
     Bug::NoFloorOfUncounted,
+    Bug::RecordedUidIsProof,
+    Bug::AncestorsByUid,
+    Bug::UnreadableOwnerFailsLook,
+    Bug::NegativeCountTrusted,
+    Bug::FarRetryAfterTrusted,
+    Bug::UnknownPhaseStopsAll,
+    Bug::OverQuotaUnsaid,
 ];
 
 /// The first seed that shows a bug; only this thread has it.

@@ -182,7 +182,7 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
         component.presence = match named.get(&(group, &component.kind, &component.name)) {
             Some(found) => {
                 let record = ObjectRecord::of(&found.seen, &component.api_version, &component.kind);
-                wrapper.presence(index, record, &component.pod_sets)
+                wrapper.presence(index, record, &component.pod_sets, None)
             }
             None => Presence::Absent,
         };

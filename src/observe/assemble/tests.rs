@@ -63,13 +63,15 @@ fn a_record_is_about_the_template_or_about_nothing() {
 fn an_object_is_ours_by_its_owner_or_by_label_and_record_together() {
     let owned = |uid: &str| Some(controller("AppWrapper", "aw", uid));
     let label = |uid: &str| Some(uid.to_owned());
-    for (what, recorded, owner, labelled, want) in [
-        ("our owner reference", "", owned("aw"), None, true),
-        ("another's", "u", owned("other"), label("aw"), false),
-        ("recorded alone", "u", None, None, false),
-        ("labelled alone", "x", None, label("aw"), false),
-        ("labelled for another", "u", None, label("other"), false),
-        ("orphaned", "u", None, label("aw"), true),
+    for (what, recorded, seen, owner, labelled, want) in [
+        ("our owner reference", "", "", owned("aw"), None, true),
+        ("another's", "u", "u", owned("other"), label("aw"), false),
+        ("recorded alone", "u", "", None, None, false),
+        ("seen alone", "", "u", None, None, false),
+        ("labelled alone", "x", "x", None, label("aw"), false),
+        ("labelled for another", "u", "u", None, label("other"), false),
+        ("orphaned, as recorded", "u", "", None, label("aw"), true),
+        ("orphaned, as seen", "", "u", None, label("aw"), true),
     ] {
         let identity = Identity {
             uid: "u".into(),
@@ -79,7 +81,7 @@ fn an_object_is_ours_by_its_owner_or_by_label_and_record_together() {
             ..Identity::default()
         };
         let record = ObjectRecord { identity, ..ObjectRecord::default() };
-        let presence = wrapper(&entry(recorded)).presence(0, record, &[]);
+        let presence = wrapper(&entry(recorded)).presence(0, record, &[], Some(seen));
         let Presence::Present(object) = presence else { panic!("it is there") };
         assert_eq!(object.owner == Owner::Us, want, "{what}");
     }

@@ -14,8 +14,6 @@ use crate::api::Phase;
 use crate::world::actors::{find_condition, is_true};
 use crate::world::truth::{State, Thing, Wrapper, decided};
 
-/// Whether `PodsOverQuota` is asked for.
-pub const OVER_QUOTA_IS_SAID: bool = false;
 /// The longest that a pause may last, with some room.
 const PAUSE_MAX: Duration = Duration::from_hours(25);
 /// How long an answer about somebody's rights is believed.
@@ -125,8 +123,14 @@ fn counted_from_zero(scope: &Scope<'_>) -> Option<String> {
 
 fn finalizer_last(scope: &Scope<'_>) -> Option<String> {
     let went = scope.ours && scope.before.finalizer && !scope.wrapper.state.finalizer;
-    let left = scope.wrapper.rightful().next().filter(|_| went)?;
+    let left = scope.wrapper.rightful().find(is_left).filter(|_| went)?;
     Some(name(left))
+}
+
+/// Whether a thing of the adversary's must be gone before its AppWrapper goes. A pod that has ended, and that
+/// its owner's own hand has left without a controller, uses no quota.
+fn is_left(thing: &&Thing) -> bool {
+    thing.component || thing.is_live_pod()
 }
 
 /// From one attempt's begin to the next, where nothing was counted and nobody suspended it in between.
@@ -147,7 +151,9 @@ fn uncounted_slowly(scope: &Scope<'_>) -> Option<String> {
 /// The controller let an AppWrapper go.
 #[must_use]
 pub fn let_go(gone: &Wrapper) -> Option<Violation> {
-    let left = gone.rightful().find(|thing| thing.component || thing.pod)?;
+    let left = gone.rightful().find(|thing| {
+        if gone.hostile { is_left(thing) } else { thing.component || thing.pod }
+    })?;
     let judged = gone.state.finalizer && (gone.sane || gone.hostile);
     judged.then(|| Violation {
         invariant: "S11",
@@ -268,7 +274,7 @@ fn over_quota_is_said(scope: &EndScope<'_>) -> Option<String> {
     let all = scope.truth.wrappers.values().filter(|wrapper| wrapper.sane || wrapper.hostile);
     let running =
         |wrapper: &&Wrapper| wrapper.state.phase == Phase::Running && !wrapper.forged_status;
-    all.filter(|_| OVER_QUOTA_IS_SAID).filter(running).find_map(|wrapper| {
+    all.filter(running).find_map(|wrapper| {
         let object = scope.store.get(&wrapper.address)?;
         let said = is_true(&object.value, "PodsOverQuota");
         let mut live: BTreeMap<&str, i64> = BTreeMap::new();

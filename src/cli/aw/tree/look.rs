@@ -156,7 +156,7 @@ async fn member(
     };
     let record = ObjectRecord::of(&seen, &kind.api_version, &kind.kind);
     let pod = kind.is_pod().then(|| pod_node(&PodRecord::of(&seen).pod, restarts(&seen)));
-    match wrapper.presence(index, record, &component.pod_sets) {
+    match wrapper.presence(index, record, &component.pod_sets, None) {
         Presence::Present(Object { owner: Owner::Us, uid, report, terminating, .. }) => {
             let (state, bad) = state(&report.outcome, terminating);
             let known = Node { bad, ..Node::new(&component.kind, &component.name, state) };
