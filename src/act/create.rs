@@ -120,7 +120,8 @@ fn adopt(
     found: ObjectRecord,
 ) -> Result<ObjectRecord, CreationFailure> {
     let title = component.title();
-    let Presence::Present(object) = wrapper.presence(index, found.clone(), &component.pod_sets, None)
+    let Presence::Present(object) =
+        wrapper.presence(index, found.clone(), &component.pod_sets, None)
     else {
         return Err(transient(format!("{title} cannot be told")));
     };

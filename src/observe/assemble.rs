@@ -14,6 +14,7 @@ use crate::api::{
 use crate::bugs::{self, Bug};
 use crate::podsets::{self, Kind};
 use crate::policies::{Named, Policies};
+use crate::price::memory_bytes;
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
 use crate::status::Flaws;
 
@@ -66,6 +67,14 @@ impl Wrapper {
             self.components.iter().map(|c| Named { kind: &c.kind, name: &c.name }).collect();
         self.policies = Arc::new(Policies::of(&self.spec, &names));
         self
+    }
+
+    /// Memory that it takes, in bytes, about. What was made of its templates takes less than they do.
+    #[must_use]
+    pub fn memory_bytes(&self) -> usize {
+        let templates = self.spec.components.iter().map(|wrapped| memory_bytes(&wrapped.template));
+        let other = self.components.len() * size_of::<Component>() + self.rest_bytes;
+        2 * templates.sum::<usize>() + other
     }
 
     fn inspect(&self, index: usize) -> Component {

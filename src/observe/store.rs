@@ -17,9 +17,8 @@ use super::stored::Stored;
 
 /// The texts of all AppWrappers together, in bytes.
 const TEXTS_MAX: usize = 24 << 20;
-/// The texts of the AppWrappers that are kept parsed, in bytes: those that are being reconciled.
-/// Parsed, a text takes several times its size.
-const PARSED_MAX: usize = 2 << 20;
+/// Memory of the AppWrappers that are kept parsed, in bytes: those that are being reconciled.
+const PARSED_MAX: usize = 8 << 20;
 
 /// The AppWrappers of a cluster. A clone shows the same.
 #[derive(Clone, Debug, Default)]
@@ -137,9 +136,9 @@ impl Store {
         })
     }
 
-    /// Keeps an AppWrapper parsed for a while; `size` is that of its text, in bytes.
-    pub fn keep_parsed(&self, key: Key, size: usize, wrapper: Arc<Wrapper>) {
-        self.change(|inner| inner.parsed.put(key, size, wrapper));
+    /// Keeps an AppWrapper parsed for a while.
+    pub fn keep_parsed(&self, key: Key, wrapper: Arc<Wrapper>) {
+        self.change(|inner| inner.parsed.put(key, wrapper));
     }
 
     /// How many bytes of text are kept.
@@ -162,7 +161,7 @@ impl Inner {
         let key = stored.key();
         self.remove(&key);
         if let Some(wrapper) = parsed {
-            self.parsed.put(key.clone(), stored.size(), wrapper);
+            self.parsed.put(key.clone(), wrapper);
         }
         if let Some(size) = stored.text().map(str::len) {
             self.texts.put(&key, size);
@@ -216,8 +215,9 @@ impl Texts {
 }
 
 impl Parsed {
-    fn put(&mut self, key: Key, size: usize, wrapper: Arc<Wrapper>) {
+    fn put(&mut self, key: Key, wrapper: Arc<Wrapper>) {
         self.remove(&key);
+        let size = wrapper.memory_bytes();
         self.by_age.insert(self.next, key.clone());
         self.by_key.insert(key, (self.next, size, wrapper));
         self.next += 1;

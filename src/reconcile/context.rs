@@ -101,14 +101,14 @@ impl Context {
         if let Some(parsed) = self.store.parsed(&key, stored.version()) {
             return Ok(Some(Ok(parsed)));
         }
-        let (size, read) = if let Some(wrapper) = stored.parsed() {
-            (stored.size(), Ok(Arc::new(wrapper)))
+        let read = if let Some(wrapper) = stored.parsed() {
+            Ok(Arc::new(wrapper))
         } else {
             let Some(seen) = live::appwrapper(&self.client, &key).await? else { return Ok(None) };
-            (seen.raw.get().len(), Wrapper::read(&seen).map(Arc::new))
+            Wrapper::read(&seen).map(Arc::new)
         };
         if let Ok(wrapper) = &read {
-            self.store.keep_parsed(key, size, wrapper.clone());
+            self.store.keep_parsed(key, wrapper.clone());
         }
         Ok(Some(read))
     }

@@ -58,7 +58,6 @@ pub struct Program {
 }
 
 /// The program that is tested: that of the same build, or the one of `APPWRAPPER_TESTS_PROGRAM`.
-#[expect(clippy::disallowed_methods, reason = "which program is tested is said from outside")]
 fn program() -> PathBuf {
     let other = std::env::var_os("APPWRAPPER_TESTS_PROGRAM");
     other.map_or_else(|| env!("CARGO_BIN_EXE_appwrapper").into(), PathBuf::from)

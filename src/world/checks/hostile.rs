@@ -123,13 +123,13 @@ fn counted_from_zero(scope: &Scope<'_>) -> Option<String> {
 
 fn finalizer_last(scope: &Scope<'_>) -> Option<String> {
     let went = scope.ours && scope.before.finalizer && !scope.wrapper.state.finalizer;
-    let left = scope.wrapper.rightful().find(is_left).filter(|_| went)?;
+    let left = scope.wrapper.rightful().find(|thing| is_left(thing)).filter(|_| went)?;
     Some(name(left))
 }
 
 /// Whether a thing of the adversary's must be gone before its AppWrapper goes. A pod that has ended, and that
 /// its owner's own hand has left without a controller, uses no quota.
-fn is_left(thing: &&Thing) -> bool {
+fn is_left(thing: &Thing) -> bool {
     thing.component || thing.is_live_pod()
 }
 
@@ -151,9 +151,9 @@ fn uncounted_slowly(scope: &Scope<'_>) -> Option<String> {
 /// The controller let an AppWrapper go.
 #[must_use]
 pub fn let_go(gone: &Wrapper) -> Option<Violation> {
-    let left = gone.rightful().find(|thing| {
-        if gone.hostile { is_left(thing) } else { thing.component || thing.pod }
-    })?;
+    let left = gone
+        .rightful()
+        .find(|thing| if gone.hostile { is_left(thing) } else { thing.component || thing.pod })?;
     let judged = gone.state.finalizer && (gone.sane || gone.hostile);
     judged.then(|| Violation {
         invariant: "S11",
