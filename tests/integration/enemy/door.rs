@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use k8s_openapi::ByteString;
 use kube::Client;
 use kube::api::{Api, DynamicObject, Patch, PatchParams};
@@ -15,6 +16,7 @@ use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -131,9 +133,10 @@ fn review(user: &Value, object: &Value) -> String {
 }
 
 /// Holds a connection, and opens it again whenever it is closed, for ever.
-async fn occupy(door: Door, number: usize) {
+async fn occupy(door: Door, number: usize, tried: Arc<Semaphore>) {
     let from = ATTACKERS[number % ATTACKERS.len()];
     loop {
+        tried.add_permits(1);
         if number.is_multiple_of(3) {
             // a request that begins and never ends
             if let Ok(mut stream) = door.connect(from).await {
@@ -155,19 +158,24 @@ async fn occupy(door: Door, number: usize) {
 fn idle_and_slow_connections_do_not_close_the_webhook() {
     installed_test("idle_and_slow_connections", async |case| {
         let door = Door::find(&case.client).await;
-        let mut attack = JoinSet::new();
+        let (mut attack, tried) = (JoinSet::new(), Arc::new(Semaphore::new(0)));
         for number in 0..600 {
-            attack.spawn(occupy(door.clone(), number));
+            attack.spawn(occupy(door.clone(), number, tried.clone()));
         }
-        for number in 0..40 {
-            let name = format!("created-{number}");
-            let template = job(&name, json!({}), &[]);
-            let mut object = wrapper(&name, json!({}), vec![template]);
-            object["spec"]["suspend"] = true.into();
-            let created = case.try_create(object).await;
-            created.unwrap_or_else(|error| panic!("{name} is refused: {error}"));
-            tokio::time::sleep(Duration::from_millis(50)).await;
-        }
+        let all = tokio::time::timeout(PATIENCE, tried.acquire_many(600)).await;
+        all.expect("they come").expect("it stays open").forget();
+        // many at the same time, so that the API server needs connections that it does not have yet
+        let case = &case;
+        stream::iter(0..40)
+            .for_each_concurrent(20, |number| async move {
+                let name = format!("created-{number}");
+                let template = job(&name, json!({}), &[]);
+                let mut object = wrapper(&name, json!({}), vec![template]);
+                object["spec"]["suspend"] = true.into();
+                let created = case.try_create(object).await;
+                created.unwrap_or_else(|error| panic!("{name} is refused: {error}"));
+            })
+            .await;
         attack.shutdown().await;
         for number in 0..40 {
             case.delete_wrapper(&format!("created-{number}")).await;
