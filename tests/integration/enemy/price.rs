@@ -175,8 +175,24 @@ fn an_object_leaves_room_for_its_status() {
         let mut components = seen.object["spec"]["components"].clone();
         components[0]["podSetInfos"] = json!([{"annotations": selector}]);
         as_kueue(&case, json!({"spec": {"components": components}})).await.expect("Kueue may");
-        as_kueue(&case, json!({"spec": {"suspend": false}})).await.expect("Kueue may");
-        case.ready("aw", 0).await;
+        // the real Kueue has not admitted it, and may take that back at once
+        let start = async {
+            loop {
+                as_kueue(&case, json!({"spec": {"suspend": false}})).await.expect("Kueue may");
+                case.until("Kueue suspends it again", |log| {
+                    let aw = log.last("AppWrapper", "aw")?;
+                    (aw.object["spec"]["suspend"] == true).then_some(())
+                })
+                .await;
+            }
+        };
+        let ready = case.until("aw is ready", |log| {
+            log.all("AppWrapper").find(|aw| aw.condition("PodsReady") == "True").map(|_| ())
+        });
+        tokio::select! {
+            () = ready => {}
+            () = start => {}
+        }
         kueue::suspend(&case, "aw").await;
         case.phase("aw", "Suspended").await;
         case.delete_wrapper("aw").await;
