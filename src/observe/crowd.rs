@@ -257,6 +257,19 @@ impl Crowd {
         }
     }
 
+    /// Takes in listed pods of which nothing is kept although the watch shows them: they were put aside for
+    /// another AppWrapper of the same name.
+    pub fn take_in(&mut self, key: &Key, listed: &[PodRecord]) {
+        let Some(group) = self.groups.get_mut(key) else { return };
+        for record in listed {
+            let name = &record.identity.name;
+            let is_kept = group.pods.contains_key(name) || group.claims_aside(name).is_some();
+            if !is_kept && self.homes.get(&place(record)) == Some(key) {
+                group.pods.insert(name.clone(), record.clone());
+            }
+        }
+    }
+
     /// Takes back pods that were put aside and that a later read has shown to be ours.
     pub fn take_back<'r>(&mut self, key: &Key, records: impl Iterator<Item = &'r PodRecord>) {
         let Some(group) = self.groups.get_mut(key) else { return };
@@ -440,5 +453,9 @@ mod tests {
         assert!(crowd.look(&key("a"), "another").lacks, "what was found was about another");
         assert_eq!(crowd.holding(&key("a")).count, 0);
         assert!(!crowd.look(&key("a"), "another").lacks);
+        // what the watch shows is known again once it was listed, and nothing else
+        crowd.take_in(&key("a"), &[all[3].clone(), pod("unseen", "a")]);
+        let known = crowd.look(&key("a"), "another").records;
+        assert_eq!(known, [all[2].clone(), all[3].clone()]);
     }
 }

@@ -64,7 +64,10 @@ pub async fn look(
     if lists {
         records = live::listed_pods(eyes.client, &key).await?;
         memory.must_list = false;
-        eyes.cache.crowd(|crowd| records.retain(|record| !crowd.is_strangers(&key, record)));
+        eyes.cache.crowd(|crowd| {
+            crowd.take_in(&key, &records);
+            records.retain(|record| !crowd.is_strangers(&key, record));
+        });
     }
     find_missing(eyes, wrapper, memory, &records).await?;
     records.extend(memory.kin.unseen(&wrapper.namespace));
