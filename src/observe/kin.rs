@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::records::{Controller, PodRecord};
 use crate::bugs::{self, Bug};
 use crate::price::POD_OWNERS_MAX;
-use crate::snapshot::PodPhase;
+use crate::snapshot::{Component, PodPhase};
 
 /// A pod that no watch shows any more is read again after this time.
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(10);
@@ -75,11 +75,16 @@ impl Kin {
         Some(link.component)
     }
 
-    /// UIDs of the objects between a component and its pods.
-    #[must_use]
-    pub fn pod_owners(&self, component: usize) -> Vec<String> {
-        let links = self.links.iter().filter(|(_, link)| link.component == Some(component));
-        links.map(|(uid, _)| uid.clone()).take(POD_OWNERS_MAX).collect()
+    /// Tells each component the UIDs of the objects between it and its pods, as far as a status records them.
+    pub fn tell_pod_owners(&self, components: &mut [Component]) {
+        for (uid, link) in &self.links {
+            let component = link.component.and_then(|index| components.get_mut(index));
+            if let Some(Component { pod_owners, .. }) = component
+                && pod_owners.len() < POD_OWNERS_MAX
+            {
+                pod_owners.push(uid.clone());
+            }
+        }
     }
 
     /// Where a pod belongs, if it was seen to be ours.

@@ -77,9 +77,7 @@ pub async fn observe(
     }
     let Found { records, pods, undetermined } =
         pods::look(eyes, wrapper, memory, &components, ask).await?;
-    for (index, component) in components.iter_mut().enumerate() {
-        component.pod_owners = memory.kin.pod_owners(index);
-    }
+    memory.kin.tell_pod_owners(&mut components);
     let mut snapshot = Snapshot {
         nodes: known_nodes(eyes, memory, &records, ask).await?,
         components,
