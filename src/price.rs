@@ -24,13 +24,15 @@ pub const OWN_ANNOTATIONS_BYTES_MAX: usize = 4 << 10;
 /// The most bytes of all annotations of an object, keys and values together. Kubernetes:
 /// `TotalAnnotationSizeLimitB`.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
+/// The most bytes of the labels of an AppWrapper, keys and values together. Kubernetes has no bound.
+pub const LABELS_BYTES_MAX: usize = 32 << 10;
 /// The most bytes of an AppWrapper, as it is stored, with the largest status that it can grow to. An
 /// API server stores 1.5 MiB; the rest is for what others write into it.
 pub const OBJECT_BYTES_MAX: usize = 1 << 20;
 /// The most bytes that `metadata` may grow to after the creation.
 pub const METADATA_BYTES_MAX: usize = 320 << 10;
 /// The most memory that `spec` may take when it is read.
-pub const MEMORY_BYTES_MAX: usize = 7 << 19;
+pub const MEMORY_BYTES_MAX: usize = 5 << 19;
 
 /// The most bytes of a message in the status.
 pub const STATUS_MESSAGE_BYTES_MAX: usize = 1 << 10;

@@ -27,6 +27,10 @@ fn documents_lists_and_json_are_read() {
         ),
         (object, vec!["f: Pod/p"]),
         (&format!("{object}\n{object}"), vec!["f, document 1: Pod/p", "f, document 2: Pod/p"]),
+        (
+            &format!("{object}\n---\n{object}\n"),
+            vec!["f, document 1: Pod/p", "f, document 2: Pod/p"],
+        ),
         (&format!("{{kind: List, items: [{object}]}}"), vec!["f, items[0]: Pod/p"]),
         (
             r#"{"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]}"#,
@@ -76,6 +80,14 @@ fn a_flaw_names_its_place() {
         let flaws: Vec<String> = read(text).into_iter().filter_map(Result::err).collect();
         assert!(flaws.len() == 1 && flaws[0].contains(want), "{text}: {flaws:?}");
     }
+}
+
+#[test]
+fn yaml_in_its_flow_style_is_read_up_to_a_size() {
+    let flow = |bytes: usize| format!("{{kind: A, metadata: {{name: {}}}}}", "n".repeat(bytes));
+    assert!(read(&flow(60 << 10)).iter().all(Result::is_ok));
+    let flaws: Vec<String> = read(&flow(64 << 10)).into_iter().filter_map(Result::err).collect();
+    assert!(flaws.len() == 1 && flaws[0].contains("invalid JSON: "), "{flaws:?}");
 }
 
 #[test]

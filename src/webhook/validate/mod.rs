@@ -80,7 +80,9 @@ fn judged(aw: &Value, config: &Config, occasion: Occasion) -> Vec<Finding> {
     {
         let metadata = object::metadata(aw, &mut report).unwrap_or(&Value::Null);
         object::name(metadata, &mut report);
-        object::texts(metadata, "labels", &mut report);
+        if occasion == Occasion::Stored || size::labels(metadata, &mut report) {
+            object::texts(metadata, "labels", &mut report);
+        }
         let limits = object::limits(metadata, config, &mut report);
         let components = spec(aw, metadata, config, &limits, occasion, &mut report);
         if occasion == Occasion::Create {

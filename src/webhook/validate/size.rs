@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::component::Judged;
 use super::finding::Report;
 use crate::price::{
-    ANNOTATIONS_BYTES_MAX, MEMORY_BYTES_MAX, OBJECT_BYTES_MAX, Shape, largest_status, memory_bytes,
-    stored_bytes,
+    ANNOTATIONS_BYTES_MAX, LABELS_BYTES_MAX, MEMORY_BYTES_MAX, OBJECT_BYTES_MAX, Shape,
+    largest_status, memory_bytes, stored_bytes,
 };
 
 /// Whether an object is small enough to be looked at, its status apart.
@@ -51,13 +51,28 @@ pub(super) fn check(object: &Value, components: &[Judged], report: &mut Report) 
 
 /// The annotations of an object are as many as an API server takes.
 pub(super) fn annotations(metadata: &Value, path: &str, report: &mut Report) {
-    let all = metadata["annotations"].as_object().into_iter().flatten();
+    together(metadata, (path, "annotations"), ANNOTATIONS_BYTES_MAX, report);
+}
+
+/// The labels of an AppWrapper are few enough to be read with every change of it.
+pub(super) fn labels(metadata: &Value, report: &mut Report) -> bool {
+    together(metadata, ("metadata", "labels"), LABELS_BYTES_MAX, report)
+}
+
+/// Whether a map of texts in `metadata` has at most so many bytes.
+fn together(
+    metadata: &Value,
+    (path, field): (&str, &str),
+    most: usize,
+    report: &mut Report,
+) -> bool {
+    let all = metadata[field].as_object().into_iter().flatten();
     let bytes: usize = all.map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
-    if bytes > ANNOTATIONS_BYTES_MAX {
-        let message =
-            format!("must be at most {ANNOTATIONS_BYTES_MAX} bytes together, keys included");
-        report.invalid(format!("{path}.annotations"), format!("{bytes} bytes"), message);
+    if bytes > most {
+        let message = format!("must be at most {most} bytes together, keys included");
+        report.invalid(format!("{path}.{field}"), format!("{bytes} bytes"), message);
     }
+    bytes <= most
 }
 
 /// Bytes of an object as it is stored, without its status.

@@ -3,7 +3,8 @@
 use super::*;
 use crate::api::keys;
 use crate::price::{
-    ANNOTATIONS_BYTES_MAX, METADATA_BYTES_MAX, OBJECT_BYTES_MAX, OWN_ANNOTATIONS_BYTES_MAX,
+    ANNOTATIONS_BYTES_MAX, LABELS_BYTES_MAX, METADATA_BYTES_MAX, OBJECT_BYTES_MAX,
+    OWN_ANNOTATIONS_BYTES_MAX,
 };
 
 const PREFIX: &str = "workload.codeflare.dev.appwrapper";
@@ -51,7 +52,7 @@ fn small_objects_by_the_thousand_are_refused() {
     only(
         "69",
         &judged(&aw),
-        "error: spec: must take at most 3670016 bytes of memory",
+        "error: spec: must take at most 2621440 bytes of memory",
         "fewer fields",
     );
 }
@@ -139,6 +140,22 @@ fn annotations_have_a_bound_together() {
     aw["spec"]["components"][0]["template"]["metadata"]["annotations"] =
         others(ANNOTATIONS_BYTES_MAX + 1);
     only("70", &judged(&aw), "error: spec.components[0].template.metadata.annotations: ", "262144");
+}
+
+#[test]
+fn labels_have_a_bound_together() {
+    let with_labels = |bytes: usize| {
+        let mut aw = given(&[job("a")]);
+        aw["metadata"]["labels"] = json!({"a": "x".repeat(bytes - 1)});
+        judged(&aw)
+    };
+    assert_eq!(with_labels(LABELS_BYTES_MAX), Vec::<String>::new());
+    only(
+        "labels",
+        &with_labels(LABELS_BYTES_MAX + 1),
+        "error: metadata.labels: Invalid value: \"32769 bytes\": must be at most 32768 bytes",
+        "keys included",
+    );
 }
 
 #[test]
