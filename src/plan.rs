@@ -25,6 +25,8 @@ pub enum Action {
         /// Its UID.
         uid: String,
     },
+    /// Delete this owner of pods in the ordinary way, if it still has this UID.
+    DeleteOrphan(Orphan),
     /// Write `status.pendingMemory` into the templates, in one guarded update of the AppWrapper; with
     /// `suspend`, the same update suspends it, so that Kueue admits it anew.
     GrowMemory {
@@ -43,6 +45,20 @@ pub struct Target {
     /// Index of the component.
     pub component: usize,
     /// UID of the object.
+    pub uid: String,
+}
+
+/// An object that a component made, that owns pods, and that nothing controls any more: somebody deleted the
+/// component with `--cascade=orphan`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Orphan {
+    /// Its API version.
+    pub api_version: String,
+    /// Its kind.
+    pub kind: String,
+    /// Its name.
+    pub name: String,
+    /// Its UID.
     pub uid: String,
 }
 
@@ -71,7 +87,8 @@ impl Action {
             | Self::Delete(_)
             | Self::ForceDelete(_)
             | Self::DeletePod { .. }
-            | Self::ForceDeletePod { .. } => true,
+            | Self::ForceDeletePod { .. }
+            | Self::DeleteOrphan(_) => true,
             Self::AddFinalizer
             | Self::GrowMemory { .. }
             | Self::Suspend
@@ -89,6 +106,7 @@ impl Action {
             Self::ForceDelete(_) => "force-delete",
             Self::DeletePod { .. } => "delete-pod",
             Self::ForceDeletePod { .. } => "force-delete-pod",
+            Self::DeleteOrphan(_) => "delete-orphan",
             Self::GrowMemory { .. } => "grow-memory",
             Self::Suspend => "suspend",
             Self::RemoveFinalizer => "remove-finalizer",

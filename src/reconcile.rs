@@ -30,7 +30,7 @@ use crate::observe::memory::Memory;
 use crate::observe::nodes;
 use crate::observe::seen::Seen;
 use crate::observe::{self, stored::Stored};
-use crate::plan::{Action, Ask, Target};
+use crate::plan::{Action, Ask, Orphan, Target};
 use crate::podsets;
 use crate::snapshot::{Component, Snapshot};
 use written::Written;
@@ -124,7 +124,8 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
     if wrapper.status.phase == Phase::Empty {
         bugs::block_where_asked(&wrapper.annotations);
     }
-    memory.focus(&wrapper.uid, crate::decide::current_attempt(&wrapper.status));
+    let attempt = crate::decide::current_attempt(&wrapper.status);
+    memory.focus(&wrapper.uid, attempt, wrapper.status.phase);
     if memory.outdates(&wrapper.version) {
         return Ok(Next::After(ECHO_OVERDUE));
     }
@@ -271,6 +272,11 @@ async fn carry_out(
                 send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Graceful)
                     .await?;
             }
+            Action::DeleteOrphan(Orphan { api_version, kind, name, uid }) => {
+                let kind = KindKey { api_version: api_version.clone(), kind: kind.clone() };
+                let object = (&kind, name.as_str(), uid.as_str());
+                delete_object(context, memory, snapshot, object, delete::How::Graceful).await?;
+            }
             Action::GrowMemory { suspend } => {
                 return growth::grow(context, memory, wrapper, *suspend).await;
             }
@@ -411,14 +417,24 @@ async fn delete_one(
 ) -> Result<(), Error> {
     let component = &snapshot.components[target.component];
     let Some(how) = how_to_delete(component, forced) else { return Ok(()) };
-    let kind: KindKey = kind_of(component);
-    let resource = match context.live.resource(&context.client, &kind).await {
+    let kind = kind_of(component);
+    delete_object(context, memory, snapshot, (&kind, &component.name, &target.uid), how).await
+}
+
+async fn delete_object(
+    context: &Context,
+    memory: &mut Memory,
+    snapshot: &Snapshot,
+    (kind, name, uid): (&KindKey, &str, &str),
+    how: delete::How,
+) -> Result<(), Error> {
+    let resource = match context.live.resource(&context.client, kind).await {
         Ok(resource) => resource,
         // nothing of a kind that does not exist is left to delete
         Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(()),
         Err(error @ live::Error::Api { .. }) => return Err(error.into()),
     };
-    let victim = Victim { resource: &resource, name: &component.name, uid: &target.uid };
+    let victim = Victim { resource: &resource, name, uid };
     send_delete(context, memory, &snapshot.namespace, &victim, how).await
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
-use crate::plan::Ask;
+use crate::plan::{Ask, Orphan};
 use crate::policies::{InForce, Policies};
 use crate::quantity::Bytes;
 use lost::Loss;
@@ -42,6 +42,8 @@ pub struct Snapshot {
     pub pods: Vec<Pod>,
     /// Pods that bear our labels and that may or may not be ours.
     pub undetermined: Undetermined,
+    /// What goes on to make pods of ours after its component is gone.
+    pub orphans: Vec<Orphan>,
     /// Nodes that are known; none where they cannot be seen.
     pub nodes: BTreeMap<String, Node>,
     /// Which read was made from the API server itself for this snapshot, after the last write.

@@ -19,7 +19,7 @@ use crate::api::{AttemptOutcome, Since};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
-use crate::snapshot::{Component, PodPhase, Presence};
+use crate::snapshot::{Component, Pod, PodPhase, Presence};
 
 /// What still exists is named after this time, or after a quarter of the grace period if that is less.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
@@ -293,12 +293,23 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     let started = deleting_since(draft);
     let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);
     let forced = draft.facts.now >= forced_from || bugs::is_present(Bug::ForceAtOnce);
+    if forced && snapshot.answered != Ask::Gone && pods_are_left_alone(draft) {
+        draft.ask(Ask::Gone); // their owners outlived the components
+        return false;
+    }
     if !forced || bugs::is_present(Bug::NeverForce) {
         delete_gracefully(draft, started, forced_from);
     } else {
         delete_forcefully(draft, forced_from);
     }
     false
+}
+
+/// Whether pods live on that are not being deleted, although every component is gone.
+fn pods_are_left_alone(draft: &Draft<'_>) -> bool {
+    let snapshot = draft.facts.snapshot;
+    snapshot.components.iter().all(|component| component.ours().is_none())
+        && snapshot.pods.iter().any(|pod| !pod.terminating)
 }
 
 /// When what still exists is named.
@@ -345,8 +356,18 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
             draft.verdict.delete.push(index);
         }
     }
-    for pod in &draft.facts.snapshot.pods {
+    // One that somebody has just created may be on its way already: whoever makes pods without end is not
+    // answered at the same pace.
+    let settles = |pod: &&Pod| {
+        let created = pod.created.filter(|_| !pod.terminating);
+        created.is_none_or(|at| Period::from_duration(RETRY_FORCE.0).after(at) <= draft.facts.now)
+    };
+    let settled: Vec<&Pod> = draft.facts.snapshot.pods.iter().filter(settles).collect();
+    for pod in settled {
         force(draft, pod);
+    }
+    for orphan in &draft.facts.snapshot.orphans {
+        draft.act(Action::DeleteOrphan(orphan.clone()));
     }
     let blockers = blockers(draft);
     name_blockers(draft, &blockers, deleting::FORCED);

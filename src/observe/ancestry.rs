@@ -45,6 +45,9 @@ pub enum Doubt {
     Unavailable,
     /// Its owner was not read yet: only so many are read at a time.
     Unread,
+    /// Its owner exists, looks like one of this AppWrapper, and is not controlled by it: somebody took its
+    /// labels or its owner reference away, or invented it.
+    OwnerDetached,
 }
 
 impl Doubt {
@@ -53,7 +56,7 @@ impl Doubt {
     #[must_use]
     pub const fn may_change(self) -> bool {
         match self {
-            Self::NoOwner | Self::OwnerGone => false,
+            Self::NoOwner | Self::OwnerGone | Self::OwnerDetached => false,
             Self::Forbidden | Self::UnknownKind | Self::Unavailable | Self::Unread => true,
         }
     }
@@ -68,6 +71,7 @@ impl fmt::Display for Doubt {
             Self::UnknownKind => "the kind of its owner is not served",
             Self::Unavailable => "its owner could not be read",
             Self::Unread => "its owner was not read yet",
+            Self::OwnerDetached => "the AppWrapper does not control its owner",
         })
     }
 }
@@ -113,6 +117,8 @@ pub struct Family<'a> {
 enum Chain {
     Ours(Option<usize>, Vec<Controller>),
     Stranger,
+    /// It leads through an object that looks like ours, and ends there or elsewhere.
+    Detached,
     Broken,
     Untold(Doubt),
     Unread(Controller),
@@ -133,7 +139,7 @@ impl Family<'_> {
                 Chain::Ours(_, links) => (links, false),
                 // garbage collection deletes a pod whose owner is gone
                 Chain::Broken if pod.identity.controller.is_some() => (vec![], false),
-                Chain::Broken | Chain::Stranger => (vec![], true),
+                Chain::Broken | Chain::Stranger | Chain::Detached => (vec![], true),
                 Chain::Untold(_) | Chain::Unread(_) => (vec![], false),
             };
             return Lineage::Ours(Ours { place: place.clone(), links, detached });
@@ -147,7 +153,7 @@ impl Family<'_> {
                 let place = place_of(pod, component);
                 Lineage::Ours(Ours { place, links, detached: false })
             }
-            Chain::Stranger | Chain::Broken
+            Chain::Stranger | Chain::Detached | Chain::Broken
                 if labelled.is_some() && bugs::is_present(Bug::LabelIsOwnership) =>
             {
                 Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
@@ -156,6 +162,9 @@ impl Family<'_> {
                 Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
             }
             Chain::Stranger => Lineage::Stranger,
+            // nothing of it runs, and nobody would ever take it away
+            Chain::Detached if labelled.is_none() || pod.pod.has_ended() => Lineage::Stranger,
+            Chain::Detached => Lineage::Undetermined(Doubt::OwnerDetached),
             Chain::Untold(doubt) => Lineage::Undetermined(doubt),
             Chain::Unread(owner) => Lineage::Unread(owner),
             // pods of the Go controller do not name the UID, and those of others may name anything
@@ -163,7 +172,6 @@ impl Family<'_> {
             Chain::Broken if pod.identity.controller.is_some() => {
                 Lineage::Undetermined(Doubt::OwnerGone)
             }
-            // nothing of it runs, and nobody would ever take it away
             Chain::Broken if pod.pod.has_ended() => Lineage::Stranger,
             Chain::Broken => Lineage::Undetermined(Doubt::NoOwner),
         }
@@ -175,6 +183,7 @@ impl Family<'_> {
         }
         let Some(mut owner) = pod.identity.controller.as_ref() else { return Chain::Broken };
         let mut links: Vec<Controller> = vec![];
+        let mut end = Chain::Stranger;
         for _ in 0..CHAIN_MAX {
             if owner.uid == self.uid {
                 return self.chain_to_us(pod, owner, links);
@@ -196,18 +205,34 @@ impl Family<'_> {
                     return recorded.map_or(Chain::Broken, |index| Chain::Ours(Some(index), links));
                 }
                 Some(Ancestor::Untold(doubt)) => return Chain::Untold(*doubt),
-                Some(Ancestor::Exists(None)) => return Chain::Stranger,
-                Some(Ancestor::Exists(Some(next))) => {
+                Some(Ancestor::Exists(next)) => {
+                    if self.recorded(owner, pod).is_some()
+                        || next.is_none() && self.is_like_ours(owner)
+                    {
+                        end = Chain::Detached;
+                    }
+                    let Some(next) = next else { return end };
                     links.push(owner.clone());
                     owner = next;
                 }
             }
         }
-        Chain::Stranger
+        end
     }
 
-    /// The component whose recorded object a reference names, or one that it made. That object is gone, so
-    /// that only the record tells whose it was. Between, the label has to say so, too.
+    /// Whether a reference names the object of a component, or one of a kind that a component makes, and is
+    /// named after it.
+    fn is_like_ours(&self, owner: &Controller) -> bool {
+        let made = (owner.api_version.as_str(), owner.kind.as_str());
+        self.components.iter().any(|component| {
+            let kind = Kind::of(&component.api_version, &component.kind);
+            let is_made = kind.makes().contains(&made) && owner.name.starts_with(&component.name);
+            is_object_of(owner, component) || is_made
+        })
+    }
+
+    /// The component whose recorded object a reference names, or one that it made. Between, the label has to
+    /// say so, too. Where that object is gone, only the record tells whose it was.
     fn recorded(&self, owner: &Controller, pod: &PodRecord) -> Option<usize> {
         let is_labelled = pod.identity.appwrapper_uid.as_deref() == Some(self.uid);
         self.components.iter().position(|component| {

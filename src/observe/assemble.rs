@@ -170,11 +170,13 @@ impl Wrapper {
         let identity = record.identity;
         let component = self.components.get(index);
         let recorded = component.and_then(|component| component.recorded.as_ref());
-        let is_known = recorded == Some(&identity.uid) || seen == Some(identity.uid.as_str());
-        // somebody took its owner away; its label and what was seen or recorded both say whose it was
-        let orphaned = identity.controller.is_none()
-            && is_known
-            && identity.appwrapper_uid.as_deref() == Some(self.uid.as_str());
+        // Somebody took its owner away. That this process has seen whose it was is proof; what the status
+        // records is one together with the label.
+        let is_labelled = identity.appwrapper_uid.as_deref() == Some(self.uid.as_str());
+        let is_free = identity.appwrapper_uid.is_none() || is_labelled;
+        let is_seen = seen == Some(identity.uid.as_str()) && is_free;
+        let is_recorded = recorded == Some(&identity.uid);
+        let orphaned = identity.controller.is_none() && (is_seen || is_recorded && is_labelled);
         let owner = match &identity.controller {
             _ if orphaned || bugs::is_present(Bug::AdoptByName) => Owner::Us,
             _ if recorded == Some(&identity.uid) && bugs::is_present(Bug::RecordedUidIsProof) => {

@@ -12,8 +12,8 @@ use crate::bugs::{self, Bug};
 use crate::price::POD_OWNERS_MAX;
 use crate::snapshot::{Component, PodPhase};
 
-/// A pod that no watch shows any more is read again after this time.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// A pod that no watch shows any more is read again after this time, and then twice as long after each read.
+const READ_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(10), Duration::from_mins(10));
 /// The most objects between components and pods that are remembered; a chain through another is read again.
 const LINKS_MAX: usize = 10_000;
 
@@ -51,11 +51,21 @@ struct Known {
     unseen: Option<Unseen>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Unseen {
     /// As it was read; none before it was.
     record: Option<PodRecord>,
     read_at: Option<Duration>,
+    /// The time from that read to the next.
+    pause: Duration,
+}
+
+impl Unseen {
+    /// How long until it is read again.
+    fn left(&self, now: Duration) -> Duration {
+        let passed = self.read_at.map(|at| now.saturating_sub(at));
+        passed.map_or(Duration::ZERO, |passed| self.pause.saturating_sub(passed))
+    }
 }
 
 /// A pod to be read.
@@ -148,9 +158,8 @@ impl Kin {
                 known.unseen = None;
                 continue;
             }
-            let unseen = known.unseen.get_or_insert(Unseen { record: None, read_at: None });
-            let is_due = unseen.read_at.is_none_or(|at| now.saturating_sub(at) >= READ_AGAIN_AFTER);
-            if is_due {
+            let unseen = known.unseen.get_or_insert_default();
+            if unseen.left(now).is_zero() {
                 let missing = Missing { name: known.name.clone(), uid: uid.clone() };
                 due.push((unseen.read_at, missing));
             }
@@ -163,6 +172,7 @@ impl Kin {
     pub fn exists(&mut self, uid: &str, record: Option<PodRecord>, now: Duration) {
         if let Some(Known { unseen: Some(unseen), .. }) = self.pods.get_mut(uid) {
             unseen.read_at = Some(now);
+            unseen.pause = (2 * unseen.pause).clamp(READ_AGAIN_AFTER.0, READ_AGAIN_AFTER.1);
             unseen.record = record.or_else(|| unseen.record.take());
         }
     }
@@ -182,12 +192,8 @@ impl Kin {
     #[must_use]
     pub fn read_again_in(&self, now: Duration) -> Option<Duration> {
         let unseen = self.pods.values().filter_map(|known| known.unseen.as_ref());
-        let left = unseen.map(|unseen| {
-            let passed = unseen.read_at.map(|at| now.saturating_sub(at));
-            passed.map_or(Duration::ZERO, |passed| READ_AGAIN_AFTER.saturating_sub(passed))
-        });
         // one that is due waits for its turn
-        left.min().map(|left| left.max(Duration::from_secs(1)))
+        unseen.map(|unseen| unseen.left(now)).min().map(|left| left.max(Duration::from_secs(1)))
     }
 }
 
@@ -234,12 +240,17 @@ mod tests {
         assert_eq!(kin.unseen("n"), [record("c")]);
         assert_eq!(uids(&kin.missing(&[record("a")], at(3))), ["b"]);
         assert_eq!(
-            uids(&kin.missing(&[record("a")], at(12))),
+            uids(&kin.missing(&[record("a")], at(20))),
+            ["b"],
+            "twice as long after each read"
+        );
+        assert_eq!(
+            uids(&kin.missing(&[record("a")], at(21))),
             ["b", "c"],
             "never read comes first"
         );
         kin.forget("b");
-        assert_eq!(uids(&kin.missing(&[record("c")], at(13))), ["a"], "one came back");
+        assert_eq!(uids(&kin.missing(&[record("c")], at(22))), ["a"], "one came back");
         assert_eq!(kin.unseen("n").len(), 1);
     }
 

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::kin::Kin;
 use super::records::ObjectRecord;
+use crate::api::Phase;
 use crate::bugs::{self, Bug};
 use crate::snapshot::{CreationFailure, FailedJob};
 
@@ -39,8 +40,7 @@ pub struct Memory {
     /// or the API server itself said so; and when that was.
     confirmed: Option<(u128, Duration)>,
     created: BTreeMap<usize, (ObjectRecord, Duration)>,
-    /// Components whose object was seen in this attempt, or may have been created without a word of it.
-    existed: BTreeSet<usize>,
+    existed: Existed,
     failures: BTreeMap<usize, Failure>,
     deletions: BTreeMap<(String, bool), Duration>,
     /// Components of which a LIST found nothing, on the way down.
@@ -71,6 +71,36 @@ pub struct Memory {
     pub deleting: Option<Timestamp>,
 }
 
+/// Components whose object was seen in this attempt, or may have been created without a word of it.
+#[derive(Debug)]
+enum Existed {
+    These(BTreeSet<usize>),
+    /// Another process began this attempt.
+    Any,
+}
+
+impl Default for Existed {
+    fn default() -> Self {
+        Self::These(BTreeSet::new())
+    }
+}
+
+impl Existed {
+    fn insert(&mut self, index: usize) {
+        match self {
+            Self::These(all) => _ = all.insert(index),
+            Self::Any => {}
+        }
+    }
+
+    fn contains(&self, index: usize) -> bool {
+        match self {
+            Self::These(all) => all.contains(&index),
+            Self::Any => true,
+        }
+    }
+}
+
 #[derive(Debug)]
 struct Failure {
     why: CreationFailure,
@@ -84,8 +114,8 @@ impl Memory {
         self.now = elapsed;
     }
 
-    /// Forgets what was about another object or attempt.
-    pub fn focus(&mut self, uid: &str, attempt: i32) {
+    /// Forgets what was about another object or attempt. `phase` is the one that was found.
+    pub fn focus(&mut self, uid: &str, attempt: i32, phase: Phase) {
         let about = Some((uid.to_owned(), attempt));
         if self.about != about {
             let same_object = self.about.as_ref().is_some_and(|(old, _)| old == uid);
@@ -93,6 +123,8 @@ impl Memory {
             let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
             let blind_until = self.blind_until.filter(|_| same_object);
+            let begun = matches!(phase, Phase::Resuming | Phase::Running) && !same_object;
+            let existed = if begun { Existed::Any } else { Existed::default() };
             let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };
             *self = Self {
                 now: self.now,
@@ -102,6 +134,7 @@ impl Memory {
                 remarks,
                 blind_until,
                 kin,
+                existed,
                 must_list: self.must_list,
                 ..Self::default()
             };
@@ -162,6 +195,7 @@ impl Memory {
         self.failures.remove(&index);
         self.absent.remove(&index);
         self.existed.insert(index);
+        self.kin.put_component(index, &record.identity.uid);
         self.created.insert(index, (record, self.now));
     }
 
@@ -172,7 +206,7 @@ impl Memory {
         if shown.is_some() && shown == current {
             self.existed.insert(index);
         }
-        self.existed.contains(&index)
+        self.existed.contains(index)
     }
 
     /// An object that was created a moment ago, for as long as the watch may still lack it.
@@ -298,18 +332,36 @@ mod tests {
     #[test]
     fn a_refusal_to_grow_is_about_one_attempt() {
         let mut memory = Memory::default();
-        memory.focus("u", 0);
+        memory.focus("u", 0, Phase::Empty);
         memory.growth_refused = Some("no".to_owned());
-        memory.focus("u", 0);
+        memory.focus("u", 0, Phase::Empty);
         assert!(memory.growth_refused.is_some());
-        memory.focus("u", 1);
+        memory.focus("u", 1, Phase::Empty);
         assert_eq!(memory.growth_refused, None);
+    }
+
+    #[test]
+    fn what_another_process_may_have_created_is_feared_to_have_been_there() {
+        for (phase, begun) in [
+            (Phase::Empty, false),
+            (Phase::Suspended, false),
+            (Phase::Resuming, true),
+            (Phase::Running, true),
+            (Phase::Resetting, false),
+        ] {
+            let mut memory = Memory::default();
+            memory.focus("u", 0, phase);
+            assert_eq!(memory.existed(0, None), begun, "{phase:?}");
+            // from here on this process begins the attempts
+            memory.focus("u", 1, Phase::Resuming);
+            assert!(!memory.existed(0, None), "{phase:?}");
+        }
     }
 
     #[test]
     fn an_older_version_than_the_newest_is_not_decided_by() {
         let mut memory = Memory::default();
-        memory.focus("u", 0);
+        memory.focus("u", 0, Phase::Empty);
         assert!(!memory.outdates("5"));
         memory.confirm(Some("7"));
         assert!(memory.is_confirmed("7") && !memory.is_confirmed("8"));
@@ -318,9 +370,9 @@ mod tests {
         memory.saw("6");
         assert!(memory.outdates("6"));
         assert!(!memory.outdates("7"));
-        memory.focus("u", 1);
+        memory.focus("u", 1, Phase::Empty);
         assert!(memory.outdates("6"), "another attempt of the same object");
-        memory.focus("v", 0);
+        memory.focus("v", 0, Phase::Empty);
         assert!(!memory.outdates("6"), "another object of the same name");
     }
 }

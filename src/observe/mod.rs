@@ -75,7 +75,7 @@ pub async fn observe(
         }
         components.push(component);
     }
-    let Found { records, pods, undetermined } =
+    let Found { records, pods, undetermined, orphans } =
         pods::look(eyes, wrapper, memory, &components, ask).await?;
     memory.kin.tell_pod_owners(&mut components);
     let mut snapshot = Snapshot {
@@ -83,6 +83,7 @@ pub async fn observe(
         components,
         pods,
         undetermined,
+        orphans,
         answered: ask,
         growth_refused: memory.growth_refused.clone(),
         ..wrapper.snapshot()

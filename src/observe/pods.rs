@@ -14,7 +14,7 @@ use super::memory::Memory;
 use super::owners::DOUBT_FOR;
 use super::records::{Controller, PodRecord};
 use crate::bugs::{self, Bug};
-use crate::plan::Ask;
+use crate::plan::{Ask, Orphan};
 use crate::podsets::Kind;
 use crate::snapshot::{Component, Pod, Undetermined};
 
@@ -39,6 +39,8 @@ pub struct Found {
     pub pods: Vec<Pod>,
     /// Those of which it cannot be told.
     pub undetermined: Undetermined,
+    /// What goes on to make pods of ours after its component is gone.
+    pub orphans: Vec<Orphan>,
 }
 
 /// Looks at the pods that name an AppWrapper, and at those that did when they were seen last.
@@ -107,10 +109,41 @@ pub async fn look(
     for (owner, component) in links {
         memory.kin.put_link(owner, component);
     }
-    if ask == Ask::Gone && ours.is_empty() {
-        memory.kin.nothing_is_left();
+    let mut orphans = vec![];
+    if ask == Ask::Gone {
+        if ours.is_empty() {
+            memory.kin.nothing_is_left();
+        } else if components.iter().all(|component| component.ours().is_none()) {
+            orphans = find_orphans(eyes, wrapper, memory, &records).await;
+        }
     }
-    Ok(Found { records, pods: ours, undetermined })
+    Ok(Found { records, pods: ours, undetermined, orphans })
+}
+
+/// The objects that own pods of ours which are not being deleted, and that nothing controls any more. Only
+/// what was once seen between a component and its pods is among them.
+async fn find_orphans(
+    eyes: Eyes<'_>,
+    wrapper: &Wrapper,
+    memory: &Memory,
+    records: &[PodRecord],
+) -> Vec<Orphan> {
+    let kin = &memory.kin;
+    let lives =
+        |record: &&PodRecord| !record.pod.terminating && kin.place(&record.identity.uid).is_some();
+    let owners =
+        records.iter().filter(lives).filter_map(|record| record.identity.controller.as_ref());
+    let owners: BTreeSet<&Controller> = owners.filter(|owner| kin.link(owner).is_some()).collect();
+    let mut orphans = vec![];
+    for owner in owners.into_iter().take(READS_MAX) {
+        // the answer of an earlier read may be older than the deletion of the component
+        let read = live::ancestor(eyes.client, eyes.live, &wrapper.namespace, owner).await;
+        if matches!(read, Ok(Ancestor::Exists(None))) {
+            let Controller { api_version, kind, name, uid } = owner.clone();
+            orphans.push(Orphan { api_version, kind, name, uid });
+        }
+    }
+    orphans
 }
 
 /// Our pods that neither the cache nor the list shows: the deletion of most was seen, and of the others it is
@@ -286,7 +319,8 @@ fn put_aside(eyes: Eyes<'_>, wrapper: &Wrapper, memory: &mut Memory, others: Vec
                 | Doubt::OwnerGone
                 | Doubt::Forbidden
                 | Doubt::UnknownKind
-                | Doubt::Unavailable,
+                | Doubt::Unavailable
+                | Doubt::OwnerDetached,
             ) => {
                 undetermined += 1;
                 undetermined <= UNDETERMINED_MAX

@@ -100,6 +100,7 @@ impl Play {
                 | Action::GrowMemory { .. }
                 | Action::DeletePod { .. }
                 | Action::ForceDeletePod { .. }
+                | Action::DeleteOrphan(_)
                 | Action::Suspend => {}
             }
         }

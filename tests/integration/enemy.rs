@@ -5,7 +5,7 @@
 mod dearest;
 mod door;
 mod noisy;
-mod ours;
+pub mod ours;
 mod price;
 mod quota;
 mod shared;

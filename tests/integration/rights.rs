@@ -8,6 +8,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::enemy::ours::leave_a_replica_set_behind;
 use crate::harness::{Case, job, pod, pod_template, tuned, wrapper};
 use crate::installed::{ACCOUNT, INSTALLED, NAMESPACE, installed_test};
 use crate::nodes::Own;
@@ -205,6 +206,7 @@ fn the_roles_grant_what_is_used_and_no_more() {
     installed_test("the_roles_grant_what_is_used_and_no_more", async |case| {
         wrap_everything(&case).await;
         use_the_rest(&case).await;
+        leave_a_replica_set_behind(&case).await;
         read_metrics().await;
         let roles: Api<ClusterRole> = Api::all(case.client.clone());
         let own: Api<Role> = Api::namespaced(case.client.clone(), NAMESPACE);

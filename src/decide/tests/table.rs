@@ -4,7 +4,7 @@ use super::given::{World, at, given};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, condition};
 use crate::decide::{Decision, VerdictAction};
 use crate::limits::Period;
-use crate::plan::{Action, Ask, Target};
+use crate::plan::{Action, Ask, Orphan, Target};
 use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence};
 
 use PodPhase::{Failed as FailedPod, Pending, Running as RunningPod, Succeeded as SucceededPod};
@@ -286,6 +286,34 @@ fn deletion_is_graceful_then_forced_then_tried_again() {
     let pod = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
     assert_eq!(forced.actions, [Action::ForceDelete(target), pod]);
     assert_eq!(forced.requeue, Some(at(605)));
+}
+
+#[test]
+fn what_makes_pods_after_its_component_is_gone_is_deleted_once_force_is_due() {
+    let orphan = Orphan {
+        api_version: "apps/v1".into(),
+        kind: "ReplicaSet".into(),
+        name: "work-5f".into(),
+        uid: "rs".into(),
+    };
+    let gone = given(Phase::Resetting).pods(&[RunningPod]).presence(Presence::Absent);
+    let mut world = gone.clone().written(&gone.decide(10));
+    assert_eq!(world.decide(599).actions, [], "garbage collection may be slow");
+    assert_eq!(world.decide(600).ask, Ask::Gone, "is it? a list shows");
+    world.snapshot.answered = Ask::Gone;
+    world.snapshot.orphans = vec![orphan.clone()];
+    let noted = world.decide(600);
+    assert_eq!(noted.actions, [], "the condition is written first");
+    world = world.written(&noted);
+    world.snapshot.answered = Ask::Gone;
+    world.snapshot.orphans = vec![orphan.clone()];
+    let pod = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
+    let delete = Action::DeleteOrphan(orphan);
+    assert_eq!(world.decide(600).actions, [pod, delete.clone()]);
+    // a pod that it has just made is no reason to go on at its pace
+    world.snapshot.pods[0].created = Some(at(598));
+    assert_eq!(world.decide(600).actions, [delete]);
+    assert_eq!(world.decide(603).actions.len(), 2);
 }
 
 #[test]

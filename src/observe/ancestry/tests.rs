@@ -71,6 +71,8 @@ impl World {
             (job("theirs"), Ancestor::Exists(None)),
             (job("other"), Ancestor::Exists(Some(js("other-uid")))),
             (js("other-uid"), Ancestor::Exists(None)),
+            (job("js-alone"), Ancestor::Exists(None)),
+            (job("js-moved"), Ancestor::Exists(Some(job("theirs")))),
             (job("gone"), Ancestor::Gone),
             (js("gone-uid"), Ancestor::Exists(Some(us()))),
             (job("forged"), Ancestor::Exists(Some(us()))),
@@ -127,8 +129,16 @@ fn a_pod_is_ours_by_a_chain_of_owners_alone() {
         (Some(job("js-uid")), aw, Lineage::Unread(job("js-uid"))),
         // somebody else's
         (Some(job("theirs")), aw, Stranger),
-        (Some(job("other")), aw, Stranger),
+        (Some(job("other")), aw, Undetermined(Doubt::OwnerDetached)),
+        (Some(job("other")), None, Stranger),
         (Some(job("loop")), aw, Stranger),
+        // it looks like one that a component made, and nothing controls it
+        (Some(job("js-alone")), aw, Undetermined(Doubt::OwnerDetached)),
+        (Some(job("js-alone")), None, Stranger),
+        (Some(job("js-alone")), Some("other"), Stranger),
+        (Some(job("js-moved")), aw, Stranger),
+        // it looks like a component
+        (Some(js("other-uid")), aw, Undetermined(Doubt::OwnerDetached)),
         // it cannot be told
         (Some(job("gone")), aw, Undetermined(Doubt::OwnerGone)),
         (Some(job("gone")), None, Stranger),
@@ -196,9 +206,15 @@ fn an_owner_that_is_gone_counts_where_it_is_recorded_and_fits() {
     assert_eq!(world.of(&pod(Some(gone("Job")), None)), Lineage::Stranger, "no label");
     assert_eq!(world.of(&pod(Some(gone("Job")), Some("other"))), Lineage::Stranger);
     assert_eq!(world.of(&pod(Some(job("job")), Some("aw"))), ours(0, &[job("job")]));
-    // what exists is asked for its own owner, whatever is recorded
-    world.components[0].recorded_pod_owners = vec!["theirs".into()];
-    assert_eq!(world.of(&pod(Some(job("theirs")), Some("aw"))), Lineage::Stranger);
+    // what exists is asked for its own owner, and what is recorded of it may hold back, no more
+    world.components[0].recorded_pod_owners = vec!["theirs".into(), "js-moved".into()];
+    let detached = Lineage::Undetermined(Doubt::OwnerDetached);
+    assert_eq!(world.of(&pod(Some(job("theirs")), Some("aw"))), detached);
+    assert_eq!(world.of(&pod(Some(job("js-moved")), Some("aw"))), detached);
+    assert_eq!(world.of(&pod(Some(job("theirs")), None)), Lineage::Stranger, "no label");
+    let mut ended = pod(Some(job("theirs")), Some("aw"));
+    ended.pod.phase = PodPhase::Failed;
+    assert_eq!(world.of(&ended), Lineage::Stranger, "nothing of it runs");
 }
 
 #[test]

@@ -60,14 +60,14 @@ fn a_record_is_about_the_template_or_about_nothing() {
 }
 
 #[test]
-fn an_object_is_ours_by_its_owner_or_by_label_and_record_together() {
+fn an_object_is_ours_by_its_owner_or_as_seen_or_by_label_and_record_together() {
     let owned = |uid: &str| Some(controller("AppWrapper", "aw", uid));
     let label = |uid: &str| Some(uid.to_owned());
     for (what, recorded, seen, owner, labelled, want) in [
         ("our owner reference", "", "", owned("aw"), None, true),
         ("another's", "u", "u", owned("other"), label("aw"), false),
         ("recorded alone", "u", "", None, None, false),
-        ("seen alone", "", "u", None, None, false),
+        ("seen alone", "", "u", None, None, true),
         ("labelled alone", "x", "x", None, label("aw"), false),
         ("labelled for another", "u", "u", None, label("other"), false),
         ("orphaned, as recorded", "u", "", None, label("aw"), true),

@@ -13,7 +13,7 @@ use appwrapper::observe::{Eyes, observe};
 use appwrapper::plan::Ask;
 use appwrapper::snapshot::Snapshot;
 use http::Request;
-use kube::api::{DeleteParams, DynamicObject};
+use kube::api::{DeleteParams, DynamicObject, ListParams};
 use kube::client::ClientBuilder;
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
@@ -236,6 +236,51 @@ fn a_pod_that_its_job_left_behind_is_deleted_and_waited_for() {
         case.force_delete_pod(&left.name).await;
         case.phase("aw", "Suspended").await;
         case.lawful("aw").await;
+    });
+}
+
+/// A Deployment is deleted without its `ReplicaSet`, which makes pods for as long as it is there.
+pub async fn leave_a_replica_set_behind(case: &Case) {
+    let settings = tuned(&[("forcefulDeletionGracePeriodDuration", "3s")]);
+    case.wrap("left", settings, vec![app("Deployment", "left", 1)]).await;
+    case.ready("left", 0).await;
+    let params = DeleteParams::orphan();
+    let deleted = case.api("apps/v1", "Deployment").delete("left", &params).await;
+    deleted.expect("the Deployment is deleted");
+    case.suspend("left", true).await;
+    case.phase("left", "Suspended").await;
+    let sets = case.api("apps/v1", "ReplicaSet").list(&ListParams::default()).await;
+    let left = sets.expect("they are listed").items.into_iter().map(|set| set.name_any());
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<String>::new());
+    case.lawful("left").await;
+    case.delete_wrapper("left").await;
+    case.gone("AppWrapper", "left").await;
+}
+
+#[test]
+fn what_makes_pods_after_its_component_is_gone_is_deleted() {
+    test("what_makes_pods_after_its_component_is_gone_is_deleted", async |case| {
+        leave_a_replica_set_behind(&case).await;
+    });
+}
+
+#[test]
+fn pods_of_an_owner_that_lost_its_owner_hold_quota() {
+    test("pods_of_an_owner_that_lost_its_owner_hold_quota", async |case| {
+        let aw = case.wrap("aw", json!({}), vec![app("Deployment", "d", 1)]).await;
+        case.ready("aw", 0).await;
+        // a ReplicaSet that looks like one of the Deployment, and that nothing controls
+        let labels = json!({"app": "x", NAME_LABEL: "aw", UID_LABEL: aw.uid()});
+        let mut set = app("ReplicaSet", "d-x", 1);
+        set["spec"]["selector"] = json!({"matchLabels": {"app": "x"}});
+        set["spec"]["template"]["metadata"]["labels"] = labels;
+        case.create(set).await;
+        case.pod("d-x-", "Running").await;
+        case.suspend("aw", true).await;
+        let seen = case.says("aw", "DeletingResources", "does not control its owner").await;
+        assert_eq!(seen.condition("QuotaReserved"), "True");
+        case.delete("apps/v1", "ReplicaSet", "d-x").await;
+        case.phase("aw", "Suspended").await;
     });
 }
 
