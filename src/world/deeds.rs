@@ -158,13 +158,15 @@ impl World {
             .truth
             .wrappers
             .values()
-            .filter(|wrapper| !wrapper.hostile)
             .flat_map(|wrapper| {
-                let components = wrapper.things.iter().filter(|(_, thing)| thing.component);
+                let things = wrapper.things.iter();
+                let components = things.filter(|(_, thing)| {
+                    if wrapper.hostile { thing.pod && !thing.component } else { thing.component }
+                });
                 components.map(|(uid, _)| (uid, wrapper.address.name.to_string()))
             })
             .filter_map(|(uid, name)| Some((self.store.by_uid(uid)?, name)))
-            .filter(|(object, _)| object.label(LABEL).is_none())
+            .filter(|(object, name)| object.label(LABEL) != Some(name))
             .map(|(object, name)| (object.address.clone(), name))
             .collect();
         for (address, name) in bare {

@@ -12,6 +12,8 @@ use super::{Source, World};
 const REST_STEPS: u64 = 40_000;
 /// Steps without a call of a controller after which it is at rest, whatever others do.
 const QUIET_STEPS: u64 = 10_000;
+/// A step, on an average: what the adversary has made endless goes on no faster.
+const SLOW_STEP: Duration = Duration::from_secs(1);
 /// And the time: longer than the longest period, a week.
 const REST_TIME: Duration = Duration::from_hours(24 * 30);
 
@@ -78,7 +80,7 @@ impl World {
         self.happened(Happening::Crash);
         let leads = self.replicas[index].leads && self.replicas[index].doubts.is_none();
         self.replicas[index] = self.new_replica(leads);
-        self.truth.lose_sight();
+        self.truth.lose_sight(self.elapsed);
     }
 
     /// The process stands still, and another leads; later it goes on, and does not know.
@@ -178,6 +180,7 @@ impl World {
 
     /// Goes on until nothing is left to do, then looks at everything once more.
     pub(super) async fn come_to_rest(&mut self) {
+        let begun = (self.trace.steps, self.elapsed);
         let mut rested = self.settle().await;
         while rested && self.delete_undetermined() {
             rested = self.settle().await;
@@ -190,9 +193,12 @@ impl World {
             }
         }
         let rested = self.settle().await && rested;
-        // an operator that tries for ever to make what the adversary has made impossible: no end to judge
+        // An operator that tries for ever to make what the adversary has made impossible, or a queue that admits
+        // for ever what can never run: no end to judge.
         let quiet = self.trace.steps.saturating_sub(self.last_call) > QUIET_STEPS;
-        let endless = !rested && quiet && self.adversary.is_some();
+        let steps = u32::try_from(self.trace.steps - begun.0).unwrap_or(u32::MAX);
+        let slow = self.elapsed.saturating_sub(begun.1) > SLOW_STEP * steps;
+        let endless = !rested && (quiet || slow) && self.adversary.is_some();
         if self.violation.is_some() || endless {
             return;
         }

@@ -40,6 +40,8 @@ pub struct Truth {
     /// The AppWrapper to which an object's chain of owners leads, by UID; also of objects that are gone.
     roots: BTreeMap<Arc<str>, Arc<str>>,
     late: BTreeSet<Arc<str>>,
+    /// When a controller forgot what it had seen.
+    blind_at: Duration,
     /// Nothing goes wrong but what the adversary does, crashes and relists.
     pub calm: bool,
     /// The AppWrapper that went with the last change.
@@ -163,6 +165,9 @@ pub enum Fullness {
 /// A pod set that is complete for less than this may never be seen so: watches lag.
 const SEEN_AFTER: Duration = Duration::from_secs(45);
 
+/// In a calm world a controller has seen what exists for so long.
+const NOTICED_AFTER: Duration = Duration::from_secs(10);
+
 /// Something that belongs to an AppWrapper.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Clone, Debug)]
@@ -190,8 +195,10 @@ pub struct Thing {
     /// Made by a write that reached the server after its controller had lost the right to it; or nobody can
     /// know whose it is any more.
     pub late: bool,
-    /// The adversary has taken our labels from it.
+    /// The adversary has taken our labels from it; from a component also its owner.
     pub escaped: bool,
+    /// Since when it exists.
+    pub since: Duration,
 }
 
 impl Thing {
@@ -269,17 +276,25 @@ impl Truth {
                 self.late.insert(object.uid.clone());
             }
             let known = wrapper.things.get(&object.uid);
+            let since = known.map_or(elapsed, |known| known.since);
             let mut thing = thing(object, &kind.kind, &root, known, late);
+            thing.since = since;
             if let Some(known) = known.filter(|_| wrapper.hostile) {
                 // its labels and owners may be forged
                 thing.component = known.component;
                 thing.pod_set.clone_from(&known.pod_set);
                 let named = object.label(super::LABEL) == Some(&*wrapper.address.name)
                     && object.label(UID) == Some(&*root);
-                thing.escaped = known.escaped || thing.pod && hostile && !named;
+                let is_ours = object.controller().is_some_and(|owner| owner["uid"] == *root);
+                let hidden = thing.pod && !named || thing.component && !named && !is_ours;
+                thing.escaped = known.escaped || hostile && hidden;
                 // who has seen it knows it by its UID; nobody else can
-                let seen = self.calm && known.escaped || known.phase == "Running";
-                thing.late |= thing.escaped && !(self.calm && seen);
+                let in_sight = elapsed >= self.blind_at.max(known.since) + NOTICED_AFTER;
+                let seen = self.calm && (known.escaped || in_sight);
+                thing.late |= thing.escaped && !seen;
+                if thing.late {
+                    self.late.insert(object.uid.clone());
+                }
             }
             if thing.part.is_none() {
                 thing.part = wrapper.part_of(&thing, owner);
@@ -292,9 +307,13 @@ impl Truth {
     }
 
     /// A controller has forgotten what it had seen: what bears no label of ours any more is hidden from it.
-    pub fn lose_sight(&mut self) {
-        let things = self.wrappers.values_mut().flat_map(|wrapper| wrapper.things.values_mut());
-        things.filter(|thing| thing.escaped).for_each(|thing| thing.late = true);
+    pub fn lose_sight(&mut self, elapsed: Duration) {
+        self.blind_at = elapsed;
+        let things = self.wrappers.values_mut().flat_map(|wrapper| &mut wrapper.things);
+        for (uid, thing) in things.filter(|(_, thing)| thing.escaped) {
+            thing.late = true;
+            self.late.insert(uid.clone());
+        }
     }
 
     /// A node is lost or back: its pods failed then, though none of them changes.

@@ -123,6 +123,8 @@ fn counted_from_zero(scope: &Scope<'_>) -> Option<String> {
 
 fn finalizer_last(scope: &Scope<'_>) -> Option<String> {
     let went = scope.ours && scope.before.finalizer && !scope.wrapper.state.finalizer;
+    // what its owner has written there is its owner's
+    let went = went && !scope.wrapper.forged_status;
     let left = scope.wrapper.rightful().find(|thing| is_left(thing)).filter(|_| went)?;
     Some(name(left))
 }
@@ -130,7 +132,7 @@ fn finalizer_last(scope: &Scope<'_>) -> Option<String> {
 /// Whether a thing of the adversary's must be gone before its AppWrapper goes. A pod that has ended, and that
 /// its owner's own hand has left without a controller, uses no quota.
 fn is_left(thing: &Thing) -> bool {
-    thing.component || thing.is_live_pod()
+    thing.is_live_pod() || thing.component && !thing.pod
 }
 
 /// From one attempt's begin to the next, where nothing was counted and nobody suspended it in between.
@@ -154,7 +156,7 @@ pub fn let_go(gone: &Wrapper) -> Option<Violation> {
     let left = gone
         .rightful()
         .find(|thing| if gone.hostile { is_left(thing) } else { thing.component || thing.pod })?;
-    let judged = gone.state.finalizer && (gone.sane || gone.hostile);
+    let judged = gone.state.finalizer && (gone.sane || gone.hostile && !gone.forged_status);
     judged.then(|| Violation {
         invariant: "S11",
         sentence: "an AppWrapper goes only when nothing is left",
@@ -245,7 +247,8 @@ fn hostile<'a>(scope: &EndScope<'a>) -> impl Iterator<Item = &'a Wrapper> {
 }
 
 fn deleted(scope: &EndScope<'_>) -> Option<String> {
-    let wrapper = hostile(scope).find(|wrapper| wrapper.state.deleting)?;
+    let waits = |wrapper: &&Wrapper| wrapper.state.deleting && !names_pods(scope, wrapper);
+    let wrapper = hostile(scope).find(waits)?;
     Some(format!("{} in {:?}", wrapper.address.name, wrapper.state.phase))
 }
 
@@ -253,10 +256,18 @@ fn deleted(scope: &EndScope<'_>) -> Option<String> {
 fn nothing_for_ever(scope: &EndScope<'_>) -> Option<String> {
     let waits = |wrapper: &&Wrapper| {
         let lasted = scope.elapsed.saturating_sub(wrapper.entered);
-        wrapper.state.phase == Phase::Resetting && lasted > PAUSE_MAX
+        wrapper.state.phase == Phase::Resetting && lasted > PAUSE_MAX && !names_pods(scope, wrapper)
     };
     let wrapper = hostile(scope).find(waits)?;
     Some(format!("{} in Resetting since {:?}", wrapper.address.name, wrapper.entered))
+}
+
+/// Whether it says that it waits for pods of which it cannot be told whose they are: its owner's own hand has
+/// made them so.
+fn names_pods(scope: &EndScope<'_>, wrapper: &Wrapper) -> bool {
+    let object = scope.store.get(&wrapper.address);
+    let deleting = object.and_then(|object| find_condition(&object.value, "DeletingResources"));
+    deleting.is_some_and(|condition| condition["reason"] == "UndeterminedPods")
 }
 
 fn finalizer_is_back(scope: &EndScope<'_>) -> Option<String> {
@@ -276,6 +287,13 @@ fn over_quota_is_said(scope: &EndScope<'_>) -> Option<String> {
         |wrapper: &&Wrapper| wrapper.state.phase == Phase::Running && !wrapper.forged_status;
     all.filter(running).find_map(|wrapper| {
         let object = scope.store.get(&wrapper.address)?;
+        // what was hidden from the controller at once may be counted or not
+        let mut things = wrapper.things.iter();
+        let orphaned =
+            |uid: &str| scope.store.by_uid(uid).is_none_or(|it| it.controller().is_none());
+        if things.any(|(uid, thing)| thing.escaped || thing.pod && orphaned(uid)) {
+            return None;
+        }
         let said = is_true(&object.value, "PodsOverQuota");
         let mut live: BTreeMap<&str, i64> = BTreeMap::new();
         for thing in wrapper.rightful().filter(|thing| thing.is_live_pod() && !thing.terminating) {
