@@ -97,6 +97,8 @@ pub struct Component {
     pub pod_owners: Vec<String>,
     /// This process has seen its object of the running attempt, or created it, perhaps without an answer.
     pub existed: bool,
+    /// Another process began the running attempt, and may have created it without a word of that.
+    pub may_have_existed: bool,
 }
 
 /// What matters of a pod template.
@@ -279,6 +281,9 @@ pub struct Undetermined {
     pub count: usize,
     /// How many of them have not ended.
     pub live: usize,
+    /// How many of them have not ended, and name an owner that is gone and was called like a component, or like
+    /// what one makes. Garbage collection deletes such a pod, whoever made it.
+    pub outlived: usize,
     /// Name of some of them, each with the reason.
     pub named: Vec<(String, String)>,
     /// It may turn out whose some of them are without any event: a right is granted, a kind is served.

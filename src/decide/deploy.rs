@@ -114,7 +114,8 @@ fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
 
 /// A pod of this attempt whose component is not there any more: somebody took the component away before
 /// it was written that it was created. What comes beside it would run twice, on quota for one. A pod of
-/// which it cannot be told whose it is may be one, where the component is known to have been there.
+/// which it cannot be told whose it is may be one, where the component is known to have been there; where it
+/// may have been, one whose owner is gone.
 fn left_behind(draft: &Draft<'_>, index: usize) -> Option<String> {
     let snapshot = draft.facts.snapshot;
     let component = &snapshot.components[index];
@@ -130,7 +131,9 @@ fn left_behind(draft: &Draft<'_>, index: usize) -> Option<String> {
     let is_its = |pod: &&Pod| pod.component == Some(index) && pod.attempt == Some(attempt);
     let own = snapshot.pods.iter().find(is_its).map(|pod| format!("its pod {}", pod.name));
     own.or_else(|| {
-        let may_be_its = component.existed && snapshot.undetermined.live > 0;
+        let found = &snapshot.undetermined;
+        let may_be_its =
+            component.existed && found.live > 0 || component.may_have_existed && found.outlived > 0;
         may_be_its.then(|| first_named(&snapshot.undetermined))
     })
 }

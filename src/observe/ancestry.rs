@@ -3,7 +3,7 @@
 //! Anyone who may create pods may write any label and any owner reference. A label is therefore never a
 //! reason to count a pod as ours; where it cannot be told whose a pod is, a label is a reason to wait.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::kin::{Kin, Place};
@@ -37,6 +37,8 @@ pub enum Doubt {
     NoOwner,
     /// Its owner does not exist.
     OwnerGone,
+    /// Its owner does not exist, and was called like a component, or like what a component makes.
+    Outlived,
     /// This controller may not read its owner.
     Forbidden,
     /// The cluster does not serve the kind of its owner.
@@ -56,7 +58,7 @@ impl Doubt {
     #[must_use]
     pub const fn may_change(self) -> bool {
         match self {
-            Self::NoOwner | Self::OwnerGone | Self::OwnerDetached => false,
+            Self::NoOwner | Self::OwnerGone | Self::Outlived | Self::OwnerDetached => false,
             Self::Forbidden | Self::UnknownKind | Self::Unavailable | Self::Unread => true,
         }
     }
@@ -66,7 +68,7 @@ impl fmt::Display for Doubt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::NoOwner => "it has no controller",
-            Self::OwnerGone => "its owner does not exist",
+            Self::OwnerGone | Self::Outlived => "its owner does not exist",
             Self::Forbidden => "the AppWrapper controller is not allowed to get its owner",
             Self::UnknownKind => "the kind of its owner is not served",
             Self::Unavailable => "its owner could not be read",
@@ -101,7 +103,7 @@ pub struct Ours {
 }
 
 /// All that tells which pods are an AppWrapper's.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Family<'a> {
     /// UID of the AppWrapper.
     pub uid: &'a str,
@@ -111,6 +113,8 @@ pub struct Family<'a> {
     pub components: &'a [Component],
     /// What was once seen to be its.
     pub kin: &'a Kin,
+    /// The components of which the status records a UID, as that of their object or of one that they made.
+    recorded: BTreeMap<&'a str, BTreeSet<usize>>,
 }
 
 /// What a chain of owners shows.
@@ -124,7 +128,24 @@ enum Chain {
     Unread(Controller),
 }
 
-impl Family<'_> {
+impl<'a> Family<'a> {
+    /// All of one AppWrapper.
+    #[must_use]
+    pub fn new(
+        uid: &'a str,
+        roots: &'a BTreeMap<String, Option<usize>>,
+        components: &'a [Component],
+        kin: &'a Kin,
+    ) -> Self {
+        let mut recorded: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (index, component) in components.iter().enumerate() {
+            for owner in component.recorded.iter().chain(&component.recorded_pod_owners) {
+                recorded.entry(owner).or_default().insert(index);
+            }
+        }
+        Self { uid, roots, components, kin, recorded }
+    }
+
     /// Follows the chain of a pod's owners.
     #[must_use]
     pub fn lineage(&self, pod: &PodRecord, ancestors: &Ancestors) -> Lineage {
@@ -169,8 +190,9 @@ impl Family<'_> {
             Chain::Unread(owner) => Lineage::Unread(owner),
             // pods of the Go controller do not name the UID, and those of others may name anything
             Chain::Broken if labelled.is_none() => Lineage::Stranger,
-            Chain::Broken if pod.identity.controller.is_some() => {
-                Lineage::Undetermined(Doubt::OwnerGone)
+            Chain::Broken if let Some(owner) = &pod.identity.controller => {
+                let outlived = self.is_like_ours(owner);
+                Lineage::Undetermined(if outlived { Doubt::Outlived } else { Doubt::OwnerGone })
             }
             Chain::Broken if pod.pod.has_ended() => Lineage::Stranger,
             Chain::Broken => Lineage::Undetermined(Doubt::NoOwner),
@@ -235,7 +257,9 @@ impl Family<'_> {
     /// say so, too. Where that object is gone, only the record tells whose it was.
     fn recorded(&self, owner: &Controller, pod: &PodRecord) -> Option<usize> {
         let is_labelled = pod.identity.appwrapper_uid.as_deref() == Some(self.uid);
-        self.components.iter().position(|component| {
+        let mut candidates = self.recorded.get(owner.uid.as_str())?.iter().copied();
+        candidates.find(|index| {
+            let Some(component) = self.components.get(*index) else { return false };
             let kind = Kind::of(&component.api_version, &component.kind);
             let may_make = |made: &(&str, &str)| *made == (&owner.api_version, &owner.kind);
             let is_made = is_labelled

@@ -35,6 +35,8 @@ struct Group {
     undetermined: BTreeMap<String, Aside>,
     /// How many of them have not ended.
     live: usize,
+    /// How many of them have not ended, and outlived what may have been a component.
+    outlived: usize,
     /// Of how many of them it may turn out whose they are, without any event.
     unsettled: usize,
     /// Pods whose deletion the watch has shown since the last look.
@@ -99,6 +101,7 @@ impl Group {
         match doubt {
             Some(doubt) => {
                 self.live += usize::from(!ended);
+                self.outlived += usize::from(!ended && doubt == Doubt::Outlived);
                 self.unsettled += usize::from(doubt.may_change());
                 self.undetermined.insert(name, Aside { claims, ended, doubt });
             }
@@ -115,6 +118,7 @@ impl Group {
         }
         let Aside { claims, ended, doubt } = self.undetermined.remove(name)?;
         self.live -= usize::from(!ended);
+        self.outlived -= usize::from(!ended && doubt == Doubt::Outlived);
         self.unsettled -= usize::from(doubt.may_change());
         Some(NotOurs { name: name.to_owned(), claims, ended, doubt: Some(doubt) })
     }
@@ -230,7 +234,8 @@ impl Crowd {
             lacks = !group.strangers.is_empty() || !group.undetermined.is_empty();
             group.strangers.clear();
             group.undetermined.clear();
-            (group.live, group.unsettled, group.found_for) = (0, 0, Some(uid.to_owned()));
+            (group.live, group.outlived, group.unsettled) = (0, 0, 0);
+            group.found_for = Some(uid.to_owned());
         }
         let records = group.pods.values().cloned().collect();
         Look { records, over: std::mem::take(&mut group.over), lacks }
@@ -295,8 +300,14 @@ impl Crowd {
         let Some(group) = self.groups.get(key) else { return Undetermined::default() };
         let named = group.undetermined.iter().take(NAMED_MAX);
         let named = named.map(|(name, aside)| (name.clone(), aside.doubt.to_string())).collect();
-        let (count, live) = (group.undetermined.len(), group.live);
-        Undetermined { count, live, named, unsettled: group.unsettled > 0, incomplete: false }
+        Undetermined {
+            count: group.undetermined.len(),
+            live: group.live,
+            outlived: group.outlived,
+            named,
+            unsettled: group.unsettled > 0,
+            incomplete: false,
+        }
     }
 
     /// How many pods name an AppWrapper.

@@ -245,12 +245,12 @@ mod tests {
             "twice as long after each read"
         );
         assert_eq!(
-            uids(&kin.missing(&[record("a")], at(21))),
+            uids(&kin.missing(&[record("a")], at(22))),
             ["b", "c"],
             "never read comes first"
         );
         kin.forget("b");
-        assert_eq!(uids(&kin.missing(&[record("c")], at(22))), ["a"], "one came back");
+        assert_eq!(uids(&kin.missing(&[record("c")], at(23))), ["a"], "one came back");
         assert_eq!(kin.unseen("n").len(), 1);
     }
 

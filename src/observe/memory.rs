@@ -29,6 +29,7 @@ const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 /// What this process did lately for one AppWrapper.
 ///
 /// Its times are those of [`Memory::tick`]: they never jump, and mean nothing to another process.
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Default)]
 pub struct Memory {
     now: Duration,
@@ -40,7 +41,10 @@ pub struct Memory {
     /// or the API server itself said so; and when that was.
     confirmed: Option<(u128, Duration)>,
     created: BTreeMap<usize, (ObjectRecord, Duration)>,
-    existed: Existed,
+    /// Components whose object was seen in this attempt, or may have been created without a word of it.
+    existed: BTreeSet<usize>,
+    /// Another process began this attempt.
+    pub begun_before: bool,
     failures: BTreeMap<usize, Failure>,
     deletions: BTreeMap<(String, bool), Duration>,
     /// Components of which a LIST found nothing, on the way down.
@@ -71,36 +75,6 @@ pub struct Memory {
     pub deleting: Option<Timestamp>,
 }
 
-/// Components whose object was seen in this attempt, or may have been created without a word of it.
-#[derive(Debug)]
-enum Existed {
-    These(BTreeSet<usize>),
-    /// Another process began this attempt.
-    Any,
-}
-
-impl Default for Existed {
-    fn default() -> Self {
-        Self::These(BTreeSet::new())
-    }
-}
-
-impl Existed {
-    fn insert(&mut self, index: usize) {
-        match self {
-            Self::These(all) => _ = all.insert(index),
-            Self::Any => {}
-        }
-    }
-
-    fn contains(&self, index: usize) -> bool {
-        match self {
-            Self::These(all) => all.contains(&index),
-            Self::Any => true,
-        }
-    }
-}
-
 #[derive(Debug)]
 struct Failure {
     why: CreationFailure,
@@ -123,8 +97,7 @@ impl Memory {
             let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
             let blind_until = self.blind_until.filter(|_| same_object);
-            let begun = matches!(phase, Phase::Resuming | Phase::Running) && !same_object;
-            let existed = if begun { Existed::Any } else { Existed::default() };
+            let begun_before = !same_object && matches!(phase, Phase::Resuming | Phase::Running);
             let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };
             *self = Self {
                 now: self.now,
@@ -134,7 +107,7 @@ impl Memory {
                 remarks,
                 blind_until,
                 kin,
-                existed,
+                begun_before,
                 must_list: self.must_list,
                 ..Self::default()
             };
@@ -206,7 +179,7 @@ impl Memory {
         if shown.is_some() && shown == current {
             self.existed.insert(index);
         }
-        self.existed.contains(index)
+        self.existed.contains(&index)
     }
 
     /// An object that was created a moment ago, for as long as the watch may still lack it.
@@ -341,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_may_have_created_is_feared_to_have_been_there() {
+    fn an_attempt_that_another_process_began_is_known_as_such() {
         for (phase, begun) in [
             (Phase::Empty, false),
             (Phase::Suspended, false),
@@ -351,10 +324,10 @@ mod tests {
         ] {
             let mut memory = Memory::default();
             memory.focus("u", 0, phase);
-            assert_eq!(memory.existed(0, None), begun, "{phase:?}");
+            assert_eq!(memory.begun_before, begun, "{phase:?}");
             // from here on this process begins the attempts
             memory.focus("u", 1, Phase::Resuming);
-            assert!(!memory.existed(0, None), "{phase:?}");
+            assert!(!memory.begun_before, "{phase:?}");
         }
     }
 

@@ -70,6 +70,7 @@ pub async fn observe(
         component.creation = memory.failure(index).cloned();
         let attempt = component.ours().map(|object| object.attempt);
         component.existed = memory.existed(index, attempt.flatten());
+        component.may_have_existed = memory.begun_before;
         if let Some(object) = component.ours() {
             memory.kin.put_component(index, &object.uid);
         }

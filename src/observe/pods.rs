@@ -84,7 +84,7 @@ pub async fn look(
         let nameless = KindKey { api_version: String::new(), kind: String::new() };
         return Err(Error::NotNamespaced(nameless));
     }
-    let family = Family { uid: &wrapper.uid, roots: &roots, components, kin: &memory.kin };
+    let family = Family::new(&wrapper.uid, &roots, components, &memory.kin);
     let Sorted { ours, links, others } = assemble::pods(&records, &family, &ancestors);
     let mut undetermined = summary(&others);
     undetermined.incomplete = incomplete;
@@ -92,6 +92,7 @@ pub async fn look(
         let aside = eyes.cache.crowd(|crowd| crowd.holding(&key));
         undetermined.count += aside.count;
         undetermined.live += aside.live;
+        undetermined.outlived += aside.outlived;
         undetermined.unsettled |= aside.unsettled;
         undetermined.named.extend(aside.named);
         undetermined.named.truncate(NAMED_MAX);
@@ -192,7 +193,7 @@ async fn read_owners(
     records: &[PodRecord],
 ) -> (Ancestors, bool) {
     let (now, namespace) = (memory.now(), &wrapper.namespace);
-    let family = Family { uid: &wrapper.uid, roots, components, kin: &memory.kin };
+    let family = Family::new(&wrapper.uid, roots, components, &memory.kin);
     let mut known = Ancestors::new();
     let mut pending: Vec<&PodRecord> = records.iter().collect();
     let (mut left, mut read_on_in, mut incomplete) = (READS_MAX, None::<Duration>, false);
@@ -294,6 +295,7 @@ fn summary(others: &[NotOurs]) -> Undetermined {
         let Some(doubt) = other.doubt else { continue };
         all.count += 1;
         all.live += usize::from(!other.ended);
+        all.outlived += usize::from(!other.ended && doubt == Doubt::Outlived);
         all.unsettled |= doubt.may_change();
         if all.named.len() < NAMED_MAX {
             all.named.push((other.name.clone(), doubt.to_string()));
@@ -317,6 +319,7 @@ fn put_aside(eyes: Eyes<'_>, wrapper: &Wrapper, memory: &mut Memory, others: Vec
             Some(
                 Doubt::NoOwner
                 | Doubt::OwnerGone
+                | Doubt::Outlived
                 | Doubt::Forbidden
                 | Doubt::UnknownKind
                 | Doubt::Unavailable

@@ -1,9 +1,9 @@
 //! How often somebody may make us ask the cluster.
 //!
 //! A question about rights costs the API server requests in our name, and whoever reaches the webhook's port
-//! can send one with any user's name. So there is a rate for each user, which API servers name
-//! truly, and one for each peer, whatever users it names. What was asked a moment ago costs little:
-//! its answers are remembered.
+//! can send one with any user's name. So there is a rate for each user that a peer names, and one for each
+//! peer, whatever users it names: nobody uses up what a user has at an API server. What was asked a moment
+//! ago costs little: its answers are remembered.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -52,7 +52,7 @@ pub(super) enum Wait {
 #[derive(Debug)]
 pub(super) struct Rates {
     clock: Arc<dyn Clock>,
-    users: Debts<Vec<u8>>,
+    users: Debts<(Option<Peer>, Vec<u8>)>,
     peers: Debts<Peer>,
     paid: Recent<Subject, ()>,
 }
@@ -79,7 +79,7 @@ impl Rates {
         if let Some(peer) = peer {
             self.peers.charge(peer, requests, now).map_err(Wait::Peer)?;
         }
-        let user = digest([who.username.as_str()]);
+        let user = (peer, digest([who.username.as_str()]));
         self.users.charge(user, requests, now).map_err(Wait::User)
     }
 
@@ -197,6 +197,19 @@ mod tests {
         assert_eq!(ask(&bob, 0), Ok(()));
         clock.advance(Duration::from_millis(100));
         assert_eq!((ask(&ann, 1_001), ask(&ann, 1_002).is_ok()), (Ok(()), false));
+    }
+
+    #[test]
+    fn nobody_spends_what_a_user_has_at_another_peer() {
+        let (_, rates) = rates();
+        let ann = given_user("ann");
+        let ask = |peer: u64, number: u32| {
+            let about = about(&ann, &format!("team-{number}"));
+            rates.charge(Some(Peer::V6(peer)), &ann, &about, 9)
+        };
+        let passed = (0..1_000).take_while(|number| ask(1, *number).is_ok()).count();
+        assert_eq!(passed, 50);
+        assert_eq!(ask(2, 0), Ok(()));
     }
 
     #[test]

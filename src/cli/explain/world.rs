@@ -226,7 +226,7 @@ fn pods(
     for _ in 0..=ancestry::CHAIN_MAX {
         let mut unread = vec![];
         for record in records {
-            let family = Family { uid: &wrapper.uid, roots, components, kin: &kin };
+            let family = Family::new(&wrapper.uid, roots, components, &kin);
             if let Lineage::Unread(owner) = family.lineage(record, &ancestors) {
                 unread.push((owner, record));
             }
@@ -242,7 +242,7 @@ fn pods(
             }
         }
     }
-    let family = Family { uid: &wrapper.uid, roots, components, kin: &kin };
+    let family = Family::new(&wrapper.uid, roots, components, &kin);
     assemble::pods(records, &family, &ancestors).ours
 }
 

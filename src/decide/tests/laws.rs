@@ -46,7 +46,7 @@ fn pods() -> impl Strategy<Value = Vec<(PodPhase, bool, i64, i32)>> {
 prop_compose! {
     /// Pods of which it cannot be told whose they are.
     fn undetermined()(
-        count in 1_usize..20_000, ended in 0_usize..3, named in 1_usize..4, unsettled in any::<bool>(),
+        count in 1_usize..20_000, ended in 0_usize..3, settled in 0_usize..3, named in 1_usize..4, unsettled in any::<bool>(),
     )
         -> Undetermined
     {
@@ -54,6 +54,7 @@ prop_compose! {
         Undetermined {
             count,
             live: count.saturating_sub(ended),
+            outlived: count.saturating_sub(ended + settled),
             named: names.collect(),
             unsettled,
             incomplete: false,
@@ -232,12 +233,13 @@ proptest! {
 
     #[test]
     fn nothing_is_created_beside_a_pod_that_may_be_its_own(
-        world in worlds(), found in undetermined(), second in 0_i64..5000,
+        world in worlds(), found in undetermined(), existed in any::<bool>(), second in 0_i64..5000,
     ) {
         let mut world = world;
-        let lives = found.live > 0;
+        let lives = if existed { found.live > 0 } else { found.outlived > 0 };
         world.snapshot.undetermined = found;
-        world.snapshot.components[0].existed = true;
+        world.snapshot.components[0].existed = existed;
+        world.snapshot.components[0].may_have_existed = true;
         let creates = |action: &Action| matches!(action, Action::Create(0));
         prop_assert!(!lives || !world.decide(second).actions.iter().any(creates));
     }

@@ -74,6 +74,7 @@ impl World {
             (job("js-alone"), Ancestor::Exists(None)),
             (job("js-moved"), Ancestor::Exists(Some(job("theirs")))),
             (job("gone"), Ancestor::Gone),
+            (job("js-gone"), Ancestor::Gone),
             (js("gone-uid"), Ancestor::Exists(Some(us()))),
             (job("forged"), Ancestor::Exists(Some(us()))),
             (job("loop"), Ancestor::Exists(Some(job("loop")))),
@@ -87,7 +88,7 @@ impl World {
 
     fn of(&self, pod: &PodRecord) -> Lineage {
         let Self { roots, components, kin } = self;
-        Family { uid: "aw", roots, components, kin }.lineage(pod, &Self::ancestors())
+        Family::new("aw", roots, components, kin).lineage(pod, &Self::ancestors())
     }
 }
 
@@ -142,6 +143,8 @@ fn a_pod_is_ours_by_a_chain_of_owners_alone() {
         // it cannot be told
         (Some(job("gone")), aw, Undetermined(Doubt::OwnerGone)),
         (Some(job("gone")), None, Stranger),
+        (Some(job("js-gone")), aw, Undetermined(Doubt::Outlived)),
+        (Some(job("js-gone")), None, Stranger),
         (Some(controller("v1", "Secret", "s", "s")), aw, Undetermined(Doubt::Forbidden)),
         (Some(controller("v1", "Secret", "s", "s")), None, Undetermined(Doubt::Forbidden)),
         (Some(controller("v1", "Secret", "s", "s")), Some("other"), Stranger),
@@ -293,7 +296,7 @@ proptest! {
         let own = named(pod(Some(job("job")), Some("aw")), "own");
         let ancestors = World::ancestors();
         let family =
-            Family { uid: "aw", roots: &world.roots, components: &world.components, kin: &world.kin };
+            Family::new("aw", &world.roots, &world.components, &world.kin);
         let alone = assemble::pods(std::slice::from_ref(&own), &family, &ancestors);
         let mut all = vec![own];
         for (number, (owner, label, phase)) in foreign.into_iter().enumerate() {

@@ -126,7 +126,8 @@ fn pods_of_a_recorded_object_are_ours_where_it_is_gone_or_says_so_itself() {
         let record = PodRecord { identity, ..PodRecord::default() };
         let ancestors: Ancestors = known.map(|known| (reference, known)).into_iter().collect();
         let components = &wrapper.components;
-        let family = Family { uid: "aw", roots: &roots, components, kin: &Kin::default() };
+        let kin = Kin::default();
+        let family = Family::new("aw", &roots, components, &kin);
         let got = match family.lineage(&record, &ancestors) {
             Lineage::Ours(Ours { place, .. }) => {
                 assert_eq!(place.component, Some(0), "{what}");
