@@ -33,6 +33,8 @@ pub const OBJECT_BYTES_MAX: usize = 1 << 20;
 pub const METADATA_BYTES_MAX: usize = 320 << 10;
 /// The most memory that `spec` may take when it is read.
 pub const MEMORY_BYTES_MAX: usize = 5 << 19;
+/// The most values that `spec` may have: fields and list items, however deep.
+pub const SPEC_VALUES_MAX: usize = 32 << 10;
 
 /// The most bytes of a message in the status.
 pub const STATUS_MESSAGE_BYTES_MAX: usize = 1 << 10;
@@ -178,6 +180,21 @@ pub fn memory_bytes(value: &Value) -> usize {
         };
     }
     sum
+}
+
+/// The number of values in a value, itself included.
+#[must_use]
+pub fn values(value: &Value) -> usize {
+    let (mut count, mut open) = (0, vec![value]);
+    while let Some(value) = open.pop() {
+        count += 1;
+        match value {
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => open.extend(fields.values()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    count
 }
 
 #[cfg(test)]

@@ -246,7 +246,8 @@ impl<'a> Family<'a> {
     /// named after it.
     fn is_like_ours(&self, owner: &Controller) -> bool {
         let made = (owner.api_version.as_str(), owner.kind.as_str());
-        self.components.iter().any(|component| {
+        let mut named = self.components.iter().filter(|component| !component.name.is_empty());
+        named.any(|component| {
             let kind = Kind::of(&component.api_version, &component.kind);
             let is_made = kind.makes().contains(&made) && owner.name.starts_with(&component.name);
             is_object_of(owner, component) || is_made

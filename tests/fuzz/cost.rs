@@ -25,14 +25,20 @@ impl Cost {
         Self { name, count: Cell::new(0), slowest: Cell::new(Duration::ZERO), most }
     }
 
-    /// Does the work of one input. Threads that it starts count, too.
+    /// Does the work of one input, which has as much as one AppWrapper may have.
     pub fn of<T>(&self, work: impl FnOnce() -> T) -> Result<T, TestCaseError> {
+        self.of_many(1, work)
+    }
+
+    /// Does the work of one input, which has as much as so many AppWrappers may have. Threads that it starts
+    /// count, too.
+    pub fn of_many<T>(&self, count: u32, work: impl FnOnce() -> T) -> Result<T, TestCaseError> {
         let begin = used();
         let made = work();
         let took = used().saturating_sub(begin);
         self.count.set(self.count.get() + 1);
-        self.slowest.set(self.slowest.get().max(took));
-        match self.most {
+        self.slowest.set(self.slowest.get().max(took / count));
+        match self.most.map(|most| most * count) {
             Some(most) if took > most => Err(TestCaseError::fail(format!(
                 "{}: {took:?} of CPU time, of {most:?}",
                 self.name

@@ -1,7 +1,8 @@
 //! Everything that a stranger may send, broken in every way that came to mind: nothing panics, and
 //! every answer is one that can be given.
 //!
-//! A few thousand inputs by default. A million, each within 100 ms of CPU time, and what the slowest took:
+//! A few thousand inputs by default. A million, each within 100 ms of CPU time (a file that has more in it than
+//! one AppWrapper may have: as often as it has that), and what the slowest took:
 //!
 //! ```sh
 //! FUZZ_CASES=1000000 FUZZ_MILLIS_MAX=100 cargo test --release --test fuzz -- --test-threads 1 --nocapture
@@ -22,6 +23,7 @@ use appwrapper::config::Config;
 use appwrapper::limits::{ExitCodes, Limits, Period};
 use appwrapper::podsets;
 use appwrapper::policies::{Named, Policies, RetryPolicy};
+use appwrapper::price;
 use appwrapper::webhook::answer::Answer;
 use appwrapper::webhook::default::default;
 use appwrapper::webhook::judge::{Endpoint, Verdict, judge};
@@ -143,6 +145,13 @@ fn any_bytes_get_an_answer_or_one_line() {
     });
 }
 
+/// How many AppWrappers of the largest size have so many bytes or values: a blow may repeat what is large.
+fn appwrappers_in(bytes: usize, values: usize) -> u32 {
+    let count =
+        bytes.div_ceil(price::OBJECT_BYTES_MAX).max(values.div_ceil(price::SPEC_VALUES_MAX));
+    u32::try_from(count).expect("a few")
+}
+
 #[test]
 fn any_file_is_judged_line_by_line() {
     let cost = Cost::new("validate");
@@ -157,7 +166,8 @@ fn any_file_is_judged_line_by_line() {
             _ => blows::block_style(&wrapper, &yaml, &text),
         };
         let config = config();
-        let (text, json) = cost.of(|| validated_file(&file, &config))?;
+        let values = price::values(&wrapper) + price::values(&policy);
+        let (text, json) = cost.of_many(appwrappers_in(file.len(), values), || validated_file(&file, &config))?;
         let is_shown = |c: char| c == '\n' || !c.is_control();
         prop_assert!(text.chars().all(is_shown), "{}", text);
         let answer: Value = serde_json::from_str(&json).expect("JSON");

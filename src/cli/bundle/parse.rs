@@ -3,9 +3,10 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::tree::{Cost, Tree, count, duplicate};
+use super::tree::{Cost, Tree, duplicate};
 use super::{DEPTH_MAX, VALUES_MAX};
 use crate::limits::shortened;
+use crate::price::values;
 
 /// The most YAML events that aliases bring in, and that are kept of anchors. Manifests share a pod template or two;
 /// each level of a bomb costs as much again.
@@ -41,7 +42,7 @@ impl Parsed {
 pub(super) fn parse(text: &str, values_left: &mut usize) -> Vec<Parsed> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let documents = documents(text, *values_left);
-    let read = documents.iter().filter_map(|parsed| parsed.value.as_ref().ok()).map(count);
+    let read = documents.iter().filter_map(|parsed| parsed.value.as_ref().ok()).map(values);
     match values_left.checked_sub(read.sum()) {
         Some(left) => {
             *values_left = left;

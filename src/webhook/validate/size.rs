@@ -6,8 +6,8 @@ use serde_json::Value;
 use super::component::Judged;
 use super::finding::Report;
 use crate::price::{
-    ANNOTATIONS_BYTES_MAX, LABELS_BYTES_MAX, MEMORY_BYTES_MAX, OBJECT_BYTES_MAX, Shape,
-    largest_status, memory_bytes, stored_bytes,
+    ANNOTATIONS_BYTES_MAX, LABELS_BYTES_MAX, MEMORY_BYTES_MAX, OBJECT_BYTES_MAX, SPEC_VALUES_MAX,
+    Shape, largest_status, memory_bytes, stored_bytes, values,
 };
 
 /// Whether an object is small enough to be looked at, its status apart.
@@ -24,6 +24,13 @@ pub(super) fn is_affordable(object: &Value, report: &mut Report) -> bool {
             "must take at most {MEMORY_BYTES_MAX} bytes of memory when it is read, and takes about \
              {memory}: have fewer fields and list items"
         );
+        report.wrong("spec", message);
+        return false;
+    }
+    let values = values(&object["spec"]);
+    if values > SPEC_VALUES_MAX {
+        let message =
+            format!("must have at most {SPEC_VALUES_MAX} fields and list items, and has {values}");
         report.wrong("spec", message);
         return false;
     }

@@ -58,6 +58,22 @@ fn small_objects_by_the_thousand_are_refused() {
 }
 
 #[test]
+fn empty_items_by_the_thousand_are_refused() {
+    let with_items = |count: usize| {
+        let mut aw = filled(0);
+        aw["spec"]["components"][1]["template"]["data"] = json!(vec![json!([]); count]);
+        judged(&aw)
+    };
+    assert_eq!(with_items(32_000), Vec::<String>::new());
+    only(
+        "values",
+        &with_items(32_768),
+        "error: spec: must have at most 32768 fields and list items, and has 328",
+        "",
+    );
+}
+
+#[test]
 fn components_containers_and_terms_are_counted() {
     let many = |count: usize| {
         let mut templates = vec![job("a")];
