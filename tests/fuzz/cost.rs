@@ -1,10 +1,13 @@
-//! What each input costs: CPU time, which a busy machine does not change.
+//! What each input costs: CPU time, which a busy machine changes little.
 
 use std::cell::Cell;
 use std::time::Duration;
 
 use proptest::test_runner::TestCaseError;
 use rustix::time::{ClockId, clock_gettime};
+
+/// How often an input is tried that takes too long.
+const TRIES: usize = 3;
 
 /// The cost of the inputs of one test. What the slowest took is printed at its end.
 pub struct Cost {
@@ -26,19 +29,24 @@ impl Cost {
     }
 
     /// Does the work of one input, which has as much as one AppWrapper may have.
-    pub fn of<T>(&self, work: impl FnOnce() -> T) -> Result<T, TestCaseError> {
+    pub fn of<T>(&self, work: impl FnMut() -> T) -> Result<T, TestCaseError> {
         self.of_many(1, work)
     }
 
     /// Does the work of one input, which has as much as so many AppWrappers may have. Threads that it starts
-    /// count, too.
-    pub fn of_many<T>(&self, count: u32, work: impl FnOnce() -> T) -> Result<T, TestCaseError> {
-        let begin = used();
-        let made = work();
-        let took = used().saturating_sub(begin);
+    /// count, too. What took too long is done again: caches and other machines change it, and the least counts.
+    pub fn of_many<T>(&self, count: u32, mut work: impl FnMut() -> T) -> Result<T, TestCaseError> {
+        let most = self.most.map(|most| most * count);
+        let (mut made, mut took) = timed(&mut work);
+        for _ in 1..TRIES {
+            if most.is_some_and(|most| took > most) {
+                let again = timed(&mut work);
+                (made, took) = (again.0, took.min(again.1));
+            }
+        }
         self.count.set(self.count.get() + 1);
         self.slowest.set(self.slowest.get().max(took / count));
-        match self.most.map(|most| most * count) {
+        match most {
             Some(most) if took > most => Err(TestCaseError::fail(format!(
                 "{}: {took:?} of CPU time, of {most:?}",
                 self.name
@@ -46,6 +54,12 @@ impl Cost {
             Some(_) | None => Ok(made),
         }
     }
+}
+
+fn timed<T>(work: &mut impl FnMut() -> T) -> (T, Duration) {
+    let begin = used();
+    let made = work();
+    (made, used().saturating_sub(begin))
 }
 
 impl Drop for Cost {
