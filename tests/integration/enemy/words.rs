@@ -211,7 +211,12 @@ fn what_is_wrong_with_a_file_is_one_clear_error() {
     let values = format!("kind: A\nx: [{}1]\n", "1,".repeat(3_000_001));
     for (input, code, want) in [
         (twice, 1, "duplicate field \"spec\""),
-        (&labels, 1, "metadata.labels[l0]"),
+        (
+            &labels,
+            1,
+            "metadata.labels: Invalid value: \"348890 bytes\": must be at most 32768 bytes",
+        ),
+        (&GOOD.replace("namespace: n", "labels: {l0: 1}"), 1, "metadata.labels[l0]"),
         (&values, 1, "at most 3000000 values are read"),
     ] {
         let (is, said, error) = program(&["validate", "-"], input);
