@@ -179,9 +179,7 @@ impl Wrapper {
         let orphaned = identity.controller.is_none() && (is_seen || is_recorded && is_labelled);
         let owner = match &identity.controller {
             _ if orphaned || bugs::is_present(Bug::AdoptByName) => Owner::Us,
-            _ if recorded == Some(&identity.uid) && bugs::is_present(Bug::RecordedUidIsProof) => {
-                Owner::Us
-            }
+            _ if is_recorded && bugs::is_present(Bug::RecordedUidIsProof) => Owner::Us,
             Some(controller) if controller.uid == self.uid => Owner::Us,
             Some(controller) if is_former(controller, &self.name) => Owner::Former,
             Some(controller) => Owner::Stranger(format!("{}/{}", controller.kind, controller.name)),

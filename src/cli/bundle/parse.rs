@@ -1,5 +1,7 @@
 //! Text becomes JSON values: YAML documents, or JSON.
 
+use std::borrow::Cow;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -15,6 +17,9 @@ const ALIASED_MAX: usize = 50_000;
 /// The longest text that begins like JSON, is none, and is read as YAML in its flow style, in bytes: people write
 /// such texts by hand, and reading one takes ten times as long.
 const FLOW_BYTES_MAX: usize = 64 << 10;
+
+/// A line that separates YAML documents.
+const SEPARATOR: &str = "\n---\n";
 
 /// Stack of the YAML reader, which recurses.
 const STACK_BYTES: usize = 64 << 20;
@@ -68,12 +73,9 @@ fn documents(text: &str, values_left: usize) -> Vec<Parsed> {
         Ok(values) => values,
         // it may be YAML in its flow style
         Err(error) => {
-            let short = text.len() <= FLOW_BYTES_MAX;
-            let documents = if short { yaml(text, values_left) } else { vec![] };
-            if short && documents.iter().all(|parsed| parsed.value.is_ok()) {
-                return documents;
-            }
-            vec![Parsed::flaw(&format!("invalid JSON: {error}"))]
+            let flow = (text.len() <= FLOW_BYTES_MAX).then(|| yaml(text, values_left));
+            flow.filter(|documents| documents.iter().all(|parsed| parsed.value.is_ok()))
+                .unwrap_or_else(|| vec![Parsed::flaw(&format!("invalid JSON: {error}"))])
         }
     }
 }
@@ -89,7 +91,11 @@ fn too_many() -> String {
 /// JSON values one after the other, also with the lines between them that separate YAML documents. No string of
 /// JSON has such a line in it.
 fn json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
-    let text = text.replace("\n---\n", "\n   \n");
+    let text = if text.contains(SEPARATOR) {
+        Cow::Owned(text.replace(SEPARATOR, "\n   \n"))
+    } else {
+        Cow::Borrowed(text)
+    };
     let values = serde_json::Deserializer::from_str(&text).into_iter::<Tree>();
     values.map(|tree| tree.map(|Tree(value)| Parsed { line: None, value: Ok(value) })).collect()
 }

@@ -224,9 +224,9 @@ fn pods(
 ) -> Vec<Pod> {
     let (mut kin, mut ancestors) = (Kin::default(), Ancestors::new());
     for _ in 0..=ancestry::CHAIN_MAX {
+        let family = Family::new(&wrapper.uid, roots, components, &kin);
         let mut unread = vec![];
         for record in records {
-            let family = Family::new(&wrapper.uid, roots, components, &kin);
             if let Lineage::Unread(owner) = family.lineage(record, &ancestors) {
                 unread.push((owner, record));
             }
