@@ -3,11 +3,12 @@
 
 use std::borrow::Cow;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::{Facts, retry};
-use crate::api::{Phase, condition};
+use crate::api::{AppWrapperStatus, Attempt, Phase, Since, condition};
 use crate::config::Backoff;
 use crate::limits::Period;
 use crate::snapshot::{Component, Snapshot};
@@ -24,6 +25,7 @@ pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
     let pending = status.pending_memory.len();
     status.pending_memory.retain(|one| retry::is_allowed(snapshot, one));
     changed |= status.pending_memory.len() != pending;
+    changed |= restore_anchor(&mut status, facts.anchor);
     if !snapshot.status_flaws.is_empty() {
         changed |= adopt_attempt(snapshot, &mut status);
     }
@@ -31,6 +33,39 @@ pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
         return Cow::Borrowed(snapshot);
     }
     Cow::Owned(Snapshot { status, ..snapshot.clone() })
+}
+
+/// Writes down from when the period of a phase runs, where neither `since` nor a condition says so: a period that
+/// began at each look would never end.
+fn restore_anchor(status: &mut AppWrapperStatus, anchor: Timestamp) -> bool {
+    let lacks = |kind| condition::since(&status.conditions, kind).is_none();
+    let is_true = |kind| condition::is_true(&status.conditions, kind);
+    let since = status.since.clone().unwrap_or_default();
+    let (missing, anchored): (bool, fn(&mut Since) -> &mut Option<Time>) = match status.phase {
+        Phase::Empty | Phase::Suspended => return false,
+        Phase::Resuming | Phase::Running => {
+            (since.deployed.is_none() && lacks(condition::RESOURCES_DEPLOYED), |since| {
+                &mut since.deployed
+            })
+        }
+        Phase::Resetting | Phase::Suspending | Phase::Terminating => (
+            since.deleting.or(since.gone).is_none() && !is_true(condition::DELETING_RESOURCES),
+            |since| &mut since.deleting,
+        ),
+        Phase::Succeeded => (
+            since.succeeded.or(since.deleting).is_none() && lacks(condition::QUOTA_RESERVED),
+            |since| &mut since.succeeded,
+        ),
+        Phase::Failed => {
+            (since.failed.or(since.deleting).is_none() && lacks(condition::UNHEALTHY), |since| {
+                &mut since.failed
+            })
+        }
+    };
+    if missing {
+        *anchored(status.since.get_or_insert_default()) = Some(Time(anchor));
+    }
+    missing
 }
 
 /// No retry policy in force delays a retry beyond this.
@@ -50,7 +85,7 @@ fn latest_retry(facts: Facts<'_>) -> Timestamp {
 
 /// Where the number of the attempt may be lost, it is that of the latest object or pod of ours: nothing is
 /// created beside it under another number.
-fn adopt_attempt(snapshot: &Snapshot, status: &mut crate::api::AppWrapperStatus) -> bool {
+fn adopt_attempt(snapshot: &Snapshot, status: &mut AppWrapperStatus) -> bool {
     let objects = snapshot.components.iter().filter_map(Component::ours);
     let made = objects.map(|object| object.attempt).chain(snapshot.pods.iter().map(|p| p.attempt));
     let Some(latest) = made.flatten().max() else { return false };
@@ -60,7 +95,7 @@ fn adopt_attempt(snapshot: &Snapshot, status: &mut crate::api::AppWrapperStatus)
     {
         return false;
     }
-    status.attempts.push(crate::api::Attempt { attempt: latest, ..Default::default() });
+    status.attempts.push(Attempt { attempt: latest, ..Default::default() });
     true
 }
 

@@ -102,9 +102,11 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     over_quota::note(&mut draft, next);
     input::restore(&mut draft, facts.snapshot, next);
     let mut decision = draft.finish(next);
-    if decision.status != facts.snapshot.status {
+    if decision.ask != Ask::Nothing {
+        decision.status.clone_from(&facts.snapshot.status); // also what was wrong with it
+    } else if decision.status != facts.snapshot.status {
         decision.actions.clear();
-    } else if decision.ask == Ask::Nothing && must_restore_finalizer(facts.snapshot) {
+    } else if must_restore_finalizer(facts.snapshot) {
         decision.actions.insert(0, Action::AddFinalizer);
     }
     decision

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::actors::{Env, kubelet};
+use super::checks::hostile;
 use super::checks::liveness::{self, EndScope};
 use super::coverage::Happening;
 use super::faults::Fault;
@@ -199,7 +200,7 @@ impl World {
         let steps = u32::try_from(self.trace.steps - begun.0).unwrap_or(u32::MAX);
         let slow = self.elapsed.saturating_sub(begun.1) > SLOW_STEP * steps;
         let endless = !rested && (quiet || slow) && self.adversary.is_some();
-        if self.violation.is_some() || endless {
+        if self.violation.is_some() {
             return;
         }
         let Some(leader) = self.replicas.iter().find(|replica| replica.leads) else { return };
@@ -212,8 +213,13 @@ impl World {
             elapsed: self.elapsed,
             rested,
         };
-        self.coverage.checks += liveness::LIVENESS.len() as u64;
-        if let Some(violation) = liveness::check(&scope) {
+        let found = if endless {
+            hostile::check_endless(&scope)
+        } else {
+            self.coverage.checks += liveness::LIVENESS.len() as u64;
+            liveness::check(&scope)
+        };
+        if let Some(violation) = found {
             self.violated(violation);
         }
     }

@@ -406,7 +406,7 @@ impl World {
         let stray = self.truth.wrappers.iter().find(|(uid, wrapper)| {
             let managed = self.kueue.workloads.get(*uid);
             let holds = |standing| matches!(standing, Standing::Admitted | Standing::Evicting);
-            (wrapper.sane || wrapper.hostile && !wrapper.forged_status)
+            (wrapper.sane || wrapper.hostile && wrapper.forged_at.is_none())
                 && managed.is_some_and(|workload| !holds(workload.standing))
                 && wrapper.rightful().any(truth::Thing::is_live_pod)
         });

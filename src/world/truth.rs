@@ -100,8 +100,8 @@ pub struct Wrapper {
     pub sane: bool,
     /// It is the adversary's.
     pub hostile: bool,
-    /// Its owner has written its status.
-    pub forged_status: bool,
+    /// When its owner last wrote its status.
+    pub forged_at: Option<Duration>,
     /// What of it has succeeded in this attempt.
     pub succeeded: Successes,
     /// Who may create what it wraps, where it names somebody.
@@ -353,7 +353,9 @@ impl Truth {
             self.wrappers.entry(uid.clone()).or_insert_with(|| Wrapper::new(object, elapsed));
         if hostile {
             let before = change.before.as_ref().map(|before| &before.value["status"]);
-            wrapper.forged_status |= before.is_some_and(|old| *old != object.value["status"]);
+            if before.is_some_and(|old| *old != object.value["status"]) {
+                wrapper.forged_at = Some(elapsed);
+            }
             wrapper.hostile = true;
             wrapper.sane = false;
         }

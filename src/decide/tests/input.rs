@@ -1,9 +1,12 @@
 //! Statuses that can be read, and are not true.
 
+use std::time::Duration;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::given::{at, given};
-use crate::api::{Attempt, Phase, condition};
+use crate::api::{AppWrapperStatus, Attempt, Phase, Since, condition};
+use crate::limits::Period;
 use crate::plan::{Action, Ask};
 use crate::snapshot::PodPhase;
 
@@ -24,6 +27,32 @@ fn an_anchor_after_now_begins_now() {
     let named = later.decide(601);
     let forced = later.written(&named).decide(602).actions;
     assert!(forced.iter().any(|action| matches!(action, Action::ForceDelete(_))), "{forced:?}");
+}
+
+#[test]
+fn an_anchor_that_is_missing_begins_now_and_stays() {
+    type Anchor = fn(&Since) -> &Option<Time>;
+    let cases: [(Phase, Anchor); 7] = [
+        (Phase::Resuming, |since| &since.deployed),
+        (Phase::Running, |since| &since.deployed),
+        (Phase::Resetting, |since| &since.deleting),
+        (Phase::Suspending, |since| &since.deleting),
+        (Phase::Terminating, |since| &since.deleting),
+        (Phase::Succeeded, |since| &since.succeeded),
+        (Phase::Failed, |since| &since.failed),
+    ];
+    for (phase, anchor) in cases {
+        let mut world = given(phase).pods(&TWO);
+        world.limits.deletion_on_failure_grace = Period::from_duration(Duration::from_secs(60));
+        world.snapshot.status.conditions.clear();
+        world.snapshot.status.since = None;
+        let mended = world.decide(7);
+        let found =
+            |status: &AppWrapperStatus| status.since.as_ref().and_then(|it| anchor(it).clone());
+        assert_eq!(found(&mended.status), Some(Time(at(7))), "{phase}");
+        let again = world.written(&mended).decide(9);
+        assert_eq!(found(&again.status), Some(Time(at(7))), "{phase}");
+    }
 }
 
 #[test]

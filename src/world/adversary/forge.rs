@@ -59,6 +59,18 @@ impl Forger<'_> {
         Some(created.uid.to_string())
     }
 
+    /// The same; the UID of the forged object that has the name, where there is one.
+    pub fn put_or_find(&mut self, namespace: &str, object: Value) -> Option<String> {
+        let text = |key: &str| object[key].as_str().unwrap_or_default();
+        let kind = self.store.kinds.by_name(text("apiVersion"), text("kind"))?;
+        let name = object["metadata"]["name"].as_str().unwrap_or_default();
+        let address = Address::new(kind, namespace, name);
+        if self.made.contains(&address) {
+            return self.store.get(&address).map(|found| found.uid.to_string());
+        }
+        self.put(namespace, object)
+    }
+
     /// A name that was not used before.
     pub fn fresh(&mut self, what: &str) -> String {
         *self.counted += 1;
@@ -71,6 +83,12 @@ impl Forger<'_> {
         let object =
             kind.and_then(|kind| self.store.get(&Address::new(kind, self.home, "bystander")));
         object.map(|object| object.uid.to_string()).unwrap_or_default()
+    }
+
+    /// Owner references to an object that has nothing to do with anybody.
+    pub fn bystanders(&self) -> Value {
+        let uid = self.bystander("v1", "ConfigMap");
+        json!([reference("v1", "ConfigMap", "bystander", &uid)])
     }
 
     /// Owner references that lead to no AppWrapper, or to a victim's by its UID alone.
@@ -92,10 +110,7 @@ impl Forger<'_> {
             6 => json!([reference("v1", "Node", "node-1", "no-such-uid")]),
             7 => json!([reference("batch/v1", "Job", "x", &"u".repeat(4_000))]),
             8 => json!([reference("batch/v1", "Job", "gone", "no-such-uid")]),
-            9 => {
-                let uid = self.bystander("v1", "ConfigMap");
-                json!([reference("v1", "ConfigMap", "bystander", &uid)])
-            }
+            9 => self.bystanders(),
             10 => json!([reference("v1", "Node", "node-1", &stolen(self.rng))]),
             11 => json!([reference("example.com/v9", "Invented", "x", &stolen(self.rng))]),
             12 => json!([reference("v1", "Secret", "bystander", &stolen(self.rng))]),
@@ -188,15 +203,15 @@ impl Forger<'_> {
     pub fn status(&mut self, status: &mut Value, victim: &Victim) {
         const FAR: [&str; 4] = [
             "9999-12-31T23:59:59Z",
-            "9000-01-01T00:00:00Z",
+            "2100-01-01T00:00:00Z",
             "0001-01-01T00:00:00Z",
             "2026-02-01T00:00:00Z",
         ];
         let far = *self.rng.pick(&FAR);
         let phases = ["Paused", "running", "Suspended", "Resetting", "Terminating", "Running"];
-        match self.rng.below(14) {
+        match self.rng.below(16) {
             0 | 1 => status["phase"] = (*self.rng.pick(&phases)).into(),
-            2 => {
+            2 | 14 | 15 => {
                 status["retryAfter"] = far.into();
                 if self.rng.one_in(2) {
                     status["phase"] = "Resetting".into();

@@ -100,6 +100,10 @@ enum Move {
     Edit,
     /// The name of a victim's component is taken.
     Steal,
+    /// A pod of its own loses our label, and its component is deleted from above it.
+    Hide,
+    /// The name of a component of its own is taken by another's object, whose UID its status records.
+    Plant,
     /// An administrator takes away its right to create.
     Revoked,
 }
@@ -174,6 +178,8 @@ impl Adversary {
             M::Claim,
             M::Relabel,
             M::Strip,
+            M::Hide,
+            M::Hide,
             M::Orphan,
             M::Delete,
             M::Scale,
@@ -191,7 +197,7 @@ impl Adversary {
             }
         }
         if rng.one_in(2) {
-            all.extend([M::Status, M::Status, M::Status]);
+            all.extend([M::Status, M::Status, M::Status, M::Plant, M::Plant]);
         }
         all
     }
@@ -255,9 +261,14 @@ impl World {
         self.absorb(Source::Adversary);
     }
 
-    /// What the adversary has made is taken away, and its right to create is given back; its AppWrapper stays.
+    /// The adversary makes its last move. What it has made is taken away, and its right to create is given
+    /// back; its AppWrapper stays.
     pub(super) fn retreat(&mut self) {
-        let Some(adversary) = &mut self.adversary else { return };
+        let Some(mut adversary) = self.adversary.take() else { return };
+        if !adversary.muted {
+            adversary.act_last(self);
+        }
+        let adversary = self.adversary.insert(adversary);
         let made = std::mem::take(&mut adversary.made);
         for address in made.iter().chain(&std::mem::take(&mut adversary.held)) {
             self.store.change(address, Part::Whole, |object| {

@@ -39,9 +39,21 @@ impl Adversary {
             Move::Flood => self.flood(world),
             Move::Edit => self.edit(world),
             Move::Steal => self.steal(world),
+            Move::Hide => self.hide(world),
+            Move::Plant => self.plant(world),
             Move::Revoked => self.lose_rights(world),
         }
         what.as_str()
+    }
+
+    /// What it leaves behind: a status that it has forged, and an AppWrapper that is to go.
+    pub(super) fn act_last(&mut self, world: &mut World) {
+        if self.moves.contains(&Move::Status) && self.rng.one_in(2) {
+            self.forge_status(world);
+        }
+        if self.rng.one_in(4) {
+            self.recreate(world);
+        }
     }
 
     /// Its AppWrapper.
@@ -152,6 +164,37 @@ impl Adversary {
             1 => object["metadata"]["labels"] = json!({}),
             2 if !gone => object["metadata"]["finalizers"] = json!([HOLD]),
             _ => object["metadata"]["finalizers"] = json!([]),
+        });
+    }
+
+    fn hide(&mut self, world: &mut World) {
+        let Some(pod) = self.thing(world, |thing| thing.pod && !thing.component) else { return };
+        world.store.change(&pod.address, Part::Whole, |pod| {
+            if let Some(labels) = pod["metadata"]["labels"].as_object_mut() {
+                drop(labels.remove(LABEL));
+            }
+        });
+        self.delete_thing(world, Propagation::Orphan);
+    }
+
+    fn plant(&mut self, world: &mut World) {
+        let Some(wrapper) = self.wrapper(world) else { return };
+        if let Some(own) = self.thing(world, |thing| thing.component && thing.part == Some(0)) {
+            let now = Deletion { grace: Some(0), ..Deletion::default() };
+            drop(world.store.delete(&own.address, &now));
+        }
+        let mut object = wrapper.value["spec"]["components"][0]["template"].clone();
+        let home = self.home;
+        let mut forger = self.forger(&mut world.store);
+        object["metadata"]["annotations"] = json!({FORGED: "true"});
+        object["metadata"]["ownerReferences"] = forger.bystanders();
+        object["spec"]["parallelism"] = 0.into();
+        object["spec"]["replicas"] = 0.into();
+        let Some(uid) = forger.put_or_find(home, object) else { return };
+        world.store.change(&wrapper.address, Part::Status, |wrapper| {
+            if let Some(recorded) = wrapper.pointer_mut("/status/componentStatus/0") {
+                recorded["uid"] = uid.into();
+            }
         });
     }
 
@@ -309,6 +352,8 @@ impl Move {
             Self::Flood => "flood",
             Self::Edit => "edit",
             Self::Steal => "steal",
+            Self::Hide => "hide",
+            Self::Plant => "plant",
             Self::Revoked => "revoked",
         }
     }

@@ -8,10 +8,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::calls::CallScope;
-use super::liveness::EndScope;
+use super::liveness::{self, EndScope};
 use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::world::actors::{find_condition, is_true};
+use crate::world::elapsed_at;
 use crate::world::truth::{State, Thing, Wrapper, decided};
 
 /// The longest that a pause may last, with some room.
@@ -34,6 +35,7 @@ pub const ADVERSARY: &[Invariant<Check>] = &[
     ("S6", "a count that was forged is not counted on", counted_from_zero),
     ("S11", "the adversary's finalizer goes only when nothing is left", finalizer_last),
     ("S13", "restarts that are not counted are 10 s apart", uncounted_slowly),
+    ("L11", "a forged moment is not waited for", paused_by_right),
 ];
 
 fn first(all: &[Invariant<Check>], scope: &Scope<'_>) -> Option<Violation> {
@@ -106,7 +108,7 @@ fn in_the_table(scope: &Scope<'_>) -> Option<String> {
 fn no_pod_without_quota(scope: &Scope<'_>) -> Option<String> {
     let State { quota, phase, .. } = scope.wrapper.state;
     // what its owner has written there is its owner's
-    if quota || scope.wrapper.forged_status {
+    if quota || scope.wrapper.forged_at.is_some() {
         return None;
     }
     let live = scope.wrapper.rightful().find(|thing| thing.is_live_pod())?;
@@ -124,7 +126,7 @@ fn counted_from_zero(scope: &Scope<'_>) -> Option<String> {
 fn finalizer_last(scope: &Scope<'_>) -> Option<String> {
     let went = scope.ours && scope.before.finalizer && !scope.wrapper.state.finalizer;
     // what its owner has written there is its owner's
-    let went = went && !scope.wrapper.forged_status;
+    let went = went && scope.wrapper.forged_at.is_none();
     let left = scope.wrapper.rightful().find(|thing| is_left(thing)).filter(|_| went)?;
     Some(name(left))
 }
@@ -139,7 +141,7 @@ fn is_left(thing: &Thing) -> bool {
 fn uncounted_slowly(scope: &Scope<'_>) -> Option<String> {
     let wrapper = scope.wrapper;
     let (before, after) = (scope.before.phase, wrapper.state.phase);
-    if before != Phase::Resetting || after != Phase::Resuming || wrapper.forged_status {
+    if before != Phase::Resetting || after != Phase::Resuming || wrapper.forged_at.is_some() {
         return None;
     }
     let attempt = decided(&scope.change.object.value)?;
@@ -150,13 +152,28 @@ fn uncounted_slowly(scope: &Scope<'_>) -> Option<String> {
     (waited + scope.slack < UNCOUNTED_FLOOR).then(|| format!("after {waited:?}"))
 }
 
+/// A pause ends in time, counted from when everything was gone, or from what was forged last.
+fn paused_by_right(scope: &Scope<'_>) -> Option<String> {
+    let wrapper = scope.wrapper;
+    let resumes = scope.before.phase == Phase::Resetting && wrapper.state.phase == Phase::Resuming;
+    if !resumes || !scope.truth.calm {
+        return None;
+    }
+    let old = &scope.change.before.as_ref()?.value["status"];
+    let gone = elapsed_at(old["since"]["gone"].as_str()?)?;
+    let entered = scope.elapsed.saturating_sub(wrapper.lasted);
+    let begun = gone.max(entered).max(wrapper.forged_at.unwrap_or_default());
+    let waited = scope.elapsed.saturating_sub(begun);
+    (waited > PAUSE_MAX).then(|| format!("{waited:?}"))
+}
+
 /// The controller let an AppWrapper go.
 #[must_use]
 pub fn let_go(gone: &Wrapper) -> Option<Violation> {
     let left = gone
         .rightful()
         .find(|thing| if gone.hostile { is_left(thing) } else { thing.component || thing.pod })?;
-    let judged = gone.state.finalizer && (gone.sane || gone.hostile && !gone.forged_status);
+    let judged = gone.state.finalizer && (gone.sane || gone.hostile && gone.forged_at.is_none());
     judged.then(|| Violation {
         invariant: "S11",
         sentence: "an AppWrapper goes only when nothing is left",
@@ -231,16 +248,28 @@ fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
     }
 }
 
-/// A check of the end.
-pub type End = fn(&EndScope<'_>) -> Option<String>;
+/// What must hold at an end that is none, too: where the adversary has made something endless.
+const ENDLESS: &[Invariant<liveness::Check>] =
+    &[("L11", "a forged moment is not waited for", nothing_for_ever)];
 
 /// What must hold at the end.
-pub const ENDS: &[Invariant<End>] = &[
+const ENDS: &[Invariant<liveness::Check>] = &[
     ("L3", "an AppWrapper of the adversary that is deleted goes", deleted),
-    ("L11", "a forged moment is not waited for", nothing_for_ever),
     ("S11", "what has something of it deployed has the finalizer", finalizer_is_back),
     ("S21", "more pods than were admitted are told of", over_quota_is_said),
 ];
+
+/// Checks the end of a world that has come to rest.
+#[must_use]
+pub fn check_end(scope: &EndScope<'_>) -> Option<Violation> {
+    check_endless(scope).or_else(|| liveness::first(ENDS, scope))
+}
+
+/// Checks the end of a world that the adversary keeps from coming to rest.
+#[must_use]
+pub fn check_endless(scope: &EndScope<'_>) -> Option<Violation> {
+    liveness::first(ENDLESS, scope)
+}
 
 fn hostile<'a>(scope: &EndScope<'a>) -> impl Iterator<Item = &'a Wrapper> {
     scope.truth.wrappers.values().filter(|wrapper| wrapper.hostile)
@@ -274,7 +303,7 @@ fn finalizer_is_back(scope: &EndScope<'_>) -> Option<String> {
     let bare = |wrapper: &&Wrapper| {
         let State { finalizer, deleting, deployed, .. } = wrapper.state;
         let live = wrapper.rightful().any(Thing::is_live_pod);
-        !finalizer && !deleting && deployed && live && !wrapper.forged_status
+        !finalizer && !deleting && deployed && live && wrapper.forged_at.is_none()
     };
     let wrapper = hostile(scope).find(bare)?;
     Some(format!("{} in {:?}", wrapper.address.name, wrapper.state.phase))
@@ -284,7 +313,7 @@ fn finalizer_is_back(scope: &EndScope<'_>) -> Option<String> {
 fn over_quota_is_said(scope: &EndScope<'_>) -> Option<String> {
     let all = scope.truth.wrappers.values().filter(|wrapper| wrapper.sane || wrapper.hostile);
     let running =
-        |wrapper: &&Wrapper| wrapper.state.phase == Phase::Running && !wrapper.forged_status;
+        |wrapper: &&Wrapper| wrapper.state.phase == Phase::Running && wrapper.forged_at.is_none();
     all.filter(running).find_map(|wrapper| {
         let object = scope.store.get(&wrapper.address)?;
         // what was hidden from the controller at once may be counted or not

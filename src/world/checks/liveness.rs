@@ -34,7 +34,8 @@ pub struct EndScope<'a> {
     pub elapsed: Duration,
 }
 
-type Check = fn(&EndScope<'_>) -> Option<String>;
+/// A check of the end.
+pub type Check = fn(&EndScope<'_>) -> Option<String>;
 
 /// The invariants of the end.
 pub const LIVENESS: &[Invariant<Check>] = &[
@@ -55,7 +56,12 @@ pub const LIVENESS: &[Invariant<Check>] = &[
 /// Checks all of them; the first that does not hold.
 #[must_use]
 pub fn check(scope: &EndScope<'_>) -> Option<Violation> {
-    LIVENESS.iter().chain(super::hostile::ENDS).find_map(|(invariant, sentence, check)| {
+    first(LIVENESS, scope).or_else(|| super::hostile::check_end(scope))
+}
+
+/// The first of these invariants that does not hold.
+pub(super) fn first(all: &[Invariant<Check>], scope: &EndScope<'_>) -> Option<Violation> {
+    all.iter().find_map(|(invariant, sentence, check)| {
         Some(Violation { invariant, sentence, seen: check(scope)? })
     })
 }

@@ -48,7 +48,7 @@ impl Wrapper {
                 && manager.is_none()
                 && object.label(scene::HOSTILE).is_none(),
             hostile: false,
-            forged_status: false,
+            forged_at: None,
             succeeded: Successes::default(),
             requester: requester(object),
             state: State::of(object),
