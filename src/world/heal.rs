@@ -14,7 +14,7 @@ const REST_STEPS: u64 = 40_000;
 /// Steps without a call of a controller after which it is at rest, whatever others do.
 const QUIET_STEPS: u64 = 10_000;
 /// A step, on an average: what the adversary has made endless goes on no faster.
-const SLOW_STEP: Duration = Duration::from_secs(1);
+const SLOW_STEP: Duration = Duration::from_millis(500);
 /// And the time: longer than the longest period, a week.
 const REST_TIME: Duration = Duration::from_hours(24 * 30);
 
@@ -81,7 +81,7 @@ impl World {
         self.happened(Happening::Crash);
         let leads = self.replicas[index].leads && self.replicas[index].doubts.is_none();
         self.replicas[index] = self.new_replica(leads);
-        self.truth.lose_sight(self.elapsed);
+        self.truth.lose_sight(&self.store, self.elapsed);
     }
 
     /// The process stands still, and another leads; later it goes on, and does not know.

@@ -197,6 +197,9 @@ pub struct Thing {
     pub late: bool,
     /// The adversary has taken our labels from it; from a component also its owner.
     pub escaped: bool,
+    /// No controller can tell any more whose it is: it had no owner when the last one forgot what it had seen,
+    /// and no status records it.
+    pub unproven: bool,
     /// Since when it exists.
     pub since: Duration,
 }
@@ -283,6 +286,7 @@ impl Truth {
                 // its labels and owners may be forged
                 thing.component = known.component;
                 thing.pod_set.clone_from(&known.pod_set);
+                thing.unproven = known.unproven;
                 let named = object.label(super::LABEL) == Some(&*wrapper.address.name)
                     && object.label(UID) == Some(&*root);
                 let is_ours = object.controller().is_some_and(|owner| owner["uid"] == *root);
@@ -290,7 +294,7 @@ impl Truth {
                 thing.escaped = known.escaped || hostile && hidden;
                 // who has seen it knows it by its UID; nobody else can
                 let in_sight = elapsed >= self.blind_at.max(known.since) + NOTICED_AFTER;
-                let seen = self.calm && (known.escaped || in_sight);
+                let seen = self.calm && !known.unproven && (known.escaped || in_sight);
                 thing.late |= thing.escaped && !seen;
                 if thing.late {
                     self.late.insert(object.uid.clone());
@@ -307,12 +311,23 @@ impl Truth {
     }
 
     /// A controller has forgotten what it had seen: what bears no label of ours any more is hidden from it.
-    pub fn lose_sight(&mut self, elapsed: Duration) {
+    pub fn lose_sight(&mut self, store: &Store, elapsed: Duration) {
         self.blind_at = elapsed;
-        let things = self.wrappers.values_mut().flat_map(|wrapper| &mut wrapper.things);
-        for (uid, thing) in things.filter(|(_, thing)| thing.escaped) {
-            thing.late = true;
-            self.late.insert(uid.clone());
+        for wrapper in self.wrappers.values_mut() {
+            let object = store.get(&wrapper.address);
+            let recorded = object.map(|object| &object.value["status"]["componentStatus"]);
+            let is_recorded = |uid: &str| {
+                let all = recorded.and_then(Value::as_array).into_iter().flatten();
+                all.into_iter().any(|one| one["uid"] == *uid)
+            };
+            for (uid, thing) in &mut wrapper.things {
+                let owned = store.by_uid(uid).is_some_and(|object| object.controller().is_some());
+                thing.unproven = !owned && !is_recorded(uid);
+                if thing.escaped {
+                    thing.late = true;
+                    self.late.insert(uid.clone());
+                }
+            }
         }
     }
 

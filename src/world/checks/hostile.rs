@@ -132,9 +132,10 @@ fn finalizer_last(scope: &Scope<'_>) -> Option<String> {
 }
 
 /// Whether a thing of the adversary's must be gone before its AppWrapper goes. A pod that has ended, and that
-/// its owner's own hand has left without a controller, uses no quota.
+/// its owner's own hand has left without a controller, uses no quota; an object that was orphaned before its UID
+/// was recorded was left on purpose.
 fn is_left(thing: &Thing) -> bool {
-    thing.is_live_pod() || thing.component && !thing.pod
+    thing.is_live_pod() || thing.component && !thing.pod && !thing.unproven
 }
 
 /// From one attempt's begin to the next, where nothing was counted and nobody suspended it in between.

@@ -232,6 +232,7 @@ pub(super) fn thing(
         terminating: object.is_deleting(),
         late: known.map_or(late, |known| known.late),
         escaped: known.is_some_and(|known| known.escaped),
+        unproven: false,
         since: Duration::ZERO,
     }
 }
