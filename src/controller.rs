@@ -1,4 +1,4 @@
-//! Watches, queue and shutdown: everything that moves. What is decided is not decided here.
+//! Watches, work queue and shutdown. The decisions are made elsewhere.
 //!
 //! ```text
 //! AppWrappers ─┬─▶ store ────────────┐
@@ -7,8 +7,8 @@
 //! one watch a kind ─▶ cache ─────┘   of retry policies and queues, too, where they are named
 //! ```
 //!
-//! Whatever goes wrong with one AppWrapper concerns that one: a panic is caught and told, an error is
-//! tried again later, and a call that hangs holds a place of its own namespace.
+//! A failure of one AppWrapper does not affect the others: a panic is caught and reported, an error is
+//! retried later, and a call that hangs holds a place of its own namespace.
 
 mod absent;
 mod contain;
@@ -39,7 +39,7 @@ use work::Work;
 /// A reconcile that took longer lets others of its namespace go first.
 const SLOW: Duration = Duration::from_secs(1);
 
-/// A controller that has been put together and is not running yet.
+/// A controller that is not running yet.
 pub struct Controller {
     /// What it shares with servers: settings, metrics.
     pub context: Arc<Context>,
@@ -48,13 +48,13 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Puts a controller together. The client must not retry by itself.
+    /// Creates a controller. The client must not retry by itself.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, config: Config) -> Self {
         Self::with_metrics(client, clock, config, Metrics::new())
     }
 
-    /// Puts a controller together that counts with these metrics: those that count the client's calls.
+    /// Creates a controller with these metrics, which also count the client's calls.
     #[must_use]
     pub fn with_metrics(
         client: Client,
@@ -84,8 +84,8 @@ impl Controller {
         self.run_when(std::future::ready(()), shutdown).await;
     }
 
-    /// Keeps the caches warm, and works from the moment on when `leads` ends: all AppWrappers are looked
-    /// at then.
+    /// Keeps the caches warm, and reconciles from the moment when `leads` ends, beginning with all
+    /// AppWrappers.
     pub async fn run_when(
         self,
         leads: impl Future<Output = ()>,
@@ -113,7 +113,7 @@ impl Controller {
     }
 }
 
-/// Reconciles one AppWrapper, whatever comes of it.
+/// Reconciles one AppWrapper, and says when to reconcile it again, also after an error or a panic.
 async fn look(key: Key, context: &Arc<Context>, work: &Work, panics: &Panics) -> Ended {
     let idle = Ended { retry: Retry::OnChange, yields: false };
     let Some(stored) = context.store.get(&key) else {
@@ -140,16 +140,21 @@ async fn look(key: Key, context: &Arc<Context>, work: &Work, panics: &Panics) ->
     Ended { retry, yields: has_failed || took >= SLOW }
 }
 
-/// A reconcile that failed is tried again after a pause: a longer one where the API server asks for it.
+/// A reconcile that failed is retried after a pause: a longer one where the API server asks for it.
 fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> Retry {
     let pause = reconcile::error_pause(context, key);
     let cause = telemetry::chain(error);
-    tracing::warn!(namespace = key.namespace, appwrapper = key.name, cause, "Will try again.");
+    tracing::warn!(
+        namespace = key.namespace,
+        appwrapper = key.name,
+        cause,
+        "Reconcile failed; retrying."
+    );
     match error.retry_after() {
         Some(asked) => Retry::Pause(asked.max(pause)),
         None => Retry::After(pause),
     }
 }
 
-/// Pause before a watch that failed to start is started again.
+/// Pause before a watch that failed to start is restarted.
 const WATCH_AGAIN_AFTER: Duration = Duration::from_secs(2);

@@ -28,7 +28,7 @@ pub enum Action {
     /// Delete this owner of pods in the ordinary way, if it still has this UID.
     DeleteOrphan(Orphan),
     /// Write `status.pendingMemory` into the templates, in one guarded update of the AppWrapper; with
-    /// `suspend`, the same update suspends it, so that Kueue admits it anew.
+    /// `suspend`, the same update suspends it, so that Kueue admits it again.
     GrowMemory {
         /// Whether it is suspended, too.
         suspend: bool,
@@ -48,8 +48,8 @@ pub struct Target {
     pub uid: String,
 }
 
-/// An object that a component made, that owns pods, and that nothing controls any more: somebody deleted the
-/// component with `--cascade=orphan`.
+/// An object that a component created, that owns pods, and that no longer has a controller: the component was
+/// deleted with `--cascade=orphan`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Orphan {
     /// Its API version.

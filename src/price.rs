@@ -1,8 +1,8 @@
 //! What one AppWrapper may cost: the bounds of its sizes and counts, by name, and the largest status
 //! that it can grow to.
 //!
-//! Admission refuses what is over a bound. The controller, which finds objects that nobody judged,
-//! leaves the surplus out and says so; it never stops for it.
+//! Admission rejects what exceeds a bound. The controller, which also finds objects that were not validated,
+//! ignores the surplus and reports it; it never stops for it.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A bounded memory of answers: what was asked a moment ago need not be asked again.
+//! A bounded cache of recent answers.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 
-/// Answers that are remembered for a while: at most so many, the oldest of which make room for new ones.
+/// A cache with a limited number of entries: the oldest ones make room for new ones.
 #[derive(Debug)]
 pub struct Recent<K, V> {
     clock: Arc<dyn Clock>,
@@ -17,7 +17,7 @@ pub struct Recent<K, V> {
 #[derive(Debug)]
 struct Answers<K, V> {
     by_key: BTreeMap<Arc<K>, Answer<V>>,
-    /// The keys in the order in which they were answered, for who has to go.
+    /// The keys in the order in which they were answered: the first is evicted first.
     by_age: BTreeMap<u64, Arc<K>>,
     next: u64,
 }

@@ -43,12 +43,12 @@ mod tests;
 
 /// How often a decision may ask for a read, or go on after an action, in one go.
 const ROUNDS_MAX: usize = 6;
-/// Looked at again after this time where a write of ours has not come back through the watch.
+/// Reconciled again after this time if a write of ours has not come back through the watch.
 const ECHO_OVERDUE: Duration = Duration::from_secs(5);
 /// First and longest pause after an error.
 const ERROR_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(1));
 
-/// When an AppWrapper is to be looked at again.
+/// When an AppWrapper is to be reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// When something happens.
@@ -78,7 +78,7 @@ impl Error {
         }
     }
 
-    /// Somebody else wrote in between, or the object is gone: the watch will say.
+    /// Another client wrote in between, or the object is gone: the watch will tell.
     fn is_stale(&self) -> bool {
         match self {
             Self::Act(error) => matches!(error.code(), Some(404 | 409)),
@@ -87,7 +87,7 @@ impl Error {
     }
 }
 
-/// Looks at one AppWrapper and does what is next.
+/// Reconciles one AppWrapper.
 ///
 /// # Errors
 /// Where a read or a write failed; nothing was concluded from it.
@@ -291,7 +291,7 @@ async fn carry_out(
     Ok(result)
 }
 
-/// Suspends an AppWrapper. Where that is refused it is tried again later, and all else goes on.
+/// Suspends an AppWrapper. If that is rejected, it is retried later, and everything else continues.
 async fn suspend(
     context: &Context,
     memory: &mut Memory,
@@ -300,7 +300,7 @@ async fn suspend(
     match write::suspend(&context.client, wrapper).await {
         Ok(written) => Ok(wrote(memory, &written)),
         Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
-            tracing::warn!(code = error.code(), "The AppWrapper may not be suspended.");
+            tracing::warn!(code = error.code(), "The API server rejected the suspension.");
             Ok(Carried::Later(ERROR_PAUSE.1))
         }
         Err(error) => Err(error.into()),
@@ -313,8 +313,8 @@ fn wrote(memory: &mut Memory, written: &Seen) -> Carried {
     Wrapper::read(written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
 }
 
-/// What has objects between itself and its pods goes after them, also by force. Asked twice, it would
-/// wait for them twice: once it is on its way, nothing is sent.
+/// A component with objects between itself and its pods is deleted after them, also with force. A second
+/// request would make it wait for them again: nothing is sent while it is Terminating.
 fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
     let kind = podsets::Kind::of(&component.api_version, &component.kind);
     let last = !component.pod_sets.is_empty() && kind.has_objects_between();
@@ -385,7 +385,7 @@ async fn create_one(
         Ok(record) => memory.created(index, record),
         Err(NotCreated { why, retry_after, may_exist }) => {
             // what the API server says may quote the template: the condition and an event tell it
-            tracing::warn!(component = component.title(), why.fatal, "Not created.");
+            tracing::warn!(component = component.title(), why.fatal, "Component not created.");
             memory.failed(index, why, retry_after, may_exist);
         }
     }
@@ -454,7 +454,7 @@ async fn send_delete(
     if sent.is_err() {
         memory.deletion_failed(uid, forced);
     } else if forced {
-        tracing::info!(kind = resource.kind, object = name, "Deleted by force.");
+        tracing::info!(kind = resource.kind, object = name, "Force-deleted.");
     }
     Ok(sent?)
 }

@@ -40,9 +40,9 @@ pub struct Snapshot {
     pub components: Vec<Component>,
     /// Our pods, of every attempt, by name.
     pub pods: Vec<Pod>,
-    /// Pods that bear our labels and that may or may not be ours.
+    /// Pods that have our labels and that may or may not be ours.
     pub undetermined: Undetermined,
-    /// What goes on to make pods of ours after its component is gone.
+    /// What continues to create pods of ours after its component is gone.
     pub orphans: Vec<Orphan>,
     /// Nodes that are known; none where they cannot be seen.
     pub nodes: BTreeMap<String, Node>,
@@ -183,7 +183,7 @@ pub enum Owner {
     Us,
     /// An AppWrapper's that had the same name, and is gone: garbage collection will take it.
     Former,
-    /// Somebody else's, or nobody's.
+    /// Another owner, or none.
     Stranger(String),
 }
 
@@ -273,8 +273,8 @@ pub struct Pod {
     pub detached: bool,
 }
 
-/// Pods that bear our labels, and of which it cannot be told whose they are. They hold back the release of
-/// quota, and do nothing else: they are not counted, not waited for as members, and never deleted.
+/// Pods that have our labels, and whose owner cannot be determined. They block the release of quota, and have
+/// no other effect: they are not counted, not waited for as members, and never deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Undetermined {
     /// How many there are.
@@ -392,7 +392,7 @@ pub struct Termination {
 pub struct Node {
     /// Resources that a health monitor has marked `NoExecute` on it.
     pub no_execute: BTreeSet<String>,
-    /// Nobody looks after the pods on it.
+    /// No kubelet manages the pods on it.
     pub lost: Option<Loss>,
 }
 
@@ -437,7 +437,7 @@ impl Component {
 }
 
 impl Pod {
-    /// Its containers have ended, and nobody deletes it.
+    /// Its containers have ended, and nothing deletes it.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed) && !self.terminating

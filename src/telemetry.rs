@@ -41,7 +41,7 @@ where
     if json {
         Box::new(logs.json().flatten_event(true).with_span_list(false).finish())
     } else {
-        // a line is one event: what others wrote neither ends it nor commands a terminal
+        // a line is one event: foreign text must not contain line breaks or terminal escapes
         let fields = debug_fn(|writer, field, value| {
             let text = format!("{value:?}");
             match field.name() {
@@ -53,8 +53,8 @@ where
     }
 }
 
-/// Logs panics as all else is logged: where, and what for where that is a fixed text. One that was put
-/// together may quote an object.
+/// Logs panics in the usual format: the location, and the message if it is a constant. A formatted message
+/// may quote an object.
 pub fn log_panics() {
     std::panic::set_hook(Box::new(|panic| {
         let location = panic.location().map(ToString::to_string);

@@ -123,18 +123,19 @@ fn adopt(
     let Presence::Present(object) =
         wrapper.presence(index, found.clone(), &component.pod_sets, None)
     else {
-        return Err(transient(format!("{title} cannot be told")));
+        return Err(transient(format!("cannot determine the state of {title}")));
     };
     match object.owner {
         Owner::Stranger(who) if !object.terminating => Err(fatal(format!(
-            "the object exists already and belongs to {who}; it was left as it is"
+            "the object already exists and is owned by {who}; it is left unchanged"
         ))),
         Owner::Us if !object.terminating && object.attempt.is_none_or(|n| n == attempt) => {
             Ok(found)
         }
-        Owner::Us | Owner::Former | Owner::Stranger(_) => {
-            Err(transient(format!("{title} of UID {} is in the way and being deleted", object.uid)))
-        }
+        Owner::Us | Owner::Former | Owner::Stranger(_) => Err(transient(format!(
+            "the name is held by a terminating {title} (UID {})",
+            object.uid
+        ))),
     }
 }
 

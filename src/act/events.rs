@@ -27,10 +27,10 @@ const OF_NAMESPACE_MAX: usize = 64;
 const WAITING_MAX: usize = 1024;
 /// How many are sent at the same time, each of another namespace.
 const SENT_AT_ONCE: usize = 16;
-/// Nobody waits longer for one to be accepted.
+/// How long sending an event may take.
 const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
 /// A recorder remembers what it has sent, for minutes, and has no bound of its own: after so many events
-/// a new one takes its place. The same event is then made anew where it would have been counted.
+/// a new one takes its place. A repeated event is then created again instead of being counted.
 const REMEMBERED_MAX: usize = 512;
 /// The longest message that the API accepts is 1,024 bytes.
 const MESSAGE_BYTES_MAX: usize = 1000;
@@ -158,7 +158,7 @@ impl Events {
         Some(notice)
     }
 
-    /// Sends what is handed in, for ever.
+    /// Sends what is handed in, forever.
     pub async fn publish(&self, client: &Client) {
         let recorder = || Recorder::new(client.clone(), Reporter::from(CONTROLLER));
         let (mut current, mut used) = (recorder(), 0);
@@ -204,8 +204,8 @@ async fn send(recorder: &Recorder, notice: &Notice) {
     let reason = notice.reason;
     match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(&event, &about)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, reason, "An event was not accepted."),
-        Err(_) => tracing::warn!(reason, "An event was not accepted in time."),
+        Ok(Err(error)) => tracing::warn!(%error, reason, "Failed to send an event."),
+        Err(_) => tracing::warn!(reason, "Timed out sending an event."),
     }
 }
 

@@ -87,9 +87,9 @@ impl Rights {
     }
 }
 
-const NO_REQUESTER: &str = "spec.requester is not set, and admission.requireRequester of the \
-    configuration is true: the AppWrapper was created while the admission webhook was off; delete it \
-    and create it again";
+const NO_REQUESTER: &str = "spec.requester is not set, but admission.requireRequester of the \
+    configuration is true: the AppWrapper was created while the admission webhook was disabled; \
+    delete and recreate it";
 
 /// In the words of the API server.
 fn denied(requester: &Requester, wrapper: &Wrapper, resource: &ApiResource) -> String {

@@ -15,7 +15,7 @@ use crate::podsets;
 /// Sets our finalizer.
 ///
 /// # Errors
-/// 409 where somebody wrote in between.
+/// 409 if another client wrote in between.
 pub async fn add_finalizer(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
     let mut finalizers = wrapper.finalizers.clone();
     finalizers.push(keys::FINALIZER.to_owned());
@@ -25,7 +25,7 @@ pub async fn add_finalizer(client: &Client, wrapper: &Wrapper) -> Result<Seen, E
 /// Removes our finalizer, and leaves those of others.
 ///
 /// # Errors
-/// 409 where somebody wrote in between, 404 where the object is gone.
+/// 409 if another client wrote in between, 404 where the object is gone.
 pub async fn remove_finalizer(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
     let others = wrapper.finalizers.iter().filter(|name| *name != keys::FINALIZER);
     write_finalizers(client, wrapper, others.cloned().collect()).await
@@ -59,7 +59,7 @@ async fn write(
 /// write suspends the AppWrapper.
 ///
 /// # Errors
-/// 409 where somebody wrote in between; 403 or 422 where it is not allowed.
+/// 409 if another client wrote in between; 403 or 422 where it is not allowed.
 pub async fn grow_memory(client: &Client, wrapper: &Wrapper, suspend: bool) -> Result<Seen, Error> {
     let mut spec = json!({ "components": grown(wrapper) });
     if suspend {
@@ -72,7 +72,7 @@ pub async fn grow_memory(client: &Client, wrapper: &Wrapper, suspend: bool) -> R
 /// Suspends the AppWrapper.
 ///
 /// # Errors
-/// 409 where somebody wrote in between; 403 or 422 where it is not allowed.
+/// 409 if another client wrote in between; 403 or 422 where it is not allowed.
 pub async fn suspend(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
     let metadata = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
     let patch = json!({"metadata": metadata, "spec": {"suspend": true}});
@@ -106,7 +106,7 @@ fn grown(wrapper: &Wrapper) -> Vec<Component> {
 /// something cannot be read as a whole.
 ///
 /// # Errors
-/// 409 where somebody wrote in between.
+/// 409 if another client wrote in between.
 pub async fn write_status(
     client: &Client,
     wrapper: &Wrapper,

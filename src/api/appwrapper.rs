@@ -14,14 +14,15 @@ use super::rules::{
 };
 use super::status::AppWrapperStatus;
 
-/// The most components of an object that is stored; a new one has fewer, as a rule says. The Go project has no bound, but without one no API server accepts rules that
-/// compare them; nothing of 1 MiB whose objects do anything has as many.
+/// The most components of a stored object; a rule limits new ones to fewer. The Go project has no bound, but
+/// without one the API server rejects rules that compare components; no useful object of 1 MiB has as many.
 pub(super) const COMPONENTS_MAX: usize = 5000;
 
 /// The most pod sets of a component: Kueue has room for no more in all of them together.
 const POD_SETS_MAX: usize = 10;
 
-/// What an AppWrapper asks for. Go: `AppWrapperSpec`, and three policies of ours.
+/// Desired state of an AppWrapper.
+// Go: `AppWrapperSpec`; the policies and the requester are additions.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "workload.codeflare.dev",
@@ -33,7 +34,7 @@ const POD_SETS_MAX: usize = 10;
     shortname = "aw",
     derive = "PartialEq",
     derive = "Default",
-    doc = "Any set of resources, admitted, watched, retried and deleted as one unit.",
+    doc = "A set of resources that is admitted, monitored, retried and deleted as one unit.",
     printcolumn(name = "Status", type_ = "string", json_path = ".status.phase"),
     printcolumn(
         name = "Quota Reserved",
@@ -73,12 +74,12 @@ pub struct AppWrapperSpec {
     #[schemars(length(min = 1, max = COMPONENTS_MAX))]
     pub components: Vec<Component>,
 
-    /// Nothing is deployed while this is true; Kueue sets it to admit and to preempt.
+    /// If true, no resources are deployed. Kueue sets it to false on admission and to true on eviction.
     #[serde(default, skip_serializing_if = "is_false")]
     pub suspend: bool,
 
-    /// The controller that looks after this AppWrapper; ours is
-    /// `workload.codeflare.dev/appwrapper-controller`, which is also meant where it is absent.
+    /// The controller that manages this AppWrapper. If not set, it is managed by
+    /// `workload.codeflare.dev/appwrapper-controller`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub managed_by: Option<String>,
 
@@ -86,7 +87,7 @@ pub struct AppWrapperSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure_policy: Option<FailurePolicy>,
 
-    /// In which order the components are created (KEP-672). Immutable.
+    /// The order in which the components are created (KEP-672). Immutable.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_policy: Option<ExecutionPolicy>,
 
@@ -94,21 +95,22 @@ pub struct AppWrapperSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_failure_policy: Option<PodFailurePolicy>,
 
-    /// The user who created this AppWrapper. Written by the admission webhook when the AppWrapper is
-    /// created, whatever the user sends; never changed.
+    /// The user who created this AppWrapper. The admission webhook sets it on creation, whatever the
+    /// request contains; it cannot be changed later.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub requester: Option<Requester>,
 }
 
-/// One wrapped resource. Go: `AppWrapperComponent`.
+/// A wrapped resource.
+// Go: `AppWrapperComponent`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Component {
-    /// Free-form settings of this component.
+    /// Arbitrary metadata of this component.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 
-    /// Where the pod templates are and how many pods they make; inferred for the known kinds.
+    /// The pod templates of this component and their pod counts. Inferred for known kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(transform = bounded_pod_sets)]
     pub pod_sets: Vec<PodSet>,
@@ -122,23 +124,25 @@ pub struct Component {
     pub template: Value,
 }
 
-/// Pods that are alike. Go: `AppWrapperPodSet`.
+/// A group of pods that are created from one pod template.
+// Go: `AppWrapperPodSet`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSet {
-    /// Number of pods; 1 where it is left out.
+    /// Number of pods. Defaults to 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replicas: Option<i32>,
 
     /// Path to the pod template within the component, such as `template.spec.template`.
     pub path: String,
 
-    /// Free-form settings of this pod set; Kueue reads those of Topology-Aware Scheduling.
+    /// Arbitrary metadata of this pod set. Kueue reads the annotations for Topology-Aware Scheduling.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 }
 
-/// What Kueue adds to the pods of an admitted pod set. Go: `AppWrapperPodSetInfo`.
+/// What Kueue adds to the pods of an admitted pod set.
+// Go: `AppWrapperPodSetInfo`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSetInfo {
@@ -164,7 +168,7 @@ pub struct PodSetInfo {
 }
 
 impl PodSet {
-    /// Number of pods: 1 where the field is left out. Go: `Replicas`.
+    /// Number of pods; 1 if the field is not set. Go: `Replicas`.
     #[must_use]
     pub fn count(&self) -> i32 {
         self.replicas.unwrap_or(1)

@@ -13,11 +13,11 @@ pub const PODS_READY: &str = "PodsReady";
 pub const UNHEALTHY: &str = "Unhealthy";
 /// Condition: the components are being deleted.
 pub const DELETING_RESOURCES: &str = "DeletingResources";
-/// Condition: a retry policy that is attached is not there, or cannot be read.
+/// Condition: an attached retry policy does not exist or cannot be used.
 pub const POLICY_NOT_FOUND: &str = "PolicyNotFound";
-/// Condition: success is held back by pods of which it cannot be told whose they are.
+/// Condition: success is delayed by pods whose owner cannot be determined.
 pub const UNDETERMINED_PODS: &str = "UndeterminedPods";
-/// Condition: more pods live than the AppWrapper declares, and than Kueue has admitted.
+/// Condition: more pods are live than the AppWrapper declares and Kueue has admitted.
 pub const PODS_OVER_QUOTA: &str = "PodsOverQuota";
 /// Condition of a component in `componentStatus`: it said that it succeeded.
 pub const COMPONENT_SUCCEEDED: &str = "Succeeded";
@@ -44,9 +44,9 @@ pub mod unhealthy {
 pub mod deleting {
     /// The components are being deleted in the ordinary way.
     pub const INITIATED: &str = "DeletionInitiated";
-    /// The grace period is over; what is left is deleted with grace period 0.
+    /// The grace period has expired; what is left is deleted with grace period 0.
     pub const FORCED: &str = "ForcefulDeletion";
-    /// Nothing is left but pods of which it cannot be told whose they are.
+    /// Only pods whose owner cannot be determined are left.
     pub const UNDETERMINED: &str = "UndeterminedPods";
     /// Everything is gone.
     pub const COMPLETE: &str = "DeletionComplete";

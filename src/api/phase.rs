@@ -3,13 +3,13 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Where an AppWrapper is in its life: `status.phase`, and the very states of the state machine.
+/// Phase of an AppWrapper: `status.phase`, and the states of the state machine.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
 #[serde(into = "&'static str", try_from = "String")]
 pub enum Phase {
-    /// Not looked at yet; "" on the wire.
+    /// Not reconciled yet; "" on the wire.
     #[default]
     Empty,
     /// Nothing is deployed; waits for `suspend: false`.
@@ -24,7 +24,7 @@ pub enum Phase {
     Suspending,
     /// Done; the components are kept for `SuccessTTL`.
     Succeeded,
-    /// Given up; the components are deleted, then the quota is released.
+    /// Failed for good; the components are deleted, then the quota is released.
     Failed,
     /// The AppWrapper is being deleted, and with it all that it created.
     Terminating,

@@ -11,12 +11,12 @@ const TARGET_MAX: usize = 63 + 1 + 253;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicy {
-    /// How many counted restarts are allowed; by default the retry limit.
+    /// Maximum number of counted restarts. Defaults to the retry limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_restarts: Option<i32>,
 
-    /// The rules, at most 20; their names are unique.
+    /// The rules, at most 20, with unique names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     #[x_kube(validation = Rule::new(
@@ -25,11 +25,11 @@ pub struct FailurePolicy {
     pub rules: Vec<FailurePolicyRule>,
 }
 
-/// One rule of a failure policy; all filters that are given must hold.
+/// A rule of a failure policy. All filters that are set must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailurePolicyRule {
-    /// Name of the rule; `failurePolicyRule<index>` where it is left out.
+    /// Name of the rule. Defaults to `failurePolicyRule<index>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 128))]
     #[x_kube(validation = Rule::new("self.matches('^[a-zA-Z]([a-zA-Z0-9_,:-]*[a-zA-Z0-9_])?$')")
@@ -37,25 +37,25 @@ pub struct FailurePolicyRule {
                   and ending with a letter, a digit or '_'"))]
     pub name: Option<String>,
 
-    /// What to do.
+    /// Action to take if the rule matches.
     pub action: FailurePolicyAction,
 
-    /// Reasons of the component's failure; any where it is left out.
+    /// Failure reasons of the component to match. If empty, any reason matches.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 5), inner(length(max = 64)))]
     #[x_kube(validation = Rule::new(
         "self.all(r, r in ['PodFailurePolicy', 'BackoffLimitExceeded', 'DeadlineExceeded', \
          'MaxFailedIndexesExceeded', 'FailedIndexes'])"
-    ).message("must be of PodFailurePolicy, BackoffLimitExceeded, DeadlineExceeded, \
+    ).message("must be one of PodFailurePolicy, BackoffLimitExceeded, DeadlineExceeded, \
                MaxFailedIndexesExceeded, FailedIndexes"))]
     pub on_job_failure_reasons: Vec<String>,
 
-    /// Regular expressions, searched in the message of the component's failure.
+    /// Regular expressions to search for in the failure message of the component.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(min = 1, max = 512)))]
     pub on_job_failure_message_patterns: Vec<String>,
 
-    /// Components that the rule is about; all where it is left out.
+    /// Names of the components that the rule applies to. If empty, it applies to all components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
@@ -70,21 +70,21 @@ pub enum FailurePolicyAction {
     RestartAppWrapper,
     /// The AppWrapper is restarted, not counted.
     RestartAppWrapperAndIgnoreMaxRestarts,
-    /// Only the component that failed is created again, counted against the limit.
+    /// Only the component that failed is recreated, counted against the limit.
     RecreateComponent,
 }
 
-/// In which order components are created. Source: KEP-672.
+/// The order in which components are created. Source: KEP-672.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(
     "self.executionPolicyOrder == 'InOrder' || !has(self.rules) || self.rules.size() == 0"
 ).message("must be empty: rules need executionPolicyOrder InOrder").field_path(".rules"))]
 pub struct ExecutionPolicy {
-    /// Whether there is an order.
+    /// Whether the components are created in order.
     pub execution_policy_order: ExecutionOrder,
 
-    /// The steps, in order; components that no rule names belong to the last step.
+    /// The steps, in order. Components that no rule names are created in a final step.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub rules: Vec<ExecutionRule>,
@@ -99,7 +99,7 @@ pub enum ExecutionOrder {
     InOrder,
 }
 
-/// One step: components, and what they must reach before the next step begins.
+/// A step: its components, and the status that they must reach before the next step starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ExecutionRule {
@@ -107,7 +107,7 @@ pub struct ExecutionRule {
     #[schemars(length(min = 1, max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
 
-    /// What they must reach.
+    /// The status that the components must reach before the next step starts.
     pub wait_for_components_status: WaitFor,
 }
 
@@ -129,17 +129,17 @@ pub struct PodFailurePolicy {
     pub rules: Vec<PodFailurePolicyRule>,
 }
 
-/// One rule of a pod failure policy; exactly one of its two matchers is given.
+/// A rule of a pod failure policy. Exactly one of its two matchers must be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new(
     "has(self.onExitCodes) != (has(self.onPodConditions) && self.onPodConditions.size() > 0)"
 ).message("must have exactly one of onExitCodes and onPodConditions"))]
 pub struct PodFailurePolicyRule {
-    /// What to do.
+    /// Action to take if the rule matches.
     pub action: PodFailurePolicyAction,
 
-    /// Components that the rule is about; all where it is left out.
+    /// Names of the components that the rule applies to. If empty, it applies to all components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
@@ -159,9 +159,9 @@ pub struct PodFailurePolicyRule {
 pub enum PodFailurePolicyAction {
     /// The AppWrapper fails.
     FailAppWrapper,
-    /// The pod is no failure.
+    /// The pod does not count as a failure.
     Ignore,
-    /// The pod is a failure like any other.
+    /// The pod counts as a failure.
     Count,
 }
 
@@ -169,18 +169,18 @@ pub enum PodFailurePolicyAction {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(validation = Rule::new("self.operator != 'In' || !(0 in self.values)")
-    .message("must not have 0 with the operator In: it is no failure")
+    .message("must not have 0 with the operator In: it is not a failure")
     .field_path(".values"))]
 pub struct OnExitCodes {
-    /// The container; any where it is left out.
+    /// Name of the container. If not set, any container matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub container_name: Option<String>,
 
-    /// Whether the code must be among the values or must not.
+    /// Whether the exit code must be one of the values (`In`) or none of them (`NotIn`).
     pub operator: ExitCodeOperator,
 
-    /// Exit codes: 1 to 255 of them, ordered and unique.
+    /// Exit codes, 1 to 255 of them, in ascending order and without duplicates.
     #[schemars(
         length(min = 1, max = 255),
         inner(range(min = 0, max = 255)),
@@ -202,12 +202,12 @@ pub enum ExitCodeOperator {
 /// A condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 pub struct OnPodCondition {
-    /// Its type, such as `DisruptionTarget`.
+    /// Type of the condition, such as `DisruptionTarget`.
     #[serde(rename = "type")]
     #[schemars(length(min = 1, max = 316))]
     pub type_: String,
 
-    /// Its status; "True" where it is left out.
+    /// Status of the condition. Defaults to "True".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("self in ['True', 'False', 'Unknown']")
         .message("must be True, False or Unknown"))]

@@ -12,15 +12,15 @@ use serde_json::{Value, json};
 #[serde(default)]
 #[schemars(transform = bounded)]
 pub struct Requester {
-    /// Name, such as `system:serviceaccount:<namespace>:<name>`.
+    /// Name of the user, such as `system:serviceaccount:<namespace>:<name>`.
     pub username: String,
-    /// Tells it from an earlier user of the same name; empty where the authenticator has none.
+    /// UID of the user, which differs from that of an earlier user of the same name. May be empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub uid: String,
-    /// Groups that it belongs to.
+    /// Groups that the user belongs to.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<String>,
-    /// What the authenticator says besides.
+    /// Additional attributes provided by the authenticator.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub extra: BTreeMap<String, Vec<String>>,
 }

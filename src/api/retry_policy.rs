@@ -5,7 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::policy::ExitCodeOperator;
 
-/// How failures are retried, as an administrator says it. Source: Armada retry policies.
+/// How failed AppWrappers are retried.
+// Source: Armada retry policies.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[kube(
     group = "workload.codeflare.dev",
@@ -15,19 +16,19 @@ use super::policy::ExitCodeOperator;
     shortname = "rp",
     derive = "PartialEq",
     derive = "Default",
-    doc = "How failures of AppWrappers are retried: rules, limits, delays.",
+    doc = "Rules, limits and delays for retrying failed AppWrappers.",
     printcolumn(name = "Retry Limit", type_ = "integer", json_path = ".spec.retryLimit"),
     printcolumn(name = "Default Action", type_ = "string", json_path = ".spec.defaultAction"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RetryPolicySpec {
-    /// How many retries each rule allows; the global limit where it is left out.
+    /// Maximum number of retries for each rule. Defaults to the global limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub retry_limit: Option<i32>,
 
-    /// What to do where no rule matches; `Fail` where it is left out.
+    /// Action to take if no rule matches. Defaults to `Fail`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_action: Option<RetryAction>,
 
@@ -35,11 +36,11 @@ pub struct RetryPolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
 
-    /// Whether a retry avoids the node of the failure.
+    /// Whether a retry avoids the node on which the failure occurred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anti_affinity: Option<AntiAffinity>,
 
-    /// The rules, in order; the first that matches decides. Their names are unique.
+    /// The rules, in order. The first rule that matches applies. Names must be unique.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 100))]
     #[x_kube(validation = Rule::new(
@@ -48,7 +49,7 @@ pub struct RetryPolicySpec {
     pub rules: Vec<RetryRule>,
 }
 
-/// One rule; exactly one of its four matchers is given.
+/// A rule of a retry policy. Exactly one of its four matchers must be set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -63,7 +64,7 @@ pub struct RetryPolicySpec {
         .field_path(".mutate")
 )]
 pub struct RetryRule {
-    /// Name of the rule, unique in its policy; `rule<index>` where it is left out.
+    /// Name of the rule, unique within its policy. Defaults to `rule<index>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 63))]
     #[x_kube(validation = Rule::new("self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?$')")
@@ -71,15 +72,15 @@ pub struct RetryRule {
                   letter or digit"))]
     pub name: Option<String>,
 
-    /// What to do.
+    /// Action to take if the rule matches.
     pub action: RetryAction,
 
-    /// The container that is looked at; the first that failed where it is left out.
+    /// Name of the container to match. Defaults to the first container that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 63))]
     pub container_name: Option<String>,
 
-    /// Whether init containers are looked at too.
+    /// Whether init containers are matched as well.
     #[serde(default)]
     pub include_init_containers: bool,
 
@@ -90,7 +91,7 @@ pub struct RetryRule {
     #[x_kube(validation = Rule::new(
         "self.all(c, c in ['OOMKilled', 'Evicted', 'Preempted', 'DeadlineExceeded', \
          'Unschedulable'])"
-    ).message("must be of OOMKilled, Evicted, Preempted, DeadlineExceeded, Unschedulable"))]
+    ).message("must be one of OOMKilled, Evicted, Preempted, DeadlineExceeded, Unschedulable"))]
     pub on_conditions: Vec<String>,
 
     /// Matches an exit code.
@@ -106,28 +107,28 @@ pub struct RetryRule {
     #[schemars(length(max = 100), inner(length(max = 63)))]
     #[x_kube(validation = Rule::new(
         "self.all(c, c.matches('^[a-z0-9]([-_a-z0-9]*[a-z0-9])?$'))"
-    ).message("must be names of categories, such as oom or node"))]
+    ).message("must be names of failure categories, such as oom or node"))]
     pub on_failure_category: Vec<String>,
 
-    /// How many retries this rule allows; the policy's limit where it is left out.
+    /// Maximum number of retries for this rule. Defaults to the limit of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub retry_limit: Option<i32>,
 
-    /// Delay before a retry; the policy's where it is left out.
+    /// Delay before a retry. Defaults to the delay of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
 
-    /// Whether a retry avoids the node of the failure; the policy's where it is left out.
+    /// Whether a retry avoids the node on which the failure occurred. Defaults to the setting of the policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anti_affinity: Option<AntiAffinity>,
 
-    /// What is changed in the pods of the retry.
+    /// Changes to the pods of the retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mutate: Option<Mutation>,
 }
 
-/// Retry or fail.
+/// Whether to retry or to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum RetryAction {
     /// Retry, as far as the limits allow.
@@ -145,22 +146,22 @@ pub struct Backoff {
     #[x_kube(validation = period())]
     pub initial_delay: String,
 
-    /// Growth from one retry to the next; 2.0 where it is left out.
+    /// Factor by which the delay grows with each retry. Defaults to 2.0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1.0))]
     pub multiplier: Option<f64>,
 
-    /// The longest delay; `10m` where it is left out.
+    /// Maximum delay. Defaults to `10m`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = period())]
     pub max_delay: Option<String>,
 }
 
-/// Whether a retry avoids the node of the failure.
+/// Whether a retry avoids the node on which the failure occurred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct AntiAffinity {
-    /// What is avoided.
+    /// What a retry avoids.
     pub mode: AntiAffinityMode,
 }
 
@@ -177,13 +178,13 @@ pub enum AntiAffinityMode {
 /// A set of exit codes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = Rule::new("self.operator != 'In' || !(0 in self.values)")
-    .message("must not have 0 with the operator In: it is no failure")
+    .message("must not have 0 with the operator In: it is not a failure")
     .field_path(".values"))]
 pub struct RetryExitCodes {
-    /// Whether the code must be among the values or must not.
+    /// Whether the exit code must be one of the values (`In`) or none of them (`NotIn`).
     pub operator: ExitCodeOperator,
 
-    /// Exit codes: 1 to 255 of them, ordered and unique.
+    /// Exit codes, 1 to 255 of them, in ascending order and without duplicates.
     #[schemars(
         length(min = 1, max = 255),
         inner(range(min = 0, max = 255)),
@@ -197,16 +198,16 @@ pub struct RetryExitCodes {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct OnTerminationMessage {
-    /// Regular expression, searched anywhere in the message.
+    /// Regular expression to search for in the termination message.
     #[schemars(length(min = 1, max = 512))]
     pub pattern: String,
 }
 
-/// What is changed in the pods of a retry.
+/// Changes to the pods of a retry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = Rule::new("has(self.memory)").message("must be given").field_path(".memory"))]
 pub struct Mutation {
-    /// More memory.
+    /// Increases memory requests and limits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory: Option<MemoryGrowth>,
 }
@@ -214,12 +215,12 @@ pub struct Mutation {
 /// Memory requests and limits × factor, up to a maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
 pub struct MemoryGrowth {
-    /// Growth of each retry, above 1 and at most 100.
+    /// Factor by which memory grows with each retry, above 1 and at most 100.
     #[x_kube(validation = Rule::new("self > 1.0 && self <= 100.0")
         .message("must be above 1 and at most 100"))]
     pub factor: f64,
 
-    /// The most memory a container may come to, such as `64Gi`.
+    /// Maximum memory of a container, such as `64Gi`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 64))]
     #[x_kube(validation = Rule::new(

@@ -1,9 +1,8 @@
 //! Rules that the API server itself evaluates (CEL), so that they hold without a webhook.
 //!
-//! A rule that is broken by an object of before the rule must not keep the controller from finishing
-//! that object. The API server does not hold against an update what stood unchanged in the part of
-//! the object that the rule is about; rules about the whole object or the whole `spec` therefore
-//! compare with the object of before, and judge nothing else.
+//! An object that is older than a rule and breaks it must not keep the controller from finishing that
+//! object. The API server ignores violations in parts of the object that an update leaves unchanged; rules
+//! about the whole object or the whole `spec` therefore only compare with the previous version.
 
 use kube::core::Rule;
 
@@ -29,7 +28,7 @@ pub(super) fn few_components() -> Rule {
     .optional_old_self(true)
 }
 
-/// What was asked for cannot be taken back as a whole, and asked for anew.
+/// `spec` cannot be removed and added again.
 pub(super) fn spec_stays() -> Rule {
     Rule::new("has(self.spec) || !has(oldSelf.spec)")
         .message("must not be removed")

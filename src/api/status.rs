@@ -7,37 +7,38 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::appwrapper::PodSet;
 use super::phase::Phase;
 
-/// What was seen of an AppWrapper. Go: `AppWrapperStatus`, and our own fields after `componentStatus`.
+/// Observed state of an AppWrapper.
+// Go: `AppWrapperStatus`; the fields after `componentStatus` are additions.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AppWrapperStatus {
-    /// Where it is in its life.
+    /// Current phase of the AppWrapper.
     #[serde(default, skip_serializing_if = "Phase::is_empty")]
     #[schemars(with = "String")]
     pub phase: Phase,
 
-    /// Counted restarts, of every kind.
+    /// Number of counted restarts of any kind.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resetting_count: i32,
 
-    /// `QuotaReserved`, `ResourcesDeployed`, `PodsReady`, `Unhealthy`, `DeletingResources`.
+    /// Conditions of the AppWrapper, such as `QuotaReserved`, `ResourcesDeployed` and `Unhealthy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
 
-    /// One entry for each component, in their order.
+    /// Status of each component, in the order of `spec.components`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub component_status: Vec<ComponentStatus>,
 
-    /// The last 10 attempts; the last entry is the one that runs.
+    /// The last 10 attempts. The last entry is the running attempt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attempts: Vec<Attempt>,
 
-    /// How often each rule of a retry policy was used.
+    /// How often each retry policy rule was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retry_counts: Vec<RetryCount>,
 
-    /// No new attempt before this moment.
+    /// Time before which no new attempt starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Time>,
 
@@ -45,16 +46,17 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid_nodes: Vec<String>,
 
-    /// Memory that a retry policy has made grow, and that is not in the templates yet.
+    /// Increased memory, requested by a retry policy, that is not yet written to the templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_memory: Vec<PendingMemory>,
 
-    /// The moments from which deadlines run.
+    /// Times from which grace periods are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
 }
 
-/// What was seen of one component. Go: `AppWrapperComponentStatus`.
+/// Observed state of a component.
+// Go: `AppWrapperComponentStatus`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ComponentStatus {
@@ -70,12 +72,12 @@ pub struct ComponentStatus {
     #[serde(default)]
     pub api_version: String,
 
-    /// Its pod sets, declared or inferred.
+    /// Pod sets of the component, declared or inferred.
     #[serde(default, deserialize_with = "null_as_default")]
     #[schemars(required)]
     pub pod_sets: Vec<PodSet>,
 
-    /// `ResourcesDeployed` and `Succeeded` of this component.
+    /// Conditions of the component, `ResourcesDeployed` and `Succeeded`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
@@ -84,83 +86,83 @@ pub struct ComponentStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uid: Option<String>,
 
-    /// UIDs of the objects between this object and its pods, like the Jobs of a JobSet. They tell whose a
-    /// pod is that outlives its owner.
+    /// UIDs of the objects between this object and its pods, such as the Jobs of a JobSet. They identify
+    /// pods that outlive their owners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pod_owners: Vec<String>,
 }
 
-/// The moments from which deadlines run, one for each, so that none moves another's.
+/// Times from which grace periods are measured, one for each, so that none affects another.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Since {
-    /// The running attempt entered Resuming: `AdmissionGracePeriod` and `WarmupGracePeriod`.
+    /// When the running attempt entered Resuming. Starts `AdmissionGracePeriod` and `WarmupGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployed: Option<Time>,
 
-    /// Each pod set that was ready once: since when it is what it is.
+    /// When the readiness of each pod set last changed, for pod sets that were ready once.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pod_sets: Vec<PodSetSince>,
 
-    /// The failure that is being waited on happened: `FailureGracePeriod`.
+    /// When the failure that is in its grace period occurred. Starts `FailureGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_pods: Option<Time>,
 
-    /// Deletion began: `ForcefulDeletionGracePeriod`.
+    /// When deletion began. Starts `ForcefulDeletionGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleting: Option<Time>,
 
-    /// Everything was gone: `RetryPausePeriod`.
+    /// When all resources were deleted. Starts `RetryPausePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<Time>,
 
-    /// The AppWrapper failed: `DeletionOnFailureGracePeriod`.
+    /// When the AppWrapper failed. Starts `DeletionOnFailureGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed: Option<Time>,
 
-    /// The AppWrapper succeeded: `SuccessTTL`.
+    /// When the AppWrapper succeeded. Starts `SuccessTTL`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub succeeded: Option<Time>,
 }
 
-/// Since when a pod set is ready or not.
+/// Readiness of a pod set, and when it last changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodSetSince {
     /// `<component index>-<pod set index>`, as in the label of its pods.
     pub pod_set: String,
 
-    /// Every expected pod runs or has succeeded.
+    /// Whether every expected pod is running or has succeeded.
     pub ready: bool,
 
-    /// A pod of it is Terminating, so that the clock does not run yet.
+    /// Whether a pod of the pod set is Terminating. Grace periods start after it is deleted.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub terminating: bool,
 
-    /// Since this moment.
+    /// When the readiness last changed.
     pub since: Time,
 }
 
-/// One attempt: from Resuming until everything is gone.
+/// An attempt, from Resuming until all its resources are deleted.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
-    /// Its number: 0, 1, 2, …
+    /// Number of the attempt, starting at 0.
     pub attempt: i32,
 
-    /// It entered Resuming.
+    /// When the attempt entered Resuming.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
 
-    /// Every expected pod was Running or Succeeded, for the first time.
+    /// When every expected pod was Running or Succeeded for the first time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ready_at: Option<Time>,
 
-    /// Its first failure happened.
+    /// When the first failure of the attempt occurred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failed_at: Option<Time>,
 
-    /// It was over: nothing of it existed, or it had succeeded.
+    /// When the attempt ended: it succeeded, or all its resources were deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended_at: Option<Time>,
 
@@ -168,23 +170,23 @@ pub struct Attempt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outcome: Option<AttemptOutcome>,
 
-    /// What was decided about its failure.
+    /// Action taken on the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<AttemptAction>,
 
-    /// The rule that decided.
+    /// The rule that determined the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<RuleRef>,
 
-    /// The limit that was asked.
+    /// The limit that was evaluated, and the retries used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retries: Option<Retries>,
 
-    /// The first cause.
+    /// First cause of the failure.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub failure: Option<FailureRecord>,
 
-    /// Other pods that failed or died with it.
+    /// Number of other pods that failed or were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collateral: Option<i32>,
 }
@@ -200,39 +202,39 @@ pub enum AttemptOutcome {
     Suspended,
     /// The AppWrapper was deleted.
     Deleted,
-    /// One component was created again; the rest stayed.
+    /// One component was recreated; the rest stayed.
     ComponentRecreated,
 }
 
-/// What was decided about a failure.
+/// Action taken on the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AttemptAction {
     /// Restart, counted.
     Restart,
     /// Restart, not counted.
     RestartIgnoringLimit,
-    /// One component was created again.
+    /// One component was recreated.
     RecreateComponent,
     /// Fail.
     Fail,
 }
 
-/// The rule that named an action.
+/// The rule that determined an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RuleRef {
-    /// Which stage of the decision.
+    /// The stage of the decision that the rule belongs to.
     pub source: RuleSource,
 
-    /// The retry policy it belongs to.
+    /// Name of the RetryPolicy that the rule belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<String>,
 
-    /// Its name.
+    /// Name of the rule.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
-    /// Its place in its policy, from 0.
+    /// Index of the rule in its policy, starting at 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<i32>,
 }
@@ -257,12 +259,12 @@ pub enum RuleSource {
     RetryLimit,
 }
 
-/// Retries used before a decision, and the limit that it asked.
+/// Retries used before a decision, and the limit that was evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Retries {
-    /// Used before.
+    /// Number of retries used before.
     pub used: i32,
-    /// Allowed.
+    /// Number of retries allowed.
     pub limit: i32,
 }
 
@@ -282,47 +284,47 @@ pub struct FailureRecord {
     #[serde(default, rename = "podUID", skip_serializing_if = "Option::is_none")]
     pub pod_uid: Option<String>,
 
-    /// The pod's node.
+    /// Node of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 
-    /// The container.
+    /// Name of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container: Option<String>,
 
-    /// Its exit code.
+    /// Exit code of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exit_code: Option<i32>,
 
-    /// The signal that ended it.
+    /// Signal that terminated the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<i32>,
 
-    /// Reason as the container, the pod or the component gives it.
+    /// Reason reported by the container, the pod or the component.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 
-    /// Message as the container, the pod or the component gives it, at most 1 KiB.
+    /// Message reported by the container, the pod or the component, at most 1 KiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 
-    /// Kind of failure: `oom`, `evicted`, `node`, `application`, …
+    /// Category of the failure, such as `oom`, `evicted`, `node` or `application`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub category: Option<String>,
 }
 
-/// How often one rule of a retry policy was used.
+/// How often one retry policy rule was used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct RetryCount {
-    /// The policy.
+    /// Name of the RetryPolicy.
     pub policy: String,
-    /// The rule; "" is the policy's default action.
+    /// Name of the rule; "" stands for the default action of the policy.
     pub rule: String,
-    /// How often.
+    /// How often the rule was used.
     pub count: i32,
 }
 
-/// Memory that one container of a component's template is to have.
+/// Memory to set for one container of a component's template.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PendingMemory {
@@ -330,12 +332,12 @@ pub struct PendingMemory {
     pub component: i32,
     /// Index of the pod set in the component.
     pub pod_set: i32,
-    /// Name of the container; of init containers too.
+    /// Name of the container or init container.
     pub container: String,
-    /// What it requests, such as `96Mi`; nothing where it requests none.
+    /// Memory request, such as `96Mi`. Not set if the container has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request: Option<String>,
-    /// Its limit, such as `96Mi`; nothing where it has none.
+    /// Memory limit, such as `96Mi`. Not set if the container has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<String>,
 }

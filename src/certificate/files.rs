@@ -1,4 +1,4 @@
-//! A certificate that somebody else keeps, in files.
+//! An externally managed certificate, in files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use crate::tls::{AuthoritiesError, Clients, Current, Pair, PairError};
 const CERTIFICATE: &str = "tls.crt";
 /// The file of the private key.
 const KEY: &str = "tls.key";
-/// How often the files are looked at.
+/// How often the files are read.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("{path} cannot be read")]
+    #[error("cannot read {path}")]
     Read { path: PathBuf, source: std::io::Error },
-    #[error("{CERTIFICATE} and {KEY} are not usable")]
+    #[error("invalid {CERTIFICATE} or {KEY}")]
     Pair(#[from] PairError),
-    #[error("the authorities of clients are not usable")]
+    #[error("invalid client CA certificates")]
     Authorities(#[from] AuthoritiesError),
 }
 
@@ -29,38 +29,38 @@ type Text = Result<Vec<u8>, (PathBuf, std::io::ErrorKind)>;
 /// What both files hold, or why one cannot be read.
 type Texts = Result<(Vec<u8>, Vec<u8>), (PathBuf, std::io::ErrorKind)>;
 
-/// Keeps the pair of a directory's `tls.crt` and `tls.key` in force, for ever: read now, and again whenever
-/// they change. What is not usable is logged, and the pair before stays.
+/// Serves the pair of a directory's `tls.crt` and `tls.key`, and reloads it whenever they change. An unusable
+/// pair is logged, and the previous one stays.
 pub async fn files(directory: PathBuf, current: Arc<Current>) {
     let take = |texts: &Texts| {
         let pair = parse(texts)?;
         let until = pair.not_after();
-        tracing::info!(directory = %directory.display(), %until, "A certificate was read.");
+        tracing::info!(directory = %directory.display(), %until, "Certificate loaded.");
         current.set(pair);
         Ok::<_, Error>(())
     };
     kept(|| read(directory.clone()), |texts| {
         if let Err(error) = take(texts) {
             let (cause, directory) = (telemetry::chain(&error), directory.display());
-            tracing::error!(cause, %directory, "The certificate is not usable; the one before stays.");
+            tracing::error!(cause, %directory, "Certificate not usable; keeping the previous one.");
         }
     })
     .await;
 }
 
-/// Keeps a file's authorities, PEM, the ones whose clients are served, for ever: read now, and again whenever
-/// they change. What is not usable is logged, and the authorities before stay; without any nobody is served.
+/// Trusts the client CA certificates (PEM) of a file, and reloads them whenever they change. Unusable ones
+/// are logged, and the previous ones stay; without any, no client is served.
 pub async fn client_authorities(file: PathBuf, clients: Arc<Clients>) {
     let take = |text: &Text| {
         let text = text.as_ref().map_err(|(path, kind)| unread(path, *kind))?;
         clients.trust(text)?;
-        tracing::info!(file = %file.display(), "The authorities of clients were read.");
+        tracing::info!(file = %file.display(), "Client CA certificates loaded.");
         Ok::<_, Error>(())
     };
     kept(|| text(file.clone()), |text| {
         if let Err(error) = take(text) {
             let (cause, file) = (telemetry::chain(&error), file.display());
-            tracing::error!(cause, %file, "The authorities of clients are not usable; those before stay.");
+            tracing::error!(cause, %file, "Client CA certificates not usable; keeping the previous ones.");
         }
     })
     .await;

@@ -32,7 +32,7 @@ pub struct Served {
 
 /// A certificate could not be made.
 #[derive(Debug, thiserror::Error)]
-#[error("a certificate cannot be made")]
+#[error("cannot create a certificate")]
 pub struct Error(#[from] rcgen::Error);
 
 impl Generation {

@@ -1,4 +1,4 @@
-//! Carries out the plan of the certificate, for ever.
+//! Continuously carries out the plan for the certificate.
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -41,14 +41,14 @@ pub const MUTATING: &str = "appwrapper-mutating-webhook";
 /// Name of the configuration of the validating webhook.
 pub const VALIDATING: &str = "appwrapper-validating-webhook";
 
-/// So many changes one after the other, and nothing has settled: something else changes the same objects.
+/// After this many changes in a row without settling, another client is changing the same objects.
 const CHANGES_MAX: usize = 12;
 /// Pause after the first error; each further one doubles it.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The longest pause after an error.
 const PAUSE_MAX: Duration = Duration::from_mins(1);
 
-/// Where the certificate is kept, and who is to trust it.
+/// Where the certificate is stored, and which webhook configurations trust it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Namespace of the Secret and of the service.
@@ -85,7 +85,7 @@ pub struct Keeper {
     clock: Arc<dyn Clock>,
     current: Arc<Current>,
     lifetimes: Lifetimes,
-    /// Names that the certificate is for whatever the configurations say.
+    /// Names that the certificate always covers, in addition to those in the configurations.
     names: Names,
     secrets: Api<Secret>,
     secret: String,
@@ -105,12 +105,12 @@ struct Configuration {
 /// Why the certificate could not be kept up.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("{verb} {what}")]
+    #[error("cannot {verb} {what}")]
     Api { verb: &'static str, what: String, source: Box<kube::Error> },
     #[error(transparent)]
     Make(#[from] generation::Error),
     #[error(
-        "after {CHANGES_MAX} changes {what} still differ from what they should be: does something else write them?"
+        "{what} do not match the desired state after {CHANGES_MAX} changes: another client may change them"
     )]
     Unsettled { what: String },
 }
@@ -132,7 +132,7 @@ fn cannot(verb: &'static str, kind: &str, name: &str) -> impl FnOnce(kube::Error
     move |source| Error::Api { verb, what, source: source.into() }
 }
 
-/// What one look saw.
+/// The state that was read.
 struct Look {
     configurations: Vec<DynamicObject>,
     faced: Faced,
@@ -181,7 +181,7 @@ impl Keeper {
         self
     }
 
-    /// Keeps the certificate, for ever. Errors are logged and tried again; what is served stays.
+    /// Maintains the certificate forever. Errors are logged and retried; the served certificate stays.
     pub async fn run(mut self) {
         let mut changes = pin!(self.changes());
         let mut failures = 0;
@@ -197,7 +197,7 @@ impl Keeper {
                     let cause = telemetry::chain(&error);
                     tracing::warn!(
                         cause,
-                        "The webhook's certificate is not kept up; will try again."
+                        "Failed to maintain the webhook's certificate; retrying."
                     );
                     let pause = PAUSE.saturating_mul(1 << failures.min(6)).min(PAUSE_MAX);
                     failures += 1;
@@ -235,7 +235,7 @@ impl Keeper {
         stream::select(secret, stream::select(first, second))
     }
 
-    /// Looks at everything and does what is to be done, until nothing is. Returns when to look again.
+    /// Reads everything and makes the planned changes, until none is left. Returns when to read again.
     async fn look(&mut self) -> Result<Timestamp, Error> {
         for _ in 0..CHANGES_MAX {
             let look = self.read().await?;
@@ -271,9 +271,7 @@ impl Keeper {
             let found = api.get_opt(name).await.map_err(cannot("read", kind, name))?;
             let Some(found) = found else {
                 if self.missing.insert(name.clone()) {
-                    tracing::warn!(
-                        "There is no {kind}/{name}: what it would check is not checked."
-                    );
+                    tracing::warn!("{kind}/{name} not found: its admission checks are disabled.");
                 }
                 continue;
             };
@@ -294,7 +292,7 @@ impl Keeper {
         let Some(served) = plan.serve else { return };
         if self.current.pair().as_ref() != Some(served.pair()) {
             let until = served.pair().not_after();
-            tracing::info!(%until, "A certificate is served.");
+            tracing::info!(%until, "Serving a new certificate.");
             self.current.set(served.pair().clone());
         }
     }
@@ -318,7 +316,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Makes the `ConfigMap` hold the bundle, for those who call and are not told by a configuration.
+    /// Sets the bundle in the `ConfigMap`, for clients that do not use a webhook configuration.
     async fn publish(&self, bundle: Option<&str>) -> Result<(), Error> {
         let Some(bundle) = bundle else { return Ok(()) };
         let (kind, name, params) = ("ConfigMap", self.config_map.as_str(), PostParams::default());
@@ -337,7 +335,7 @@ impl Keeper {
             self.config_maps.create(&params, &wanted).await
         };
         match written.map_err(cannot("write", kind, name)) {
-            Ok(_) => tracing::info!("{kind}/{name} holds the CA bundle of the webhook."),
+            Ok(_) => tracing::info!("Updated the webhook's CA bundle in {kind}/{name}."),
             // another replica was first; its write is seen
             Err(error) if error.is_conflict() => {}
             Err(error) => return Err(error),
@@ -345,7 +343,7 @@ impl Keeper {
         Ok(())
     }
 
-    /// Makes the configurations hold the bundle; whether anything is to be looked at again.
+    /// Sets the bundle in the configurations; returns whether they must be read again.
     async fn trust(
         &self,
         configurations: &[DynamicObject],
@@ -368,7 +366,7 @@ impl Keeper {
             };
             let written = api.replace(name, &PostParams::default(), &wanted).await;
             match written.map_err(cannot("write", kind, name)) {
-                Ok(_) => tracing::info!("{kind}/{name} holds the CA bundle of the webhook."),
+                Ok(_) => tracing::info!("Updated the webhook's CA bundle in {kind}/{name}."),
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(error),
             }

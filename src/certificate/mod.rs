@@ -6,10 +6,10 @@
 //! Secret, webhook configurations ─▶ plan ─▶ Keeper┘
 //! ```
 //!
-//! Either [`files`] that somebody else keeps, or a [`Keeper`]: a throw-away authority signs one pair, its key is
-//! thrown away, and the API server is told to trust it by the CA bundles of the webhook configurations.
+//! Either externally managed [`files`], or a [`Keeper`]: a single-use CA signs one pair, its key is
+//! discarded, and the CA bundles of the webhook configurations make the API server trust it.
 //! Each generation is a new authority, so that no key that can sign is ever stored. All replicas serve
-//! what one Secret says, and whoever is first writes it.
+//! the certificate in one Secret, and any of them can write it.
 //!
 //! How `run` puts it together:
 //!

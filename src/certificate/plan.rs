@@ -1,4 +1,4 @@
-//! What is to be done about the certificate: pure.
+//! Plans the changes of the certificate. Pure.
 //!
 //! ```text
 //!  nothing usable ──make──▶ current ◀──────────────────────── forget ──────────────────────┐
@@ -35,14 +35,14 @@ pub struct Faced {
     pub bundles: Vec<Option<String>>,
 }
 
-/// What is to be done.
+/// The plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan<'a> {
     /// What is served: what the Secret says, also where it has expired and nothing better is there yet.
     pub serve: Option<&'a Served>,
     /// How the Secret changes, before anything else.
     pub change: Option<Change>,
-    /// What each entry of the configurations is to hold; nothing as long as there is no certificate.
+    /// The bundle for each entry of the configurations; none as long as there is no certificate.
     pub bundle: Option<String>,
     /// When it is time to plan again, where nothing else happens.
     pub look_again: Timestamp,
@@ -67,7 +67,7 @@ pub enum Change {
     Tidy,
 }
 
-/// Decides what is to be done; `is_tidy` where the Secret holds nothing of no use.
+/// Makes the plan; `is_tidy` if the Secret has no unusable data.
 #[must_use]
 pub fn plan<'a>(
     stored: &'a Stored,
@@ -128,7 +128,7 @@ fn next_step(
     if !is_held {
         return Some(Change::Distrust);
     }
-    // who is called by a name that the certificate lacks fails now, and who waits for its end will
+    // calls by a name that the certificate lacks fail now, and all calls fail once it has expired
     let is_urgent = !current.covers(names) || now >= lifetimes.last_moment(current.until());
     match has_passed(since, now, lifetimes) {
         Passed::Yes => Some(Change::Promote),
@@ -209,13 +209,15 @@ impl Change {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Make => "A new certificate was made and is in use.",
-            Self::MakeNext => "The next certificate was made.",
-            Self::Trust => "The next certificate is trusted by the webhook configurations.",
-            Self::Distrust => "The next certificate is not trusted any more; its time begins anew.",
-            Self::Promote => "The next certificate came into use.",
-            Self::Forget => "The authority of the certificate before was forgotten.",
-            Self::Tidy => "What was of no use was removed.",
+            Self::Make => "Created a new certificate; it is in use.",
+            Self::MakeNext => "Created the next certificate.",
+            Self::Trust => "The webhook configurations trust the next certificate.",
+            Self::Distrust => {
+                "The webhook configurations no longer trust the next certificate; waiting again."
+            }
+            Self::Promote => "The next certificate is now in use.",
+            Self::Forget => "Removed the CA of the previous certificate.",
+            Self::Tidy => "Removed unusable data from the certificate Secret.",
         }
     }
 }

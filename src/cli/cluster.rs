@@ -14,9 +14,9 @@ use crate::metrics::Metrics;
 use crate::observe::live;
 use crate::telemetry;
 
-/// No connection that is waited on may be silent for longer. A watch says something every 75 seconds at
-/// least, if only how far it is: one that does not has died without a word. Other calls of the controller
-/// end earlier ([`client::Limits`]).
+/// The longest silence on a connection that is waited on. A watch sends something at least every 75 seconds,
+/// if only a bookmark: one that does not is broken. Other calls of the controller end earlier
+/// ([`client::Limits`]).
 const ANSWER_WITHIN: Duration = Duration::from_secs(100);
 
 /// A client that does not retry by itself: what is tried again, and when, is decided by the controller.
@@ -63,7 +63,7 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
         }
         None => Config::infer().await.map_err(|error| {
             Error::Cluster(format!(
-                "no cluster to connect to: {}; name a kubeconfig with --kubeconfig",
+                "no cluster to connect to: {}; set --kubeconfig",
                 telemetry::chain(&error)
             ))
         })?,
@@ -73,7 +73,7 @@ pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
 }
 
 fn no_client(error: &kube::Error) -> Error {
-    Error::Cluster(format!("cannot make a client: {}", telemetry::chain(error)))
+    Error::Cluster(format!("cannot create a client: {}", telemetry::chain(error)))
 }
 
 /// Sets what the controller relies on.
@@ -103,8 +103,8 @@ pub(super) fn unread(error: &live::Error) -> String {
 /// An error of the cluster.
 pub(super) fn unanswered(error: &kube::Error) -> Error {
     Error::Cluster(match error {
-        kube::Error::Api(_) => format!("the cluster gives no answer: {}", said(error)),
-        _ => format!("the cluster does not answer: {}", said(error)),
+        kube::Error::Api(_) => format!("the API server returned an error: {}", said(error)),
+        _ => format!("cannot reach the API server: {}", said(error)),
     })
 }
 

@@ -1,4 +1,4 @@
-//! Which field makes that an object cannot be read, and why.
+//! Which field keeps an object from being read, and why.
 
 use serde::de::DeserializeOwned;
 use serde_json::Value;

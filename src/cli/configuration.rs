@@ -43,7 +43,7 @@ impl Known {
     }
 
     /// The configuration in the ConfigMap of the manifests. Not everybody may read it, and a controller
-    /// may have been started otherwise: then the defaults are assumed, and it is said why.
+    /// may have been started otherwise: then the defaults are assumed, and `doubt` says why.
     pub(super) async fn of_cluster(client: &Client) -> Self {
         let (namespace, name, key) = PLACE;
         let resource = ApiResource::erase::<ConfigMap>(&());
@@ -65,8 +65,8 @@ impl Known {
             Ok(config) => Self { config, doubt: None },
             Err(why) => {
                 let doubt = format!(
-                    "the default configuration is assumed, since ConfigMap {namespace}/{name} \
-                     cannot be read: {why}"
+                    "assuming the default configuration: cannot read ConfigMap \
+                     {namespace}/{name}: {why}"
                 );
                 Self { config: Config::default(), doubt: Some(doubt) }
             }

@@ -26,25 +26,25 @@ Examples:
     (kubectl get aw train -o yaml; echo ---; kubectl get jobs,pods,nodes -o yaml) |
       appwrapper explain -f -
 
-  What a changed policy would have made of the failures of the last attempts. Save the AppWrapper
-  with its status, and the RetryPolicies and queues that concern it; change the policies in the
-  file (spec.failurePolicy, spec.podFailurePolicy, annotations, RetryPolicies); then:
+  What a changed policy would have decided about the recorded failures. Save the AppWrapper with
+  its status, and the RetryPolicies and queues that apply to it; change the policies in the file
+  (spec.failurePolicy, spec.podFailurePolicy, annotations, RetryPolicies); then:
     appwrapper explain --replay -f saved.yaml --config appwrapper.yaml
 
-  The stages are the controller's own, and the counts are those of the replay. Only the first cause
-  of each failure is recorded: where a rule asks for more, the answer says how it was judged and
-  what would be decided otherwise. Grace periods are not replayed.
+  The replay runs the controller's own code and keeps its own counts. Only the first cause of each
+  failure is recorded: where a rule needs more than that, the output states the assumption and the
+  decision without it. Grace periods are not replayed.
 
-Exit codes: 0 for every answer, 1 no such AppWrapper, 2 wrong usage, 3 no answer from the cluster.";
+Exit codes: 0 success, 1 AppWrapper not found, 2 wrong usage, 3 API server unreachable.";
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(after_long_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Name of an AppWrapper in the cluster; or read a bundle with -f
+    /// Name of an AppWrapper in the cluster; use -f to read a bundle instead
     #[arg(value_name = "NAME", required_unless_present = "files", conflicts_with = "files")]
     name: Option<String>,
-    /// Bundle: a file, a directory, or - for standard input; with one AppWrapper and all around it
+    /// Bundle: file, directory, or - for standard input, with one AppWrapper and its related objects
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
     /// Namespace of the AppWrapper in the cluster
@@ -52,25 +52,25 @@ pub(super) struct Args {
     namespace: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Configuration file of the controller; every key is optional. By default, in a cluster, that of
+    /// Controller configuration file; every key is optional. With NAME, defaults to the one in
     /// ConfigMap appwrapper-system/appwrapper-config
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Decide anew about the failures that status.attempts records, by the policies as they are now
+    /// Replay the failures recorded in status.attempts with the current policies
     ///
-    /// Attempt by attempt: what was decided, what the policies of the bundle (or of the cluster)
-    /// would decide, whether these differ, and by which rule.
+    /// For each attempt: the recorded decision, the decision by the policies of the bundle (or of the
+    /// cluster), whether they differ, and the rule that applies.
     #[arg(long)]
     replay: bool,
-    /// The moment at which is decided; by default now
+    /// Time of the decision; defaults to now
     #[arg(long, conflicts_with = "replay", value_name = "RFC3339", value_parser = moment)]
     now: Option<Timestamp>,
-    /// How the answer is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
 
-/// What is looked at: an AppWrapper and the world around it.
+/// An AppWrapper and the objects around it.
 #[derive(Debug)]
 pub(super) struct Scene {
     /// What was seen.
@@ -84,7 +84,7 @@ pub(super) struct Scene {
 }
 
 fn moment(text: &str) -> Result<Timestamp, String> {
-    text.parse().map_err(|_| "must be a moment such as 2026-01-01T00:00:00Z".to_owned())
+    text.parse().map_err(|_| "must be a timestamp such as 2026-01-01T00:00:00Z".to_owned())
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {

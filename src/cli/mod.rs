@@ -37,36 +37,36 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List AppWrappers: phase, queue, restarts, and what each waits for
+    /// List AppWrappers with their phase, queue, restarts and state
     List(aw::list::Args),
-    /// Say how an AppWrapper is doing, and why
+    /// Show the state of an AppWrapper and the reasons for it
     #[command(visible_alias = "why")]
     Describe(aw::describe::Args),
-    /// Show the attempts of an AppWrapper, and why each ended
+    /// Show the attempts of an AppWrapper and why each ended
     Attempts(aw::Target),
-    /// Show an AppWrapper with all that it made, down to the pods
+    /// Show an AppWrapper and the objects it owns, down to the pods
     Tree(aw::Target),
-    /// Make a failed AppWrapper anew, from its own spec
+    /// Delete a failed AppWrapper and recreate it from its own spec
     ///
-    /// It is deleted and created again under its name; a trial comes first, so that nothing is
-    /// deleted that could not be created. Until the new one is there, its manifest lies in
-    /// NAME.appwrapper.json of the current directory.
+    /// A server-side dry run comes first, so that nothing is deleted that cannot be recreated. Until
+    /// the new AppWrapper exists, its manifest is kept in NAME.appwrapper.json in the current
+    /// directory.
     Retry(aw::Target),
-    /// Delete what an AppWrapper runs, and keep the AppWrapper
+    /// Suspend an AppWrapper: delete its resources, but keep the AppWrapper itself
     Suspend(aw::Target),
-    /// Let a suspended AppWrapper run
+    /// Resume a suspended AppWrapper
     Resume(aw::Target),
-    /// Wait until an AppWrapper is in a phase
+    /// Wait until an AppWrapper reaches a phase or is deleted
     Wait(aw::wait::Args),
     /// Run the controller
     Run(run::Args),
     /// Print the CustomResourceDefinitions
     Crd,
-    /// Tell the story of a failure and its repair in a simulated cluster, or run manifests in one
+    /// Demonstrate a failure and its recovery in a simulated cluster, or run manifests in one
     Demo(demo::Args),
-    /// Say what the controller would decide now, and why; changes nothing
+    /// Explain what the controller would decide now, and why; changes nothing
     Explain(explain::Args),
-    /// Run the controller in a simulated cluster, seed after seed, and check every invariant
+    /// Run the controller in simulated clusters, one per seed, and check every invariant
     Simulate(simulate::Args),
     /// Check AppWrappers and RetryPolicies in files, without a cluster
     Validate(validate::Args),
@@ -75,17 +75,18 @@ enum Command {
 /// How results are printed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Output {
-    /// For people.
+    /// Human-readable text.
     #[default]
     Text,
-    /// For programs.
+    /// JSON.
     Json,
 }
 
 /// Where the cluster is.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct ClusterArgs {
-    /// Kubeconfig file; by default $KUBECONFIG, ~/.kube/config, or the cluster this runs in
+    /// Kubeconfig file; defaults to $KUBECONFIG, then ~/.kube/config, then the in-cluster
+    /// configuration
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 }
@@ -93,7 +94,7 @@ pub struct ClusterArgs {
 /// Why a command could not do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The user asked for something that makes no sense, or a file cannot be read: exit code 2.
+    /// The arguments are invalid, or a file cannot be read: exit code 2.
     #[error("{0}")]
     Usage(String),
     /// The answer is no: exit code 1.
@@ -157,7 +158,7 @@ fn tell(
 }
 
 fn unprintable(error: &serde_json::Error) -> Error {
-    Error::Usage(format!("cannot print: {error}"))
+    Error::Usage(format!("cannot write JSON: {error}"))
 }
 
 /// The configuration of a file; the default without one.
@@ -173,7 +174,7 @@ fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error>
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
+        .map_err(|error| Error::Usage(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(work)
 }
 

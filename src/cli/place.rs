@@ -84,7 +84,7 @@ impl Place {
     }
 
     pub(super) fn nobody(&self, name: &str) -> String {
-        format!("there is no AppWrapper {name} in namespace {}", self.namespace)
+        format!("AppWrapper {}/{name} not found", self.namespace)
     }
 }
 

@@ -26,34 +26,34 @@ const LINES_MAX: usize = 60;
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// How many seeds to run
+    /// Number of seeds to run
     #[arg(long, default_value_t = 1000, conflicts_with = "trace")]
     seeds: u64,
-    /// The first seed; with --trace the only one
+    /// First seed; with --trace, the only one
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// Print everything that happens in one seed
+    /// Run one seed and print everything that happens
     #[arg(long)]
     trace: bool,
-    /// What may go wrong: all, none, or a list
+    /// Faults to inject: all, none, or a comma-separated list
     #[arg(long, default_value = "all")]
     faults: Faults,
-    /// A hostile tenant in every seed, not in every tenth
+    /// Add a hostile tenant to every seed instead of every tenth
     #[arg(long)]
     adversary: bool,
-    /// Steps of each seed before everything is healed
+    /// Number of steps of each seed before all faults end
     #[arg(long, default_value_t = Options::of(0, Faults::default()).steps)]
     steps: u64,
-    /// Faults that do not strike, by their number in the run
+    /// Faults to leave out, by their number in the run
     #[arg(long, value_delimiter = ',', requires = "trace")]
     without: Vec<u64>,
-    /// Run every plan instead: each call of each scenario, hit by each fault at each moment
+    /// Run every plan instead: inject each fault at each moment of each call of each scenario
     #[arg(long, conflicts_with_all = ["trace", "seeds"])]
     exhaustive: bool,
-    /// How many run side by side; as many as there are processors by default
+    /// Number of parallel jobs; defaults to the number of CPUs
     #[arg(long)]
     jobs: Option<usize>,
-    /// How the result is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
@@ -172,8 +172,8 @@ fn text(total: &Total, lasted: Duration, shown: &[Smallest]) -> String {
     }
     let (seen, all) = total.coverage.pairs();
     text.push_str(&format!(
-        "{} seeds, {} steps ({} a second), {} calls, {} checks, {} violations\n\
-         {seen} of {all} pairs of phase and event were met\n",
+        "{} seeds, {} steps ({} per second), {} calls, {} checks, {} violations\n\
+         {seen} of {all} pairs of phase and event covered\n",
         total.seeds,
         total.steps,
         per_second(total.steps, lasted),
@@ -182,7 +182,7 @@ fn text(total: &Total, lasted: Duration, shown: &[Smallest]) -> String {
         total.failed.len(),
     ));
     for (phase, happening) in total.coverage.unseen().into_iter().take(12) {
-        text.push_str(&format!("  not met: {} in {phase:?}\n", happening.as_str()));
+        text.push_str(&format!("  not covered: {} in {phase:?}\n", happening.as_str()));
     }
     let faults: Vec<String> = Fault::ALL
         .iter()

@@ -13,13 +13,13 @@ use crate::webhook::validate::{self, Finding, Severity};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// A file, a directory, or - for standard input: every AppWrapper and RetryPolicy in it is checked
+    /// File, directory, or - for standard input; every AppWrapper and RetryPolicy in it is checked
     #[arg(required = true, value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
-    /// Configuration file of the controller; every key is optional
+    /// Controller configuration file; every key is optional
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// How the answer is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
@@ -67,7 +67,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     if answer.objects.is_empty() {
         let files: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
         let files = files.join(", ");
-        return Err(Error::Usage(format!("{files}: there is no AppWrapper and no RetryPolicy")));
+        return Err(Error::Usage(format!("{files}: no AppWrapper or RetryPolicy found")));
     }
     tell(args.output, &answer, || text(&answer, term::has_colour()))?;
     Ok(if answer.valid { DONE } else { ExitCode::from(1) })

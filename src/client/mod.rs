@@ -1,5 +1,5 @@
-//! What every call of the controller's clients obeys: it ends within a time, and where the API server asks
-//! not to be called for a while, the caller learns for how long.
+//! Rules for every call of the controller's clients: it has a timeout, and if the API server asks clients to
+//! wait, the caller learns for how long.
 //!
 //! ```text
 //! request ─▶ Limits ─▶ API server ─▶ answer, in full, within the time; of a watch only its head
@@ -22,13 +22,13 @@ use kube::core::Status;
 use kube::core::response::StatusDetails;
 use tower::{BoxError, Layer, Service};
 
-/// A read has come to an end within this time, or failed.
+/// The timeout of a read.
 const READ_WITHIN: Duration = Duration::from_secs(30);
-/// A page of a list of all namespaces may be large; the API server itself gives up after so long.
+/// The timeout of a list of all namespaces: a page may be large. The API server has the same timeout.
 const LIST_ALL_WITHIN: Duration = Duration::from_mins(1);
-/// A write has been answered within this time: admission webhooks may take 30 s.
+/// The timeout of a write: admission webhooks may take 30 s.
 const WRITE_WITHIN: Duration = Duration::from_secs(35);
-/// Nobody is waited for longer than this because of a `Retry-After`.
+/// The longest pause because of a `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
 /// For how long the API server asked not to be called, where it did: at most a minute.
@@ -49,7 +49,7 @@ const fn asks_to_wait(code: u16) -> bool {
 
 /// A call took too long. Whether a write was applied is not known.
 #[derive(Debug, thiserror::Error)]
-#[error("{method} {path} was not answered within {} s", within.as_secs())]
+#[error("{method} {path}: no response within {} s", within.as_secs())]
 pub struct TooLate {
     method: Method,
     path: String,

@@ -22,7 +22,7 @@ pub struct Errors(Vec<Problem>);
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
     /// It cannot be read.
-    #[error("configuration {}", path.display())]
+    #[error("cannot read configuration {}", path.display())]
     Read {
         /// The file.
         path: PathBuf,

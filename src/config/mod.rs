@@ -1,8 +1,7 @@
 //! The configuration file: YAML in, checked settings out.
 //!
-//! Every key is optional. An unknown key is refused, and everything that is wrong is reported at
-//! once, so that a file is mended in one go. `config/appwrapper.yaml` lists every key with its
-//! default.
+//! Every key is optional. An unknown key is an error, and all errors are reported at once, so that a file
+//! can be fixed in one go. `config/appwrapper.yaml` lists every key with its default.
 
 mod backoff;
 mod error;
@@ -146,7 +145,7 @@ pub struct Admission {
 pub struct PodsOverQuota {
     /// What is done.
     pub action: OverQuotaAction,
-    /// How long there must be too many: what replaces pods may have both for a moment.
+    /// How long the excess must last: an update that replaces pods may have old and new pods for a moment.
     pub grace: Period,
 }
 
@@ -182,8 +181,8 @@ pub struct Webhook {
     pub address: SocketAddr,
     /// Directory with `tls.crt` and `tls.key`; none: the certificate is self-managed and rotated.
     pub cert_dir: Option<PathBuf>,
-    /// File with the authorities, PEM, of which a caller must have a certificate; none: whoever calls is
-    /// answered.
+    /// File with the CA certificates (PEM) that client certificates must be signed by; none: no client
+    /// certificate is required.
     pub client_ca_file: Option<PathBuf>,
 }
 
@@ -212,9 +211,9 @@ pub struct LeaderElection {
     pub namespace: Option<String>,
     /// Name of the Lease.
     pub name: String,
-    /// A Lease that nobody has written for so long is taken by another replica; whole seconds.
+    /// Another replica takes over a Lease that has not been renewed for this long; whole seconds.
     pub lease_duration: Period,
-    /// A leader that could not renew for so long ends; shorter than the Lease's duration.
+    /// A leader that cannot renew the Lease for this long exits; shorter than the Lease's duration.
     pub renew_deadline: Period,
     /// How often a leader renews; shorter than the deadline.
     pub retry_period: Period,

@@ -137,7 +137,7 @@ fn failure_categories(root: &mut Section<'_>) -> Vec<FailureCategory> {
     let mut seen = BTreeSet::new();
     for category in &categories {
         if !seen.insert(&category.name) {
-            let message = "must be unique among the categories";
+            let message = "must be unique among the failure categories";
             root.problem("failureCategories", Some(&category.name), message);
         }
     }
@@ -285,14 +285,15 @@ fn leader_election(section: &mut Section<'_>) -> LeaderElection {
     let LeaderElection { lease_duration, renew_deadline, retry_period, .. } = &read;
     if lease_duration.as_duration().subsec_nanos() > 0 {
         let value = lease_duration.to_string();
-        section.problem("leaseDuration", Some(&value), "must be whole seconds");
+        section.problem("leaseDuration", Some(&value), "must be a whole number of seconds");
     }
     if renew_deadline >= lease_duration {
         let message = format!("must be less than leaseDuration ({lease_duration})");
         section.problem("renewDeadline", Some(&renew_deadline.to_string()), message);
     }
     if retry_period >= renew_deadline || retry_period.as_duration().is_zero() {
-        let message = format!("must be more than 0 and less than renewDeadline ({renew_deadline})");
+        let message =
+            format!("must be greater than 0 and less than renewDeadline ({renew_deadline})");
         section.problem("retryPeriod", Some(&retry_period.to_string()), message);
     }
     read

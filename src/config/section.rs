@@ -263,7 +263,7 @@ impl<'a> Section<'a> {
         let path = join(&self.path, name);
         let items = array(value, &path, self.problems);
         if items.len() > most {
-            let message = format!("must have at most {most} entries, and has {}", items.len());
+            let message = format!("must have at most {most} entries, but has {}", items.len());
             self.problems.push(Problem::new(&path, None, message));
         }
         &items[..items.len().min(most)]

@@ -214,7 +214,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "given",
     ),
     ("autopilot: {resourceTaints: []}", "autopilot.resourceTaints: ", "object"),
-    ("leaderElection: {leaseDuration: 14.5s}", "leaderElection.leaseDuration: ", "whole seconds"),
+    (
+        "leaderElection: {leaseDuration: 14.5s}",
+        "leaderElection.leaseDuration: ",
+        "whole number of seconds",
+    ),
     (
         "leaderElection: {renewDeadline: 15s}",
         "leaderElection.renewDeadline: ",
@@ -225,7 +229,7 @@ const WRONG: &[(&str, &str, &str)] = &[
         "leaderElection.retryPeriod: ",
         "less than renewDeadline (10s)",
     ),
-    ("leaderElection: {retryPeriod: 0s}", "leaderElection.retryPeriod: ", "more than 0"),
+    ("leaderElection: {retryPeriod: 0s}", "leaderElection.retryPeriod: ", "greater than 0"),
     (
         "admission: {podsOverQuota: {action: Delete}}",
         "admission.podsOverQuota.action: ",
@@ -251,14 +255,14 @@ fn there_are_at_most_100_categories() {
     assert_eq!(Config::parse(&many(100)).unwrap().failure_categories.len(), 100);
     assert_eq!(
         problems(&many(101)),
-        ["failureCategories: must have at most 100 entries, and has 101"]
+        ["failureCategories: must have at most 100 entries, but has 101"]
     );
 }
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
     let error = Config::load(Path::new("/nonexistent/a.yaml")).unwrap_err();
-    assert_eq!(error.to_string(), "configuration /nonexistent/a.yaml");
+    assert_eq!(error.to_string(), "cannot read configuration /nonexistent/a.yaml");
     assert!(matches!(error, LoadError::Read { .. }));
 }
 

@@ -1,5 +1,5 @@
-//! Kinds that are asked for and that nobody serves yet, as far as is known: whoever invents many gets few
-//! of them asked for. Pure.
+//! Kinds that the API server does not serve yet, as far as is known. Each namespace can have only a limited
+//! number of them discovered. Pure.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +10,14 @@ use crate::observe::cache::KindKey;
 /// Whether a kind has been found; set by the task that asks for it.
 pub(super) type Found = Arc<AtomicBool>;
 
-/// How many kinds that were not found are asked for, for one namespace and in all.
+/// How many kinds that were not found are discovered again, for one namespace and in total.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Most {
     pub per_namespace: usize,
     pub total: usize,
 }
 
-/// The kinds that are asked for and have not been found.
+/// The kinds whose discovery is retried since they have not been found.
 #[derive(Debug)]
 pub(super) struct Absent {
     most: Most,
@@ -28,18 +28,18 @@ pub(super) struct Absent {
 
 #[derive(Debug)]
 struct Asked {
-    /// Whose AppWrapper made it be asked for.
+    /// The namespace of the AppWrapper that uses it.
     namespace: String,
     found: Found,
-    /// The so-manieth to be asked for.
+    /// Its position in the order in which kinds were added.
     number: u64,
 }
 
-/// A kind may be asked for.
+/// The permission to discover a kind.
 #[derive(Debug)]
 pub(super) struct Permit {
     pub found: Found,
-    /// This one is asked for no more: it gave way.
+    /// The kind whose discovery stops to make room for this one.
     pub instead_of: Option<KindKey>,
 }
 
@@ -48,7 +48,7 @@ impl Absent {
         Self { most, kinds: BTreeMap::new(), counts: BTreeMap::new(), asked: 0 }
     }
 
-    /// Leaves out what has been found meanwhile.
+    /// Removes the kinds that have been found meanwhile.
     pub(super) fn prune(&mut self) {
         let found = self.kinds.extract_if(.., |_, asked| asked.found.load(Ordering::Acquire));
         for (_, asked) in found.collect::<Vec<_>>() {
@@ -56,8 +56,8 @@ impl Absent {
         }
     }
 
-    /// Asks whether a kind may be asked for on behalf of a namespace. Where there are too many in all, the
-    /// oldest one of the namespace with the most of them gives way.
+    /// Asks for the permission to discover a kind on behalf of a namespace. Where there are too many in
+    /// total, the oldest kind of the namespace with the most of them is removed.
     pub(super) fn ask(&mut self, kind: &KindKey, namespace: &str) -> Option<Permit> {
         if self.counts.get(namespace).is_some_and(|count| *count >= self.most.per_namespace) {
             return None;
@@ -74,7 +74,7 @@ impl Absent {
         Some(Permit { found, instead_of })
     }
 
-    /// A kind is asked for no more.
+    /// A kind is no longer discovered.
     pub(super) fn remove(&mut self, kind: &KindKey) {
         if let Some(asked) = self.kinds.remove(kind) {
             self.discount(&asked.namespace);

@@ -1,5 +1,5 @@
-//! A panic concerns the AppWrapper that is being reconciled, or the object that a watch has shown, and
-//! nothing else. What it says may quote the object: it goes neither into events nor into the log.
+//! A panic affects only the AppWrapper that is being reconciled, or the object that a watch has delivered.
+//! Its message may quote the object, so it goes neither into events nor into the log.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,13 +21,13 @@ const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins
 /// Reason of the event.
 const INTERNAL_ERROR: &str = "InternalError";
 
-/// The code panicked; the panic hook has told where.
+/// The code panicked; the panic hook has logged the location.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Panicked;
 
 /// Runs something to its end, or up to a panic.
 pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
-    // What is shared with others is behind locks that are held for single steps.
+    // Shared state is behind locks that are held only for single steps.
     AssertUnwindSafe(work).catch_unwind().await.map_err(|_| Panicked)
 }
 
@@ -36,7 +36,7 @@ pub(super) fn of_watch<T>(metrics: &Metrics, take: impl FnOnce() -> T) -> Option
     let taken = catch_unwind(AssertUnwindSafe(take)).ok();
     if taken.is_none() {
         metrics.panicked(Place::Watch);
-        tracing::error!("An object that a watch has shown could not be read: internal error.");
+        tracing::error!("Internal error while reading an object from a watch.");
     }
     taken
 }
@@ -55,7 +55,7 @@ impl Panics {
         self.lock().remove(key);
     }
 
-    /// A reconcile panicked: says so, and when it is tried again.
+    /// A reconcile panicked: reports it, and returns when it is retried.
     pub(super) fn panicked(&self, stored: &Stored, context: &Context) -> Retry {
         let key = stored.key();
         let (first, longest) = PAUSE;
@@ -72,13 +72,13 @@ impl Panics {
             namespace = key.namespace,
             appwrapper = key.name,
             seconds,
-            "Internal error; will try again after a pause."
+            "Internal error; retrying after a pause."
         );
-        // what was remembered may be half of what it should be
+        // the remembered state may be incomplete
         context.forget(&key);
         let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
-        let message = "The controller met an internal error at this AppWrapper and will try again; \
-                       the controller's log has more";
+        let message = "Internal error while reconciling this AppWrapper; retrying. See the \
+                       controller's log";
         context.warn(&about, &Warning { reason: INTERNAL_ERROR, message: message.to_owned() });
         Retry::Pause(pause)
     }

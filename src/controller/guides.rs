@@ -15,8 +15,8 @@ use crate::observe::live::{self, Error};
 use crate::observe::seen::Seen;
 use crate::reconcile::Context;
 
-/// Pause before a kind is asked for again that does not exist, or that may not be read: there may be no
-/// Kueue at all.
+/// Pause before a kind that does not exist or whose access is forbidden is discovered again: Kueue may not
+/// be installed.
 const ABSENT_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
 /// Watches a kind of guides for as long as it is in use. Where it does not exist, nothing of it does.
@@ -35,7 +35,7 @@ pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
                 ABSENT_AGAIN_AFTER
             }
             Err(Error::NoKind(_) | Error::NotNamespaced(_)) => {
-                tracing::debug!(kind = kind.kind, "There is no such kind.");
+                tracing::debug!(kind = kind.kind, "The API server does not serve the kind.");
                 blind(&context, &queue, &kind);
                 ABSENT_AGAIN_AFTER
             }
@@ -76,7 +76,7 @@ fn apply(
     };
     match code {
         Some(404 | 405) => blind(context, queue, kind),
-        // who may not read them must not wait for them for ever; what was read before stays
+        // without access, do not wait for the list forever; what was read before stays
         Some(403) if context.cache.sync(kind) != Sync::Done => blind(context, queue, kind),
         Some(403) => {}
         _ => return true,

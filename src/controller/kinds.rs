@@ -1,8 +1,8 @@
 //! One watch for each kind that is in use, wrapped or of guides: started with the first AppWrapper that
 //! uses it, stopped a while after the last.
 //!
-//! A kind that discovery does not know is asked for again, ever more seldom, and of those that a namespace
-//! uses only so many. The others have no watch: who uses them asks the API server itself.
+//! Discovery of an unknown kind is retried with increasing pauses, and for a limited number of kinds in each
+//! namespace. The others have no watch: reconciles that use them read from the API server directly.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use crate::observe::live;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
-/// A watch is kept this long after its last use, so that jobs that come one by one do not cost a list
-/// each.
+/// A watch is kept this long after its last use, so that jobs that are created one after the other do not
+/// cost one list call each.
 const LINGER: Duration = Duration::from_mins(1);
 
-/// The longest pause before a kind that nobody serves is asked for again. It is watched earlier where a
-/// reconcile finds it.
+/// The longest pause before discovery of an unserved kind is retried. It is watched earlier if a reconcile
+/// finds it.
 const ABSENT_AGAIN_AFTER: Duration = Duration::from_mins(5);
-/// The longest pause where the API server gives no answer about a kind.
+/// The longest pause if the API server does not respond to discovery of a kind.
 const UNANSWERED_AGAIN_AFTER: Duration = Duration::from_secs(30);
-/// How many kinds that nobody serves are asked for.
+/// How many unserved kinds are discovered.
 const ABSENT_MOST: Most = Most { per_namespace: 32, total: 1024 };
 
 /// The watches of kinds, and who uses them.
@@ -88,7 +88,7 @@ impl Kinds {
         }
     }
 
-    /// Stops the watches that nobody has used for a while, and begins those that may begin now.
+    /// Stops the watches that have been unused for a while, and starts those that can start now.
     pub(super) fn sweep(&mut self) {
         let (context, absent) = (&self.context, &mut self.absent);
         self.watches.retain(|kind, watch| {
@@ -103,7 +103,7 @@ impl Kinds {
             !idle
         });
         self.absent.prune();
-        // one that panicked in spite of all has ended
+        // a task that panicked has finished
         let runs = |task: &JoinHandle<()>| !task.is_finished();
         let waits = |watch: &Watch| watch.users > 0 && !watch.task.as_ref().is_some_and(runs);
         let waiting = self.watches.iter().filter(|(_, watch)| waits(watch));
@@ -129,7 +129,7 @@ impl Kinds {
         }
     }
 
-    /// Begins to watch a kind that has no watch, on behalf of a namespace, where that may be now.
+    /// Starts the watch of a kind that has none, on behalf of a namespace, if the limits allow it.
     fn begin(&mut self, kind: &KindKey, namespace: &str) {
         let (context, queue) = (self.context.clone(), self.queue.clone());
         let task = if is_guide(kind) {
@@ -162,7 +162,7 @@ impl Drop for Kinds {
     }
 }
 
-/// Watches a kind for as long as it is in use, whether it exists yet, still, or again.
+/// Watches a kind for as long as it is in use, also while it does not exist.
 async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found) {
     let mut pause = WATCH_AGAIN_AFTER;
     loop {
@@ -193,7 +193,7 @@ async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found)
     }
 }
 
-/// The pause after another try that ended so.
+/// The pause after another attempt that ended with this error.
 fn longer(pause: Duration, error: &live::Error) -> Duration {
     let longest = match error {
         live::Error::NoKind(_) | live::Error::NotNamespaced(_) => ABSENT_AGAIN_AFTER,
@@ -237,7 +237,7 @@ fn apply(
     true
 }
 
-/// Nothing of a kind can be seen: those who use it must ask the API server itself.
+/// A kind has no cache: reconciles that use it read from the API server directly.
 pub(super) fn blind(context: &Context, queue: &Queue, kind: &KindKey) {
     if context.cache.set_blind(kind) {
         queue.push_all(&context.users_of(kind));

@@ -15,7 +15,7 @@ use crate::observe::cache::Key;
 
 /// A reconcile that waits for an answer of the API server costs little but memory.
 const PLACES: Places = Places { total: 512, per_namespace: 16, reserved: 128 };
-/// Where nothing is due, the time is looked at this often.
+/// How often the time is checked when no reconcile is due.
 const IDLE: Duration = Duration::from_hours(1);
 
 /// When an AppWrapper is to be reconciled again.
@@ -96,7 +96,7 @@ impl Queue {
         self.0.is_open.store(true, Ordering::Release);
     }
 
-    /// Runs reconciles for ever.
+    /// Runs reconciles forever.
     pub(super) async fn serve<F>(&self, reconcile: impl Fn(Key) -> F)
     where
         F: Future<Output = Ended>,

@@ -1,4 +1,4 @@
-//! The watches that are always there: AppWrappers, their pods, and nodes.
+//! The permanent watches: AppWrappers, their pods, and nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,10 +25,10 @@ use crate::observe::store::Shown;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
-/// How often kinds that nobody uses are looked for.
+/// How often the watches of unused kinds are stopped.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 
-/// How many AppWrappers a page of a list has: each may have a mebibyte, and a page is read as a whole.
+/// How many AppWrappers a page of a list has: each may take 1 MiB, and a page is read as a whole.
 const PAGE: u32 = 64;
 
 /// Runs all watches; never ends by itself.
@@ -84,7 +84,7 @@ async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     }
 }
 
-/// Watches nodes as the settings say, and begins anew when these change in a way that matters.
+/// Watches nodes as configured, and restarts the watch when the relevant settings change.
 async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     let mut changed = context.changed.subscribe();
     loop {
@@ -96,7 +96,7 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
         let other_settings = async {
             while !is_other(&context.config().autopilot) {
                 if changed.changed().await.is_err() {
-                    return std::future::pending().await; // nobody can change them any more
+                    return std::future::pending().await; // the settings can no longer change
                 }
             }
         };

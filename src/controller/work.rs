@@ -3,17 +3,17 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-/// A process that ends waits so long for what has been begun.
+/// How long the shutdown waits for running reconciles.
 const FINISHED_WITHIN: Duration = Duration::from_secs(10);
 
-/// The looks that have been begun, so that a process ends between two of them.
+/// The running reconciles, so that the shutdown does not interrupt them.
 #[derive(Debug)]
 pub(super) struct Work {
     begun: watch::Sender<usize>,
     ends: AtomicBool,
 }
 
-/// A look that has been begun; it ends when this is dropped.
+/// A running reconcile; it ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Begun<'a>(&'a Work);
 
@@ -22,7 +22,7 @@ impl Work {
         Self { begun: watch::Sender::new(0), ends: AtomicBool::new(false) }
     }
 
-    /// Begins a look; none where nothing is begun any more.
+    /// Begins a reconcile; none after the shutdown has begun.
     pub(super) fn begin(&self) -> Option<Begun<'_>> {
         if self.ends.load(Ordering::Acquire) {
             return None;
@@ -31,14 +31,14 @@ impl Work {
         Some(Begun(self))
     }
 
-    /// Begins no more, and waits until what was begun has ended.
+    /// Prevents new reconciles, and waits until the running ones have ended.
     pub(super) async fn finish(&self) {
         self.ends.store(true, Ordering::Release);
         let mut begun = self.begun.subscribe();
-        // the sender lives as long as this does, so only time can run out
+        // the sender lives as long as this does, so only the timeout can fail
         if tokio::time::timeout(FINISHED_WITHIN, begun.wait_for(|count| *count == 0)).await.is_err()
         {
-            tracing::warn!("Not everything that was begun has ended in time.");
+            tracing::warn!("Shutdown timed out: reconciles are still in progress.");
         }
     }
 }

@@ -9,10 +9,10 @@ use crate::bugs::{self, Bug};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Pod, Presence};
 
-/// Brings forward what is to go or to come.
+/// Advances the components that are to be deleted or created.
 ///
 /// # Errors
-/// The move, where nothing else is to be looked at: a read is needed first, or a creation ended it.
+/// The move, if nothing else is to be evaluated: a read is needed first, or a creation ended it.
 pub fn arrange(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, Move> {
     let count = draft.facts.snapshot.components.len();
     let of = |draft: &Draft<'_>, wanted: Standing| -> Vec<usize> {
@@ -47,7 +47,7 @@ pub fn arrange(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
     Ok(here)
 }
 
-/// Deletes a component that is to be created again, and by force what does not go.
+/// Deletes a component that is to be recreated, and force-deletes what does not go.
 fn delete(draft: &mut Draft<'_>, index: usize) {
     let snapshot = draft.facts.snapshot;
     let grace = draft.facts.limits.forceful_deletion_grace;
@@ -77,10 +77,10 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
     let again = if forced { grace.after(draft.facts.now) } else { forced_from };
     draft.look_again(again);
     draft.verdict.message =
-        format!("{} is to be created again", snapshot.components[index].title());
+        format!("Deleting {} before it is recreated", snapshot.components[index].title());
 }
 
-/// Begins the next step where the last one has got as far as it must.
+/// Begins the next step if the current one has reached the required status.
 pub fn begin_next_step(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
     let next = steps::next(draft, pod_sets);
     if next.is_empty() {
@@ -93,7 +93,7 @@ pub fn begin_next_step(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
     }
     steps::begin(draft, &next);
     draft.verdict.action = VerdictAction::Deploy;
-    "The next step begins".clone_into(&mut draft.verdict.message);
+    "Starting the next step".clone_into(&mut draft.verdict.message);
     draft.verdict.create = next;
 }
 

@@ -1,4 +1,4 @@
-//! What keeps a deletion from ending, for people.
+//! Names what blocks a deletion.
 
 use super::draft::Draft;
 use super::fencing::state_of_node;
@@ -13,7 +13,7 @@ const NAMED_MAX: usize = 3;
 pub(super) struct Blockers {
     /// Each with what keeps it.
     named: Vec<String>,
-    /// How many there are besides.
+    /// How many more there are.
     more: usize,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
     draft.warn(reason, message);
 }
 
-/// What is waited for, in a sentence.
+/// One sentence that names what is waited for.
 pub(super) fn waiting_for(Blockers { named, more }: &Blockers) -> String {
     let first = named.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
     match named.len().saturating_sub(NAMED_MAX) + more {
@@ -43,8 +43,8 @@ pub(super) fn waiting_for(Blockers { named, more }: &Blockers) -> String {
     }
 }
 
-/// What still exists, each with what keeps it: pods first, since components wait for them; last those of
-/// which it cannot be told whose they are.
+/// What still exists, each with what keeps it: pods first, since components wait for them; pods with
+/// undetermined owner last.
 pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
     let snapshot = draft.facts.snapshot;
     let mut pods: Vec<&Pod> = snapshot.pods.iter().collect();
@@ -64,13 +64,13 @@ pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
     Blockers { named: pods.chain(objects).chain(named).collect(), more }
 }
 
-/// The pods of which it cannot be told whose they are.
+/// The pods whose owner cannot be determined.
 pub(super) fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
     let more = count.saturating_sub(named.len());
     Blockers { named: named.iter().map(doubtful).collect(), more }
 }
 
-/// The first pod of which it cannot be told whose it is.
+/// The first pod whose owner cannot be determined.
 pub(super) fn first_named(Undetermined { named, .. }: &Undetermined) -> String {
     named.first().map_or_else(|| "a pod with the labels of this AppWrapper".to_owned(), doubtful)
 }

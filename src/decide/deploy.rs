@@ -12,7 +12,7 @@ use crate::bugs::{self, Bug};
 use crate::plan::{Action, Ask};
 use crate::snapshot::{Component, Owner, Pod, Presence, Snapshot};
 
-/// Creates components that are not there; each has `AdmissionGracePeriod` from its own moment.
+/// Creates missing components; `AdmissionGracePeriod` runs for each of them separately.
 ///
 /// # Errors
 /// The move, where something ends the creation: it is hopeless, or failed for too long.
@@ -30,7 +30,7 @@ where
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
         return Err(settle::fail(here, draft, &problem));
     }
-    // that a component is gone is no word of a cache
+    // the cache alone does not prove that a component is gone
     let is_unsure = |index: &usize| {
         matches!(snapshot.components[*index].presence, Presence::Unseen)
             && left_behind(draft, *index).is_some()
@@ -64,8 +64,8 @@ where
     Ok(here)
 }
 
-/// A component that can never be created, and why. A template that nothing can be made of is found
-/// before anything is created; the rest when its turn comes.
+/// A component that can never be created, and why. An invalid template is found before anything is
+/// created; the rest when its turn comes.
 pub fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
     let flawed = snapshot.components.iter().zip(0..);
     let flawed = flawed.filter_map(|(component, index)| Some((index, component.flaw.clone()?)));
@@ -75,12 +75,12 @@ pub fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)
         let why = match (&component.presence, &component.creation) {
             (Presence::Present(object), _) => match &object.owner {
                 Owner::Stranger(who) if !object.terminating => {
-                    format!("{title} exists already and belongs to {who}; it was left as it is")
+                    format!("{title} already exists and is owned by {who}; it is left unchanged")
                 }
                 Owner::Us | Owner::Former | Owner::Stranger(_) => return None,
             },
             (Presence::NoKind, _) => format!(
-                "{title}: the API server knows no kind {} of {}",
+                "{title}: no matches for kind {:?} in version {:?}",
                 component.kind, component.api_version
             ),
             (Presence::Unseen | Presence::Absent, Some(failure)) if failure.fatal => {
@@ -101,10 +101,11 @@ fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
         match (&component.presence, &component.creation, left_behind(draft, *index)) {
             (Presence::Present(object), _, _) => {
                 let uid = &object.uid;
-                Some((*index, format!("{title} of UID {uid} is in the way and being deleted")))
+                let why = format!("{title}: the name is held by a terminating object (UID {uid})");
+                Some((*index, why))
             }
             (_, _, Some(pod)) => {
-                Some((*index, format!("{title} was taken away and {pod} is still there")))
+                Some((*index, format!("{title} was deleted, but {pod} still exists")))
             }
             (_, Some(failure), None) => Some((*index, format!("{title}: {}", failure.message))),
             (Presence::Unseen | Presence::Absent | Presence::NoKind, None, None) => None,
@@ -112,10 +113,10 @@ fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
     })
 }
 
-/// A pod of this attempt whose component is not there any more: somebody took the component away before
-/// it was written that it was created. What comes beside it would run twice, on quota for one. A pod of
-/// which it cannot be told whose it is may be one, where the component is known to have been there; where it
-/// may have been, one whose owner is gone.
+/// A pod of this attempt whose component no longer exists: the component was deleted before its creation was
+/// recorded. A second component beside the pod would run twice on quota for one. A pod with undetermined
+/// owner may be such a pod if the component is known to have existed; if it may have existed, only a pod
+/// whose owner is gone.
 fn left_behind(draft: &Draft<'_>, index: usize) -> Option<String> {
     let snapshot = draft.facts.snapshot;
     let component = &snapshot.components[index];

@@ -19,7 +19,7 @@ pub struct Draft<'a> {
     pub status: AppWrapperStatus,
     /// The decision in words.
     pub verdict: Verdict,
-    /// It was said that something is the matter, which nothing that is looked at later takes back.
+    /// Unhealthy was set to True in this decision; later checks do not clear it.
     pub unhealthy: bool,
     actions: Vec<Action>,
     ask: Ask,
@@ -79,7 +79,7 @@ impl<'a> Draft<'a> {
         self.ask = ask;
     }
 
-    /// Looks again at this moment; the earliest counts.
+    /// Reconciles again at this time; the earliest counts.
     pub fn look_again(&mut self, at: Timestamp) {
         self.requeue = Some(self.requeue.map_or(at, |before| before.min(at)));
     }
@@ -139,7 +139,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The decision: a changed status goes alone, its actions come back with the next look.
+    /// The decision. A changed status is written alone; its actions follow with the next reconcile.
     pub(super) fn finish(mut self, next: Phase) -> Decision {
         let stored = &self.facts.snapshot.status;
         self.status.phase = next;

@@ -14,8 +14,8 @@ use crate::snapshot::{
 /// When a pod failed: its first container that ended with another code than 0, else its first that
 /// ended, else when it stopped being ready, else when it was to be disrupted.
 ///
-/// A pod whose node is deleted is ended in its absence: it is Ready to the last. One that is lost with
-/// its node is dated by its node alone.
+/// A pod whose node is deleted is terminated without a container status and stays Ready. One that is lost
+/// with its node is dated by its node alone.
 pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
     if let Some(loss) = pod.lost {
         return loss.since;
@@ -136,7 +136,7 @@ pub fn sentence(record: &FailureRecord) -> String {
     let mut text = match (&record.pod, &record.component) {
         (Some(pod), _) => format!("pod {pod}"),
         (None, Some(component)) => format!("component {component}"),
-        (None, None) => "nothing".to_owned(),
+        (None, None) => "unknown cause".to_owned(),
     };
     if let Some(node) = &record.node {
         text += &format!(" on node {node}");

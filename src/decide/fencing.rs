@@ -1,5 +1,5 @@
-//! Pods on nodes that are lost, on the way down: force at once where nothing runs any more, and a word about
-//! the node where a pod may still run.
+//! Deletion of pods on lost nodes: forced at once where nothing runs any more; where a pod may still run, a
+//! message names the node.
 
 use super::draft::Draft;
 use crate::bugs::{self, Bug};
@@ -7,8 +7,8 @@ use crate::plan::Action;
 use crate::snapshot::Pod;
 use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
 
-/// Pods being deleted on nodes that are shut down or gone: nothing runs there, and nobody carries the
-/// deletion out.
+/// Terminating pods on nodes that are shut down or gone: nothing runs there, and no kubelet completes the
+/// deletion.
 pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
     let snapshot = draft.facts.snapshot;
     let is_fenced = |pod: &&Pod| {
@@ -35,7 +35,7 @@ pub fn force(draft: &mut Draft<'_>, pod: &Pod) {
 pub fn state_of_node(loss: Loss) -> String {
     let state = loss.sentence();
     if loss.may_return() {
-        format!(", which {state} (once it is shut down, taint it {OUT_OF_SERVICE})")
+        format!(", which {state} (after you shut it down, add the taint {OUT_OF_SERVICE})")
     } else {
         format!(", which {state}")
     }

@@ -144,7 +144,7 @@ fn tally(
     }
 }
 
-/// When a Terminating pod is overdue: its node does not answer, and only force will end it.
+/// When a Terminating pod is overdue: its kubelet does not respond, and only a forced deletion removes it.
 pub fn overdue_from(facts: Facts<'_>, pod: &Pod) -> Option<Timestamp> {
     Some(facts.limits.forceful_deletion_grace.after(pod.due_to_go?))
 }
@@ -183,7 +183,7 @@ pub fn is_missing(draft: &Draft<'_>, index: usize, component: &Component) -> Opt
 /// Since when a pod set is not ready: the anchor of admission and warm-up.
 ///
 /// `None` while a pod of it is Terminating: its replacement may only come when it is gone. A pod that
-/// failed since then had come up before, though nobody may have been able to write that down; and what
+/// failed since then had been ready before, even if that was not recorded; and what
 /// happened while the API server did not answer is not known at all.
 pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
     if health.terminating {
@@ -248,7 +248,7 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
 ///
 /// A pod set that was ready again after an older failure has made up for it; such a pod may lie
 /// around for long and must not make a later failure look old. A node may be lost a moment before the
-/// pod set was seen to be ready, on which nobody has made up for it: there are still too few pods.
+/// pod set was seen to be ready; then nothing has replaced its pods, and there are still too few.
 pub fn unmended<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a Pod> {
     if health.ready() {
         return vec![];

@@ -33,8 +33,8 @@ fn died_of_node(pod: &Pod) -> bool {
     pod.lost.is_some() || target.is_some_and(|target| FOLLOWS.contains(&target.reason.as_str()))
 }
 
-/// Whether an entry is about the node of a pod that was there then, and that was lost before. A node that
-/// came back and was lost anew is another incident.
+/// Whether an entry is about the node of a pod that existed then, and that was lost before. A node that came
+/// back and was lost again is another incident.
 fn charges(entry: &Attempt, pod: &Pod) -> bool {
     let since = pod.lost.and_then(|loss| loss.since);
     let known_by_then = |ended: &Time| {

@@ -1,5 +1,5 @@
-//! What the status says is held against the clock, the templates and the policies in force: whoever may
-//! write it may write anything.
+//! Checks the status against the clock, the templates and the policies in force: any client with write
+//! access to the status may have written anything.
 
 use std::borrow::Cow;
 
@@ -99,17 +99,17 @@ fn adopt_attempt(snapshot: &Snapshot, status: &mut AppWrapperStatus) -> bool {
     true
 }
 
-/// Says what was wrong, and puts right the conditions that Kueue reads: quota is not released by a word in
-/// the status while the phase says that something may run.
+/// Reports what was wrong, and restores the conditions that Kueue reads: an edited status does not release
+/// quota while the phase says that something may run.
 pub fn restore(draft: &mut Draft<'_>, stored: &Snapshot, next: Phase) {
     let flaws = &draft.facts.snapshot.status_flaws;
     let is_flawed = !flaws.is_empty();
     if is_flawed {
-        draft.warn(INVALID, format!("{}; taken as if it were not there", flaws.join("; ")));
+        draft.warn(INVALID, format!("{}; invalid values are ignored", flaws.join("; ")));
     }
     let allowed = draft.facts.snapshot.status.pending_memory.len();
     if stored.status.pending_memory.len() > allowed {
-        draft.warn(INVALID, "status.pendingMemory: dropped, no retry policy in force asks for it");
+        draft.warn(INVALID, "status.pendingMemory: ignored, no retry policy in force requests it");
     }
     let held: &[&str] = match next {
         Phase::Resuming | Phase::Running | Phase::Suspending => {
@@ -123,7 +123,7 @@ pub fn restore(draft: &mut Draft<'_>, stored: &Snapshot, next: Phase) {
     for kind in held {
         let stored = condition::find(&draft.status.conditions, kind);
         if stored.map_or(is_flawed, |stored| stored.status != "True") {
-            draft.condition(kind, true, "Restored", "The phase says so");
+            draft.condition(kind, true, "Restored", "Restored to match the phase");
         }
     }
 }

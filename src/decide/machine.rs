@@ -73,7 +73,7 @@ pub struct Move {
 }
 
 /// The table of phases has a way from here to `To`.
-#[diagnostic::on_unimplemented(message = "the state machine has no way from {Self} to {To}")]
+#[diagnostic::on_unimplemented(message = "the state machine has no transition from {Self} to {To}")]
 pub trait Edge<To: Place> {}
 
 /// Superstate: not being deleted.
@@ -100,14 +100,14 @@ macro_rules! places {
 }
 
 places! {
-    Empty: "Not looked at yet." => Suspended, Resuming, Terminating;
+    Empty: "Not reconciled yet." => Suspended, Resuming, Terminating;
     Suspended: "Nothing is deployed." => Resuming, Terminating;
     Resuming: "Components are being created." => Running, Resetting, Failed, Suspending, Terminating;
     Running: "Components exist." => Succeeded, Resetting, Failed, Suspending, Terminating;
-    Resetting: "Deleting, to create again." => Resuming, Suspending, Terminating;
-    Suspending: "Deleting, to wait." => Suspended, Terminating;
+    Resetting: "Deleting before the next attempt." => Resuming, Suspending, Terminating;
+    Suspending: "Deleting because `suspend` is true." => Suspended, Terminating;
     Succeeded: "Done." => Terminating;
-    Failed: "Given up." => Terminating;
+    Failed: "Failed for good." => Terminating;
 }
 
 /// Being deleted: there is no way out but the object's end.
@@ -139,7 +139,7 @@ impl<P> At<P> {
 /// What happened, as the machine sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The user or Kueue wants it deleted or suspended; asked first, and of the superstates alone.
+    /// The user or Kueue requests deletion or suspension; handled first, and by the superstates alone.
     Requested(Request),
     /// Act on what is seen.
     Observed,
@@ -259,7 +259,7 @@ pub(super) fn step(stored: Phase, draft: &mut Draft<'_>) -> Phase {
         match phase.handle(&mut Machine, &event, draft) {
             Outcome::Transition(next) => return next,
             Outcome::Handled => return stored,
-            Outcome::Super => {} // a request that nobody answers in this phase
+            Outcome::Super => {} // a request that no state handles in this phase
         }
     }
     stored

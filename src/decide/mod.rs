@@ -75,7 +75,7 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// A read that must be made before this can be decided; then nothing else is asked.
     pub ask: Ask,
-    /// Look again at this moment, if nothing happens before.
+    /// Reconcile again at this time, if nothing happens before.
     pub requeue: Option<Timestamp>,
     /// Kubernetes events to make once the status is written.
     pub events: Vec<Warning>,
@@ -112,7 +112,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     decision
 }
 
-/// Whether somebody took our finalizer away while resources are deployed: without it, a deletion would
+/// Whether our finalizer was removed while resources are deployed: without it, a deletion would
 /// release the quota while pods run. Before the components are created it is set in any case.
 fn must_restore_finalizer(snapshot: &Snapshot) -> bool {
     let status = &snapshot.status;

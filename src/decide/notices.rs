@@ -21,7 +21,7 @@ pub fn invalid_policies(draft: &mut Draft<'_>) {
         draft.warn(INVALID, flaw.clone());
     }
     if let Some(more) = count.checked_sub(FLAWS_MAX).filter(|more| *more > 0) {
-        draft.warn(INVALID, format!("and {more} more rules are left out"));
+        draft.warn(INVALID, format!("and {more} more rules are ignored"));
     }
 }
 

@@ -17,7 +17,7 @@ use crate::bugs::{self, Bug};
 use crate::plan::{Action, Ask};
 use crate::snapshot::{PodPhase, Presence};
 
-/// Nothing was looked at yet: the components are inspected.
+/// First reconcile: the components are inspected.
 pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
     let suspend = draft.facts.snapshot.suspend;
     if !suspend && !resume(draft, "Suspend is false") {
@@ -44,7 +44,7 @@ pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
         sweep(draft, Stray::Any);
         return here.stay();
     }
-    // the delay of a retry that Kueue had to admit anew
+    // the delay of a retry that Kueue had to admit again
     let until = draft.status.retry_after.as_ref().map(|time| time.0);
     if let Some(until) = until.filter(|until| draft.facts.now < *until) {
         draft.wait(until);
@@ -67,7 +67,8 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     }
     if retry::is_growth_due(draft) {
         draft.act(Action::GrowMemory { suspend: false });
-        "Writing the memory of the next attempt".clone_into(&mut draft.verdict.message);
+        "Writing the memory of the next attempt to the templates"
+            .clone_into(&mut draft.verdict.message);
         return false;
     }
     retry::end_growth(draft);
@@ -100,7 +101,8 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
         return settle::fail(here, draft, &problem);
     }
     if snapshot.finalizer && sweep(draft, Stray::OfAnotherAttempt) {
-        "Waiting for objects of an earlier attempt".clone_into(&mut draft.verdict.message);
+        "Waiting for objects of an earlier attempt to be deleted"
+            .clone_into(&mut draft.verdict.message);
         return here.stay();
     }
     let is_absent = |index: &usize| !deploy::exists(draft, &snapshot.components[*index]);
@@ -148,7 +150,7 @@ fn deployed(here: At<Resuming>, draft: &mut Draft<'_>, first: &[usize]) -> Move 
     let pod_sets = arrange::begun_pod_sets(draft);
     note_readiness(draft, &pod_sets);
     let all = first.len() == snapshot.components.len();
-    let what = if all { "Every component exists" } else { "The first step exists" };
+    let what = if all { "All components exist" } else { "All components of the first step exist" };
     what.clone_into(&mut draft.verdict.message);
     here.to::<Running>()
 }
@@ -224,7 +226,7 @@ fn missing_component<'a>(draft: &Draft<'a>) -> Result<Option<Problem<'a>>, Unsur
         match health::is_missing(draft, index, component) {
             Some(false) => {}
             Some(true) => {
-                let message = format!("{} is gone", component.title());
+                let message = format!("{} no longer exists", component.title());
                 let reason = unhealthy::MISSING_COMPONENT;
                 return Ok(Some(Problem::of_component(draft, index, reason, &message)));
             }
@@ -291,7 +293,7 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
     }
     health::record_readiness(draft, pod_sets);
     if ready {
-        let message = "Every expected pod runs or has succeeded";
+        let message = "Every expected pod is running or has succeeded";
         draft.condition(condition::PODS_READY, true, condition::ready::SUFFICIENT, message);
         if !pod_sets.is_empty() {
             attempts::ready(draft);
@@ -300,7 +302,9 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
         let short: Vec<String> = pod_sets
             .iter()
             .filter(|set| !set.ready())
-            .map(|set| format!("pod set {}: {} of {} pods", set.name(), set.running, set.expected))
+            .map(|set| {
+                format!("pod set {}: {} of {} pods running", set.name(), set.running, set.expected)
+            })
             .collect();
         let reason = unhealthy::INSUFFICIENT_PODS_READY;
         draft.condition(condition::PODS_READY, false, reason, &short.join("; "));

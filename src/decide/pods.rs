@@ -84,7 +84,7 @@ fn unmended_pods<'a>(
     draft.since().failed_pods = Some(Time(at));
     let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
     let others =
-        if pods.len() > 1 { format!("; {} failed in all", pods.len()) } else { String::new() };
+        if pods.len() > 1 { format!("; {} failed in total", pods.len()) } else { String::new() };
     Some(Problem {
         message: format!("{}{others}", problem.message),
         failed_at: at,
@@ -126,9 +126,10 @@ fn doomed_nodes<'a>(draft: &Draft<'a>) -> Option<Problem<'a>> {
 
 /// Pods that have the labels and are not counted, for a message.
 fn not_counted(Undetermined { count, named, .. }: &Undetermined) -> String {
-    let first =
-        named.first().map(|(name, why)| format!(", not counting {count} such as {name}: {why}"));
-    first.unwrap_or_default()
+    let text = |(name, why): &(String, String)| {
+        format!(", not counting {count} with undetermined owner, such as {name}: {why}")
+    };
+    named.first().map(text).unwrap_or_default()
 }
 
 /// A pod set that has too few pods, or too few that run.
@@ -142,14 +143,14 @@ fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Prob
         return None; // some of our pods are not known as such yet
     }
     let since = health::unready_since(draft, health)?;
-    let (grace, what) = if health.there < health.expected {
-        (facts.limits.admission_grace, format!("{} pods are there", health.there))
+    let (grace, count, state) = if health.there < health.expected {
+        (facts.limits.admission_grace, health.there, "exist")
     } else {
-        (facts.limits.warmup_grace, format!("{} pods run", health.running))
+        (facts.limits.warmup_grace, health.running, "are running")
     };
     let component = &facts.snapshot.components[health.component];
     let message = format!(
-        "{}: {what} of {} in pod set {}{}",
+        "{}: {count} of {} pods {state} in pod set {}{}",
         component.title(),
         health.expected,
         health.name(),

@@ -34,7 +34,7 @@ pub struct Problem<'a> {
     pub unhealthy_from: Option<Timestamp>,
     /// When it is acted on if nothing changes; at once where absent.
     pub deadline: Option<Timestamp>,
-    /// No policy is asked, and the restart is not counted: the node is to blame.
+    /// No policy is evaluated, and the restart is not counted: the node caused the problem.
     pub evacuation: bool,
     /// Components that failed, the first failure first.
     pub components: Vec<FailedComponent<'a>>,

@@ -155,6 +155,6 @@ pub fn end_growth(draft: &mut Draft<'_>) {
     }
     draft.status.pending_memory.clear();
     if let Some(why) = &draft.facts.snapshot.growth_refused {
-        draft.warn("MemoryNotGrown", format!("The retry has the memory it had before: {why}"));
+        draft.warn("MemoryNotGrown", format!("The memory is unchanged for the retry: {why}"));
     }
 }

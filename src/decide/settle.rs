@@ -1,4 +1,4 @@
-//! What follows from a problem: waiting, a restart, one component created again, or failure.
+//! What follows from a problem: waiting, a restart, the recreation of one component, or failure.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -102,8 +102,8 @@ where
 
 /// Waits for a problem to go away; says what is the matter meanwhile.
 ///
-/// Of two that are waited for, the first is told in the condition, or each look would write it anew;
-/// the one that is acted on first is described.
+/// If several are waited for, the condition names the first, or each reconcile would rewrite it; the one
+/// that is acted on first is described.
 pub fn wait(draft: &mut Draft<'_>, problem: &Problem<'_>, until: Option<Timestamp>) {
     match problem.unhealthy_from.filter(|from| draft.facts.now < *from) {
         Some(from) => {
@@ -158,7 +158,7 @@ where
     draft.verdict.counted = Some(counted);
     draft.verdict.delete = teardown::deletable(draft);
     draft.verdict.retry_after_seconds = Some(pause::left(draft));
-    // Kueue admits what has another size anew.
+    // Kueue must admit the changed size again.
     let anew = !draft.status.pending_memory.is_empty() && draft.facts.snapshot.queue_managed;
     draft.warn("Resetting", format!("Restarting: {}", problem.message));
     if anew {
@@ -182,10 +182,10 @@ fn recreate(draft: &mut Draft<'_>, problem: &Problem<'_>, index: usize, counted:
     draft.verdict.delete = vec![index];
     let title = draft.facts.snapshot.components[index].title();
     draft.condition(condition::PODS_READY, false, "Recreating", &problem.message);
-    draft.warn("Recreating", format!("Creating {title} again: {}", problem.message));
+    draft.warn("Recreating", format!("Recreating {title}: {}", problem.message));
 }
 
-/// Gives up.
+/// Fails the AppWrapper.
 pub fn fail<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem<'_>) -> Move
 where
     P: Edge<Failed>,
@@ -195,7 +195,7 @@ where
     draft.condition(condition::PODS_READY, false, "Failed", &problem.message);
     draft.status.since = Some(Since { failed: Some(draft.anchor()), ..Since::default() });
     teardown::begin_after_failure(draft);
-    draft.warn("Failed", format!("Given up: {}", problem.message));
+    draft.warn("Failed", format!("AppWrapper failed: {}", problem.message));
     here.to::<Failed>()
 }
 

@@ -91,7 +91,7 @@ pub fn since(draft: &Draft<'_>, index: usize) -> Timestamp {
     deployed(draft, index).map_or(draft.facts.now, |condition| condition.last_transition_time.0)
 }
 
-/// The next step begins where everything of all before it has got as far as it must; its components.
+/// The components of the next step, if all earlier steps have reached their required status.
 pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
     let snapshot = draft.facts.snapshot;
     let steps = &snapshot.policies.steps;
@@ -100,7 +100,7 @@ pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
         return vec![];
     }
     let all = 0..snapshot.components.len();
-    // an earlier component may have gone again since, to be created anew
+    // an earlier component may be in recreation since then
     let mut begun = all.clone().filter(|index| steps.step(*index) <= step);
     let up = begun.clone().all(|index| standing(draft, index) == Standing::Up);
     let far =

@@ -1,4 +1,4 @@
-//! What a write that came too late has made, swept away.
+//! Deletes objects that a late write created.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::limits::Period;
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::Pod;
 
-/// When it is seen to that what was swept away is on its way.
+/// After this time, the deletion of strays is checked again.
 const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// What is swept away.
@@ -23,8 +23,8 @@ pub(super) enum Stray {
     Unrecorded,
 }
 
-/// Strays that should be gone for long are deleted by force, and those on nodes where nothing runs any
-/// more at once; what is known of a node must be true now.
+/// Force-deletes strays that are long overdue, and at once those on nodes where nothing runs any more; the
+/// state of the node must be current.
 fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
     let fenced: Vec<&Pod> = fencing::fenced(draft).filter(|pod| is_stray(pod)).collect();
     if !fenced.is_empty() && draft.facts.snapshot.answered < Ask::Pods {
@@ -47,7 +47,7 @@ fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
     }
 }
 
-/// Deletes what a write that came too late has made; whether there was any.
+/// Deletes objects that a late write created; returns whether there were any.
 pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
     if bugs::is_present(Bug::NothingSwept) {
         return false;

@@ -59,7 +59,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
             return here.stay();
         }
         attempts::end(draft);
-        finish(draft, "Resetting", "Everything is gone; pausing before the next attempt");
+        finish(draft, "Resetting", "All resources are deleted; pausing before the next attempt");
         // False already where another controller began the pause
         let conditions = &draft.status.conditions;
         let gone = condition::since(conditions, condition::RESOURCES_DEPLOYED);
@@ -98,7 +98,7 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
         return here.stay();
     }
     retry::end_growth(draft);
-    let message = "Suspend is true; everything is gone";
+    let message = "Suspend is true; all resources are deleted";
     attempts::end(draft);
     finish(draft, "Suspended", message);
     draft.condition(condition::QUOTA_RESERVED, false, "Suspended", message);
@@ -142,13 +142,13 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
             }
             draft.wait(until);
             draft.verdict.reason = Some("Succeeded".to_owned());
-            "Kept until SuccessTTL is over".clone_into(&mut draft.verdict.message);
+            "Keeping the resources until SuccessTTL expires".clone_into(&mut draft.verdict.message);
             return here.stay();
         }
         begin(draft, "Succeeded");
     }
     if everything_is_gone(draft) {
-        finish(draft, "Succeeded", "SuccessTTL is over; everything is gone");
+        finish(draft, "Succeeded", "SuccessTTL expired; all resources are deleted");
         draft.status.since = None;
     }
     here.stay()
@@ -164,14 +164,15 @@ pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {
         draft.wait(until);
         draft.verdict.reason = Some(deleting::PAUSED.to_owned());
-        "Kept for DeletionOnFailureGracePeriod".clone_into(&mut draft.verdict.message);
+        "Keeping the resources until DeletionOnFailureGracePeriod expires"
+            .clone_into(&mut draft.verdict.message);
         return here.stay();
     }
     if draft.status.since.as_ref().is_none_or(|since| since.deleting.is_none()) {
         begin(draft, "Failed");
     }
     if everything_is_gone(draft) {
-        let message = "The AppWrapper failed; everything is gone";
+        let message = "The AppWrapper failed; all resources are deleted";
         attempts::end(draft);
         finish(draft, "Failed", message);
         draft.condition(condition::QUOTA_RESERVED, false, "Failed", message);
@@ -202,7 +203,7 @@ fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
 pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move {
     if everything_is_gone(draft) || bugs::is_present(Bug::FinalizerEarly) {
         draft.act(Action::RemoveFinalizer);
-        "Everything is gone; removing the finalizer".clone_into(&mut draft.verdict.message);
+        "All resources are deleted; removing the finalizer".clone_into(&mut draft.verdict.message);
     }
     here.stay()
 }
@@ -278,8 +279,8 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
         }
         return confirmed && !undetermined::hold_back(draft);
     }
-    // An object that the watch does not show, because somebody took its label away, makes new pods for
-    // as long as it is not deleted.
+    // An object that the watch does not show, because its label was removed, creates new pods until it is
+    // deleted.
     let unseen = |component: &Component| component.presence == Presence::Unseen;
     if snapshot.answered != Ask::Gone && snapshot.components.iter().any(unseen) {
         draft.ask(Ask::Gone);
@@ -356,8 +357,8 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
             draft.verdict.delete.push(index);
         }
     }
-    // One that somebody has just created may be on its way already: whoever makes pods without end is not
-    // answered at the same pace.
+    // A pod that was just created may be about to be deleted already: an owner that keeps creating pods is
+    // not followed at the same pace.
     let settles = |pod: &&Pod| {
         let created = pod.created.filter(|_| !pod.terminating);
         created.is_none_or(|at| Period::from_duration(RETRY_FORCE.0).after(at) <= draft.facts.now)

@@ -1,8 +1,8 @@
-//! Pods that bear the labels of an AppWrapper, and of which it cannot be told whose they are.
+//! Pods that have the labels of an AppWrapper, and whose owner cannot be determined.
 //!
-//! Such a pod may be one that outlived its owner, or one to which somebody gave the labels. It holds back what
-//! would release quota, and the creation of a component that was there and is gone, beside which it might run;
-//! and the status names it. It does nothing else.
+//! Such a pod may have outlived its owner, or a user may have added the labels. It blocks what would release
+//! quota, and the recreation of a missing component, beside which it might run; the status names it. It has
+//! no other effect.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use crate::api::condition::{self, deleting};
 use crate::bugs::{self, Bug};
 use crate::limits::Period;
 
-/// It is asked again after this time whose they are, where that may turn out.
+/// Their owners are read again after this time, if they may become known.
 const ASK_AGAIN_AFTER: Duration = Duration::from_mins(1);
 
-/// Whether there are any once everything that is known to be ours is gone; then they are named.
+/// Whether any are left after everything that is known to be ours is gone; if so, names them.
 pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
     let count = draft.facts.snapshot.undetermined.count;
     if count == 0 || bugs::is_present(Bug::OrphanedPodIsGone) {
@@ -34,7 +34,7 @@ pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
     true
 }
 
-/// Whether there are any once everything that is known of a component is gone, which is to be created again.
+/// Whether any are left after everything that is known of a component is gone that is to be recreated.
 pub(super) fn hold_back_component(draft: &mut Draft<'_>) -> bool {
     let found = &draft.facts.snapshot.undetermined;
     if found.count == 0 {
@@ -45,8 +45,8 @@ pub(super) fn hold_back_component(draft: &mut Draft<'_>) -> bool {
     true
 }
 
-/// Whether some have not ended although every component has succeeded, which would release the quota; then a
-/// condition names them.
+/// Whether some have not ended although every component has succeeded, which would release the quota; if so,
+/// a condition names them.
 pub(super) fn hold_back_success(draft: &mut Draft<'_>) -> bool {
     let found = &draft.facts.snapshot.undetermined;
     if found.live == 0 {

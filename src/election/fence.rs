@@ -10,7 +10,7 @@ use tower::{BoxError, Layer, Service};
 
 use super::Leadership;
 
-/// A layer of a client: a request that may write is not sent while somebody else may lead.
+/// A layer of a client: a request that may write is not sent while another replica may lead.
 ///
 /// A process that was stopped and goes on knows nothing of the time in between; its first write
 /// would come after the new leader's. It may be stopped just while a request waits for a connection, so
@@ -25,9 +25,9 @@ pub struct Fenced<S> {
     leadership: Leadership,
 }
 
-/// A write was not sent, or its answer not waited for, since somebody else may lead.
+/// A write was not sent, or its response not awaited, because another replica may lead.
 #[derive(Debug, thiserror::Error)]
-#[error("{method} {path} was given up: this replica does not lead")]
+#[error("{method} {path} was aborted: this replica is not the leader")]
 pub struct NotLeading {
     method: Method,
     path: String,

@@ -1,4 +1,4 @@
-//! Whether this replica leads, for everybody who must know.
+//! Whether this replica leads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Times;
 use crate::clock::Clock;
 
-/// Whether this replica leads, for everybody who must know.
+/// Whether this replica leads. Clones share the state.
 #[derive(Clone, Debug)]
 pub struct Leadership {
     clock: Arc<dyn Clock>,

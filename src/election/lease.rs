@@ -11,20 +11,20 @@ use serde_json::{Value, json};
 
 /// How many times our own duration another candidate's Lease may last, whatever it says.
 const LASTS_AT_MOST: u32 = 10;
-/// The most of another holder's name that is told.
+/// The most characters of another holder's name that are logged.
 const HOLDER_CHARS_MAX: usize = 100;
 
 /// How long things take, in the manner of client-go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
-    /// A Lease that nobody has written for so long may be taken.
+    /// A Lease that has not been renewed for this long may be taken.
     pub lease: Duration,
-    /// A leader that could not renew for so long leads no more. Shorter than `lease`, so that two
+    /// A leader that cannot renew for this long loses leadership. Shorter than `lease`, so that two
     /// clocks may run at different speeds.
     pub renew_deadline: Duration,
     /// How often a leader renews.
     pub renew_every: Duration,
-    /// How often another candidate looks.
+    /// How often another candidate reads the Lease.
     pub look_every: Duration,
 }
 
@@ -39,8 +39,8 @@ impl Default for Times {
     }
 }
 
-/// A Lease as it was last seen to change. When somebody else wrote it is told by our own clock:
-/// the times in it were read from another's.
+/// A Lease as it was when its last change was seen. The time of the change is measured by our own clock,
+/// since the times in the Lease come from the clock of another replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Record {
     object: Value,
@@ -50,11 +50,11 @@ pub(super) struct Record {
 /// What a candidate does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// It leads, and writes so again.
+    /// It leads, and renews the Lease.
     Renew,
-    /// It takes what nobody holds.
+    /// It takes a Lease without a holder.
     Take,
-    /// Somebody else leads: it looks again after so long.
+    /// Another replica leads: it reads the Lease again after this time.
     Wait(Duration),
 }
 
@@ -62,7 +62,7 @@ pub(super) enum Step {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry<'a> {
     pub(super) name: &'a str,
-    /// Who holds the Lease from now on; empty where nobody does.
+    /// The new holder of the Lease; empty to release it.
     pub(super) holder: &'a str,
     pub(super) lasts: Duration,
     pub(super) now: Timestamp,
@@ -81,7 +81,7 @@ impl Record {
         version(&self.object)
     }
 
-    /// Who leads; empty where nobody does.
+    /// The holder; empty if the Lease has none.
     pub(super) fn holder(&self) -> &str {
         self.object["spec"]["holderIdentity"].as_str().unwrap_or_default()
     }
@@ -116,7 +116,7 @@ impl Record {
     /// itself changes.
     pub(super) fn written(&self, step: Step, entry: &Entry<'_>) -> Value {
         let mut object = self.object.clone();
-        // of what is no object nothing can be kept
+        // a spec that is not an object is replaced
         if !object["spec"].is_object() {
             object["spec"] = json!({});
         }

@@ -55,7 +55,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Puts an election together. The client must not be behind the [`Fence`], nor retry by itself.
+    /// Creates an election. The client must not be behind the [`Fence`], nor retry by itself.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, candidate: Candidate) -> Self {
         let leadership = Leadership::new(clock.clone(), &candidate.times);
@@ -69,7 +69,7 @@ impl Election {
         self.leadership.clone()
     }
 
-    /// Waits until this replica leads. Errors are logged, and it is tried again.
+    /// Waits until this replica leads. Errors are logged and retried.
     pub async fn won(&mut self) {
         loop {
             let pause = match self.turn(self.candidate.times.renew_deadline).await {
@@ -81,7 +81,7 @@ impl Election {
             };
             tokio::time::sleep(pause).await;
         }
-        tracing::info!(identity = self.candidate.identity, "This replica leads.");
+        tracing::info!(identity = self.candidate.identity, "Acquired leadership.");
     }
 
     /// Renews until leadership is lost.
@@ -92,7 +92,7 @@ impl Election {
             tokio::time::sleep(pause).await;
             let left = self.leadership.left();
             if left.is_zero() {
-                tracing::error!("The Lease could not be renewed in time.");
+                tracing::error!("Lost leadership: the Lease was not renewed in time.");
                 break;
             }
             pause = match self.turn(left).await {
@@ -100,7 +100,7 @@ impl Election {
                 Some(Turn::Leads) | None => renew_every.min(left),
                 Some(Turn::Waits(_)) => {
                     let holder = self.record.as_ref().map(Record::holder_shown);
-                    tracing::error!(holder, "Another replica leads.");
+                    tracing::error!(holder, "Lost leadership: another replica holds the Lease.");
                     break;
                 }
             };
@@ -108,7 +108,7 @@ impl Election {
         self.leadership.ended();
     }
 
-    /// Gives the Lease back, so that another replica need not wait for its end.
+    /// Releases the Lease, so that another replica does not wait for its end.
     pub async fn give_back(&mut self) {
         let held = self.leadership.holds();
         self.leadership.ended();
@@ -121,9 +121,9 @@ impl Election {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 let cause = telemetry::chain(&error);
-                tracing::warn!(cause, "The Lease was not given back.");
+                tracing::warn!(cause, "Failed to release the Lease.");
             }
-            Err(_) => tracing::warn!(?within, "The Lease was not given back in time."),
+            Err(_) => tracing::warn!(?within, "Timed out releasing the Lease."),
         }
     }
 
@@ -144,8 +144,8 @@ impl Election {
         Ok(())
     }
 
-    /// One look and what follows from it, within a time; none where it did not come to an end, and
-    /// what was written is unknown.
+    /// One read of the Lease and the write that follows from it, within a time; none if it did not complete,
+    /// so that it is not known whether the write was applied.
     async fn turn(&mut self, within: Duration) -> Option<Turn> {
         // a call that hangs leaves time for another
         let within = within.min(self.candidate.times.renew_deadline / 2);
@@ -153,19 +153,19 @@ impl Election {
             Ok(Ok(turn)) => Some(turn),
             Ok(Err(error)) => {
                 let cause = telemetry::chain(&error);
-                tracing::warn!(cause, "The Lease cannot be read or written.");
+                tracing::warn!(cause, "Failed to read or update the Lease.");
                 self.doubt();
                 None
             }
             Err(_) => {
-                tracing::warn!(?within, "The API server does not answer about the Lease.");
+                tracing::warn!(?within, "Timed out reading or updating the Lease.");
                 self.doubt();
                 None
             }
         }
     }
 
-    /// A write of ours may have been applied: what its version is must be read.
+    /// A write of ours may have been applied: its version must be read.
     fn doubt(&mut self) {
         if self.record.as_ref().is_some_and(|record| record.holder() == self.candidate.identity) {
             self.record = None;
@@ -252,12 +252,12 @@ impl Leases {
     }
 }
 
-/// How a look at the Lease ended.
+/// The outcome of one read and write of the Lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
     /// This replica leads.
     Leads,
-    /// Another does; it is looked again after a pause.
+    /// Another replica leads; the Lease is read again after a pause.
     Waits(Duration),
     /// Somebody wrote in between.
     Again,

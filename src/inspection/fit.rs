@@ -1,4 +1,4 @@
-//! Whether our periods fit those of Kueue's `waitForPodsReady`.
+//! Whether the controller's periods fit those of Kueue's `waitForPodsReady`.
 //!
 //! Kueue evicts an AppWrapper that is not ready for `timeout` after its admission, or not ready again for
 //! `recoveryTimeout` after it was. We wait for a first readiness for the warm-up and then the failure
@@ -18,20 +18,21 @@ pub(super) fn judge(kueue: PodsReady, ours: &FaultTolerance, file: &str) -> Vec<
     let start = sum(&[*warmup_grace, *failure_grace]);
     if timeout < start {
         notices.push(Notice(format!(
-            "Kueue evicts an AppWrapper that is not ready {timeout} after its admission, before we \
-             give up on its pods after {start} (warmupGracePeriod {warmup_grace} + failureGracePeriod \
-             {failure_grace}): raise waitForPodsReady.timeout of {file} to {start} or more, or shorten \
-             these two in faultTolerance"
+            "Kueue evicts an AppWrapper whose pods are not ready {timeout} after admission, but \
+             the controller waits {start} for them (warmupGracePeriod {warmup_grace} + \
+             failureGracePeriod {failure_grace}): raise waitForPodsReady.timeout of {file} to \
+             {start} or more, or shorten these two periods in faultTolerance"
         )));
     }
     let retry = sum(&[*failure_grace, *retry_pause, *warmup_grace]);
     if let Some(recovery) = recovery.filter(|recovery| *recovery < retry) {
         notices.push(Notice(format!(
-            "Kueue evicts an AppWrapper that is not ready again {recovery} after a failure, in the \
-             middle of a retry that may take {retry} and the time of the deletion (failureGracePeriod \
-             {failure_grace} + retryPausePeriod {retry_pause} + warmupGracePeriod {warmup_grace}): raise \
-             waitForPodsReady.recoveryTimeout of {file} (without it, timeout counts) to more than \
-             {retry}, or shorten these three in faultTolerance"
+            "Kueue evicts an AppWrapper whose pods are not ready again {recovery} after a failure, \
+             during a retry that may take {retry} plus the time of the deletion \
+             (failureGracePeriod {failure_grace} + retryPausePeriod {retry_pause} + \
+             warmupGracePeriod {warmup_grace}): raise waitForPodsReady.recoveryTimeout of {file} \
+             (it defaults to timeout) to more than {retry}, or shorten these three periods in \
+             faultTolerance"
         )));
     }
     notices

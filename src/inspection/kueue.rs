@@ -159,7 +159,7 @@ impl Settings {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let options = serde_saphyr::options! { with_snippet: false, strict_booleans: true };
         let file: Value = serde_saphyr::from_str_with_options(text, options)
-            .map_err(|error| format!("it is no YAML: {error}"))?;
+            .map_err(|error| format!("invalid YAML: {error}"))?;
         let gates = file["featureGates"].as_object().into_iter().flatten();
         let frameworks = file["integrations"]["frameworks"].as_array().into_iter().flatten();
         let waiting = &file["waitForPodsReady"];
@@ -219,7 +219,7 @@ impl Settings {
 /// What was read, or why it was not.
 type Reading<T> = Result<T, String>;
 
-/// Everything that there is to say about Kueue.
+/// All notices about Kueue.
 fn judge(
     place: &Place,
     manager: &Reading<Manager>,
@@ -252,7 +252,7 @@ fn judge(
     if let Ok(settings) = settings {
         if !settings.has_framework() {
             notices.push(Notice(format!(
-                "Kueue does not look at AppWrappers, so that none with a queue is ever admitted: add \
+                "Kueue does not manage AppWrappers, so no AppWrapper with a queue is admitted: add \
                  {FRAMEWORK} to integrations.frameworks of {file} and restart Kueue"
             )));
         }
@@ -281,9 +281,9 @@ fn unreadable(
         return None;
     }
     Some(Notice(format!(
-        "Kueue is installed, but it cannot be told whether it keeps the quota of a deleted AppWrapper \
-         and whether its timeouts fit ours, without {}: let the controller get it, or name Kueue's \
-         service account in admission.kueueAccount",
+        "Kueue is installed, but the controller cannot read {}, and so cannot check whether Kueue \
+         keeps the quota of a deleted AppWrapper and whether Kueue's timeouts fit: allow the \
+         controller to get them, or set admission.kueueAccount to Kueue's service account",
         why.join(" and ")
     )))
 }
@@ -291,28 +291,28 @@ fn unreadable(
 fn released(version: Option<Version>, where_gates: &str) -> Notice {
     let version = version.map(|version| format!(" {version}")).unwrap_or_default();
     Notice(format!(
-        "Kueue{version} releases the quota of a deleted AppWrapper at once, while its pods still run, \
-         and admits others on top of them: set {ORPHANS} to false in {where_gates} and restart Kueue"
+        "Kueue{version} releases the quota of a deleted AppWrapper immediately, while its pods \
+         still run, and admits other workloads: set {ORPHANS} to false in {where_gates} and restart Kueue"
     ))
 }
 
 fn unversioned(manager: &Manager, where_gates: &str) -> Notice {
     Notice(format!(
-        "the version of Kueue cannot be told from its image {:?}: from 0.18 on it releases the quota \
-         of a deleted AppWrapper at once, while its pods still run, unless {ORPHANS} is set to false \
-         in {where_gates}",
+        "cannot determine the version of Kueue from its image {:?}: since 0.18, Kueue releases the \
+         quota of a deleted AppWrapper immediately, while its pods still run, unless {ORPHANS} is \
+         set to false in {where_gates}",
         manager.image
     ))
 }
 
-/// Looks at Kueue, where it is installed.
+/// Checks Kueue, where it is installed.
 pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
     match discovery::find_in_group(client, keys::KUEUE_GROUP, "Workload").await {
         Ok(Some(_)) => {}
         Ok(None) => return vec![],
         Err(error) => {
             let cause = telemetry::chain(&error);
-            let said = format!("it cannot be told whether Kueue is installed: {cause}");
+            let said = format!("cannot determine whether Kueue is installed: {cause}");
             return vec![Notice(said)];
         }
     }

@@ -1,7 +1,7 @@
-//! What to tell an administrator when the controller starts: settings around it that will hurt.
+//! What to tell an administrator when the controller starts: settings around it that will cause trouble.
 //!
-//! Each look is a pure judgement of what was read. Nothing here keeps the controller from working, and
-//! what cannot be read is said, not guessed.
+//! Each check is a pure function of what was read. Nothing here keeps the controller from working, and
+//! what cannot be read is reported, not guessed.
 
 mod fit;
 mod kueue;
@@ -26,7 +26,7 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Looks at Kueue, at the controller's own rights and at the configuration.
+/// Checks Kueue, the controller's own permissions and the configuration.
 pub async fn warnings(client: &Client, config: &Config) -> Vec<Notice> {
     let mut notices: Vec<Notice> = unchecked(config).into_iter().collect();
     notices.extend(kueue::look(client, config).await);
@@ -38,9 +38,9 @@ pub async fn warnings(client: &Client, config: &Config) -> Vec<Notice> {
 fn unchecked(config: &Config) -> Option<Notice> {
     (!config.webhook.enabled).then(|| {
         Notice(
-            "webhook.enabled is false: only the rules of the CustomResourceDefinition hold, nobody \
-             looks at whether users may create what they wrap, and what is malformed fails when it \
-             runs; set it to true unless another webhook does this"
+            "webhook.enabled is false: only the rules of the CustomResourceDefinition apply, \
+             nothing checks whether users may create the resources that they wrap, and malformed \
+             AppWrappers fail when they run; set it to true unless another webhook does these checks"
                 .to_owned(),
         )
     })

@@ -30,10 +30,10 @@ pub const KNOWN: [(&str, &str); 15] = [
     ("ray.io", "RayService"),
 ];
 
-/// The most kinds that are looked at at once.
+/// The most kinds that are checked at the same time.
 const AT_ONCE: usize = 8;
 
-/// Why a kind is looked at.
+/// Why a kind is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reason {
     /// It is in `admission.allowedKinds`.
@@ -53,7 +53,7 @@ enum Finding {
     Denied(String, Vec<&'static str>),
 }
 
-/// The kinds to look at.
+/// The kinds to check.
 fn kinds(admission: &Admission) -> Vec<(AllowedKind, Reason)> {
     let pod = AllowedKind { group: String::new(), kind: "Pod".to_owned() };
     let known = KNOWN.map(|(group, kind)| {
@@ -80,31 +80,32 @@ fn notice(kind: &AllowedKind, why: Reason, finding: Finding) -> Option<Notice> {
         // most clusters have only some of them
         (Finding::NotServed, Reason::Known | Reason::Pods) => return None,
         (Finding::Unusable(flaw), Reason::Allowed) => format!(
-            "admission.allowedKinds has {kind}, which is never let in: {flaw}; take it off the list"
+            "admission.allowedKinds has {kind}, which is never admitted: {flaw}; remove it from \
+             the list"
         ),
         (Finding::Unusable(flaw), Reason::Known | Reason::Pods) => {
             format!("{kind} can never be wrapped in this cluster: {flaw}")
         }
         (Finding::Denied(_, verbs), _) if verbs.is_empty() => return None,
         (Finding::Denied(resource, verbs), Reason::Allowed | Reason::Known) => format!(
-            "the controller may not {} {resource} in all namespaces, so that an AppWrapper with a \
+            "the controller may not {} {resource} in all namespaces, so an AppWrapper with a \
              {kind} is refused or fails: add these verbs to its ClusterRole{}",
             verbs.join(", "),
             match why {
-                Reason::Allowed => format!(", or take {kind} off admission.allowedKinds"),
+                Reason::Allowed => format!(", or remove {kind} from admission.allowedKinds"),
                 Reason::Known | Reason::Pods => String::new(),
             }
         ),
         (Finding::Denied(resource, verbs), Reason::Pods) => format!(
-            "the controller may not {} {resource} in all namespaces, so that no AppWrapper can be \
-             watched and taken down: add these verbs to its ClusterRole",
+            "the controller may not {} {resource} in all namespaces, so it cannot watch and clean \
+             up any AppWrapper: add these verbs to its ClusterRole",
             verbs.join(", ")
         ),
     };
     Some(Notice(text))
 }
 
-/// Looks at the controller's rights to what may be wrapped.
+/// Checks the controller's permissions for the kinds that may be wrapped.
 pub(super) async fn look(client: &Client, admission: &Admission) -> Vec<Notice> {
     let looks = kinds(admission).into_iter().map(|(kind, why)| async move {
         let finding = find(client, &kind, why).await?;
@@ -117,7 +118,7 @@ pub(super) async fn look(client: &Client, admission: &Admission) -> Vec<Notice> 
         Ok(notices) => notices.into_iter().flatten().collect(),
         Err(error) => {
             let cause = telemetry::chain(&error);
-            let said = format!("the controller's own rights could not be looked at: {cause}");
+            let said = format!("cannot check the controller's own permissions: {cause}");
             vec![Notice(said)]
         }
     }
@@ -186,16 +187,16 @@ mod tests {
                 Allowed,
                 denied(&["list", "watch"]),
                 Some(
-                    "the controller may not list, watch jobs.batch in all namespaces, so that an \
+                    "the controller may not list, watch jobs.batch in all namespaces, so an \
                      AppWrapper with a Job.batch is refused or fails: add these verbs to its \
-                     ClusterRole, or take Job.batch off admission.allowedKinds",
+                     ClusterRole, or remove Job.batch from admission.allowedKinds",
                 ),
             ),
             (
                 Known,
                 denied(&["delete"]),
                 Some(
-                    "the controller may not delete jobs.batch in all namespaces, so that an \
+                    "the controller may not delete jobs.batch in all namespaces, so an \
                      AppWrapper with a Job.batch is refused or fails: add these verbs to its \
                      ClusterRole",
                 ),
@@ -204,8 +205,8 @@ mod tests {
                 Pods,
                 denied(&["watch"]),
                 Some(
-                    "the controller may not watch jobs.batch in all namespaces, so that no \
-                     AppWrapper can be watched and taken down: add these verbs to its ClusterRole",
+                    "the controller may not watch jobs.batch in all namespaces, so it cannot watch \
+                     and clean up any AppWrapper: add these verbs to its ClusterRole",
                 ),
             ),
             (Known, NotServed, None),
@@ -222,8 +223,8 @@ mod tests {
                 Allowed,
                 Unusable("must be namespaced".into()),
                 Some(
-                    "admission.allowedKinds has Job.batch, which is never let in: must be \
-                     namespaced; take it off the list",
+                    "admission.allowedKinds has Job.batch, which is never admitted: must be \
+                     namespaced; remove it from the list",
                 ),
             ),
         ] {

@@ -174,8 +174,9 @@ impl<'a> Reader<'a> {
             let prefix = keys::ANNOTATION_PREFIX;
             let message = |own: usize| {
                 format!(
-                    "annotations under {prefix} must be at most {OWN_ANNOTATIONS_BYTES_MAX} bytes \
-                     together, keys included, and are {sum}; this one is {own}"
+                    "annotations with prefix {prefix} must total at most \
+                     {OWN_ANNOTATIONS_BYTES_MAX} bytes, including keys, but total {sum}; this one has \
+                     {own}"
                 )
             };
             known.sort_by_key(|(key, text)| size(key, text));
@@ -201,7 +202,7 @@ impl<'a> Reader<'a> {
         match text.parse::<Period>() {
             Ok(period) if period <= maximum => period,
             Ok(_) => {
-                self.remarks.push(Remark::warning(key, text, format!("clipped to {maximum}")));
+                self.remarks.push(Remark::warning(key, text, format!("capped at {maximum}")));
                 maximum
             }
             Err(error) => {
@@ -254,7 +255,7 @@ impl<'a> Reader<'a> {
         let key = keys::RETRYABLE_EXIT_CODES;
         let text = self.get(key).unwrap_or_default();
         let message = format!(
-            "{} also in {}: a code must be in one of the lists only",
+            "{} also in {}: an exit code must be in only one of the lists",
             exit_codes::joined(both),
             keys::TERMINAL_EXIT_CODES
         );
@@ -274,7 +275,7 @@ impl<'a> Reader<'a> {
                 "has no effect here: it belongs in the annotations of a pod set".to_owned()
             } else {
                 let nearest = names::nearest(name, &known).unwrap_or_default();
-                format!("unknown key, without effect: did you mean {nearest}?")
+                format!("unknown annotation, has no effect; did you mean {nearest}?")
             };
             self.remarks.push(Remark::warning(&shortened(key), value, message));
         }

@@ -45,11 +45,11 @@ pub enum PolicyNamesError {
     #[error("{0:?} is not the name of a RetryPolicy: {SUBDOMAIN}")]
     Malformed(String),
     /// There are more than [`POLICY_NAMES_MAX`].
-    #[error("must be at most {POLICY_NAMES_MAX} names of RetryPolicies, and there are {0}")]
+    #[error("must list at most {POLICY_NAMES_MAX} RetryPolicies, but lists {0}")]
     TooMany(usize),
 }
 
-/// How many names an annotation has that is over [`POLICY_NAMES_MAX`]. They are not looked at.
+/// How many names an annotation has that exceeds [`POLICY_NAMES_MAX`]. The rest are ignored.
 #[must_use]
 pub fn too_many_policy_names(text: &str) -> Option<PolicyNamesError> {
     let count = 1 + text.bytes().filter(|byte| *byte == b',').count();
@@ -99,7 +99,7 @@ pub fn close<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest(text, known).filter(|name| distance(text, name) <= most)
 }
 
-/// A longer text is nobody's typo, and the table of distances must stay small.
+/// A longer text is not a typo, and the table of distances must stay small.
 const CHARS_MAX: usize = 64;
 
 /// Letters added, removed, replaced or swapped with their neighbour, case apart.

@@ -105,8 +105,8 @@ fn a_long_period_is_clipped_with_a_warning() {
     assert_eq!(
         remarks,
         [
-            format!("{start}failureGracePeriodDuration]: Invalid value: \"25h\": clipped to 24h"),
-            format!("{start}successTTLDuration]: Invalid value: \"8d\": clipped to 7d"),
+            format!("{start}failureGracePeriodDuration]: Invalid value: \"25h\": capped at 24h"),
+            format!("{start}successTTLDuration]: Invalid value: \"8d\": capped at 7d"),
         ]
     );
     let (limits, remarks) =
@@ -133,7 +133,7 @@ fn an_unknown_key_is_a_warning_that_names_the_nearest() {
         [
             format!(
                 "warning: metadata.annotations[{prefix}retryLimitt]: Invalid value: \"5\": \
-                 unknown key, without effect: did you mean retryLimit?"
+                 unknown annotation, has no effect; did you mean retryLimit?"
             ),
             format!(
                 "warning: metadata.annotations[{prefix}tas-sub-group-count]: Invalid value: \"1\": \

@@ -1,5 +1,5 @@
-//! Serves HTTP/1.1 to clients that nobody has authenticated: whatever they send or do not send, others are
-//! still served.
+//! Serves HTTP/1.1 to unauthenticated clients: whatever one client sends or does not send, others are still
+//! served.
 //!
 //! ```text
 //! TCP ─▶ places: a place, or that of a connection that gives way ─▶ handshake ─▶ line: deadlines ─▶ router

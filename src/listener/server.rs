@@ -26,7 +26,7 @@ use super::places::{Most, Place, Places, Stage};
 /// After an error that a later attempt may not meet, such as too many open files.
 const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// What clients may use up. What a request may, body and time, is the router's matter.
+/// Limits for clients. The router limits the body and the time of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Connections at a time, handshakes included.
@@ -37,8 +37,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// From the first byte of a request to the end of its head; from the handshake for the first request.
     pub header: Duration,
-    /// Between two requests. Longer than the 90 s of Go's client: who closes a connection that the other
-    /// is just sending on makes that request fail.
+    /// Between two requests. Longer than the 90 s of Go's client: if the server closes a connection while
+    /// the client sends a request, the request fails.
     pub idle: Duration,
     /// From the head of a request to the end of its body, unless the router has no time for so long.
     pub body: Duration,
@@ -103,7 +103,7 @@ impl Handshake for Plain {
 /// `limits.drain`. Each request has its [`Peer`] among its extensions.
 ///
 /// It speaks HTTP/1.1 alone: a connection has one request at a time, so that the limit of connections
-/// is one of requests, too, and nobody floods it with streams.
+/// also limits requests, and no client can flood it with streams.
 pub async fn serve(
     listener: TcpListener,
     router: Router,
@@ -127,7 +127,7 @@ pub async fn serve(
         let (handshake, stopping) = (handshake.clone(), stopping.clone());
         connections.spawn(async move {
             if let Err(error) = connection.serve(stream, handshake, stopping).await {
-                tracing::debug!(cause = %error, "A connection was given up.");
+                tracing::debug!(cause = %error, "Connection closed.");
             }
         });
     }
@@ -135,11 +135,14 @@ pub async fn serve(
     stop.send_replace(true);
     let ended = async { while connections.join_next().await.is_some() {} };
     if timeout(limits.drain, ended).await.is_err() {
-        tracing::warn!(connections = connections.len(), "Requests were cut off by the shutdown.");
+        tracing::warn!(
+            connections = connections.len(),
+            "Shutdown timed out: requests were interrupted."
+        );
     }
 }
 
-/// Waits for a client that finds a place; others are closed at once.
+/// Waits for a connection within the limits; others are closed at once.
 async fn accept(listener: &TcpListener, places: &Arc<Places>) -> (TcpStream, Place, Peer) {
     loop {
         match listener.accept().await {
@@ -148,11 +151,11 @@ async fn accept(listener: &TcpListener, places: &Arc<Places>) -> (TcpStream, Pla
                 if let Some(place) = places.admit(peer) {
                     return (stream, place, peer);
                 }
-                tracing::debug!(%address, "There is no place for a connection.");
+                tracing::debug!(%address, "Connection rejected: connection limit reached.");
             }
             Err(error) if is_of_one_connection(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "No connection can be accepted; will try again.");
+                tracing::warn!(%error, "Failed to accept a connection; retrying.");
                 places.make_room();
                 sleep(ACCEPT_AGAIN_AFTER).await;
             }
@@ -165,16 +168,16 @@ fn is_of_one_connection(error: &io::Error) -> bool {
     [ConnectionAborted, ConnectionRefused, ConnectionReset].contains(&error.kind())
 }
 
-/// Why a connection was given up.
+/// Why a connection was closed.
 #[derive(Debug, thiserror::Error)]
 enum Error {
     #[error("the handshake took longer than {0:?}")]
     SlowHandshake(Duration),
     #[error("the handshake failed: {0}")]
     Handshake(io::Error),
-    #[error("another connection took its place")]
+    #[error("closed to make room for another connection")]
     Replaced,
-    #[error("it was {0:?} for too long")]
+    #[error("in stage {0:?} for too long")]
     Slow(Stage),
     #[error("{0}")]
     Http(hyper::Error),

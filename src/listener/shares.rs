@@ -5,10 +5,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Peer;
 
-/// Peers of whom is known what they hold; of those that hold nothing, nothing need be known.
+/// The number of tracked peers above which those that hold nothing are forgotten.
 const PEERS_KNOWN: usize = 256;
 
-/// Something of which there is only so much, and of which one peer may hold only a part.
+/// A limited resource of which one peer may hold only a part.
 #[derive(Debug)]
 pub struct Shares {
     all: Arc<Semaphore>,
@@ -25,7 +25,7 @@ pub struct Share {
 }
 
 impl Shares {
-    /// So much for all together, and so much at most for each peer.
+    /// The total amount, and the most that each peer may hold.
     #[must_use]
     pub fn new(most: u32, of_a_peer: u32) -> Self {
         let all = Arc::new(Semaphore::new(most as usize));
@@ -34,8 +34,8 @@ impl Shares {
 
     /// Waits for a part; never more than a peer may have. Without a peer only the whole counts.
     pub async fn take(&self, peer: Option<Peer>, amount: u32) -> Share {
-        // the semaphores are never closed; the peer's comes first, so that who waits for itself is in
-        // nobody's way
+        // the semaphores are never closed; the peer's comes first, so that a peer at its own limit does
+        // not block others
         let of_peer = match peer {
             Some(peer) => self.of(peer).acquire_many_owned(amount.min(self.of_a_peer)).await.ok(),
             None => None,

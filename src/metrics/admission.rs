@@ -1,4 +1,4 @@
-//! Answers to API servers that ask about objects.
+//! Admission reviews.
 
 use std::time::Duration;
 
@@ -9,20 +9,20 @@ use super::make::{counter, histogram, register};
 /// Bounds of the histogram, in seconds: the last is what an API server waits for at most.
 const SECONDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0, 5.0];
 
-/// How a question of an API server was answered.
+/// How an admission review was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Admitted {
-    /// Let in.
+    /// Allowed.
     Allowed,
-    /// Not let in.
+    /// Denied.
     Denied,
-    /// No question that can be answered.
+    /// The request is not a valid admission review.
     Malformed,
     /// Too many at a time.
     Overloaded,
     /// It took too long.
     Timeout,
-    /// Something went wrong on our side.
+    /// Internal error.
     Error,
 }
 
@@ -50,12 +50,12 @@ impl Answers {
     pub(super) fn register(registry: &Registry) -> Self {
         let answers = counter(
             "appwrapper_admission_answers_total",
-            "Answers to API servers that ask about objects.",
+            "Admission reviews, by webhook, operation and answer.",
             &["webhook", "operation", "answer"],
         );
         let seconds = histogram(
             "appwrapper_admission_seconds",
-            "Time from a question of an API server to the answer.",
+            "Duration of an admission review.",
             &["webhook"],
             &SECONDS,
         );

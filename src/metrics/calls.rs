@@ -8,7 +8,7 @@ use http::{Method, Request, Response, Uri};
 use prometheus::IntCounterVec;
 use tower::{Layer, Service};
 
-/// The code of a request that nobody answered.
+/// The code of a request without a response.
 const NO_ANSWER: &str = "error";
 
 /// A layer for a client.

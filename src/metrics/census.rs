@@ -1,8 +1,8 @@
-//! What is there at the moment of a scrape: AppWrappers by phase, idle quota, what is stuck.
+//! The state at the moment of a scrape: AppWrappers by phase, idle quota, stuck pods and deletions.
 //!
-//! Idle quota is sampled: an AppWrapper that is idle at a scrape is taken to have been so since the scrape
-//! before. That is right on average, for the short ones too, since a scrape does not wait for them; and
-//! nothing has to be kept of an AppWrapper between scrapes but since when it is idle.
+//! Idle quota is sampled: an AppWrapper that is idle at a scrape counts as idle since the previous scrape.
+//! That is right on average, also for short times, since scrapes are independent of them; and only the start
+//! of the idle time of an AppWrapper is kept between scrapes.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,9 +45,9 @@ pub struct Present {
     pub queue_known: QueueKnown,
     /// `QuotaReserved` is True, it has pod sets, and no pod of it is Running.
     pub idle: bool,
-    /// Pods of it that should have been gone for longer than its forceful deletion grace.
+    /// Its pods that are overdue for longer than its forceful deletion grace period.
     pub stuck_pods: usize,
-    /// Its deletion is being forced, and something still exists.
+    /// It is in forceful deletion, and some of its resources still exist.
     pub stuck: bool,
     /// `PodsOverQuota` is True.
     pub over_quota: bool,
@@ -115,29 +115,33 @@ impl World {
 impl Gauges {
     fn new() -> Self {
         Self {
-            present: gauge("appwrapper_appwrappers", "AppWrappers.", &["phase", "queue"]),
+            present: gauge(
+                "appwrapper_appwrappers",
+                "AppWrappers by phase and queue.",
+                &["phase", "queue"],
+            ),
             idle: gauge(
                 "appwrapper_quota_idle",
-                "AppWrappers that hold quota while no pod of them is Running.",
+                "AppWrappers that hold quota while none of their pods is Running.",
                 &["queue"],
             ),
             longest: level(
                 "appwrapper_quota_idle_longest_seconds",
-                "For how long the longest of them has been seen to hold quota without a pod Running.",
+                "Longest time that an AppWrapper has held quota while none of its pods is Running.",
                 &["queue"],
             ),
             seconds: amount(
                 "appwrapper_quota_idle_seconds_total",
-                "Seconds for which AppWrappers held quota while no pod of them was Running.",
+                "Seconds that AppWrappers held quota while none of their pods was Running.",
                 &["queue"],
             ),
             stuck_pods: plain_gauge(
                 "appwrapper_stuck_pods",
-                "Pods that should have been gone for longer than the forceful deletion grace.",
+                "Pods that are overdue for longer than the forceful deletion grace period.",
             ),
             stuck: plain_gauge(
                 "appwrapper_stuck_deletions",
-                "AppWrappers whose deletion is being forced while something still exists.",
+                "AppWrappers in forceful deletion whose resources still exist.",
             ),
             over_quota: plain_gauge(
                 "appwrapper_pods_over_quota",

@@ -1,37 +1,37 @@
-//! What a status write tells, as numbers: from the old status, the new one and the time. Pure.
+//! The metrics of a status update: computed from the old status, the new one and the time. Pure.
 
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Phase, RuleSource};
 
-/// What a change of the status tells. Durations are in seconds, and whole: the API stores no more.
+/// The metrics of a status update. Durations are in whole seconds: the API stores no finer times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The phase before and after, where it changed.
     pub phase: Option<(Phase, Phase)>,
-    /// The failures that were decided about.
+    /// The failures that were handled.
     pub failures: Vec<Failure>,
     /// How attempts ended.
     pub outcomes: Vec<AttemptOutcome>,
     /// From the end of the failed container, or the failure of the component, to `Unhealthy`.
     pub detection: Option<u64>,
-    /// From `DeletingResources` to the moment at which everything was gone.
+    /// From `DeletingResources` until all resources were gone.
     pub teardown: Option<u64>,
-    /// From the moment at which everything was gone to the next attempt.
+    /// From the moment all resources were gone to the next attempt.
     pub pause: Option<u64>,
-    /// From the beginning of an attempt to the moment at which every expected pod was there.
+    /// From the beginning of an attempt until every expected pod was Running or Succeeded.
     pub start: Option<u64>,
 }
 
-/// A failure that was decided about.
+/// A failure that was handled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// What was done.
     pub action: AttemptAction,
-    /// What said so; nothing where a node was to blame.
+    /// The source of the decision; none for a node failure.
     pub source: Option<RuleSource>,
-    /// Kind of failure; nothing where no pod tells.
+    /// The failure category; none if no pod has one.
     pub category: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What should not happen: panics, and Kubernetes events that are not made.
+//! What should not happen: panics, and dropped Kubernetes events.
 
 use prometheus::{IntCounter, IntCounterVec, Registry};
 
@@ -7,9 +7,9 @@ use super::make::{counter, plain_counter, register};
 /// Where the code panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// At one AppWrapper.
+    /// In the reconcile of one AppWrapper.
     Reconcile,
-    /// At one object that a watch has shown.
+    /// At one object from a watch.
     Watch,
 }
 
@@ -35,7 +35,7 @@ impl Mishaps {
     pub(super) fn register(registry: &Registry) -> Self {
         let panics = counter(
             "appwrapper_panics_total",
-            "Internal errors, each of which concerned one object.",
+            "Internal errors (panics) while handling one object, by place.",
             &["place"],
         );
         // 0 before the first, so that its increase can be told
@@ -44,7 +44,7 @@ impl Mishaps {
         }
         let events_dropped = plain_counter(
             "appwrapper_events_dropped_total",
-            "Kubernetes events that were not made, since too many were waiting.",
+            "Kubernetes events dropped because too many were pending.",
         );
         Self {
             panics: register(registry, panics),

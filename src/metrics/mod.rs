@@ -87,19 +87,19 @@ impl Lives {
         Self {
             detection: lived(
                 "appwrapper_detection_seconds",
-                "From the end of a container or the failure of a component to Unhealthy.",
+                "Seconds from the end of a failed container or the failure of a component to Unhealthy.",
             ),
             teardown: lived(
                 "appwrapper_teardown_seconds",
-                "From DeletingResources to the moment at which everything was gone.",
+                "Seconds from DeletingResources until all resources were gone.",
             ),
             pause: lived(
                 "appwrapper_pause_seconds",
-                "From the moment at which everything was gone to the next attempt.",
+                "Seconds from the moment all resources were gone to the next attempt.",
             ),
             start: lived(
                 "appwrapper_start_seconds",
-                "From Resuming to the moment at which every expected pod was there.",
+                "Seconds from Resuming until every expected pod was Running or Succeeded.",
             ),
         }
     }
@@ -121,22 +121,22 @@ impl Metrics {
         Self {
             phase_changes: counted(
                 "appwrapper_phase_changes_total",
-                "Phase changes that were written.",
+                "Phase changes of AppWrappers.",
                 &["from", "to"],
             ),
             warnings: counted(
                 "appwrapper_warnings_total",
-                "Events of type Warning that were made.",
+                "Kubernetes events of type Warning.",
                 &["reason"],
             ),
             failures: counted(
                 "appwrapper_failures_total",
-                "Failures that were decided about, by what was done, what said so, and the cause.",
+                "Failures handled, by action, source of the decision, and failure category.",
                 &["action", "source", "category"],
             ),
             attempts: counted(
                 "appwrapper_attempts_total",
-                "Attempts that ended, by how.",
+                "Attempts that ended, by outcome.",
                 &["outcome"],
             ),
             lives: Lives::register(registry),
@@ -144,29 +144,26 @@ impl Metrics {
                 registry,
                 histogram(
                     "appwrapper_reconcile_seconds",
-                    "Looks at one AppWrapper, with the API calls that they made.",
+                    "Duration of one reconcile of an AppWrapper, including its API calls.",
                     &["result"],
                     &RECONCILE_SECONDS,
                 ),
             ),
             calls: counted(
                 "appwrapper_api_requests_total",
-                "Requests to the API server; code is error where none was answered.",
+                "Requests to the API server; code is error if there was no response.",
                 &["verb", "code"],
             ),
             queue_depth: register(
                 registry,
-                plain_gauge(
-                    "appwrapper_queue_depth",
-                    "AppWrappers that something happened to and that wait to be looked at.",
-                ),
+                plain_gauge("appwrapper_queue_depth", "AppWrappers waiting in the work queue."),
             ),
             mishaps: Mishaps::register(registry),
             certificate: register(
                 registry,
                 gauge(
                     "appwrapper_certificate_expiry_timestamp_seconds",
-                    "When the certificate of the webhook and of the metrics expires.",
+                    "Expiry time of the certificate of the webhook and metrics servers.",
                     &[],
                 ),
             ),
@@ -178,17 +175,17 @@ impl Metrics {
         }
     }
 
-    /// Where the page takes what is there at the moment of a scrape from.
+    /// Sets the source of the state at the moment of a scrape.
     pub fn count_with(&self, source: impl Fn() -> Option<Census> + Send + Sync + 'static) {
         self.world.count_with(source);
     }
 
-    /// Counts what the write of a status told.
+    /// Counts a status update.
     pub fn changed(&self, old: &AppWrapperStatus, new: &AppWrapperStatus, now: Timestamp) {
         self.count(&Change::of(old, new, now));
     }
 
-    /// Counts what it tells that the finalizer was removed.
+    /// Counts the removal of the finalizer.
     pub fn removed(&self, last: &AppWrapperStatus, now: Timestamp) {
         self.count(&Change::removal(last, now));
     }
@@ -237,7 +234,7 @@ impl Metrics {
         self.mishaps.event_dropped();
     }
 
-    /// Counts a look at an AppWrapper that took so long.
+    /// Counts a reconcile and its duration.
     pub fn reconciled(&self, took: Duration, succeeded: bool) {
         let result = if succeeded { "ok" } else { "error" };
         self.reconciles.with_label_values(&[result]).observe(took.as_secs_f64());
@@ -254,7 +251,7 @@ impl Metrics {
         self.admission.count(webhook, operation, answer, took);
     }
 
-    /// How many AppWrappers wait to be looked at.
+    /// How many AppWrappers are waiting in the work queue.
     pub fn queued(&self, waiting: usize) {
         self.queue_depth.set(i64::try_from(waiting).unwrap_or(i64::MAX));
     }
@@ -265,8 +262,8 @@ impl Metrics {
         CountCalls::new(self.calls.clone())
     }
 
-    /// Whether this process is the one that acts. It is one until it is told otherwise; a replica that is
-    /// not reports no AppWrappers, so that sums over replicas are right.
+    /// Sets whether this process is the leader, which is the default. Other replicas do not report
+    /// AppWrappers, so that sums over replicas are right.
     pub fn set_leader(&self, leads: bool) {
         self.leader.set(i64::from(leads));
     }
@@ -295,7 +292,7 @@ impl Default for Metrics {
 }
 
 const LEADER: (&str, &str) =
-    ("appwrapper_leader", "1 where this process is the one that acts, 0 where it stands by.");
+    ("appwrapper_leader", "1 if this process is the leader, 0 if it is on standby.");
 
 /// The label where there is nothing to name: Prometheus takes an empty label for none at all.
 const NONE: &str = "none";

@@ -25,9 +25,9 @@ enum Claim {
     Keeps,
     /// Work was admitted under the name.
     Admitted,
-    /// It has a label, and somebody names it still.
+    /// It has a label, and an AppWrapper still names it.
     Named,
-    /// It has a label, and nobody names it.
+    /// It has a label, and no AppWrapper names it.
     Unused,
 }
 
@@ -37,7 +37,7 @@ impl Queues {
         Self { labelled: BTreeSet::new(), most }
     }
 
-    /// Chooses anew. Returns the names that have a label no more.
+    /// Chooses the queues again. Returns the names that lost their label.
     pub(super) fn choose(&mut self, present: &[Present]) -> Vec<String> {
         let mut claims: Vec<(Claim, &str, &str)> = self.claims(present);
         claims.sort();

@@ -47,8 +47,8 @@ pub enum Doubt {
     Unavailable,
     /// Its owner was not read yet: only so many are read at a time.
     Unread,
-    /// Its owner exists, looks like one of this AppWrapper, and is not controlled by it: somebody took its
-    /// labels or its owner reference away, or invented it.
+    /// Its owner exists, looks like one of this AppWrapper, and is not controlled by it: its labels or its
+    /// owner reference were removed, or it was forged.
     OwnerDetached,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Doubt {
             Self::Forbidden => "the AppWrapper controller is not allowed to get its owner",
             Self::UnknownKind => "the kind of its owner is not served",
             Self::Unavailable => "its owner could not be read",
-            Self::Unread => "its owner was not read yet",
+            Self::Unread => "its owner has not been read yet",
             Self::OwnerDetached => "the AppWrapper does not control its owner",
         })
     }
@@ -83,9 +83,9 @@ impl fmt::Display for Doubt {
 pub enum Lineage {
     /// This AppWrapper's.
     Ours(Ours),
-    /// It bears our labels, and it cannot be told.
+    /// It has our labels, and its owner cannot be determined.
     Undetermined(Doubt),
-    /// It belongs to somebody else, or to nobody.
+    /// It has another owner, or none.
     Stranger,
     /// This owner must be read first.
     Unread(Controller),

@@ -344,7 +344,7 @@ mod tests {
         let found = in_force(&wrapper(Some("q"), false), &cache, &Attach::default());
         assert_eq!(found.missing.len(), 16);
         assert!(
-            found.flaws[0].contains("LocalQueue: must be at most 16 names"),
+            found.flaws[0].contains("LocalQueue: must list at most 16 RetryPolicies"),
             "{:?}",
             found.flaws
         );

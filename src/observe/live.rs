@@ -34,10 +34,10 @@ pub enum Error {
         source: Box<kube::Error>,
     },
     /// Discovery, asked afresh, does not know the kind.
-    #[error("the API server knows no kind {} of {}", .0.kind, .0.api_version)]
+    #[error("no matches for kind {:?} in version {:?}", .0.kind, .0.api_version)]
     NoKind(KindKey),
     /// The kind is not namespaced, and an AppWrapper wraps only what is.
-    #[error("{} of {} is not namespaced: it cannot be wrapped", .0.kind, .0.api_version)]
+    #[error("{} of {} is cluster-scoped and cannot be wrapped", .0.kind, .0.api_version)]
     NotNamespaced(KindKey),
 }
 

@@ -26,7 +26,7 @@ const READ_ON_AFTER: Duration = Duration::from_secs(1);
 const READ_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How many pods that no watch shows are read in one look.
 const GETS_MAX: usize = 8;
-/// How many undetermined pods are looked at again with every look.
+/// How many undetermined pods are evaluated again in every reconcile.
 const UNDETERMINED_MAX: usize = 32;
 /// How many pods wait in full for their owners to be read.
 const UNREAD_MAX: usize = 256;
@@ -39,7 +39,7 @@ pub struct Found {
     pub pods: Vec<Pod>,
     /// Those of which it cannot be told.
     pub undetermined: Undetermined,
-    /// What goes on to make pods of ours after its component is gone.
+    /// What continues to create pods of ours after its component is gone.
     pub orphans: Vec<Orphan>,
 }
 

@@ -118,15 +118,15 @@ mod tests {
     #[test]
     fn a_failure_says_what_is_allowed() {
         for (error, want) in [
-            (PatternError::TooMany, "must have at most 100 patterns in all rules together"),
-            (PatternError::TooBig, "must compile to at most 256 KiB: lessen its repetitions"),
+            (PatternError::TooMany, "must have at most 100 patterns in all rules combined"),
+            (PatternError::TooBig, "must compile to at most 256 KiB: reduce its repetitions"),
             (
                 PatternError::TextTogether(20_000),
-                "patterns must be at most 16384 bytes in all rules together, and are 20000 with this one",
+                "patterns must be at most 16384 bytes in all rules combined, but are 20000 with this one",
             ),
             (
                 PatternError::SizeTogether(2048),
-                "patterns must compile to at most 1024 KiB in all rules together, and come to 2048 KiB with this one: lessen classes such as \\w and their repetitions",
+                "patterns must compile to at most 1024 KiB in all rules combined, but compile to 2048 KiB with this one: reduce classes such as \\w and their repetitions",
             ),
         ] {
             assert_eq!(error.to_string(), want);

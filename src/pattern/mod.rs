@@ -37,39 +37,39 @@ pub enum PatternError {
     #[error("must be at most {max} bytes, and is {0}", max = Pattern::BYTES_MAX)]
     TooLong(usize),
     /// The compiled expression is over [`Pattern::COMPILED_BYTES_MAX`].
-    #[error("must compile to at most {} KiB: lessen its repetitions", Pattern::COMPILED_BYTES_MAX >> 10)]
+    #[error("must compile to at most {} KiB: reduce its repetitions", Pattern::COMPILED_BYTES_MAX >> 10)]
     TooBig,
     /// It is no regular expression.
-    #[error("must be a regular expression of the Rust crate regex: {0}")]
+    #[error("must be a valid regular expression of the Rust crate regex: {0}")]
     Malformed(String),
     /// The object has more than [`Allowance::PATTERNS_MAX`].
-    #[error("must have at most {} patterns in all rules together", Allowance::PATTERNS_MAX)]
+    #[error("must have at most {} patterns in all rules combined", Allowance::PATTERNS_MAX)]
     TooMany,
     /// The texts of the object are over [`Allowance::TEXT_BYTES_MAX`].
     #[error(
-        "patterns must be at most {most} bytes in all rules together, and are {0} with this one",
+        "patterns must be at most {most} bytes in all rules combined, but are {0} with this one",
         most = Allowance::TEXT_BYTES_MAX
     )]
     TextTogether(usize),
     /// The patterns of the object are over [`Allowance::STEPS_MAX`].
     #[error(
-        "patterns must have at most {most} steps in all rules together, and have {0} with this one: a \
-         step is a character or class, times its repetitions; a pattern without any special character \
-         has none",
+        "patterns must have at most {most} steps in all rules combined, but have {0} with this one: a \
+         step is a character or class, times its repetitions; a pattern without special characters has \
+         none",
         most = Allowance::STEPS_MAX
     )]
     StepsTogether(u64),
     /// The patterns of the object are over [`Allowance::COMPILED_BYTES_MAX`].
     #[error(
-        "patterns must compile to at most {most} KiB in all rules together, and come to {0} KiB with \
-         this one: lessen classes such as \\w and their repetitions",
+        "patterns must compile to at most {most} KiB in all rules combined, but compile to {0} KiB with \
+         this one: reduce classes such as \\w and their repetitions",
         most = Allowance::COMPILED_BYTES_MAX >> 10
     )]
     SizeTogether(u64),
     /// The classes of the object's patterns take too long to read.
     #[error(
-        "classes are too many or too wide in all rules together: lessen negated classes, \\p{{…}} and \
-         wide ranges where (?i) ignores case"
+        "classes are too many or too wide in all rules combined: reduce negated classes, \\p{{…}} and \
+         wide ranges with (?i)"
     )]
     ClassesTogether,
 }

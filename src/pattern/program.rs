@@ -9,7 +9,7 @@ use regex_syntax::hir::HirKind;
 
 use super::{Pattern, PatternError, malformed, weigh};
 
-/// Memory for the states that a search makes as it goes; with more of them it begins anew.
+/// Memory for the states that a search makes as it goes; with more of them it starts over.
 const SEARCH_BYTES_MAX: usize = 256 << 10;
 
 /// A compiled pattern.

@@ -53,7 +53,7 @@ pub fn check_declared(declared: &[PodSet], inferred: &[PodSet]) -> Result<(), Er
         }
         if let Some(earlier) = declared[..index].iter().position(|other| other.path == set.path) {
             let field = format!("podSets[{index}].path");
-            let expected = format!("another path than that of podSets[{earlier}]");
+            let expected = format!("a path other than that of podSets[{earlier}]");
             return Err(Error::new(field, &set.path, expected));
         }
     }
@@ -68,14 +68,14 @@ pub fn check_declared(declared: &[PodSet], inferred: &[PodSet]) -> Result<(), Er
         };
         if made.count() != set.count() {
             let field = format!("podSets[{index}].replicas");
-            let expected = format!("{}, as many as the template makes", made.count());
+            let expected = format!("{}, the number of pods in the template", made.count());
             return Err(Error::new(field, &set.count().to_string(), expected));
         }
     }
     let is_declared = |made: &&PodSet| declared.iter().any(|set| set.path == made.path);
     match inferred.iter().find(|made| !is_declared(made)) {
         Some(missing) => {
-            let expected = format!("also a pod set with the path {}", missing.path);
+            let expected = format!("an additional pod set with the path {}", missing.path);
             Err(Error::new("podSets", &declared.len().to_string(), expected))
         }
         None => Ok(()),
@@ -97,7 +97,7 @@ pub fn expected_total<'a>(pod_sets: impl Iterator<Item = &'a PodSet>) -> Result<
     if (1..=POD_TOTAL_MAX).contains(&total) {
         return Ok(total);
     }
-    let expected = format!("1 to {POD_TOTAL_MAX} pods in all pod sets together");
+    let expected = format!("1 to {POD_TOTAL_MAX} pods in total");
     Err(Error::new("podSets", &total.to_string(), expected))
 }
 
@@ -120,15 +120,15 @@ mod tests {
             (vec![], None),
             (vec![a.clone(), b.clone()], None),
             (vec![b.clone(), a.clone()], None),
-            (vec![a.clone()], Some(("podSets", "also a pod set with the path template.b"))),
+            (vec![a.clone()], Some(("podSets", "an additional pod set with the path template.b"))),
             (
                 vec![a.clone(), a.clone()],
-                Some(("podSets[1].path", "another path than that of podSets[0]")),
+                Some(("podSets[1].path", "a path other than that of podSets[0]")),
             ),
             (vec![b, other], Some(("podSets[1].path", "one of template.a, template.b"))),
             (
                 vec![a, set("template.b", None)],
-                Some(("podSets[1].replicas", "2, as many as the template makes")),
+                Some(("podSets[1].replicas", "2, the number of pods in the template")),
             ),
             (vec![set("template.a", Some(-1))], Some(("podSets[0].replicas", "0 or more"))),
         ] {

@@ -147,7 +147,7 @@ fn kubeflow(root: &Node<'_>, kind: KubeflowKind) -> Result<Vec<PodSet>, Error> {
     let specs = root.walk(&["spec", kind.replica_specs()])?;
     let types = kind.replica_types();
     if let Some(unknown) = specs.object()?.keys().find(|name| !types.contains(&name.as_str())) {
-        let expected = format!("replica types {}", types.join(", "));
+        let expected = format!("only the replica types {}", types.join(", "));
         return Err(Error::new(specs.path(), unknown, expected));
     }
     let mut pod_sets = Vec::new();

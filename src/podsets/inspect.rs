@@ -39,7 +39,7 @@ pub fn inspect(component: &Component) -> Result<Inspected, Error> {
     metadata.object()?;
     let generate_name = metadata.field("generateName")?;
     if !matches!(generate_name.text()?, None | Some("")) {
-        return Err(generate_name.error("a name instead"));
+        return Err(generate_name.error("metadata.name instead"));
     }
     let name = metadata.field("name")?.required_text()?.to_owned();
     let namespace = metadata.field("namespace")?.text()?;

@@ -21,14 +21,14 @@ pub struct FailureRule {
     pub targets: Targets,
 }
 
-/// What is said of a rule that a pattern makes impossible.
+/// What is reported about a rule with a pattern that cannot be used.
 pub(super) fn flaw(path: &str, at: usize, text: &str, error: &PatternError) -> String {
     let text = shortened(text);
-    format!("{path}.onJobFailureMessagePatterns[{at}]: {text:?} {error}; the rule is left out")
+    format!("{path}.onJobFailureMessagePatterns[{at}]: {text:?} {error}; the rule is ignored")
 }
 
-/// Reads the rules; one that names a component which is not there is left out, and one whose patterns
-/// are more than an object may have.
+/// Reads the rules. A rule that names a missing component is ignored, and so is one whose patterns exceed
+/// what an object may have.
 pub(super) fn read(
     rules: &[FailurePolicyRule],
     components: &Components<'_>,
@@ -43,7 +43,7 @@ pub(super) fn read(
                 let name = shortened(&rule.target_components[at]);
                 flaws.push(format!(
                     "spec.failurePolicy.rules[{i}].targetComponents[{at}]: {name:?} must be the \
-                     name of one component; the rule is left out"
+                     name of one component; the rule is ignored"
                 ));
                 continue;
             }

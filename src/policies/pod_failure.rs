@@ -61,7 +61,7 @@ pub(super) fn read(
                 let name = shortened(&rule.target_components[at]);
                 flaws.push(format!(
                     "{path}.targetComponents[{at}]: {name:?} must be the name of one component; \
-                     the rule is left out"
+                     the rule is ignored"
                 ));
                 continue;
             }
@@ -82,7 +82,7 @@ pub(super) fn read(
             (Some(_), [_, ..]) | (None, []) => {
                 flaws.push(format!(
                     "{path}: must have exactly one of onExitCodes and onPodConditions; the rule \
-                     is left out"
+                     is ignored"
                 ));
                 continue;
             }

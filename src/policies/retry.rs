@@ -170,7 +170,7 @@ impl InForce {
         self.policies.iter().flat_map(|policy| &policy.rules).any(overdue)
     }
 
-    /// What was left out because it cannot be understood, or is more than there may be.
+    /// What was ignored because it cannot be understood or exceeds a limit.
     pub fn flaws(&self) -> impl Iterator<Item = &String> {
         self.flaws.iter().chain(self.policies.iter().flat_map(|policy| &policy.flaws))
     }
@@ -184,8 +184,8 @@ impl InForce {
 }
 
 /// The names of the retry policies that hold: the `ClusterQueue`'s, the `LocalQueue`'s, the
-/// AppWrapper's own, each once; the default where there is none. Of each list as many as it may have:
-/// what is said of the rest, [`surplus`] says.
+/// AppWrapper's own, each once; the default if there are none. Each list is cut to its limit; [`surplus`]
+/// reports the rest.
 #[must_use]
 pub fn attached(
     cluster_queue: Option<&str>,
@@ -196,7 +196,7 @@ pub fn attached(
     let listed = |text: Option<&str>| {
         let names = text.unwrap_or_default().split(',').take(POLICY_NAMES_MAX).map(str::trim);
         let given = names.filter(|name| !name.is_empty());
-        // what cannot be a name is looked for in vain, and told
+        // an invalid name is looked up all the same, so that it is reported as missing
         given
             .map(|name| if name.len() > NAME_MAX { shortened(name) } else { name.to_owned() })
             .collect::<Vec<_>>()
@@ -218,12 +218,12 @@ const RULES_MAX: usize = 100;
 /// The longest name of an object.
 const NAME_MAX: usize = 253;
 
-/// What of the annotations of queues is left out: names beyond the most.
+/// What is ignored of the annotations of queues: names beyond the limit.
 #[must_use]
 pub fn surplus(cluster_queue: Option<&str>, local_queue: Option<&str>) -> Vec<String> {
     let of = |(queue, text): (&str, Option<&str>)| {
         let error = names::too_many_policy_names(text?)?;
-        Some(format!("annotation {RETRY_POLICIES} of the {queue}: {error}; the first hold"))
+        Some(format!("annotation {RETRY_POLICIES} of the {queue}: {error}; the rest are ignored"))
     };
     [("ClusterQueue", cluster_queue), ("LocalQueue", local_queue)]
         .into_iter()
@@ -281,14 +281,14 @@ impl RetryPolicy {
             match raw.map_err(|error| format!("{path}: {error}")).and_then(|raw| rule(&raw)) {
                 Ok(rule) => rules.push(rule),
                 Err(flaw) => {
-                    flaws.push(format!("RetryPolicy {name}: {flaw}; the rule is left out"));
+                    flaws.push(format!("RetryPolicy {name}: {flaw}; the rule is ignored"));
                 }
             }
         }
         if surplus > 0 {
             flaws.push(format!(
-                "RetryPolicy {name}: spec.rules: must have at most {RULES_MAX} entries, and has {count}; \
-                 the first hold"
+                "RetryPolicy {name}: spec.rules: must have at most {RULES_MAX} entries, but has {count}; \
+                 the rest are ignored"
             ));
         }
         Ok(Self {

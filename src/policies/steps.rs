@@ -34,7 +34,7 @@ impl Steps {
                     Some(index) => of[index] = of[index].min(step),
                     None => flaws.push(format!(
                         "spec.executionPolicy.rules[{step}].targetComponents[{at}]: {:?} must be \
-                         the name of one component; it is left out",
+                         the name of one component; it is ignored",
                         shortened(name)
                     )),
                 }

@@ -47,7 +47,7 @@ pub struct Context {
 }
 
 impl Context {
-    /// A context without memory; `wake` asks for an AppWrapper to be looked at.
+    /// A context without memory; `wake` triggers the reconcile of an AppWrapper.
     #[must_use]
     pub fn new(
         client: Client,
@@ -127,7 +127,7 @@ impl Context {
         self.store.all().iter().filter(uses).map(|stored| stored.key()).collect()
     }
 
-    /// Asks for every AppWrapper to be looked at: something changed that concerns them all.
+    /// Triggers the reconcile of every AppWrapper: something changed that concerns them all.
     pub fn look_at_all(&self) {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
         for key in self.store.keys() {

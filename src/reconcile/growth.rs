@@ -8,7 +8,7 @@ use crate::observe::assemble::Wrapper;
 use crate::observe::memory::Memory;
 
 /// Why memory did not grow although the write was accepted.
-const TAKEN_BACK: &str = "the API server accepted the write and kept the old memory";
+const TAKEN_BACK: &str = "the API server accepted the update but kept the old memory";
 
 /// Writes the memory that is pending. What is refused for good is remembered and decided about at once:
 /// the retry goes on as it was.
@@ -21,19 +21,19 @@ pub(super) async fn grow(
     match write::grow_memory(&context.client, wrapper, suspend).await {
         Ok(written) => {
             let pending = wrapper.status.pending_memory.len();
-            tracing::info!(pending, suspend, "Memory grew.");
+            tracing::info!(pending, suspend, "Memory increased.");
             let carried = wrote(memory, &written);
             if let Carried::Wrote(newer) = &carried
                 && !write::has_grown(newer)
             {
-                // or each look would write it again
+                // or each reconcile would write it again
                 memory.growth_refused = Some(TAKEN_BACK.to_owned());
             }
             Ok(carried)
         }
         Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
             let why = error.said();
-            tracing::warn!(code = error.code(), "Memory may not grow; the status says why.");
+            tracing::warn!(code = error.code(), "Memory increase rejected; see the events.");
             memory.growth_refused = Some(why);
             Ok(Carried::GoOn)
         }

@@ -1,4 +1,4 @@
-//! What is said of a step: log, metrics, Kubernetes events.
+//! Reports a step: log, metrics, Kubernetes events.
 
 use super::{Context, Error};
 use crate::act;
@@ -61,8 +61,8 @@ fn milestone(from: Phase, decision: &Decision) -> Option<(&'static str, String)>
     Some((to.as_str(), message))
 }
 
-/// What changed, and for what reason. Messages stay out of the log: a container's last words, or what an
-/// API server says of a template, may hold what is nobody else's business.
+/// What changed, and for what reason. Messages stay out of the log: the termination message of a container,
+/// or an API server's error about a template, may contain confidential data.
 fn log(from: Phase, to: Phase, verdict: &Verdict) {
     match verdict.action {
         VerdictAction::Restart
@@ -86,7 +86,7 @@ fn log(from: Phase, to: Phase, verdict: &Verdict) {
                 container,
                 exit_code,
                 category,
-                "A failure was decided about."
+                "Failure handled."
             );
         }
         VerdictAction::None
@@ -100,16 +100,16 @@ fn log(from: Phase, to: Phase, verdict: &Verdict) {
     }
 }
 
-/// An AppWrapper that cannot be read is left as it is, and said so, once for each version.
+/// Reports an AppWrapper that cannot be parsed and is not reconciled, once for each version.
 pub(super) fn unreadable(context: &Context, memory: &mut Memory, stored: &Stored, flaw: &str) {
     let remark = vec![format!("{} {flaw}", stored.version())];
     if memory.remarks == remark {
         return;
     }
     let key = stored.key();
-    tracing::warn!("An AppWrapper cannot be read; an event says why.");
+    tracing::warn!("The AppWrapper cannot be parsed; see its events.");
     let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
-    let message = format!("This AppWrapper cannot be read and is left as it is: {flaw}");
+    let message = format!("The AppWrapper cannot be parsed and is not reconciled: {flaw}");
     let warning = Warning { reason: "InvalidObject", message };
     context.warn(&about, &warning);
     memory.remarks = remark;
@@ -125,10 +125,10 @@ pub(super) fn too_large(context: &Context, memory: &Memory, stored: &Stored, err
     }
 }
 
-/// The same of a status of which only the least was stored, or without which a deletion goes on.
+/// The same for a status that was stored only in part, or without which a deletion continues.
 pub(super) fn refused(context: &Context, about: &About<'_>, error: &act::Error) {
     if error.is_too_large() {
-        let message = "This AppWrapper is too large for its status: make it smaller than 1 MiB";
+        let message = "The AppWrapper is too large to store its status: reduce it below 1 MiB";
         let warning = Warning { reason: "ObjectTooLarge", message: message.to_owned() };
         context.warn(about, &warning);
     }

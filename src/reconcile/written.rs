@@ -1,8 +1,8 @@
 //! Writes the status, and what follows where the API server refuses it.
 //!
-//! What is asked for by somebody else, deletion and suspension, does not wait for a status that cannot be
-//! stored: it is deleted first, a LIST shows that everything is gone, and only then the finalizer or the
-//! quota goes. Both make the object smaller, or leave it as large as it was.
+//! Requests of others, deletion and suspension, do not wait for a status that cannot be stored: the resources
+//! are deleted first, a LIST shows that everything is gone, and only then the finalizer or the quota is
+//! released. Neither makes the object larger.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ pub(super) async fn write(
     }
     if memory.deleting.is_none() {
         report::refused(context, &about, &error);
-        tracing::warn!("The status is refused; everything is deleted without it.");
+        tracing::warn!("The API server rejected the status; deleting all resources without it.");
     }
     let mut status = decision.status.clone();
     let now = context.clock.around_now().1;
@@ -71,7 +71,7 @@ pub(super) async fn write(
     Ok(Written::Assumed(assumed(wrapper, &status)))
 }
 
-/// Whether the decision is about a deletion that somebody else has asked for, or that was decided before.
+/// Whether the decision is about a deletion that was requested by another client or decided before.
 fn deletes(stored: &Wrapper, decision: &Decision) -> bool {
     match decision.next {
         Phase::Suspending | Phase::Terminating => true,

@@ -1,8 +1,8 @@
 //! Who may read the metrics: the API server is asked who a bearer token belongs to (`TokenReview`), and
 //! whether they may GET `/metrics` (`SubjectAccessReview`).
 //!
-//! Its answers are kept for a moment, so that a scrape costs two calls at most every [`KEPT_FOR`]; a
-//! permission that is taken away holds for so long at most. Where it cannot be asked, nobody is let in.
+//! Results are cached, so that scrapes cost at most two calls every [`KEPT_FOR`]; a revoked permission stays
+//! valid for at most that long. While the API server is unavailable, all requests are denied.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ use crate::telemetry;
 
 /// How long an answer holds.
 pub const KEPT_FOR: Duration = Duration::from_secs(30);
-/// How many answers are kept; the oldest gives way.
+/// How many results are cached; the oldest is evicted first.
 pub const KEPT_MAX: usize = 256;
 /// How many tokens the API server is asked about at a time.
 const ASKED_AT_A_TIME: usize = 4;
@@ -51,20 +51,20 @@ type Digest = Vec<u8>;
 /// What the API server says of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
-    /// Its owner may.
+    /// It is valid, and its user has the permission.
     Allowed,
-    /// It is someone's, who may not.
+    /// It is valid, but its user lacks the permission.
     Forbidden,
-    /// It is nobody's.
+    /// It is not valid.
     Unknown,
 }
 
-/// Why nothing is known of a token.
+/// Why a token could not be verified.
 #[derive(Debug, thiserror::Error)]
 enum Error {
-    #[error("the API server cannot be asked")]
+    #[error("TokenReview or SubjectAccessReview failed")]
     Ask(#[from] kube::Error),
-    #[error("the API server did not answer within {} s", ANSWER_WITHIN.as_secs())]
+    #[error("the API server did not respond within {} s", ANSWER_WITHIN.as_secs())]
     Slow,
 }
 
@@ -143,21 +143,21 @@ async fn check(State(access): State<Access>, request: Request, next: Next) -> Re
         Ok(Answer::Unknown) => unknown(),
         Err(error) => {
             let cause = telemetry::chain(&error);
-            tracing::warn!(cause, "Nobody can be let in to the metrics.");
-            let text = "the API server cannot be asked about this token: try again\n";
+            tracing::warn!(cause, "Access check for /metrics failed; request denied.");
+            let text = "cannot verify the token with the API server; try again later\n";
             (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
         }
     }
 }
 
 fn forbidden() -> Response {
-    let text = "this token may not get /metrics: its owner needs a ClusterRole with \
+    let text = "forbidden: the token's user cannot get /metrics; grant a ClusterRole with \
                 nonResourceURLs [/metrics], verbs [get]\n";
     (StatusCode::FORBIDDEN, text).into_response()
 }
 
 fn unknown() -> Response {
-    let text = "a bearer token that the API server knows is needed\n";
+    let text = "unauthorized: a valid bearer token is required\n";
     (StatusCode::UNAUTHORIZED, [(header::WWW_AUTHENTICATE, "Bearer")], text).into_response()
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! /healthz   the process answers
 //! /readyz    every check holds, or which do not
-//! /metrics   plain, or for those whom the API server knows and lets (access)
+//! /metrics   plain, or with authentication and authorization by the API server (access)
 //! ```
 
 mod access;
@@ -49,7 +49,7 @@ pub async fn health(address: SocketAddr, checks: Vec<Check>) -> Result<(), Error
     serve("health", address, health_router(checks)).await
 }
 
-/// Serves [`metrics_router`] in plain text, to whoever asks.
+/// Serves [`metrics_router`] in plain text, without authentication.
 ///
 /// # Errors
 /// Where the address cannot be listened on.
@@ -65,7 +65,7 @@ pub fn health_router(checks: Vec<Check>) -> Router {
         .with_state(checks)
 }
 
-/// `/metrics`: with access, only for a bearer token that the API server knows and lets.
+/// `/metrics`: with access, only for a valid bearer token whose user may read it.
 pub fn metrics_router(metrics: Metrics, access: Option<Access>) -> Router {
     // what Prometheus calls its text format
     let format = [(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")];

@@ -1,4 +1,4 @@
-//! Nodes that nobody hears of, and what that means for the pods on them.
+//! Nodes that are lost, and what that means for the pods on them.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -19,11 +19,11 @@ pub struct Loss {
 pub enum Lost {
     /// Its kubelet says that it is not ready.
     NotReady,
-    /// Its kubelet says nothing any more.
+    /// Its kubelet stopped reporting.
     Unreachable,
     /// An administrator says that it is shut down.
     OutOfService,
-    /// It does not exist any more.
+    /// It no longer exists.
     Deleted,
 }
 
@@ -40,13 +40,13 @@ impl Loss {
     /// What became of the node, to follow its name.
     #[must_use]
     pub fn sentence(self) -> String {
-        let what = match self.state {
-            Lost::NotReady => "has not been ready",
-            Lost::Unreachable => "has not been heard of",
-            Lost::OutOfService => "is out of service",
-            Lost::Deleted => "does not exist any more",
+        let (now, lasting) = match self.state {
+            Lost::NotReady => ("is not ready", "has not been ready"),
+            Lost::Unreachable => ("is unreachable", "has been unreachable"),
+            Lost::OutOfService => ("is out of service", "has been out of service"),
+            Lost::Deleted => ("no longer exists", "has not existed"),
         };
-        self.since.map_or_else(|| what.to_owned(), |since| format!("{what} since {since}"))
+        self.since.map_or_else(|| now.to_owned(), |since| format!("{lasting} since {since}"))
     }
 }
 

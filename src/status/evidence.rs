@@ -19,7 +19,7 @@ impl Evidence {
     pub(super) fn alone(self) -> Read {
         let mut status = AppWrapperStatus::default();
         status.phase = self.oldest_phase(&status);
-        let text = format!("status: must be an object; the phase is taken as {}", status.phase);
+        let text = format!("status: must be an object; the phase is treated as {}", status.phase);
         let mut flaws = Flaws::default();
         flaws.name("phase", text, serde_json::Value::Null);
         Read { status, flaws }
@@ -34,15 +34,15 @@ impl Evidence {
         let is_true = |kind| condition::is_true(&status.conditions, kind);
         let holds = is_true(condition::QUOTA_RESERVED) || is_true(condition::RESOURCES_DEPLOYED);
         let why = match status.phase {
-            _ if is_unreadable => "is not one that this version knows",
+            _ if is_unreadable => "is unknown to this version of the controller",
             Phase::Empty if holds || !status.attempts.is_empty() => {
-                "is empty, and other fields say that it was not"
+                "is empty, but other fields show that the AppWrapper was reconciled"
             }
             Phase::Suspended if self.suspend && holds => {
-                "is Suspended, and conditions say that resources are deployed or quota is reserved"
+                "is Suspended, but conditions show that resources are deployed or quota is reserved"
             }
             Phase::Terminating if !self.deleting => {
-                "is Terminating, and nobody has deleted the AppWrapper"
+                "is Terminating, but the AppWrapper is not being deleted"
             }
             Phase::Empty
             | Phase::Suspended

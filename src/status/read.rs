@@ -103,7 +103,8 @@ impl Named {
             (Shape::Moment(text), Value::String(value)) => {
                 let reads = value.parse::<jiff::Timestamp>().is_ok();
                 let known = reads.then(|| self.text(text, value, path)).flatten();
-                known.or_else(|| self.flaw(path, "must be a moment such as 2026-01-01T00:00:00Z"))
+                known
+                    .or_else(|| self.flaw(path, "must be a timestamp such as 2026-01-01T00:00:00Z"))
             }
             (Shape::Number { min, max }, Value::Number(number)) => {
                 let Some(whole) = whole(number) else {
@@ -113,7 +114,7 @@ impl Named {
                 let least = if is_trusted { i64::from(i32::MIN) } else { *min };
                 let within = whole.clamp(least, *max);
                 if within != whole {
-                    self.flaw(path, &format!("must be from {min} to {max}, taken as {within}"));
+                    self.flaw(path, &format!("must be from {min} to {max}, treated as {within}"));
                 }
                 Some(within.into())
             }
@@ -184,12 +185,12 @@ impl Named {
             return self.flaw(path, &format!("must be one of {}", known.join(", ")));
         }
         if allowed.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
-            return self.flaw(path, "does not have the form that the definition asks for");
+            return self.flaw(path, "does not match the pattern in the CustomResourceDefinition");
         }
         let Some(max) = allowed.max.filter(|max| text.chars().count() > *max) else {
             return Some(text.into());
         };
-        self.flaw(path, &format!("must have at most {max} characters, the rest is cut off"));
+        self.flaw(path, &format!("must have at most {max} characters, the rest is dropped"));
         Some(text.chars().take(max).collect::<String>().into())
     }
 
@@ -206,8 +207,8 @@ impl Named {
 impl Shape {
     fn expected(&self) -> &'static str {
         match self {
-            Self::Text(_) => "must be a text",
-            Self::Moment(_) => "must be a moment such as 2026-01-01T00:00:00Z",
+            Self::Text(_) => "must be a string",
+            Self::Moment(_) => "must be a timestamp such as 2026-01-01T00:00:00Z",
             Self::Number { .. } => "must be a whole number",
             Self::Flag => "must be true or false",
             Self::List { .. } => "must be a list",

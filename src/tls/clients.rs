@@ -12,8 +12,8 @@ use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, Sig
 
 use super::provider;
 
-/// The authorities that clients' certificates must be signed by. They can be changed while a server runs;
-/// as long as there are none, nobody is served.
+/// The CAs that must have signed the clients' certificates. They can be changed while a server runs;
+/// as long as there are none, no client is served.
 #[derive(Debug, Default)]
 pub struct Clients(RwLock<Option<Arc<dyn ClientCertVerifier>>>);
 
@@ -24,10 +24,10 @@ pub enum AuthoritiesError {
     #[error("the text is not PEM")]
     NotPem(#[from] pem::Error),
     /// A certificate cannot be used as an authority.
-    #[error("certificate {0} is no X.509 certificate of an authority")]
+    #[error("certificate {0} is not an X.509 CA certificate")]
     Malformed(usize, #[source] Error),
     /// There is none.
-    #[error("there is no certificate: a section BEGIN CERTIFICATE is needed")]
+    #[error("no certificate found: expected a BEGIN CERTIFICATE section")]
     Unusable(#[from] VerifierBuilderError),
 }
 
@@ -38,10 +38,10 @@ impl Clients {
         Self::default()
     }
 
-    /// From now on serves clients of these authorities, PEM; connections that stand are not touched.
+    /// From now on, serves clients of these CAs (PEM); open connections are not affected.
     ///
     /// # Errors
-    /// Where they cannot be read: those before stay.
+    /// They cannot be read; the previous ones stay.
     pub fn trust(&self, authorities: &[u8]) -> Result<(), AuthoritiesError> {
         let mut roots = RootCertStore::empty();
         for (position, authority) in CertificateDer::pem_slice_iter(authorities).enumerate() {
@@ -68,7 +68,7 @@ impl ClientCertVerifier for Clients {
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
         let verifier = self.0.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let none = || Error::General("no authority of clients is known".to_owned());
+        let none = || Error::General("no client CA is loaded".to_owned());
         verifier.ok_or_else(none)?.verify_client_cert(certificate, others, now)
     }
 

@@ -19,8 +19,8 @@ pub enum Validity {
     Until(Timestamp),
 }
 
-/// The pair that new connections are given. It is changed while a server runs; connections that stand
-/// are not touched.
+/// The pair that new connections use. It can be changed while a server runs; open connections are not
+/// affected.
 #[derive(Debug, Default)]
 pub struct Current {
     pair: RwLock<Option<Pair>>,
@@ -47,7 +47,7 @@ impl Current {
         self.pair.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// When the pair in force ends to be valid.
+    /// When the pair in force expires.
     #[must_use]
     pub fn expires(&self) -> Option<Timestamp> {
         match *self.validity.borrow() {

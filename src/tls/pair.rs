@@ -36,26 +36,26 @@ pub enum PairError {
         source: pem::Error,
     },
     /// There is no certificate in the text.
-    #[error("there is no certificate: a section BEGIN CERTIFICATE is needed")]
+    #[error("no certificate found: expected a BEGIN CERTIFICATE section")]
     NoCertificate,
     /// There is no private key in the text.
-    #[error("there is no private key: a section BEGIN PRIVATE KEY is needed, not encrypted")]
+    #[error("no private key found: expected an unencrypted BEGIN PRIVATE KEY section")]
     NoKey,
     /// What is in the section is no X.509 certificate.
-    #[error("certificate {0} of the chain is no X.509 certificate")]
+    #[error("certificate {0} of the chain is not an X.509 certificate")]
     Malformed(usize),
     /// The key is of another pair.
-    #[error("the private key does not fit the certificate")]
+    #[error("the private key does not match the certificate")]
     KeyDoesNotFit,
     /// The key cannot be used.
-    #[error("the private key is not usable: RSA, ECDSA on P-256 or P-384, or Ed25519 is needed")]
+    #[error("unsupported private key: expected RSA, ECDSA on P-256 or P-384, or Ed25519")]
     Key(#[source] rustls::Error),
 }
 
 impl Pair {
     /// Reads a chain of certificates, the server's own first, and its private key; both PEM.
     ///
-    /// Whether it is valid now is not looked at: who serves an expired certificate had no better one.
+    /// Its validity now is not checked: an expired certificate is better than none.
     ///
     /// # Errors
     /// Where they are not what they should be, or do not belong together.

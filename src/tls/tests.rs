@@ -58,18 +58,18 @@ fn a_pair_is_checked_and_says_what_is_wrong() {
     let half = one.key.replace("-----END", "-----");
     let rows = [
         (one.certificate.as_str(), one.key.as_str(), "good"),
-        ("", &one.key, "there is no certificate: a section BEGIN CERTIFICATE is needed"),
-        (&one.key, &one.key, "there is no certificate: a section BEGIN CERTIFICATE is needed"),
+        ("", &one.key, "no certificate found: expected a BEGIN CERTIFICATE section"),
+        (&one.key, &one.key, "no certificate found: expected a BEGIN CERTIFICATE section"),
         (&broken, &one.key, "the certificate is not PEM"),
-        (section, &one.key, "certificate 0 of the chain is no X.509 certificate"),
-        (&twice, &one.key, "certificate 1 of the chain is no X.509 certificate"),
+        (section, &one.key, "certificate 0 of the chain is not an X.509 certificate"),
+        (&twice, &one.key, "certificate 1 of the chain is not an X.509 certificate"),
         (
             &one.certificate,
             &one.certificate,
-            "there is no private key: a section BEGIN PRIVATE KEY is needed, not encrypted",
+            "no private key found: expected an unencrypted BEGIN PRIVATE KEY section",
         ),
         (&one.certificate, &half, "the private key is not PEM"),
-        (&one.certificate, &other.key, "the private key does not fit the certificate"),
+        (&one.certificate, &other.key, "the private key does not match the certificate"),
     ];
     for (certificate, key, want) in rows {
         let pair = Pair::parse(certificate.as_bytes(), key.as_bytes());

@@ -17,16 +17,16 @@ const WARNINGS_CHARS_MAX: usize = 4 * 1024;
 /// The longest value of an audit annotation.
 const AUDIT_CHARS_MAX: usize = 256;
 
-/// Why something is not let in.
+/// Why a request is denied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reason {
     /// The object is wrong, or may not be changed so.
     Invalid,
-    /// The requester may not.
+    /// The requester is not allowed to do it.
     Forbidden,
-    /// What has to be asked gave no answer.
+    /// The API server did not respond to an access check.
     Unavailable,
-    /// The requester asked too often, and may ask again after so many seconds. Clients do so by themselves.
+    /// The requester sent too many requests. Clients retry after this many seconds.
     TooManyRequests(u16),
 }
 
@@ -79,16 +79,16 @@ impl Op {
 /// A verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// Why it is not let in, with everything that is wrong; none where it is.
+    /// Why the request is denied, with all errors; none if it is allowed.
     pub denied: Option<(Reason, String)>,
-    /// What the requester is told besides.
+    /// Warnings for the requester.
     pub warnings: Vec<String>,
-    /// What is filled in.
+    /// The fields that are defaulted.
     pub patch: Vec<Op>,
 }
 
 impl Answer {
-    /// Lets it in, or not where one of the findings is an error.
+    /// Allows the request, or denies it if one of the findings is an error.
     #[must_use]
     pub fn of(findings: &[Finding]) -> Self {
         let said = |severity| {
@@ -99,20 +99,20 @@ impl Answer {
         Self { denied, warnings: bounded(said(Severity::Warning)), patch: vec![] }
     }
 
-    /// Does not let it in.
+    /// Denies the request.
     #[must_use]
     pub fn denied(reason: Reason, message: &str) -> Self {
         let message = cut(&printable(message), MESSAGE_CHARS_MAX);
         Self { denied: Some((reason, message)), ..Self::default() }
     }
 
-    /// Lets it in with a warning, which may be longer than one line of an API server.
+    /// Allows the request with warnings, which may be longer than the API server's limit for one.
     #[must_use]
     pub fn warned(warnings: impl IntoIterator<Item = String>) -> Self {
         Self { warnings: bounded(warnings.into_iter()), ..Self::default() }
     }
 
-    /// Whether it is let in.
+    /// Whether the request is allowed.
     #[must_use]
     pub const fn is_allowed(&self) -> bool {
         self.denied.is_none()

@@ -1,4 +1,4 @@
-//! What only a cluster can say: the trait that asks it.
+//! The trait for the checks that need a cluster.
 
 use std::error::Error;
 
@@ -11,11 +11,11 @@ use crate::api::keys;
 /// Says whether wrapped objects may be created, by the requester and by the controller itself, and
 /// whether their kinds exist and are namespaced. It asks a cluster.
 pub trait Authorize: Send + Sync {
-    /// What speaks against creating these objects in a namespace; nothing where they may be created.
-    /// The requester is asked about only with `check_user`.
+    /// The errors that prevent the creation of these objects in a namespace; none if it is allowed.
+    /// The requester is checked only with `check_user`.
     ///
     /// # Errors
-    /// The cluster gave no answer: nothing is known, and nothing may be let in.
+    /// The cluster did not respond: nothing is known, and the request must be denied.
     fn findings<'a>(
         &'a self,
         requester: &'a Identity,
@@ -24,8 +24,8 @@ pub trait Authorize: Send + Sync {
         check_user: bool,
     ) -> BoxFuture<'a, Result<Vec<Finding>, AccessError>>;
 
-    /// Warnings about what an AppWrapper of a namespace names and what does not exist. Nothing is said
-    /// where that cannot be told.
+    /// Warnings about objects that an AppWrapper of a namespace names and that do not exist. There is no
+    /// warning if their existence cannot be checked.
     fn missing<'a>(&'a self, namespace: &'a str, named: &'a [Named])
     -> BoxFuture<'a, Vec<Finding>>;
 }
@@ -68,7 +68,7 @@ impl NamedKind {
     }
 }
 
-/// An object that is to be created, as far as an authorizer looks at it.
+/// An object to create, as far as an authorizer needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wrapped<'a> {
     /// Path of the template, such as `spec.components[0].template`.
@@ -81,13 +81,13 @@ pub struct Wrapped<'a> {
     pub name: &'a str,
 }
 
-/// The cluster gave no answer.
+/// The cluster did not respond.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct AccessError {
-    /// What was asked.
+    /// The request.
     pub message: String,
-    /// Why there is no answer.
+    /// Why there is no response.
     #[source]
     pub source: Option<Box<dyn Error + Send + Sync>>,
 }

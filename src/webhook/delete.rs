@@ -24,8 +24,8 @@ enum Early {
     Orphan,
 }
 
-/// Answers a deletion: one that frees quota before the pods are gone is refused, or let in with a warning
-/// where the configuration says so.
+/// Answers a deletion: one that releases quota before the pods are gone is denied, or allowed with a warning
+/// if the configuration says so.
 #[must_use]
 pub fn judge(review: &Review, config: &Config) -> Answer {
     let Review { requester, old_object, options, .. } = review;
@@ -35,15 +35,15 @@ pub fn judge(review: &Review, config: &Config) -> Answer {
     let Some(early) = early(options, &old_object.value) else { return Answer::default() };
     let what = match early {
         Early::Foreground => {
-            "deletion in the foreground frees the quota at once, while pods still run: \
+            "foreground deletion releases the quota while pods are still running: \
              Kueue's Workload is deleted first"
         }
         Early::Orphan => {
-            "deletion with orphans cuts Kueue's Workload off: quota is freed while pods still \
-             run, or stays taken when they are gone"
+            "orphaning deletion detaches Kueue's Workload: quota is released while pods are still \
+             running, or stays reserved after they are gone"
         }
     };
-    let instead = "delete in the background instead: kubectl delete --cascade=background";
+    let instead = "use background deletion instead: kubectl delete --cascade=background";
     if config.admission.refuse_foreground_deletion {
         Answer::denied(Reason::Forbidden, &format!("{what}; {instead}"))
     } else {

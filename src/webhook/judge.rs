@@ -115,8 +115,8 @@ fn fill_in(review: &Review, config: &Config) -> Answer {
     let (bytes, most) = (requester.bytes(), Identity::BYTES_MAX);
     if bytes > most {
         let message = format!(
-            "spec.requester must be at most {most} bytes: user name, UID, groups and extra of the \
-             user are {bytes}; a user of fewer groups can create this AppWrapper"
+            "spec.requester must be at most {most} bytes, but user name, UID, groups and extra of \
+             the user take {bytes}; create this AppWrapper as a user with fewer groups"
         );
         return Answer::denied(Reason::Forbidden, &message);
     }
@@ -178,8 +178,8 @@ fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Verdic
     ask(findings, changed, check_user)
 }
 
-/// Whether a change needs no look: what a controller or the garbage collector keeps in `metadata`,
-/// or anything but what is immutable in an object that is being deleted anyway.
+/// Whether a change needs no validation: bookkeeping of a controller or the garbage collector in `metadata`,
+/// or any change of mutable fields in an object that is being deleted.
 fn is_settled(review: &Review) -> bool {
     const BOOKKEEPING: [&str; 6] = [
         "finalizers",
@@ -271,7 +271,7 @@ impl Question {
             }
             Err(error) => {
                 let message =
-                    format!("nothing is known of what may be created, try again: {error}");
+                    format!("cannot check access to the components, try again later: {error}");
                 Answer::denied(Reason::Unavailable, &message)
             }
         }

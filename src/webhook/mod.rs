@@ -1,4 +1,4 @@
-//! Admission: what is filled in, and what is refused.
+//! Admission: which fields are defaulted, and what is denied.
 //!
 //! ```text
 //! API server ─▶ server    bounds of size, time and number; panics end here
@@ -8,16 +8,16 @@
 //!               judge ─┬─▶ default   CREATE, mutating: labels, suspend, pod sets as a JSON patch
 //!                      ├─▶ validate  CREATE, UPDATE: everything that needs no cluster
 //!                      └─▶ delete    DELETE: what it does to quota
-//!                 │ Question, where something is to be created and nothing is wrong so far
-//!               rate      how often a user and a peer may make us ask the cluster
+//!                 │ Question, if something is created and there is no error so far
+//!               rate      how often a user and a peer may cause requests to the cluster
 //!               authorize    discovery and SubjectAccessReviews, behind a trait; access is the real one
 //!                 │ findings
 //!               answer ─▶ AdmissionReview: verdict, one message, warnings, patch
 //! ```
 //!
-//! All but `server` and who implements [`authorize::Authorize`] are pure functions of the question
-//! and the configuration; the command `validate` asks [`validate`] without a cluster. What needs one
-//! ([`validate::SKIPPED`]) is judged beside it.
+//! All but `server` and the implementation of [`authorize::Authorize`] are pure functions of the review
+//! and the configuration; the command `validate` uses [`validate`] without a cluster. What needs a cluster
+//! ([`validate::SKIPPED`]) is checked separately.
 
 pub mod access;
 pub mod answer;
@@ -36,5 +36,5 @@ mod tests;
 pub mod validate;
 mod weight;
 
-/// Who asks, with everything that an authorizer may look at.
+/// The user of a request, with everything that an authorizer may use.
 pub use crate::api::Requester as Identity;

@@ -1,9 +1,9 @@
-//! How often somebody may make us ask the cluster.
+//! How many requests to the cluster a user and a peer may cause.
 //!
-//! A question about rights costs the API server requests in our name, and whoever reaches the webhook's port
-//! can send one with any user's name. So there is a rate for each user that a peer names, and one for each
-//! peer, whatever users it names: nobody uses up what a user has at an API server. What was asked a moment
-//! ago costs little: its answers are remembered.
+//! An access check costs API requests by the controller, and every client that reaches the webhook's port can
+//! send a review with any user name. So there is a rate limit for each user that a peer names, and one for
+//! each peer over all users: no client can exhaust the limit of a user at another peer. A check that was made
+//! a moment ago costs little: its results are cached.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,7 +20,7 @@ use crate::recent::Recent;
 const OF_USER: Rate = Rate { each: Duration::from_millis(10), at_once: 500 };
 /// A peer: an API server asks for all its users.
 const OF_PEER: Rate = Rate { each: Duration::from_micros(2_500), at_once: 2_000 };
-/// How long answers are believed at least, the denials among them.
+/// The shortest time for which results are cached, denials included.
 const PAID_FOR: Duration = Duration::from_secs(2);
 /// The most questions that are remembered.
 const PAID_MAX: usize = 4_096;
@@ -39,16 +39,16 @@ struct Rate {
 /// What a question is about, and who asks: a digest, so that its size does not matter.
 pub(super) type Subject = Vec<u8>;
 
-/// Who has to wait before the cluster is asked.
+/// The user or peer that has to wait before more checks are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
-    /// The user, for so long.
+    /// The user, for this long.
     User(Duration),
-    /// Everybody who comes from this peer, for so long.
+    /// All users of this peer, for this long.
     Peer(Duration),
 }
 
-/// Who has caused how many requests.
+/// The requests that users and peers have caused.
 #[derive(Debug)]
 pub(super) struct Rates {
     clock: Arc<dyn Clock>,
@@ -114,7 +114,7 @@ fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     context.finish().as_ref().to_vec()
 }
 
-/// What is owed by whom: the moment at which all that was asked would have been asked at the rate.
+/// For each user or peer, the moment at which all its requests would have been made at the allowed rate.
 #[derive(Debug)]
 struct Debts<K> {
     rate: Rate,
@@ -139,7 +139,7 @@ impl<K: Ord + Clone> Debts<K> {
         until.insert(key, owed);
         if until.len() > DEBTORS_MAX {
             until.retain(|_, until| *until > now);
-            // of the rest, the half that owes less is forgiven: it loses least by that
+            // of the rest, forget the half that owes less: that changes least
             let mut owed: Vec<_> = until.values().copied().collect();
             owed.sort_unstable();
             if let Some(middle) = owed.get(DEBTORS_MAX / 2) {

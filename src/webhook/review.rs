@@ -1,4 +1,4 @@
-//! What an API server asks: the bytes of an `AdmissionReview`, read into a [`Review`].
+//! The request of an API server: the bytes of an `AdmissionReview`, read into a [`Review`].
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use super::weight::weight;
 use crate::api::GROUP;
 use crate::limits::shortened;
 
-/// The version of the envelope that is spoken.
+/// The supported version of the envelope.
 const API_VERSION: &str = "admission.k8s.io/v1";
 /// The most memory that an object may take once it is read: ten times what one of 1 MiB takes that has few
 /// and long texts, and more than any that people write.
@@ -21,14 +21,14 @@ const REVIEW_WEIGHT_MAX: usize = 2 * OBJECT_WEIGHT_MAX + (4 << 20);
 /// The longest description of what is wrong with the JSON.
 const SHAPE_CHARS_MAX: usize = 200;
 
-/// What is to be done with an object.
+/// The operation on an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
-    /// It is to be created.
+    /// It is created.
     Create,
-    /// It is to be changed.
+    /// It is changed.
     Update,
-    /// It is to be deleted.
+    /// It is deleted.
     Delete,
 }
 
@@ -78,7 +78,7 @@ pub struct Object {
     pub too_deep: bool,
 }
 
-/// How the objects that belong to a deleted one are to be dealt with.
+/// How the dependents of a deleted object are handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct DeleteOptions {
@@ -93,17 +93,17 @@ pub struct DeleteOptions {
 pub struct Review {
     /// Names the question in the answer.
     pub uid: String,
-    /// What is to be done.
+    /// The operation.
     pub operation: Operation,
     /// Who asks for it.
     pub requester: Identity,
     /// Namespace of the object; empty where it has none.
     pub namespace: String,
-    /// The object as it is to be; null on DELETE.
+    /// The new object; null on DELETE.
     pub object: Object,
-    /// The object as it is; null on CREATE.
+    /// The old object; null on CREATE.
     pub old_object: Object,
-    /// How it is to be deleted; on DELETE only.
+    /// The delete options; on DELETE only.
     pub options: DeleteOptions,
 }
 
@@ -111,18 +111,16 @@ pub struct Review {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
     /// There is nothing.
-    #[error("the body is empty: an AdmissionReview of {API_VERSION} is expected")]
+    #[error("the body is empty: expected an AdmissionReview of {API_VERSION}")]
     Empty,
     /// The bytes are no text.
     #[error("the body is not UTF-8")]
     Encoding,
     /// The text is no JSON, or of another shape.
-    #[error("the body is no AdmissionReview: {0}")]
+    #[error("the body is not an AdmissionReview: {0}")]
     Shape(String),
     /// It is something else.
-    #[error(
-        "the body is {kind:?} of {api_version:?}: AdmissionReview of {API_VERSION} is expected"
-    )]
+    #[error("the body is {kind:?} of {api_version:?}: expected AdmissionReview of {API_VERSION}")]
     Kind {
         /// Its API version.
         api_version: String,
@@ -142,10 +140,10 @@ pub enum ReviewError {
     #[error("{0} must be given")]
     Missing(&'static str),
     /// Such an operation is not asked about.
-    #[error("request.operation is {0:?}: CREATE, UPDATE or DELETE is expected")]
+    #[error("request.operation is {0:?}: expected CREATE, UPDATE or DELETE")]
     Operation(String),
     /// Something else is asked about.
-    #[error("request.resource is {found}: {expected} is expected")]
+    #[error("request.resource is {found}: expected {expected}")]
     Resource {
         /// What it is asked about.
         found: String,

@@ -6,13 +6,12 @@
 //!            └───────────────────────────── within 4 s: 504 ──────────────────────────────┘
 //! ```
 //!
-//! Of bodies, of memory for what they are read into, of places and of questions to the cluster there is only so
-//! much, and no peer gets all of it: see [`Shares`]. A body that is small needs no part of anything, so that
-//! those that are large, and slow to come, hold up none but their like.
+//! The bytes of bodies, the memory that they are read into, the reviews in progress and the access checks are
+//! limited, and no peer gets all of them: see [`Shares`]. A small body needs no share of the bytes, so that
+//! large and slow bodies delay only other large ones.
 //!
-//! Reading and judging, which is work and no waiting, is done beside the runtime that serves: an
-//! object of 1 MiB holds up nobody else. A mistake that panics is answered with 500, and the server
-//! lives.
+//! Reading and judging are CPU work and run outside the runtime that serves, so that an object of 1 MiB
+//! does not block other requests. A panic is answered with 500, and the server continues.
 
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -104,13 +103,16 @@ type Held = (Share, Share);
 #[derive(Debug, thiserror::Error)]
 enum NoAnswer {
     #[error(
-        "too much is asked at a time, and nothing was done within {} s: try again",
+        "too many admission reviews in progress: no capacity within {} s; try again later",
         PLACE_TIME_MAX.as_secs()
     )]
     Overloaded,
-    #[error("too many answers are needed of the cluster: try again")]
+    #[error("too many access checks from this client; try again later")]
     TooMany,
-    #[error("there was no answer within {} s: try again", ANSWER_TIME_MAX.as_secs())]
+    #[error(
+        "the admission review did not complete within {} s; try again later",
+        ANSWER_TIME_MAX.as_secs()
+    )]
     Timeout,
     #[error("the content type must be application/json")]
     ContentType,
@@ -118,11 +120,11 @@ enum NoAnswer {
     TooLarge,
     #[error("the body must arrive within {} s", BODY_TIME_MAX.as_secs())]
     SlowBody,
-    #[error("the body did not arrive")]
+    #[error("cannot read the body")]
     Body(#[source] axum::Error),
     #[error(transparent)]
     Review(#[from] ReviewError),
-    #[error("a mistake of the controller: its log says more")]
+    #[error("internal error; see the controller's log")]
     Panic,
 }
 
@@ -163,7 +165,11 @@ impl Desk {
             Ok(Ok(Err(error))) => Told::nothing(&error),
             Ok(Err(panic)) => {
                 let message = said(&*panic);
-                tracing::error!(webhook = endpoint.as_str(), message, "A question made us panic.");
+                tracing::error!(
+                    webhook = endpoint.as_str(),
+                    message,
+                    "Internal error during an admission review."
+                );
                 Told::nothing(&NoAnswer::Panic)
             }
             Err(_) => Told::nothing(&NoAnswer::Timeout),
@@ -216,8 +222,8 @@ impl Desk {
         Ok((body, share))
     }
 
-    /// Reads and judges beside the runtime. What is held is given back when that has really ended, also
-    /// where nobody waits for it any more.
+    /// Reads and judges outside the runtime. `held` is released when the work has ended, also if the request
+    /// has timed out.
     async fn judged(
         &self,
         endpoint: Endpoint,
@@ -265,18 +271,17 @@ impl Desk {
             Ok(_) => {}
             Err(error) => {
                 let cause = telemetry::chain(error);
-                tracing::warn!(cause, "Nothing is known of what may be created.");
+                tracing::warn!(cause, "Access check failed; admission denied.");
             }
         }
         Ok(question.answered(found))
     }
 }
 
-/// What a user is told who makes us ask the cluster too often.
+/// The answer for a user with too many access checks.
 fn too_often(time: Duration) -> Answer {
     let seconds = u16::try_from(time.as_secs()).unwrap_or(u16::MAX).saturating_add(1);
-    let message =
-        format!("you create more AppWrappers than can be checked: try again in {seconds} s");
+    let message = format!("too many access checks for this user; try again in {seconds} s");
     Answer::denied(Reason::TooManyRequests(seconds), &message)
 }
 
@@ -290,7 +295,7 @@ impl Told {
         let Review { uid, operation, requester, .. } = review;
         if let Some((reason, _)) = &answer.denied {
             let (webhook, operation) = (endpoint.as_str(), operation.as_str());
-            tracing::debug!(webhook, operation, uid, ?reason, "Not let in.");
+            tracing::debug!(webhook, operation, uid, ?reason, "Admission denied.");
         }
         let mut response = Response::new(answer.write(uid, &requester.username).into());
         let json = HeaderValue::from_static("application/json");
@@ -323,7 +328,7 @@ impl Told {
             NoAnswer::Panic => (StatusCode::INTERNAL_SERVER_ERROR, Admitted::Error),
         };
         let cause = telemetry::chain(error);
-        tracing::warn!(status = status.as_u16(), cause, "A question is not answered.");
+        tracing::warn!(status = status.as_u16(), cause, "Admission review failed.");
         let line = printable(&error.to_string()) + "\n";
         let mut response = Response::new(Body::from(line));
         *response.status_mut() = status;

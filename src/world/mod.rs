@@ -69,17 +69,17 @@ const LABEL: &str = "workload.codeflare.dev/appwrapper";
 /// How a world is run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// All chance comes from it.
+    /// Seed of all random choices.
     pub seed: u64,
-    /// What may go wrong.
+    /// Faults that may be injected.
     pub faults: Faults,
-    /// Steps until everything is healed.
+    /// Steps until all faults end.
     pub steps: u64,
     /// The lines of the trace are kept.
     pub keep_trace: bool,
     /// One planned fault, instead of chance.
     pub plan: Option<Plan>,
-    /// Faults that do not strike, by their number in the run: for shrinking.
+    /// Faults to leave out, by their number in the run: for shrinking.
     pub without: BTreeSet<u64>,
     /// In which worlds there is an adversary.
     pub hostility: Hostility,

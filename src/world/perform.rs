@@ -311,7 +311,7 @@ impl World {
         if self.adversary.is_some() && wrapper.is_some_and(|wrapper| wrapper.sane) {
             self.violated(super::checks::Violation {
                 invariant: "S18",
-                sentence: "a look at a victim fails only where a call failed",
+                sentence: "a reconcile of a victim fails only where a call failed",
                 seen: format!("{}: {}", key.name, crate::telemetry::chain(error)),
             });
         }

@@ -250,7 +250,7 @@ impl World {
         } else if is_status && code < 300 && !changed {
             self.violated(super::checks::Violation {
                 invariant: "S10",
-                sentence: "no write of status changes nothing",
+                sentence: "every write of status changes something",
                 seen: call.uri.clone(),
             });
         }

@@ -171,7 +171,8 @@ impl Show {
         let title = format!("{kind}/{}", text("/metadata/name"));
         let store = &mut self.world.store;
         let Some(id) = store.kinds.by_name(&api_version, &kind) else {
-            let message = format!("left out: this cluster knows no {kind} of {api_version}");
+            let message =
+                format!("left out: no matches for kind \"{kind}\" in version \"{api_version}\"");
             self.say(title, "LeftOut", message);
             return Ok(());
         };

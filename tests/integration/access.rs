@@ -137,7 +137,7 @@ fn a_user_wraps_what_it_may_create_in_its_namespace_and_nothing_of_the_cluster()
             ),
         ] {
             let want = format!(
-                "{}.kind: must be namespaced: {plural} belong to the cluster as a whole, and cannot be wrapped",
+                "{}.kind: must be namespaced: {plural} are cluster-scoped and cannot be wrapped",
                 kind.1
             );
             assert_eq!(said(&sees, &case, &alice, &[kind]).await, [want]);
@@ -155,20 +155,23 @@ fn what_cannot_be_created_and_watched_is_refused_whoever_asks() {
         admin.groups.push("system:masters".to_owned());
         let sees = reviews(case.client.clone());
         for (kind, want) in [
-            (("authentication.k8s.io/v1", "TokenReview"), "can be created, watched and deleted"),
+            (
+                ("authentication.k8s.io/v1", "TokenReview"),
+                "supports create, get, delete, list and watch",
+            ),
             (
                 ("authorization.k8s.io/v1", "SubjectAccessReview"),
-                "can be created, watched and deleted",
+                "supports create, get, delete, list and watch",
             ),
             (
                 ("authorization.k8s.io/v1", "LocalSubjectAccessReview"),
-                "can be created, watched and deleted",
+                "supports create, get, delete, list and watch",
             ),
-            (("v1", "Binding"), "can be created, watched and deleted"),
-            (("v1", "PodExecOptions"), "the cluster serves no kind PodExecOptions of v1"),
-            (("policy/v1", "Eviction"), "the cluster serves no kind Eviction of policy/v1"),
-            (("v1", "List"), "the cluster serves no kind List of v1"),
-            (("batch/v9", "Job"), "the cluster serves no kind Job of batch/v9"),
+            (("v1", "Binding"), "supports create, get, delete, list and watch"),
+            (("v1", "PodExecOptions"), r#"no matches for kind "PodExecOptions" in version "v1""#),
+            (("policy/v1", "Eviction"), r#"no matches for kind "Eviction" in version "policy/v1""#),
+            (("v1", "List"), r#"no matches for kind "List" in version "v1""#),
+            (("batch/v9", "Job"), r#"no matches for kind "Job" in version "batch/v9""#),
         ] {
             let said = said(&sees, &case, &admin, &[kind]).await;
             assert!(said.len() == 1 && said[0].contains(want), "{said:?}");
@@ -217,7 +220,7 @@ fn the_controllers_own_missing_rights_are_named() {
         // to ask about others is itself a right, which a role in a namespace cannot give
         let refused = reviews(us.clone()).findings(&admin, &case.namespace, &wrapped, true).await;
         let error = refused.expect_err("it may not ask");
-        assert_eq!(error.message, "ask whether the user may create jobs");
+        assert_eq!(error.message, "check whether the user can create jobs");
         let want = [
             format!(
                 "t.kind: the controller must be allowed to delete jobs.batch in namespace {}",
@@ -262,8 +265,9 @@ fn a_definition_that_is_installed_later_is_found() {
         let admin = Identity { groups: vec!["system:masters".to_owned()], ..user("admin") };
         let sees = reviews(case.client.clone());
         let widget = ("later.access.example.org/v1", "Widget");
-        let want =
-            ["Widget.kind: the cluster serves no kind Widget of later.access.example.org/v1"];
+        let want = [
+            r#"Widget.kind: no matches for kind "Widget" in version "later.access.example.org/v1""#,
+        ];
         assert_eq!(said(&sees, &case, &admin, &[widget]).await, want);
         let definitions: Api<CustomResourceDefinition> = Api::all(case.client.clone());
         let definition = definition("later.access.example.org");
@@ -393,7 +397,7 @@ integrations: {frameworks: [workload.codeflare.dev/appwrapper]}",
         assert_eq!(said.len(), 3, "{said:#?}");
         assert!(said[0].contains("has Gadget.example.org, which the cluster does not serve"));
         assert!(said[1].contains("must be namespaced: clusterroles.rbac"), "{said:#?}");
-        assert!(said[2].contains("bindings cannot get, delete, list, watch"), "{said:#?}");
+        assert!(said[2].contains("bindings lack get, delete, list, watch"), "{said:#?}");
         // somebody without any right, but those of everybody
         let us = client_of(&format!("system:serviceaccount:{}:none", case.namespace));
         config.admission.allowed_kinds.truncate(1);

@@ -123,7 +123,7 @@ fn only_kueue_admits_what_has_a_queue() {
             let patch = Patch::Json::<()>(patch);
             let params = PatchParams::default();
             let said = refusal(case.wrappers().patch("a", &params, &patch).await);
-            assert!(said.contains("must be changed by Kueue alone"), "{said}");
+            assert!(said.contains("must be changed only by Kueue"), "{said}");
             let dry = PatchParams { dry_run: true, ..params };
             let kueue = wrappers_of(&case, kueue::ACCOUNT, &["system:masters"]);
             kueue.patch("a", &dry, &patch).await.expect("Kueue may");

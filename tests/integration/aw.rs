@@ -108,7 +108,7 @@ fn a_failure_is_told_and_what_has_failed_is_made_anew() {
         case.warning("bad", "FoundFailedPods").await;
         user.run(&["list"]).with(0, &["NAME ", "bad ", "Failed", "bad-p/main 3 Odd"]);
         user.run(&["list", "-l", "team=vision"]).with(0, &["bad "]);
-        user.run(&["list", "-l", "team=other"]).with(0, &["there are no AppWrappers in namespace"]);
+        user.run(&["list", "-l", "team=other"]).with(0, &["no AppWrappers found in namespace"]);
         user.run(&["list", "-l", "=="]).with(2, &["--selector"]);
         let (list, code) = user.json(&["list"]);
         assert_eq!((code, &list["items"][0]["restarts"]), (Some(0), &json!(1)));
@@ -133,7 +133,7 @@ fn a_failure_is_told_and_what_has_failed_is_made_anew() {
         std::fs::write(&file, "of before").expect("it is written");
         user.run(&["retry", "bad"]).with(1, &["nothing was done", "./bad.appwrapper.json"]);
         std::fs::remove_file(&file).expect("it goes");
-        user.run(&["retry", "bad"]).with(0, &["was deleted and created again from its own spec"]);
+        user.run(&["retry", "bad"]).with(0, &["was deleted and recreated from its own spec"]);
         let again = case.until("the new one", |log| {
             log.last("AppWrapper", "bad").filter(|seen| seen.uid() != first).cloned()
         });
@@ -163,7 +163,7 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         case.ready("run", 0).await;
         user.run(&["list"]).with(0, &["Running", "reserved", "pods ready"]);
         user.run(&["why", "run"]).with(0, &["JobSet/set: exists; pods: 1 Running"]);
-        user.run(&["attempts", "run"]).with(0, &["(runs)"]);
+        user.run(&["attempts", "run"]).with(0, &["(running)"]);
         let (tree, _) = user.json(&["tree", "run"]);
         let job = &tree["children"][0]["children"][0];
         assert_eq!((&job["kind"], &job["name"]), (&json!("Job"), &json!("set-main-0")), "{tree}");
@@ -177,7 +177,7 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         assert_eq!((code, &waited["timedOut"]), (Some(1), &json!(true)));
         user.run(&["wait", "run", "--for=Succeeded", "--timeout=0"])
             .with(1, &["it is Running, pods ready"]);
-        user.run(&["retry", "run"]).with(1, &["is Running, and has not failed"]);
+        user.run(&["retry", "run"]).with(1, &["is Running and has not failed"]);
         user.run(&["resume", "run"]).with(0, &["is not suspended"]);
         user.run(&["suspend", "run"]).with(0, &["suspended (spec.suspend)"]);
         user.run(&["wait", "run", "--for=Suspended", "--timeout=2m"]).with(0, &[]);
@@ -196,9 +196,9 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         assert_eq!(ends, [Some(0), Some(1)]);
         user.run(&["wait", "run", "--for=deleted"]).with(0, &["is deleted"]);
         for command in ["why", "attempts", "tree", "retry", "suspend", "resume"] {
-            user.run(&[command, "run"]).with(1, &["there is no AppWrapper run in namespace"]);
+            user.run(&[command, "run"]).with(1, &["/run not found"]);
         }
-        user.run(&["wait", "run", "--for=Running"]).with(1, &["there is no AppWrapper run"]);
+        user.run(&["wait", "run", "--for=Running"]).with(1, &["/run not found"]);
     });
 }
 
@@ -212,20 +212,20 @@ fn through_a_queue_kueue_suspends_resumes_and_admits_anew() {
         case.ready("first", 0).await;
         case.create(queued("second", "aw-queue", json!({}), vec![pod("q", &[])])).await;
         case.workload("second", "QuotaReserved", "False").await;
-        user.run(&["list"]).with(0, &["aw-queue", "waits for admission by queue aw-queue"]);
+        user.run(&["list"]).with(0, &["aw-queue", "waiting for admission by queue aw-queue"]);
         user.run(&["why", "first"]).with(0, &["aw-queue: admitted"]);
         user.run(&["why", "second"]).with(0, &["not admitted: Pending:"]);
 
         let suspended = user.run(&["suspend", "first"]);
-        suspended.with(0, &["through Kueue", "quota as free at once"]);
+        suspended.with(0, &["through Kueue", "releases its quota immediately"]);
         case.phase("first", "Suspended").await;
-        user.run(&["suspend", "first"]).with(0, &["is suspended already"]);
+        user.run(&["suspend", "first"]).with(0, &["is already suspended"]);
         case.ready("second", 0).await;
-        user.run(&["why", "first"]).with(0, &["switched off"]);
+        user.run(&["why", "first"]).with(0, &["deactivated"]);
         case.end_pod("q", "0").await;
         case.phase("second", "Succeeded").await;
         user.run(&["suspend", "second"]).with(1, &["it has succeeded"]);
-        user.run(&["resume", "first"]).with(0, &["waits for admission"]);
+        user.run(&["resume", "first"]).with(0, &["waiting for admission"]);
         case.ready("first", 1).await;
 
         let settings = tuned(&[("retryLimit", "0"), ("failureGracePeriodDuration", "0s")]);
@@ -235,7 +235,7 @@ fn through_a_queue_kueue_suspends_resumes_and_admits_anew() {
         case.end_pod("r", "7").await;
         case.condition("third", "QuotaReserved", "False").await;
         let old = case.phase("third", "Failed").await;
-        user.run(&["retry", "third"]).with(0, &["waits for admission by its queue"]);
+        user.run(&["retry", "third"]).with(0, &["waiting for admission by its queue"]);
         case.until("the new one is admitted", |log| {
             let last = log.last("AppWrapper", "third")?;
             (last.uid() != old.uid() && last.condition("PodsReady") == "True").then_some(())
@@ -267,13 +267,13 @@ fn what_could_not_be_created_again_is_not_deleted() {
         let user = User::of(&case, &kubeconfig);
         // rights are seen a moment later
         assert!((0..600).any(|_| user.run(&["list"]).code == Some(0)), "never");
-        user.run(&["retry", "kept"]).with(1, &["is left as it is", "cannot create resource"]);
+        user.run(&["retry", "kept"]).with(1, &["is left unchanged", "cannot create resource"]);
         let stored = case.wrappers().get("kept").await.expect("it is there");
         assert_eq!(stored.metadata.uid, created.metadata.uid);
         assert_eq!(stored.metadata.deletion_timestamp, None);
         // what may not be looked at is said
-        user.run(&["tree", "kept"]).with(0, &["note: objects of kind Pod are not looked at"]);
-        let parts = ["exit code 3", "events are not looked", "components and pods are not looked"];
+        user.run(&["tree", "kept"]).with(0, &["note: cannot read objects of kind Pod"]);
+        let parts = ["exit code 3", "cannot list events", "cannot read its components and pods"];
         let why = user.run(&["why", "kept"]).with(0, &parts);
         assert!(!why.out.contains("Status {"), "{}", why.out);
     });
@@ -326,7 +326,7 @@ fn what_could_not_be_created_after_all_is_kept_in_a_file() {
         case.phase("lost", "Failed").await;
         forbid(&case, "lost").await;
         let said = user.run(&["retry", "lost"]);
-        said.with(1, &["could not be created again", "not this one", "kubectl create -f ./lost."]);
+        said.with(1, &["could not be recreated", "not this one", "kubectl create -f ./lost."]);
         case.gone("AppWrapper", "lost").await;
         assert_eq!(user.files(), ["lost.appwrapper.json"]);
         let kept = std::fs::read_to_string(user.folder.join("lost.appwrapper.json"));
@@ -369,7 +369,7 @@ fn usage_and_reach_have_exit_codes_of_their_own() {
     ];
     for arguments in all {
         let said = run(&[arguments, &["--kubeconfig", nowhere]].concat());
-        said.with(3, &["the cluster does not answer"]);
+        said.with(3, &["cannot reach the API server"]);
     }
     std::fs::remove_dir_all(folder).expect("it goes");
 }

@@ -161,7 +161,7 @@ fn pods_that_do_not_appear_fail_after_admission_and_grace() {
         case.phases("aw", &["", "Resuming", "Running", "Failed"]).await;
         let failed = case.phase("aw", "Failed").await;
         assert_eq!(failed.condition_field("Unhealthy", "reason"), "InsufficientPodsReady");
-        assert!(failed.condition_field("Unhealthy", "message").contains("0 pods are there of 1"));
+        assert!(failed.condition_field("Unhealthy", "message").contains("0 of 1 pods exist"));
     });
 }
 

@@ -144,7 +144,7 @@ fn a_template_nested_5000_levels_deep_hides_nobody() {
         let request = request.body(body.into_bytes()).expect("a request");
         case.client.request_text(request).await.expect("the API server takes it");
         let unread = deep.warning("deep", "InvalidObject").await;
-        assert!(unread.contains("left as it is"), "{unread}");
+        assert!(unread.contains("is not reconciled"), "{unread}");
         case.others_go_on("other").await;
         deep.delete_wrapper("deep").await;
         case.others_go_on("after").await;

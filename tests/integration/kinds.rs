@@ -134,8 +134,8 @@ fn what_cannot_be_wrapped_fails_and_holds_no_quota() {
         let mut invalid = job("invalid", json!({}), &[]);
         invalid["spec"]["completionMode"] = "Sometimes".into();
         for (name, template, want) in [
-            ("unknown", named("nowhere.example.com/v1", "Nothing", "x"), "knows no kind Nothing"),
-            ("cluster", named("v1", "Namespace", "never-made"), "not namespaced"),
+            ("unknown", named("nowhere.example.com/v1", "Nothing", "x"), r#"for kind "Nothing""#),
+            ("cluster", named("v1", "Namespace", "never-made"), "cluster-scoped"),
             ("elsewhere", elsewhere, "namespace"),
             ("invalid", invalid, "completionMode"),
         ] {

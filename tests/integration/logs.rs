@@ -117,7 +117,7 @@ fn a_line_names_its_appwrapper_and_info_tells_changes_alone() {
         assert!(span["uid"].is_string() && span["phase"].is_string(), "{line}");
         match line["message"].as_str() {
             Some("Phase changed.") => changes.push(line["to"].clone()),
-            Some("A failure was decided about.") => decided.push(line.clone()),
+            Some("Failure handled.") => decided.push(line.clone()),
             _ => panic!("no change: {line}"),
         }
     }

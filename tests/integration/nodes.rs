@@ -174,7 +174,7 @@ fn pods_are_lost_when_the_heartbeat_of_their_node_stops_and_wait_for_force() {
         own.silence(&node, true).await;
         let seen = case.unhealthy("aw", "FoundFailedPods").await;
         assert!(seen.condition_field("Unhealthy", "message").contains(&node));
-        let told = case.says("aw", "DeletingResources", "has not been heard of since").await;
+        let told = case.says("aw", "DeletingResources", "has been unreachable since").await;
         let message = told.condition_field("DeletingResources", "message").to_owned();
         assert!(message.contains(&format!("Pod/p on node {node}, which")), "{message}");
         assert!(message.contains("taint it node.kubernetes.io/out-of-service"), "{message}");

@@ -61,7 +61,7 @@ fn the_name_of_anothers_object_is_left_to_it() {
             case.phase(&name, "Failed").await;
             let done = case.condition(&name, "QuotaReserved", "False").await;
             assert_eq!(done.condition_field("Unhealthy", "reason"), "CreateFailed");
-            assert!(done.condition_field("Unhealthy", "message").contains("left as it is"));
+            assert!(done.condition_field("Unhealthy", "message").contains("left unchanged"));
             assert!(case.stored("v1", "Pod", &name).await.is_none());
             is_untouched(&case, "ConfigMap", taken).await;
             case.delete_wrapper(&name).await;

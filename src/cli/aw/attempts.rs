@@ -32,9 +32,9 @@ struct Recorded<'a> {
 struct Entry<'a> {
     #[serde(flatten)]
     attempt: &'a Attempt,
-    /// From its begin until every pod was ready.
+    /// From its start until every pod was ready.
     ready_after_seconds: Option<i64>,
-    /// From its begin to its end, or until now.
+    /// From its start to its end, or until now.
     took_seconds: Option<i64>,
 }
 
@@ -78,7 +78,7 @@ fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> Page {
     if recorded.attempts.is_empty() {
         let phase = words::phase(recorded.phase);
         let mut page = Page::default();
-        page.line(&format!("{namespace}/{name}: {phase}; no attempt is recorded"));
+        page.line(&format!("{namespace}/{name}: {phase}; no attempts recorded"));
         return page;
     }
     let rows: Vec<Row> = recorded.attempts.iter().map(|entry| row(entry, now)).collect();
@@ -122,8 +122,8 @@ const fn outcome(attempt: &Attempt) -> &'static str {
         (Some(AttemptOutcome::Suspended), _) => "Suspended",
         (Some(AttemptOutcome::Deleted), _) => "Deleted",
         (Some(AttemptOutcome::ComponentRecreated), _) => "ComponentRecreated",
-        (None, Some(_)) => "(ends)",
-        (None, None) => "(runs)",
+        (None, Some(_)) => "(ending)",
+        (None, None) => "(running)",
     }
 }
 
@@ -181,7 +181,7 @@ mod tests {
         let want = "\
 ATTEMPT   STARTED   READY AFTER   ENDED     TOOK    OUTCOME   CAUSE                  NODE     DECISION
 0         2m10s ago   7s            35s ago   1m35s   Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 retries used before
-1         30s ago     -             -         30s     (runs)    -                        -        -
+1         30s ago     -             -         30s     (running) -                        -        -
 attempt 0: last\\nwords\\u{1b}[2J
 ";
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
@@ -200,7 +200,7 @@ attempt 0: last\\nwords\\u{1b}[2J
         let recorded = recorded(&wrapper, moment(0));
         assert_eq!(
             text(&recorded, moment(0), false).to_string(),
-            "ns/new: (new); no attempt is recorded\n"
+            "ns/new: (new); no attempts recorded\n"
         );
     }
 }

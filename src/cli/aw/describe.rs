@@ -27,7 +27,8 @@ const EVENTS_MAX: usize = 5;
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     target: Target,
-    /// Configuration file of the controller; by default that of ConfigMap appwrapper-system/appwrapper-config
+    /// Controller configuration file; defaults to the one in ConfigMap
+    /// appwrapper-system/appwrapper-config
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 }
@@ -49,7 +50,7 @@ struct Description {
     managed_by: Option<String>,
     queue: Option<Standing>,
     components: Vec<Member>,
-    /// The failure that is being decided about, or the last that was.
+    /// The failure that the next decision is about, or the last one that was decided.
     failure: Option<Failure>,
     /// What the controller would do now.
     next: Option<Explanation>,
@@ -75,7 +76,7 @@ struct Failure {
     failed_at: Option<Timestamp>,
     #[serde(flatten)]
     record: FailureRecord,
-    /// What was decided; none while it is being decided about.
+    /// What was decided; none before the decision.
     decision: Option<String>,
 }
 
@@ -109,7 +110,7 @@ async fn look(args: &Args) -> Result<Description, Error> {
     let scene = match around(&place.client, wrapper, &config).await {
         Ok(scene) => Some(scene),
         Err(error) => {
-            notes.push(format!("its components and pods are not looked at: {error}"));
+            notes.push(format!("cannot read its components and pods: {error}"));
             None
         }
     };
@@ -211,12 +212,12 @@ fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
         return None;
     }
     match wrapper.status.phase {
-        Phase::Failed => Some(format!("{program} retry {name} makes it anew from its own spec")),
+        Phase::Failed => Some(format!("to recreate it from its own spec: {program} retry {name}")),
         Phase::Suspended if wrapper.queue.is_none() && wrapper.spec.suspend => {
-            Some(format!("{program} resume {name} lets it run"))
+            Some(format!("to resume it: {program} resume {name}"))
         }
         Phase::Empty => Some(
-            "where it stays so, no controller runs: is there a leader that holds the Lease?"
+            "if it stays in this phase, no controller is running: check the holder of the Lease"
                 .to_owned(),
         ),
         Phase::Suspended
@@ -229,7 +230,7 @@ fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
     }
 }
 
-/// What is recorded of a component that is not looked at.
+/// What is recorded of a component that could not be read.
 fn unseen(component: &Component) -> Member {
     Member {
         kind: component.kind.clone(),
@@ -248,10 +249,10 @@ fn member(snapshot: &Snapshot, index: usize) -> Member {
         (Some(flaw), _) => format!("cannot be created: {flaw}"),
         (None, Presence::Present(object)) => match (&object.owner, &object.report.outcome) {
             (Owner::Stranger(whose), _) => {
-                format!("its name is taken: the object belongs to {whose}")
+                format!("its name is taken: the object is owned by {whose}")
             }
             (Owner::Former, _) => {
-                "its name is taken by an object of an AppWrapper of before".to_owned()
+                "its name is taken by an object of the previous AppWrapper of this name".to_owned()
             }
             (Owner::Us, Outcome::Failed { reason, message, .. }) => {
                 let message =
@@ -259,15 +260,15 @@ fn member(snapshot: &Snapshot, index: usize) -> Member {
                 format!("failed: {reason}{message}")
             }
             (Owner::Us, _) if object.terminating => match object.finalizers.as_slice() {
-                [] => "is being deleted".to_owned(),
-                finalizers => format!("is being deleted, waits for {}", finalizers.join(", ")),
+                [] => "being deleted".to_owned(),
+                finalizers => format!("being deleted, waiting for {}", finalizers.join(", ")),
             },
             (Owner::Us, Outcome::Succeeded) => "succeeded".to_owned(),
             (Owner::Us, Outcome::Active) if succeeded => "succeeded".to_owned(),
             (Owner::Us, Outcome::Active) => "exists".to_owned(),
         },
         (None, _) if succeeded => "succeeded".to_owned(),
-        (None, Presence::NoKind) => "the cluster knows no such kind".to_owned(),
+        (None, Presence::NoKind) => "its kind is not served by the cluster".to_owned(),
         (None, Presence::Absent | Presence::Unseen) => "does not exist".to_owned(),
     };
     let mut state = match &component.creation {

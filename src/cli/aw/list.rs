@@ -22,18 +22,18 @@ const STATE_CHARS_MAX: usize = 70;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
-    /// Namespace; by default that of the kubeconfig
+    /// Namespace; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
     namespace: Option<String>,
-    /// In every namespace
+    /// List AppWrappers in all namespaces
     #[arg(short = 'A', long, conflicts_with = "namespace")]
     all_namespaces: bool,
-    /// Only those with these labels, such as team=vision
+    /// Label selector, such as team=vision
     #[arg(short = 'l', long, value_name = "LABELS")]
     selector: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// How the answer is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
@@ -82,7 +82,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let listed = Listed { items };
     if listed.items.is_empty() && args.output == Output::Text {
         let place = place.as_ref().map(|name| format!(" in namespace {name}")).unwrap_or_default();
-        term::remark(&format!("there are no AppWrappers{place}"));
+        term::remark(&format!("no AppWrappers found{place}"));
         return Ok(super::DONE);
     }
     let colours = term::has_colour();
@@ -128,25 +128,27 @@ pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
     }
     let status = &wrapper.status;
     match status.phase {
-        Phase::Empty => "waits for the controller".to_owned(),
+        Phase::Empty => "waiting for the controller".to_owned(),
         Phase::Suspended => match &wrapper.queue {
-            Some(queue) => format!("waits for admission by queue {queue}"),
-            None => "waits for spec.suspend to be false".to_owned(),
+            Some(queue) => format!("waiting for admission by queue {queue}"),
+            None => "waiting for spec.suspend to be false".to_owned(),
         },
         Phase::Resuming => {
-            unhealthy(wrapper).unwrap_or_else(|| "its components are being created".to_owned())
+            unhealthy(wrapper).unwrap_or_else(|| "creating its components".to_owned())
         }
         Phase::Running => running(wrapper),
         Phase::Resetting => match &status.retry_after {
             Some(after) if after.0 > now => {
-                format!("retries in {}", words::rounded(after.0.as_second() - now.as_second()))
+                format!("retrying in {}", words::rounded(after.0.as_second() - now.as_second()))
             }
             Some(_) | None if status.since.as_ref().is_some_and(|since| since.gone.is_some()) => {
-                "pauses before its next attempt".to_owned()
+                "pausing before its next attempt".to_owned()
             }
-            Some(_) | None => "waits until everything of its last attempt is gone".to_owned(),
+            Some(_) | None => "waiting until resources of its last attempt are deleted".to_owned(),
         },
-        Phase::Suspending | Phase::Terminating => "waits until everything is gone".to_owned(),
+        Phase::Suspending | Phase::Terminating => {
+            "waiting until all its resources are deleted".to_owned()
+        }
         Phase::Succeeded => NOTHING.to_owned(),
         Phase::Failed => failed(wrapper),
     }
@@ -159,8 +161,8 @@ fn running(wrapper: &Wrapper) -> String {
     }
     match condition::find(conditions, condition::PODS_READY) {
         Some(ready) if ready.status == "True" => "pods ready".to_owned(),
-        Some(ready) if !ready.message.is_empty() => format!("waits for pods: {}", ready.message),
-        Some(_) | None => "waits for its pods".to_owned(),
+        Some(ready) if !ready.message.is_empty() => format!("waiting for pods: {}", ready.message),
+        Some(_) | None => "waiting for its pods".to_owned(),
     }
 }
 
@@ -239,35 +241,35 @@ mod tests {
         let bad = condition("Unhealthy", "True", "FoundFailedPods", "Pod/p failed");
         let ready = |status: &str, message: &str| condition("PodsReady", status, "R", message);
         for (queue, status, want) in [
-            ("", json!({}), "waits for the controller"),
-            ("gpu", json!({"phase": "Suspended"}), "waits for admission by queue gpu"),
-            ("", json!({"phase": "Suspended"}), "waits for spec.suspend to be false"),
-            ("", json!({"phase": "Resuming"}), "its components are being created"),
-            ("", json!({"phase": "Running"}), "waits for its pods"),
+            ("", json!({}), "waiting for the controller"),
+            ("gpu", json!({"phase": "Suspended"}), "waiting for admission by queue gpu"),
+            ("", json!({"phase": "Suspended"}), "waiting for spec.suspend to be false"),
+            ("", json!({"phase": "Resuming"}), "creating its components"),
+            ("", json!({"phase": "Running"}), "waiting for its pods"),
             ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods ready"),
             (
                 "",
                 json!({"phase": "Running", "conditions": [ready("False", "pod set a-0: 1 of 2 pods")]}),
-                "waits for pods: pod set a-0: 1 of 2 pods",
+                "waiting for pods: pod set a-0: 1 of 2 pods",
             ),
             (
                 "",
                 json!({"phase": "Running", "conditions": [ready("True", ""), bad]}),
                 "FoundFailedPods: Pod/p failed",
             ),
-            ("", json!({"phase": "Resetting", "retryAfter": at(160)}), "retries in 60s"),
+            ("", json!({"phase": "Resetting", "retryAfter": at(160)}), "retrying in 60s"),
             (
                 "",
                 json!({"phase": "Resetting", "since": {"gone": at(90)}}),
-                "pauses before its next attempt",
+                "pausing before its next attempt",
             ),
             (
                 "",
                 json!({"phase": "Resetting"}),
-                "waits until everything of its last attempt is gone",
+                "waiting until resources of its last attempt are deleted",
             ),
-            ("", json!({"phase": "Suspending"}), "waits until everything is gone"),
-            ("", json!({"phase": "Terminating"}), "waits until everything is gone"),
+            ("", json!({"phase": "Suspending"}), "waiting until all its resources are deleted"),
+            ("", json!({"phase": "Terminating"}), "waiting until all its resources are deleted"),
             ("", json!({"phase": "Succeeded"}), "-"),
             ("", json!({"phase": "Failed", "conditions": [bad]}), "FoundFailedPods: Pod/p failed"),
             (
@@ -300,10 +302,10 @@ mod tests {
             lines[1].split("   ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
         assert_eq!(
             cells,
-            ["ns", "train", "Running", "gpu", "2", "reserved", "waits for its pods", "2m10s"]
+            ["ns", "train", "Running", "gpu", "2", "reserved", "waiting for its pods", "2m10s"]
         );
         assert!(
-            lines[2].contains("(unreadable)") && lines[2].contains("status.phase: is not one"),
+            lines[2].contains("(unreadable)") && lines[2].contains("status.phase: is unknown"),
             "{table}"
         );
         assert!(text(&items, false, at(130), false).to_string().starts_with("NAME "));

@@ -1,6 +1,6 @@
 //! The commands for users of AppWrappers; the same program is the plugin `kubectl aw`.
 //!
-//! [`reach`] reads and writes. What is said, and what is to be done, pure functions make of what was read.
+//! [`reach`] reads and writes. Pure functions decide what to do and what to print.
 
 pub(super) mod attempts;
 pub(super) mod describe;
@@ -29,12 +29,12 @@ pub(super) struct Target {
     /// Name of the AppWrapper
     #[arg(value_parser = object_name)]
     name: String,
-    /// Its namespace; by default that of the kubeconfig
+    /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
     namespace: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// How the answer is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
@@ -51,7 +51,7 @@ fn object_name(text: &str) -> Result<String, String> {
     if names::is_subdomain(text) {
         Ok(text.to_owned())
     } else {
-        Err("must be a name of lower-case letters, digits, - and .".to_owned())
+        Err("must be a name of lower-case letters, digits, '-' and '.'".to_owned())
     }
 }
 

@@ -67,7 +67,7 @@ impl Place {
         let params =
             ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
         let listed = live::list(&self.client, &resource, Some(&self.namespace), &params).await;
-        listed.map_err(|error| format!("events are not looked at: {}", unread(&error)))
+        listed.map_err(|error| format!("cannot list events: {}", unread(&error)))
     }
 
     /// Changes an object as it was seen: the patch names its resource version.
@@ -101,7 +101,7 @@ fn written<T>(answer: Result<T, kube::Error>) -> Result<Written, Error> {
         Ok(_) => Ok(Written::Yes),
         Err(kube::Error::Api(status)) => match status.code {
             409 if status.reason == "Conflict" => Ok(Written::Conflict),
-            // the answer is no answer to the question: who asks is unknown, or nobody could answer
+            // these say nothing about the object: the caller is unknown, or the server is overloaded
             401 | 408 | 429 | 500.. => Err(unanswered(&kube::Error::Api(status))),
             _ => Ok(Written::Refused(status.message)),
         },

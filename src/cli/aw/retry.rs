@@ -1,7 +1,7 @@
-//! `appwrapper retry`: an AppWrapper that has failed is made anew under its name, from its own spec.
+//! `appwrapper retry`: an AppWrapper that has failed is deleted and recreated from its own spec.
 //!
-//! A trial comes first, so that a refusal costs nothing; and the manifest lies in a file until the new one
-//! is there.
+//! A dry run comes first, so that a refusal costs nothing; the manifest is kept in a file until the new
+//! AppWrapper exists.
 
 mod anew;
 
@@ -34,11 +34,11 @@ const TRIES: u32 = 5;
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Plan {
-    /// It is being retried already.
+    /// It is already being retried.
     Already(String),
     /// It cannot be done, and what can.
     No(String),
-    /// It is made anew.
+    /// It is deleted and recreated.
     Anew,
 }
 
@@ -47,7 +47,7 @@ enum Plan {
 #[serde(rename_all = "camelCase")]
 struct Retried {
     recreated: bool,
-    /// Where the manifest lies, where the new one could not be created.
+    /// The file that holds the manifest, where the new one could not be created.
     manifest: Option<String>,
 }
 
@@ -82,7 +82,7 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
             Written::Yes => {}
             Written::Conflict => continue,
             Written::Refused(why) => {
-                let why = format!("is left as it is, since it could not be created again: {why}");
+                let why = format!("is left unchanged, since it could not be recreated: {why}");
                 return Ok(done(false, nothing, why));
             }
         }
@@ -95,7 +95,7 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
             Replaced::Refused(why) => (false, nothing, format!("could not be deleted: {why}")),
             Replaced::Lost { why, manifest } => {
                 let message = format!(
-                    "was deleted, and could not be created again: {why}\n\
+                    "was deleted, but could not be recreated: {why}\n\
                      to create it: kubectl create -f {manifest}"
                 );
                 (false, Retried { recreated: false, manifest: Some(manifest) }, message)
@@ -104,23 +104,23 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
         return Ok(done(yes, facts, message));
     }
     Err(Error::Negative(format!(
-        "AppWrapper {}/{} was changed by others {TRIES} times meanwhile: nothing was done; try again",
+        "AppWrapper {}/{} was modified concurrently {TRIES} times: nothing was changed; try again",
         place.namespace, target.name
     )))
 }
 
-/// What was done, and what it waits for now.
+/// What was done, and what it is waiting for.
 fn made_anew(manifest: &Value, program: &str) -> String {
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
     let has_queue = manifest["metadata"]["labels"].get(keys::QUEUE_NAME).is_some();
     let next = match (manifest["spec"]["suspend"].as_bool(), has_queue) {
-        (Some(true), true) => "; it waits for admission by its queue".to_owned(),
+        (Some(true), true) => "; it is waiting for admission by its queue".to_owned(),
         (Some(true), false) => {
-            format!("; it is suspended, as it was: {program} resume {name} lets it run")
+            format!("; it is suspended, as before; to resume it: {program} resume {name}")
         }
         (Some(false) | None, _) => String::new(),
     };
-    format!("was deleted and created again from its own spec{next}")
+    format!("was deleted and recreated from its own spec{next}")
 }
 
 /// What to do in each phase.
@@ -128,34 +128,34 @@ fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> Plan
     let name = &wrapper.name;
     let no = |why: String| Plan::No(why);
     if let Some(manager) = wrapper.other_manager() {
-        return no(format!("is managed by {manager}, and left alone"));
+        return no(format!("is managed by {manager}, not by this controller"));
     }
     if wrapper.deleting {
-        return no("is being deleted: create it again when it is gone".to_owned());
+        return no("is being deleted: recreate it once it is gone".to_owned());
     }
     match wrapper.status.phase {
         Phase::Failed => Plan::Anew,
         Phase::Resetting => {
-            Plan::Already(format!("is being retried already: {}", when(wrapper, known, now)))
+            Plan::Already(format!("is already being retried: {}", when(wrapper, known, now)))
         }
-        Phase::Empty => no("is new: the controller has not looked at it yet".to_owned()),
+        Phase::Empty => no("is new: the controller has not reconciled it yet".to_owned()),
         Phase::Suspended => no(format!(
-            "is Suspended, and has not failed: {program} why {name} says what it waits for, \
-             {program} resume {name} lets it run"
+            "is Suspended and has not failed; to see what it is waiting for: {program} why {name}; \
+             to resume it: {program} resume {name}"
         )),
         Phase::Resuming | Phase::Running => no(format!(
-            "is {}, and has not failed; to start it again: {program} suspend {name}, then \
+            "is {} and has not failed; to restart it: {program} suspend {name}, then \
              {program} resume {name}",
             wrapper.status.phase
         )),
         Phase::Suspending => no(format!(
-            "is being suspended; then {program} resume {name} lets it run again"
+            "is being suspended; to resume it afterwards: {program} resume {name}"
         )),
         Phase::Succeeded => no(
-            "has succeeded; to run it once more, delete it and create it again, or create it under another name"
+            "has succeeded; to run it again, delete and recreate it, or create it under another name"
                 .to_owned(),
         ),
-        Phase::Terminating => no("is being deleted: create it again when it is gone".to_owned()),
+        Phase::Terminating => no("is being deleted: recreate it once it is gone".to_owned()),
     }
 }
 
@@ -172,13 +172,15 @@ fn when(wrapper: &Wrapper, known: &Known, now: Timestamp) -> String {
         (Some(gone), _) => {
             pause::until(status, &limits, gone).map_or_else(|| "now".to_owned(), soon)
         }
-        (None, Some(after)) => format!("when everything is gone, and not before {}", after.0),
+        (None, Some(after)) => {
+            format!("when all its resources are deleted, but not before {}", after.0)
+        }
         (None, None) => {
             let pause = Period::from_duration(pause::pause(status, &limits));
             if pause.is_zero() {
-                "when everything is gone".to_owned()
+                "when all its resources are deleted".to_owned()
             } else {
-                format!("{pause} after everything is gone")
+                format!("{pause} after all its resources are deleted")
             }
         }
     };
@@ -223,7 +225,8 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
         // it may be deleted or not: the file stays
         Err(error) => return Err(kept.explain(&error)),
     }
-    term::progress(&format!("{name}: waits until it is gone; its manifest is in {}", kept.place()));
+    let file = kept.place();
+    term::progress(&format!("{name}: waiting until it is gone; its manifest is in {file}"));
     gone(place, one).await.map_err(|error| kept.explain(&error))?;
     match place.create(manifest, false).await {
         Ok(Written::Yes) => {
@@ -231,7 +234,7 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
             Ok(Replaced::Yes)
         }
         Ok(Written::Conflict) => Ok(Replaced::Lost {
-            why: "somebody else changed it at the same time".to_owned(),
+            why: "it was modified concurrently".to_owned(),
             manifest: kept.place(),
         }),
         Ok(Written::Refused(why)) => Ok(Replaced::Lost { why, manifest: kept.place() }),
@@ -259,11 +262,11 @@ async fn gone(place: &Place, one: &One) -> Result<(), Error> {
             Err(error) => tolerate(error).await?,
         }
     }
-    Err(Error::Cluster("the watch has ended".to_owned()))
+    Err(Error::Cluster("the watch ended unexpectedly".to_owned()))
 }
 
-/// The manifest in a file of the current directory, until the new AppWrapper is there: whatever happens to
-/// this program, it is not lost.
+/// The manifest in a file of the current directory, until the new AppWrapper exists: whatever happens to
+/// this program, the manifest is not lost.
 struct Kept(String);
 
 impl Kept {
@@ -283,8 +286,8 @@ impl Kept {
         });
         written.map(|()| Self(file.clone())).map_err(|error| {
             Error::Negative(format!(
-                "nothing was done: the manifest must be kept in ./{file} while the AppWrapper is \
-                 exchanged, and cannot be written there: {error}"
+                "nothing was done: cannot save the manifest to ./{file} before the AppWrapper is \
+                 deleted: {error}"
             ))
         })
     }
@@ -293,10 +296,11 @@ impl Kept {
         format!("./{}", self.0)
     }
 
-    /// It is needed no more.
+    /// It is no longer needed.
     fn forget(&self) {
         if let Err(error) = std::fs::remove_file(&self.0) {
-            term::remark(&format!("{} can be removed: {error}", self.place()));
+            let place = self.place();
+            term::remark(&format!("cannot remove {place}, which is no longer needed: {error}"));
         }
     }
 
@@ -304,7 +308,7 @@ impl Kept {
     fn explain(&self, error: &Error) -> Error {
         let place = self.place();
         let text = format!(
-            "{error}\nit may be deleted; its manifest is in {place}: kubectl create -f {place}"
+            "{error}\nthe AppWrapper may be deleted; to recreate it: kubectl create -f {place}"
         );
         match error {
             Error::Cluster(_) => Error::Cluster(text),
@@ -335,9 +339,9 @@ mod tests {
     #[test]
     fn only_what_has_failed_is_made_anew() {
         for (phase, want) in [
-            ("", "has not looked at it yet"),
+            ("", "has not reconciled it yet"),
             ("Suspended", "kubectl aw resume train"),
-            ("Resuming", "is Resuming, and has not failed"),
+            ("Resuming", "is Resuming and has not failed"),
             ("Running", "kubectl aw suspend train"),
             ("Suspending", "kubectl aw resume train"),
             ("Succeeded", "has succeeded"),
@@ -361,8 +365,8 @@ mod tests {
     fn what_was_made_anew_says_what_it_waits_for() {
         for (suspend, labels, want) in [
             (json!(false), json!({}), "own spec"),
-            (json!(true), json!({}), "kubectl aw resume train lets it run"),
-            (json!(true), json!({keys::QUEUE_NAME: "gpu"}), "waits for admission by its queue"),
+            (json!(true), json!({}), "to resume it: kubectl aw resume train"),
+            (json!(true), json!({keys::QUEUE_NAME: "gpu"}), "waiting for admission by its queue"),
         ] {
             let manifest = json!({"metadata": {"name": "train", "labels": labels}, "spec": {"suspend": suspend}});
             let said = made_anew(&manifest, "kubectl aw");
@@ -373,12 +377,13 @@ mod tests {
     #[test]
     fn what_is_being_retried_says_when() {
         for (status, want) in [
-            (json!({}), "begins 90s after everything is gone".replace("90s", "1m30s")),
+            (json!({}), "begins 90s after all its resources are deleted".replace("90s", "1m30s")),
             (json!({"since": {"gone": at(0)}}), "begins in 60s (2026-01-01T00:01:30Z)".to_owned()),
             (json!({"since": {"gone": at(-100)}}), "begins now".to_owned()),
             (
                 json!({"retryAfter": at(40)}),
-                "begins when everything is gone, and not before 2026-01-01T00:00:40Z".to_owned(),
+                "begins when all its resources are deleted, but not before 2026-01-01T00:00:40Z"
+                    .to_owned(),
             ),
             (
                 json!({"retryAfter": at(40), "since": {"gone": at(0)}}),
@@ -404,13 +409,16 @@ mod tests {
         known.config.fault_tolerance.retry_pause = Period::ZERO;
         assert_eq!(said(&known, gone()), "its next attempt begins now");
         let status = json!({"phase": "Resetting"});
-        assert_eq!(said(&known, status), "its next attempt begins when everything is gone");
-        let doubt = Some("the default configuration is assumed".to_owned());
+        assert_eq!(
+            said(&known, status),
+            "its next attempt begins when all its resources are deleted"
+        );
+        let doubt = Some("assuming the default configuration".to_owned());
         let assumed = Known { doubt, ..Known::default() };
-        assert!(said(&assumed, gone()).ends_with("Z); the default configuration is assumed"));
+        assert!(said(&assumed, gone()).ends_with("Z); assuming the default configuration"));
         let recorded =
             json!({"phase": "Resetting", "retryAfter": at(40), "since": {"gone": at(0)}});
-        assert!(!said(&assumed, recorded).contains("assumed"), "a recorded moment is known");
+        assert!(!said(&assumed, recorded).contains("assuming"), "a recorded moment is known");
         // uncounted restarts that never became ready double the pause
         let attempt =
             |n: i32| json!({"attempt": n, "outcome": "Failed", "action": "RestartIgnoringLimit"});

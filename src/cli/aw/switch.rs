@@ -13,7 +13,7 @@ use super::{Done, Target, block_on};
 use crate::api::Phase;
 use crate::observe::assemble::Wrapper;
 
-/// How often a change is tried that somebody else was faster than.
+/// How often a change is tried after a conflict.
 const TRIES: u32 = 5;
 
 /// What is asked for.
@@ -71,12 +71,12 @@ async fn switch(target: &Target, wish: Wish) -> Result<Done<Switched>, Error> {
     }
     let Target { name, .. } = target;
     Err(Error::Negative(format!(
-        "AppWrapper {}/{name} was changed by others {TRIES} times meanwhile: nothing was done; try again",
+        "AppWrapper {}/{name} was modified concurrently {TRIES} times: nothing was changed; try again",
         place.namespace
     )))
 }
 
-/// None where somebody else was faster.
+/// None after a conflict.
 async fn carry_out(
     place: &Place,
     one: &One,
@@ -124,13 +124,13 @@ async fn carry_out(
 /// Whether anybody may suspend or resume it; else why not.
 fn may_change(wrapper: &Wrapper) -> Result<(), String> {
     if let Some(manager) = wrapper.other_manager() {
-        return Err(format!("it is managed by {manager}, and left alone"));
+        return Err(format!("it is managed by {manager}, not by this controller"));
     }
     if wrapper.deleting {
         return Err("it is being deleted".to_owned());
     }
     match wrapper.status.phase {
-        Phase::Succeeded => Err("it has succeeded: nothing of it runs".to_owned()),
+        Phase::Succeeded => Err("it has succeeded: nothing is running".to_owned()),
         Phase::Failed => Err("it has failed, and Failed is final".to_owned()),
         Phase::Terminating => Err("it is being deleted".to_owned()),
         Phase::Empty
@@ -147,7 +147,7 @@ fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> Plan {
     if let Err(why) = may_change(wrapper) {
         let retry = match wrapper.status.phase {
             Phase::Failed if !wrapper.deleting && wrapper.is_ours() => {
-                format!("; to make it anew: {program} retry {}", wrapper.name)
+                format!("; to recreate it: {program} retry {}", wrapper.name)
             }
             _ => String::new(),
         };
@@ -156,16 +156,17 @@ fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> Plan {
     match (queued, &wrapper.queue) {
         (Queued::Workload(workload), _) => of_workload(workload, wrapper, wish),
         (Queued::Hidden(why), Some(queue)) => Plan::No(format!(
-            "it is in the queue {queue}, so it is suspended through its Workload, which you may not see: {why}"
+            "it is in queue {queue} and controlled by its Workload, which you cannot list: {why}"
         )),
         // Kueue has not seen it yet, or will not: it would take the field for its own
         (Queued::Nothing, Some(queue)) => Plan::No(format!(
-            "it is in the queue {queue}, but Kueue has made no Workload for it (yet), and spec.suspend is Kueue's alone"
+            "it is in queue {queue}, but Kueue has not created its Workload (yet), and only Kueue \
+             may set spec.suspend"
         )),
         (Queued::NoKueue, Some(_))
         | (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), None) => {
             match (wish, wrapper.spec.suspend) {
-                (Wish::Suspend, true) => Plan::Already("is suspended already".to_owned()),
+                (Wish::Suspend, true) => Plan::Already("is already suspended".to_owned()),
                 (Wish::Resume, false) => Plan::Already("is not suspended".to_owned()),
                 (Wish::Suspend, false) | (Wish::Resume, true) => Plan::Wrapper,
             }
@@ -177,10 +178,10 @@ fn of_workload(workload: &Workload, wrapper: &Wrapper, wish: Wish) -> Plan {
     let name = &workload.name;
     match (wish, workload.active) {
         (Wish::Suspend, false) => {
-            Plan::Already(format!("is suspended already: its Workload {name} is not active"))
+            Plan::Already(format!("is already suspended: its Workload {name} is not active"))
         }
         (Wish::Resume, true) if wrapper.spec.suspend => {
-            Plan::Already(format!("is not switched off: its Workload {name} waits for admission"))
+            Plan::Already(format!("is already active: Workload {name} is waiting for admission"))
         }
         (Wish::Resume, true) => Plan::Already("is not suspended".to_owned()),
         (Wish::Suspend, true) | (Wish::Resume, false) => Plan::Workload(workload.clone()),
@@ -191,15 +192,16 @@ fn of_workload(workload: &Workload, wrapper: &Wrapper, wish: Wish) -> Plan {
 fn message(wish: Wish, workload: Option<&str>) -> String {
     match (wish, workload) {
         (Wish::Suspend, None) => {
-            "suspended (spec.suspend): its components are deleted, then it is Suspended".to_owned()
+            "suspended (spec.suspend): the controller deletes its resources".to_owned()
         }
         (Wish::Resume, None) => "resumed (spec.suspend)".to_owned(),
         (Wish::Suspend, Some(workload)) => format!(
-            "suspended through Kueue: spec.active of its Workload {workload} is false now\n\
-             note: Kueue 0.18 counts its quota as free at once, while its pods may still end"
+            "suspended through Kueue: spec.active of its Workload {workload} is now false\n\
+             note: Kueue 0.18 releases its quota immediately, while its pods may still terminate"
         ),
         (Wish::Resume, Some(workload)) => format!(
-            "resumed through Kueue: spec.active of its Workload {workload} is true now; it waits for admission"
+            "resumed through Kueue: spec.active of its Workload {workload} is now true; it is \
+             waiting for admission"
         ),
     }
 }
@@ -231,7 +233,7 @@ mod tests {
         let already = |text: &str| Plan::Already(text.to_owned());
         for (suspended, wish, want) in [
             (false, Suspend, Plan::Wrapper),
-            (true, Suspend, already("is suspended already")),
+            (true, Suspend, already("is already suspended")),
             (true, Resume, Plan::Wrapper),
             (false, Resume, already("is not suspended")),
         ] {
@@ -257,7 +259,7 @@ mod tests {
         assert_eq!(resume, Plan::Workload(workload(false)));
         for (suspended, active, wish, want) in [
             (true, false, Wish::Suspend, "its Workload w is not active"),
-            (true, true, Wish::Resume, "waits for admission"),
+            (true, true, Wish::Resume, "is waiting for admission"),
             (false, true, Wish::Resume, "is not suspended"),
         ] {
             match planned(&wrapper(suspended), &of(active), wish) {
@@ -267,7 +269,7 @@ mod tests {
         }
         for queued in [Queued::Nothing, Queued::Hidden("forbidden".into())] {
             match planned(&wrapper(false), &queued, Wish::Suspend) {
-                Plan::No(why) => assert!(why.contains("the queue gpu"), "{why}"),
+                Plan::No(why) => assert!(why.contains("in queue gpu"), "{why}"),
                 other => panic!("{other:?}"),
             }
         }
@@ -300,7 +302,7 @@ mod tests {
 
     #[test]
     fn who_suspends_through_kueue_is_told_of_the_quota() {
-        assert!(message(Wish::Suspend, Some("w")).contains("quota as free at once"));
+        assert!(message(Wish::Suspend, Some("w")).contains("releases its quota immediately"));
         assert!(!message(Wish::Suspend, None).contains("quota"));
     }
 }

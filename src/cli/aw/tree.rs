@@ -12,7 +12,7 @@ use super::super::term::{self, Colour, Page};
 use super::{Target, block_on, tell, words};
 use grow::{Node, grow};
 
-/// A tree, and what could not be looked at.
+/// A tree, and what could not be read.
 #[derive(Debug, Serialize)]
 struct Tree {
     namespace: String,

@@ -1,4 +1,4 @@
-//! `appwrapper wait`: until an AppWrapper is in a phase, or never will be.
+//! `appwrapper wait`: until an AppWrapper reaches a phase, or can never reach it.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -24,10 +24,10 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
 pub(in crate::cli) struct Args {
     #[command(flatten)]
     target: Target,
-    /// The phase to wait for, such as Running or Succeeded; or deleted
+    /// Phase to wait for, such as Running or Succeeded; or deleted
     #[arg(long = "for", value_name = "PHASE|deleted", value_parser = goal)]
     goal: Goal,
-    /// How long, such as 90s or 1h30m; by default until it is known
+    /// Maximum time to wait, such as 90s or 1h30m; by default without limit
     #[arg(long, value_name = "DURATION")]
     timeout: Option<Period>,
 }
@@ -163,7 +163,7 @@ impl Course {
                 _ => return Ok((sight, verdict)),
             }
         }
-        Err(Error::Cluster("the watch has ended".to_owned()))
+        Err(Error::Cluster("the watch ended unexpectedly".to_owned()))
     }
 
     /// What is seen; none where it cannot be read.

@@ -9,13 +9,13 @@ use crate::observe::seen::Seen;
 /// What is known of an AppWrapper's Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Queued {
-    /// The cluster knows no Workloads: there is no Kueue.
+    /// The cluster serves no Workloads: Kueue is not installed.
     NoKueue,
-    /// Nobody made one for it.
+    /// Kueue has not created one for it.
     Nothing,
-    /// It may not be looked at.
+    /// The user may not read it.
     Hidden(String),
-    /// Kueue made it.
+    /// Kueue has created it.
     Workload(Workload),
 }
 
@@ -129,14 +129,14 @@ pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<Standing>
         }),
         _ if queue.is_none() => None,
         Queued::NoKueue => {
-            Some(plain("there is no Kueue in this cluster: nobody will admit it".to_owned()))
+            Some(plain("Kueue is not installed in this cluster: nothing admits it".to_owned()))
         }
         Queued::Nothing => Some(plain(
-            "Kueue has made no Workload for it: is workload.codeflare.dev/appwrapper among its \
-             integrations?"
+            "Kueue has not created its Workload: check that integrations.frameworks of Kueue lists \
+             workload.codeflare.dev/appwrapper"
                 .to_owned(),
         )),
-        Queued::Hidden(why) => Some(plain(format!("its Workload is not looked at: {why}"))),
+        Queued::Hidden(why) => Some(plain(format!("cannot list its Workload: {why}"))),
     }
 }
 
@@ -155,21 +155,21 @@ fn message(workload: &Workload) -> String {
     }
     if !workload.active {
         let evicted = when("Evicted", "True").map(|said| format!("; {said}")).unwrap_or_default();
-        return format!("switched off: spec.active of its Workload is false{evicted}");
+        return format!("deactivated: spec.active of its Workload is false{evicted}");
     }
     if workload.is("Admitted") {
         return when("Evicted", "True")
-            .map_or_else(|| "admitted".to_owned(), |said| format!("is evicted: {said}"));
+            .map_or_else(|| "admitted".to_owned(), |said| format!("being evicted: {said}"));
     }
     if workload.is("QuotaReserved") {
         let admitted = when("Admitted", "False").map(|said| format!(": {said}"));
-        return format!("has quota, waits for admission{}", admitted.unwrap_or_default());
+        return format!("quota reserved, waiting for admission{}", admitted.unwrap_or_default());
     }
     let waits = when("QuotaReserved", "False");
     let evicted = when("Evicted", "True").map(|said| format!("was evicted: {said}"));
     let parts: Vec<String> = [waits, evicted].into_iter().flatten().collect();
     if parts.is_empty() {
-        "waits: Kueue has not looked at it yet".to_owned()
+        "waiting: Kueue has not processed it yet".to_owned()
     } else {
         format!("not admitted: {}", parts.join("; "))
     }
@@ -224,7 +224,7 @@ mod tests {
         let admitted = ("Admitted", "True", "");
         let evicted = ("Evicted", "True", "preempted");
         for (active, conditions, want) in [
-            (true, vec![], "waits: Kueue has not looked at it yet"),
+            (true, vec![], "waiting: Kueue has not processed it yet"),
             (true, vec![no_quota], "not admitted: R: couldn't assign flavors"),
             (
                 true,
@@ -234,14 +234,14 @@ mod tests {
             (
                 true,
                 vec![quota, ("Admitted", "False", "checks")],
-                "has quota, waits for admission: R: checks",
+                "quota reserved, waiting for admission: R: checks",
             ),
             (true, vec![quota, admitted], "admitted"),
-            (true, vec![quota, admitted, evicted], "is evicted: R: preempted"),
+            (true, vec![quota, admitted, evicted], "being evicted: R: preempted"),
             (
                 false,
                 vec![no_quota, evicted],
-                "switched off: spec.active of its Workload is false; R: preempted",
+                "deactivated: spec.active of its Workload is false; R: preempted",
             ),
             (true, vec![quota, admitted, ("Finished", "True", "done")], "finished: R: done"),
         ] {
@@ -254,6 +254,6 @@ mod tests {
         assert_eq!(standing(None, &Queued::Nothing), None);
         assert_eq!(standing(None, &Queued::NoKueue), None);
         let hidden = standing(Some("gpu"), &Queued::Hidden("forbidden".into())).unwrap();
-        assert_eq!(hidden.message, "its Workload is not looked at: forbidden");
+        assert_eq!(hidden.message, "cannot list its Workload: forbidden");
     }
 }

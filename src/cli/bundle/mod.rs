@@ -122,7 +122,7 @@ pub fn documents(sources: &[Source]) -> Vec<Result<Document, Flaw>> {
         if all.len() > OBJECTS_MAX {
             all.truncate(OBJECTS_MAX);
             let message =
-                format!("too many objects: at most {OBJECTS_MAX} are read, in all files together");
+                format!("too many objects: at most {OBJECTS_MAX} are read across all files");
             all.push(Err(Flaw { origin: Origin::file(&source.name), message }));
             break;
         }

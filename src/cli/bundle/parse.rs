@@ -85,7 +85,7 @@ fn too_deep() -> String {
 }
 
 fn too_many() -> String {
-    format!("too large: at most {VALUES_MAX} values are read, in all files together")
+    format!("too large: at most {VALUES_MAX} values are read across all files")
 }
 
 /// JSON values one after the other, also with the lines between them that separate YAML documents. No string of
@@ -107,7 +107,7 @@ fn yaml(text: &str, values_left: usize) -> Vec<Parsed> {
         let read = || yaml_here(text, values_left);
         reader.spawn_scoped(scope, read).ok().and_then(|thread| thread.join().ok())
     });
-    read.unwrap_or_else(|| vec![Parsed::flaw("cannot be read: no thread for it")])
+    read.unwrap_or_else(|| vec![Parsed::flaw("cannot be read: failed to start a thread")])
 }
 
 fn yaml_here(text: &str, values_left: usize) -> Vec<Parsed> {
@@ -153,7 +153,7 @@ fn in_words(error: &serde_saphyr::Error) -> String {
         // a breach inside of an alias has no variant of its own
         _ if said.contains("budget breached: Depth") => too_deep(),
         _ if said.contains("alias replay limit") || said.contains("RecordedAnchor") => {
-            format!("too large: aliases stand for at most {ALIASED_MAX} values and names")
+            format!("too large: aliases may expand to at most {ALIASED_MAX} values and names")
         }
         _ if said.contains("budget breached") => too_many(),
         _ => return shorter(&said),

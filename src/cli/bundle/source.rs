@@ -29,13 +29,13 @@ pub enum Error {
         source: std::io::Error,
     },
     /// With it, there is too much.
-    #[error("{name}: too large: at most {} MiB are read, in all files together", BYTES_MAX >> 20)]
+    #[error("{name}: too large: at most {} MiB are read across all files", BYTES_MAX >> 20)]
     TooLarge {
         /// The file.
         name: String,
     },
     /// A directory has nothing that could be read.
-    #[error("{0}: no *.yaml, *.yml or *.json in this directory")]
+    #[error("{0}: no *.yaml, *.yml or *.json files in this directory")]
     Empty(String),
     /// There are too many files.
     #[error("{0}: too many files: at most {FILES_MAX} are read")]

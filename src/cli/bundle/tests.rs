@@ -112,7 +112,7 @@ fn bombs_are_refused_with_one_clear_error() {
         (deep_flow, "invalid YAML"),
         (deep_block, "at most 100 levels"),
         (deep_dashes, "at most 100 levels"),
-        (aliases, "aliases stand for at most 50000"),
+        (aliases, "aliases may expand to at most 50000"),
         (texts, "at most 3000000 values"),
         (values, "at most 3000000 values"),
         (long, "invalid YAML"),

@@ -64,7 +64,7 @@ pub(super) fn prepare(
     }
     cast.objects.sort_by_key(rank);
     if queues > 1 {
-        let message = "this cluster has one ClusterQueue: their quotas are added up";
+        let message = "the simulated cluster has one ClusterQueue: the quotas are added up";
         notes.push(("Kueue/kueue".to_owned(), message.to_owned()));
     }
     if cast.nodes.is_empty() {
@@ -73,11 +73,11 @@ pub(super) fn prepare(
     let waits = cast.objects.iter().any(|object| object["metadata"]["labels"][QUEUE].is_string());
     if queues == 0 && waits {
         cast.quota = quota_of(&cast.nodes);
-        let message = "no ClusterQueue is given: there is one as large as the cluster";
+        let message = "no ClusterQueue given: using one with the capacity of the cluster";
         notes.push(("Kueue/kueue".to_owned(), message.to_owned()));
     }
     for kind in without_model(&cast.objects) {
-        let message = "no controller of this kind is simulated: it gets no pods".to_owned();
+        let message = "the controller of this kind is not simulated: it creates no pods".to_owned();
         notes.push((format!("Kind/{kind}"), message));
     }
     for object in &mut cast.objects {

@@ -1,4 +1,4 @@
-//! `appwrapper demo`: a cluster in a box, with the controller's own code in it, told as a story.
+//! `appwrapper demo`: a simulated cluster that runs the controller's own code, told as a story.
 
 mod cast;
 mod live;
@@ -29,19 +29,19 @@ const HORIZON: Duration = Duration::from_hours(2);
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// Manifests to run, directories, or - for standard input; without any, a story is told
+    /// Files or directories of manifests, or - for standard input; without any, runs a built-in story
     #[arg(value_name = "FILE")]
     files: Vec<PathBuf>,
-    /// Virtual seconds in a real one, on a terminal; 0 is as fast as possible
+    /// Virtual seconds per real second, on a terminal; 0 runs as fast as possible
     #[arg(long, value_name = "N", default_value_t = 8.0)]
     speed: f64,
-    /// All chance comes from it
+    /// Seed of all random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// What goes wrong while the first AppWrapper runs; a list, or given several times
+    /// Faults to inject while the first AppWrapper runs; comma-separated or repeated
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FAULT")]
     fault: Vec<Fault>,
-    /// How it is told
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
 }
@@ -49,19 +49,19 @@ pub(super) struct Args {
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Fault {
-    /// The node of a pod dies; its machine is taken away 15 minutes later
+    /// The node of a pod stops reporting; the Node is deleted 15 minutes later
     Node,
     /// A pod fails
     Pod,
-    /// It starts again or is suspended, and a pod does not go when it is deleted
+    /// A pod stays Terminating while the AppWrapper is restarted or suspended
     Stuck,
-    /// Something more urgent needs its quota; without a queue, its owner suspends it for a while
+    /// A higher-priority AppWrapper needs its quota; without a queue, its owner suspends it for 30 s
     Preempt,
-    /// The controller dies, and starts again after 30 s
+    /// The controller crashes and restarts after 30 s
     Crash,
-    /// The API server answers the controller nothing but errors for 30 s
+    /// The API server returns only errors to the controller for 30 s
     Outage,
-    /// Somebody deletes a component
+    /// A user deletes a component
     Component,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     if !documents.iter().any(|document| document.is_ours("AppWrapper")) {
         let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
-        return Err(Error::Usage(format!("{}: there is no AppWrapper", files.join(", "))));
+        return Err(Error::Usage(format!("{}: no AppWrapper found", files.join(", "))));
     }
     let mut misfortunes: Vec<Misfortune> =
         args.fault.iter().map(|fault| fault.misfortune()).collect();
@@ -113,7 +113,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let lives = 40 + args.seed.wrapping_mul(7) % 41;
     let prepared = cast::prepare(documents, misfortunes, lives);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Error::Usage(format!("cannot start: {error}")))?;
+    let runtime = runtime
+        .map_err(|error| Error::Usage(format!("cannot start the async runtime: {error}")))?;
     runtime.block_on(async {
         let show = Show::new(args.seed, prepared.cast);
         let show = show.map_err(|message| Error::Usage(placed(&places, message)))?;

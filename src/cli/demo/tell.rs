@@ -33,7 +33,7 @@ pub(super) struct Line {
 pub(super) struct Teller {
     /// The node on which a pod of this name ran last.
     nodes: BTreeMap<String, String>,
-    /// Nodes that died.
+    /// Nodes that stopped reporting.
     dead: BTreeSet<String>,
     /// What the AppWrapper said when it became unhealthy: reasons of its events are no news.
     unhealthy: BTreeMap<String, BTreeSet<String>>,
@@ -119,7 +119,7 @@ impl Teller {
         let object = &change.object;
         let name = object.address.name.to_string();
         if change.verb == Verb::Deleted {
-            return vec![("Gone", "it is deleted, and nothing of it is left".to_owned())];
+            return vec![("Gone", "it is deleted, with all its resources".to_owned())];
         }
         let Some(before) = &change.before else {
             return vec![("Created", introduction(object))];
@@ -140,7 +140,7 @@ impl Teller {
             said.extend(entered(object, &old, &new));
         }
         if became(condition::PODS_READY) {
-            said.push(("Ready", "all of its pods run".to_owned()));
+            said.push(("Ready", "all its pods are running".to_owned()));
         }
         let lost = condition::is_true(&old.conditions, condition::PODS_READY)
             && new.phase == Phase::Running
@@ -153,7 +153,7 @@ impl Teller {
         if gone(&new) && !gone(&old) && new.phase == Phase::Resetting {
             let when = pause_left(&new, &limits(object), now)
                 .map_or_else(|| "at once".to_owned(), |left| format!("in {}", span(left)));
-            let message = format!("nothing is left; the next attempt begins {when}");
+            let message = format!("all its resources are deleted; the next attempt begins {when}");
             said.push(("EverythingGone", message));
         }
         said
@@ -165,18 +165,18 @@ impl Teller {
         let node = pod.value["spec"]["nodeName"].as_str().unwrap_or_default();
         if change.verb == Verb::Deleted {
             let forced = hangs && change.before.as_ref().is_some_and(|old| old.is_deleting());
-            let message = format!("is deleted by force, though {node} never said that it ended");
+            let message = format!("force-deleted; {node} never confirmed that it stopped");
             return if forced { vec![("Forced", message)] } else { vec![] };
         }
         let mut said = vec![];
         let before = change.before.as_deref();
         if hangs && pod.is_deleting() && !before.is_some_and(Object::is_deleting) {
-            let message = format!("is to be deleted, and {node} does not carry it out: it hangs");
+            let message = format!("is Terminating; {node} does not confirm that it stopped");
             said.push(("Hangs", message));
         }
         let unscheduled = |object: &Object| reason_of(object, "PodScheduled") == "Unschedulable";
         if unscheduled(pod) && !before.is_some_and(unscheduled) {
-            said.push(("Unschedulable", "no node has room for it".to_owned()));
+            said.push(("Unschedulable", "no node can run it".to_owned()));
         }
         let phase = phase_of(pod);
         if before.is_some_and(|before| phase_of(before) == phase) {
@@ -191,9 +191,9 @@ impl Teller {
                 said.push(("Runs", format!("on {node}{moved} (attempt {attempt})")));
             }
             "Succeeded" => {
-                said.push(("Succeeded", format!("its container ended with code 0 on {node}")));
+                said.push(("Succeeded", format!("its container exited with code 0 on {node}")));
             }
-            // it ends because it is deleted: no news
+            // it ends because it is deleted: not worth telling
             "Failed" if pod.is_deleting() && !hangs => {}
             "Failed" => said.push(("Failed", format!("{} on {node}", ending(pod)))),
             _ => {}
@@ -265,7 +265,7 @@ fn introduction(object: &Object) -> String {
         .map(|one| &one["template"])
         .map(|one| format!("{}/{}", word(&one["kind"]), word(&one["metadata"]["name"])))
         .collect();
-    let queue = object.label(QUEUE).map(|queue| format!(" comes to the queue {queue}, and"));
+    let queue = object.label(QUEUE).map(|queue| format!("is submitted to queue {queue} and"));
     format!("{} wraps {}", queue.unwrap_or_default(), titles.join(", ")).trim().to_owned()
 }
 
@@ -273,27 +273,26 @@ fn introduction(object: &Object) -> String {
 fn entered(object: &Object, old: &AppWrapperStatus, new: &AppWrapperStatus) -> Vec<Said> {
     let managed = object.label(QUEUE).is_some();
     let attempt = new.attempts.last().map_or(0, |attempt| attempt.attempt);
-    let held =
-        ("QuotaHeld", "its quota stays reserved while it is reset: nobody else gets it".to_owned());
+    let held = ("QuotaHeld", "its quota stays reserved during the reset".to_owned());
     let message = match new.phase {
         Phase::Empty => return vec![],
         Phase::Suspended if old.phase == Phase::Suspending && managed => {
-            "nothing of it is left, and its quota is given back".to_owned()
+            "all its resources are deleted, and its quota is released".to_owned()
         }
-        Phase::Suspended if old.phase == Phase::Suspending => "nothing of it is left".to_owned(),
-        Phase::Suspended if managed => "nothing of it is created until Kueue admits it".to_owned(),
-        Phase::Suspended => "nothing of it is created while spec.suspend is true".to_owned(),
+        Phase::Suspended if old.phase == Phase::Suspending => {
+            "all its resources are deleted".to_owned()
+        }
+        Phase::Suspended if managed => "no resources are created until Kueue admits it".to_owned(),
+        Phase::Suspended => "no resources are created while spec.suspend is true".to_owned(),
         Phase::Resuming => format!("attempt {attempt} begins: its components are created"),
-        Phase::Running => "every component exists; it waits for its pods".to_owned(),
-        Phase::Suspending => "everything of it is deleted, and not to come back soon".to_owned(),
-        Phase::Succeeded => {
-            format!("every component has succeeded, in attempt {attempt}")
-        }
-        Phase::Failed => format!("given up: {}", why_failed(new)),
-        Phase::Terminating => "it is deleted, and everything of it".to_owned(),
+        Phase::Running => "all components exist; waiting for their pods".to_owned(),
+        Phase::Suspending => "the controller deletes all its resources".to_owned(),
+        Phase::Succeeded => format!("all components succeeded in attempt {attempt}"),
+        Phase::Failed => format!("not retried: {}", why_failed(new)),
+        Phase::Terminating => "it is being deleted, with all its resources".to_owned(),
         Phase::Resetting => {
             let said =
-                ("Resetting", format!("everything is deleted, to be created again{}", count(new)));
+                ("Resetting", format!("all its resources are deleted and recreated{}", count(new)));
             return if managed { vec![said, held] } else { vec![said] };
         }
     };
@@ -313,7 +312,7 @@ fn why_failed(status: &AppWrapperStatus) -> String {
     let why = found.map(|found| found.message.clone()).unwrap_or_default();
     let retries = status.attempts.last().and_then(|attempt| attempt.retries);
     match retries.filter(|retries| retries.used >= retries.limit) {
-        Some(retries) => format!("{why} (and {} restarts were all)", retries.limit),
+        Some(retries) => format!("{why} (retry limit of {} reached)", retries.limit),
         None => why,
     }
 }
@@ -322,7 +321,7 @@ fn why_failed(status: &AppWrapperStatus) -> String {
 fn ending(pod: &Object) -> String {
     let statuses = pod.value["status"]["containerStatuses"].as_array().into_iter().flatten();
     let ended = statuses.map(|one| &one["state"]["terminated"]).find(|ended| ended.is_object());
-    let Some(ended) = ended else { return "was ended in its absence".to_owned() };
+    let Some(ended) = ended else { return "terminated without a container status".to_owned() };
     let reason = ended["reason"].as_str().unwrap_or_default();
     let said = ended["message"].as_str().map(|text| format!(" ({text})")).unwrap_or_default();
     format!("exit code {}, {reason}{said},", ended["exitCode"])
@@ -333,7 +332,7 @@ fn node(change: &Change) -> Vec<Said> {
     let known = |object: &Object| !reason_of(object, "Ready").is_empty();
     match &change.before {
         Some(before) if known(before) && !ready(before) && ready(&change.object) => {
-            vec![("Back", "answers again".to_owned())]
+            vec![("Back", "is Ready again".to_owned())]
         }
         Some(_) | None => vec![],
     }
@@ -352,7 +351,7 @@ fn component(change: &Change) -> Vec<Said> {
         return vec![("Failed", reason_of(&change.object, "Failed").to_owned())];
     }
     if became("Complete") || became("Completed") || became("Succeeded") {
-        return vec![("Succeeded", "all of its pods have done their work".to_owned())];
+        return vec![("Succeeded", "all its pods succeeded".to_owned())];
     }
     vec![]
 }
@@ -369,15 +368,15 @@ fn queued(
     let used = || of_quota(needs, quota, |(used, all)| (used, all), "reserved");
     let free = || of_quota(needs, quota, |(used, all)| (all - used, all), "free");
     match now {
-        Standing::Pending => ("Waits", format!("it needs {needed}, and {}", free())),
+        Standing::Pending => ("Waits", format!("needs {needed}; {}", free())),
         Standing::Admitted => {
             let again = if before.is_some_and(|b| b == Standing::Evicting) { " again" } else { "" };
-            ("Admitted", format!("Kueue reserves {needed} for it{again}: now {}", used()))
+            ("Admitted", format!("Kueue reserves {needed} for it{again}; {}", used()))
         }
         Standing::Evicting => {
-            ("Evicted", "Kueue wants its quota back, once nothing of it exists".to_owned())
+            ("Evicted", "evicted by Kueue; its quota is released once nothing is left".to_owned())
         }
-        Standing::Finished => ("QuotaReleased", format!("it gives back {needed}: now {}", used())),
+        Standing::Finished => ("QuotaReleased", format!("releases {needed}; {}", used())),
     }
 }
 

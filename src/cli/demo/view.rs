@@ -31,7 +31,7 @@ type Anchor = Option<k8s_openapi::apimachinery::pkg::apis::meta::v1::Time>;
 pub(super) fn view(title: &str, picture: &Picture, lines: &[Line], frame: Frame) -> Vec<Shown> {
     let mut all: Vec<Vec<Span>> = vec![header(title, picture), vec![]];
     all.extend(table(
-        &["APPWRAPPER", "PHASE", "ATTEMPT", "PODS", "QUOTA HELD", "WAITS FOR"],
+        &["APPWRAPPER", "PHASE", "ATTEMPT", "PODS", "QUOTA HELD", "WAITING FOR"],
         picture.wrappers.iter().map(|wrapper| wrapper_row(wrapper, picture.elapsed)).collect(),
     ));
     let mut below = vec![vec![], nodes(picture)];
@@ -173,13 +173,13 @@ fn waits(wrapper: &WrapperNow, now: Duration) -> String {
             format!("its failed pods to be replaced{}", within(", restart in", left))
         }
         Phase::Running if !is(condition::PODS_READY) => "its pods to run".to_owned(),
-        Phase::Running => "its work to be done".to_owned(),
+        Phase::Running => "its pods to complete".to_owned(),
         Phase::Resetting if since.gone.is_some() => {
             within("the next attempt in", pause_left(status, &limits, now).map(rounded_up))
         }
         Phase::Resetting | Phase::Suspending | Phase::Terminating => {
             let left = left(&since.deleting, limits.forceful_deletion_grace);
-            format!("its pods to go{}", within("; forced in", left))
+            format!("deletion of its resources{}", within("; forced in", left))
         }
         Phase::Failed if is(condition::RESOURCES_DEPLOYED) => {
             within("its deletion in", left(&since.failed, limits.deletion_on_failure_grace))
@@ -200,10 +200,10 @@ fn pod_row(pod: &PodNow) -> Vec<Span> {
         _ => None,
     };
     let (state, tint) = match (pod.hangs, pod.terminating) {
-        (true, true) => ("hangs while it is deleted", Some(Colour::Red)),
-        (true, false) => ("nobody looks after it", Some(Colour::Red)),
-        (false, true) => ("is being deleted", Some(Colour::Yellow)),
-        (false, false) if pod.node.is_empty() => ("waits for a node", Some(Colour::Yellow)),
+        (true, true) => ("stuck in Terminating", Some(Colour::Red)),
+        (true, false) => ("not reporting", Some(Colour::Red)),
+        (false, true) => ("Terminating", Some(Colour::Yellow)),
+        (false, false) if pod.node.is_empty() => ("waiting for a node", Some(Colour::Yellow)),
         (false, false) => ("", None),
     };
     vec![
@@ -220,7 +220,7 @@ fn nodes(picture: &Picture) -> Vec<Span> {
     for (name, answers, pods) in &picture.nodes {
         let colour = if *answers { Colour::Green } else { Colour::Red };
         let state = match (answers, pods) {
-            (false, _) => "does not answer".to_owned(),
+            (false, _) => "NotReady".to_owned(),
             (true, 0) => "idle".to_owned(),
             (true, 1) => "1 pod".to_owned(),
             (true, more) => format!("{more} pods"),
@@ -323,14 +323,14 @@ mod tests {
         insta::assert_snapshot!(shown("seed 1", &picture(), &lines(), frame).join("\n"), @r"
         01:30 of virtual time  seed 1
 
-        APPWRAPPER  PHASE      ATTEMPT  PODS  QUOTA HELD        WAITS FOR
-        train       Resetting  1        0/2   2 nvidia.com/gpu  its pods to go; forced in 09:30
+        APPWRAPPER  PHASE      ATTEMPT  PODS  QUOTA HELD        WAITING FOR
+        train       Resetting  1        0/2   2 nvidia.com/gpu  deletion of its resources; forced in 09:30
         evaluate    Suspended  -        0/2   -                 quota
 
         POD      NODE    PHASE    ATTEMPT  STATE
-        train-0  node-2  Running  1        hangs while it is deleted
+        train-0  node-2  Running  1        stuck in Terminating
 
-        NODES  ● node-1 idle   ✗ node-2 does not answer
+        NODES  ● node-1 idle   ✗ node-2 NotReady
         QUOTA  ██████████░░░░░░░░░░ 2 of 4 nvidia.com/gpu
 
         01:00  AppWrapper/train         Resetting: everything is deleted

@@ -79,11 +79,11 @@ pub(super) fn summary(show: &Show) -> String {
     let missed = if missed.is_empty() {
         String::new()
     } else {
-        format!(" Never struck, since no pod ran: {missed:?}.")
+        format!(" Not injected, because no pod ran: {missed:?}.")
     };
     format!(
-        "{} of virtual time: {}.{missed} All of it was decided by the controller's own code; the \
-         cluster around it was simulated.",
+        "{} of virtual time: {}.{missed} The controller's own code made every decision; the \
+         cluster was simulated.",
         span(show.elapsed()),
         ends.join("; ")
     )

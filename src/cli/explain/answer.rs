@@ -72,7 +72,7 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     let snapshot = &scene.snapshot;
     let title = format!("{}/{}", snapshot.namespace, snapshot.name);
     if let Some(manager) = &scene.other_manager {
-        let message = format!("managed by {manager}: this controller leaves it alone");
+        let message = format!("managed by {manager}, not by this controller");
         let stays = Decision { next: snapshot.status.phase, ..Decision::default() };
         let mut explanation = of(scene, &stays, title, scene.notes.clone());
         explanation.message = message;

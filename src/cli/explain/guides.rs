@@ -11,7 +11,7 @@ use crate::observe::guides::{self, Attach, Guide};
 use crate::observe::live::{self, guide_resource};
 use crate::policies::attached;
 
-/// Reads what has a say into the cache; returns what is worth knowing about what could not be read.
+/// Reads these objects into the cache; returns notes about those that could not be read.
 ///
 /// # Errors
 /// The cluster does not answer.
@@ -68,7 +68,7 @@ impl Reader<'_> {
             Err(error) if live::code(&error) == Some(404) => Ok(None),
             Err(error) if live::code(&error) == Some(403) => {
                 let (kind, name, why) = (&kind.kind, &at.name, said(&error));
-                self.notes.push(format!("{kind} {name} is not looked at: {why}"));
+                self.notes.push(format!("cannot read {kind} {name}: {why}"));
                 Ok(None)
             }
             Err(error) => Err(unanswered(&error)),

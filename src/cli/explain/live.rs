@@ -1,4 +1,4 @@
-//! The same look at the world, taken from a cluster.
+//! The same scene, read from a cluster.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::observe::{self, Eyes};
 use crate::plan::Ask;
 use crate::snapshot::Snapshot;
 
-/// Looks at an AppWrapper in a cluster.
+/// Reads an AppWrapper and the objects around it from a cluster.
 ///
 /// # Errors
 /// There is no such AppWrapper, it cannot be read, or the cluster does not answer.
@@ -37,7 +37,7 @@ pub(super) fn scene(args: &Args, name: &str) -> Result<(Scene, Config), Error> {
     })
 }
 
-/// Looks at the world around an AppWrapper.
+/// Reads the objects around an AppWrapper.
 ///
 /// # Errors
 /// The cluster cannot be reached, or does not answer.
@@ -91,7 +91,7 @@ async fn sites(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Opt
 }
 
 fn unseen(why: &str) -> String {
-    format!("nodes are not looked at: {why}")
+    format!("cannot read nodes: {why}")
 }
 
 /// Reads the nodes of the pods. Who may not see nodes is told so, and they are unknown.

@@ -1,4 +1,4 @@
-//! `explain --replay`: what the policies as they are now would have decided about recorded failures.
+//! `explain --replay`: what the current policies would have decided about recorded failures.
 
 mod text;
 
@@ -27,7 +27,7 @@ pub(super) struct Replay {
     pub notes: Vec<String>,
 }
 
-/// One recorded failure, decided about anew.
+/// One recorded failure, and the new decision about it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Judged {
     pub attempt: i32,
@@ -62,13 +62,13 @@ pub(super) struct Decided {
     pub retry_after_seconds: Option<i64>,
 }
 
-/// Decides anew about every failure that is recorded, by the controller's own code.
+/// Decides again about every recorded failure, by the controller's own code.
 pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
     let snapshot = &scene.snapshot;
     let name = format!("{}/{}", snapshot.namespace, snapshot.name);
     let notes = scene.notes.clone();
     if let Some(manager) = &scene.other_manager {
-        let outcome = format!("managed by {manager}: this controller decides nothing about it");
+        let outcome = format!("managed by {manager}, not by this controller");
         return Replay { name, attempts: vec![], outcome, notes };
     }
     let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
@@ -80,7 +80,8 @@ pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
         let first = snapshot.status.attempts.first().map_or(0, |attempt| attempt.attempt);
         let before = replay.before;
         all.push(format!(
-            "{before} counted before attempt {first}, the first that is recorded: taken over as recorded"
+            "counted restarts before attempt {first}, the first that is recorded: {before}, used as \
+             recorded"
         ));
     }
     all.extend(notes);
@@ -133,26 +134,24 @@ pub(in crate::cli) const fn word(action: AttemptAction) -> &'static str {
 fn outcome(failures: &[Replayed], attempts: &[Attempt]) -> String {
     let Some(last) = failures.last() else {
         return match attempts.len() {
-            0 => "no attempt is recorded: there is nothing to replay".to_owned(),
-            1 => {
-                "no failure is recorded in the only attempt: there is nothing to replay".to_owned()
-            }
-            all => format!("no failure is recorded in {all} attempts: there is nothing to replay"),
+            0 => "no attempts recorded: nothing to replay".to_owned(),
+            1 => "no failure recorded in the only attempt: nothing to replay".to_owned(),
+            all => format!("no failure recorded in {all} attempts: nothing to replay"),
         };
     };
     let differ = failures.iter().filter(|each| each.differs()).count();
     let mut text = match (differ, failures.len()) {
-        (0, 1) => "the only failure is decided as it was".to_owned(),
-        (0, all) => format!("all {all} failures are decided as they were"),
-        (1, 1) => "the only failure is decided otherwise".to_owned(),
-        (some, all) => format!("{some} of {all} failures are decided otherwise"),
+        (0, 1) => "the only failure is decided the same way".to_owned(),
+        (0, all) => format!("all {all} failures are decided the same way"),
+        (1, 1) => "the only failure is decided differently".to_owned(),
+        (some, all) => format!("{some} of {all} failures are decided differently"),
     };
     let fail = Some(AttemptAction::Fail);
     let failed = last.recorded.action == fail;
     let end = failures.iter().position(|each| each.action == fail);
     match end.and_then(|end| Some((failures.get(end)?, failures.len() - end - 1))) {
         Some((end, 0)) if failed => {
-            text += &format!("; fails at attempt {}, as it did", number(end));
+            text += &format!("; fails at attempt {}, as recorded", number(end));
         }
         Some((end, 0)) => text += &format!("; fails at attempt {}", number(end)),
         Some((end, later)) => {
@@ -164,7 +163,7 @@ fn outcome(failures: &[Replayed], attempts: &[Attempt]) -> String {
         }
         None if failed => {
             let number = number(last);
-            text += &format!("; does not fail at attempt {number}: what comes then is not known");
+            text += &format!("; does not fail at attempt {number}: what follows is unknown");
         }
         None => text += "; does not fail",
     }

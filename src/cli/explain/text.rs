@@ -101,7 +101,7 @@ fn rule(rule: &Rule) -> String {
         text += &format!(", rule {name}");
     }
     if let Some(index) = rule.index {
-        text += &format!(" (number {} in it)", index.saturating_add(1));
+        text += &format!(" (number {} in the policy)", index.saturating_add(1));
     }
     text
 }
@@ -116,9 +116,9 @@ fn pause(answer: &Explanation, left: i64) -> String {
     if answer.phase == Phase::Resetting && answer.deadline.is_some() && answer.delete.is_empty() {
         format!("{left} left")
     } else if answer.delayed {
-        format!("{left} left, and everything must be gone")
+        format!("{left} left, and all resources must be deleted")
     } else {
-        format!("{left} once everything is gone")
+        format!("{left} once all resources are deleted")
     }
 }
 

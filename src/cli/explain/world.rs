@@ -1,4 +1,4 @@
-//! A bundle becomes a look at the world: what is not in it does not exist, but for nodes and queues.
+//! A bundle becomes a scene: what is not in it does not exist, except nodes and queues.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,12 +95,12 @@ fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>),
             let found: Vec<_> = wrappers.iter().map(named).chain([named(&last)]).collect();
             let count = more + 1;
             Err(format!(
-                "a bundle has exactly one AppWrapper, this has {count}: {}",
+                "expected exactly one AppWrapper in the bundle, found {count}: {}",
                 found.join(", ")
             ))
         }
         (None, _) if others.is_empty() => {
-            Err(format!("a bundle has exactly one AppWrapper of {GROUP}, this is empty"))
+            Err(format!("expected exactly one AppWrapper of {GROUP}, but the bundle is empty"))
         }
         (None, _) => {
             let mut titles: Vec<_> = others.iter().map(Document::title).collect();
@@ -109,7 +109,7 @@ fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>),
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             let found = titles.join(", ");
             Err(format!(
-                "a bundle has exactly one AppWrapper of {GROUP}, this has only {found}{more}"
+                "expected exactly one AppWrapper of {GROUP} in the bundle, found only {found}{more}"
             ))
         }
     }
@@ -149,7 +149,7 @@ fn unreadable(document: &Document, field: &str, why: &str) -> String {
     format!("{}: {}: {field}: {why}", document.origin, document.title())
 }
 
-/// Without the position, which is one in a text that nobody has seen.
+/// Without the position, which refers to a text that the user has not written.
 fn without_place(error: &str) -> String {
     error.split(" at line ").next().unwrap_or_default().to_owned()
 }
@@ -159,7 +159,7 @@ fn none_twice(documents: &[Document]) -> Result<(), String> {
     for document in documents {
         if let Some(other) = first.insert(id(document), document) {
             return Err(format!(
-                "{} is in the bundle twice: {}; {}",
+                "{} is duplicated in the bundle: {}; {}",
                 document.title(),
                 other.origin,
                 document.origin

@@ -65,7 +65,7 @@ async fn hold(mut election: Election, won: oneshot::Sender<()>, stop: Stop) {
     election.give_back().await;
 }
 
-/// Works while this replica leads; ends with an error when it leads no more, so that it begins anew.
+/// Works while this replica leads; ends with an error when it loses leadership, so that it is restarted.
 pub(super) async fn lead(controller: Controller, lease: Lease) -> Result<(), Error> {
     let Lease { worker, leadership: _, won } = lease;
     let metrics = controller.context.metrics.clone();
@@ -77,7 +77,7 @@ pub(super) async fn lead(controller: Controller, lease: Lease) -> Result<(), Err
     };
     let ended = tokio::select! {
         () = controller.run_when(leads, stop_signal()) => Ok(()),
-        _ = worker.ended() => Err(Error::Cluster("this replica leads no more".to_owned())),
+        _ = worker.ended() => Err(Error::Cluster("this replica lost leadership".to_owned())),
     };
     worker.stop();
     ended

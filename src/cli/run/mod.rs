@@ -29,10 +29,10 @@ use crate::{inspection, serve, telemetry};
 pub(super) struct Args {
     #[command(flatten)]
     cluster: ClusterArgs,
-    /// Configuration file; every key is optional
+    /// Controller configuration file; every key is optional
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Log as JSON, one object a line
+    /// Log as JSON, one object per line
     #[arg(long)]
     log_json: bool,
 }
@@ -55,9 +55,9 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let metrics = Metrics::new();
     let client = cluster::counted(connection.clone(), &metrics)?;
     let version = client.apiserver_version().await.map_err(|error| {
-        Error::Cluster(format!("the cluster cannot be reached: {}", telemetry::chain(&error)))
+        Error::Cluster(format!("cannot reach the API server: {}", telemetry::chain(&error)))
     })?;
-    tracing::info!(kubernetes = version.git_version, "Connected.");
+    tracing::info!(kubernetes = version.git_version, "Connected to the API server.");
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let elects = config.leader_election.enabled;
     metrics.set_leader(!elects);
@@ -106,7 +106,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
 }
 
 /// Starts the thread of health and of metrics that are not secure. It also ends the process where the
-/// controller's own thread hangs, which nobody on that thread can do.
+/// controller's own thread hangs, which that thread cannot do itself.
 async fn health(
     context: &Context,
     config: &Config,
@@ -128,7 +128,7 @@ async fn health(
         drop(told.send(listening.await));
         tokio::select! {
             () = heartbeat.stopped() => {
-                tracing::error!("The controller hangs: the process ends, to be started again.");
+                tracing::error!("The controller makes no progress; exiting to be restarted.");
                 std::process::exit(HANGS);
             }
             () = stop => Ok(()),
@@ -141,7 +141,7 @@ async fn health(
     }
 }
 
-/// Says what is around the controller that will hurt.
+/// Logs settings around the controller that will cause trouble.
 async fn warn(client: Client, config: Config) {
     for notice in inspection::warnings(&client, &config).await {
         tracing::warn!("{notice}");

@@ -1,4 +1,4 @@
-//! Takes over a configuration file that changes.
+//! Reloads a configuration file that changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError};
@@ -11,7 +11,7 @@ use crate::telemetry;
 /// How often the file is looked at.
 const RELOAD_EVERY: Duration = Duration::from_secs(1);
 
-/// Takes over a changed configuration file; one with errors is reported, and the old one stays.
+/// Reloads a changed configuration file; one with errors is reported, and the old one stays.
 pub(super) async fn reload(context: Arc<Context>, path: PathBuf) {
     let mut known = text_of(&path).await;
     let mut seen = known.clone();
@@ -35,11 +35,11 @@ pub(super) async fn reload(context: Arc<Context>, path: PathBuf) {
             Ok(config) => {
                 *context.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 context.look_at_all();
-                tracing::info!(file = %path.display(), "The configuration was loaded again.");
+                tracing::info!(file = %path.display(), "Reloaded the configuration.");
             }
             Err(error) => {
                 let cause = telemetry::chain(&error);
-                tracing::error!(cause, "The configuration is not usable; the old one stays.");
+                tracing::error!(cause, "The configuration is invalid; keeping the previous one.");
             }
         }
     }

@@ -1,5 +1,5 @@
-//! What answers the API server, on a thread of its own: a large AppWrapper that is being judged holds up
-//! no decision, and a decision no answer.
+//! The servers, on a thread of their own: the review of a large AppWrapper does not delay a decision, nor a
+//! decision a review.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -168,7 +168,8 @@ async fn learn(client: Client, account: Arc<OnceLock<String>>) {
                 return;
             }
             Err(error) => {
-                tracing::warn!(cause = telemetry::chain(&error), "Will ask again.");
+                let cause = telemetry::chain(&error);
+                tracing::warn!(cause, "Cannot determine the controller's own account; retrying.");
                 tokio::time::sleep(ASK_EVERY).await;
             }
         }

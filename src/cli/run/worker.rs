@@ -39,7 +39,7 @@ impl Worker {
         tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Error::Usage(format!("cannot start: {error}")))
+            .map_err(|error| Error::Usage(format!("cannot start the async runtime: {error}")))
     }
 
     /// Starts a thread; `work` is told when to end.
@@ -61,7 +61,7 @@ impl Worker {
             .spawn(move || {
                 let _runs = runs_until_dropped;
                 if let Err(error) = runtime.block_on(work(stopped)) {
-                    tracing::error!(thread = name, %error, "A thread has failed.");
+                    tracing::error!(thread = name, %error, "A thread failed.");
                 }
             })
             .map_err(|error| Error::Usage(format!("cannot start a thread: {error}")))?;
@@ -77,14 +77,14 @@ impl Worker {
     pub(super) async fn ended(&self) -> Error {
         // an error means that it has ended
         drop(self.runs.clone().wait_for(|runs| !runs).await);
-        Error::Cluster(format!("the thread {} has ended", self.name))
+        Error::Cluster(format!("thread {} stopped unexpectedly", self.name))
     }
 
     /// Lets it finish what it has begun, and waits for its end.
     pub(super) fn stop(self) {
         // fails only where the thread has ended by itself
         if self.stop.send(()).is_err() || self.thread.join().is_err() {
-            tracing::error!(thread = self.name, "A thread had ended before.");
+            tracing::error!(thread = self.name, "A thread had already stopped.");
         }
     }
 }
@@ -158,7 +158,7 @@ mod tests {
             });
             let worker = worker.unwrap();
             let ended = any_ended([&worker]).await.to_string();
-            assert_eq!(ended, "the thread w has ended", "{how}");
+            assert_eq!(ended, "thread w stopped unexpectedly", "{how}");
             let (_, runs) = worker.check();
             assert!(!*runs.borrow(), "{how}");
             worker.stop();

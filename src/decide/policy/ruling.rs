@@ -74,18 +74,20 @@ impl Ruling {
         let left = left.unwrap_or_default();
         match source {
             RuleSource::KillSwitch => "the configuration allows no restart of any kind".to_owned(),
-            RuleSource::ExitCodeAnnotation => "an annotation makes the exit code final".to_owned(),
+            RuleSource::ExitCodeAnnotation => {
+                "an annotation makes the exit code terminal".to_owned()
+            }
             RuleSource::RetryLimit if self.action == RulingAction::Fail => match place.as_str() {
-                "" => format!("no restart is left ({left})"),
-                place => format!("no restart is left for {place} ({left})"),
+                "" => format!("retry limit reached ({left})"),
+                place => format!("retry limit reached for {place} ({left})"),
             },
-            RuleSource::RetryLimit => format!("restarts are left ({left})"),
+            RuleSource::RetryLimit => format!("retry limit not reached ({left})"),
             RuleSource::PodFailurePolicy | RuleSource::FailurePolicy | RuleSource::RetryPolicy => {
                 let what = match self.action {
-                    RulingAction::Restart => "restarts",
-                    RulingAction::RestartIgnoringLimit => "restarts, uncounted",
+                    RulingAction::Restart => "restarts the AppWrapper",
+                    RulingAction::RestartIgnoringLimit => "restarts the AppWrapper, uncounted",
                     RulingAction::RecreateComponent(_) => "recreates the component",
-                    RulingAction::Fail => "fails",
+                    RulingAction::Fail => "fails the AppWrapper",
                 };
                 if left.is_empty() {
                     format!("{place} {what}")

@@ -153,15 +153,15 @@ impl Doubt {
             _ => place(&self.rule),
         };
         let why = match &self.why {
-            Why::OtherContainers => "the record holds no other container",
+            Why::OtherContainers => "the record contains no other container",
             Why::Elsewhere(why) | Why::Unrecorded(why) => why,
         };
         let judged = match (self.matches, self.decided) {
-            (true, true) => "matching, since a rule of that name decided then",
+            (true, true) => "matching, because a rule of that name was applied",
             (true, false) => "matching",
             (false, _) => "not matching",
         };
-        format!("{what} cannot be told ({why}): judged as {judged}; otherwise {otherwise}")
+        format!("{what} cannot be evaluated ({why}): assumed {judged}; otherwise {otherwise}")
     }
 }
 
@@ -199,7 +199,7 @@ fn of_pod_rule(rule: &PodRule, evidence: &Evidence<'_>) -> Option<Doubt> {
                 |(kind, status): &&(String, String)| kind == "DisruptionTarget" && status == "True";
             let asks = pairs.iter().any(|pair| target(&pair));
             let others = pairs.iter().any(|pair| !target(&pair));
-            let why = "the record does not hold the conditions of the pod".to_owned();
+            let why = "the record does not contain the conditions of the pod".to_owned();
             let doubt = Doubt::new(name, Why::Unrecorded(why));
             match evidence.disruption {
                 Disruption::Yes if asks => None,
@@ -235,7 +235,7 @@ fn of_failure_rule(
     let why = match evidence.happened {
         Happened::PodFailed if component.kind == "Pod" => return None,
         Happened::PodFailed => {
-            format!("the record holds what the pod said, not why {title} failed")
+            format!("the record contains the message of the pod, not why {title} failed")
         }
         Happened::ComponentFailed => {
             let (reason, message) = evidence.said();
@@ -244,7 +244,7 @@ fn of_failure_rule(
                 && !rule.patterns.iter().any(|pattern| pattern.is_match(message));
             match component.kind.as_str() {
                 "JobSet" if missed || unmatched => {
-                    format!("the record does not hold what the first failed Job of {title} said")
+                    format!("the record does not show why the first failed Job of {title} failed")
                 }
                 _ if unmatched && !missed => cut(message)?,
                 _ => return None,
@@ -302,7 +302,7 @@ fn of_retry_rule(
             let known = |name: &str| config.failure_categories.iter().any(|one| one.name == name);
             // what makes a category of its own may not be in the record
             matches = if known(&then) && !known(&now) { fitted } else { fits };
-            let words = format!("recorded as {then}, {now} by what the record holds");
+            let words = format!("recorded as {then}, but {now} by the rest of the record");
             elsewhere().or_else(|| (fits != fitted).then_some(Why::Elsewhere(words)))
         }
     };
@@ -319,17 +319,17 @@ fn of_retry_rule(
 fn other_container(evidence: &Evidence<'_>, name: &str) -> Option<Why> {
     let recorded = evidence.container();
     (evidence.has_code() && recorded != name)
-        .then(|| Why::Elsewhere(format!("the record holds container {recorded}, not {name}")))
+        .then(|| Why::Elsewhere(format!("the record contains container {recorded}, not {name}")))
 }
 
 /// The category may hide what else happened to the pod.
 fn hidden(evidence: &Evidence<'_>) -> Option<Why> {
     let hides = evidence.has_code() && matches!(evidence.built_in, None | Some(Category::Oom));
     let category = evidence.record.category.as_deref().unwrap_or("none");
-    let words = format!("the recorded category, {category}, does not tell what else happened");
+    let words = format!("the recorded category, {category}, does not show what else happened");
     hides.then_some(Why::Unrecorded(words))
 }
 
 fn cut(message: &str) -> Option<String> {
-    (message.len() >= CUT_BYTES).then(|| "the recorded message is cut at 1 KiB".to_owned())
+    (message.len() >= CUT_BYTES).then(|| "the recorded message is truncated to 1 KiB".to_owned())
 }

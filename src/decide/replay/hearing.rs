@@ -72,7 +72,9 @@ impl Judgement {
             Self::Unasked(_, why) => return (*why).to_owned(),
             Self::NoFailure(rule, component) => {
                 let place = policy::place(rule);
-                return format!("no failure: {place} ignores the pod, and {component} replaces it");
+                return format!(
+                    "not a failure: {place} ignores the pod, and {component} replaces it"
+                );
             }
         };
         let mut text = ruling.sentence();
@@ -81,7 +83,7 @@ impl Judgement {
                 text += &format!(", avoids node {node}");
             }
             if let Some(memory) = retry.memory {
-                text += &format!(", memory times {}", memory.factor);
+                text += &format!(", multiplies memory by {}", memory.factor);
             }
         }
         text
@@ -143,7 +145,7 @@ impl<'a> Hearing<'a> {
         let evidence = &self.evidence;
         let snapshot = &ground.snapshot;
         if evidence.happened == Happened::Hopeless {
-            let why = "the component can never be created: no policy is asked";
+            let why = "the component cannot be created: no policy is evaluated";
             return Judgement::Unasked(AttemptAction::Fail, why);
         }
         let pod = evidence.pod.as_ref();
@@ -168,7 +170,7 @@ impl<'a> Hearing<'a> {
         let ruling = policy::rule(&case);
         let by_switch = ruling.rule.source == RuleSource::KillSwitch;
         if evidence.happened == Happened::NodeMarked && !by_switch {
-            let why = "the node was marked NoExecute: no policy is asked";
+            let why = "the node was marked NoExecute: no policy is evaluated";
             return Judgement::Unasked(AttemptAction::RestartIgnoringLimit, why);
         }
         Judgement::Ruled(ruling)
@@ -214,7 +216,7 @@ impl<'a> Hearing<'a> {
         if alone {
             let container = self.evidence.container();
             all.push(format!(
-                "judged by container {container} alone, as no init container: the record holds no other"
+                "only container {container} is evaluated, as an app container: the record has no other"
             ));
         }
         all.extend(self.about_other_pods(judgement));
@@ -233,10 +235,10 @@ impl<'a> Hearing<'a> {
         }
         match named {
             0 => Some(format!(
-                "no component is called {name} any more: no rule that names components is about it"
+                "no component is named {name} anymore: rules with targetComponents do not apply"
             )),
             1 => None,
-            _ => Some(format!("{named} components are called {name}: judged as the first of them")),
+            _ => Some(format!("{named} components are named {name}: evaluated as the first one")),
         }
     }
 
@@ -259,7 +261,7 @@ impl<'a> Hearing<'a> {
             .is_some_and(|rule| rule.source == RuleSource::PodFailurePolicy && !decided);
         (!decided && !judgement.is_by(RuleSource::KillSwitch) && (asked || ignored)).then(|| {
             let pods = if others == 1 { "pod is" } else { "pods are" };
-            format!("{others} more failed {pods} not recorded: judged by the first alone")
+            format!("{others} more failed {pods} not recorded: only the first is evaluated")
         })
     }
 
@@ -279,7 +281,7 @@ impl<'a> Hearing<'a> {
                 let title = component.title();
                 let otherwise = otherwise.sentence(evidence.record);
                 all.push(format!(
-                    "{title} is taken to have failed with the pod; otherwise {otherwise}"
+                    "{title} is assumed to have failed with the pod; otherwise {otherwise}"
                 ));
             }
         }
@@ -297,7 +299,7 @@ impl<'a> Hearing<'a> {
         let asked = of_pod || evidence.happened == Happened::ComponentFailed;
         if later && others && asked {
             all.push(
-                "whether another component had failed, too, is not recorded: judged as none".into(),
+                "the record does not show whether other components failed: assumed none".into(),
             );
         }
         all

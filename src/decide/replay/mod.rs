@@ -28,7 +28,7 @@ use crate::api::{
 };
 use hearing::{Hearing, Judgement};
 
-/// Every failure that is recorded, decided about anew.
+/// Every recorded failure, decided again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Replay {
     /// One for each attempt that failed, in order.
@@ -37,7 +37,7 @@ pub struct Replay {
     pub before: i32,
 }
 
-/// One failure, decided about anew.
+/// One failure, decided again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replayed {
     /// The attempt as it was recorded.
@@ -83,7 +83,7 @@ impl Replayed {
     }
 }
 
-/// Decides anew about every failure that `status.attempts` holds, by the policies of the facts.
+/// Decides again about every failure in `status.attempts`, with the current policies.
 #[must_use]
 pub fn replay(facts: Facts<'_>) -> Replay {
     let mut status = before(&facts.snapshot.status);
@@ -123,7 +123,7 @@ pub fn replay(facts: Facts<'_>) -> Replay {
 /// What was counted before the first attempt that is recorded.
 fn before(status: &AppWrapperStatus) -> AppWrapperStatus {
     let last = status.attempts.len().saturating_sub(1);
-    // what a hand left out was a restart, or there were no next attempt
+    // an action missing from an edited record was a restart, or there would be no next attempt
     let is_counted = |(index, attempt): &(usize, &Attempt)| match attempt.action {
         Some(AttemptAction::RecreateComponent)
             if incidents::is_repeated(&status.attempts[..=*index]) =>
@@ -194,7 +194,7 @@ fn recorded(attempt: &Attempt) -> String {
     let action = match attempt.action {
         Some(AttemptAction::Restart) => "a restart",
         Some(AttemptAction::RestartIgnoringLimit) => "an uncounted restart",
-        Some(AttemptAction::RecreateComponent) => "the component created again",
+        Some(AttemptAction::RecreateComponent) => "the component recreated",
         Some(AttemptAction::Fail) => "failure",
         None => "nothing",
     };

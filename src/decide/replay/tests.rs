@@ -282,11 +282,11 @@ fn a_retry_policy_counts_its_own_rules_and_backs_off() {
     "#);
     let reasons: Vec<&str> = replay.failures.iter().map(|one| one.reason.as_str()).collect();
     insta::assert_snapshot!(reasons.join("\n"), @r"
-    rule flaky of RetryPolicy infra restarts (0 of 9 used), avoids node node-1; recorded: a restart by no rule
-    rule oom of RetryPolicy infra restarts (0 of 1 used), memory times 1.5; recorded: a restart by no rule
-    rule flaky of RetryPolicy infra restarts (1 of 9 used), avoids node node-1; recorded: a restart by no rule
-    no restart is left for rule oom of RetryPolicy infra (1 of 1 used); recorded: a restart by no rule
-    would not have happened; the default action of RetryPolicy infra fails; recorded: a restart by no rule
+    rule flaky of RetryPolicy infra restarts the AppWrapper (0 of 9 used), avoids node node-1; recorded: a restart by no rule
+    rule oom of RetryPolicy infra restarts the AppWrapper (0 of 1 used), multiplies memory by 1.5; recorded: a restart by no rule
+    rule flaky of RetryPolicy infra restarts the AppWrapper (1 of 9 used), avoids node node-1; recorded: a restart by no rule
+    retry limit reached for rule oom of RetryPolicy infra (1 of 1 used); recorded: a restart by no rule
+    would not have happened; the default action of RetryPolicy infra fails the AppWrapper; recorded: a restart by no rule
     ");
 }
 
@@ -336,11 +336,11 @@ fn what_a_retry_rule_cannot_be_told_is_said() {
         lines.push(format!("{what}: {:?} {:?}", one.action, one.assumptions));
     }
     insta::assert_snapshot!(lines.join("\n"), @r#"
-    another container: Some(Restart) ["rule it of RetryPolicy infra cannot be told (the record holds container main, not side): judged as not matching; otherwise rule it of RetryPolicy infra fails"]
-    a message that is cut: Some(Restart) ["rule it of RetryPolicy infra cannot be told (the recorded message is cut at 1 KiB): judged as not matching; otherwise rule it of RetryPolicy infra fails"]
-    a category that hides others: Some(Restart) ["rule it of RetryPolicy infra cannot be told (the recorded category, oom, does not tell what else happened): judged as not matching; otherwise rule it of RetryPolicy infra fails"]
-    a category that was another's: Some(Fail) ["rule it of RetryPolicy infra cannot be told (recorded as cuda, application by what the record holds): judged as matching; otherwise the default action of RetryPolicy infra restarts (0 of 20 used)"]
-    a category by a configuration since changed: Some(Restart) ["rule it of RetryPolicy infra cannot be told (recorded as application, cuda by what the record holds): judged as not matching; otherwise rule it of RetryPolicy infra fails"]
+    another container: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (the record contains container main, not side): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
+    a message that is cut: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (the recorded message is truncated to 1 KiB): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
+    a category that hides others: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (the recorded category, oom, does not show what else happened): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
+    a category that was another's: Some(Fail) ["rule it of RetryPolicy infra cannot be evaluated (recorded as cuda, but application by the rest of the record): assumed matching; otherwise the default action of RetryPolicy infra restarts the AppWrapper (0 of 20 used)"]
+    a category by a configuration since changed: Some(Restart) ["rule it of RetryPolicy infra cannot be evaluated (recorded as application, but cuda by the rest of the record): assumed not matching; otherwise rule it of RetryPolicy infra fails the AppWrapper"]
     told: Some(Restart) []
     "#);
 }

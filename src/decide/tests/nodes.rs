@@ -281,14 +281,17 @@ fn what_blocks_a_deletion_is_told_with_its_node() {
         (
             Some(Lost::NotReady),
             "Pod/work-0 on node node-1, which has not been ready since 2027-01-15T08:00:00Z \
-             (once it is shut down, taint it node.kubernetes.io/out-of-service)",
+             (after you shut it down, add the taint node.kubernetes.io/out-of-service)",
         ),
         (
             Some(Lost::Unreachable),
-            "node-1, which has not been heard of since 2027-01-15T08:00:00Z (",
+            "node-1, which has been unreachable since 2027-01-15T08:00:00Z (",
         ),
-        (Some(Lost::OutOfService), "node-1, which is out of service since 2027-01-15T08:00:00Z,"),
-        (Some(Lost::Deleted), "node-1, which does not exist any more"),
+        (
+            Some(Lost::OutOfService),
+            "node-1, which has been out of service since 2027-01-15T08:00:00Z,",
+        ),
+        (Some(Lost::Deleted), "node-1, which no longer exists"),
     ] {
         let world = going_down(state).answered(Ask::Gone);
         for second in [30, 600] {

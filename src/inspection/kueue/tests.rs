@@ -145,7 +145,7 @@ fn waiting_for_pods_has_the_defaults_of_its_version() {
 #[test]
 fn what_is_wrong_with_the_file_is_said() {
     for (text, want) in [
-        ("{", "it is no YAML: "),
+        ("{", "invalid YAML: "),
         (
             "waitForPodsReady: {timeout: soon}",
             "waitForPodsReady.timeout: \"soon\" is not a duration",
@@ -168,9 +168,9 @@ fn judged(manager: Reading<Manager>, settings: Reading<Settings>) -> Vec<String>
 fn kueue_as_it_comes_releases_quota_too_early() {
     let manager = Manager::of(&deployment(IMAGE, &[CONFIG]));
     let said = judged(Ok(manager), Settings::parse(&file("")));
-    let want = "Kueue 0.18.3 releases the quota of a deleted AppWrapper at once, while its pods still \
-                run, and admits others on top of them: set FinishOrphanedWorkloads to false in \
-                featureGates of ConfigMap kueue-system/team-kueue-manager-config and restart Kueue";
+    let want = "Kueue 0.18.3 releases the quota of a deleted AppWrapper immediately, while its \
+                pods still run, and admits other workloads: set FinishOrphanedWorkloads to false \
+                in featureGates of ConfigMap kueue-system/team-kueue-manager-config and restart Kueue";
     assert_eq!(said, [want]);
 }
 
@@ -204,7 +204,7 @@ fn each_thing_that_is_off_is_one_notice() {
             Manager::of(&deployment("kueue:main", &[CONFIG])),
             file(""),
             vec![
-                r#"the version of Kueue cannot be told from its image "kueue:main": from 0.18 on"#,
+                r#"cannot determine the version of Kueue from its image "kueue:main": since 0.18"#,
             ],
         ),
         (Manager::of(&deployment("kueue:main", &[CONFIG])), file(held), vec![]),
@@ -229,11 +229,11 @@ fn no<T>() -> Reading<T> {
 #[test]
 fn what_cannot_be_read_is_one_notice_and_the_rest_is_judged() {
     let both = judged(no(), no());
-    let want = "Kueue is installed, but it cannot be told whether it keeps the quota of a deleted \
-                AppWrapper and whether its timeouts fit ours, without Deployment \
+    let want = "Kueue is installed, but the controller cannot read Deployment \
                 kueue-system/kueue-controller-manager (not found) and ConfigMap \
-                kueue-system/kueue-manager-config (not found): let the controller get it, or name \
-                Kueue's service account in admission.kueueAccount";
+                kueue-system/kueue-manager-config (not found), and so cannot check whether Kueue \
+                keeps the quota of a deleted AppWrapper and whether Kueue's timeouts fit: allow the \
+                controller to get them, or set admission.kueueAccount to Kueue's service account";
     assert_eq!(both, [want]);
     let manager = || Ok(Manager::of(&deployment(IMAGE, &[CONFIG])));
     let no_file = judged(manager(), no());

@@ -1,4 +1,4 @@
-//! Whether what is wrapped may be: by its kind, by its requester, by the controller.
+//! Whether the components may be wrapped: by kind, by requester, by controller.
 //!
 //! ```text
 //! templates ─▶ kinds ─▶ discovery ─▶ resource, scope, verbs ─┬─▶ SubjectAccessReview (requester)
@@ -8,10 +8,9 @@
 //! The scope is that of discovery, never the template's: a review with a namespace about a resource
 //! that has none would be answered by the rights in that namespace.
 //!
-//! What was answered is remembered for a short while, within bounds, so that a burst of AppWrappers of
-//! one user costs a few reviews. A right that is taken away may be found for that long still. What is
-//! not there, or could not be asked, is not remembered: a definition that was installed a moment ago
-//! is found.
+//! Results are cached for a short time, within bounds, so that a burst of AppWrappers of one user costs a
+//! few reviews. A right that is revoked may still be found for that long. Missing kinds and failed requests
+//! are not cached: a definition that was installed a moment ago is found.
 
 mod named;
 pub mod review;
@@ -46,7 +45,7 @@ const ALLOWED_FOR: Duration = Duration::from_secs(10);
 /// How long a right of the controller is believed. It loses one rarely, and sees it when it does.
 const OWN_ALLOWED_FOR: Duration = Duration::from_mins(1);
 
-/// How long a missing right is believed: whoever was told of it is about to get it.
+/// How long a missing right is cached: it is likely to be granted soon.
 const DENIED_FOR: Duration = Duration::from_secs(2);
 
 /// The most answers of one sort that are remembered.
@@ -233,7 +232,10 @@ impl Authorize for Reviews {
                     Ok(false) => false,
                     Err(error) => {
                         // only a warning depends on it
-                        tracing::debug!(cause = telemetry::chain(&error), "Nothing is said of it.");
+                        tracing::debug!(
+                            cause = telemetry::chain(&error),
+                            "Existence check failed; no warning."
+                        );
                         true
                     }
                 },

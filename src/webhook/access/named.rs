@@ -42,12 +42,10 @@ pub(super) async fn exists(
 /// What is said of what does not exist.
 pub(super) fn warning(namespace: &str, named: &Named) -> Finding {
     let message = match named.kind {
-        NamedKind::RetryPolicy => {
-            "there is no RetryPolicy of this name: it is left out until there is one".to_owned()
-        }
+        NamedKind::RetryPolicy => "RetryPolicy not found: it is ignored until it exists".to_owned(),
         NamedKind::LocalQueue => format!(
-            "there is no LocalQueue of this name in namespace {namespace}: nothing is admitted \
-             until there is one"
+            "LocalQueue not found in namespace {namespace}: the AppWrapper is not admitted until it \
+             exists"
         ),
     };
     Finding {

@@ -66,7 +66,7 @@ pub async fn may(client: &Client, who: &Identity, access: Access) -> Result<bool
 
 /// What is asked about a user.
 pub(super) fn question(access: &Access) -> String {
-    format!("ask whether the user may {} {}", access.verb, access.resource)
+    format!("check whether the user can {} {}", access.verb, access.resource)
 }
 
 /// Whether we have a right ourselves.
@@ -74,7 +74,7 @@ pub(super) fn question(access: &Access) -> String {
 /// # Errors
 /// Where that cannot be told.
 pub async fn may_i(client: &Client, access: Access) -> Result<bool, AccessError> {
-    let what = format!("ask whether the controller may {} {}", access.verb, access.resource);
+    let what = format!("check whether the controller can {} {}", access.verb, access.resource);
     let review = SelfSubjectAccessReview {
         metadata: ObjectMeta::default(),
         spec: SelfSubjectAccessReviewSpec {
@@ -92,11 +92,11 @@ pub async fn may_i(client: &Client, access: Access) -> Result<bool, AccessError>
 /// # Errors
 /// Where it does not say.
 pub async fn own_account(client: &Client) -> Result<String, AccessError> {
-    let what = "ask for the controller's own user name";
+    let what = "get the controller's own user name";
     let answer = created(client, &SelfSubjectReview::default(), what).await?;
     let name = answer.status.and_then(|status| status.user_info?.username);
     name.filter(|name| !name.is_empty()).ok_or_else(|| AccessError {
-        message: format!("{what}: the answer has none"),
+        message: format!("{what}: the response has none"),
         source: None,
     })
 }
@@ -122,9 +122,10 @@ fn subject_review(who: &Identity, access: Access) -> SubjectAccessReview {
 fn verdict(status: Option<SubjectAccessReviewStatus>, what: &str) -> Result<bool, AccessError> {
     match status {
         Some(status) => Ok(status.allowed && status.denied != Some(true)),
-        None => {
-            Err(AccessError { message: format!("{what}: the answer has no status"), source: None })
-        }
+        None => Err(AccessError {
+            message: format!("{what}: the response has no status"),
+            source: None,
+        }),
     }
 }
 
@@ -161,7 +162,7 @@ pub async fn soon<T>(
     answer: impl Future<Output = Result<T, AccessError>>,
 ) -> Result<T, AccessError> {
     tokio::time::timeout(ANSWER_WITHIN, answer).await.unwrap_or_else(|_| {
-        let message = format!("{what}: no answer within {} s", ANSWER_WITHIN.as_secs());
+        let message = format!("{what}: no response within {} s", ANSWER_WITHIN.as_secs());
         Err(AccessError { message, source: None })
     })
 }

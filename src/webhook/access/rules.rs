@@ -43,20 +43,17 @@ impl Target {
         }
     }
 
-    /// Why objects of it can never be wrapped, whoever asks; none where they can.
+    /// Why objects of it can never be wrapped, by any user; none if they can.
     #[must_use]
     pub fn flaw(&self) -> Option<String> {
         if !self.lacks.is_empty() {
             let lacks = self.lacks.join(", ");
             return Some(format!(
-                "must be a kind whose objects can be created, watched and deleted: {self} cannot {lacks}"
+                "must be a kind that supports create, get, delete, list and watch: {self} lack {lacks}"
             ));
         }
-        (!self.namespaced).then(|| {
-            format!(
-                "must be namespaced: {self} belong to the cluster as a whole, and cannot be wrapped"
-            )
-        })
+        (!self.namespaced)
+            .then(|| format!("must be namespaced: {self} are cluster-scoped and cannot be wrapped"))
     }
 
     /// That somebody creates one.
@@ -106,7 +103,7 @@ pub(super) fn can_be_served(api_version: &str, kind: &str) -> bool {
 
 /// The sentence about a kind that is not served.
 pub(super) fn unknown(api_version: &str, kind: &str) -> String {
-    format!("the cluster serves no kind {} of {}", shortened(kind), shortened(api_version))
+    format!("no matches for kind \"{}\" in version \"{}\"", shortened(kind), shortened(api_version))
 }
 
 /// What is said of a user who may not create a resource; the same for every resource.
@@ -170,22 +167,22 @@ mod tests {
         for (target, want) in [
             (
                 target("", "nodes", Scope::Cluster, ALL),
-                "must be namespaced: nodes belong to the cluster as a whole, and cannot be wrapped",
+                "must be namespaced: nodes are cluster-scoped and cannot be wrapped",
             ),
             (
                 target("", "bindings", Scope::Namespaced, &["create"]),
-                "must be a kind whose objects can be created, watched and deleted: bindings cannot \
+                "must be a kind that supports create, get, delete, list and watch: bindings lack \
                  get, delete, list, watch",
             ),
             (
                 target("authentication.k8s.io", "tokenreviews", Scope::Cluster, &["create"]),
-                "must be a kind whose objects can be created, watched and deleted: \
-                 tokenreviews.authentication.k8s.io cannot get, delete, list, watch",
+                "must be a kind that supports create, get, delete, list and watch: \
+                 tokenreviews.authentication.k8s.io lack get, delete, list, watch",
             ),
             (
                 target("metrics.k8s.io", "pods", Scope::Namespaced, &["get", "list"]),
-                "must be a kind whose objects can be created, watched and deleted: \
-                 pods.metrics.k8s.io cannot create, delete, watch",
+                "must be a kind that supports create, get, delete, list and watch: \
+                 pods.metrics.k8s.io lack create, delete, watch",
             ),
         ] {
             assert_eq!(target.flaw().as_deref(), Some(want));

@@ -186,10 +186,10 @@ async fn a_kind_that_never_can_be_wrapped_costs_no_review() {
     let setup = Setup::new();
     for (kind, want) in [
         (("v1", "Node"), "must be namespaced"),
-        (("v1", "Binding"), "must be a kind whose objects can be created, watched and deleted"),
-        (("v1", "PodExecOptions"), "the cluster serves no kind PodExecOptions of v1"),
-        (("apps/v9", "Deployment"), "the cluster serves no kind Deployment of apps/v9"),
-        (("v1/../../apis", "Pod"), "the cluster serves no kind Pod of v1/../../apis"),
+        (("v1", "Binding"), "must be a kind that supports create, get, delete, list and watch"),
+        (("v1", "PodExecOptions"), r#"no matches for kind "PodExecOptions" in version "v1""#),
+        (("apps/v9", "Deployment"), r#"no matches for kind "Deployment" in version "apps/v9""#),
+        (("v1/../../apis", "Pod"), r#"no matches for kind "Pod" in version "v1/../../apis""#),
     ] {
         let said = setup.ask(&user("alice"), &[kind]).await;
         assert!(said.len() == 1 && said[0].contains(want), "{said:?}");
@@ -300,10 +300,10 @@ async fn more_kinds_than_anybody_needs_are_not_asked_about() {
 async fn what_cannot_be_asked_is_an_error_and_not_remembered() {
     for (end, code, want) in [
         ("/apis/batch/v1", 500, "discover Job of batch/v1"),
-        ("/apis/batch/v1", 0, "discover Job of batch/v1: no answer within 2 s"),
-        (REVIEWS, 403, "ask whether the user may create jobs"),
-        (REVIEWS, 0, "ask whether the user may create jobs: no answer within 2 s"),
-        ("/selfsubjectaccessreviews", 429, "ask whether the controller may create jobs"),
+        ("/apis/batch/v1", 0, "discover Job of batch/v1: no response within 2 s"),
+        (REVIEWS, 403, "check whether the user can create jobs"),
+        (REVIEWS, 0, "check whether the user can create jobs: no response within 2 s"),
+        ("/selfsubjectaccessreviews", 429, "check whether the controller can create jobs"),
     ] {
         let setup = Setup::new();
         *setup.server.broken.lock().unwrap() = Some((end, code));
@@ -321,5 +321,5 @@ async fn the_server_knows_our_name() {
     assert_eq!(own_account(&setup.server.client()).await.unwrap(), "us");
     *setup.server.broken.lock().unwrap() = Some(("reviews", 500));
     let error = own_account(&setup.server.client()).await.unwrap_err();
-    assert_eq!(error.message, "ask for the controller's own user name");
+    assert_eq!(error.message, "get the controller's own user name");
 }

@@ -20,8 +20,8 @@ fn what_is_no_question_of_an_api_server_is_named() {
     let request = |field: &str, value: Value| with(&given(), &format!("/request/{field}"), value);
     let missing = |field: &str| without(&given(), &format!("/request/{field}"));
     let rows: &[(&str, Value)] = &[
-        ("no AdmissionReview", json!([])),
-        ("no AdmissionReview", json!("x")),
+        ("not an AdmissionReview", json!([])),
+        ("not an AdmissionReview", json!("x")),
         ("\"\" of \"\"", json!({})),
         ("\"Pod\" of \"v1\"", json!({"apiVersion": "v1", "kind": "Pod"})),
         (
@@ -31,12 +31,12 @@ fn what_is_no_question_of_an_api_server_is_named() {
         ("\"ConversionReview\"", with(&given(), "/kind", json!("ConversionReview"))),
         ("request must be given", without(&given(), "/request")),
         ("request must be given", with(&given(), "/request", json!(null))),
-        ("no AdmissionReview", with(&given(), "/request", json!([1, 2]))),
+        ("not an AdmissionReview", with(&given(), "/request", json!([1, 2]))),
         ("request.uid must be given", missing("uid")),
         ("request.uid must be given", request("uid", json!(""))),
-        ("no AdmissionReview: invalid type", request("uid", json!(7))),
+        ("not an AdmissionReview: invalid type", request("uid", json!(7))),
         ("request.userInfo.username must be given", missing("userInfo")),
-        ("no AdmissionReview", request("userInfo/groups", json!("x"))),
+        ("not an AdmissionReview", request("userInfo/groups", json!("x"))),
         ("request.operation is \"CONNECT\"", request("operation", json!("CONNECT"))),
         ("request.operation is \"create\"", request("operation", json!("create"))),
         ("request.operation is \"\"", missing("operation")),
@@ -66,21 +66,21 @@ fn bytes_that_are_no_json_are_refused_in_one_short_line() {
     for (bytes, want) in [
         (&b""[..], "the body is empty"),
         (b"\xff\xfe", "not UTF-8"),
-        (b"hello", "no AdmissionReview: expected value"),
-        (b"\0", "no AdmissionReview"),
-        (b"[[[[", "no AdmissionReview"),
-        (&whole.as_bytes()[..whole.len() / 2], "no AdmissionReview: EOF"),
-        (surrogate.as_bytes(), "no AdmissionReview: unexpected end of hex escape"),
-        (number.as_bytes(), "no AdmissionReview: number out of range"),
-        (long.as_bytes(), "no AdmissionReview: invalid type"),
-        (long_kind.as_bytes(), "is expected"),
+        (b"hello", "not an AdmissionReview: expected value"),
+        (b"\0", "not an AdmissionReview"),
+        (b"[[[[", "not an AdmissionReview"),
+        (&whole.as_bytes()[..whole.len() / 2], "not an AdmissionReview: EOF"),
+        (surrogate.as_bytes(), "not an AdmissionReview: unexpected end of hex escape"),
+        (number.as_bytes(), "not an AdmissionReview: number out of range"),
+        (long.as_bytes(), "not an AdmissionReview: invalid type"),
+        (long_kind.as_bytes(), "expected AdmissionReview"),
     ] {
         let found = refused(bytes);
         assert!(found.contains(want), "{found}");
         assert!(found.len() < 400 && !found.contains('\n'), "{found}");
     }
     let nested = format!("{}{}", r#"{"a":"#.repeat(1_000_000), "}".repeat(10));
-    assert!(refused(nested.as_bytes()).contains("no AdmissionReview"));
+    assert!(refused(nested.as_bytes()).contains("not an AdmissionReview"));
 }
 
 #[test]

@@ -134,7 +134,7 @@ fn unique_names(components: &[Value], report: &mut Report) {
         match seen.get(&(template::group(api_version), kind, name)) {
             Some(first) => {
                 let message =
-                    format!("must be unique: spec.components[{first}] is {kind}/{name} too");
+                    format!("must be unique: spec.components[{first}] is also {kind}/{name}");
                 let field = format!("spec.components[{i}].template.metadata.name");
                 report.invalid(field, text(&object["metadata"]["name"]), message);
             }
@@ -150,8 +150,8 @@ fn totals(all: &[Judged], report: &mut Report) {
     let count = known.iter().map(|pod_sets| pod_sets.len()).sum::<usize>();
     if !(1..=POD_SETS_MAX).contains(&count) {
         let message = format!(
-            "must have 1 to {POD_SETS_MAX} pod sets in all components together: a component whose \
-             kind is not known declares its own in podSets"
+            "must have 1 to {POD_SETS_MAX} pod sets in total: a component whose kind is not known to \
+             the controller must declare them in podSets"
         );
         report.invalid("spec.components", count.to_string(), message);
         return;

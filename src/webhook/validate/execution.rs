@@ -33,7 +33,7 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) 
             match steps.get(&component) {
                 Some(first) => {
                     let message =
-                        format!("must be in one rule only: {path}.rules[{first}] names it too");
+                        format!("must be in only one rule: {path}.rules[{first}] also names it");
                     report.invalid(format!("{listed}[{at}]"), &rule.target_components[at], message);
                 }
                 None => _ = steps.insert(component, *i),
@@ -55,7 +55,7 @@ fn ends(wait: WaitFor, component: usize, rule: usize, targets: &Targets<'_>, rep
             | Kind::RayService
     );
     if wait == WaitFor::Succeeded && endless {
-        let message = format!("{}/{} does not end by itself", judged.kind, judged.name);
+        let message = format!("{}/{} does not complete on its own", judged.kind, judged.name);
         let field = format!("spec.executionPolicy.rules[{rule}].waitForComponentsStatus");
         report.doubtful(field, Some("Succeeded"), message);
     }

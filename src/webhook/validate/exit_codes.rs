@@ -10,7 +10,7 @@ pub(super) fn check(operator: ExitCodeOperator, values: &[i32], path: &str, repo
         let field = format!("{path}.values[{i}]");
         let earlier = i.checked_sub(1).and_then(|before| values.get(before));
         if *value == 0 && operator == ExitCodeOperator::In {
-            let message = "must not be 0 with the operator In: it is no failure";
+            let message = "must not be 0 with the operator In: it is not a failure";
             report.invalid(&field, "0", message);
         }
         match earlier {
@@ -18,7 +18,7 @@ pub(super) fn check(operator: ExitCodeOperator, values: &[i32], path: &str, repo
                 report.invalid(field, value.to_string(), "must be unique in the list");
             }
             Some(before) if before > value => {
-                let message = format!("must be in ascending order, and comes after {before}");
+                let message = format!("must be in ascending order, but follows {before}");
                 report.invalid(field, value.to_string(), message);
             }
             _ => {}

@@ -48,7 +48,7 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, repo
     }
     patterns(&rules, report);
     if config.retry_policy.global_max_retries == 0 && !rules.is_empty() {
-        let message = "has no effect: the configuration allows no restart of any kind";
+        let message = "has no effect: the configuration disables restarts of any kind";
         report.doubtful("spec.failurePolicy", None, message);
     }
 }
@@ -72,7 +72,7 @@ fn name(
     }
     let name = given.map_or_else(|| format!("failurePolicyRule{i}"), str::to_owned);
     if let Some(first) = seen.get(&name) {
-        let message = format!("must be unique: spec.failurePolicy.rules[{first}] has it too");
+        let message = format!("must be unique: spec.failurePolicy.rules[{first}] also has it");
         return report.invalid(field, name, message);
     }
     seen.insert(name, i);

@@ -116,7 +116,8 @@ impl Report {
             }
         } else if *count == FINDINGS_MAX {
             *count += 1;
-            let message = format!("there is more: only {FINDINGS_MAX} of a kind are listed");
+            let message =
+                format!("more findings exist: only {FINDINGS_MAX} of each severity are listed");
             self.findings.push(Finding { severity, field: String::new(), value: None, message });
         }
     }

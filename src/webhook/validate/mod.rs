@@ -45,9 +45,9 @@ use crate::limits::Limits;
 /// What is not judged here, because it needs a cluster; the webhook does, but for the last.
 pub const SKIPPED: &[&str] = &[
     "every kind exists and is namespaced (discovery)",
-    "the user and the controller may create every component (SubjectAccessReview)",
-    "the queue and the RetryPolicies that are named exist",
-    "no component's name is taken by another object",
+    "the user and the controller can create every component (SubjectAccessReview)",
+    "the named queue and RetryPolicies exist",
+    "no other object has the name of a component",
 ];
 
 /// API version of the AppWrapper.
@@ -119,7 +119,7 @@ fn spec(
     components
 }
 
-/// A retry limit that retry policies or the global limit make void.
+/// A retry limit that has no effect because of retry policies or the global limit.
 fn unasked_limits(
     spec: &Value,
     metadata: &Value,
@@ -139,7 +139,7 @@ fn unasked_limits(
     {
         let Some(value) = value.filter(|_| !report.has_error(field)) else { continue };
         if policies {
-            let message = "has no effect where a RetryPolicy is in force: its own limits hold";
+            let message = "has no effect where a RetryPolicy is in force: its own limits apply";
             report.doubtful(field, Some(value), message);
         } else if value.parse::<i64>().is_ok_and(|limit| limit > i64::from(global)) {
             let message = format!("the configuration allows at most {global} restarts");

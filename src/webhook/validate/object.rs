@@ -89,7 +89,7 @@ pub(super) fn name(metadata: &Value, report: &mut Report) {
         (None, Some(Value::String(prefix))) if fits(&format!("{prefix}{GENERATED}")) => {}
         (None, Some(prefix)) => {
             let message =
-                format!("{rule}, together with the {} that are appended", GENERATED.len());
+                format!("{rule}, including the {} that the API server appends", GENERATED.len());
             report.invalid("metadata.generateName", text(prefix), message);
         }
         (None, None) => report.wrong("metadata.name", rule),

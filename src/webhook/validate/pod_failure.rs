@@ -85,7 +85,7 @@ fn pod_condition(condition: &OnPodCondition, path: &str, report: &mut Report) {
     let name = type_.rsplit_once('/').map_or(type_.as_str(), |(_, name)| name);
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     if name.is_empty() || type_.len() > 316 || !name.bytes().all(inner) {
-        let message = "must be the type of a pod's condition, such as DisruptionTarget";
+        let message = "must be a pod condition type, such as DisruptionTarget";
         report.invalid(format!("{path}.type"), type_, message);
     } else if let Some(meant) = report.meant(type_, &CONDITIONS)
         && meant != type_

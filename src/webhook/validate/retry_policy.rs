@@ -91,7 +91,7 @@ fn name(given: Option<&str>, i: usize, seen: &mut BTreeMap<String, usize>, repor
     }
     let name = given.map_or_else(|| format!("rule{i}"), str::to_owned);
     if let Some(first) = seen.get(&name) {
-        let message = format!("must be unique: spec.rules[{first}] has it too");
+        let message = format!("must be unique: spec.rules[{first}] also has it");
         return report.invalid(field, name, message);
     }
     seen.insert(name, i);
@@ -130,7 +130,7 @@ fn matcher(rule: &RetryRule, path: &str, report: &mut Report) {
     for (i, category) in rule.on_failure_category.iter().enumerate() {
         // the names of categories may have underscores, such as cuda_error
         if !names::is_label(&category.replace('_', "-")) {
-            let message = "must be the name of a category, such as oom or node";
+            let message = "must be the name of a failure category, such as oom or node";
             report.invalid(format!("{path}.onFailureCategory[{i}]"), category, message);
         }
     }

@@ -103,7 +103,7 @@ fn object(
             let names: Vec<&str> =
                 schema.properties.iter().flatten().map(|(name, _)| name.as_str()).collect();
             let meant = suggestion(name, &names, report);
-            let message = format!("unknown field, without effect{meant}");
+            let message = format!("unknown field, has no effect{meant}");
             let field = format!("{path}.{}", crate::limits::shortened(name));
             report.doubtful(field, Some(&text(value)), message);
         }
@@ -161,7 +161,7 @@ fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Report) {
 fn length(schema: &Schema, given: &str, path: &str, report: &mut Report) {
     let count = i64::try_from(given.chars().count()).unwrap_or(i64::MAX);
     if let Some(most) = schema.max_length.filter(|most| count > *most) {
-        report.invalid(path, given, format!("must be at most {most} characters, and is {count}"));
+        report.invalid(path, given, format!("must be at most {most} characters, but is {count}"));
     }
     if schema.min_length.is_some_and(|least| count < least) {
         report.invalid(path, given, "must not be empty");

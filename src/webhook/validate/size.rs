@@ -14,15 +14,15 @@ use crate::price::{
 pub(super) fn is_affordable(object: &Value, report: &mut Report) -> bool {
     let bytes = without_status(object);
     if bytes > OBJECT_BYTES_MAX {
-        let message = format!("must be at most {OBJECT_BYTES_MAX} bytes as stored, and is {bytes}");
+        let message = format!("must be at most {OBJECT_BYTES_MAX} bytes as stored, but is {bytes}");
         report.wrong("", message);
         return false;
     }
     let memory = memory_bytes(&object["spec"]);
     if memory > MEMORY_BYTES_MAX {
         let message = format!(
-            "must take at most {MEMORY_BYTES_MAX} bytes of memory when it is read, and takes about \
-             {memory}: have fewer fields and list items"
+            "must take at most {MEMORY_BYTES_MAX} bytes of memory when decoded, but takes about \
+             {memory}: use fewer fields and list items"
         );
         report.wrong("spec", message);
         return false;
@@ -30,7 +30,7 @@ pub(super) fn is_affordable(object: &Value, report: &mut Report) -> bool {
     let values = values(&object["spec"]);
     if values > SPEC_VALUES_MAX {
         let message =
-            format!("must have at most {SPEC_VALUES_MAX} fields and list items, and has {values}");
+            format!("must have at most {SPEC_VALUES_MAX} fields and list items, but has {values}");
         report.wrong("spec", message);
         return false;
     }
@@ -49,7 +49,7 @@ pub(super) fn check(object: &Value, components: &[Judged], report: &mut Report) 
     }));
     if bytes.saturating_add(status) > OBJECT_BYTES_MAX {
         let message = format!(
-            "must be at most {OBJECT_BYTES_MAX} bytes as stored, together with its status, and is \
+            "must be at most {OBJECT_BYTES_MAX} bytes as stored, including its status, but is \
              {bytes} and up to {status} of status"
         );
         report.wrong("", message);
@@ -76,7 +76,7 @@ fn together(
     let all = metadata[field].as_object().into_iter().flatten();
     let bytes: usize = all.map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();
     if bytes > most {
-        let message = format!("must be at most {most} bytes together, keys included");
+        let message = format!("must total at most {most} bytes, including keys");
         report.invalid(format!("{path}.{field}"), format!("{bytes} bytes"), message);
     }
     bytes <= most

@@ -40,7 +40,7 @@ impl<'a> Targets<'a> {
             let field = format!("{path}[{i}]");
             match self.resolve(text, report) {
                 Ok(component) if found.contains_key(&component) => {
-                    report.invalid(field, text, "must be unique: the component is listed already");
+                    report.invalid(field, text, "must be unique: the component is already listed");
                 }
                 Ok(component) => _ = found.insert(component, i),
                 Err(message) => report.invalid(field, text, message),
@@ -99,11 +99,12 @@ impl<'a> Targets<'a> {
     fn unknown(&self, text: &str, report: &mut Report) -> String {
         let known: Vec<&str> = self.by_name.keys().copied().collect();
         let listed = match self.by_name.len() {
-            0 => "there is none with a name".to_owned(),
+            0 => "no component has a name".to_owned(),
             count if count <= LISTED_MAX => format!("one of {}", known.join(", ")),
-            count => report
-                .meant(text, &known)
-                .map_or_else(|| format!("there are {count}"), |name| format!("such as {name}")),
+            count => report.meant(text, &known).map_or_else(
+                || format!("there are {count} components"),
+                |name| format!("such as {name}"),
+            ),
         };
         format!("must be the name of a component, or Kind/name: {listed}")
     }

@@ -17,9 +17,9 @@ const OURS: [&str; 4] = [keys::APPWRAPPER, keys::APPWRAPPER_UID, keys::ATTEMPT, 
 
 /// What the API server sets, or what would tie the object to another owner.
 const FORBIDDEN: [(&str, &str); 11] = [
-    ("generateName", "must be left out: the object needs a name of its own"),
+    ("generateName", "must be left out: the object requires a fixed name"),
     ("ownerReferences", "must be left out: the AppWrapper becomes the owner"),
-    ("finalizers", "must be left out: they would keep the object from being deleted"),
+    ("finalizers", "must be left out: they would block the deletion of the object"),
     ("uid", SERVER_SET),
     ("resourceVersion", SERVER_SET),
     ("generation", SERVER_SET),
@@ -114,11 +114,11 @@ pub(super) fn check_pods(
     pods
 }
 
-/// What is written to, or looked at again for each retry, is not more than it need be.
+/// Limits what is written to or read again for each retry.
 fn counts(spec: &Value, path: &str, containers: usize, report: &mut Report) {
     if containers > CONTAINERS_MAX {
         let message =
-            format!("must be at most {CONTAINERS_MAX} containers, init containers included");
+            format!("must be at most {CONTAINERS_MAX} containers, including init containers");
         report.invalid(format!("{path}.containers"), containers.to_string(), message);
     }
     let field =
@@ -162,10 +162,10 @@ fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
     }
     let group = group(api_version);
     if group == GROUP && kind == "AppWrapper" {
-        return report.invalid(field, kind, "must not be an AppWrapper, of any version");
+        return report.invalid(field, kind, "must not be an AppWrapper of any version");
     }
     if kind.ends_with("List") {
-        let message = "must not be a list: each object is a component of its own";
+        let message = "must not be a list: use a separate component for each object";
         return report.invalid(field, kind, message);
     }
     let admission = &around.config.admission;
@@ -219,7 +219,7 @@ fn search<'a>(value: &'a Value, path: &str, way: &mut Vec<Step<'a>>, report: &mu
             // without a spec it is a reference, such as that of an event
             if ours && fields.contains_key("spec") && !report.is_full() {
                 let field = written(path, way) + ".kind";
-                report.invalid(field, "AppWrapper", "must not be an AppWrapper, of any version");
+                report.invalid(field, "AppWrapper", "must not be an AppWrapper of any version");
             }
             for (name, field) in fields {
                 way.push(Step::Field(name));
@@ -235,7 +235,7 @@ fn name(object: &Value, metadata: &Value, path: &str, report: &mut Report) {
     let field = format!("{path}.name");
     let name = match &metadata["name"] {
         Value::String(name) if !name.is_empty() => name,
-        other => return report.invalid(field, text(other), "must be given: a name that is kept"),
+        other => return report.invalid(field, text(other), "must be given: a fixed name"),
     };
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     // roles and their bindings may have names with colons and capitals
@@ -258,11 +258,12 @@ fn namespace(value: &Value, field: &str, around: &Around<'_>, report: &mut Repor
     match around.namespace {
         Some(own) if own == given => {}
         Some(own) => {
-            let message = format!("must be the AppWrapper's own namespace {own:?}, or left out");
+            let message = format!("must be the AppWrapper's own namespace {own:?} or left out");
             report.invalid(field, given, message);
         }
         None => {
-            let message = "must be the AppWrapper's own namespace, which is not named in it";
+            let message =
+                "must be the AppWrapper's own namespace, but the AppWrapper does not set one";
             report.doubtful(field, Some(given), message);
         }
     }
@@ -284,12 +285,12 @@ fn queue(value: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
     match around.queue {
         Some(own) if own == given => {}
         Some(own) => {
-            let message = format!("must be the AppWrapper's own queue {own:?}, or left out");
+            let message = format!("must be the AppWrapper's own queue {own:?} or left out");
             report.invalid(field, given, message);
         }
         None => {
-            let message = "the queue belongs in the labels of the AppWrapper, which has none: \
-                           Kueue would admit this component alone";
+            let message = "must be a label of the AppWrapper, which has no queue: Kueue would admit \
+                           this component separately";
             report.doubtful(field, Some(given), message);
         }
     }

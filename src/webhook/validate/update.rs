@@ -24,7 +24,7 @@ const UNLESS_SUSPENDED: &str = "must not be changed while spec.suspend is false"
 /// Everything that is wrong with a change of an AppWrapper.
 ///
 /// What was wrong with the old object already is not held against the new one: it may have been
-/// stored when nobody checked, and must still be finished and deleted.
+/// stored without validation, and it must still be possible to finish and delete it.
 #[must_use]
 pub fn update(old: &Value, new: &Value, requester: Requester, config: &Config) -> Vec<Finding> {
     let mut report = Report::default();
@@ -57,8 +57,8 @@ pub fn growth(old: &Value, new: &Value, requester: Requester) -> Option<Finding>
     let mut report = Report::default();
     if now > before && now > METADATA_BYTES_MAX {
         let message = format!(
-            "must be at most {METADATA_BYTES_MAX} bytes as stored, managedFields included, where it \
-             grows; it was {before}"
+            "must not grow beyond {METADATA_BYTES_MAX} bytes as stored, including managedFields; it \
+             was {before}"
         );
         report.invalid("metadata", format!("{now} bytes"), message);
     }
@@ -66,8 +66,8 @@ pub fn growth(old: &Value, new: &Value, requester: Requester) -> Option<Finding>
         let (before, after) = (asked(old), asked(new));
         if after > before && after.saturating_add(now) > OBJECT_BYTES_MAX {
             let message = format!(
-                "must be at most {OBJECT_BYTES_MAX} bytes as stored, together with metadata ({now}), \
-                 where it grows; it was {before}"
+                "must not grow beyond {OBJECT_BYTES_MAX} bytes as stored, including metadata ({now}); \
+                 it was {before}"
             );
             report.invalid("spec", format!("{after} bytes"), message);
         }
@@ -103,7 +103,7 @@ fn spec(old: &Value, new: &Value, requester: Requester, report: &mut Report) {
         report.wrong("spec.requester", IMMUTABLE);
     }
     if suspended != is_suspended(new) && queued && !requester.is_kueue && !requester.is_controller {
-        let message = "must be changed by Kueue alone: the AppWrapper has a queue";
+        let message = "must be changed only by Kueue: the AppWrapper has a queue";
         report.invalid("spec.suspend", text(&new["suspend"]), message);
     }
     if !same::<ExecutionPolicy>(&old["executionPolicy"], &new["executionPolicy"]) {
@@ -126,7 +126,7 @@ fn components(old: &Value, new: &Value, requester: Requester, queued: bool, repo
     let grows = requester.is_controller && (is_suspended(new) || !queued);
     let (old, new) = (list(old), list(new));
     if old.len() != new.len() {
-        let message = format!("must not be changed: there are {} components", old.len());
+        let message = format!("must not be changed: the AppWrapper has {} components", old.len());
         return report.invalid("spec.components", new.len().to_string(), message);
     }
     for (i, (old, new)) in old.iter().zip(&new).enumerate() {
@@ -152,7 +152,7 @@ fn components(old: &Value, new: &Value, requester: Requester, queued: bool, repo
             report.wrong(format!("{path}.podSets"), IMMUTABLE);
         }
         if !same_infos && queued && !requester.is_kueue {
-            let message = "must be changed by Kueue alone: the AppWrapper has a queue";
+            let message = "must be changed only by Kueue: the AppWrapper has a queue";
             report.wrong(format!("{path}.podSetInfos"), message);
         }
     }

@@ -26,7 +26,7 @@ pub fn compare(report: &Report, twin: &Report) -> Option<Violation> {
         .find(|(_, end, alone)| end != alone)
         .map(|(name, end, alone)| Violation {
             invariant: "S18",
-            sentence: "a victim ends as it does where the adversary does nothing",
+            sentence: "a victim ends as it does without the adversary",
             seen: format!("{name}: {}, alone {}", text(end), text(alone)),
         })
 }

@@ -104,12 +104,12 @@ type Check = fn(&CallScope<'_>) -> Option<String>;
 
 /// The invariants of calls.
 pub const CALLS: &[Invariant<Check>] = &[
-    ("S7", "only what is ours is deleted, and by its UID", ours_alone),
+    ("S7", "only the controller's own objects are deleted, and by their UIDs", ours_alone),
     ("S10", "every write of an AppWrapper is guarded by version and UID", guarded),
-    ("S10", "a reconcile writes status once at most", one_status),
-    ("S12", "absence is concluded from lists made after the last write", listed_first),
-    ("S13", "a deletion after failure or success waits for its period", kept_long_enough),
-    ("S14", "force is used only after the grace from the beginning of the deletion", forced_late),
+    ("S10", "a reconcile writes status at most once", one_status),
+    ("S12", "absence is concluded only from a list after the last write", listed_first),
+    ("S13", "a deletion after failure or success waits for its grace period", kept_long_enough),
+    ("S14", "nothing is force-deleted before its grace period has passed", forced_late),
     ("S16", "every write is in the namespace of its AppWrapper", in_namespace),
     ("S20", "a reconcile makes few calls", few_calls),
 ];

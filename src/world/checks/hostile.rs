@@ -24,18 +24,18 @@ const UNCOUNTED_FLOOR: Duration = Duration::from_secs(10);
 
 /// The invariants of the victims.
 pub const VICTIMS: &[Invariant<Check>] = &[
-    ("S18", "a failure has a cause of its own", own_cause),
-    ("S19", "Succeeded only when everything that must has succeeded", succeeded_by_right),
-    ("S19", "every condition is one that its phase may have", in_the_table),
+    ("S18", "a failure has a cause that belongs to the AppWrapper", own_cause),
+    ("S19", "Succeeded only when everything required has succeeded", succeeded_by_right),
+    ("S19", "every condition is allowed in the phase", in_the_table),
 ];
 
 /// The invariants of the adversary's own AppWrapper.
 pub const ADVERSARY: &[Invariant<Check>] = &[
     ("S2", "the adversary has no live pod without QuotaReserved", no_pod_without_quota),
-    ("S6", "a count that was forged is not counted on", counted_from_zero),
-    ("S11", "the adversary's finalizer goes only when nothing is left", finalizer_last),
-    ("S13", "restarts that are not counted are 10 s apart", uncounted_slowly),
-    ("L11", "a forged moment is not waited for", paused_by_right),
+    ("S6", "a forged restart count is not trusted", counted_from_zero),
+    ("S11", "the adversary's finalizer is removed only when nothing is left", finalizer_last),
+    ("S13", "uncounted restarts are at least 10 s apart", uncounted_slowly),
+    ("L11", "a forged timestamp does not delay a restart", paused_by_right),
 ];
 
 fn first(all: &[Invariant<Check>], scope: &Scope<'_>) -> Option<Violation> {
@@ -177,7 +177,7 @@ pub fn let_go(gone: &Wrapper) -> Option<Violation> {
     let judged = gone.state.finalizer && (gone.sane || gone.hostile && gone.forged_at.is_none());
     judged.then(|| Violation {
         invariant: "S11",
-        sentence: "an AppWrapper goes only when nothing is left",
+        sentence: "an AppWrapper is removed only when nothing is left",
         seen: name(left),
     })
 }
@@ -187,13 +187,13 @@ pub fn let_go(gone: &Wrapper) -> Option<Violation> {
 pub fn check_call(scope: &CallScope<'_>) -> Option<Violation> {
     let violation = |invariant, sentence, seen| Some(Violation { invariant, sentence, seen });
     if let Some(seen) = strays(scope) {
-        return violation("S18", "a look writes and deletes only what is its own", seen);
+        return violation("S18", "a reconcile writes and deletes only its own objects", seen);
     }
     if let Some(seen) = deleted_in_use(scope) {
-        return violation("S18", "nothing of a victim is deleted while it is to run", seen);
+        return violation("S18", "no object of a victim is deleted while it should run", seen);
     }
     if let Some(seen) = unauthorised(scope) {
-        return violation("S17", "what is created its requester may create", seen);
+        return violation("S17", "the requester may create every object that is created", seen);
     }
     None
 }
@@ -251,13 +251,13 @@ fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
 
 /// What must hold at an end that is none, too: where the adversary has made something endless.
 const ENDLESS: &[Invariant<liveness::Check>] =
-    &[("L11", "a forged moment is not waited for", nothing_for_ever)];
+    &[("L11", "a forged timestamp does not delay a restart", nothing_for_ever)];
 
 /// What must hold at the end.
 const ENDS: &[Invariant<liveness::Check>] = &[
-    ("L3", "an AppWrapper of the adversary that is deleted goes", deleted),
-    ("S11", "what has something of it deployed has the finalizer", finalizer_is_back),
-    ("S21", "more pods than were admitted are told of", over_quota_is_said),
+    ("L3", "a deleted AppWrapper of the adversary is removed", deleted),
+    ("S11", "an AppWrapper with deployed resources has the finalizer", finalizer_is_back),
+    ("S21", "more pods than were admitted are reported", over_quota_is_said),
 ];
 
 /// Checks the end of a world that has come to rest.

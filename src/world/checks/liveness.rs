@@ -39,18 +39,18 @@ pub type Check = fn(&EndScope<'_>) -> Option<String>;
 
 /// The invariants of the end.
 pub const LIVENESS: &[Invariant<Check>] = &[
-    ("L10", "everything comes to rest", comes_to_rest),
-    ("L1", "what may run runs or has ended, and is healthy", runs_or_ended),
-    ("L1", "steps go on, and what is created again comes back", steps_go_on),
-    ("L2", "what is suspended is Suspended, and holds no quota", suspended),
-    ("L3", "what is deleted goes", deleted),
-    ("L5", "what has failed holds nothing", failed_holds_nothing),
-    ("L6", "what has succeeded is cleaned up after its TTL", cleaned_up),
-    ("L2", "what came too late is taken away", nothing_late),
-    ("S4", "quota is given back", quota_is_back),
-    ("L7", "every AppWrapper is looked at", nothing_due),
+    ("L10", "the controller becomes idle", comes_to_rest),
+    ("L1", "an AppWrapper that may run is running and healthy, or has ended", runs_or_ended),
+    ("L1", "steps continue, and recreated components come back", steps_go_on),
+    ("L2", "a suspended AppWrapper is Suspended and holds no quota", suspended),
+    ("L3", "a deleted AppWrapper is removed", deleted),
+    ("L5", "a failed AppWrapper holds no resources", failed_holds_nothing),
+    ("L6", "a succeeded AppWrapper is cleaned up after its TTL", cleaned_up),
+    ("L2", "objects of late writes are removed", nothing_late),
+    ("S4", "quota is released", quota_is_back),
+    ("L7", "every AppWrapper is reconciled", nothing_due),
     ("L8", "the caches show what is stored", caches_agree),
-    ("S20", "nothing is written once everything is at rest", no_writes_at_rest),
+    ("S20", "nothing is written while the controller is idle", no_writes_at_rest),
 ];
 
 /// Checks all of them; the first that does not hold.
@@ -82,7 +82,7 @@ impl<'a> EndScope<'a> {
 }
 
 fn comes_to_rest(scope: &EndScope<'_>) -> Option<String> {
-    (!scope.rested).then(|| "there is always something to do".to_owned())
+    (!scope.rested).then(|| "there is always work left".to_owned())
 }
 
 fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
@@ -97,7 +97,7 @@ fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
                 let healthy = is_true(object, "PodsReady") && !is_true(object, "Unhealthy");
                 // by the contract it is waited for until it is gone, however long that takes
                 let leaving = wrapper.things.values().any(|thing| thing.pod && thing.terminating);
-                (!healthy && !leaving).then(|| "Running, and not healthy".to_owned())
+                (!healthy && !leaving).then(|| "Running, but not healthy".to_owned())
             }
             Phase::Empty
             | Phase::Suspended
@@ -142,13 +142,13 @@ fn suspended(scope: &EndScope<'_>) -> Option<String> {
             || state.deleting
             || matches!(state.phase, Phase::Succeeded | Phase::Failed)
             || state.phase == Phase::Suspended && !state.quota && wrapper.things.is_empty();
-        (!right).then(|| format!("suspended, and in {:?}", state.phase))
+        (!right).then(|| format!("suspended, but in {:?}", state.phase))
     })
 }
 
 fn deleted(scope: &EndScope<'_>) -> Option<String> {
     scope.find(|wrapper, _| {
-        wrapper.state.deleting.then(|| format!("deleted, and in {:?}", wrapper.state.phase))
+        wrapper.state.deleting.then(|| format!("deleted, but in {:?}", wrapper.state.phase))
     })
 }
 
@@ -189,7 +189,7 @@ fn quota_is_back(scope: &EndScope<'_>) -> Option<String> {
 
 fn nothing_due(scope: &EndScope<'_>) -> Option<String> {
     let key = scope.leader.flights.keys().next()?;
-    Some(format!("{} is still looked at", key.name))
+    Some(format!("{} is still being reconciled", key.name))
 }
 
 fn caches_agree(scope: &EndScope<'_>) -> Option<String> {

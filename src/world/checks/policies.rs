@@ -13,18 +13,18 @@ use crate::world::truth::retry::Delay;
 
 /// The invariants of policies.
 pub const POLICIES: &[Invariant<Check>] = &[
-    ("P1", "a component comes when the steps before have got as far as they must", in_order),
-    ("P2", "a component is created again when it and its pods are gone", created_when_gone),
-    ("P3", "a component that is created again is counted", recreation_counted),
+    ("P1", "a component is created only when the steps before it reached their status", in_order),
+    ("P2", "a component is recreated only when it and its pods are gone", created_when_gone),
+    ("P3", "the recreation of a component is counted", recreation_counted),
     ("P4", "the count of a rule never falls", rule_counts_never_fall),
     ("P4", "the count of a rule never exceeds a limit that was in force", within_the_rules_limit),
     ("P5", "an ignored failure is not counted", ignored_is_uncounted),
-    ("P6", "a failure that a rule makes final is the last", final_is_final),
+    ("P6", "there is no retry after a failure that a rule makes final", final_is_final),
     ("P7", "a retry does not start before its delay is over", delay_kept),
     ("P7", "a retry does not start before retryAfter", retry_after_kept),
-    ("P8", "pods of a retry are not on the node that it avoids", node_avoided),
-    ("P9", "a retry has the memory that was asked for", memory_grown),
-    ("P10", "it is given up only when no restart is left", given_up_by_right),
+    ("P8", "no pod of a retry is on a node that the retry avoids", node_avoided),
+    ("P9", "a retry has the memory that the policy requests", memory_grown),
+    ("P10", "an AppWrapper fails for good only when no restart is left", given_up_by_right),
 ];
 
 /// Checks all of them; the first that does not hold.

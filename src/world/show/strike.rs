@@ -13,31 +13,31 @@ use crate::world::actors::{Env, kubelet, phase};
 use crate::world::rng::Rng;
 use crate::world::{Source, truth};
 
-/// Annotation of a pod that cannot do without its peers: it fails so long after one is lost.
+/// Annotation of a pod that needs its peers: how long after the loss of one it fails.
 const NEEDS_PEERS: &str = "sim/needs-peers";
 /// Something goes wrong this long after a pod runs, or when half of its life is over.
 const AFTER: Duration = Duration::from_secs(20);
-/// How long something stays away that comes back.
+/// How long an outage, a crash or a suspension lasts.
 const AWAY: Duration = Duration::from_secs(30);
-/// How long a node that died is kept before its machine is taken away.
+/// How long a node that stopped reporting is kept before it is deleted.
 const NODE_KEPT: Duration = Duration::from_mins(15);
 
 /// Something that goes wrong once, while the first AppWrapper has a pod that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Misfortune {
-    /// The node of a pod dies, and with it what runs there.
+    /// The node of a pod stops reporting, and its pods are lost.
     Node,
     /// A pod fails.
     Pod,
-    /// It has to start again or to go, and a pod does not go when it is deleted.
+    /// It is restarted or suspended, and a pod stays Terminating.
     Stuck,
-    /// It has to make room for something more urgent.
+    /// It is preempted by an AppWrapper of higher priority.
     Preempt,
-    /// The controller dies, and starts again after a while.
+    /// The controller crashes, and restarts after a while.
     Crash,
-    /// The API server answers nothing for a while.
+    /// The API server returns only errors for a while.
     Outage,
-    /// Somebody deletes a component.
+    /// A user deletes a component.
     Component,
 }
 
@@ -157,7 +157,7 @@ impl Show {
                 let peers = self.running();
                 self.world.kubelets.stick(pod);
                 let title = title("Pod", pod);
-                let message = "its volume hangs: it will not go when it is deleted";
+                let message = "its volume does not unmount: it stays Terminating when deleted";
                 self.say(title, "Stuck", message.to_owned());
                 // what nobody replaces makes it start again; else something must make it go
                 match peers.first().filter(|one| one.annotation(NEEDS_PEERS).is_some()) {
@@ -169,17 +169,17 @@ impl Show {
             Misfortune::Crash => {
                 self.world.crash(0);
                 self.world.replicas[0].frozen_until = self.world.elapsed + AWAY;
-                let message = "its process dies; nobody looks after AppWrappers";
+                let message = "crashes; AppWrappers are not reconciled until it restarts";
                 self.say("Controller/appwrapper".to_owned(), "Crashed", message.to_owned());
                 let back =
-                    Deed::Back("Controller/appwrapper", "is back, and reads everything anew");
+                    Deed::Back("Controller/appwrapper", "restarts and lists all objects again");
                 self.plan.later(self.world.elapsed + AWAY, back);
             }
             Misfortune::Outage => {
                 self.world.outage_until = self.world.elapsed + AWAY;
-                let message = "answers the controller nothing but errors";
+                let message = "returns only errors to the controller";
                 self.say("Cluster/api-server".to_owned(), "Outage", message.to_owned());
-                let back = Deed::Back("Cluster/api-server", "answers again");
+                let back = Deed::Back("Cluster/api-server", "responds normally again");
                 self.plan.later(self.world.elapsed + AWAY, back);
             }
             Misfortune::Component => self.delete_component(pod),
@@ -194,7 +194,7 @@ impl Show {
             .partition(|pod| pod.value["spec"]["nodeName"] == *node.as_str());
         kubelet::set_node(&mut self.world.store, &node, Some(self.world.elapsed));
         let names: Vec<String> = lost.iter().map(|pod| title("Pod", pod)).collect();
-        let message = format!("dies, and {} with it: nobody hears of it", names.join(", "));
+        let message = format!("stops reporting; its pods are lost: {}", names.join(", "));
         self.say(format!("Node/{node}"), "NodeDied", message);
         for pod in left {
             let Some(after) = pod.annotation(NEEDS_PEERS).and_then(kubelet::duration) else {
@@ -234,7 +234,7 @@ impl Show {
         let object = title("AppWrapper", &wrapper);
         let Some(workload) = workload.filter(|one| one.standing == Standing::Admitted).cloned()
         else {
-            let message = "no queue manages it, so that its owner suspends it, for half a minute";
+            let message = "it has no queue, so its owner suspends it for 30 s";
             self.say(object, "Suspended", message.to_owned());
             self.world.store.change(&wrapper.address, Part::Whole, |wrapper| {
                 wrapper["spec"]["suspend"] = true.into();
@@ -246,7 +246,7 @@ impl Show {
             self.quota().get(name).is_some_and(|(used, all)| used + amount <= *all)
         });
         if fits {
-            let message = "Kueue takes its quota away, and may give it back at once";
+            let message = "Kueue preempts it, and may admit it again immediately";
             self.say(object, "Preempted", message.to_owned());
             let world = &mut self.world;
             let mut env = Env {
@@ -259,7 +259,7 @@ impl Show {
             return;
         }
         let urgent = urgent(&wrapper, &workload.requests, self.running().len());
-        let message = "is more urgent than what runs, and needs its quota";
+        let message = "has a higher priority than the running AppWrapper and needs its quota";
         self.say("AppWrapper/urgent".to_owned(), "Urgent", message.to_owned());
         drop(self.create(urgent));
     }
@@ -276,7 +276,7 @@ impl Show {
         let Some(address) = self.world.store.by_uid(uid).map(|found| found.address.clone()) else {
             return;
         };
-        self.say(object, "DeletedByHand", "somebody deletes it".to_owned());
+        self.say(object, "DeletedByHand", "a user deletes it".to_owned());
         let background = Some(Propagation::Background);
         let deletion = Deletion { propagation: background, ..Deletion::default() };
         drop(self.world.store.delete(&address, &deletion));
@@ -294,7 +294,7 @@ impl Show {
             Deed::RemoveNode(name) => self.remove_node(&name),
             Deed::Resume(uid) => {
                 let Some(wrapper) = self.world.store.by_uid(&uid).cloned() else { return };
-                let message = "its owner lets it run again";
+                let message = "its owner resumes it";
                 self.say(title("AppWrapper", &wrapper), "Resumed", message.to_owned());
                 self.world.store.change(&wrapper.address, Part::Whole, |wrapper| {
                     wrapper["spec"]["suspend"] = false.into();
@@ -307,7 +307,7 @@ impl Show {
     fn remove_node(&mut self, name: &str) {
         let node = self.of_kind("v1", "Node").find(|node| *node.address.name == *name).cloned();
         let Some(node) = node else { return };
-        let message = "its machine is taken away, and what still hangs on it ends";
+        let message = "the Node is deleted; pods that are stuck on it terminate";
         self.say(title("Node", &node), "NodeRemoved", message.to_owned());
         let world = &mut self.world;
         drop(world.store.delete(&node.address, &Deletion::default()));

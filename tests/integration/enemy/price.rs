@@ -59,7 +59,7 @@ fn patterns_that_cost_too_much_are_refused_at_once() {
             json!({"action": "FailAppWrapper", "onJobFailureMessagePatterns": (0..20).map(some).collect::<Vec<_>>()}),
         ];
         let said = refusal(case.try_create(with_rules("sum", rules)).await);
-        assert!(said.contains("in all rules together"), "{said}");
+        assert!(said.contains("in all rules combined"), "{said}");
         // what would take seconds to read is not read
         let slow = "(?i)".to_owned() + &"[[:^alpha:]a-z]".repeat(33);
         let rules = vec![
@@ -75,7 +75,7 @@ fn dear_patterns_past_admission_are_left_out_with_a_warning() {
     without_webhook("dear_patterns_past_admission_are_left_out_with_a_warning", async |case| {
         case.create(dear_patterns("aw")).await;
         let said = case.warning("aw", "InvalidPolicy").await;
-        assert!(said.contains("the rule is left out"), "{said}");
+        assert!(said.contains("the rule is ignored"), "{said}");
         case.phase("aw", "Succeeded").await;
         case.others_go_on("other").await;
     });
@@ -88,10 +88,10 @@ fn a_list_of_48000_policies_is_refused() {
             wrapper("aw", tuned(&[("retryPolicies", text)]), vec![pod("p", &[("run-for", "0s")])])
         };
         let said = refusal(case.try_create(with(&names(24_000))).await);
-        assert!(said.contains("must be at most 4096 bytes together"), "{said}");
+        assert!(said.contains("must total at most 4096 bytes"), "{said}");
         assert!(said.contains("appwrapper/retryPolicies"), "{said}");
         let said = refusal(case.try_create(with(&names(17))).await);
-        assert!(said.contains("at most 16 names of RetryPolicies, and there are 17"), "{said}");
+        assert!(said.contains("at most 16 RetryPolicies, but lists 17"), "{said}");
         case.create(with(&names(16))).await;
         case.phase("aw", "Succeeded").await;
     });
@@ -104,9 +104,9 @@ fn a_list_of_48000_policies_past_admission_is_cut() {
         case.wrap("long", tuned(&[("retryPolicies", &names(24_000))]), vec![pod("l", &life)]).await;
         case.wrap("many", tuned(&[("retryPolicies", &names(200))]), vec![pod("m", &life)]).await;
         let said = case.warning("long", "InvalidAnnotation").await;
-        assert!(said.contains("must be at most 4096 bytes together"), "{said}");
+        assert!(said.contains("must total at most 4096 bytes"), "{said}");
         let said = case.warning("many", "InvalidAnnotation").await;
-        assert!(said.contains("at most 16 names"), "{said}");
+        assert!(said.contains("at most 16 RetryPolicies"), "{said}");
         let said = case.warning("many", "PolicyNotFound").await;
         assert!(said.contains("p0 ") && said.contains("and 6 more"), "{said}");
         assert!(said.len() <= 1024, "{} bytes", said.len());
@@ -163,7 +163,7 @@ async fn as_kueue(case: &Case, patch: Value) -> Result<AppWrapper, Error> {
 fn an_object_leaves_room_for_its_status() {
     installed_test("an_object_leaves_room_for_its_status", async |case| {
         let said = refusal(case.try_create(queued(1_040_000, "x")).await);
-        assert!(said.contains("together with its status"), "{said}");
+        assert!(said.contains("including its status"), "{said}");
         // Go stores it as six times as many bytes
         let said = refusal(case.try_create(queued(200_000, "<")).await);
         assert!(said.contains("as stored"), "{said}");
@@ -210,7 +210,7 @@ fn a_user_cannot_make_it_too_large_for_its_status_later() {
         let api = wrappers_as(&case, case.client.clone());
         let patch = Patch::Merge(json!({"metadata": {"labels": labels}}));
         let said = refusal(api.patch("aw", &PatchParams::default(), &patch).await);
-        assert!(said.contains("metadata") && said.contains("where it grows"), "{said}");
+        assert!(said.contains("metadata") && said.contains("must not grow beyond"), "{said}");
         let patch = Patch::Merge(json!({"metadata": {"labels": {"team": "red"}}}));
         api.patch("aw", &PatchParams::default(), &patch).await.expect("a few are fine");
         case.delete_wrapper("aw").await;

@@ -119,7 +119,7 @@ fn nobody_runs_without_the_queue_that_it_was_created_with() {
             (json!({"metadata": {"labels": {QUEUE: null}}, "spec": run}), "must"),
             // Kueue's own webhook may be the first to refuse it
             (json!({"metadata": {"labels": {QUEUE: "free"}}, "spec": run}), "denied the request"),
-            (json!({"spec": run}), "by Kueue alone"),
+            (json!({"spec": run}), "only by Kueue"),
             (json!({"spec": {"managedBy": "example.com/other"}}), "must not be changed"),
         ] {
             let said = refusal(tenant.patch(AW, "a", change.clone()).await);

@@ -160,7 +160,10 @@ fn retry_tells_the_pause_of_the_cluster() {
         case.phase("aw", "Resetting").await;
         let (code, said, error) = kubectl_aw(&case, &["retry", "aw"]);
         assert_eq!(code, Some(0), "{said}{error}");
-        assert!(said.contains("its next attempt begins when everything is gone\n"), "{said}");
+        assert!(
+            said.contains("its next attempt begins when all its resources are deleted\n"),
+            "{said}"
+        );
         case.delete_wrapper("aw").await;
         case.gone("AppWrapper", "aw").await;
     });
@@ -214,7 +217,7 @@ fn what_is_wrong_with_a_file_is_one_clear_error() {
         (
             &labels,
             1,
-            "metadata.labels: Invalid value: \"348890 bytes\": must be at most 32768 bytes",
+            "metadata.labels: Invalid value: \"348890 bytes\": must total at most 32768 bytes",
         ),
         (&GOOD.replace("namespace: n", "labels: {l0: 1}"), 1, "metadata.labels[l0]"),
         (&values, 1, "at most 3000000 values are read"),

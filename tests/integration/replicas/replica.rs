@@ -167,7 +167,7 @@ impl Drop for Replica {
 /// The name of who says here that it leads.
 fn identity(line: &str) -> Option<String> {
     let line: Value = serde_json::from_str(line).ok()?;
-    let leads = line["message"] == "This replica leads.";
+    let leads = line["message"] == "Acquired leadership.";
     leads.then(|| line["identity"].as_str().unwrap_or_default().to_owned())
 }
 

@@ -160,7 +160,7 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
                 bad input
     decision    Fail by podFailurePolicy/podFailurePolicyRule0
     next        Failed (nothing to do)
-    advice      appwrapper retry train makes it anew from its own spec
+    advice      to recreate it from its own spec: appwrapper retry train
     ");
 }
 
@@ -179,16 +179,16 @@ fn components_say_why_they_are_not_there() {
     };
     for (presence, pods, want) in [
         (Presence::Absent, vec![], "does not exist"),
-        (Presence::NoKind, vec![], "the cluster knows no such kind"),
+        (Presence::NoKind, vec![], "its kind is not served by the cluster"),
         (ours(), vec![pod(PodPhase::Running), ending], "exists; pods: 1 Running, 1 Terminating"),
         (
             object(Owner::Stranger("Job/x".into())),
             vec![],
-            "its name is taken: the object belongs to Job/x",
+            "its name is taken: the object is owned by Job/x",
         ),
         (reports(failed, false), vec![], "failed: Deadline: late"),
         (reports(Outcome::Succeeded, false), vec![], "succeeded"),
-        (reports(Outcome::Active, true), vec![], "is being deleted, waits for foregroundDeletion"),
+        (reports(Outcome::Active, true), vec![], "being deleted, waiting for foregroundDeletion"),
     ] {
         assert_eq!(of(presence, pods), want);
     }

@@ -1,19 +1,19 @@
-//! The manifest of an AppWrapper that is to be made anew.
+//! The manifest from which an AppWrapper is recreated.
 
 use serde_json::{Map, Value, json};
 
 use crate::limits::names;
 
-/// What a manifest keeps of the metadata; the rest is the API server's, or of the old object's life.
+/// What a manifest keeps of the metadata; the rest belongs to the API server or to the old object alone.
 /// `kubectl apply` goes on from its annotation `last-applied-configuration`, so that stays, too.
 const METADATA: [&str; 5] = ["name", "namespace", "labels", "annotations", "ownerReferences"];
 
 /// How many characters of a UID tell two AppWrappers apart.
 const UID_CHARS: usize = 8;
 
-/// The same AppWrapper before it lived: without status, finalizers, UID and whatever else of its life.
-/// Where Kueue admits it, it begins suspended, and without what Kueue put in when it was admitted.
-/// The requester is whoever makes it anew.
+/// The AppWrapper without status, finalizers, UID and other fields of the old object. Where Kueue admits
+/// it, it begins suspended, and without what Kueue put in when it was admitted. The requester is whoever
+/// recreates it.
 pub(super) fn manifest(stored: &Value, queued: bool) -> Value {
     let metadata: Map<String, Value> = METADATA
         .iter()

@@ -26,7 +26,7 @@ const OWNERS_MAX: usize = 200;
 pub(super) struct Found {
     pub components: Vec<Member>,
     pub things: Vec<Thing>,
-    /// What could not be looked at.
+    /// What could not be read.
     pub notes: Vec<String>,
 }
 
@@ -110,7 +110,7 @@ fn permitted<T>(
         Ok(read) => Ok(Some(read)),
         Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => Ok(None),
         Err(error) if error.code() == Some(403) => {
-            let note = format!("objects of kind {kind} are not looked at: {}", unread(&error));
+            let note = format!("cannot read objects of kind {kind}: {}", unread(&error));
             if !notes.contains(&note) {
                 notes.push(note);
             }
@@ -140,7 +140,7 @@ async fn member(
     let resource = match live.resource(&place.client, &kind).await {
         Ok(resource) => resource,
         Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => {
-            return Ok(plain("the cluster knows no such kind"));
+            return Ok(plain("its kind is not served by the cluster"));
         }
         Err(error) => return Err(unlisted(&error)),
     };
@@ -151,7 +151,7 @@ async fn member(
         Err(error) => {
             let error = live::Error::api("get", error);
             permitted::<()>(Err(error), &component.kind, notes)?;
-            return Ok(plain("unknown: it may not be looked at"));
+            return Ok(plain("unknown: access forbidden"));
         }
     };
     let record = ObjectRecord::of(&seen, &kind.api_version, &kind.kind);
@@ -163,8 +163,10 @@ async fn member(
             Ok(Member { uid: Some(uid), node: pod.unwrap_or(known) })
         }
         Presence::Present(Object { owner, .. }) => Ok(plain(&match owner {
-            Owner::Stranger(whose) => format!("belongs to somebody else: {whose}"),
-            Owner::Former | Owner::Us => "belongs to an AppWrapper of before".to_owned(),
+            Owner::Stranger(whose) => format!("its name is taken: the object is owned by {whose}"),
+            Owner::Former | Owner::Us => {
+                "its name is taken by an object of the previous AppWrapper of this name".to_owned()
+            }
         })),
         Presence::Unseen | Presence::Absent | Presence::NoKind => Ok(plain("does not exist")),
     }
@@ -181,7 +183,7 @@ fn state(outcome: &Outcome, terminating: bool) -> (String, bool) {
             (format!("failed: {why}"), true)
         }
     };
-    if terminating { (format!("{state}, is being deleted"), bad) } else { (state, bad) }
+    if terminating { (format!("{state}, being deleted"), bad) } else { (state, bad) }
 }
 
 /// An object between a component and its pods; none that nobody controls.
@@ -217,7 +219,7 @@ async fn climb(
                 continue;
             }
             if left == 0 {
-                found.notes.push(format!("only {OWNERS_MAX} owners of pods are looked at"));
+                found.notes.push(format!("only {OWNERS_MAX} owners of pods were read"));
                 return Ok(());
             }
             left -= 1;
@@ -269,7 +271,7 @@ fn pod_node(pod: &Pod, restarts: i64) -> Node {
         state += &format!(", {restarts} {word}");
     }
     if pod.terminating {
-        state += ", is being deleted";
+        state += ", being deleted";
     }
     let facts = PodFacts {
         phase,
@@ -351,7 +353,7 @@ mod tests {
         for _ in 0..2 {
             assert_eq!(permitted::<()>(Err(status(403)), "Job", &mut notes).unwrap(), None);
         }
-        assert_eq!(notes, ["objects of kind Job are not looked at: no"]);
+        assert_eq!(notes, ["cannot read objects of kind Job: no"]);
         assert!(permitted::<()>(Err(status(500)), "Job", &mut notes).is_err());
     }
 }

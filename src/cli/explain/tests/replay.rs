@@ -100,10 +100,10 @@ fn the_same_policies_decide_the_same() {
             "Fail Fail retryLimit null 2 2 null false",
         ]
     );
-    let want = "all 3 failures are decided as they were; fails at attempt 2, as it did";
+    let want = "all 3 failures are decided the same way; fails at attempt 2, as recorded";
     assert_eq!((&answer["outcome"], &answer["notes"]), (&json!(want), &json!([])));
     let first = &answer["attempts"][0];
-    assert_eq!(first["reason"], "restarts are left (0 of 2 used)");
+    assert_eq!(first["reason"], "retry limit not reached (0 of 2 used)");
     assert_eq!((&first["assumptions"], &first["reached"]), (&json!([]), &json!(true)));
     let want = json!({"component": "work", "pod": "w-0", "node": "node-1", "container": "main",
         "exitCode": 3, "reason": "Error", "category": "application",
@@ -127,17 +127,17 @@ fn after_a_failure_nothing_would_have_happened_but_is_judged_all_the_same() {
     assert_eq!(line(attempts, &["/0/reached", "/1/reached", "/2/reached"]), "true true false");
     assert_eq!(
         line(attempts, &["/1/reason", "/2/reason"]),
-        "an annotation makes the exit code final; recorded: a restart by the retry limit \
-         would not have happened; restarts are left (1 of 2 used); \
+        "an annotation makes the exit code terminal; recorded: a restart by the retry limit \
+         would not have happened; retry limit not reached (1 of 2 used); \
          recorded: failure by the retry limit"
     );
-    let alone = "judged by container main alone, as no init container: the record holds no other";
+    let alone = "only container main is evaluated, as an app container: the record has no other";
     assert_eq!(attempts[0]["assumptions"], json!([alone]));
     assert_eq!(attempts[1]["assumptions"], json!([]));
     assert_eq!(
         answer["outcome"],
-        "2 of 3 failures are decided otherwise; fails at attempt 1: the failure after it would not \
-         have happened"
+        "2 of 3 failures are decided differently; fails at attempt 1: the failure after it would \
+         not have happened"
     );
 }
 
@@ -147,8 +147,8 @@ fn what_would_have_come_after_a_failure_that_is_none_now_is_not_known() {
     assert_eq!(lines(&answer)[2], "Fail Restart retryLimit null 2 7 90 true");
     assert_eq!(
         answer["outcome"],
-        "1 of 3 failures are decided otherwise; does not fail at attempt 2: what comes then is not \
-         known"
+        "1 of 3 failures are decided differently; does not fail at attempt 2: what follows is \
+         unknown"
     );
     let off = replayed_with("{retryPolicy: {globalMaxRetries: 0}}", three());
     assert_eq!(lines(&off)[0], "Restart Fail killSwitch null 0 0 null true");
@@ -169,16 +169,16 @@ fn a_pod_failure_policy_over_what_is_recorded() {
     let fatal = "{action: FailAppWrapper, onExitCodes: {operator: In, values: [42]}}";
     let sidecar = "{action: FailAppWrapper, onExitCodes: {containerName: sidecar, operator: In, \
                    values: [1]}}";
-    let taken = "Job/work is taken to have failed with the pod; otherwise no failure: rule 0 of \
-                 podFailurePolicy ignores the pod, and Job/work replaces it";
+    let taken = "Job/work is assumed to have failed with the pod; otherwise not a failure: rule 0 \
+                 of podFailurePolicy ignores the pod, and Job/work replaces it";
     let cannot = |rule: &str, why: &str, judged: &str, otherwise: &str| {
-        format!("{rule} cannot be told ({why}): judged as {judged}; otherwise {otherwise}")
+        format!("{rule} cannot be evaluated ({why}): assumed {judged}; otherwise {otherwise}")
     };
-    let conditions = "the record does not hold the conditions of the pod";
+    let conditions = "the record does not contain the conditions of the pod";
     let (free, left, fails) = (
-        "rule 0 of podFailurePolicy restarts, uncounted",
-        "restarts are left (0 of 3 used)",
-        "rule 0 of podFailurePolicy fails",
+        "rule 0 of podFailurePolicy restarts the AppWrapper, uncounted",
+        "retry limit not reached (0 of 3 used)",
+        "rule 0 of podFailurePolicy fails the AppWrapper",
     );
     let rule = "rule 0 of podFailurePolicy";
     for (what, rules, failure, want, assumptions) in [
@@ -224,7 +224,7 @@ fn a_pod_failure_policy_over_what_is_recorded() {
             "Restart Restart retryLimit null 0 3 90 false",
             vec![cannot(
                 rule,
-                "the record holds container main, not sidecar",
+                "the record contains container main, not sidecar",
                 "not matching",
                 fails,
             )],
@@ -260,10 +260,10 @@ fn an_ignored_pod_of_a_kind_that_never_fails_is_no_failure() {
     let attempt = &answer["attempts"][0];
     assert_eq!(
         attempt["reason"],
-        "no failure: rule 0 of podFailurePolicy ignores the pod, and Deployment/web replaces it; \
-         recorded: a restart by the retry limit"
+        "not a failure: rule 0 of podFailurePolicy ignores the pod, and Deployment/web replaces \
+         it; recorded: a restart by the retry limit"
     );
-    let others = "2 more failed pods are not recorded: judged by the first alone";
+    let others = "2 more failed pods are not recorded: only the first is evaluated";
     assert_eq!(attempt["assumptions"], json!([others]));
 }
 
@@ -272,15 +272,16 @@ fn a_failure_policy_over_components_that_speak_and_over_pods() {
     let said = "{component: work, reason: DeadlineExceeded, message: 'Job was active too long'}";
     let pod = "{component: work, pod: w-0, container: main, exitCode: 3, reason: Error, \
                category: application}";
-    let missing = "{component: work, reason: MissingComponent, message: 'Job/work is gone'}";
+    let missing =
+        "{component: work, reason: MissingComponent, message: 'Job/work no longer exists'}";
     let fatal = "{name: late, action: FailAppWrapper, onJobFailureReasons: [DeadlineExceeded]}";
     let recreate = "{action: RecreateComponent}";
-    let unknown = "rule late of failurePolicy cannot be told (the record holds what the pod said, \
-                   not why Job/work failed): judged as";
+    let unknown = "rule late of failurePolicy cannot be evaluated (the record contains the message \
+                   of the pod, not why Job/work failed): assumed";
     let plain = "{source: retryLimit}";
     let decided = "{source: failurePolicy, name: late, index: 0}";
-    let taken = "Job/work is taken to have failed with the pod; otherwise restarts are left (0 of \
-                 3 used)";
+    let taken = "Job/work is assumed to have failed with the pod; otherwise retry limit not \
+                 reached (0 of 3 used)";
     for (what, rules, failure, rule, want, assumptions) in [
         ("it says so", fatal, said, plain, "Fail failurePolicy 0", vec![]),
         ("it was gone, not failed", fatal, missing, plain, "Restart retryLimit null", vec![]),
@@ -290,7 +291,9 @@ fn a_failure_policy_over_components_that_speak_and_over_pods() {
             pod,
             plain,
             "Restart retryLimit null",
-            vec![format!("{unknown} not matching; otherwise rule late of failurePolicy fails")],
+            vec![format!(
+                "{unknown} not matching; otherwise rule late of failurePolicy fails the AppWrapper"
+            )],
         ),
         (
             "the rule of that name decided then",
@@ -299,8 +302,8 @@ fn a_failure_policy_over_components_that_speak_and_over_pods() {
             decided,
             "Fail failurePolicy 0",
             vec![format!(
-                "{unknown} matching, since a rule of that name decided then; otherwise restarts \
-                 are left (0 of 3 used)"
+                "{unknown} matching, because a rule of that name was applied; otherwise retry \
+                 limit not reached (0 of 3 used)"
             )],
         ),
         (
@@ -348,7 +351,7 @@ fn what_was_counted_before_the_first_attempt_that_is_recorded_is_taken_over() {
     let answer = replayed(tuned(with_attempts(&attempts, 8), "retryLimit", "8"));
     let used = |index: usize| answer["attempts"][index]["replayed"]["retries"]["used"].clone();
     assert_eq!(json!([used(0), used(1), used(2)]), json!([6, 7, 8]));
-    let note = "6 counted before attempt 7, the first that is recorded: taken over as recorded";
+    let note = "counted restarts before attempt 7, the first that is recorded: 6, used as recorded";
     assert_eq!(answer["notes"], json!([note]));
 }
 
@@ -376,14 +379,14 @@ fn no_policy_is_asked_about_a_marked_node_and_a_component_that_cannot_be_created
 fn without_a_recorded_failure_there_is_nothing_to_replay() {
     let others = json!("other.io/manager");
     for (wrapper, want) in [
-        (wrapper("Running"), "no attempt is recorded: there is nothing to replay"),
+        (wrapper("Running"), "no attempts recorded: nothing to replay"),
         (
             with_attempts("[{attempt: 0, outcome: Suspended}, {attempt: 1}]", 0),
-            "no failure is recorded in 2 attempts: there is nothing to replay",
+            "no failure recorded in 2 attempts: nothing to replay",
         ),
         (
             with(three(), "/spec/managedBy", others),
-            "managed by other.io/manager: this controller decides nothing about it",
+            "managed by other.io/manager, not by this controller",
         ),
     ] {
         let answer = replayed(wrapper);
@@ -405,17 +408,17 @@ fn people_get_a_table_and_the_reasons() {
     let (scene, config) = scene("{}", &[tuned(three(), "terminalExitCodes", "137")], 0);
     let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
     insta::assert_snapshot!(replay::text(&answer, false).to_string(), @r"
-    ns/aw: 2 of 3 failures are decided otherwise; fails at attempt 1: the failure after it would not have happened
+    ns/aw: 2 of 3 failures are decided differently; fails at attempt 1: the failure after it would not have happened
 
     ATTEMPT  FAILURE                 NODE    RECORDED              NOW                        RETRIES  PAUSE
     0        w-0/main 3 Error        node-1  Restart (retryLimit)  Restart (retryLimit)       0 of 2   1m30s
     1        w-1/main 137 OOMKilled  node-2  Restart (retryLimit)  Fail (exitCodeAnnotation)  -        -
     2        w-0/main 3 Error        node-1  Fail (retryLimit)     Restart (retryLimit)       1 of 2   1m30s
 
-    same    attempt 0: restarts are left (0 of 2 used)
-    differs attempt 1: an annotation makes the exit code final; recorded: a restart by the retry limit
-    differs attempt 2: would not have happened; restarts are left (1 of 2 used); recorded: failure by the retry limit
-    assumed attempts 0, 2: judged by container main alone, as no init container: the record holds no other
+    same    attempt 0: retry limit not reached (0 of 2 used)
+    differs attempt 1: an annotation makes the exit code terminal; recorded: a restart by the retry limit
+    differs attempt 2: would not have happened; retry limit not reached (1 of 2 used); recorded: failure by the retry limit
+    assumed attempts 0, 2: only container main is evaluated, as an app container: the record has no other
     ");
     let coloured = replay::text(&answer, true).to_string();
     assert!(coloured.contains("\u{1b}[33mdiffers\u{1b}[0m attempt 1"), "{coloured}");

@@ -237,7 +237,7 @@ fn every_rule_has_exactly_one_matcher() {
         let yaml = format!("{{rules: [{{action: Retry, {rule}}}]}}");
         let spec = serde_saphyr::from_str(&yaml).unwrap();
         let policy = crate::policies::RetryPolicy::read("p", &spec).unwrap();
-        assert_eq!(policy.rules.len() + policy.flaws.len(), 1, "{rule}: it is left out, or holds");
+        assert_eq!(policy.rules.len() + policy.flaws.len(), 1, "{rule}: it is ignored, or holds");
         policy.flaws.join("")
     };
     assert_eq!(read(IN_3), "");
@@ -247,7 +247,7 @@ fn every_rule_has_exactly_one_matcher() {
             flaw.starts_with("RetryPolicy p: spec.rules[0]: must have exactly one of"),
             "{flaw}"
         );
-        assert!(flaw.ends_with("; the rule is left out"), "{flaw}");
+        assert!(flaw.ends_with("; the rule is ignored"), "{flaw}");
     }
     assert!(read("onConditions: [Cosmic]").contains("onConditions"));
     assert!(read("onTerminationMessage: {pattern: '('}").contains("pattern"));

@@ -25,7 +25,12 @@ fn names_are_short_labels() {
         if fits {
             assert_eq!(said, Vec::<String>::new());
         } else {
-            only("47", &said, "error: metadata.generateName: ", "the 5 that are appended");
+            only(
+                "47",
+                &said,
+                "error: metadata.generateName: ",
+                "the 5 that the API server appends",
+            );
         }
     }
 }
@@ -41,8 +46,8 @@ fn annotations_are_judged_by_their_limits() {
         ("6", "warmupGracePeriodDuration", "5 days", "error", "must be a duration"),
         ("8", "warmupGracePeriodDuration", "1M", "error", "must be a duration"),
         ("8", "warmupGracePeriodDuration", "1y", "error", "must be a duration"),
-        ("9", "warmupGracePeriodDuration", "25h", "warning", "clipped to 24h"),
-        ("9", "successTTLDuration", "8d", "warning", "clipped to 7d"),
+        ("9", "warmupGracePeriodDuration", "25h", "warning", "capped at 24h"),
+        ("9", "successTTLDuration", "8d", "warning", "capped at 7d"),
         ("11", "retryLimit", "-1", "error", "must be a whole number from 0 to 2147483647"),
         ("12", "retryLimit", "4294967296", "error", "must be a whole number"),
         ("13", "retryLimit", "2147483648", "error", "must be a whole number"),
@@ -134,7 +139,9 @@ fn findings_are_bounded_and_errors_come_through() {
     assert_eq!(said.len(), 102);
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
-        said.iter().any(|line| line == "warning: there is more: only 100 of a kind are listed")
+        said.iter().any(
+            |line| line == "warning: more findings exist: only 100 of each severity are listed"
+        )
     );
 }
 

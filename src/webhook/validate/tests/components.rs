@@ -51,7 +51,7 @@ fn a_template_is_one_object_of_the_user_alone() {
     assert_eq!(judged(&own), Vec::<String>::new());
     let unnamed = with(&own, "/metadata/namespace", json!(null));
     let start = "warning: spec.components[0].template.metadata.namespace: ";
-    only("57", &judged(&unnamed), start, "which is not named in it");
+    only("57", &judged(&unnamed), start, "but the AppWrapper does not set one");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn pod_sets_are_counted() {
             "template.spec.parallelism",
             "expected",
         ),
-        ("41", sets(json!([{"path": path}, {"path": path}])), "podSets[1].path", "another path"),
+        ("41", sets(json!([{"path": path}, {"path": path}])), "podSets[1].path", "other than"),
         ("42", sets(json!([{"path": "template/../../etc"}])), "podSets[0].path", "position 8"),
         ("43", sets(json!([{"path": "template[0]"}])), "podSets[0].path", "array"),
         ("44", sets(json!([{"path": "template.template."}])), "podSets[0].path", "position 18"),

@@ -67,7 +67,7 @@ fn wrong_rules_of_a_failure_policy_are_named() {
             "28",
             rule("onJobFailureMessagePatterns", json!(["a".repeat(513)])),
             "[0].onJobFailureMessagePatterns[0]",
-            "at most 512 characters, and is 513",
+            "at most 512 characters, but is 513",
         ),
         (
             "28",
@@ -106,7 +106,7 @@ fn wrong_rules_of_a_failure_policy_are_named() {
             "29",
             rule("targetComponents", json!(["b", "Job/b"])),
             "[0].targetComponents[1]",
-            "listed already",
+            "already listed",
         ),
         ("29", rule("targetComponents", json!("b")), "[0].targetComponents", "must be a list"),
         ("32", rule("name", json!("")), "[0].name", "must be 1 to 128"),
@@ -138,7 +138,7 @@ fn wrong_rules_of_a_failure_policy_are_named() {
             "32",
             json!([{"action": "FailAppWrapper", "name": "failurePolicyRule1", "targetComponents": ["b"]}, {"action": "FailAppWrapper"}]),
             "[1].name",
-            "spec.failurePolicy.rules[0] has it too",
+            "spec.failurePolicy.rules[0] also has it",
         ),
     ] {
         let start = format!("error: spec.failurePolicy.rules{start}: ");
@@ -228,7 +228,7 @@ fn wrong_rules_of_an_execution_policy_are_named() {
                 ]),
             ),
             "error: spec.executionPolicy.rules[1].targetComponents[0]: Invalid value: \"Job/b\": ",
-            "rules[0] names it too",
+            "rules[0] also names it",
         ),
         (
             execution(
@@ -259,7 +259,7 @@ fn wrong_rules_of_an_execution_policy_are_named() {
         {"targetComponents": ["d"], "waitForComponentsStatus": "Succeeded"}]});
     let said = judged(&with(&given(&[endless, job("a")]), "/spec/executionPolicy", policy));
     let start = "warning: spec.executionPolicy.rules[0].waitForComponentsStatus: ";
-    only("-", &said, start, "Deployment/d does not end by itself");
+    only("-", &said, start, "Deployment/d does not complete on its own");
 }
 
 #[test]

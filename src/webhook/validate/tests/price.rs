@@ -22,12 +22,12 @@ fn an_object_leaves_room_for_the_largest_status() {
     only(
         "69",
         &judged(&filled(OBJECT_BYTES_MAX)),
-        &format!("error: must be at most {OBJECT_BYTES_MAX} bytes as stored, and is "),
+        &format!("error: must be at most {OBJECT_BYTES_MAX} bytes as stored, but is "),
         "",
     );
     let full = filled(OBJECT_BYTES_MAX - empty);
     let said = judged(&full);
-    only("69", &said, "error: must be at most 1048576 bytes as stored, together with its", "");
+    only("69", &said, "error: must be at most 1048576 bytes as stored, including its", "");
     let status: usize =
         said[0].rsplit("up to ").next().unwrap().split(' ').next().unwrap().parse().unwrap();
     assert!((100_000..300_000).contains(&status), "{status}");
@@ -68,7 +68,7 @@ fn empty_items_by_the_thousand_are_refused() {
     only(
         "values",
         &with_items(32_768),
-        "error: spec: must have at most 32768 fields and list items, and has 327",
+        "error: spec: must have at most 32768 fields and list items, but has 327",
         "",
     );
 }
@@ -131,8 +131,8 @@ fn annotations_have_a_bound_together() {
     only(
         "70",
         &with_annotations(others(ANNOTATIONS_BYTES_MAX + 1)),
-        "error: metadata.annotations: Invalid value: \"262145 bytes\": must be at most 262144 bytes",
-        "keys included",
+        "error: metadata.annotations: Invalid value: \"262145 bytes\": must total at most 262144 bytes",
+        "including keys",
     );
     let key = format!("{PREFIX}/retryPolicies");
     let names: Vec<String> = (0..48_000).map(|i| format!("p{i}")).collect();
@@ -140,17 +140,12 @@ fn annotations_have_a_bound_together() {
         json!({&key: names[..24_000].join(","), format!("{PREFIX}/retryLimit"): "2"}),
     );
     let start = format!("error: metadata.annotations[{key}]: Invalid value: \"p0,p1,");
-    only(
-        "C2",
-        &said,
-        &start,
-        &format!("must be at most {OWN_ANNOTATIONS_BYTES_MAX} bytes together"),
-    );
+    only("C2", &said, &start, &format!("must total at most {OWN_ANNOTATIONS_BYTES_MAX} bytes"));
     only(
         "C2",
         &with_annotations(json!({&key: names[..17].join(",")})),
         &start,
-        "must be at most 16 names of RetryPolicies, and there are 17",
+        "must list at most 16 RetryPolicies, but lists 17",
     );
     let mut aw = given(&[job("a")]);
     aw["spec"]["components"][0]["template"]["metadata"]["annotations"] =
@@ -169,8 +164,8 @@ fn labels_have_a_bound_together() {
     only(
         "labels",
         &with_labels(LABELS_BYTES_MAX + 1),
-        "error: metadata.labels: Invalid value: \"32769 bytes\": must be at most 32768 bytes",
-        "keys included",
+        "error: metadata.labels: Invalid value: \"32769 bytes\": must total at most 32768 bytes",
+        "including keys",
     );
 }
 
@@ -237,7 +232,7 @@ fn nobody_makes_it_larger_later() {
             "39",
             &changed(&small, &new, Requester::default())[..1],
             "error: metadata: Invalid value: ",
-            "where it grows",
+            "must not grow beyond",
         );
         assert!(growth(&small, &new, ours).is_none());
         assert!(growth(&new, &new, Requester::default()).is_none(), "it does not grow");
@@ -254,6 +249,6 @@ fn nobody_makes_it_larger_later() {
         "39",
         &changed(&small, &injected, Requester::default()),
         "error: spec: Invalid value: ",
-        "where it grows",
+        "must not grow beyond",
     );
 }

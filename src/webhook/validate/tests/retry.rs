@@ -84,7 +84,7 @@ fn what_is_wrong_with_a_rule_is_named() {
             "32",
             json!({"onConditions": [], "onFailureCategory": [""]}),
             ".onFailureCategory[0]",
-            "name of a category",
+            "name of a failure category",
         ),
         (
             "32",
@@ -157,7 +157,7 @@ fn what_is_wrong_with_the_policy_is_named() {
             "32",
             json!({"rules": [evicted("a"), evicted("a")]}),
             "error: spec.rules[1].name: ",
-            "spec.rules[0] has it too",
+            "spec.rules[0] also has it",
         ),
         (
             "32",

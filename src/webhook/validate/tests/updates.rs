@@ -47,7 +47,7 @@ fn what_is_immutable_stays() {
             "/spec/components/1/podSetInfos",
             infos,
             "spec.components[1].podSetInfos",
-            "by Kueue alone",
+            "only by Kueue",
         ),
         (
             "74",
@@ -71,7 +71,7 @@ fn what_is_immutable_stays() {
             "metadata.labels[workload.codeflare.dev/userid]",
             "not be changed",
         ),
-        ("74", "/spec/suspend", json!(true), "spec.suspend", "by Kueue alone"),
+        ("74", "/spec/suspend", json!(true), "spec.suspend", "only by Kueue"),
         ("74", "/spec/executionPolicy", order, "spec.executionPolicy", "not be changed"),
         ("74", "/spec/failurePolicy", rules, "spec.failurePolicy", "while spec.suspend is false"),
         (
@@ -97,7 +97,7 @@ fn kueue_and_the_controller_may_do_their_part() {
     let value = json!([{"labels": {"a": "b"}}]);
     assert_eq!(changed(&old, infos, value.clone(), KUEUE), Vec::<String>::new());
     assert_eq!(changed(&old, "/spec/suspend", json!(true), KUEUE), Vec::<String>::new());
-    only("74", &changed(&old, infos, value.clone(), CONTROLLER), "error: ", "by Kueue alone");
+    only("74", &changed(&old, infos, value.clone(), CONTROLLER), "error: ", "only by Kueue");
     let memory = "/spec/components/0/template/spec/template/spec/containers/0/resources";
     let grown = json!({"requests": {"memory": "2Gi"}});
     only("74", &changed(&old, memory, grown.clone(), CONTROLLER), "error: ", "must not be changed");

@@ -103,7 +103,7 @@ fn where_a_requester_is_required_nothing_is_created_without_one() {
         let said = conditions.iter().find(|one| one["type"] == "Unhealthy").expect("it is said");
         let message = said["message"].as_str().unwrap_or_default();
         assert!(message.contains("spec.requester is not set"), "{message}");
-        assert!(message.contains("create it again"), "{message}");
+        assert!(message.contains("recreate it"), "{message}");
         assert!(world.api(POD).get_opt("p").await.expect("an answer").is_none());
         let mut known = wrapper("known", json!({}), vec![pod("q", &[])]);
         known["spec"]["requester"] = json!({"username": "ann"});

@@ -67,7 +67,7 @@ pub(super) fn pods() -> Vec<Row> {
             "41",
             "one path twice",
             pod_sets(json!([{"path": POD}, {"path": POD}])),
-            denied("spec.components[0].podSets[1].path", "another path"),
+            denied("spec.components[0].podSets[1].path", "a path other than"),
         ),
         row("42", "walks out", at("template/../../etc"), denied(PATH, "position 8")),
         row("43", "no list there", at("template[0]"), denied(PATH, "array")),

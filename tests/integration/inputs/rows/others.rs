@@ -98,7 +98,7 @@ pub(super) fn changes() -> Vec<Row> {
             "74",
             "pod set infos",
             Change(queued, set(&format!("{FIRST}/podSetInfos"), infos)),
-            denied("spec.components[0].podSetInfos", "by Kueue alone"),
+            denied("spec.components[0].podSetInfos", "only by Kueue"),
         ),
         row(
             "75",

@@ -33,7 +33,7 @@ pub(super) fn annotations() -> Vec<Row> {
         row("7", "a day", annotated("successTTLDuration", "5d"), Accepted),
         row("8", "month", warmup("1M"), denied(WARMUP, "must be a duration")),
         row("8", "year", warmup("1y"), denied(WARMUP, "must be a duration")),
-        row("9", "over the maximum", warmup("25h"), Warned { says: "clipped to 24h" }),
+        row("9", "over the maximum", warmup("25h"), Warned { says: "capped at 24h" }),
         row("10", "less than it counts", warmup("0.0000000001ns"), Accepted),
         row("11", "negative limit", limit("-1"), denied(LIMIT, "must be a whole number from 0")),
         row("12", "2³²", limit("4294967296"), denied(LIMIT, "must be a whole number from 0")),
@@ -187,9 +187,9 @@ pub(super) fn retry_policies() -> Vec<Row> {
             "32",
             "no category",
             category(""),
-            denied("spec.rules[0].onFailureCategory[0]", "name of a category"),
+            denied("spec.rules[0].onFailureCategory[0]", "name of a failure category"),
         )
-        .server("names of categories"),
+        .server("names of failure categories"),
         row(
             "32",
             "limit 2³²",
