@@ -3,7 +3,7 @@ FROM rust:1.95-alpine AS build
 RUN apk add --no-cache musl-dev
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin appwrapper
+RUN cargo build --release --locked --no-default-features --bin appwrapper
 
 FROM scratch
 COPY --from=build /src/target/release/appwrapper /appwrapper

@@ -8,44 +8,18 @@
 //!                                                       └─ actions: carried out by act
 //! ```
 //!
-//! In data order: [`api`], [`price`], [`quantity`], [`limits`], [`pattern`], [`config`], [`policies`], [`clock`], [`recent`],
-//! [`printable`], [`telemetry`], [`plan`], [`snapshot`], [`status`],
-//! [`decide`] (pure), [`podsets`], [`crd`], [`discovery`], [`client`], [`metrics`], [`webhook`], [`inspection`], [`observe`] (reads),
-//! [`act`] (writes), [`reconcile`] (where they meet), [`controller`], [`election`], [`listener`], [`tls`] and [`certificate`],
-//! [`serve`], [`cli`]. A module uses only modules before it, and a test checks that.
+//! What is pure is in the crate `appwrapper-core`, the controller in `appwrapper-controller`, the simulated cluster in
+//! `appwrapper-world`; their modules are named here as well. Here is [`cli`], the commands.
 
-pub mod act;
-pub mod api;
-pub mod bugs;
-pub mod certificate;
+pub use appwrapper_controller::{
+    act, certificate, client, clock, controller, discovery, election, inspection, listener,
+    metrics, observe, recent, reconcile, serve, telemetry, tls, webhook,
+};
+pub use appwrapper_core::{
+    api, bugs, config, crd, decide, limits, pattern, plan, podsets, policies, price, printable,
+    quantity, snapshot, status,
+};
+#[cfg(feature = "demo")]
+pub use appwrapper_world::{sim, world};
+
 pub mod cli;
-pub mod client;
-pub mod clock;
-pub mod config;
-pub mod controller;
-pub mod crd;
-pub mod decide;
-pub mod discovery;
-pub mod election;
-pub mod inspection;
-pub mod limits;
-pub mod listener;
-pub mod metrics;
-pub mod observe;
-pub mod pattern;
-pub mod plan;
-pub mod podsets;
-pub mod policies;
-pub mod price;
-pub mod printable;
-pub mod quantity;
-pub mod recent;
-pub mod reconcile;
-pub mod serve;
-pub mod sim;
-pub mod snapshot;
-pub mod status;
-pub mod telemetry;
-pub mod tls;
-pub mod webhook;
-pub mod world;

@@ -6,10 +6,12 @@ mod cluster;
 mod complaint;
 mod configuration;
 mod crd;
+#[cfg(feature = "demo")]
 mod demo;
 mod explain;
 mod place;
 mod run;
+#[cfg(feature = "demo")]
 mod simulate;
 pub mod term;
 mod validate;
@@ -63,10 +65,12 @@ enum Command {
     /// Print the CustomResourceDefinitions
     Crd,
     /// Demonstrate a failure and its recovery in a simulated cluster, or run manifests in one
+    #[cfg(feature = "demo")]
     Demo(demo::Args),
     /// Explain what the controller would decide now, and why; changes nothing
     Explain(explain::Args),
     /// Run the controller in simulated clusters, one per seed, and check every invariant
+    #[cfg(feature = "demo")]
     Simulate(simulate::Args),
     /// Check AppWrappers and RetryPolicies in files, without a cluster
     Validate(validate::Args),
@@ -194,8 +198,10 @@ pub fn main() -> ExitCode {
         Command::Wait(args) => aw::wait::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Crd => crd::crd(),
+        #[cfg(feature = "demo")]
         Command::Demo(args) => demo::run(&args),
         Command::Explain(args) => explain::run(&args),
+        #[cfg(feature = "demo")]
         Command::Simulate(args) => Ok(simulate::run(&args)),
         Command::Validate(args) => validate::run(&args),
     };

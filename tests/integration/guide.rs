@@ -62,6 +62,7 @@ fn every_row_of_the_guide_names_the_tests_that_show_it() {
     let guide = std::fs::read_to_string(root().join("docs/policies.md")).expect("a readable guide");
     let mut declared = BTreeMap::new();
     functions(&root().join("src"), &mut declared);
+    functions(&root().join("crates"), &mut declared);
     functions(&root().join("tests"), &mut declared);
     let appendix = guide.split("\n## ").last().expect("a last section");
     let mut ids = BTreeSet::new();

@@ -45,7 +45,6 @@ mod inputs;
 mod installed;
 mod kinds;
 mod kueue;
-mod layers;
 mod lifecycle;
 mod load;
 mod logs;

@@ -16,32 +16,32 @@
 //! [`Move`], for the edges of the table alone:
 //!
 //! ```
-//! use appwrapper::decide::machine::{At, Running, Succeeded};
-//! fn done(here: At<Running>) -> appwrapper::decide::machine::Move { here.to::<Succeeded>() }
+//! use appwrapper_core::decide::machine::{At, Running, Succeeded};
+//! fn done(here: At<Running>) -> appwrapper_core::decide::machine::Move { here.to::<Succeeded>() }
 //! ```
 //!
 //! An edge that the table does not have does not compile:
 //!
 //! ```compile_fail,E0277
-//! use appwrapper::decide::machine::{At, Running, Succeeded};
-//! fn undone(here: At<Succeeded>) -> appwrapper::decide::machine::Move { here.to::<Running>() }
+//! use appwrapper_core::decide::machine::{At, Running, Succeeded};
+//! fn undone(here: At<Succeeded>) -> appwrapper_core::decide::machine::Move { here.to::<Running>() }
 //! ```
 //!
 //! ```compile_fail,E0277
-//! use appwrapper::decide::machine::{At, Suspending, Resuming};
-//! fn hasty(here: At<Suspending>) -> appwrapper::decide::machine::Move { here.to::<Resuming>() }
+//! use appwrapper_core::decide::machine::{At, Suspending, Resuming};
+//! fn hasty(here: At<Suspending>) -> appwrapper_core::decide::machine::Move { here.to::<Resuming>() }
 //! ```
 //!
 //! Nor can a move be made without being somewhere, or from a place already left:
 //!
 //! ```compile_fail,E0451
-//! use appwrapper::decide::machine::Move;
-//! use appwrapper::api::Phase;
+//! use appwrapper_core::decide::machine::Move;
+//! use appwrapper_core::api::Phase;
 //! let _ = Move { to: Some(Phase::Running) };
 //! ```
 //!
 //! ```compile_fail,E0382
-//! use appwrapper::decide::machine::{At, Failed, Running, Succeeded};
+//! use appwrapper_core::decide::machine::{At, Failed, Running, Succeeded};
 //! fn torn(here: At<Running>) { here.to::<Succeeded>(); here.to::<Failed>(); }
 //! ```
 

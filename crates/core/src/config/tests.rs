@@ -9,7 +9,7 @@ fn problems(text: &str) -> Vec<String> {
 
 #[test]
 fn the_file_in_the_repository_lists_the_defaults() {
-    let text = include_str!("../../config/appwrapper.yaml");
+    let text = include_str!("../../../../config/appwrapper.yaml");
     assert_eq!(Config::parse(text), Ok(Config::default()));
 }
 

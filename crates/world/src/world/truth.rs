@@ -211,6 +211,19 @@ impl Thing {
         self.pod && self.phase != "Succeeded" && self.phase != "Failed"
     }
 
+    /// Keeps what was known of it before somebody could forge its labels and owners. `stripped`: the adversary
+    /// has taken our labels away. `in_sight`: whether a controller has had the time to see it; absent where
+    /// other things go wrong, too.
+    fn remember(&mut self, known: &Self, stripped: bool, is_ours: bool, in_sight: Option<bool>) {
+        self.component = known.component;
+        self.pod_set.clone_from(&known.pod_set);
+        self.unproven = known.unproven;
+        self.escaped = known.escaped || stripped && (self.pod || self.component && !is_ours);
+        // who has seen it knows it by its UID; nobody else can
+        let seen = in_sight.is_some_and(|in_sight| known.escaped || in_sight) && !known.unproven;
+        self.late |= self.escaped && !seen;
+    }
+
     fn runs(&self) -> bool {
         self.pod && !self.terminating && (self.phase == "Running" || self.phase == "Succeeded")
     }
@@ -283,19 +296,11 @@ impl Truth {
             let mut thing = thing(object, &kind.kind, &root, known, late);
             thing.since = since;
             if let Some(known) = known.filter(|_| wrapper.hostile) {
-                // its labels and owners may be forged
-                thing.component = known.component;
-                thing.pod_set.clone_from(&known.pod_set);
-                thing.unproven = known.unproven;
                 let named = object.label(super::LABEL) == Some(&*wrapper.address.name)
                     && object.label(UID) == Some(&*root);
                 let is_ours = object.controller().is_some_and(|owner| owner["uid"] == *root);
-                let hidden = thing.pod && !named || thing.component && !named && !is_ours;
-                thing.escaped = known.escaped || hostile && hidden;
-                // who has seen it knows it by its UID; nobody else can
                 let in_sight = elapsed >= self.blind_at.max(known.since) + NOTICED_AFTER;
-                let seen = self.calm && !known.unproven && (known.escaped || in_sight);
-                thing.late |= thing.escaped && !seen;
+                thing.remember(known, hostile && !named, is_ours, self.calm.then_some(in_sight));
                 if thing.late {
                     self.late.insert(object.uid.clone());
                 }

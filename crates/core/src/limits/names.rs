@@ -78,7 +78,8 @@ pub fn policy_names(text: &str) -> Result<Vec<String>, PolicyNamesError> {
 }
 
 /// At most 64 characters: a message is for people.
-pub(crate) fn shortened(text: &str) -> String {
+#[must_use]
+pub fn shortened(text: &str) -> String {
     const LENGTH_MAX: usize = 64;
     match text.char_indices().nth(LENGTH_MAX) {
         Some((end, _)) => format!("{}…", &text[..end]),

@@ -1,7 +1,5 @@
 //! Statuses that can be read, and are not true.
 
-use std::time::Duration;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::given::{at, given};
@@ -43,7 +41,7 @@ fn an_anchor_that_is_missing_begins_now_and_stays() {
     ];
     for (phase, anchor) in cases {
         let mut world = given(phase).pods(&TWO);
-        world.limits.deletion_on_failure_grace = Period::from_duration(Duration::from_secs(60));
+        world.limits.deletion_on_failure_grace = Period::from_secs(60);
         world.snapshot.status.conditions.clear();
         world.snapshot.status.since = None;
         let mended = world.decide(7);

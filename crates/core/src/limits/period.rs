@@ -9,12 +9,12 @@ use super::names::shortened;
 /// A span of time that is not negative, written as Go's `time.ParseDuration` takes it, or in days.
 ///
 /// ```
-/// # use appwrapper::limits::Period;
+/// # use appwrapper_core::limits::Period;
 /// let period: Period = "1h30m".parse()?;
 /// assert_eq!(period, Period::from_secs(5400));
 /// assert_eq!("7d".parse::<Period>()?.to_string(), "7d");
 /// assert!("5 days".parse::<Period>().is_err());
-/// # Ok::<(), appwrapper::limits::PeriodError>(())
+/// # Ok::<(), appwrapper_core::limits::PeriodError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(Duration);
@@ -336,6 +336,22 @@ mod tests {
         }
     }
 
+    /// Why this has a parser of its own: a text that the Go controller reads must mean the same here.
+    #[test]
+    fn humantime_reads_less_than_go_does() {
+        for text in
+            ["0", "+5s", "5.s", ".5s", "12\u{3bc}s", "0.0000000001ns", "0.3333333333333333333h"]
+        {
+            assert!(humantime::parse_duration(text).is_err(), "{text}");
+            assert!(text.parse::<Period>().is_ok(), "{text}");
+        }
+        // and more than is allowed
+        for text in ["5 days", "1y", "1w", "1M", "1h ", "1hour"] {
+            assert!(humantime::parse_duration(text).is_ok(), "{text}");
+            assert!(text.parse::<Period>().is_err(), "{text}");
+        }
+    }
+
     #[test]
     fn errors_name_the_text_shortened_and_what_is_allowed() {
         let error =
@@ -386,6 +402,13 @@ mod tests {
         fn whole_seconds_parse_back(seconds in 0..10_000_000_u64) {
             let period = Period::from_secs(seconds);
             prop_assert_eq!(period.to_string().parse(), Ok(period));
+        }
+
+        #[test]
+        fn humantime_agrees_where_both_read_it(text in "([0-9]{1,4}(\\.[0-9]{1,3})?(ms|s|m|h|d)){1,3}") {
+            if let Ok(theirs) = humantime::parse_duration(&text) {
+                prop_assert_eq!(text.parse::<Period>().map(Period::as_duration), Ok(theirs));
+            }
         }
 
         #[test]

@@ -11,7 +11,7 @@ mod remark;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub use exit_codes::{ExitCodes, ExitCodesError};
-pub(crate) use names::shortened;
+pub use names::shortened;
 pub use period::{Period, PeriodError};
 pub use remark::{Remark, Severity};
 

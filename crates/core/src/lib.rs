@@ -1,0 +1,22 @@
+//! What an AppWrapper is, what its policies say, and what is decided about it: from facts alone. This crate names no
+//! client, no runtime and no clock, since its manifest has none.
+//!
+//! In data order: [`api`], [`price`], [`quantity`], [`limits`], [`pattern`], [`config`], [`policies`],
+//! [`printable`], [`plan`], [`snapshot`], [`status`], [`decide`], [`podsets`], [`crd`]. A module uses only
+//! modules before it.
+
+pub mod api;
+pub mod bugs;
+pub mod config;
+pub mod crd;
+pub mod decide;
+pub mod limits;
+pub mod pattern;
+pub mod plan;
+pub mod podsets;
+pub mod policies;
+pub mod price;
+pub mod printable;
+pub mod quantity;
+pub mod snapshot;
+pub mod status;
