@@ -28,7 +28,7 @@ pub struct Price {
 /// The weight of a class that is gone through character by character.
 const WIDE: u64 = 1_000;
 /// The most a pattern's classes may cost; more is not read any further.
-pub(super) const CLASSES_MAX: u64 = 2_048;
+pub(super) const CLASSES_MAX: u64 = 1_024;
 
 /// Bytes of a state that takes one byte, and of a class's bounds.
 const STATE_BYTES: u64 = 48;

@@ -6,7 +6,7 @@ use crate::pattern::Pattern;
 use crate::policies::FailureRule;
 
 /// The most bytes of messages that patterns are shown in one decision, of all components together.
-const MESSAGES_BYTES_MAX: usize = 4 << 10;
+const MESSAGES_BYTES_MAX: usize = 2 << 10;
 
 /// What the rules say.
 #[derive(Clone, Debug, PartialEq)]
