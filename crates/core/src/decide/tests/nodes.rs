@@ -291,7 +291,7 @@ fn what_blocks_a_deletion_is_told_with_its_node() {
             Some(Lost::OutOfService),
             "node-1, which has been out of service since 2027-01-15T08:00:00Z,",
         ),
-        (Some(Lost::Deleted), "node-1, which no longer exists"),
+        (Some(Lost::Deleted), "node-1, which has not existed since 2027-01-15T08:00:00Z,"),
     ] {
         let world = going_down(state).answered(Ask::Gone);
         for second in [30, 600] {

@@ -83,7 +83,7 @@ fn an_appwrapper_is_not_nested_in_any_way() {
 #[test]
 fn names_are_unique_within_a_kind() {
     let start = "error: spec.components[1].template.metadata.name: Invalid value: \"a\": ";
-    only("50", &judged(&given(&[job("a"), job("a")])), start, "spec.components[0] is Job/a too");
+    only("50", &judged(&given(&[job("a"), job("a")])), start, "spec.components[0] is also Job/a");
     let other_version = with(&job("a"), "/apiVersion", json!("batch/v2"));
     only("50", &judged(&given(&[job("a"), other_version])), start, "must be unique");
     let other_group = with(&service("a"), "/apiVersion", json!("example.com/v1"));

@@ -81,13 +81,22 @@ fn what_is_immutable_stays() {
             "spec.podFailurePolicy",
             "while spec.suspend is false",
         ),
-        ("75", "/spec/components", json!([first]), "spec.components", "there are 2 components"),
+        (
+            "75",
+            "/spec/components",
+            json!([first]),
+            "spec.components",
+            "the AppWrapper has 2 components",
+        ),
     ] {
         let said = changed(&old, pointer, value, USER);
         only(row, &said, &format!("error: {start}: "), fragment);
     }
     let none = changed(&old, "/spec/components", json!([]), USER);
-    assert!(none.iter().any(|line| line.contains("there are 2 components")), "row 75: {none:?}");
+    assert!(
+        none.iter().any(|line| line.contains("the AppWrapper has 2 components")),
+        "row 75: {none:?}"
+    );
 }
 
 #[test]
