@@ -1,4 +1,5 @@
-//! The appendix of docs/policies.md: each line of the documents has a row, each row the tests that show it.
+//! The appendix of docs/dev/conformance.md: each line of the documents has a row, each row the tests
+//! that show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +18,7 @@ struct Row {
     tests: String,
 }
 
-/// The row that a line of the guide is; none where it is something else.
+/// The row that a line of the page is; none where it is something else.
 fn row(line: &str) -> Option<Row> {
     let cells: Vec<&str> = line.strip_prefix("| ")?.strip_suffix(" |")?.split(" | ").collect();
     let [id, _section, _document, said, tests] = cells[..] else { return None };
@@ -58,13 +59,14 @@ fn is_known(name: &str, functions: &BTreeMap<String, usize>) -> bool {
 }
 
 #[test]
-fn every_row_of_the_guide_names_the_tests_that_show_it() {
-    let guide = std::fs::read_to_string(root().join("docs/policies.md")).expect("a readable guide");
+fn every_row_of_the_appendix_names_the_tests_that_show_it() {
+    let path = root().join("docs/dev/conformance.md");
+    let page = std::fs::read_to_string(path).expect("a readable page");
     let mut declared = BTreeMap::new();
     functions(&root().join("src"), &mut declared);
     functions(&root().join("crates"), &mut declared);
     functions(&root().join("tests"), &mut declared);
-    let appendix = guide.split("\n## ").last().expect("a last section");
+    let appendix = page.split("\n## ").last().expect("a last section");
     let mut ids = BTreeSet::new();
     let mut wrong = vec![];
     for Row { id, said, tests } in appendix.lines().filter_map(row) {

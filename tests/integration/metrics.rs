@@ -111,7 +111,7 @@ fn queries() -> Vec<String> {
 
 /// The rows of a table of the documentation whose first cell is code that fits.
 fn rows(prefix: &str) -> BTreeMap<String, Vec<String>> {
-    let page = read("docs/metrics.md");
+    let page = read("docs/admin/metrics.md");
     let start = format!("| `{prefix}");
     let rows = page.lines().filter(|line| line.starts_with(&start));
     rows.map(|line| {
