@@ -16,7 +16,7 @@ pub use appwrapper_controller::{
     metrics, observe, recent, reconcile, serve, telemetry, tls, webhook,
 };
 pub use appwrapper_core::{
-    api, bugs, config, crd, decide, limits, pattern, plan, podsets, policies, price, printable,
+    api, bugs, config, crd, decide, kinds, limits, pattern, plan, policies, price, printable,
     quantity, snapshot, status,
 };
 #[cfg(feature = "demo")]

@@ -3,11 +3,11 @@
 use appwrapper::api::{Attempt, Phase, Since, condition};
 use appwrapper::config::Config;
 use appwrapper::decide::{Decision, Facts, decide};
+use appwrapper::kinds::{self, Aversion, Stamp};
 use appwrapper::limits::Limits;
 use appwrapper::observe::assemble::Wrapper;
 use appwrapper::observe::seen::Seen;
 use appwrapper::plan::Ask;
-use appwrapper::podsets::{self, Aversion, Stamp};
 use appwrapper::snapshot::{Object, Outcome, Presence, Report, Snapshot};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -68,7 +68,7 @@ impl Watched {
                 aversions: &self.aversions,
             };
             let pod_sets = &wrapper.components[index].pod_sets;
-            let object = podsets::render(component, pod_sets, &stamp).expect("it can be created");
+            let object = kinds::render(component, pod_sets, &stamp).expect("it can be created");
             object.to_string().len()
         };
         wrapper.spec.components.iter().enumerate().map(one).sum()

@@ -20,8 +20,8 @@ use std::sync::LazyLock;
 use appwrapper::api::{AppWrapperSpec, Component, PodSet, RetryPolicySpec};
 use appwrapper::cli::validated_file;
 use appwrapper::config::Config;
+use appwrapper::kinds;
 use appwrapper::limits::{ExitCodes, Limits, Period};
-use appwrapper::podsets;
 use appwrapper::policies::{Named, Policies, RetryPolicy};
 use appwrapper::price;
 use appwrapper::webhook::answer::Answer;
@@ -272,17 +272,17 @@ fn any_path_leads_somewhere_or_nowhere() {
         let pod_sets = vec![PodSet { path: path.clone(), replicas, ..PodSet::default() }];
         let template = samples::job("work");
         let component = Component { template, pod_sets, ..Component::default() };
-        let found = cost.of(|| podsets::inspect(&component))?;
+        let found = cost.of(|| kinds::inspect(&component))?;
         prop_assert!(found.is_err() || path == "template.spec.template", "{}", path);
-        if let Ok(path) = path.parse::<podsets::Path>() {
+        if let Ok(path) = path.parse::<kinds::Path>() {
             let shown = path.to_string();
-            prop_assert_eq!(shown.parse::<podsets::Path>().expect("it parses back"), path);
+            prop_assert_eq!(shown.parse::<kinds::Path>().expect("it parses back"), path);
             let mut template = component.template;
             drop(path_of(&shown).get_mut(&mut template).map(|value| *value = Value::Null));
         }
     });
 }
 
-fn path_of(text: &str) -> podsets::Path {
+fn path_of(text: &str) -> kinds::Path {
     text.parse().expect("a path")
 }

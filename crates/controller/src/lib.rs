@@ -5,8 +5,8 @@
 //! [`election`], [`listener`], [`tls`] and [`certificate`], [`serve`]. A module uses only modules before it.
 
 use appwrapper_core::{
-    api, bugs, config, decide, limits, pattern, plan, podsets, policies, price, printable,
-    quantity, snapshot, status,
+    api, bugs, config, decide, kinds, limits, pattern, plan, policies, price, printable, quantity,
+    snapshot, status,
 };
 
 pub mod act;

@@ -21,6 +21,7 @@ use crate::api::Phase;
 use crate::bugs::{self, Bug};
 use crate::client;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
+use crate::kinds;
 use crate::limits::Limits;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Key, KindKey};
@@ -31,7 +32,6 @@ use crate::observe::nodes;
 use crate::observe::seen::Seen;
 use crate::observe::{self, stored::Stored};
 use crate::plan::{Action, Ask, Orphan, Target};
-use crate::podsets;
 use crate::snapshot::{Component, Snapshot};
 use written::Written;
 
@@ -316,7 +316,7 @@ fn wrote(memory: &mut Memory, written: &Seen) -> Carried {
 /// A component with objects between itself and its pods is deleted after them, also with force. A second
 /// request would make it wait for them again: nothing is sent while it is Terminating.
 fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
-    let kind = podsets::Kind::of(&component.api_version, &component.kind);
+    let kind = kinds::Kind::of(&component.api_version, &component.kind);
     let last = !component.pod_sets.is_empty() && kind.has_objects_between();
     let on_its_way = component.ours().is_some_and(|object| object.terminating);
     match (forced, last) {

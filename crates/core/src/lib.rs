@@ -2,7 +2,7 @@
 //! client, no runtime and no clock, since its manifest has none.
 //!
 //! In data order: [`api`], [`price`], [`quantity`], [`limits`], [`pattern`], [`config`], [`policies`],
-//! [`printable`], [`plan`], [`snapshot`], [`status`], [`decide`], [`podsets`], [`crd`]. A module uses only
+//! [`printable`], [`plan`], [`snapshot`], [`status`], [`decide`], [`kinds`], [`crd`]. A module uses only
 //! modules before it.
 
 pub mod api;
@@ -10,10 +10,10 @@ pub mod bugs;
 pub mod config;
 pub mod crd;
 pub mod decide;
+pub mod kinds;
 pub mod limits;
 pub mod pattern;
 pub mod plan;
-pub mod podsets;
 pub mod policies;
 pub mod price;
 pub mod printable;

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use super::super::bundle::Document;
 use super::super::complaint::complaint;
+use crate::kinds::{self, Kind, KubeflowKind};
 use crate::limits::shortened;
-use crate::podsets::{self, Kind, KubeflowKind};
 
 /// The most pods at a time, of all objects together.
 const PODS_MAX: i64 = 1_000;
@@ -33,7 +33,7 @@ pub(super) fn too_many_pods(documents: &[Document]) -> Option<String> {
         let wrapped = components.into_iter().flatten().filter_map(|one| one.get("template"));
         for template in wrapped.chain([&document.value]) {
             // one without pods has none; a count that makes no sense is refused with its object
-            let pods = podsets::infer(template).unwrap_or_default();
+            let pods = kinds::infer(template).unwrap_or_default();
             let count = pods.iter().map(|set| i64::from(set.count().max(0)));
             total = count.fold(total, i64::saturating_add);
         }
@@ -63,7 +63,7 @@ fn object(value: &Value, path: &str, found: &mut Vec<String>) {
         if let Some(spec) = value.get("spec") {
             below(spec, &at("spec"), found);
         }
-        if let Err(error) = podsets::infer(value) {
+        if let Err(error) = kinds::infer(value) {
             found.push(format!("{path}{}{error}", if path.is_empty() { "" } else { ": " }));
         }
     }

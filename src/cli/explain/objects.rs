@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::super::bundle::{Document, group};
 use crate::api::{Component, Phase, keys};
-use crate::podsets;
+use crate::kinds;
 
 /// Kind and name of an object, by which its UID is filled in: group, kind, namespace, name.
 type Id = (String, String, String, String);
@@ -72,7 +72,7 @@ fn status(wrapper: &mut Document, now: Timestamp) {
             {
                 dated(conditions);
             }
-            let inspected = components.get(index).and_then(|one| podsets::inspect(one).ok());
+            let inspected = components.get(index).and_then(|one| kinds::inspect(one).ok());
             if let (Some(entry), Some(inspected)) = (entry.as_object_mut(), inspected) {
                 entry.entry("podSets").or_insert_with(|| json!(inspected.pod_sets));
             }

@@ -11,12 +11,12 @@ use super::said;
 use crate::bugs::{self, Bug};
 use crate::client;
 use crate::decide::current_attempt;
+use crate::kinds::{self, Aversion, Stamp};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::Key;
 use crate::observe::live::{self, Live};
 use crate::observe::records::ObjectRecord;
 use crate::observe::seen::Seen;
-use crate::podsets::{self, Aversion, Stamp};
 use crate::snapshot::{Component, CreationFailure, Owner, Presence};
 
 /// What the configuration says about a creation.
@@ -77,7 +77,7 @@ pub async fn create(
         avoid_nodes,
         aversions: &settings.aversions,
     };
-    let object = podsets::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
+    let object = kinds::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
         .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;
     match post(client, &resource, &wrapper.namespace, object.to_string().into_bytes()).await {
         Ok(seen) => Ok(ObjectRecord::of(&seen, &kind.api_version, &kind.kind)),

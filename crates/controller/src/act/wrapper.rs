@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use super::Error;
 use crate::api::{AppWrapper, AppWrapperStatus, Component, keys};
 use crate::bugs::{self, Bug};
+use crate::kinds;
 use crate::observe::assemble::Wrapper;
 use crate::observe::seen::Seen;
-use crate::podsets;
 
 /// Sets our finalizer.
 ///
@@ -96,7 +96,7 @@ fn grown(wrapper: &Wrapper) -> Vec<Component> {
         if let (Some(component), Some(pod_set)) = (components.get_mut(index), pod_set) {
             let (request, limit) = (pending.request.as_deref(), pending.limit.as_deref());
             let (template, container) = (&mut component.template, &pending.container);
-            podsets::grow(template, &pod_set.path, container, request, limit);
+            kinds::grow(template, &pod_set.path, container, request, limit);
         }
     }
     components

@@ -11,7 +11,7 @@ use crate::webhook::access::review::{in_time, may_i};
 use crate::webhook::access::rules::Target;
 use crate::webhook::authorize::AccessError;
 
-/// The kinds whose pods are known, by API group and kind: [`crate::podsets::Kind`].
+/// The kinds whose pods are known, by API group and kind: [`crate::kinds::Kind`].
 pub const KNOWN: [(&str, &str); 15] = [
     ("", "Pod"),
     ("batch", "Job"),
@@ -150,7 +150,7 @@ async fn find(client: &Client, kind: &AllowedKind, why: Reason) -> Result<Findin
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::podsets::Kind;
+    use crate::kinds::Kind;
 
     #[test]
     fn the_known_kinds_are_known() {

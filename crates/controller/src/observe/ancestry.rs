@@ -10,7 +10,7 @@ use super::kin::{Kin, Place};
 use super::records::{Controller, PodRecord};
 use crate::api::GROUP;
 use crate::bugs::{self, Bug};
-use crate::podsets::{Kind, OWNER_KIND};
+use crate::kinds::{Kind, OWNER_KIND};
 use crate::snapshot::Component;
 
 /// What is known of an owner.

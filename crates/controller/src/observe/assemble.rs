@@ -12,7 +12,7 @@ use crate::api::{
     AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,
 };
 use crate::bugs::{self, Bug};
-use crate::podsets::{self, Kind};
+use crate::kinds::{self, Kind};
 use crate::policies::{Named, Policies};
 use crate::price::memory_bytes;
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
@@ -80,7 +80,7 @@ impl Wrapper {
     fn inspect(&self, index: usize) -> Component {
         let wrapped = &self.spec.components[index];
         let recorded = self.status.component_status.get(index);
-        let mut component = match podsets::inspect(wrapped) {
+        let mut component = match kinds::inspect(wrapped) {
             Ok(inspected) => Component {
                 name: inspected.name,
                 kind: inspected.kind,
@@ -197,7 +197,7 @@ impl Wrapper {
 }
 
 fn is_former(controller: &Controller, name: &str) -> bool {
-    controller.kind == podsets::OWNER_KIND
+    controller.kind == kinds::OWNER_KIND
         && controller.api_version.split('/').next() == Some(GROUP)
         && controller.name == name
 }

@@ -10,7 +10,7 @@ use super::assemble::Wrapper;
 use super::cache::{Cache, Key, KindKey};
 use super::seen::Seen;
 use crate::api::{GROUP, RetryPolicySpec, keys};
-use crate::podsets;
+use crate::kinds;
 use crate::policies::{InForce, Missing, RetryPolicy, attached, surplus};
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 
@@ -183,7 +183,7 @@ pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &
     }
     if avoid || grow || !wrapper.status.pending_memory.is_empty() {
         for (component, wrapped) in snapshot.components.iter_mut().zip(&wrapper.spec.components) {
-            component.templates = podsets::templates(wrapped, &component.pod_sets);
+            component.templates = kinds::templates(wrapped, &component.pod_sets);
         }
     }
 }

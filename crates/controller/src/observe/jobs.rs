@@ -9,7 +9,7 @@ use super::live::{self, Error};
 use super::memory::Memory;
 use super::records::{Identity, LeanCondition};
 use super::seen::Seen;
-use crate::podsets::Kind;
+use crate::kinds::Kind;
 use crate::snapshot::{Component, FailedJob, Outcome};
 
 /// Label on the Jobs of a `JobSet`: its name.

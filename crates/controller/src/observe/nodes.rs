@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::seen::Seen;
 use crate::config::{Autopilot, Effect};
-use crate::podsets::{self, Aversion};
+use crate::kinds::{self, Aversion};
 use crate::snapshot::Node;
 use crate::snapshot::lost::{Loss, Lost, OUT_OF_SERVICE};
 use crate::snapshot::place::{Site, Taint};
@@ -149,7 +149,7 @@ pub fn node(seen: &Seen, marks: &Marks) -> (Node, Site) {
     let site = Site {
         name: seen.meta.name.clone().unwrap_or_default(),
         taints: taints.filter(Taint::keeps_away).collect(),
-        allocatable: podsets::amounts(Some(&lean.status.allocatable)),
+        allocatable: kinds::amounts(Some(&lean.status.allocatable)),
         labels,
     };
     (node, site)

@@ -14,8 +14,8 @@ use super::memory::Memory;
 use super::owners::DOUBT_FOR;
 use super::records::{Controller, PodRecord};
 use crate::bugs::{self, Bug};
+use crate::kinds::Kind;
 use crate::plan::{Ask, Orphan};
-use crate::podsets::Kind;
 use crate::snapshot::{Component, Pod, Undetermined};
 
 /// How many owners are read in one look that turn out not to be ours.

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::seen::Seen;
 use crate::api::keys;
-use crate::podsets;
+use crate::kinds;
 use crate::snapshot::{
     Container, ContainerState, Outcome, Pod, PodCondition, PodPhase, Report, Termination,
 };
@@ -165,8 +165,8 @@ impl ObjectRecord {
         // built-in kinds come without their kind in a list
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
-        let pod_sets = podsets::infer(&object).unwrap_or_default();
-        let report = podsets::report(api_version, kind, &pod_sets, &object);
+        let pod_sets = kinds::infer(&object).unwrap_or_default();
+        let report = kinds::report(api_version, kind, &pod_sets, &object);
         Self { identity, report, paths: pod_sets.into_iter().map(|set| set.path).collect() }
     }
 

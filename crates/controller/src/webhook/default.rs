@@ -11,7 +11,7 @@ use super::answer::Op;
 use super::validate::POD_SETS_MAX;
 use crate::api::{PodSet, keys};
 use crate::config::Config;
-use crate::podsets;
+use crate::kinds;
 
 /// The longest value of a label.
 const LABEL_BYTES_MAX: usize = 63;
@@ -94,7 +94,7 @@ fn pod_sets(spec: &Map<String, Value>) -> Vec<Op> {
         if !is_open || !component.is_object() {
             continue;
         }
-        let inferred: Vec<PodSet> = podsets::infer(&component["template"]).unwrap_or_default();
+        let inferred: Vec<PodSet> = kinds::infer(&component["template"]).unwrap_or_default();
         count += inferred.len();
         if count > POD_SETS_MAX {
             return vec![];

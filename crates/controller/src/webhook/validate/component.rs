@@ -8,7 +8,7 @@ use super::finding::{Report, text};
 use super::{Occasion, template};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
-use crate::podsets::{self, Kind};
+use crate::kinds::{self, Kind};
 use crate::price::COMPONENTS_MAX;
 
 /// The most pod sets of one AppWrapper: Kueue's Workload has no room for more.
@@ -95,7 +95,7 @@ fn check(
     template::check(object, &format!("{path}.template"), around, report);
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();
-    let inspected = component.as_ref().map(podsets::inspect);
+    let inspected = component.as_ref().map(kinds::inspect);
     let pod_sets = match inspected {
         Some(Ok(inspected)) => Some(inspected.pod_sets),
         Some(Err(error)) => {
@@ -156,7 +156,7 @@ fn totals(all: &[Judged], report: &mut Report) {
         report.invalid("spec.components", count.to_string(), message);
         return;
     }
-    if let Err(error) = podsets::expected_total(known.into_iter().flatten()) {
+    if let Err(error) = kinds::expected_total(known.into_iter().flatten()) {
         report.invalid("spec.components", error.value, format!("expected {}", error.expected));
     }
 }

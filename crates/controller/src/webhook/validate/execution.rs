@@ -8,7 +8,7 @@ use super::finding::Report;
 use super::target::Targets;
 use super::{RULES_MAX, items};
 use crate::api::{ExecutionRule, WaitFor};
-use crate::podsets::Kind;
+use crate::kinds::Kind;
 
 pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) {
     let path = "spec.executionPolicy";

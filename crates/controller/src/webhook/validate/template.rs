@@ -8,8 +8,8 @@ use super::component::Around;
 use super::finding::{Report, text};
 use super::{Occasion, size};
 use crate::api::{GROUP, PodSet, keys};
+use crate::kinds;
 use crate::limits::{names, shortened};
-use crate::podsets;
 use crate::price::{CONTAINERS_MAX, NODE_TERMS_MAX, pending_bytes};
 
 /// Labels that the controller sets and finds its objects by.
@@ -85,13 +85,13 @@ pub(super) fn check_pods(
     report: &mut Report,
 ) -> Pods {
     // where there is something wrong with the pod sets, that is reported by who inspects them
-    let inferred = podsets::infer(object).unwrap_or_default();
+    let inferred = kinds::infer(object).unwrap_or_default();
     let paths: BTreeSet<&str> =
         inferred.iter().chain(declared).map(|set| set.path.as_str()).collect();
     let mut pods = Pods::default();
     for text_of_path in paths {
-        let Ok(path) = text_of_path.parse::<podsets::Path>() else { continue };
-        let Ok(pod) = podsets::pod_template(object, &path) else { continue };
+        let Ok(path) = text_of_path.parse::<kinds::Path>() else { continue };
+        let Ok(pod) = kinds::pod_template(object, &path) else { continue };
         let metadata = format!("{component}.{text_of_path}.metadata");
         labels(&pod["metadata"], &metadata, report);
         size::annotations(&pod["metadata"], &metadata, report);
