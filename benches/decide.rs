@@ -7,13 +7,13 @@ use std::sync::Arc;
 use appwrapper::api::{Attempt, ComponentStatus, Phase, PodSet, RetryPolicySpec, Since, condition};
 use appwrapper::config::Config;
 use appwrapper::decide::{Facts, decide};
-use appwrapper::limits::Limits;
 use appwrapper::plan::Ask;
 use appwrapper::policies::{Named, Policies, RetryPolicy};
 use appwrapper::snapshot::{
     Component, Container, ContainerState, Object, Outcome, Pod, PodPhase, Presence, Report,
     Snapshot, Termination,
 };
+use appwrapper::tuning::Limits;
 use divan::{Bencher, black_box};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;

@@ -12,12 +12,12 @@
 //! `appwrapper-world`; their modules are named here as well. Here is [`cli`], the commands.
 
 pub use appwrapper_controller::{
-    act, certificate, client, clock, controller, discovery, election, inspection, listener,
-    metrics, observe, recent, reconcile, serve, telemetry, tls, webhook,
+    act, certificate, client, clock, controller, discovery, election, listener, metrics, observe,
+    preflight, reconcile, serve, telemetry, tls, ttl_cache, webhook,
 };
 pub use appwrapper_core::{
-    api, bugs, config, crd, decide, kinds, limits, pattern, plan, policies, price, printable,
-    quantity, snapshot, status,
+    api, config, crd, decide, kinds, mutations, pattern, plan, policies, price, printable,
+    quantity, snapshot, status, tuning,
 };
 #[cfg(feature = "demo")]
 pub use appwrapper_world::{sim, world};

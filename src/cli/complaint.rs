@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::limits::shortened;
+use crate::tuning::shortened;
 
 /// The field that keeps a value from being read as a type, and why; none where it can be read. `root` is
 /// the path of the value itself.

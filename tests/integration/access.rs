@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use appwrapper::clock::SystemClock;
 use appwrapper::config::Config;
-use appwrapper::inspection;
+use appwrapper::preflight;
 use appwrapper::webhook::Identity;
 use appwrapper::webhook::access::{Reviews, own_account};
 use appwrapper::webhook::authorize::{Authorize, Wrapped};
@@ -343,7 +343,7 @@ fn config_for(case: &Case, more: &str) -> Config {
 }
 
 async fn notices(client: &Client, config: &Config) -> Vec<String> {
-    inspection::warnings(client, config).await.iter().map(ToString::to_string).collect()
+    preflight::warnings(client, config).await.iter().map(ToString::to_string).collect()
 }
 
 #[test]

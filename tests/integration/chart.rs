@@ -121,7 +121,7 @@ fn the_chart_is_made_from_the_manifests() {
 #[test]
 fn every_known_kind_may_be_wrapped() {
     let role = read(&root().join("config/rbac/wrapped-kinds.yaml"));
-    for (group, kind) in appwrapper::inspection::KNOWN {
+    for (group, kind) in appwrapper::preflight::KNOWN {
         let listed = format!("- apiGroups: [{}]", if group.is_empty() { "\"\"" } else { group });
         let kinds = role.split(&listed).nth(1).unwrap_or_else(|| panic!("no rule for {group:?}"));
         let line = kinds.lines().nth(1).unwrap_or_default();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use appwrapper::api::Phase;
-use appwrapper::bugs::{self, Bug};
+use appwrapper::mutations::{self, Bug};
 use appwrapper::world::Options;
 use appwrapper::world::adversary::Hostility;
 use appwrapper::world::coverage::{Happening, why_never};
@@ -146,12 +146,12 @@ const FOR_THE_ADVERSARY: &[Bug] = &[
 fn first_seed_with(bug: Bug) -> Option<(u64, String)> {
     let hostility =
         if FOR_THE_ADVERSARY.contains(&bug) { Hostility::Always } else { Hostility::Tenth };
-    bugs::put(Some(bug));
+    mutations::put(Some(bug));
     let found = (0..SEEDS_MAX).find_map(|seed| {
         let report = run_one(hostile(seed, hostility));
         report.violation.map(|(violation, _)| (seed, violation.to_string()))
     });
-    bugs::put(None);
+    mutations::put(None);
     found
 }
 
@@ -196,14 +196,14 @@ fn all_are_found(bugs: Vec<Bug>) {
 
 #[test]
 fn a_violation_is_shrunk_and_can_be_replayed() {
-    bugs::put(Some(Bug::QuotaEarly));
+    mutations::put(Some(Bug::QuotaEarly));
     let report = (0..SEEDS_MAX)
         .map(|seed| run_one(Options::of(seed, Faults::all())))
         .find(|report| report.violation.is_some())
         .expect("the bug is found");
     let smallest = shrink(&report, &Options::of(report.seed, Faults::all()));
     let again = run_one(smallest.options.clone());
-    bugs::put(None);
+    mutations::put(None);
     let violation = |report: &appwrapper::world::Report| {
         report.violation.clone().map(|(violation, step)| (violation.invariant, step))
     };

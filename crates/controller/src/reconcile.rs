@@ -18,11 +18,10 @@ use std::time::Duration;
 use crate::act::create::{self, NotCreated};
 use crate::act::{self, delete, rights, wrapper as write};
 use crate::api::Phase;
-use crate::bugs::{self, Bug};
 use crate::client;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
 use crate::kinds;
-use crate::limits::Limits;
+use crate::mutations::{self, Bug};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::guides::Attach;
@@ -33,6 +32,7 @@ use crate::observe::seen::Seen;
 use crate::observe::{self, stored::Stored};
 use crate::plan::{Action, Ask, Orphan, Target};
 use crate::snapshot::{Component, Snapshot};
+use crate::tuning::Limits;
 use written::Written;
 
 pub use census::census;
@@ -117,12 +117,14 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
         }
         Some(Ok(_)) | None => return Ok(Next::OnChange), // the watch will say
     };
-    if wrapper.flaws.stored.contains_key("phase") && bugs::is_present(Bug::UnknownPhaseStopsAll) {
+    if wrapper.flaws.stored.contains_key("phase")
+        && mutations::is_present(Bug::UnknownPhaseStopsAll)
+    {
         return Ok(Next::OnChange);
     }
-    bugs::panic_where_asked("reconcile", &wrapper.annotations);
+    mutations::panic_where_asked("reconcile", &wrapper.annotations);
     if wrapper.status.phase == Phase::Empty {
-        bugs::block_where_asked(&wrapper.annotations);
+        mutations::block_where_asked(&wrapper.annotations);
     }
     let attempt = crate::decide::current_attempt(&wrapper.status);
     memory.focus(&wrapper.uid, attempt, wrapper.status.phase);
@@ -183,7 +185,7 @@ async fn steps(
             ask = decision.ask;
             continue;
         }
-        let idle = decision.actions.is_empty() && bugs::is_present(Bug::AlwaysWrite);
+        let idle = decision.actions.is_empty() && mutations::is_present(Bug::AlwaysWrite);
         if decision.status != wrapper.status || !wrapper.flaws.is_empty() || idle {
             match written::write(context, memory, &stored, &wrapper, &decision).await? {
                 Written::Stored => {
@@ -211,7 +213,7 @@ async fn steps(
 }
 
 fn requeue(context: &Context, memory: &Memory, decision: &Decision) -> Next {
-    if bugs::is_present(Bug::DeadlineForgotten) {
+    if mutations::is_present(Bug::DeadlineForgotten) {
         return Next::OnChange;
     }
     let deadline = decision.requeue.map(|at| context.clock.until(at));

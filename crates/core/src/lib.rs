@@ -1,17 +1,16 @@
 //! What an AppWrapper is, what its policies say, and what is decided about it: from facts alone. This crate names no
 //! client, no runtime and no clock, since its manifest has none.
 //!
-//! In data order: [`api`], [`price`], [`quantity`], [`limits`], [`pattern`], [`config`], [`policies`],
+//! In data order: [`api`], [`price`], [`quantity`], [`tuning`], [`pattern`], [`config`], [`policies`],
 //! [`printable`], [`plan`], [`snapshot`], [`status`], [`decide`], [`kinds`], [`crd`]. A module uses only
 //! modules before it.
 
 pub mod api;
-pub mod bugs;
 pub mod config;
 pub mod crd;
 pub mod decide;
 pub mod kinds;
-pub mod limits;
+pub mod mutations;
 pub mod pattern;
 pub mod plan;
 pub mod policies;
@@ -20,3 +19,4 @@ pub mod printable;
 pub mod quantity;
 pub mod snapshot;
 pub mod status;
+pub mod tuning;

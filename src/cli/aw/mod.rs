@@ -21,7 +21,7 @@ use super::place::Place;
 use super::term::{self, Page};
 use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on};
 use crate::clock::{Clock, SystemClock};
-use crate::limits::names;
+use crate::tuning::names;
 
 /// Which AppWrapper, and how is answered.
 #[derive(Debug, clap::Args)]

@@ -25,8 +25,8 @@ use super::workload::Queued;
 use super::{Done, Target, block_on, now, words};
 use crate::api::{Phase, keys};
 use crate::decide::pause;
-use crate::limits::{Limits, Period};
 use crate::observe::assemble::Wrapper;
+use crate::tuning::{Limits, Period};
 
 /// How often it is tried where the AppWrapper changes meanwhile.
 const TRIES: u32 = 5;

@@ -13,9 +13,9 @@ use super::super::{Error, term};
 use super::list::state;
 use super::{Done, Target, block_on, now, words};
 use crate::api::Phase;
-use crate::limits::Period;
 use crate::observe::live;
 use crate::observe::seen::Seen;
+use crate::tuning::Period;
 
 /// How long a watch waits after an error before it is tried again.
 const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);

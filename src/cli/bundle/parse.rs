@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use super::tree::{Cost, Tree, duplicate};
 use super::{DEPTH_MAX, VALUES_MAX};
-use crate::limits::shortened;
 use crate::price::values;
+use crate::tuning::shortened;
 
 /// The most YAML events that aliases bring in, and that are kept of anchors. Manifests share a pod template or two;
 /// each level of a bomb costs as much again.

@@ -5,7 +5,7 @@ use std::fmt;
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-use crate::limits::shortened;
+use crate::tuning::shortened;
 
 /// A value without duplicate fields. `serde_json` itself keeps the last of them, as an API server does.
 pub(super) struct Tree(pub Value);

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::super::bundle::Document;
 use super::super::complaint::complaint;
 use crate::kinds::{self, Kind, KubeflowKind};
-use crate::limits::shortened;
+use crate::tuning::shortened;
 
 /// The most pods at a time, of all objects together.
 const PODS_MAX: i64 = 1_000;

@@ -6,8 +6,8 @@ use super::super::term::{Colour, Shown, Span};
 use super::tell::{Line, limits_of, pause_left};
 use super::words::{amount_text, clock};
 use crate::api::{Phase, condition};
-use crate::limits::Period;
 use crate::printable::escape;
+use crate::tuning::Period;
 use crate::world::actors::kueue::Standing;
 use crate::world::show::{Picture, PodNow, Show, WrapperNow};
 

@@ -7,8 +7,8 @@ use super::Scene;
 use crate::api::{FailureRecord, Phase, RuleRef};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
-use crate::limits::Limits;
 use crate::plan::Action;
+use crate::tuning::Limits;
 
 /// What the controller would decide. Serialised, it has the keys of the contract, in its order.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

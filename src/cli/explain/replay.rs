@@ -11,7 +11,7 @@ use crate::api::{Attempt, AttemptAction, Retries};
 use crate::config::Config;
 use crate::decide::Facts;
 use crate::decide::replay::{Replayed, replay};
-use crate::limits::Limits;
+use crate::tuning::Limits;
 
 pub(super) use text::text;
 

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::term::{Colour, Page, Span};
 use super::answer::{Explanation, Failure, Rule};
 use crate::api::Phase;
-use crate::limits::Period;
+use crate::tuning::Period;
 
 /// The answer as a headline and a few lines.
 pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> Page {

@@ -13,7 +13,6 @@ use super::Scene;
 use super::objects::{complete, id};
 use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP};
 use crate::config::Config;
-use crate::limits::Limits;
 use crate::observe::ancestry::{self, Ancestor, Ancestors, Family, Lineage};
 use crate::observe::assemble::{self, Wrapper};
 use crate::observe::cache::{Cache, Key};
@@ -24,6 +23,7 @@ use crate::observe::seen::Seen;
 use crate::observe::{jobs, nodes};
 use crate::plan::Ask;
 use crate::snapshot::{Component, FailedJob, Pod, Presence, Snapshot};
+use crate::tuning::Limits;
 
 /// An object of the bundle.
 struct Found {

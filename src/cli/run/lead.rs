@@ -13,8 +13,8 @@ use crate::clock::Clock;
 use crate::config::{Config, LeaderElection};
 use crate::controller::Controller;
 use crate::election::{Candidate, Election, Leadership, Times};
-use crate::limits::Period;
 use crate::metrics::Metrics;
+use crate::tuning::Period;
 
 /// The election, on a thread of its own: the Lease is renewed however busy the others are.
 pub(super) struct Lease {

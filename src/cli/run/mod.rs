@@ -23,7 +23,7 @@ use crate::controller::Controller;
 use crate::metrics::Metrics;
 use crate::reconcile::Context;
 use crate::serve::Check;
-use crate::{inspection, serve, telemetry};
+use crate::{preflight, serve, telemetry};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -143,7 +143,7 @@ async fn health(
 
 /// Logs settings around the controller that will cause trouble.
 async fn warn(client: Client, config: Config) {
-    for notice in inspection::warnings(&client, &config).await {
+    for notice in preflight::warnings(&client, &config).await {
         tracing::warn!("{notice}");
     }
 }

@@ -8,10 +8,10 @@ use kube::{Client, Resource};
 
 use super::rights::{Asked, Rights};
 use super::said;
-use crate::bugs::{self, Bug};
 use crate::client;
 use crate::decide::current_attempt;
 use crate::kinds::{self, Aversion, Stamp};
+use crate::mutations::{self, Bug};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::Key;
 use crate::observe::live::{self, Live};
@@ -64,7 +64,7 @@ pub async fn create(
     rights.check(client, wrapper, &resource, settings.requester).await?;
     let attempt = current_attempt(&wrapper.status);
     let avoid_nodes = match &wrapper.status.avoid_nodes[..] {
-        _ if bugs::is_present(Bug::AvoidedNodeUsed) => &[],
+        _ if mutations::is_present(Bug::AvoidedNodeUsed) => &[],
         nodes => nodes,
     };
     let stamp = Stamp {
@@ -161,7 +161,7 @@ fn write_failure(error: &kube::Error) -> NotCreated {
         // A quota of the namespace frees up by itself; the namespace's end does not.
         Some(403) if message.contains("exceeded quota") => transient(message),
         Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
-        _ if bugs::is_present(Bug::LostIsFailed) => fatal(message),
+        _ if mutations::is_present(Bug::LostIsFailed) => fatal(message),
         _ => transient(message),
     };
     let may_exist = live::code(error).is_none_or(|code| code >= 500);

@@ -12,11 +12,11 @@ use kube::core::ApiResource;
 
 use super::create::{fatal, transient};
 use crate::api::Requester;
-use crate::bugs::{self, Bug};
 use crate::clock::Clock;
+use crate::mutations::{self, Bug};
 use crate::observe::assemble::Wrapper;
-use crate::recent::Recent;
 use crate::snapshot::CreationFailure;
+use crate::ttl_cache::Recent;
 use crate::webhook::access::review::{Access, may};
 
 /// How long an answer is believed. The API server's own view of roles lags behind by less.
@@ -77,7 +77,7 @@ impl Rights {
             let allowed = asked.map_err(|error| transient(error.to_string()))?;
             // a larger one was not written by the webhook
             if requester.bytes() <= Requester::BYTES_MAX {
-                let forever = bugs::is_present(Bug::RightsAskedOnce);
+                let forever = mutations::is_present(Bug::RightsAskedOnce);
                 let lifetime = if forever { Duration::MAX } else { ANSWERED_FOR };
                 self.0.put(key, allowed, lifetime);
             }
@@ -95,7 +95,7 @@ const NO_REQUESTER: &str = "spec.requester is not set, but admission.requireRequ
 fn denied(requester: &Requester, wrapper: &Wrapper, resource: &ApiResource) -> String {
     format!(
         "User {:?} cannot create resource {:?} in API group {:?} in the namespace {:?}",
-        crate::limits::shortened(&requester.username),
+        crate::tuning::shortened(&requester.username),
         resource.plural,
         resource.group,
         wrapper.namespace

@@ -9,8 +9,8 @@ use std::fmt;
 use super::kin::{Kin, Place};
 use super::records::{Controller, PodRecord};
 use crate::api::GROUP;
-use crate::bugs::{self, Bug};
 use crate::kinds::{Kind, OWNER_KIND};
+use crate::mutations::{self, Bug};
 use crate::snapshot::Component;
 
 /// What is known of an owner.
@@ -175,11 +175,13 @@ impl<'a> Family<'a> {
                 Lineage::Ours(Ours { place, links, detached: false })
             }
             Chain::Stranger | Chain::Detached | Chain::Broken
-                if labelled.is_some() && bugs::is_present(Bug::LabelIsOwnership) =>
+                if labelled.is_some() && mutations::is_present(Bug::LabelIsOwnership) =>
             {
                 Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
             }
-            Chain::Untold(Doubt::UnknownKind) if bugs::is_present(Bug::InventedOwnerIsGone) => {
+            Chain::Untold(Doubt::UnknownKind)
+                if mutations::is_present(Bug::InventedOwnerIsGone) =>
+            {
                 Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
             }
             Chain::Stranger => Lineage::Stranger,

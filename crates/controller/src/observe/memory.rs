@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::kin::Kin;
 use super::records::ObjectRecord;
 use crate::api::Phase;
-use crate::bugs::{self, Bug};
+use crate::mutations::{self, Bug};
 use crate::snapshot::{CreationFailure, FailedJob};
 
 /// A created object is believed to exist for this long until the watch shows it.
@@ -146,7 +146,7 @@ impl Memory {
     /// shows it, and it must not be decided by.
     #[must_use]
     pub fn outdates(&self, version: &str) -> bool {
-        if bugs::is_present(Bug::StaleIsNew) {
+        if mutations::is_present(Bug::StaleIsNew) {
             return false;
         }
         matches!((self.newest, version.parse::<u128>()), (Some(newest), Ok(read)) if read < newest)
@@ -160,7 +160,7 @@ impl Memory {
         let known = self.confirmed.is_some_and(|(confirmed, at)| {
             version.parse() == Ok(confirmed) && self.since(at) <= CONFIRMED_FOR
         });
-        known || bugs::is_present(Bug::StaleIsNew)
+        known || mutations::is_present(Bug::StaleIsNew)
     }
 
     /// Remembers an object that was created.

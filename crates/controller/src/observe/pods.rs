@@ -13,8 +13,8 @@ use super::live::{self, Error};
 use super::memory::Memory;
 use super::owners::DOUBT_FOR;
 use super::records::{Controller, PodRecord};
-use crate::bugs::{self, Bug};
 use crate::kinds::Kind;
+use crate::mutations::{self, Bug};
 use crate::plan::{Ask, Orphan};
 use crate::snapshot::{Component, Pod, Undetermined};
 
@@ -79,7 +79,7 @@ pub async fn look(
         read_owners(eyes, wrapper, memory, (&roots, components), &records).await;
     let forbidden = Ancestor::Untold(Doubt::Forbidden);
     if ancestors.values().any(|read| *read == forbidden)
-        && bugs::is_present(Bug::UnreadableOwnerFailsLook)
+        && mutations::is_present(Bug::UnreadableOwnerFailsLook)
     {
         let nameless = KindKey { api_version: String::new(), kind: String::new() };
         return Err(Error::NotNamespaced(nameless));

@@ -13,7 +13,7 @@ use super::cache::Key;
 use super::seen::Seen;
 use super::summary::Summary;
 use crate::api::{AppWrapperSpec, AppWrapperStatus, keys};
-use crate::bugs;
+use crate::mutations;
 use crate::status::{self, Evidence, Flaws, Read};
 
 /// An AppWrapper as it is stored: a summary, and its text where that is kept.
@@ -60,7 +60,7 @@ impl Stored {
     #[must_use]
     pub fn read(seen: Seen) -> (Self, Option<Arc<Wrapper>>) {
         if let Some(annotations) = &seen.meta.annotations {
-            bugs::panic_where_asked("watch", annotations);
+            mutations::panic_where_asked("watch", annotations);
         }
         let wrapper = Wrapper::read(&seen);
         let summary = match &wrapper {

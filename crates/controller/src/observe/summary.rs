@@ -4,7 +4,7 @@
 use super::assemble::{Wrapper, kind_of};
 use super::cache::KindKey;
 use crate::api::{Phase, condition, keys};
-use crate::limits::{FaultTolerance, Period};
+use crate::tuning::{FaultTolerance, Period};
 
 /// The facts of an AppWrapper that are needed between two reconciles.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ mod tests {
 
     use super::*;
     use crate::api::{AppWrapperSpec, AppWrapperStatus};
-    use crate::limits::Limits;
+    use crate::tuning::Limits;
 
     #[test]
     fn the_grace_of_a_forceful_deletion_is_that_of_the_limits() {

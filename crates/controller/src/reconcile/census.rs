@@ -2,12 +2,12 @@
 
 use super::Context;
 use crate::clock::Clock;
-use crate::limits::FaultTolerance;
 use crate::metrics::{Census, Present, QueueKnown};
 use crate::observe::cache::{Cache, Key};
 use crate::observe::guides;
 use crate::observe::stored::Stored;
 use crate::observe::summary::Summary;
+use crate::tuning::FaultTolerance;
 use k8s_openapi::jiff::Timestamp;
 
 /// All AppWrappers that this controller looks after, as the watches have shown them. No call is made.

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use crate::api::{Phase, condition};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
-use crate::limits::Limits;
 use crate::observe::assemble::Wrapper;
 use crate::observe::seen::Seen;
 use crate::plan::{Action, Ask};
 use crate::snapshot::{Object, Pod, PodPhase, Presence};
+use crate::tuning::Limits;
 
 const FAR: &str = "9999-12-31T23:59:59Z";
 const PAST: &str = "2027-01-15T08:00:00Z";

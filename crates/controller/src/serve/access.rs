@@ -21,8 +21,8 @@ use kube::api::{Api, PostParams};
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
-use crate::recent::Recent;
 use crate::telemetry;
+use crate::ttl_cache::Recent;
 
 /// How long an answer holds.
 pub const KEPT_FOR: Duration = Duration::from_secs(30);

@@ -14,7 +14,7 @@ use super::review::{Operation, Resource, Review};
 use super::validate::{self, Finding, Requester, Severity};
 use crate::api::keys;
 use crate::config::Config;
-use crate::limits::names;
+use crate::tuning::names;
 
 /// The most objects that are looked for: each costs a request.
 const NAMED_MAX: usize = 8;

@@ -14,7 +14,7 @@ use ring::digest::{Context, SHA256};
 use super::Identity;
 use crate::clock::Clock;
 use crate::listener::Peer;
-use crate::recent::Recent;
+use crate::ttl_cache::Recent;
 
 /// A user: so many requests a second, and so many at once.
 const OF_USER: Rate = Rate { each: Duration::from_millis(10), at_once: 500 };

@@ -9,7 +9,7 @@ use super::levels::shallow;
 use super::validate::LEVELS_MAX;
 use super::weight::weight;
 use crate::api::GROUP;
-use crate::limits::shortened;
+use crate::tuning::shortened;
 
 /// The supported version of the envelope.
 const API_VERSION: &str = "admission.k8s.io/v1";

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use crate::api;
-use crate::limits::{Period, PeriodError};
+use crate::tuning::{Period, PeriodError};
 
 /// A delay that grows with each retry: `min(initial × multiplier^(n−1), maximum)`.
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -18,9 +18,9 @@ pub use backoff::{Backoff, BackoffError};
 pub use error::{Errors, LoadError, Problem};
 
 use crate::api::ExitCodeOperator;
-pub use crate::limits::FaultTolerance;
-use crate::limits::{Period, names};
 use crate::pattern::Pattern;
+pub use crate::tuning::FaultTolerance;
+use crate::tuning::{Period, names};
 
 /// All settings of the controller.
 #[derive(Clone, Debug, Default, PartialEq)]

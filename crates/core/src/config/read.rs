@@ -11,8 +11,8 @@ use super::{
     RetryDefaults, Taint, Webhook,
 };
 use crate::api::ExitCodeOperator;
-use crate::limits::{FaultTolerance, names};
 use crate::pattern::Pattern;
+use crate::tuning::{FaultTolerance, names};
 
 /// The most categories of failures: each is tried at each failure.
 const CATEGORIES_MAX: usize = 100;

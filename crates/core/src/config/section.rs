@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use serde_json::{Map, Value};
 
 use super::error::Problem;
-use crate::limits::{Period, names, shortened};
+use crate::tuning::{Period, names, shortened};
 
 /// One object of the file, read field by field; every problem is noted and a default goes on.
 pub(super) struct Section<'a> {
@@ -78,7 +78,7 @@ impl<'a> Section<'a> {
         let value = self.field(name)?;
         let text = text(value);
         let parsed = text.parse::<Period>();
-        let malformed = crate::limits::PeriodError::Malformed(String::new()).expected();
+        let malformed = crate::tuning::PeriodError::Malformed(String::new()).expected();
         let wrong = match (value, parsed) {
             (Value::String(_) | Value::Number(_), Ok(period)) => return Some(period),
             (Value::String(_) | Value::Number(_), Err(error)) => error.expected(),

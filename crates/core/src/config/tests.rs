@@ -76,7 +76,7 @@ fn the_keys_about_the_process_are_read() {
     assert_eq!(config.admission.kueue_account, "kueue");
     assert!(!config.admission.refuse_foreground_deletion);
     assert!(config.admission.require_requester);
-    let grace = crate::limits::Period::from_secs(3);
+    let grace = crate::tuning::Period::from_secs(3);
     let want = PodsOverQuota { action: OverQuotaAction::Suspend, grace };
     assert_eq!(config.admission.pods_over_quota, want);
 }

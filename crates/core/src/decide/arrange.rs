@@ -5,7 +5,7 @@ use super::health::{self, PodSetHealth};
 use super::machine::{At, Move, Running};
 use super::steps::{self, Standing};
 use super::{VerdictAction, deploy, fencing, undetermined};
-use crate::bugs::{self, Bug};
+use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Pod, Presence};
 
@@ -19,7 +19,7 @@ pub fn arrange(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
         (0..count).filter(|index| steps::standing(draft, *index) == wanted).collect()
     };
     for index in of(draft, Standing::Going) {
-        let remains = steps::remains(draft, index) && !bugs::is_present(Bug::RecreateAtOnce);
+        let remains = steps::remains(draft, index) && !mutations::is_present(Bug::RecreateAtOnce);
         let mut fenced = fencing::fenced(draft).filter(|pod| pod.component == Some(index));
         if remains && fenced.next().is_some() && draft.facts.snapshot.answered < Ask::Pods {
             // what is known of a node must be true now

@@ -8,7 +8,7 @@ use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::problem::Problem;
 use super::{VerdictAction, attempts, settle, steps};
 use crate::api::condition::unhealthy;
-use crate::bugs::{self, Bug};
+use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask};
 use crate::snapshot::{Component, Owner, Pod, Presence, Snapshot};
 
@@ -125,7 +125,7 @@ fn left_behind(draft: &Draft<'_>, index: usize) -> Option<String> {
         Presence::Present(_) | Presence::NoKind => return None,
     }
     // this guard would hide the lack of another
-    if bugs::is_present(Bug::RecreateAtOnce) || bugs::is_present(Bug::StaleIsNew) {
+    if mutations::is_present(Bug::RecreateAtOnce) || mutations::is_present(Bug::StaleIsNew) {
         return None;
     }
     let attempt = attempts::current(&draft.status);

@@ -10,9 +10,9 @@ use super::draft::Draft;
 use super::{Facts, retry};
 use crate::api::{AppWrapperStatus, Attempt, Phase, Since, condition};
 use crate::config::Backoff;
-use crate::limits::Period;
 use crate::snapshot::{Component, Snapshot};
 use crate::status;
+use crate::tuning::Period;
 
 /// Reason of the event that names what is wrong with a status.
 const INVALID: &str = "InvalidStatus";

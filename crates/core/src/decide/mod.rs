@@ -40,11 +40,11 @@ mod verdict;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, Phase, condition};
-use crate::bugs::{self, Bug};
 use crate::config::Config;
-use crate::limits::Limits;
+use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask};
 use crate::snapshot::Snapshot;
+use crate::tuning::Limits;
 
 pub use attempts::{ATTEMPTS_MAX, current as current_attempt, shows_later as shows_later_attempt};
 pub use verdict::{Verdict, VerdictAction};
@@ -129,7 +129,7 @@ fn must_restore_finalizer(snapshot: &Snapshot) -> bool {
         && !snapshot.deleting
         && !is_set_later
         && condition::is_true(&status.conditions, condition::RESOURCES_DEPLOYED)
-        && !bugs::is_present(Bug::FinalizerNotRestored)
+        && !mutations::is_present(Bug::FinalizerNotRestored)
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use crate::api::{Phase, condition};
-use crate::bugs::{self, Bug};
 use crate::config::OverQuotaAction;
+use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask};
 use crate::snapshot::{Pod, PodPhase};
 
@@ -29,7 +29,7 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
     let settings = &draft.facts.config.admission.pods_over_quota;
     let stored = &draft.facts.snapshot.status;
     let mut confirmed = vec![];
-    let is_told = !bugs::is_present(Bug::OverQuotaUnsaid);
+    let is_told = !mutations::is_present(Bug::OverQuotaUnsaid);
     if is_told && next == Phase::Running && stored.phase == Phase::Running {
         for excess in excesses(draft) {
             let at = settings.grace.after(excess.since);

@@ -7,8 +7,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempts;
 use super::draft::Draft;
 use crate::api::{AppWrapperStatus, AttemptAction};
-use crate::bugs::{self, Bug};
-use crate::limits::{Limits, Period};
+use crate::mutations::{self, Bug};
+use crate::tuning::{Limits, Period};
 
 /// The shortest pause before the attempt that follows an uncounted restart: no limit ends a row of those.
 const UNCOUNTED_PAUSE_MIN: Duration = Duration::from_secs(10);
@@ -29,7 +29,7 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     if !uncounted {
         return base;
     }
-    if bugs::is_present(Bug::NoFloorOfUncounted) {
+    if mutations::is_present(Bug::NoFloorOfUncounted) {
         return Duration::ZERO;
     }
     let base = base.max(UNCOUNTED_PAUSE_MIN);
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
     use crate::api::{Attempt, Phase};
     use crate::decide::tests::given::{at, given};
-    use crate::limits::Period;
+    use crate::tuning::Period;
 
     #[test]
     fn only_counted_restarts_may_come_at_once() {

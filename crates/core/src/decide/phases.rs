@@ -13,7 +13,7 @@ use super::{
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
-use crate::bugs::{self, Bug};
+use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask};
 use crate::snapshot::{PodPhase, Presence};
 
@@ -61,7 +61,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     let steps = &draft.facts.snapshot.policies.steps;
     let all = 0..draft.facts.snapshot.components.len();
     draft.verdict.create = all.filter(|index| steps.step(*index) == 0).collect();
-    if !draft.facts.snapshot.finalizer && !bugs::is_present(Bug::FinalizerLate) {
+    if !draft.facts.snapshot.finalizer && !mutations::is_present(Bug::FinalizerLate) {
         draft.act(Action::AddFinalizer);
         return false;
     }
@@ -110,7 +110,7 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     if absent.is_empty() {
         return deployed(here, draft, &first);
     }
-    if !snapshot.finalizer && !bugs::is_present(Bug::FinalizerLate) {
+    if !snapshot.finalizer && !mutations::is_present(Bug::FinalizerLate) {
         draft.act(Action::AddFinalizer);
         draft.verdict.action = VerdictAction::Deploy;
         draft.verdict.create = absent;
@@ -263,7 +263,7 @@ fn all_succeeded(draft: &Draft<'_>) -> bool {
         pod.terminating
             || matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
     });
-    let early = bugs::is_present(Bug::SucceedEarly)
+    let early = mutations::is_present(Bug::SucceedEarly)
         && (0..snapshot.components.len()).any(|index| health::has_succeeded(draft, index));
     any && all && !live && arrange::all_are_up(draft) || early
 }

@@ -7,12 +7,12 @@ use super::draft::Draft;
 use super::policy::Retry;
 use super::problem::Problem;
 use crate::api::{PendingMemory, RetryCount};
-use crate::bugs::{self, Bug};
-use crate::limits::Period;
+use crate::mutations::{self, Bug};
 use crate::policies::MemoryGrowth;
 use crate::price::CONTAINERS_MAX;
 use crate::quantity::Bytes;
 use crate::snapshot::{ContainerMemory, Pod, Snapshot};
+use crate::tuning::Period;
 
 /// Writes down how the next attempt is made. What an earlier retry asked for holds no more.
 pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retry>, counted: bool) {
@@ -23,7 +23,7 @@ pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retr
     if counted {
         count(&mut draft.status.retry_counts, retry);
     }
-    if let Some(delay) = retry.delay.filter(|_| !bugs::is_present(Bug::BackoffForgotten)) {
+    if let Some(delay) = retry.delay.filter(|_| !mutations::is_present(Bug::BackoffForgotten)) {
         let until = Period::from_duration(delay).after(problem.failed_at);
         draft.status.retry_after = Some(Time(until));
     }
@@ -133,7 +133,7 @@ pub fn is_growth_due(draft: &Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     let pending = &draft.facts.snapshot.status.pending_memory;
     snapshot.growth_refused.is_none()
-        && !bugs::is_present(Bug::GrowthForgotten)
+        && !mutations::is_present(Bug::GrowthForgotten)
         && pending.iter().any(|one| !is_written(snapshot, one))
 }
 

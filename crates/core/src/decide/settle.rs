@@ -10,7 +10,7 @@ use super::problem::Problem;
 use super::{VerdictAction, attempts, pause, retry, steps, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, Since};
-use crate::bugs::{self, Bug};
+use crate::mutations::{self, Bug};
 use crate::plan::Ask;
 
 /// Acts on a problem that is due, or waits for it.
@@ -23,7 +23,8 @@ where
         return evacuate(here, draft, problem, ruling);
     }
     let due = problem.due(&ruling);
-    let waits = due.is_some_and(|due| draft.facts.now < due) && !bugs::is_present(Bug::NoGrace);
+    let waits =
+        due.is_some_and(|due| draft.facts.now < due) && !mutations::is_present(Bug::NoGrace);
     if waits {
         wait(draft, problem, due);
         draft.verdict.retries = ruling.retries;
@@ -48,7 +49,7 @@ where
         RulingAction::RestartIgnoringLimit => restart(here, draft, problem, &ruling),
         RulingAction::RecreateComponent(index) => {
             let counted = ruling.retries.is_some();
-            if counted && !bugs::is_present(Bug::RecreateUncounted) {
+            if counted && !mutations::is_present(Bug::RecreateUncounted) {
                 count(draft);
             }
             recreate(draft, problem, index, counted);
@@ -69,7 +70,7 @@ fn with_reason<'a>(problem: &Problem<'a>, ruling: &Ruling) -> Problem<'a> {
 }
 
 fn count(draft: &mut Draft<'_>) {
-    let more = if bugs::is_present(Bug::CountTwice) { 2 } else { 1 };
+    let more = if mutations::is_present(Bug::CountTwice) { 2 } else { 1 };
     draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
 }
 

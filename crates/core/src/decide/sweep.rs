@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use super::draft::Draft;
 use super::{VerdictAction, attempts, fencing, health};
-use crate::bugs::{self, Bug};
-use crate::limits::Period;
+use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::Pod;
+use crate::tuning::Period;
 
 /// After this time, the deletion of strays is checked again.
 const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(5);
@@ -49,7 +49,7 @@ fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
 
 /// Deletes objects that a late write created; returns whether there were any.
 pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
-    if bugs::is_present(Bug::NothingSwept) {
+    if mutations::is_present(Bug::NothingSwept) {
         return false;
     }
     let snapshot = draft.facts.snapshot;

@@ -16,10 +16,10 @@ use super::sweep::{self, Stray};
 use super::{VerdictAction, attempts, pause, phases, retry, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
-use crate::bugs::{self, Bug};
-use crate::limits::Period;
+use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Component, Pod, PodPhase, Presence};
+use crate::tuning::Period;
 
 /// What still exists is named after this time, or after a quarter of the grace period if that is less.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
@@ -55,7 +55,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
     let gone = since.and_then(|since| since.gone.as_ref()).map(|t| t.0);
     let Some(gone) = gone else {
         draft.verdict.retry_after_seconds = Some(pause::left(draft));
-        if !bugs::is_present(Bug::AttemptsOverlap) && !everything_is_gone(draft) {
+        if !mutations::is_present(Bug::AttemptsOverlap) && !everything_is_gone(draft) {
             return here.stay();
         }
         attempts::end(draft);
@@ -64,7 +64,8 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
         let conditions = &draft.status.conditions;
         let gone = condition::since(conditions, condition::RESOURCES_DEPLOYED);
         let gone = gone.filter(|moment| *moment < draft.facts.now).unwrap_or(draft.facts.anchor);
-        let gone = if bugs::is_present(Bug::ForgetAnchor) { deleting_since(draft) } else { gone };
+        let gone =
+            if mutations::is_present(Bug::ForgetAnchor) { deleting_since(draft) } else { gone };
         draft.status.since = Some(Since { gone: Some(Time(gone)), ..Since::default() });
         return paused(here, draft, gone);
     };
@@ -74,7 +75,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
 fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
     let until = pause::until(&draft.status, draft.facts.limits, gone);
     if let Some(until) = until.filter(|until| draft.facts.now < *until)
-        && !bugs::is_present(Bug::NoPause)
+        && !mutations::is_present(Bug::NoPause)
     {
         draft.wait(until);
         draft.verdict.reason = Some("Resetting".to_owned());
@@ -201,7 +202,7 @@ fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
 
 /// Everything goes, then the object itself.
 pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move {
-    if everything_is_gone(draft) || bugs::is_present(Bug::FinalizerEarly) {
+    if everything_is_gone(draft) || mutations::is_present(Bug::FinalizerEarly) {
         draft.act(Action::RemoveFinalizer);
         "All resources are deleted; removing the finalizer".clone_into(&mut draft.verdict.message);
     }
@@ -269,11 +270,13 @@ fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
 fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     let mut components = snapshot.components.iter();
-    if bugs::is_present(Bug::QuotaEarly) && components.clone().all(|each| each.ours().is_none()) {
+    if mutations::is_present(Bug::QuotaEarly)
+        && components.clone().all(|each| each.ours().is_none())
+    {
         return true;
     }
     if snapshot.pods.is_empty() && components.all(|component| component.ours().is_none()) {
-        let confirmed = snapshot.answered == Ask::Gone || bugs::is_present(Bug::CacheIsTruth);
+        let confirmed = snapshot.answered == Ask::Gone || mutations::is_present(Bug::CacheIsTruth);
         if !confirmed {
             draft.ask(Ask::Gone);
         }
@@ -293,12 +296,12 @@ fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     }
     let started = deleting_since(draft);
     let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);
-    let forced = draft.facts.now >= forced_from || bugs::is_present(Bug::ForceAtOnce);
+    let forced = draft.facts.now >= forced_from || mutations::is_present(Bug::ForceAtOnce);
     if forced && snapshot.answered != Ask::Gone && pods_are_left_alone(draft) {
         draft.ask(Ask::Gone); // their owners outlived the components
         return false;
     }
-    if !forced || bugs::is_present(Bug::NeverForce) {
+    if !forced || mutations::is_present(Bug::NeverForce) {
         delete_gracefully(draft, started, forced_from);
     } else {
         delete_forcefully(draft, forced_from);

@@ -18,7 +18,7 @@ pub use allowance::Allowance;
 pub use kept::BYTES_MAX as KEPT_BYTES_MAX;
 pub use weigh::Price;
 
-use crate::limits::shortened;
+use crate::tuning::shortened;
 
 /// A regular expression whose text, size and time are bounded, searched anywhere in a message.
 ///

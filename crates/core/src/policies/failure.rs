@@ -1,8 +1,8 @@
 use super::target::Components;
 use super::{Targets, index};
 use crate::api::{FailurePolicyAction, FailurePolicyRule};
-use crate::limits::shortened;
 use crate::pattern::{Allowance, Pattern, PatternError};
+use crate::tuning::shortened;
 
 /// A rule of `failurePolicy`. Source: KEP-262.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::target::Components;
 use super::{Targets, index};
 use crate::api::{ExitCodeOperator, PodFailurePolicyAction, PodFailurePolicyRule};
-use crate::limits::shortened;
+use crate::tuning::shortened;
 
 /// A rule of `podFailurePolicy`. Source: KEP-3329.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,10 +9,10 @@ use crate::api::{
     keys::QUEUE_RETRY_POLICIES as RETRY_POLICIES,
 };
 use crate::config::Backoff;
-use crate::limits::{names, shortened};
 use crate::pattern::{Allowance, Pattern};
 use crate::price::POLICY_NAMES_MAX;
 use crate::quantity::Bytes;
+use crate::tuning::{names, shortened};
 
 /// The retry policies that hold for one AppWrapper. Source: Armada retry policies.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,6 +1,6 @@
 use super::target::Components;
 use crate::api::{ExecutionOrder, ExecutionPolicy, WaitFor};
-use crate::limits::shortened;
+use crate::tuning::shortened;
 
 /// In which order components are created. Source: KEP-672.
 ///

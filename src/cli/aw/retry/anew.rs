@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::limits::names;
+use crate::tuning::names;
 
 /// What a manifest keeps of the metadata; the rest belongs to the API server or to the old object alone.
 /// `kubectl apply` goes on from its annotation `last-applied-configuration`, so that stays, too.

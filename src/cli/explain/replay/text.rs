@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Judged, Replay, Rule};
 use crate::cli::term::{Colour, Page, Row, table};
-use crate::limits::Period;
+use crate::tuning::Period;
 
 /// Titles of the table.
 const TITLES: [&str; 7] = ["ATTEMPT", "FAILURE", "NODE", "RECORDED", "NOW", "RETRIES", "PAUSE"];

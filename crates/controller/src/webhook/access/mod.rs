@@ -32,9 +32,9 @@ use super::authorize::{AccessError, Authorize, Named, Wrapped};
 use super::validate::Finding;
 use crate::clock::Clock;
 use crate::discovery;
-use crate::limits::Severity;
-use crate::recent::Recent;
 use crate::telemetry;
+use crate::ttl_cache::Recent;
+use crate::tuning::Severity;
 
 /// How long the resource of a kind is believed.
 const KIND_FOR: Duration = Duration::from_mins(1);

@@ -6,7 +6,7 @@ use kube::api::{Api, DynamicObject};
 use super::review::in_time;
 use crate::api::{RetryPolicy, keys};
 use crate::discovery;
-use crate::limits::Severity;
+use crate::tuning::Severity;
 use crate::webhook::authorize::{AccessError, Named, NamedKind};
 use crate::webhook::validate::Finding;
 

@@ -4,7 +4,7 @@ use kube::discovery::Scope;
 
 use super::review::Access;
 use crate::discovery::Served;
-use crate::limits::{Severity, names, shortened};
+use crate::tuning::{Severity, names, shortened};
 use crate::webhook::validate::Finding;
 
 /// What the controller does with a component: it creates it, reads it, and must be able to take it

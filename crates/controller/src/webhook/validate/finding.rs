@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::limits::{Remark, Severity, names, shortened};
+use crate::tuning::{Remark, Severity, names, shortened};
 
 /// Something that is wrong, or probably not meant, in an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -34,13 +34,13 @@ pub use update::{Requester, growth, update};
 pub(super) use component::POD_SETS_MAX;
 pub(super) use object::{LEVELS_MAX, too_deep};
 
-pub use crate::limits::Severity;
+pub use crate::tuning::Severity;
 
 use self::component::Judged;
 use self::finding::Report;
 use self::target::Targets;
 use crate::config::Config;
-use crate::limits::Limits;
+use crate::tuning::Limits;
 
 /// What is not judged here, because it needs a cluster; the webhook does, but for the last.
 pub const SKIPPED: &[&str] = &[

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::finding::{Finding, Report, text};
 use super::size;
 use crate::config::Config;
-use crate::limits::{Limits, Severity, names, shortened};
+use crate::tuning::{Limits, Severity, names, shortened};
 
 /// The most levels of objects and lists, the object itself being the first.
 pub(in crate::webhook) const LEVELS_MAX: usize = 64;

@@ -10,7 +10,7 @@ use super::target::Targets;
 use super::{RULES_MAX, exit_codes, items};
 use crate::api::{OnExitCodes, OnPodCondition, PodFailurePolicyRule};
 use crate::kinds::Kind;
-use crate::limits::names;
+use crate::tuning::names;
 
 /// Types that pods have by themselves or from Kubernetes.
 const CONDITIONS: [&str; 7] = [

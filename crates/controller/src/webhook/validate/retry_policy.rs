@@ -8,9 +8,9 @@ use super::finding::Report;
 use super::{Finding, exit_codes, items, object, schema, size};
 use crate::api::{Backoff as RawBackoff, RetryAction, RetryRule};
 use crate::config::{Backoff, BackoffError, CONDITIONS};
-use crate::limits::names;
 use crate::pattern::Pattern;
 use crate::quantity::Bytes;
+use crate::tuning::names;
 
 const API_VERSION: &str = "workload.codeflare.dev/v1alpha1";
 

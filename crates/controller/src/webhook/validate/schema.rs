@@ -104,7 +104,7 @@ fn object(
                 schema.properties.iter().flatten().map(|(name, _)| name.as_str()).collect();
             let meant = suggestion(name, &names, report);
             let message = format!("unknown field, has no effect{meant}");
-            let field = format!("{path}.{}", crate::limits::shortened(name));
+            let field = format!("{path}.{}", crate::tuning::shortened(name));
             report.doubtful(field, Some(&text(value)), message);
         }
     }

@@ -9,8 +9,8 @@ use super::finding::{Report, text};
 use super::{Occasion, size};
 use crate::api::{GROUP, PodSet, keys};
 use crate::kinds;
-use crate::limits::{names, shortened};
 use crate::price::{CONTAINERS_MAX, NODE_TERMS_MAX, pending_bytes};
+use crate::tuning::{names, shortened};
 
 /// Labels that the controller sets and finds its objects by.
 const OURS: [&str; 4] = [keys::APPWRAPPER, keys::APPWRAPPER_UID, keys::ATTEMPT, keys::POD_SET];

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Case, Ruling, RulingAction};
 use crate::api::{PodFailurePolicyAction, RuleRef, RuleSource};
-use crate::bugs::{self, Bug};
+use crate::mutations::{self, Bug};
 use crate::policies::{PodMatcher, PodRule};
 use crate::snapshot::{Pod, Snapshot};
 
@@ -62,10 +62,12 @@ pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
 pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let rule =
         |index| RuleRef { index: Some(index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
-    if let Some((_, index)) = case.judged.fatal.filter(|_| !bugs::is_present(Bug::FatalIsRetried)) {
+    if let Some((_, index)) =
+        case.judged.fatal.filter(|_| !mutations::is_present(Bug::FatalIsRetried))
+    {
         return Some(Ruling::unlimited(RulingAction::Fail, rule(index)));
     }
-    let action = if bugs::is_present(Bug::IgnoredIsCounted) {
+    let action = if mutations::is_present(Bug::IgnoredIsCounted) {
         RulingAction::Restart
     } else {
         RulingAction::RestartIgnoringLimit

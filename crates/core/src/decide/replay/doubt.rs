@@ -11,11 +11,11 @@ use crate::config::Config;
 use crate::decide::policy::category::{self, Category};
 use crate::decide::policy::look::Look;
 use crate::decide::policy::place;
-use crate::limits::Limits;
 use crate::policies::{
     FailureRule, Happening, PodMatcher, PodRule, RetryMatcher, RetryPolicy, RetryRule,
 };
 use crate::snapshot::{Component, Snapshot};
+use crate::tuning::Limits;
 
 /// A message of this many bytes was probably longer.
 const CUT_BYTES: usize = 1020;

@@ -6,12 +6,12 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::{Attempt, ComponentStatus, Phase, PodSet, Since, condition};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
-use crate::limits::Limits;
 use crate::plan::Ask;
 use crate::snapshot::{
     Component, Container, ContainerState, Object, Outcome, Owner, Pod, PodPhase, Presence, Report,
     Snapshot, Termination,
 };
+use crate::tuning::Limits;
 
 /// A moment, in seconds after an arbitrary beginning.
 pub fn at(second: i64) -> Timestamp {

@@ -4,9 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::given::{at, given};
 use crate::api::{AppWrapperStatus, Attempt, Phase, Since, condition};
-use crate::limits::Period;
 use crate::plan::{Action, Ask};
 use crate::snapshot::PodPhase;
+use crate::tuning::Period;
 
 const TWO: [PodPhase; 2] = [PodPhase::Running, PodPhase::Running];
 

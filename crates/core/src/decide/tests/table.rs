@@ -3,9 +3,9 @@
 use super::given::{World, at, given};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, condition};
 use crate::decide::{Decision, VerdictAction};
-use crate::limits::Period;
 use crate::plan::{Action, Ask, Orphan, Target};
 use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence};
+use crate::tuning::Period;
 
 use PodPhase::{Failed as FailedPod, Pending, Running as RunningPod, Succeeded as SucceededPod};
 

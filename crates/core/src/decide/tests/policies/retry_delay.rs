@@ -150,7 +150,7 @@ fn uncounted_restarts_in_a_row_pause_longer_each_time() {
     }
     assert_eq!(pauses, [90, 180, 360, 600, 90, 90], "one that was ready begins anew");
     let long = job().spec(ignoring).limits(|limits| {
-        limits.retry_pause = crate::limits::Period::from_secs(1000);
+        limits.retry_pause = crate::tuning::Period::from_secs(1000);
     });
     assert_eq!(long.decide(25).verdict.retry_after_seconds, Some(1000));
 }

@@ -7,9 +7,9 @@ use super::worlds::{any_of, failure_rule, of_rules, pod_rule, pods, policy, retr
 use crate::config::Backoff;
 use crate::decide::tests::given::World;
 use crate::decide::tests::policies::build::running;
-use crate::limits::Period;
 use crate::policies::attached;
 use crate::snapshot::{Pod, PodPhase};
+use crate::tuning::Period;
 
 /// One Job of which one pod failed, and the Job with it.
 fn failure() -> impl Strategy<Value = World> {

@@ -8,7 +8,7 @@
 
 use super::Notice;
 use super::kueue::PodsReady;
-use crate::limits::{FaultTolerance, Period};
+use crate::tuning::{FaultTolerance, Period};
 
 /// What does not fit; `file` names Kueue's configuration.
 pub(super) fn judge(kueue: PodsReady, ours: &FaultTolerance, file: &str) -> Vec<Notice> {

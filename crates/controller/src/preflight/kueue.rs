@@ -14,8 +14,8 @@ use super::{Notice, fit};
 use crate::api::keys;
 use crate::config::Config;
 use crate::discovery;
-use crate::limits::{FaultTolerance, Period};
 use crate::telemetry;
+use crate::tuning::{FaultTolerance, Period};
 
 /// The integration without which Kueue does not see AppWrappers.
 const FRAMEWORK: &str = "workload.codeflare.dev/appwrapper";
