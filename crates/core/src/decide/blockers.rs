@@ -1,7 +1,7 @@
 //! Names what blocks a deletion.
 
 use super::draft::Draft;
-use super::fencing::state_of_node;
+use super::force_delete::state_of_node;
 use crate::api::condition;
 use crate::snapshot::{Pod, Undetermined};
 

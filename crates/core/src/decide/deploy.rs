@@ -6,7 +6,7 @@ use super::blockers::first_named;
 use super::draft::Draft;
 use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::problem::Problem;
-use super::{VerdictAction, attempts, settle, steps};
+use super::{VerdictAction, attempts, resolve, steps};
 use crate::api::condition::unhealthy;
 use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask};
@@ -28,7 +28,7 @@ where
     let snapshot = draft.facts.snapshot;
     if let Some((index, message)) = hopeless(snapshot, absent) {
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
-        return Err(settle::fail(here, draft, &problem));
+        return Err(resolve::fail(here, draft, &problem));
     }
     // the cache alone does not prove that a component is gone
     let is_unsure = |index: &usize| {
@@ -44,9 +44,9 @@ where
         let deadline = draft.facts.limits.admission_grace.after(since(draft, index));
         problem.deadline = Some(deadline);
         if draft.facts.now >= deadline {
-            return Err(settle::settle(here, draft, &problem));
+            return Err(resolve::settle(here, draft, &problem));
         }
-        settle::wait(draft, &problem, Some(deadline));
+        resolve::wait(draft, &problem, Some(deadline));
     }
     let in_the_way = |index: &usize| {
         matches!(snapshot.components[*index].presence, Presence::Present(_))

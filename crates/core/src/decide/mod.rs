@@ -10,18 +10,19 @@
 //! by `resourceVersion`; the actions follow from the status that is stored, so that after a crash
 //! the stored phase alone brings them back.
 
-mod arrange;
 mod attempts;
 mod blockers;
+mod components;
 mod deploy;
 mod draft;
 mod failure;
-mod fencing;
+mod force_delete;
 mod health;
 mod incidents;
 mod input;
 pub mod machine;
 mod notices;
+mod orphans;
 mod over_quota;
 pub mod pause;
 mod phases;
@@ -29,10 +30,9 @@ mod pods;
 pub mod policy;
 mod problem;
 pub mod replay;
+mod resolve;
 mod retry;
-mod settle;
 mod steps;
-mod sweep;
 mod teardown;
 mod undetermined;
 mod verdict;

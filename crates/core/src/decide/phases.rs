@@ -4,11 +4,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::machine::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
+use super::orphans::{Stray, sweep};
 use super::problem::{self, Problem};
 use super::steps::{self, Standing};
-use super::sweep::{Stray, sweep};
 use super::{
-    VerdictAction, arrange, attempts, deploy, health, notices, pods, retry, settle, teardown,
+    VerdictAction, attempts, components, deploy, health, notices, pods, resolve, retry, teardown,
     undetermined,
 };
 use crate::api::condition::{self, unhealthy};
@@ -98,7 +98,7 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
         (0..snapshot.components.len()).filter(|index| steps.step(*index) == 0).collect();
     if let Some((index, message)) = deploy::hopeless(snapshot, &first) {
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
-        return settle::fail(here, draft, &problem);
+        return resolve::fail(here, draft, &problem);
     }
     if snapshot.finalizer && sweep(draft, Stray::OfAnotherAttempt) {
         "Waiting for objects of an earlier attempt to be deleted"
@@ -147,7 +147,7 @@ fn deployed(here: At<Resuming>, draft: &mut Draft<'_>, first: &[usize]) -> Move 
         }
     }
     draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-    let pod_sets = arrange::begun_pod_sets(draft);
+    let pod_sets = components::begun_pod_sets(draft);
     note_readiness(draft, &pod_sets);
     let all = first.len() == snapshot.components.len();
     let what = if all { "All components exist" } else { "All components of the first step exist" };
@@ -157,22 +157,22 @@ fn deployed(here: At<Resuming>, draft: &mut Draft<'_>, first: &[usize]) -> Move 
 
 /// The components exist, or come and go, and are watched.
 pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
-    let here = match arrange::arrange(here, draft) {
+    let here = match components::arrange(here, draft) {
         Ok(here) => here,
         Err(moved) => return moved,
     };
     match missing_component(draft) {
         Ok(None) => {}
-        Ok(Some(problem)) => return settle::settle(here, draft, &problem),
+        Ok(Some(problem)) => return resolve::settle(here, draft, &problem),
         Err(Unsure) => {
             draft.ask(Ask::Missing);
             return here.stay();
         }
     }
     let judged = problem::judge(draft);
-    let pod_sets = arrange::begun_pod_sets(draft);
+    let pod_sets = components::begun_pod_sets(draft);
     if let Some(problem) = problem::failed_component(draft, &judged, &pod_sets) {
-        return settle::settle(here, draft, &problem);
+        return resolve::settle(here, draft, &problem);
     }
     record_successes(draft);
     if all_succeeded(draft) {
@@ -183,15 +183,15 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         };
     }
     draft.clear(condition::UNDETERMINED_PODS, "NotWaiting", "");
-    let pod_sets = arrange::begun_pod_sets(draft);
+    let pod_sets = components::begun_pod_sets(draft);
     let problems = pods::of_pods(draft, &judged, &pod_sets);
     note_readiness(draft, &pod_sets);
     if let Some(problem) = problem::most_urgent(draft, problems) {
-        return settle::settle(here, draft, &problem);
+        return resolve::settle(here, draft, &problem);
     }
     if !has_trouble_coming(draft) {
         draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-        arrange::begin_next_step(draft, &pod_sets);
+        components::begin_next_step(draft, &pod_sets);
     }
     here.stay()
 }
@@ -265,7 +265,7 @@ fn all_succeeded(draft: &Draft<'_>) -> bool {
     });
     let early = mutations::is_present(Bug::SucceedEarly)
         && (0..snapshot.components.len()).any(|index| health::has_succeeded(draft, index));
-    any && all && !live && arrange::all_are_up(draft) || early
+    any && all && !live && components::all_are_up(draft) || early
 }
 
 fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {

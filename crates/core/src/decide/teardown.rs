@@ -7,12 +7,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::blockers::{blockers, name_blockers, waiting_for};
 use super::draft::Draft;
-use super::fencing::{delete, fenced, force};
+use super::force_delete::{delete, fenced, force};
 use super::machine::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
 };
-use super::sweep::{self, Stray};
+use super::orphans::{self, Stray};
 use super::{VerdictAction, attempts, pause, phases, retry, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
@@ -120,7 +120,7 @@ fn has_live_pods(draft: &Draft<'_>) -> bool {
 /// Done: the components are kept for `SuccessTTL`; nothing runs on, whoever wrote the phase.
 pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
     if nothing_deployed(draft) {
-        sweep::sweep(draft, Stray::Any);
+        orphans::sweep(draft, Stray::Any);
         return here.stay();
     }
     let since = draft.status.since.as_ref();
@@ -137,7 +137,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
             return here.stay();
         }
         if is_kept && !lives {
-            if sweep::sweep(draft, Stray::Unrecorded) {
+            if orphans::sweep(draft, Stray::Unrecorded) {
                 draft.look_again(until);
                 return here.stay();
             }
@@ -159,7 +159,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
 pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
     if nothing_deployed(draft) && !holds_quota {
-        sweep::sweep(draft, Stray::Any);
+        orphans::sweep(draft, Stray::Any);
         return here.stay();
     }
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {

@@ -16,8 +16,8 @@
 //! policy and rule. Grace periods, and pods that recover within them, are not replayed: each failure is
 //! taken as one that had come to be decided about.
 
-mod doubt;
-mod hearing;
+mod ambiguity;
+mod evaluate;
 mod record;
 
 use super::policy::RulingAction;
@@ -26,7 +26,7 @@ use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, FailureRecord, Retries, RetryCount, RuleRef,
     RuleSource,
 };
-use hearing::{Hearing, Judgement};
+use evaluate::{Hearing, Judgement};
 
 /// Every recorded failure, decided again.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

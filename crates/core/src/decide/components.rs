@@ -4,7 +4,7 @@ use super::draft::Draft;
 use super::health::{self, PodSetHealth};
 use super::machine::{At, Move, Running};
 use super::steps::{self, Standing};
-use super::{VerdictAction, deploy, fencing, undetermined};
+use super::{VerdictAction, deploy, force_delete, undetermined};
 use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::{Pod, Presence};
@@ -20,7 +20,7 @@ pub fn arrange(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
     };
     for index in of(draft, Standing::Going) {
         let remains = steps::remains(draft, index) && !mutations::is_present(Bug::RecreateAtOnce);
-        let mut fenced = fencing::fenced(draft).filter(|pod| pod.component == Some(index));
+        let mut fenced = force_delete::fenced(draft).filter(|pod| pod.component == Some(index));
         if remains && fenced.next().is_some() && draft.facts.snapshot.answered < Ask::Pods {
             // what is known of a node must be true now
             draft.ask(Ask::Pods);
@@ -65,14 +65,14 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
         draft.verdict.action = VerdictAction::Delete;
         draft.verdict.delete.push(index);
     }
-    let fenced: Vec<&Pod> = fencing::fenced(draft).collect();
+    let fenced: Vec<&Pod> = force_delete::fenced(draft).collect();
     let at_once = |pod: &&Pod| forced || fenced.iter().any(|one| one.uid == pod.uid);
     for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(at_once) {
-        fencing::force(draft, pod);
+        force_delete::force(draft, pod);
     }
     let detached = |pod: &&Pod| pod.detached && !pod.terminating && !at_once(pod);
     for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(detached) {
-        fencing::delete(draft, pod);
+        force_delete::delete(draft, pod);
     }
     let again = if forced { grace.after(draft.facts.now) } else { forced_from };
     draft.look_again(again);

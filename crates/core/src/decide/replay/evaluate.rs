@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::doubt::{self, Doubt, Ground, Why};
+use super::ambiguity::{self, Doubt, Ground, Why};
 use super::record::{Evidence, Happened};
 use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, FailurePolicyAction, FailureRecord,
@@ -121,7 +121,7 @@ impl<'a> Hearing<'a> {
             ..Snapshot::default()
         };
         let ground = Ground { snapshot, limits: facts.limits.clone() };
-        let doubts = doubt::doubts(&evidence, attempt, &ground, facts.config);
+        let doubts = ambiguity::doubts(&evidence, attempt, &ground, facts.config);
         Self { facts, attempt, evidence, ground, doubts }
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::draft::Draft;
-use super::{VerdictAction, attempts, fencing, health};
+use super::{VerdictAction, attempts, force_delete, health};
 use crate::mutations::{self, Bug};
 use crate::plan::{Action, Ask, Target};
 use crate::snapshot::Pod;
@@ -26,13 +26,13 @@ pub(super) enum Stray {
 /// Force-deletes strays that are long overdue, and at once those on nodes where nothing runs any more; the
 /// state of the node must be current.
 fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
-    let fenced: Vec<&Pod> = fencing::fenced(draft).filter(|pod| is_stray(pod)).collect();
+    let fenced: Vec<&Pod> = force_delete::fenced(draft).filter(|pod| is_stray(pod)).collect();
     if !fenced.is_empty() && draft.facts.snapshot.answered < Ask::Pods {
         draft.ask(Ask::Pods);
         return;
     }
     for pod in &fenced {
-        fencing::force(draft, pod);
+        force_delete::force(draft, pod);
     }
     let pods = draft.facts.snapshot.pods.iter();
     let pods = pods.filter(|pod| !fenced.iter().any(|one| one.uid == pod.uid));
