@@ -7,7 +7,7 @@ use std::sync::Arc;
 use appwrapper::api::{Attempt, ComponentStatus, Phase, PodSet, RetryPolicySpec, Since, condition};
 use appwrapper::config::Config;
 use appwrapper::decide::{Facts, decide};
-use appwrapper::plan::Ask;
+use appwrapper::plan::FreshRead;
 use appwrapper::policies::{Named, Policies, RetryPolicy};
 use appwrapper::snapshot::{
     Component, Container, ContainerState, Object, Outcome, Pod, PodPhase, Presence, Report,
@@ -85,7 +85,7 @@ fn world(phase: PodPhase, with_policies: bool) -> World {
     let mut snapshot = Snapshot {
         uid: "uid".into(),
         finalizer: true,
-        answered: Ask::Gone,
+        answered: FreshRead::Gone,
         components: vec![component(&pod_set, phase)],
         pods: (0..PODS).map(|index| pod(index, phase)).collect(),
         ..Snapshot::default()

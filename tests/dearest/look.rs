@@ -3,10 +3,10 @@
 use appwrapper::api::{Attempt, Phase, Since, condition};
 use appwrapper::config::Config;
 use appwrapper::decide::{Decision, Facts, decide};
-use appwrapper::kinds::{self, Aversion, Stamp};
+use appwrapper::kinds::{self, NodeAntiAffinity, OwnershipLabels};
 use appwrapper::observe::assemble::Wrapper;
 use appwrapper::observe::seen::Seen;
-use appwrapper::plan::Ask;
+use appwrapper::plan::FreshRead;
 use appwrapper::snapshot::{Object, Outcome, Presence, Report, Snapshot};
 use appwrapper::tuning::Limits;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -18,12 +18,12 @@ use std::sync::Arc;
 pub struct Watched {
     text: String,
     config: Config,
-    aversions: Vec<Aversion>,
+    aversions: Vec<NodeAntiAffinity>,
 }
 
 impl Watched {
     pub fn of(object: &Value) -> Self {
-        let mark = |required: bool| Aversion {
+        let mark = |required: bool| NodeAntiAffinity {
             resource: "nvidia.com/gpu".to_owned(),
             key: format!("autopilot.ibm.com/gpuhealth-{required}"),
             value: "ERR".to_owned(),
@@ -57,7 +57,7 @@ impl Watched {
     pub fn created(&self, wrapper: &Wrapper) -> usize {
         let avoid = ["node-1".to_owned()];
         let one = |(index, component): (usize, &appwrapper::api::Component)| {
-            let stamp = Stamp {
+            let stamp = OwnershipLabels {
                 appwrapper: &wrapper.name,
                 uid: &wrapper.uid,
                 attempt: 1,
@@ -98,7 +98,7 @@ fn failed(wrapper: &Wrapper, message: &str) -> Snapshot {
     let mut snapshot = wrapper.snapshot();
     snapshot.finalizer = true;
     snapshot.suspend = false;
-    snapshot.answered = Ask::Gone;
+    snapshot.answered = FreshRead::Gone;
     snapshot.components.clone_from(&wrapper.components);
     for (index, component) in snapshot.components.iter_mut().enumerate() {
         let outcome = if component.pod_sets.is_empty() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use appwrapper::api::Phase;
-use appwrapper::mutations::{self, Bug};
+use appwrapper::mutations::{self, Mutation};
 use appwrapper::world::Options;
 use appwrapper::world::adversary::Hostility;
 use appwrapper::world::coverage::{Happening, why_never};
@@ -29,7 +29,7 @@ const FOUND: &[(u64, &str)] = &[
     (6696, "a leader created what its own write, ten seconds old, still seemed to want"),
 ];
 
-/// How many seeds a bug has to be found in.
+/// How many seeds a mutation has to be found in.
 const SEEDS_MAX: u64 = 2_000;
 
 fn hold(seed: u64) {
@@ -125,28 +125,28 @@ fn the_adversary_changes_no_other_world() {
 }
 
 /// Mistakes that only a hostile tenant makes use of.
-const FOR_THE_ADVERSARY: &[Bug] = &[
-    Bug::LabelIsOwnership,
-    Bug::InventedOwnerIsGone,
-    Bug::RelabelledPodIsGone,
-    Bug::OrphanedPodIsGone,
-    Bug::RightsAskedOnce,
-    Bug::FinalizerNotRestored,
-    Bug::NoFloorOfUncounted,
-    Bug::RecordedUidIsProof,
-    Bug::AncestorsByUid,
-    Bug::UnreadableOwnerFailsLook,
-    Bug::NegativeCountTrusted,
-    Bug::FarRetryAfterTrusted,
-    Bug::UnknownPhaseStopsAll,
-    Bug::OverQuotaUnsaid,
+const FOR_THE_ADVERSARY: &[Mutation] = &[
+    Mutation::LabelIsOwnership,
+    Mutation::InventedOwnerIsGone,
+    Mutation::RelabelledPodIsGone,
+    Mutation::OrphanedPodIsGone,
+    Mutation::RightsAskedOnce,
+    Mutation::FinalizerNotRestored,
+    Mutation::NoFloorOfUncounted,
+    Mutation::RecordedUidIsProof,
+    Mutation::AncestorsByUid,
+    Mutation::UnreadableOwnerFailsLook,
+    Mutation::NegativeCountTrusted,
+    Mutation::FarRetryAfterTrusted,
+    Mutation::UnknownPhaseStopsAll,
+    Mutation::OverQuotaUnsaid,
 ];
 
-/// The first seed that shows a bug; only this thread has it.
-fn first_seed_with(bug: Bug) -> Option<(u64, String)> {
+/// The first seed that shows a mutation; only this thread has it.
+fn first_seed_with(mutation: Mutation) -> Option<(u64, String)> {
     let hostility =
-        if FOR_THE_ADVERSARY.contains(&bug) { Hostility::Always } else { Hostility::Tenth };
-    mutations::put(Some(bug));
+        if FOR_THE_ADVERSARY.contains(&mutation) { Hostility::Always } else { Hostility::Tenth };
+    mutations::put(Some(mutation));
     let found = (0..SEEDS_MAX).find_map(|seed| {
         let report = run_one(hostile(seed, hostility));
         report.violation.map(|(violation, _)| (seed, violation.to_string()))
@@ -156,51 +156,58 @@ fn first_seed_with(bug: Bug) -> Option<(u64, String)> {
 }
 
 #[test]
-fn every_deliberate_bug_is_found() {
+fn every_mutation_is_found() {
     all_are_found(
-        Bug::ALL.iter().copied().filter(|bug| !FOR_THE_ADVERSARY.contains(bug)).collect(),
+        Mutation::ALL
+            .iter()
+            .copied()
+            .filter(|mutation| !FOR_THE_ADVERSARY.contains(mutation))
+            .collect(),
     );
 }
 
 #[test]
 #[ignore = "minutes: cargo test --test integration world -- --ignored"]
-fn every_mistake_that_only_an_adversary_uses_is_found() {
+fn every_mutation_for_the_adversary_is_found() {
     all_are_found(FOR_THE_ADVERSARY.to_vec());
 }
 
 #[expect(clippy::print_stdout, reason = "shown with --nocapture")]
-fn all_are_found(bugs: Vec<Bug>) {
-    let count = bugs.len();
-    let bugs = std::sync::Mutex::new(bugs);
+fn all_are_found(mutations: Vec<Mutation>) {
+    let count = mutations.len();
+    let mutations = std::sync::Mutex::new(mutations);
     let found = std::sync::Mutex::new(vec![]);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 loop {
-                    let Some(bug) = bugs.lock().expect("no panic").pop() else { return };
-                    let first = first_seed_with(bug);
-                    found.lock().expect("no panic").push((bug, first));
+                    let Some(mutation) = mutations.lock().expect("no panic").pop() else { return };
+                    let first = first_seed_with(mutation);
+                    found.lock().expect("no panic").push((mutation, first));
                 }
             });
         }
     });
     let found = found.into_inner().expect("no panic");
-    for (bug, first) in &found {
-        println!("{:<20} {first:?}", bug.as_str());
+    for (mutation, first) in &found {
+        println!("{:<20} {first:?}", mutation.as_str());
     }
-    let missed: Vec<&str> =
-        found.iter().filter(|(_, first)| first.is_none()).map(|(bug, _)| bug.as_str()).collect();
+    let missed: Vec<&str> = found
+        .iter()
+        .filter(|(_, first)| first.is_none())
+        .map(|(mutation, _)| mutation.as_str())
+        .collect();
     assert!(missed.is_empty(), "not found: {missed:?}");
     assert_eq!(found.len(), count);
 }
 
 #[test]
 fn a_violation_is_shrunk_and_can_be_replayed() {
-    mutations::put(Some(Bug::QuotaEarly));
+    mutations::put(Some(Mutation::QuotaEarly));
     let report = (0..SEEDS_MAX)
         .map(|seed| run_one(Options::of(seed, Faults::all())))
         .find(|report| report.violation.is_some())
-        .expect("the bug is found");
+        .expect("the mutation is found");
     let smallest = shrink(&report, &Options::of(report.seed, Faults::all()));
     let again = run_one(smallest.options.clone());
     mutations::put(None);

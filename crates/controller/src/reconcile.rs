@@ -21,16 +21,16 @@ use crate::api::Phase;
 use crate::client;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
 use crate::kinds;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::guides::Attach;
 use crate::observe::live;
-use crate::observe::memory::Memory;
+use crate::observe::memory::ReconcileState;
 use crate::observe::nodes;
 use crate::observe::seen::Seen;
 use crate::observe::{self, stored::Stored};
-use crate::plan::{Action, Ask, Orphan, Target};
+use crate::plan::{Action, FreshRead, Orphan, Target};
 use crate::snapshot::{Component, Snapshot};
 use crate::tuning::Limits;
 use written::Written;
@@ -118,7 +118,7 @@ pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Nex
         Some(Ok(_)) | None => return Ok(Next::OnChange), // the watch will say
     };
     if wrapper.flaws.stored.contains_key("phase")
-        && mutations::is_present(Bug::UnknownPhaseStopsAll)
+        && mutations::is_present(Mutation::UnknownPhaseStopsAll)
     {
         return Ok(Next::OnChange);
     }
@@ -162,12 +162,12 @@ pub fn error_pause(context: &Context, key: &Key) -> Duration {
 
 async fn steps(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     mut wrapper: Arc<Wrapper>,
 ) -> Result<Next, Error> {
     let config = context.config();
     let mut stored = wrapper.clone();
-    let mut ask = Ask::Nothing;
+    let mut ask = FreshRead::Nothing;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let own = limits.retry_policies.clone();
@@ -181,11 +181,11 @@ async fn steps(
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());
-        if decision.ask != Ask::Nothing {
+        if decision.ask != FreshRead::Nothing {
             ask = decision.ask;
             continue;
         }
-        let idle = decision.actions.is_empty() && mutations::is_present(Bug::AlwaysWrite);
+        let idle = decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
         if decision.status != wrapper.status || !wrapper.flaws.is_empty() || idle {
             match written::write(context, memory, &stored, &wrapper, &decision).await? {
                 Written::Stored => {
@@ -195,7 +195,7 @@ async fn steps(
                 }
                 Written::Assumed(assumed) => wrapper = assumed,
             }
-            ask = Ask::Nothing;
+            ask = FreshRead::Nothing;
             continue;
         }
         match carry_out(context, memory, &wrapper, &snapshot, &decision).await? {
@@ -207,13 +207,13 @@ async fn steps(
             Carried::Done => return Ok(requeue(context, memory, &decision)),
             Carried::Later(pause) => return Ok(Next::After(pause)),
         }
-        ask = Ask::Nothing;
+        ask = FreshRead::Nothing;
     }
     Ok(Next::After(ERROR_PAUSE.0))
 }
 
-fn requeue(context: &Context, memory: &Memory, decision: &Decision) -> Next {
-    if mutations::is_present(Bug::DeadlineForgotten) {
+fn requeue(context: &Context, memory: &ReconcileState, decision: &Decision) -> Next {
+    if mutations::is_present(Mutation::DeadlineForgotten) {
         return Next::OnChange;
     }
     let deadline = decision.requeue.map(|at| context.clock.until(at));
@@ -235,7 +235,7 @@ enum Carried {
 
 async fn carry_out(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     wrapper: &Arc<Wrapper>,
     snapshot: &Snapshot,
     decision: &Decision,
@@ -296,7 +296,7 @@ async fn carry_out(
 /// Suspends an AppWrapper. If that is rejected, it is retried later, and everything else continues.
 async fn suspend(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     wrapper: &Wrapper,
 ) -> Result<Carried, Error> {
     match write::suspend(&context.client, wrapper).await {
@@ -310,7 +310,7 @@ async fn suspend(
 }
 
 /// The AppWrapper as our own write has made it.
-fn wrote(memory: &mut Memory, written: &Seen) -> Carried {
+fn wrote(memory: &mut ReconcileState, written: &Seen) -> Carried {
     memory.confirm(written.meta.resource_version.as_deref());
     Wrapper::read(written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
 }
@@ -336,7 +336,7 @@ fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
 /// Our own write is no proof where a later attempt shows: another leader has begun it since.
 async fn is_newest(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     wrapper: &Wrapper,
     snapshot: &Snapshot,
 ) -> Result<bool, Error> {
@@ -361,7 +361,7 @@ fn is_superseded(context: &Context, wrapper: &Wrapper) -> bool {
 
 async fn create_one(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     wrapper: &Wrapper,
     snapshot: &Snapshot,
     index: usize,
@@ -412,7 +412,7 @@ struct Victim<'a> {
 
 async fn delete_one(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     snapshot: &Snapshot,
     target: &Target,
     forced: bool,
@@ -425,7 +425,7 @@ async fn delete_one(
 
 async fn delete_object(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     snapshot: &Snapshot,
     (kind, name, uid): (&KindKey, &str, &str),
     how: delete::How,
@@ -442,7 +442,7 @@ async fn delete_object(
 
 async fn send_delete(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     namespace: &str,
     victim: &Victim<'_>,
     how: delete::How,

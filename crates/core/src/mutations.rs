@@ -1,15 +1,15 @@
-//! Deliberate bugs, to see that the simulation finds them. Without the cargo feature
-//! `deliberate-bugs` none of them exists.
+//! Mutations of the controller, to see that the simulation finds them. Without the cargo feature
+//! `mutations` none of them exists.
 
-macro_rules! bugs {
+macro_rules! mutations {
     ($($name:ident: $text:literal, $doc:literal;)+) => {
         /// A mistake that the controller could make.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Bug {
+        pub enum Mutation {
             $(#[doc = $doc] $name,)+
         }
 
-        impl Bug {
+        impl Mutation {
             /// Every one.
             pub const ALL: &[Self] = &[$(Self::$name),+];
 
@@ -22,7 +22,7 @@ macro_rules! bugs {
     };
 }
 
-bugs! {
+mutations! {
     QuotaEarly: "quota-early", "Quota is released before the pods are gone.";
     DeleteByName: "delete-by-name", "Objects are deleted without their UID.";
     AdoptByName: "adopt-by-name", "An object that has the name of a component is taken, whosever it is.";
@@ -73,31 +73,31 @@ bugs! {
     DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
 }
 
-#[cfg(feature = "deliberate-bugs")]
+#[cfg(feature = "mutations")]
 mod switch {
     use std::cell::Cell;
 
     thread_local! {
-        static PRESENT: Cell<Option<super::Bug>> = const { Cell::new(None) };
+        static PRESENT: Cell<Option<super::Mutation>> = const { Cell::new(None) };
     }
 
-    /// Whether a bug is present in what this thread runs.
+    /// Whether a mutation is present in what this thread runs.
     #[must_use]
-    pub fn is_present(bug: super::Bug) -> bool {
-        PRESENT.get() == Some(bug)
+    pub fn is_present(mutation: super::Mutation) -> bool {
+        PRESENT.get() == Some(mutation)
     }
 
-    /// Puts a bug into what this thread runs, or takes it out.
-    pub fn put(bug: Option<super::Bug>) {
-        PRESENT.set(bug);
+    /// Puts a mutation into what this thread runs, or takes it out.
+    pub fn put(mutation: Option<super::Mutation>) {
+        PRESENT.set(mutation);
     }
 }
 
-#[cfg(feature = "deliberate-bugs")]
+#[cfg(feature = "mutations")]
 pub use switch::{is_present, put};
 
 /// The annotation with which an object asks for a panic; its value is the place.
-#[cfg(feature = "deliberate-bugs")]
+#[cfg(feature = "mutations")]
 pub const PANIC: &str = "workload.codeflare.dev.appwrapper/deliberate-panic";
 
 /// Panics at a place where the annotations of an object ask for it, to see that this object alone is
@@ -105,14 +105,14 @@ pub const PANIC: &str = "workload.codeflare.dev.appwrapper/deliberate-panic";
 ///
 /// # Panics
 /// Where it is asked for.
-#[cfg(feature = "deliberate-bugs")]
+#[cfg(feature = "mutations")]
 pub fn panic_where_asked(place: &str, annotations: &std::collections::BTreeMap<String, String>) {
     let is_asked_for = annotations.get(PANIC).is_some_and(|asked| asked == place);
     assert!(!is_asked_for, "asked for by {annotations:?}");
 }
 
 /// Keeps its thread busy for as many seconds as the annotations of an object ask for.
-#[cfg(feature = "deliberate-bugs")]
+#[cfg(feature = "mutations")]
 pub fn block_where_asked(annotations: &std::collections::BTreeMap<String, String>) {
     let asked = annotations
         .get("workload.codeflare.dev.appwrapper/deliberate-block")
@@ -121,19 +121,19 @@ pub fn block_where_asked(annotations: &std::collections::BTreeMap<String, String
 }
 
 /// Does nothing, in this build.
-#[cfg(not(feature = "deliberate-bugs"))]
+#[cfg(not(feature = "mutations"))]
 #[inline]
 pub const fn block_where_asked(_: &std::collections::BTreeMap<String, String>) {}
 
 /// Does nothing, in this build.
-#[cfg(not(feature = "deliberate-bugs"))]
+#[cfg(not(feature = "mutations"))]
 #[inline]
 pub const fn panic_where_asked(_: &str, _: &std::collections::BTreeMap<String, String>) {}
 
-/// Whether a bug is present: never, in this build.
-#[cfg(not(feature = "deliberate-bugs"))]
+/// Whether a mutation is present: never, in this build.
+#[cfg(not(feature = "mutations"))]
 #[must_use]
 #[inline]
-pub const fn is_present(_: Bug) -> bool {
+pub const fn is_present(_: Mutation) -> bool {
     false
 }

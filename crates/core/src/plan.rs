@@ -66,7 +66,7 @@ pub struct Orphan {
 ///
 /// In this order each tells all that those before it tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ask {
+pub enum FreshRead {
     /// None: the snapshot was enough.
     #[default]
     Nothing,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
-use crate::plan::{Ask, Orphan};
+use crate::plan::{FreshRead, Orphan};
 use crate::policies::{InForce, Policies};
 use crate::quantity::Bytes;
 use lost::Loss;
@@ -47,7 +47,7 @@ pub struct Snapshot {
     /// Nodes that are known; none where they cannot be seen.
     pub nodes: BTreeMap<String, Node>,
     /// Which read was made from the API server itself for this snapshot, after the last write.
-    pub answered: Ask,
+    pub answered: FreshRead,
     /// When a call for this AppWrapper failed last: what happened before may not have been written down.
     pub blind_until: Option<Timestamp>,
     /// The policies of its spec.

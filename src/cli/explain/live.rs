@@ -15,10 +15,10 @@ use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::Cache;
 use crate::observe::live::{self, Live};
-use crate::observe::memory::Memory;
+use crate::observe::memory::ReconcileState;
 use crate::observe::nodes;
-use crate::observe::{self, Eyes};
-use crate::plan::Ask;
+use crate::observe::{self, Sources};
+use crate::plan::FreshRead;
 use crate::snapshot::Snapshot;
 
 /// Reads an AppWrapper and the objects around it from a cluster.
@@ -47,12 +47,12 @@ pub(in crate::cli) async fn around(
     config: &Config,
 ) -> Result<Scene, Error> {
     let (kinds, cache) = (Live::default(), Cache::default());
-    let eyes = Eyes { client, live: &kinds, cache: &cache };
+    let eyes = Sources { client, live: &kinds, cache: &cache };
     // everything is read from the API server itself: there is no cache to start from
-    let mut memory = Memory::default();
+    let mut memory = ReconcileState::default();
     let attach = world::attach(wrapper, config);
     let mut notes = guides::collect(client, wrapper, &attach, &cache).await?;
-    let mut snapshot = observe::observe(eyes, wrapper, &mut memory, Ask::Gone, &attach)
+    let mut snapshot = observe::observe(eyes, wrapper, &mut memory, FreshRead::Gone, &attach)
         .await
         .map_err(|error| unlisted(&error))?;
     notes.extend(if snapshot.retry.avoid_nodes() {

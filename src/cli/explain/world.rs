@@ -21,7 +21,7 @@ use crate::observe::kin::Kin;
 use crate::observe::records::{Controller, Identity, ObjectRecord, PodRecord};
 use crate::observe::seen::Seen;
 use crate::observe::{jobs, nodes};
-use crate::plan::Ask;
+use crate::plan::FreshRead;
 use crate::snapshot::{Component, FailedJob, Pod, Presence, Snapshot};
 use crate::tuning::Limits;
 
@@ -200,7 +200,7 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
         nodes: nodes(objects, config, &cache),
         components,
         pods,
-        answered: Ask::Gone,
+        answered: FreshRead::Gone,
         ..wrapper.snapshot()
     };
     for found in objects {

@@ -7,10 +7,10 @@ use appwrapper::observe::assemble::Wrapper;
 use appwrapper::observe::cache::Cache;
 use appwrapper::observe::guides::Attach;
 use appwrapper::observe::live::Live;
-use appwrapper::observe::memory::Memory;
+use appwrapper::observe::memory::ReconcileState;
 use appwrapper::observe::seen::Seen;
-use appwrapper::observe::{Eyes, observe};
-use appwrapper::plan::Ask;
+use appwrapper::observe::{Sources, observe};
+use appwrapper::plan::FreshRead;
 use appwrapper::snapshot::Snapshot;
 use http::Request;
 use kube::api::{DeleteParams, DynamicObject, ListParams};
@@ -296,9 +296,9 @@ async fn read(client: &Client, case: &Case, name: &str) -> Arc<Wrapper> {
 /// What a controller that has just started sees of an AppWrapper.
 async fn look(client: &Client, cache: &Cache, wrapper: &Wrapper) -> Snapshot {
     let live = Live::default();
-    let eyes = Eyes { client, live: &live, cache };
-    let mut memory = Memory::default();
-    let seen = observe(eyes, wrapper, &mut memory, Ask::Gone, &Attach::default()).await;
+    let eyes = Sources { client, live: &live, cache };
+    let mut memory = ReconcileState::default();
+    let seen = observe(eyes, wrapper, &mut memory, FreshRead::Gone, &Attach::default()).await;
     seen.expect("the look does not fail")
 }
 

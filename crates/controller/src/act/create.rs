@@ -10,8 +10,8 @@ use super::rights::{Asked, Rights};
 use super::said;
 use crate::client;
 use crate::decide::current_attempt;
-use crate::kinds::{self, Aversion, Stamp};
-use crate::mutations::{self, Bug};
+use crate::kinds::{self, NodeAntiAffinity, OwnershipLabels};
+use crate::mutations::{self, Mutation};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::Key;
 use crate::observe::live::{self, Live};
@@ -25,7 +25,7 @@ pub struct Settings<'a> {
     /// Scheduler of the pods that name none.
     pub scheduler_name: Option<&'a str>,
     /// Marks of nodes that pods stay away from, where they use a resource.
-    pub aversions: Vec<Aversion>,
+    pub aversions: Vec<NodeAntiAffinity>,
     /// What is asked about the user who created the AppWrapper.
     pub requester: Asked,
 }
@@ -64,10 +64,10 @@ pub async fn create(
     rights.check(client, wrapper, &resource, settings.requester).await?;
     let attempt = current_attempt(&wrapper.status);
     let avoid_nodes = match &wrapper.status.avoid_nodes[..] {
-        _ if mutations::is_present(Bug::AvoidedNodeUsed) => &[],
+        _ if mutations::is_present(Mutation::AvoidedNodeUsed) => &[],
         nodes => nodes,
     };
-    let stamp = Stamp {
+    let stamp = OwnershipLabels {
         appwrapper: &wrapper.name,
         uid: &wrapper.uid,
         attempt,
@@ -161,7 +161,7 @@ fn write_failure(error: &kube::Error) -> NotCreated {
         // A quota of the namespace frees up by itself; the namespace's end does not.
         Some(403) if message.contains("exceeded quota") => transient(message),
         Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
-        _ if mutations::is_present(Bug::LostIsFailed) => fatal(message),
+        _ if mutations::is_present(Mutation::LostIsFailed) => fatal(message),
         _ => transient(message),
     };
     let may_exist = live::code(error).is_none_or(|code| code >= 500);

@@ -5,7 +5,7 @@ use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
 use super::Error;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::observe::live;
 use crate::observe::seen::Seen;
 
@@ -45,7 +45,7 @@ pub async fn delete(
             How::Graceful | How::Forced => PropagationPolicy::Background,
             How::GracefulLast | How::ForcedLast => PropagationPolicy::Foreground,
         }),
-        preconditions: (!mutations::is_present(Bug::DeleteByName))
+        preconditions: (!mutations::is_present(Mutation::DeleteByName))
             .then(|| Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };

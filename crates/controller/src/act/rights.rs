@@ -13,7 +13,7 @@ use kube::core::ApiResource;
 use super::create::{fatal, transient};
 use crate::api::Requester;
 use crate::clock::Clock;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::observe::assemble::Wrapper;
 use crate::snapshot::CreationFailure;
 use crate::ttl_cache::Recent;
@@ -77,7 +77,7 @@ impl Rights {
             let allowed = asked.map_err(|error| transient(error.to_string()))?;
             // a larger one was not written by the webhook
             if requester.bytes() <= Requester::BYTES_MAX {
-                let forever = mutations::is_present(Bug::RightsAskedOnce);
+                let forever = mutations::is_present(Mutation::RightsAskedOnce);
                 let lifetime = if forever { Duration::MAX } else { ANSWERED_FOR };
                 self.0.put(key, allowed, lifetime);
             }

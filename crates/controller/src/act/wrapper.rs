@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use super::Error;
 use crate::api::{AppWrapper, AppWrapperStatus, Component, keys};
 use crate::kinds;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::observe::assemble::Wrapper;
 use crate::observe::seen::Seen;
 
@@ -126,7 +126,7 @@ pub async fn write_status(
         "metadata": {"uid": wrapper.uid, "resourceVersion": wrapper.version},
         "status": change,
     });
-    if mutations::is_present(Bug::Unguarded) {
+    if mutations::is_present(Mutation::Unguarded) {
         patch["metadata"] = json!({});
     }
     let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))

@@ -10,7 +10,7 @@ use super::kin::{Kin, Place};
 use super::records::{Controller, PodRecord};
 use crate::api::GROUP;
 use crate::kinds::{Kind, OWNER_KIND};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::snapshot::Component;
 
 /// What is known of an owner.
@@ -175,12 +175,12 @@ impl<'a> Family<'a> {
                 Lineage::Ours(Ours { place, links, detached: false })
             }
             Chain::Stranger | Chain::Detached | Chain::Broken
-                if labelled.is_some() && mutations::is_present(Bug::LabelIsOwnership) =>
+                if labelled.is_some() && mutations::is_present(Mutation::LabelIsOwnership) =>
             {
                 Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
             }
             Chain::Untold(Doubt::UnknownKind)
-                if mutations::is_present(Bug::InventedOwnerIsGone) =>
+                if mutations::is_present(Mutation::InventedOwnerIsGone) =>
             {
                 Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
             }

@@ -12,7 +12,7 @@ use crate::api::{
     AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,
 };
 use crate::kinds::{self, Kind};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::policies::{Named, Policies};
 use crate::price::memory_bytes;
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
@@ -178,8 +178,8 @@ impl Wrapper {
         let is_recorded = recorded == Some(&identity.uid);
         let orphaned = identity.controller.is_none() && (is_seen || is_recorded && is_labelled);
         let owner = match &identity.controller {
-            _ if orphaned || mutations::is_present(Bug::AdoptByName) => Owner::Us,
-            _ if is_recorded && mutations::is_present(Bug::RecordedUidIsProof) => Owner::Us,
+            _ if orphaned || mutations::is_present(Mutation::AdoptByName) => Owner::Us,
+            _ if is_recorded && mutations::is_present(Mutation::RecordedUidIsProof) => Owner::Us,
             Some(controller) if controller.uid == self.uid => Owner::Us,
             Some(controller) if is_former(controller, &self.name) => Owner::Former,
             Some(controller) => Owner::Stranger(format!("{}/{}", controller.kind, controller.name)),

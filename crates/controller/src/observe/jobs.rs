@@ -6,7 +6,7 @@ use kube::core::ApiResource;
 use serde::Deserialize;
 
 use super::live::{self, Error};
-use super::memory::Memory;
+use super::memory::ReconcileState;
 use super::records::{Identity, LeanCondition};
 use super::seen::Seen;
 use crate::kinds::Kind;
@@ -35,7 +35,7 @@ pub async fn failed(
     client: &Client,
     namespace: &str,
     component: &Component,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
 ) -> Result<Vec<FailedJob>, Error> {
     let Some((name, uid)) = failed_job_set(component) else { return Ok(vec![]) };
     if let Some(known) = memory.failed_jobs.get(uid) {

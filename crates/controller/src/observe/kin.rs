@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::records::{Controller, PodRecord};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::price::POD_OWNERS_MAX;
 use crate::snapshot::{Component, PodPhase};
 
@@ -148,7 +148,7 @@ impl Kin {
 
     /// Compares with what is seen; returns the pods that must be read, the one read longest ago first.
     pub fn missing(&mut self, seen: &[PodRecord], now: Duration) -> Vec<Missing> {
-        if self.pods.is_empty() || mutations::is_present(Bug::RelabelledPodIsGone) {
+        if self.pods.is_empty() || mutations::is_present(Mutation::RelabelledPodIsGone) {
             return vec![];
         }
         let seen: BTreeSet<&str> = seen.iter().map(|record| record.identity.uid.as_str()).collect();

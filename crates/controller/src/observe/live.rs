@@ -19,7 +19,7 @@ use super::seen::Seen;
 use crate::api::{AppWrapper, keys};
 use crate::client;
 use crate::discovery::{self, Served};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 
 /// Why a read failed.
 #[derive(Debug, thiserror::Error)]
@@ -374,13 +374,13 @@ async fn pages(
         let request = lists(&Request::new(&path), &params)
             .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
         let answer = client.request::<ObjectList<Seen>>(request).await;
-        if answer.is_err() && mutations::is_present(Bug::ErrorIsEmpty) {
+        if answer.is_err() && mutations::is_present(Mutation::ErrorIsEmpty) {
             return Ok(());
         }
         let page = answer.map_err(|error| Error::api(what(), error))?;
         page.items.into_iter().for_each(&mut take);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(_) if mutations::is_present(Bug::OnlyTheFirstPage) => return Ok(()),
+            Some(_) if mutations::is_present(Mutation::OnlyTheFirstPage) => return Ok(()),
             Some(token) => params.continue_token = Some(token),
             None => return Ok(()),
         }

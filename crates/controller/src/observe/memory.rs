@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::kin::Kin;
 use super::records::ObjectRecord;
 use crate::api::Phase;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::snapshot::{CreationFailure, FailedJob};
 
 /// A created object is believed to exist for this long until the watch shows it.
@@ -28,10 +28,10 @@ const CONFIRMED_FOR: Duration = Duration::from_secs(2);
 
 /// What this process did lately for one AppWrapper.
 ///
-/// Its times are those of [`Memory::tick`]: they never jump, and mean nothing to another process.
+/// Its times are those of [`ReconcileState::tick`]: they never jump, and mean nothing to another process.
 #[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 #[derive(Debug, Default)]
-pub struct Memory {
+pub struct ReconcileState {
     now: Duration,
     /// UID of the AppWrapper and attempt that all this is about.
     about: Option<(String, i32)>,
@@ -82,7 +82,7 @@ struct Failure {
     again_at: Duration,
 }
 
-impl Memory {
+impl ReconcileState {
     /// Time has passed: `elapsed` is the time since some moment that stays the same.
     pub fn tick(&mut self, elapsed: Duration) {
         self.now = elapsed;
@@ -146,7 +146,7 @@ impl Memory {
     /// shows it, and it must not be decided by.
     #[must_use]
     pub fn outdates(&self, version: &str) -> bool {
-        if mutations::is_present(Bug::StaleIsNew) {
+        if mutations::is_present(Mutation::StaleIsNew) {
             return false;
         }
         matches!((self.newest, version.parse::<u128>()), (Some(newest), Ok(read)) if read < newest)
@@ -160,7 +160,7 @@ impl Memory {
         let known = self.confirmed.is_some_and(|(confirmed, at)| {
             version.parse() == Ok(confirmed) && self.since(at) <= CONFIRMED_FOR
         });
-        known || mutations::is_present(Bug::StaleIsNew)
+        known || mutations::is_present(Mutation::StaleIsNew)
     }
 
     /// Remembers an object that was created.
@@ -281,7 +281,7 @@ mod tests {
 
     #[test]
     fn a_try_to_create_backs_off_up_to_a_limit() {
-        let mut memory = Memory::default();
+        let mut memory = ReconcileState::default();
         let mut pauses = vec![];
         for _ in 0..6 {
             memory.failed(0, CreationFailure { fatal: false, message: String::new() }, None, false);
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn a_deletion_is_not_repeated_at_once() {
-        let mut memory = Memory::default();
+        let mut memory = ReconcileState::default();
         assert!(memory.may_delete("u", false));
         assert!(!memory.may_delete("u", false));
         assert!(memory.may_delete("u", true), "a forceful one is another");
@@ -304,7 +304,7 @@ mod tests {
 
     #[test]
     fn a_refusal_to_grow_is_about_one_attempt() {
-        let mut memory = Memory::default();
+        let mut memory = ReconcileState::default();
         memory.focus("u", 0, Phase::Empty);
         memory.growth_refused = Some("no".to_owned());
         memory.focus("u", 0, Phase::Empty);
@@ -322,7 +322,7 @@ mod tests {
             (Phase::Running, true),
             (Phase::Resetting, false),
         ] {
-            let mut memory = Memory::default();
+            let mut memory = ReconcileState::default();
             memory.focus("u", 0, phase);
             assert_eq!(memory.begun_before, begun, "{phase:?}");
             // from here on this process begins the attempts
@@ -333,7 +333,7 @@ mod tests {
 
     #[test]
     fn an_older_version_than_the_newest_is_not_decided_by() {
-        let mut memory = Memory::default();
+        let mut memory = ReconcileState::default();
         memory.focus("u", 0, Phase::Empty);
         assert!(!memory.outdates("5"));
         memory.confirm(Some("7"));

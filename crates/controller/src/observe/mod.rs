@@ -30,20 +30,20 @@ use std::collections::BTreeMap;
 use kube::Client;
 
 use crate::api::{Phase, keys};
-use crate::plan::Ask;
+use crate::plan::FreshRead;
 use crate::snapshot::{Component, Node, Presence, Snapshot};
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
 use guides::Attach;
 use live::{Error, Live};
-use memory::Memory;
+use memory::ReconcileState;
 use nodes::Marks;
 use pods::Found;
 use records::PodRecord;
 
 /// Where is looked.
 #[derive(Clone, Copy)]
-pub struct Eyes<'a> {
+pub struct Sources<'a> {
     /// For reads from the API server itself.
     pub client: &'a Client,
     /// The kinds that are known.
@@ -57,10 +57,10 @@ pub struct Eyes<'a> {
 /// # Errors
 /// Where something that must be read cannot be: an error is never an absence.
 pub async fn observe(
-    eyes: Eyes<'_>,
+    eyes: Sources<'_>,
     wrapper: &Wrapper,
-    memory: &mut Memory,
-    ask: Ask,
+    memory: &mut ReconcileState,
+    ask: FreshRead,
     attach: &Attach,
 ) -> Result<Snapshot, Error> {
     let mut components = Vec::with_capacity(wrapper.components.len());
@@ -113,12 +113,12 @@ pub fn is_synced(cache: &Cache, wrapper: &Wrapper, default: Option<&str>) -> boo
 }
 
 async fn presence(
-    eyes: Eyes<'_>,
+    eyes: Sources<'_>,
     wrapper: &Wrapper,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     component: &Component,
     index: usize,
-    ask: Ask,
+    ask: FreshRead,
 ) -> Result<Presence, Error> {
     if component.name.is_empty() || component.kind.is_empty() {
         return Ok(Presence::Absent); // nothing can have been created from it
@@ -145,21 +145,21 @@ async fn presence(
         },
     };
     let read = match ask {
-        Ask::Nothing => {
+        FreshRead::Nothing => {
             let lacking = if memory.is_absent(index) { Presence::Absent } else { Presence::Unseen };
             return Ok(cached.map_or(lacking, found));
         }
         // What the cache holds is there; only what it lacks must be asked for.
-        Ask::Missing | Ask::Pods => match cached.map(found) {
+        FreshRead::Missing | FreshRead::Pods => match cached.map(found) {
             Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
             Some(_) | None => eyes.live.object(eyes.client, &kind, &at).await,
         },
-        Ask::Gone => eyes.live.listed_object(eyes.client, &kind, &at).await,
+        FreshRead::Gone => eyes.live.listed_object(eyes.client, &kind, &at).await,
     };
     match read {
         Ok(Some(record)) => Ok(found(record)),
         Ok(None) => {
-            if ask == Ask::Gone {
+            if ask == FreshRead::Gone {
                 memory.listed_absent(index);
             }
             Ok(Presence::Absent)
@@ -181,16 +181,16 @@ fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
 /// What is known of the nodes of these pods. That a node is gone is never concluded from a watch, and a
 /// verdict about pods rests on no older word about their nodes: both are read from the API server itself.
 async fn known_nodes(
-    eyes: Eyes<'_>,
-    memory: &mut Memory,
+    eyes: Sources<'_>,
+    memory: &mut ReconcileState,
     records: &[PodRecord],
-    ask: Ask,
+    ask: FreshRead,
 ) -> Result<BTreeMap<String, Node>, Error> {
     let mut nodes = BTreeMap::new();
     for (name, known) in eyes.cache.nodes(records) {
         let node = match known {
-            Some(node) if node.lost.is_none() || ask < Ask::Pods => node,
-            None if ask < Ask::Pods && memory.is_node_gone(&name) => nodes::deleted(),
+            Some(node) if node.lost.is_none() || ask < FreshRead::Pods => node,
+            None if ask < FreshRead::Pods && memory.is_node_gone(&name) => nodes::deleted(),
             known => match live::node(eyes.client, &name).await {
                 Ok(Some(seen)) => {
                     let lost = nodes::node(&seen, &Marks::default()).0.lost;

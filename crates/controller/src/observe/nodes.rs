@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::seen::Seen;
 use crate::config::{Autopilot, Effect};
-use crate::kinds::{self, Aversion};
+use crate::kinds::{self, NodeAntiAffinity};
 use crate::snapshot::Node;
 use crate::snapshot::lost::{Loss, Lost, OUT_OF_SERVICE};
 use crate::snapshot::place::{Site, Taint};
@@ -30,10 +30,10 @@ pub fn marks(autopilot: &Autopilot) -> Marks {
 
 /// The marks that pods stay away from where they use a resource; none where that is switched off.
 #[must_use]
-pub fn aversions(autopilot: &Autopilot) -> Vec<Aversion> {
+pub fn aversions(autopilot: &Autopilot) -> Vec<NodeAntiAffinity> {
     let taints = autopilot.resource_taints.iter().filter(|_| autopilot.inject_anti_affinities);
     let all = taints.flat_map(|(resource, taints)| {
-        taints.iter().map(|taint| Aversion {
+        taints.iter().map(|taint| NodeAntiAffinity {
             resource: resource.clone(),
             key: taint.key.clone(),
             value: taint.value.clone(),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::ancestry::Ancestor;
 use super::records::Controller;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 
 /// How many answers are remembered for one namespace.
 const NAMESPACE_MAX: usize = 2_048;
@@ -64,7 +64,7 @@ impl Owners {
             let all = self.namespaces.values().flat_map(|space| &space.answers);
             all.filter(|(known, _)| known.uid == owner.uid).map(|(_, answer)| answer).next()
         };
-        let answer = if mutations::is_present(Bug::AncestorsByUid) {
+        let answer = if mutations::is_present(Mutation::AncestorsByUid) {
             by_uid()?
         } else {
             self.namespaces.get(namespace)?.answers.get(owner)?

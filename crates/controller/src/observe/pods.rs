@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::Eyes;
+use super::Sources;
 use super::ancestry::{Ancestor, Ancestors, CHAIN_MAX, Doubt, Family, Lineage};
 use super::assemble::{self, Sorted, Wrapper, kind_of};
 use super::cache::KindKey;
 use super::crowd::{Look, NAMED_MAX, NotOurs};
 use super::kin::Place;
 use super::live::{self, Error};
-use super::memory::Memory;
+use super::memory::ReconcileState;
 use super::owners::DOUBT_FOR;
 use super::records::{Controller, PodRecord};
 use crate::kinds::Kind;
-use crate::mutations::{self, Bug};
-use crate::plan::{Ask, Orphan};
+use crate::mutations::{self, Mutation};
+use crate::plan::{FreshRead, Orphan};
 use crate::snapshot::{Component, Pod, Undetermined};
 
 /// How many owners are read in one look that turn out not to be ours.
@@ -49,11 +49,11 @@ pub struct Found {
 /// Where the pods cannot be listed, or what became of one of ours cannot be read. A pod that is not known to
 /// be ours never makes a look fail.
 pub async fn look(
-    eyes: Eyes<'_>,
+    eyes: Sources<'_>,
     wrapper: &Wrapper,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     components: &[Component],
-    ask: Ask,
+    ask: FreshRead,
 ) -> Result<Found, Error> {
     let key = wrapper.key();
     let Look { mut records, over, lacks } =
@@ -62,7 +62,7 @@ pub async fn look(
         memory.kin.forget(uid);
     }
     memory.must_list |= lacks;
-    let lists = ask >= Ask::Pods || memory.must_list;
+    let lists = ask >= FreshRead::Pods || memory.must_list;
     if lists {
         records = live::listed_pods(eyes.client, &key).await?;
         memory.must_list = false;
@@ -79,7 +79,7 @@ pub async fn look(
         read_owners(eyes, wrapper, memory, (&roots, components), &records).await;
     let forbidden = Ancestor::Untold(Doubt::Forbidden);
     if ancestors.values().any(|read| *read == forbidden)
-        && mutations::is_present(Bug::UnreadableOwnerFailsLook)
+        && mutations::is_present(Mutation::UnreadableOwnerFailsLook)
     {
         let nameless = KindKey { api_version: String::new(), kind: String::new() };
         return Err(Error::NotNamespaced(nameless));
@@ -111,7 +111,7 @@ pub async fn look(
         memory.kin.put_link(owner, component);
     }
     let mut orphans = vec![];
-    if ask == Ask::Gone {
+    if ask == FreshRead::Gone {
         if ours.is_empty() {
             memory.kin.nothing_is_left();
         } else if components.iter().all(|component| component.ours().is_none()) {
@@ -124,9 +124,9 @@ pub async fn look(
 /// The objects that own pods of ours which are not being deleted, and that nothing controls any more. Only
 /// what was once seen between a component and its pods is among them.
 async fn find_orphans(
-    eyes: Eyes<'_>,
+    eyes: Sources<'_>,
     wrapper: &Wrapper,
-    memory: &Memory,
+    memory: &ReconcileState,
     records: &[PodRecord],
 ) -> Vec<Orphan> {
     let kin = &memory.kin;
@@ -150,9 +150,9 @@ async fn find_orphans(
 /// Our pods that neither the cache nor the list shows: the deletion of most was seen, and of the others it is
 /// asked what became of them. Few are read one by one, many are looked for in one list.
 async fn find_missing(
-    eyes: Eyes<'_>,
+    eyes: Sources<'_>,
     wrapper: &Wrapper,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     records: &[PodRecord],
 ) -> Result<(), Error> {
     let now = memory.now();
@@ -186,9 +186,9 @@ async fn find_missing(
 /// Those that turn out to be ours cost what they cost. Of others only so many are read in one look, since
 /// anybody can name as many as they like.
 async fn read_owners(
-    eyes: Eyes<'_>,
+    eyes: Sources<'_>,
     wrapper: &Wrapper,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     (roots, components): (&BTreeMap<String, Option<usize>>, &[Component]),
     records: &[PodRecord],
 ) -> (Ancestors, bool) {
@@ -275,7 +275,11 @@ fn rank(owner: &Controller, components: &[Component]) -> Rank {
 }
 
 /// Reads an owner; what cannot be told ends after the time that goes with it.
-async fn read(eyes: Eyes<'_>, namespace: &str, owner: &Controller) -> (Ancestor, Option<Duration>) {
+async fn read(
+    eyes: Sources<'_>,
+    namespace: &str,
+    owner: &Controller,
+) -> (Ancestor, Option<Duration>) {
     let untold = |doubt, lasts| (Ancestor::Untold(doubt), Some(lasts));
     match live::ancestor(eyes.client, eyes.live, namespace, owner).await {
         Ok(ancestor) => (ancestor, None),
@@ -306,7 +310,12 @@ fn summary(others: &[NotOurs]) -> Undetermined {
 
 /// Puts aside what later looks need not look at again. A wrapped Pod's name is that of a component, which is
 /// looked at by its name.
-fn put_aside(eyes: Eyes<'_>, wrapper: &Wrapper, memory: &mut Memory, others: Vec<NotOurs>) {
+fn put_aside(
+    eyes: Sources<'_>,
+    wrapper: &Wrapper,
+    memory: &mut ReconcileState,
+    others: Vec<NotOurs>,
+) {
     let (mut undetermined, mut unread) = (0, 0);
     let mut aside = vec![];
     for other in others {

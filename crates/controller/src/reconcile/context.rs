@@ -14,11 +14,11 @@ use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::live::{self, Live};
-use crate::observe::memory::Memory;
+use crate::observe::memory::ReconcileState;
 use crate::observe::store::Store;
 use crate::observe::stored::Stored;
 use crate::observe::summary::Summary;
-use crate::observe::{Eyes, guides};
+use crate::observe::{Sources, guides};
 
 /// All that a reconcile needs.
 pub struct Context {
@@ -43,7 +43,7 @@ pub struct Context {
     /// Counts the changes that concern every AppWrapper, such as those of the settings.
     pub changed: tokio::sync::watch::Sender<u64>,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
-    memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<Memory>>>>,
+    memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<ReconcileState>>>>,
 }
 
 impl Context {
@@ -154,12 +154,12 @@ impl Context {
         self.cache.crowd(|crowd| crowd.forget(key));
     }
 
-    pub(super) fn memory(&self, key: &Key) -> Arc<tokio::sync::Mutex<Memory>> {
+    pub(super) fn memory(&self, key: &Key) -> Arc<tokio::sync::Mutex<ReconcileState>> {
         let mut memories = self.memories.lock().unwrap_or_else(PoisonError::into_inner);
         memories.entry(key.clone()).or_default().clone()
     }
 
-    pub(super) fn eyes(&self) -> Eyes<'_> {
-        Eyes { client: &self.client, live: &self.live, cache: &self.cache }
+    pub(super) fn eyes(&self) -> Sources<'_> {
+        Sources { client: &self.client, live: &self.live, cache: &self.cache }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Carried, Context, Error, wrote};
 use crate::act::wrapper as write;
 use crate::observe::assemble::Wrapper;
-use crate::observe::memory::Memory;
+use crate::observe::memory::ReconcileState;
 
 /// Why memory did not grow although the write was accepted.
 const TAKEN_BACK: &str = "the API server accepted the update but kept the old memory";
@@ -14,7 +14,7 @@ const TAKEN_BACK: &str = "the API server accepted the update but kept the old me
 /// the retry goes on as it was.
 pub(super) async fn grow(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     wrapper: &Arc<Wrapper>,
     suspend: bool,
 ) -> Result<Carried, Error> {

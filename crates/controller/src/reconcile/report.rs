@@ -6,13 +6,13 @@ use crate::act::events::{About, EventType};
 use crate::api::{FailureRecord, Phase};
 use crate::decide::{Decision, Verdict, VerdictAction, Warning, current_attempt};
 use crate::observe::assemble::Wrapper;
-use crate::observe::memory::Memory;
+use crate::observe::memory::ReconcileState;
 use crate::observe::stored::Stored;
 
 /// Log, metrics and events of a status that was written.
 pub(super) fn announce(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     wrapper: &Wrapper,
     decision: &Decision,
     remarks: Vec<String>,
@@ -101,7 +101,12 @@ fn log(from: Phase, to: Phase, verdict: &Verdict) {
 }
 
 /// Reports an AppWrapper that cannot be parsed and is not reconciled, once for each version.
-pub(super) fn unreadable(context: &Context, memory: &mut Memory, stored: &Stored, flaw: &str) {
+pub(super) fn unreadable(
+    context: &Context,
+    memory: &mut ReconcileState,
+    stored: &Stored,
+    flaw: &str,
+) {
     let remark = vec![format!("{} {flaw}", stored.version())];
     if memory.remarks == remark {
         return;
@@ -116,7 +121,12 @@ pub(super) fn unreadable(context: &Context, memory: &mut Memory, stored: &Stored
 }
 
 /// An object near the limit of what can be stored takes no status: its owner must know.
-pub(super) fn too_large(context: &Context, memory: &Memory, stored: &Stored, error: &Error) {
+pub(super) fn too_large(
+    context: &Context,
+    memory: &ReconcileState,
+    stored: &Stored,
+    error: &Error,
+) {
     let Error::Act(act) = error else { return };
     if memory.errors == 1 {
         let key = stored.key();

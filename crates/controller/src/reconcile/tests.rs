@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::Wrapper;
 use crate::observe::seen::Seen;
-use crate::plan::{Action, Ask};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Object, Pod, PodPhase, Presence};
 use crate::tuning::Limits;
 
@@ -49,11 +49,11 @@ impl Play {
         Wrapper::read(&seen).unwrap()
     }
 
-    fn decide(&self, wrapper: &Wrapper, ask: Ask) -> Decision {
+    fn decide(&self, wrapper: &Wrapper, ask: FreshRead) -> Decision {
         let mut snapshot = wrapper.snapshot();
         snapshot.components.clone_from(&wrapper.components);
         snapshot.answered = ask;
-        let absent = if ask == Ask::Nothing { Presence::Unseen } else { Presence::Absent };
+        let absent = if ask == FreshRead::Nothing { Presence::Unseen } else { Presence::Absent };
         snapshot.components[0].presence = absent;
         if self.exists {
             let object = Object { uid: "job".into(), attempt: Some(3), ..Object::default() };
@@ -76,10 +76,10 @@ impl Play {
 
     /// One look, as the controller makes it; whether it is to look again.
     fn look(&mut self) -> bool {
-        let mut ask = Ask::Nothing;
+        let mut ask = FreshRead::Nothing;
         let wrapper = self.wrapper();
         let mut decision = self.decide(&wrapper, ask);
-        while decision.ask != Ask::Nothing {
+        while decision.ask != FreshRead::Nothing {
             assert!(decision.ask > ask, "asked for what was answered");
             ask = decision.ask;
             decision = self.decide(&wrapper, ask);

@@ -14,7 +14,7 @@ use crate::act::wrapper as write;
 use crate::api::{AppWrapperStatus, Phase};
 use crate::decide::Decision;
 use crate::observe::assemble::Wrapper;
-use crate::observe::memory::Memory;
+use crate::observe::memory::ReconcileState;
 use crate::status::{self, Flaws};
 
 /// What came of a status that was to be written.
@@ -29,7 +29,7 @@ pub(super) enum Written {
 /// decided about.
 pub(super) async fn write(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     stored: &Arc<Wrapper>,
     wrapper: &Arc<Wrapper>,
     decision: &Decision,
@@ -89,7 +89,7 @@ fn assumed(wrapper: &Wrapper, status: &AppWrapperStatus) -> Arc<Wrapper> {
 /// Whether it changed anything.
 async fn send(
     context: &Context,
-    memory: &mut Memory,
+    memory: &mut ReconcileState,
     stored: &Wrapper,
     status: &AppWrapperStatus,
 ) -> Result<bool, crate::act::Error> {

@@ -5,31 +5,32 @@ use super::health::{self, PodSetHealth};
 use super::machine::{At, Move, Running};
 use super::steps::{self, Standing};
 use super::{VerdictAction, deploy, force_delete, undetermined};
-use crate::mutations::{self, Bug};
-use crate::plan::{Action, Ask, Target};
+use crate::mutations::{self, Mutation};
+use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Pod, Presence};
 
 /// Advances the components that are to be deleted or created.
 ///
 /// # Errors
 /// The move, if nothing else is to be evaluated: a read is needed first, or a creation ended it.
-pub fn arrange(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, Move> {
+pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, Move> {
     let count = draft.facts.snapshot.components.len();
     let of = |draft: &Draft<'_>, wanted: Standing| -> Vec<usize> {
         (0..count).filter(|index| steps::standing(draft, *index) == wanted).collect()
     };
     for index in of(draft, Standing::Going) {
-        let remains = steps::remains(draft, index) && !mutations::is_present(Bug::RecreateAtOnce);
+        let remains =
+            steps::remains(draft, index) && !mutations::is_present(Mutation::RecreateAtOnce);
         let mut fenced = force_delete::fenced(draft).filter(|pod| pod.component == Some(index));
-        if remains && fenced.next().is_some() && draft.facts.snapshot.answered < Ask::Pods {
+        if remains && fenced.next().is_some() && draft.facts.snapshot.answered < FreshRead::Pods {
             // what is known of a node must be true now
-            draft.ask(Ask::Pods);
+            draft.ask(FreshRead::Pods);
             return Err(here.stay());
         }
         if remains {
             delete(draft, index);
-        } else if draft.facts.snapshot.answered < Ask::Gone {
-            draft.ask(Ask::Gone);
+        } else if draft.facts.snapshot.answered < FreshRead::Gone {
+            draft.ask(FreshRead::Gone);
             return Err(here.stay());
         } else if !undetermined::hold_back_component(draft) {
             steps::begin(draft, &[index]);
@@ -87,8 +88,8 @@ pub fn begin_next_step(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
         return;
     }
     // A Job may be seen to count a pod before the pod is seen to have ended: it would count twice.
-    if draft.facts.snapshot.answered < Ask::Pods {
-        draft.ask(Ask::Pods);
+    if draft.facts.snapshot.answered < FreshRead::Pods {
+        draft.ask(FreshRead::Pods);
         return;
     }
     steps::begin(draft, &next);

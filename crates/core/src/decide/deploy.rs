@@ -8,8 +8,8 @@ use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::problem::Problem;
 use super::{VerdictAction, attempts, resolve, steps};
 use crate::api::condition::unhealthy;
-use crate::mutations::{self, Bug};
-use crate::plan::{Action, Ask};
+use crate::mutations::{self, Mutation};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Component, Owner, Pod, Presence, Snapshot};
 
 /// Creates missing components; `AdmissionGracePeriod` runs for each of them separately.
@@ -36,7 +36,7 @@ where
             && left_behind(draft, *index).is_some()
     };
     if absent.iter().any(is_unsure) {
-        draft.ask(Ask::Missing);
+        draft.ask(FreshRead::Missing);
         return Err(here.stay());
     }
     if let Some((index, message)) = blocked(draft, absent) {
@@ -44,7 +44,7 @@ where
         let deadline = draft.facts.limits.admission_grace.after(since(draft, index));
         problem.deadline = Some(deadline);
         if draft.facts.now >= deadline {
-            return Err(resolve::settle(here, draft, &problem));
+            return Err(resolve::resolve(here, draft, &problem));
         }
         resolve::wait(draft, &problem, Some(deadline));
     }
@@ -125,7 +125,9 @@ fn left_behind(draft: &Draft<'_>, index: usize) -> Option<String> {
         Presence::Present(_) | Presence::NoKind => return None,
     }
     // this guard would hide the lack of another
-    if mutations::is_present(Bug::RecreateAtOnce) || mutations::is_present(Bug::StaleIsNew) {
+    if mutations::is_present(Mutation::RecreateAtOnce)
+        || mutations::is_present(Mutation::StaleIsNew)
+    {
         return None;
     }
     let attempt = attempts::current(&draft.status);

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::{Decision, Facts, Verdict, VerdictAction, Warning};
 use crate::api::{AppWrapperStatus, ComponentStatus, Phase, Since, condition};
-use crate::plan::{Action, Ask};
+use crate::plan::{Action, FreshRead};
 use crate::price::POD_OWNERS_MAX;
 use crate::printable::escape;
 use crate::status;
@@ -22,7 +22,7 @@ pub struct Draft<'a> {
     /// Unhealthy was set to True in this decision; later checks do not clear it.
     pub unhealthy: bool,
     actions: Vec<Action>,
-    ask: Ask,
+    ask: FreshRead,
     requeue: Option<Timestamp>,
     events: Vec<Warning>,
 }
@@ -35,7 +35,7 @@ impl<'a> Draft<'a> {
             verdict: Verdict::default(),
             unhealthy: false,
             actions: vec![],
-            ask: Ask::Nothing,
+            ask: FreshRead::Nothing,
             requeue: None,
             events: vec![],
         }
@@ -75,7 +75,7 @@ impl<'a> Draft<'a> {
     }
 
     /// Asks for a read before this can be decided.
-    pub fn ask(&mut self, ask: Ask) {
+    pub fn ask(&mut self, ask: FreshRead) {
         self.ask = ask;
     }
 
@@ -150,7 +150,7 @@ impl<'a> Draft<'a> {
             self.record_pod_owners(next);
             self.status = status::writable(&self.status, stored, self.facts.snapshot.rest_bytes);
         }
-        if self.ask != Ask::Nothing {
+        if self.ask != FreshRead::Nothing {
             // Nothing may be concluded before the answer.
             self.status = stored.clone();
             self.actions.clear();

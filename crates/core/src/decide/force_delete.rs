@@ -2,7 +2,7 @@
 //! message names the node.
 
 use super::draft::Draft;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::plan::Action;
 use crate::snapshot::Pod;
 use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
@@ -14,7 +14,7 @@ pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> 
     let is_fenced = |pod: &&Pod| {
         snapshot
             .loss_of(pod)
-            .is_some_and(|loss| !loss.may_return() || mutations::is_present(Bug::LostIsFenced))
+            .is_some_and(|loss| !loss.may_return() || mutations::is_present(Mutation::LostIsFenced))
     };
     snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
 }

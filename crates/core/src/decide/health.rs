@@ -171,7 +171,7 @@ pub fn is_current(draft: &Draft<'_>, index: usize, component: &Component) -> boo
 
 /// Whether a component that was created is known to be gone; `None` where a live read must tell.
 pub fn is_missing(draft: &Draft<'_>, index: usize, component: &Component) -> Option<bool> {
-    let answered = draft.facts.snapshot.answered != crate::plan::Ask::Nothing;
+    let answered = draft.facts.snapshot.answered != crate::plan::FreshRead::Nothing;
     match &component.presence {
         Presence::Absent | Presence::NoKind => Some(true),
         Presence::Present(_) if is_current(draft, index, component) => Some(false),

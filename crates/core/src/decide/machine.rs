@@ -53,7 +53,7 @@ use statig::blocking::{IntoStateMachine, State, StateExt, Superstate};
 use super::draft::Draft;
 use super::{phases, teardown};
 use crate::api::Phase;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 
 /// A phase as a type.
 pub trait Place {
@@ -204,7 +204,7 @@ impl State<Machine> for Phase {
 
     fn superstate(&mut self) -> Option<Group> {
         match self {
-            Self::Resetting if mutations::is_present(Bug::IgnoreSuspend) => Some(Group::Alive),
+            Self::Resetting if mutations::is_present(Mutation::IgnoreSuspend) => Some(Group::Alive),
             Self::Resuming | Self::Running | Self::Resetting => Some(Group::Active),
             Self::Empty | Self::Suspended | Self::Suspending | Self::Succeeded | Self::Failed => {
                 Some(Group::Alive)

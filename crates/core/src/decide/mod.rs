@@ -22,7 +22,6 @@ mod incidents;
 mod input;
 pub mod machine;
 mod notices;
-mod orphans;
 mod over_quota;
 pub mod pause;
 mod phases;
@@ -33,6 +32,7 @@ pub mod replay;
 mod resolve;
 mod retry;
 mod steps;
+mod strays;
 mod teardown;
 mod undetermined;
 mod verdict;
@@ -41,8 +41,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, Phase, condition};
 use crate::config::Config;
-use crate::mutations::{self, Bug};
-use crate::plan::{Action, Ask};
+use crate::mutations::{self, Mutation};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::Snapshot;
 use crate::tuning::Limits;
 
@@ -74,7 +74,7 @@ pub struct Decision {
     /// What to do; empty where the status changes.
     pub actions: Vec<Action>,
     /// A read that must be made before this can be decided; then nothing else is asked.
-    pub ask: Ask,
+    pub ask: FreshRead,
     /// Reconcile again at this time, if nothing happens before.
     pub requeue: Option<Timestamp>,
     /// Kubernetes events to make once the status is written.
@@ -102,7 +102,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     over_quota::note(&mut draft, next);
     input::restore(&mut draft, facts.snapshot, next);
     let mut decision = draft.finish(next);
-    if decision.ask != Ask::Nothing {
+    if decision.ask != FreshRead::Nothing {
         decision.status.clone_from(&facts.snapshot.status); // also what was wrong with it
     } else if decision.status != facts.snapshot.status {
         decision.actions.clear();
@@ -129,7 +129,7 @@ fn must_restore_finalizer(snapshot: &Snapshot) -> bool {
         && !snapshot.deleting
         && !is_set_later
         && condition::is_true(&status.conditions, condition::RESOURCES_DEPLOYED)
-        && !mutations::is_present(Bug::FinalizerNotRestored)
+        && !mutations::is_present(Mutation::FinalizerNotRestored)
 }
 
 #[cfg(test)]

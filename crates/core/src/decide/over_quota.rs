@@ -8,8 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::draft::Draft;
 use crate::api::{Phase, condition};
 use crate::config::OverQuotaAction;
-use crate::mutations::{self, Bug};
-use crate::plan::{Action, Ask};
+use crate::mutations::{self, Mutation};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Pod, PodPhase};
 
 /// How many pod sets are named.
@@ -29,7 +29,7 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
     let settings = &draft.facts.config.admission.pods_over_quota;
     let stored = &draft.facts.snapshot.status;
     let mut confirmed = vec![];
-    let is_told = !mutations::is_present(Bug::OverQuotaUnsaid);
+    let is_told = !mutations::is_present(Mutation::OverQuotaUnsaid);
     if is_told && next == Phase::Running && stored.phase == Phase::Running {
         for excess in excesses(draft) {
             let at = settings.grace.after(excess.since);
@@ -46,8 +46,8 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
     let known = condition::is_true(&stored.conditions, kind);
     let suspends = settings.action == OverQuotaAction::Suspend;
     // a watch that lags behind may show pods that are gone
-    if (!known || suspends) && draft.facts.snapshot.answered < Ask::Pods {
-        return draft.ask(Ask::Pods);
+    if (!known || suspends) && draft.facts.snapshot.answered < FreshRead::Pods {
+        return draft.ask(FreshRead::Pods);
     }
     let others = confirmed.len().saturating_sub(NAMED_MAX);
     confirmed.truncate(NAMED_MAX);

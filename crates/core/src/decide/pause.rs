@@ -7,7 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::attempts;
 use super::draft::Draft;
 use crate::api::{AppWrapperStatus, AttemptAction};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::tuning::{Limits, Period};
 
 /// The shortest pause before the attempt that follows an uncounted restart: no limit ends a row of those.
@@ -29,7 +29,7 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     if !uncounted {
         return base;
     }
-    if mutations::is_present(Bug::NoFloorOfUncounted) {
+    if mutations::is_present(Mutation::NoFloorOfUncounted) {
         return Duration::ZERO;
     }
     let base = base.max(UNCOUNTED_PAUSE_MIN);

@@ -4,17 +4,17 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::machine::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
-use super::orphans::{Stray, sweep};
 use super::problem::{self, Problem};
 use super::steps::{self, Standing};
+use super::strays::{Stray, sweep};
 use super::{
     VerdictAction, attempts, components, deploy, health, notices, pods, resolve, retry, teardown,
     undetermined,
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
-use crate::mutations::{self, Bug};
-use crate::plan::{Action, Ask};
+use crate::mutations::{self, Mutation};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::{PodPhase, Presence};
 
 /// First reconcile: the components are inspected.
@@ -61,7 +61,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     let steps = &draft.facts.snapshot.policies.steps;
     let all = 0..draft.facts.snapshot.components.len();
     draft.verdict.create = all.filter(|index| steps.step(*index) == 0).collect();
-    if !draft.facts.snapshot.finalizer && !mutations::is_present(Bug::FinalizerLate) {
+    if !draft.facts.snapshot.finalizer && !mutations::is_present(Mutation::FinalizerLate) {
         draft.act(Action::AddFinalizer);
         return false;
     }
@@ -110,7 +110,7 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     if absent.is_empty() {
         return deployed(here, draft, &first);
     }
-    if !snapshot.finalizer && !mutations::is_present(Bug::FinalizerLate) {
+    if !snapshot.finalizer && !mutations::is_present(Mutation::FinalizerLate) {
         draft.act(Action::AddFinalizer);
         draft.verdict.action = VerdictAction::Deploy;
         draft.verdict.create = absent;
@@ -157,22 +157,22 @@ fn deployed(here: At<Resuming>, draft: &mut Draft<'_>, first: &[usize]) -> Move 
 
 /// The components exist, or come and go, and are watched.
 pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
-    let here = match components::arrange(here, draft) {
+    let here = match components::advance(here, draft) {
         Ok(here) => here,
         Err(moved) => return moved,
     };
     match missing_component(draft) {
         Ok(None) => {}
-        Ok(Some(problem)) => return resolve::settle(here, draft, &problem),
+        Ok(Some(problem)) => return resolve::resolve(here, draft, &problem),
         Err(Unsure) => {
-            draft.ask(Ask::Missing);
+            draft.ask(FreshRead::Missing);
             return here.stay();
         }
     }
     let judged = problem::judge(draft);
     let pod_sets = components::begun_pod_sets(draft);
     if let Some(problem) = problem::failed_component(draft, &judged, &pod_sets) {
-        return resolve::settle(here, draft, &problem);
+        return resolve::resolve(here, draft, &problem);
     }
     record_successes(draft);
     if all_succeeded(draft) {
@@ -187,7 +187,7 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     let problems = pods::of_pods(draft, &judged, &pod_sets);
     note_readiness(draft, &pod_sets);
     if let Some(problem) = problem::most_urgent(draft, problems) {
-        return resolve::settle(here, draft, &problem);
+        return resolve::resolve(here, draft, &problem);
     }
     if !has_trouble_coming(draft) {
         draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
@@ -263,7 +263,7 @@ fn all_succeeded(draft: &Draft<'_>) -> bool {
         pod.terminating
             || matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
     });
-    let early = mutations::is_present(Bug::SucceedEarly)
+    let early = mutations::is_present(Mutation::SucceedEarly)
         && (0..snapshot.components.len()).any(|index| health::has_succeeded(draft, index));
     any && all && !live && components::all_are_up(draft) || early
 }

@@ -10,11 +10,11 @@ use super::problem::Problem;
 use super::{VerdictAction, attempts, pause, retry, steps, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, Since};
-use crate::mutations::{self, Bug};
-use crate::plan::Ask;
+use crate::mutations::{self, Mutation};
+use crate::plan::FreshRead;
 
 /// Acts on a problem that is due, or waits for it.
-pub fn settle<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>) -> Move
+pub fn resolve<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>) -> Move
 where
     P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
 {
@@ -24,14 +24,14 @@ where
     }
     let due = problem.due(&ruling);
     let waits =
-        due.is_some_and(|due| draft.facts.now < due) && !mutations::is_present(Bug::NoGrace);
+        due.is_some_and(|due| draft.facts.now < due) && !mutations::is_present(Mutation::NoGrace);
     if waits {
         wait(draft, problem, due);
         draft.verdict.retries = ruling.retries;
         return here.stay();
     }
     if unsure_of_pods(draft, problem, due.is_some()) {
-        draft.ask(Ask::Pods);
+        draft.ask(FreshRead::Pods);
         return here.stay();
     }
     draft.verdict.rule = Some(ruling.rule.clone());
@@ -49,7 +49,7 @@ where
         RulingAction::RestartIgnoringLimit => restart(here, draft, problem, &ruling),
         RulingAction::RecreateComponent(index) => {
             let counted = ruling.retries.is_some();
-            if counted && !mutations::is_present(Bug::RecreateUncounted) {
+            if counted && !mutations::is_present(Mutation::RecreateUncounted) {
                 count(draft);
             }
             recreate(draft, problem, index, counted);
@@ -70,7 +70,7 @@ fn with_reason<'a>(problem: &Problem<'a>, ruling: &Ruling) -> Problem<'a> {
 }
 
 fn count(draft: &mut Draft<'_>) {
-    let more = if mutations::is_present(Bug::CountTwice) { 2 } else { 1 };
+    let more = if mutations::is_present(Mutation::CountTwice) { 2 } else { 1 };
     draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
 }
 
@@ -82,7 +82,7 @@ fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>, is_waited_for: bool)
         || is_waited_for && of_pods.contains(&problem.reason);
     // that its node is lost is true now, or a restart comes for nothing
     let lost = problem.pod.is_some_and(|pod| pod.lost.is_some());
-    (about_pods || lost) && draft.facts.snapshot.answered < Ask::Pods
+    (about_pods || lost) && draft.facts.snapshot.answered < FreshRead::Pods
 }
 
 /// Restarts without asking a policy: the node is to blame. Only the kill switch forbids it.

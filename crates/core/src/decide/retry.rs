@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::policy::Retry;
 use super::problem::Problem;
 use crate::api::{PendingMemory, RetryCount};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::policies::MemoryGrowth;
 use crate::price::CONTAINERS_MAX;
 use crate::quantity::Bytes;
@@ -23,7 +23,8 @@ pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retr
     if counted {
         count(&mut draft.status.retry_counts, retry);
     }
-    if let Some(delay) = retry.delay.filter(|_| !mutations::is_present(Bug::BackoffForgotten)) {
+    if let Some(delay) = retry.delay.filter(|_| !mutations::is_present(Mutation::BackoffForgotten))
+    {
         let until = Period::from_duration(delay).after(problem.failed_at);
         draft.status.retry_after = Some(Time(until));
     }
@@ -133,7 +134,7 @@ pub fn is_growth_due(draft: &Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     let pending = &draft.facts.snapshot.status.pending_memory;
     snapshot.growth_refused.is_none()
-        && !mutations::is_present(Bug::GrowthForgotten)
+        && !mutations::is_present(Mutation::GrowthForgotten)
         && pending.iter().any(|one| !is_written(snapshot, one))
 }
 

@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
 use crate::api::{PodSetSince, WaitFor, condition};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::snapshot::{Component, Presence};
 
 /// Reason of a component's `ResourcesDeployed` while it is to be created.
@@ -105,7 +105,7 @@ pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
     let up = begun.clone().all(|index| standing(draft, index) == Standing::Up);
     let far =
         begun.all(|index| has_reached(draft, index, steps.wait_for(steps.step(index)), pod_sets));
-    if up && (far || mutations::is_present(Bug::StepsAtOnce)) {
+    if up && (far || mutations::is_present(Mutation::StepsAtOnce)) {
         all.filter(|index| steps.step(*index) == step + 1).collect()
     } else {
         vec![]

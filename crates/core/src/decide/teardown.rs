@@ -12,12 +12,12 @@ use super::machine::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
 };
-use super::orphans::{self, Stray};
+use super::strays::{self, Stray};
 use super::{VerdictAction, attempts, pause, phases, retry, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
-use crate::mutations::{self, Bug};
-use crate::plan::{Action, Ask, Target};
+use crate::mutations::{self, Mutation};
+use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Component, Pod, PodPhase, Presence};
 use crate::tuning::Period;
 
@@ -55,7 +55,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
     let gone = since.and_then(|since| since.gone.as_ref()).map(|t| t.0);
     let Some(gone) = gone else {
         draft.verdict.retry_after_seconds = Some(pause::left(draft));
-        if !mutations::is_present(Bug::AttemptsOverlap) && !everything_is_gone(draft) {
+        if !mutations::is_present(Mutation::AttemptsOverlap) && !everything_is_gone(draft) {
             return here.stay();
         }
         attempts::end(draft);
@@ -64,8 +64,11 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
         let conditions = &draft.status.conditions;
         let gone = condition::since(conditions, condition::RESOURCES_DEPLOYED);
         let gone = gone.filter(|moment| *moment < draft.facts.now).unwrap_or(draft.facts.anchor);
-        let gone =
-            if mutations::is_present(Bug::ForgetAnchor) { deleting_since(draft) } else { gone };
+        let gone = if mutations::is_present(Mutation::ForgetAnchor) {
+            deleting_since(draft)
+        } else {
+            gone
+        };
         draft.status.since = Some(Since { gone: Some(Time(gone)), ..Since::default() });
         return paused(here, draft, gone);
     };
@@ -75,7 +78,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
 fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
     let until = pause::until(&draft.status, draft.facts.limits, gone);
     if let Some(until) = until.filter(|until| draft.facts.now < *until)
-        && !mutations::is_present(Bug::NoPause)
+        && !mutations::is_present(Mutation::NoPause)
     {
         draft.wait(until);
         draft.verdict.reason = Some("Resetting".to_owned());
@@ -120,7 +123,7 @@ fn has_live_pods(draft: &Draft<'_>) -> bool {
 /// Done: the components are kept for `SuccessTTL`; nothing runs on, whoever wrote the phase.
 pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
     if nothing_deployed(draft) {
-        orphans::sweep(draft, Stray::Any);
+        strays::sweep(draft, Stray::Any);
         return here.stay();
     }
     let since = draft.status.since.as_ref();
@@ -132,12 +135,12 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
         let until = draft.facts.limits.success_ttl.after(from);
         let is_kept = !draft.facts.limits.success_ttl.is_zero() && draft.facts.now < until;
         let lives = has_live_pods(draft);
-        if is_kept && lives && draft.facts.snapshot.answered < Ask::Pods {
-            draft.ask(Ask::Pods);
+        if is_kept && lives && draft.facts.snapshot.answered < FreshRead::Pods {
+            draft.ask(FreshRead::Pods);
             return here.stay();
         }
         if is_kept && !lives {
-            if orphans::sweep(draft, Stray::Unrecorded) {
+            if strays::sweep(draft, Stray::Unrecorded) {
                 draft.look_again(until);
                 return here.stay();
             }
@@ -159,7 +162,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
 pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
     if nothing_deployed(draft) && !holds_quota {
-        orphans::sweep(draft, Stray::Any);
+        strays::sweep(draft, Stray::Any);
         return here.stay();
     }
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {
@@ -202,7 +205,7 @@ fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
 
 /// Everything goes, then the object itself.
 pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move {
-    if everything_is_gone(draft) || mutations::is_present(Bug::FinalizerEarly) {
+    if everything_is_gone(draft) || mutations::is_present(Mutation::FinalizerEarly) {
         draft.act(Action::RemoveFinalizer);
         "All resources are deleted; removing the finalizer".clone_into(&mut draft.verdict.message);
     }
@@ -270,38 +273,39 @@ fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
 fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     let mut components = snapshot.components.iter();
-    if mutations::is_present(Bug::QuotaEarly)
+    if mutations::is_present(Mutation::QuotaEarly)
         && components.clone().all(|each| each.ours().is_none())
     {
         return true;
     }
     if snapshot.pods.is_empty() && components.all(|component| component.ours().is_none()) {
-        let confirmed = snapshot.answered == Ask::Gone || mutations::is_present(Bug::CacheIsTruth);
+        let confirmed =
+            snapshot.answered == FreshRead::Gone || mutations::is_present(Mutation::CacheIsTruth);
         if !confirmed {
-            draft.ask(Ask::Gone);
+            draft.ask(FreshRead::Gone);
         }
         return confirmed && !undetermined::hold_back(draft);
     }
     // An object that the watch does not show, because its label was removed, creates new pods until it is
     // deleted.
     let unseen = |component: &Component| component.presence == Presence::Unseen;
-    if snapshot.answered != Ask::Gone && snapshot.components.iter().any(unseen) {
-        draft.ask(Ask::Gone);
+    if snapshot.answered != FreshRead::Gone && snapshot.components.iter().any(unseen) {
+        draft.ask(FreshRead::Gone);
         return false;
     }
     // what is known of a node must be true now
-    if snapshot.answered < Ask::Pods && fenced(draft).next().is_some() {
-        draft.ask(Ask::Gone);
+    if snapshot.answered < FreshRead::Pods && fenced(draft).next().is_some() {
+        draft.ask(FreshRead::Gone);
         return false;
     }
     let started = deleting_since(draft);
     let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);
-    let forced = draft.facts.now >= forced_from || mutations::is_present(Bug::ForceAtOnce);
-    if forced && snapshot.answered != Ask::Gone && pods_are_left_alone(draft) {
-        draft.ask(Ask::Gone); // their owners outlived the components
+    let forced = draft.facts.now >= forced_from || mutations::is_present(Mutation::ForceAtOnce);
+    if forced && snapshot.answered != FreshRead::Gone && pods_are_left_alone(draft) {
+        draft.ask(FreshRead::Gone); // their owners outlived the components
         return false;
     }
-    if !forced || mutations::is_present(Bug::NeverForce) {
+    if !forced || mutations::is_present(Mutation::NeverForce) {
         delete_gracefully(draft, started, forced_from);
     } else {
         delete_forcefully(draft, forced_from);

@@ -10,7 +10,7 @@ use super::blockers::{blockers, name_blockers, undetermined, waiting_for};
 use super::draft::Draft;
 use super::teardown;
 use crate::api::condition::{self, deleting};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::tuning::Period;
 
 /// Their owners are read again after this time, if they may become known.
@@ -19,7 +19,7 @@ const ASK_AGAIN_AFTER: Duration = Duration::from_mins(1);
 /// Whether any are left after everything that is known to be ours is gone; if so, names them.
 pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
     let count = draft.facts.snapshot.undetermined.count;
-    if count == 0 || mutations::is_present(Bug::OrphanedPodIsGone) {
+    if count == 0 || mutations::is_present(Mutation::OrphanedPodIsGone) {
         return false;
     }
     let blockers = blockers(draft);

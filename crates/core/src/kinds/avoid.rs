@@ -22,7 +22,7 @@ const WEIGHT: i32 = 50;
 
 /// A mark of nodes, as a label of them, that keeps away pods that use a resource. Go: `resourceTaints`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aversion {
+pub struct NodeAntiAffinity {
     /// The resource, such as `nvidia.com/gpu`.
     pub resource: String,
     /// Key of the label.
@@ -43,9 +43,13 @@ pub(super) fn avoid(pod: &mut Fields<'_>, hostnames: &[String]) -> Result<(), Er
 
 /// Adds to a pod template that its pods stay away from nodes with these marks, as far as its containers
 /// use the resources. Go: `addNodeSelectorsToAffinity`.
-pub(super) fn avoid_marks(pod: &mut Fields<'_>, aversions: &[Aversion]) -> Result<(), Error> {
+pub(super) fn avoid_marks(
+    pod: &mut Fields<'_>,
+    aversions: &[NodeAntiAffinity],
+) -> Result<(), Error> {
     let spec = pod.map.get("spec").unwrap_or(&Value::Null);
-    let asked: Vec<&Aversion> = aversions.iter().filter(|one| uses(spec, &one.resource)).collect();
+    let asked: Vec<&NodeAntiAffinity> =
+        aversions.iter().filter(|one| uses(spec, &one.resource)).collect();
     let of = |required: bool| -> Vec<Value> {
         let mut values: BTreeMap<&str, Vec<String>> = BTreeMap::new();
         for one in asked.iter().filter(|one| one.required == required) {
@@ -136,7 +140,7 @@ fn require(pod: &mut Fields<'_>, additions: &[Value]) -> Result<(), Error> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Stamp;
+    use super::super::OwnershipLabels;
     use super::*;
     use crate::api::Component;
 
@@ -206,7 +210,7 @@ mod tests {
         let component = Component { template, ..Component::default() };
         let pod_sets = super::super::infer(&component.template).unwrap();
         let rendered = |avoid_nodes: &[String]| {
-            let stamp = Stamp {
+            let stamp = OwnershipLabels {
                 appwrapper: "aw",
                 uid: "u",
                 attempt: 0,
@@ -227,9 +231,9 @@ mod tests {
         assert_eq!(object, rendered(&[]));
     }
 
-    fn aversion(resource: &str, value: &str, required: bool) -> Aversion {
+    fn aversion(resource: &str, value: &str, required: bool) -> NodeAntiAffinity {
         let (resource, value) = (resource.to_owned(), value.to_owned());
-        Aversion { resource, key: "health".to_owned(), value, required }
+        NodeAntiAffinity { resource, key: "health".to_owned(), value, required }
     }
 
     fn shy(spec: &Value) -> Value {
@@ -240,7 +244,7 @@ mod tests {
             aversion("gpu", "EVICT", true),
             aversion("nic", "EVICT", true),
         ];
-        all.push(Aversion { key: "links".to_owned(), ..aversion("nic", "DOWN", true) });
+        all.push(NodeAntiAffinity { key: "links".to_owned(), ..aversion("nic", "DOWN", true) });
         avoid_marks(&mut Fields::of(&mut pod, "pod".to_owned()).unwrap(), &all).unwrap();
         pod["spec"]["affinity"].take()
     }

@@ -31,7 +31,7 @@ mod templates;
 #[cfg(test)]
 mod testing;
 
-pub use avoid::Aversion;
+pub use avoid::NodeAntiAffinity;
 pub use check::{POD_TOTAL_MAX, check_declared, expected_total, pod_template};
 pub use error::Error;
 pub use infer::infer;
@@ -40,6 +40,6 @@ pub use memory::grow;
 pub use path::{Path, PathError};
 pub use quantity::{amount, amounts};
 pub use registry::{Kind, KubeflowKind};
-pub use render::{OWNER_API_VERSION, OWNER_KIND, Stamp, render};
+pub use render::{OWNER_API_VERSION, OWNER_KIND, OwnershipLabels, render};
 pub use report::report;
 pub use templates::templates;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use serde_json::{Map, Value, json};
 
-use super::avoid::{Aversion, avoid, avoid_marks};
+use super::avoid::{NodeAntiAffinity, avoid, avoid_marks};
 use super::fields::Fields;
 use super::{Error, Path, PathError};
 use crate::api::{Component, PodSet, PodSetInfo, keys};
@@ -29,7 +29,7 @@ const SERVER_SET: [&str; 8] = [
 
 /// Whose object it is, and what marks it.
 #[derive(Clone, Copy, Debug)]
-pub struct Stamp<'a> {
+pub struct OwnershipLabels<'a> {
     /// Name of the AppWrapper.
     pub appwrapper: &'a str,
     /// UID of the AppWrapper.
@@ -45,10 +45,10 @@ pub struct Stamp<'a> {
     /// Hostnames of nodes that its pods must not be on.
     pub avoid_nodes: &'a [String],
     /// Marks of nodes that pods stay away from, where they use a resource.
-    pub aversions: &'a [Aversion],
+    pub aversions: &'a [NodeAntiAffinity],
 }
 
-impl Stamp<'_> {
+impl OwnershipLabels<'_> {
     /// The labels of a component's object: AppWrapper, its UID, and the attempt.
     #[must_use]
     pub fn labels(&self) -> BTreeMap<String, String> {
@@ -83,7 +83,7 @@ impl Stamp<'_> {
 pub fn render(
     component: &Component,
     pod_sets: &[PodSet],
-    stamp: &Stamp<'_>,
+    stamp: &OwnershipLabels<'_>,
 ) -> Result<Value, Error> {
     let mut object = component.template.clone();
     stamp_object(&mut object, stamp)?;
@@ -114,7 +114,7 @@ pub fn render(
 }
 
 /// Namespace, labels and owner of the object itself.
-fn stamp_object(object: &mut Value, stamp: &Stamp<'_>) -> Result<(), Error> {
+fn stamp_object(object: &mut Value, stamp: &OwnershipLabels<'_>) -> Result<(), Error> {
     let mut object = Fields::of(object, "template".to_owned())?;
     object.map.remove("status");
     let mut metadata = object.object("metadata")?;
@@ -203,7 +203,7 @@ mod tests {
     use super::super::testing::{any_json, config, damaged, given_object, given_pod};
     use super::*;
 
-    const STAMP: Stamp<'_> = Stamp {
+    const STAMP: OwnershipLabels<'_> = OwnershipLabels {
         appwrapper: "aw",
         uid: "u-1",
         attempt: 2,
@@ -225,7 +225,7 @@ mod tests {
         entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
     }
 
-    fn rendered(component: &Component, stamp: &Stamp<'_>) -> Result<Value, Error> {
+    fn rendered(component: &Component, stamp: &OwnershipLabels<'_>) -> Result<Value, Error> {
         let inspected = inspect(component).expect("it is well formed");
         render(component, &inspected.pod_sets, stamp)
     }
@@ -300,7 +300,7 @@ mod tests {
             }],
             scheduling_gates: vec![gate("g"), gate("topology")],
         }];
-        let stamp = Stamp { scheduler_name: Some("coscheduler"), ..STAMP };
+        let stamp = OwnershipLabels { scheduler_name: Some("coscheduler"), ..STAMP };
         let object = rendered(&component, &stamp).expect("nothing is in the way");
         let pod = &object["spec"]["template"];
         let mut labels = stamp.pod_labels(0);
@@ -317,7 +317,7 @@ mod tests {
 
     #[test]
     fn a_scheduler_that_was_chosen_stays() {
-        let stamp = Stamp { scheduler_name: Some("coscheduler"), ..STAMP };
+        let stamp = OwnershipLabels { scheduler_name: Some("coscheduler"), ..STAMP };
         for (chosen, want) in [(json!("own"), "own"), (json!(""), "coscheduler")] {
             let mut component = given_job(json!(null));
             component.template["spec"]["template"]["spec"]["schedulerName"] = chosen;
@@ -376,7 +376,7 @@ mod tests {
             let component = Component { template, ..Component::default() };
             if let Ok(inspected) = inspect(&component) {
                 let namespace = inspected.namespace.as_deref().unwrap_or("team");
-                let stamp = Stamp { namespace, ..STAMP };
+                let stamp = OwnershipLabels { namespace, ..STAMP };
                 let object = render(&component, &inspected.pod_sets, &stamp);
                 let object = object.expect("what passes inspection can be rendered");
                 let mut before = component.template.clone();

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
 use crate::api::AppWrapperStatus;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 
 /// Stands for a moment that must be there and cannot be read. It is later than any clock, and counts as now.
 pub const UNREADABLE: &str = "2199-12-31T23:59:59Z";
@@ -57,7 +57,7 @@ pub fn settle_moments(
         ];
         moments.into_iter().flatten().for_each(&mut settle);
     }
-    let is_trusted = mutations::is_present(Bug::FarRetryAfterTrusted);
+    let is_trusted = mutations::is_present(Mutation::FarRetryAfterTrusted);
     let retry_after_max = if is_trusted { Timestamp::MAX } else { retry_after_max };
     if let Some(after) = status.retry_after.as_mut().filter(|after| after.0 > retry_after_max) {
         after.0 = retry_after_max;

@@ -6,7 +6,7 @@ use super::evidence::Evidence;
 use super::moments::UNREADABLE;
 use super::shape::{self, Shape, Text};
 use crate::api::AppWrapperStatus;
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 
 /// How many fields are named.
 const NAMED_MAX: usize = 5;
@@ -110,7 +110,7 @@ impl Named {
                 let Some(whole) = whole(number) else {
                     return self.flaw(path, &format!("must be a whole number from {min} to {max}"));
                 };
-                let is_trusted = mutations::is_present(Bug::NegativeCountTrusted);
+                let is_trusted = mutations::is_present(Mutation::NegativeCountTrusted);
                 let least = if is_trusted { i64::from(i32::MIN) } else { *min };
                 let within = whole.clamp(least, *max);
                 if within != whole {

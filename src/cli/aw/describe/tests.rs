@@ -80,7 +80,7 @@ fn pod(phase: PodPhase) -> Pod {
 fn snapshot(one: &One, presence: Presence, pods: Vec<Pod>) -> Snapshot {
     let mut components = one.wrapper.components.clone();
     components[0].presence = presence;
-    let answered = crate::plan::Ask::Gone;
+    let answered = crate::plan::FreshRead::Gone;
     Snapshot { components, pods, answered, ..one.wrapper.snapshot() }
 }
 

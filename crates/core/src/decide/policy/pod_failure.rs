@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Case, Ruling, RulingAction};
 use crate::api::{PodFailurePolicyAction, RuleRef, RuleSource};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::policies::{PodMatcher, PodRule};
 use crate::snapshot::{Pod, Snapshot};
 
@@ -63,11 +63,11 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let rule =
         |index| RuleRef { index: Some(index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
     if let Some((_, index)) =
-        case.judged.fatal.filter(|_| !mutations::is_present(Bug::FatalIsRetried))
+        case.judged.fatal.filter(|_| !mutations::is_present(Mutation::FatalIsRetried))
     {
         return Some(Ruling::unlimited(RulingAction::Fail, rule(index)));
     }
-    let action = if mutations::is_present(Bug::IgnoredIsCounted) {
+    let action = if mutations::is_present(Mutation::IgnoredIsCounted) {
         RulingAction::Restart
     } else {
         RulingAction::RestartIgnoringLimit

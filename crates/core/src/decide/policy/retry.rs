@@ -3,7 +3,7 @@
 use super::look::{self, Look};
 use super::{Case, Retry, Ruling, RulingAction, category};
 use crate::api::{Retries, RetryAction, RuleRef, RuleSource};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 use crate::policies::{PodMatcher, RetryMatcher, RetryPolicy, RetryRule};
 
 /// The first rule that matches decides, in the order in which the policies are attached; else the default
@@ -58,7 +58,11 @@ fn retries(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> R
     let own = Retries { used: count(case, policy, rule), limit };
     let all = Retries { used: case.used(), limit: global };
     let left = |of: &Retries| i64::from(of.limit) - i64::from(of.used);
-    if mutations::is_present(Bug::RuleLimitUnasked) || left(&all) < left(&own) { all } else { own }
+    if mutations::is_present(Mutation::RuleLimitUnasked) || left(&all) < left(&own) {
+        all
+    } else {
+        own
+    }
 }
 
 fn retry(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> Retry {

@@ -2,14 +2,14 @@
 
 use super::{Case, Ruling, RulingAction};
 use crate::api::{Retries, RuleRef, RuleSource};
-use crate::mutations::{self, Bug};
+use crate::mutations::{self, Mutation};
 
 /// Restarts while counted restarts are below the retry limit and the global limit, then fails.
 /// `granted` is the rule that asked for the restart, where one did.
 pub fn rule(case: &Case<'_>, granted: Option<RuleRef>) -> Ruling {
     let rule = granted.unwrap_or_else(|| RuleRef::plain(RuleSource::RetryLimit));
     let mut ruling = Ruling::limited(RulingAction::Restart, rule, retries(case));
-    if mutations::is_present(Bug::NoLimit) {
+    if mutations::is_present(Mutation::NoLimit) {
         ruling.action = RulingAction::Restart;
     }
     // a limit is no rule: what may be made up for is waited for

@@ -8,7 +8,7 @@ use crate::api::{Attempt, AttemptAction, FailureRecord, Phase, RetryPolicySpec};
 use crate::config::Config;
 use crate::decide::Facts;
 use crate::decide::tests::given::{World, at, given};
-use crate::plan::Ask;
+use crate::plan::FreshRead;
 use crate::policies::{Named, Policies, RetryPolicy};
 use crate::snapshot::{ContainerState, Outcome, Pod, PodCondition, PodPhase, Presence};
 
@@ -116,9 +116,9 @@ fn failures(world: &World) -> Vec<(&'static str, World)> {
                 at: Some(at(20)),
             }),
         ),
-        ("missing", world.clone().presence(Presence::Absent).answered(Ask::Missing)),
+        ("missing", world.clone().presence(Presence::Absent).answered(FreshRead::Missing)),
         ("no image", waiting("ImagePullBackOff")),
-        ("no pods", world.clone().answered(Ask::Pods)),
+        ("no pods", world.clone().answered(FreshRead::Pods)),
     ]
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::{Attempt, ComponentStatus, Phase, PodSet, Since, condition};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
-use crate::plan::Ask;
+use crate::plan::FreshRead;
 use crate::snapshot::{
     Component, Container, ContainerState, Object, Outcome, Owner, Pod, PodPhase, Presence, Report,
     Snapshot, Termination,
@@ -155,11 +155,11 @@ impl World {
     pub fn gone(mut self) -> Self {
         self.snapshot.components[0].presence = Presence::Absent;
         self.snapshot.pods.clear();
-        self.snapshot.answered = Ask::Gone;
+        self.snapshot.answered = FreshRead::Gone;
         self
     }
 
-    pub fn answered(mut self, ask: Ask) -> Self {
+    pub fn answered(mut self, ask: FreshRead) -> Self {
         self.snapshot.answered = ask;
         self
     }
@@ -187,7 +187,11 @@ impl World {
     /// The decision; where only the pods must be listed first, they are as they were seen.
     pub fn decide(&self, second: i64) -> Decision {
         let first = self.ask(second);
-        if first.ask == Ask::Pods { self.clone().answered(Ask::Pods).ask(second) } else { first }
+        if first.ask == FreshRead::Pods {
+            self.clone().answered(FreshRead::Pods).ask(second)
+        } else {
+            first
+        }
     }
 
     /// The decision, or what must be read before it.

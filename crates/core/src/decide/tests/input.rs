@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::given::{at, given};
 use crate::api::{AppWrapperStatus, Attempt, Phase, Since, condition};
-use crate::plan::{Action, Ask};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::PodPhase;
 use crate::tuning::Period;
 
@@ -87,11 +87,11 @@ fn quota_is_held_while_something_may_run() {
 #[test]
 fn nothing_runs_on_after_an_end() {
     let done = given(Phase::Succeeded).pods(&TWO);
-    assert_eq!(done.ask(1).ask, Ask::Pods, "a cache may lag behind");
-    let begun = done.clone().answered(Ask::Pods).ask(1);
+    assert_eq!(done.ask(1).ask, FreshRead::Pods, "a cache may lag behind");
+    let begun = done.clone().answered(FreshRead::Pods).ask(1);
     assert!(begun.status.since.is_some_and(|since| since.deleting.is_some()));
     let kept = given(Phase::Succeeded).pods(&[PodPhase::Succeeded, PodPhase::Succeeded]).ask(1);
-    assert_eq!((kept.ask, kept.actions), (Ask::Nothing, vec![]), "kept for SuccessTTL");
+    assert_eq!((kept.ask, kept.actions), (FreshRead::Nothing, vec![]), "kept for SuccessTTL");
 }
 
 #[test]

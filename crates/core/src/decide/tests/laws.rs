@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::given::{World, at, given, pod};
 use crate::api::{Phase, condition};
 use crate::decide::machine::EDGES;
-use crate::plan::{Action, Ask};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence, Undetermined};
 
 fn phases() -> impl Strategy<Value = Phase> {
@@ -72,7 +72,7 @@ prop_compose! {
         (present, owner, terminating, outcome) in (0..4, owners(), any::<bool>(), outcomes()),
         pods in pods(),
         creation in prop::option::of(any::<bool>()),
-        answered in prop::sample::select(vec![Ask::Nothing, Ask::Missing, Ask::Gone]),
+        answered in prop::sample::select(vec![FreshRead::Nothing, FreshRead::Missing, FreshRead::Gone]),
         used in 0_i32..5,
         anchors in any::<bool>(),
         undetermined in prop_oneof![3 => Just(Undetermined::default()), 1 => undetermined()],
@@ -134,7 +134,7 @@ proptest! {
         let decision = world.decide(second);
         let changed = decision.status != world.snapshot.status;
         prop_assert!(!changed || decision.actions.is_empty());
-        prop_assert!(decision.ask == Ask::Nothing || (!changed && decision.actions.is_empty()));
+        prop_assert!(decision.ask == FreshRead::Nothing || (!changed && decision.actions.is_empty()));
     }
 
     #[test]
@@ -167,7 +167,7 @@ proptest! {
         let empty = world.snapshot.components[0].ours().is_none()
             && world.snapshot.pods.is_empty()
             && world.snapshot.undetermined.count == 0
-            && world.snapshot.answered == Ask::Gone;
+            && world.snapshot.answered == FreshRead::Gone;
         let decision = world.decide(second);
         let had = |kind| condition::is_true(&world.snapshot.status.conditions, kind);
         let has = |kind| condition::is_true(&decision.status.conditions, kind);
@@ -272,7 +272,7 @@ proptest! {
     #[test]
     fn a_wait_and_only_a_wait_has_a_deadline(world in worlds(), second in 0_i64..5000) {
         let decision = world.decide(second);
-        if decision.ask == Ask::Nothing {
+        if decision.ask == FreshRead::Nothing {
             let waits = decision.verdict.action == crate::decide::VerdictAction::Wait;
             prop_assert_eq!(waits, decision.verdict.deadline.is_some());
             if let Some(deadline) = decision.verdict.deadline {
@@ -284,7 +284,7 @@ proptest! {
 
     #[test]
     fn a_world_that_stands_still_comes_to_rest(world in worlds(), second in 0_i64..5000) {
-        let mut world = world.answered(Ask::Gone);
+        let mut world = world.answered(FreshRead::Gone);
         let mut decision = world.decide(second);
         for _ in 0..6 {
             if decision.status == world.snapshot.status {

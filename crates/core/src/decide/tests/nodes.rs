@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::given::{World, at, given, pod};
 use crate::api::{Phase, condition};
 use crate::decide::{Decision, VerdictAction};
-use crate::plan::{Action, Ask};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::lost::{Loss, Lost};
 use crate::snapshot::{Node, PodCondition, PodPhase};
 
@@ -220,8 +220,8 @@ fn a_rule_that_restarts_at_once_asks_whether_the_node_is_still_lost() {
     let rules = "{rules: [{action: Retry, onFailureCategory: [node]}], defaultAction: Fail}";
     let world = lost(Lost::OutOfService, Some(100)).retry_policy("infra", rules);
     let world = world.object(|object| object.report.unreplaced = [0].into());
-    assert_eq!(world.ask(101).ask, Ask::Pods);
-    assert_eq!(world.answered(Ask::Pods).ask(101).next, Phase::Resetting);
+    assert_eq!(world.ask(101).ask, FreshRead::Pods);
+    assert_eq!(world.answered(FreshRead::Pods).ask(101).next, Phase::Resetting);
 }
 
 #[test]
@@ -262,9 +262,9 @@ fn force_waits_for_a_pod_that_may_still_run_and_for_no_other() {
     ] {
         let world = going_down(state);
         if at_once {
-            assert_eq!(world.ask(1).ask, Ask::Gone, "{state:?}: that must be true now");
+            assert_eq!(world.ask(1).ask, FreshRead::Gone, "{state:?}: that must be true now");
         }
-        let world = world.answered(Ask::Gone);
+        let world = world.answered(FreshRead::Gone);
         let want: &[&str] = if at_once { &["work-0"] } else { &[] };
         assert_eq!(forced(&world.ask(1)), want, "{state:?}");
         let late = world.clone().written(&world.ask(600)); // it is told first
@@ -293,7 +293,7 @@ fn what_blocks_a_deletion_is_told_with_its_node() {
         ),
         (Some(Lost::Deleted), "node-1, which has not existed since 2027-01-15T08:00:00Z,"),
     ] {
-        let world = going_down(state).answered(Ask::Gone);
+        let world = going_down(state).answered(FreshRead::Gone);
         for second in [30, 600] {
             let decision = world.ask(second);
             let deleting = condition::DELETING_RESOURCES;

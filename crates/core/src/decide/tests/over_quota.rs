@@ -4,7 +4,7 @@ use super::given::{World, at, given};
 use crate::api::{Phase, condition};
 use crate::config::OverQuotaAction;
 use crate::decide::Decision;
-use crate::plan::{Action, Ask};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::PodPhase;
 use crate::snapshot::lost::{Loss, Lost};
 
@@ -62,10 +62,10 @@ fn the_table_of_what_is_too_many() {
 fn it_is_looked_at_when_it_is_due_and_not_believed_of_a_watch() {
     let world = running(&[Running, Running, Running]);
     assert!(world.ask(5).requeue.is_some_and(|requeue| requeue <= at(12)));
-    assert_eq!(world.ask(12).ask, Ask::Pods);
+    assert_eq!(world.ask(12).ask, FreshRead::Pods);
     let known = world.clone().written(&world.decide(12));
     let again = known.decide(13);
-    assert_eq!(known.ask(13).ask, Ask::Nothing, "it is known");
+    assert_eq!(known.ask(13).ask, FreshRead::Nothing, "it is known");
     assert_eq!(said(&again), said(&world.decide(12)));
     assert!(again.events.is_empty() && again.actions.is_empty(), "it was told");
     assert_eq!(again.status, known.snapshot.status);
@@ -91,7 +91,11 @@ fn where_the_configuration_says_so_it_is_suspended() {
     let first = world.decide(12);
     assert!(first.actions.is_empty(), "it is written first");
     let known = world.written(&first);
-    assert_eq!(known.ask(13).ask, Ask::Pods, "nothing is suspended for what only a watch shows");
+    assert_eq!(
+        known.ask(13).ask,
+        FreshRead::Pods,
+        "nothing is suspended for what only a watch shows"
+    );
     assert_eq!(known.decide(13).actions, [Action::Suspend]);
     assert!(known.pod(1, |pod| pod.terminating = true).decide(14).actions.is_empty());
 }

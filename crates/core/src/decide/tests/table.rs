@@ -3,7 +3,7 @@
 use super::given::{World, at, given};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, condition};
 use crate::decide::{Decision, VerdictAction};
-use crate::plan::{Action, Ask, Orphan, Target};
+use crate::plan::{Action, FreshRead, Orphan, Target};
 use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence};
 use crate::tuning::Period;
 
@@ -19,11 +19,13 @@ fn line(from: Phase, decision: &Decision) -> String {
     }
     let actions: Vec<String> = decision.actions.iter().map(|action| action.name().into()).collect();
     match (decision.ask, actions.is_empty()) {
-        (Ask::Gone, _) => format!("{}: is everything gone?", name(from)),
-        (Ask::Missing, _) => format!("{}: is it missing?", name(from)),
-        (Ask::Pods, _) => format!("{}: do the pods run?", name(from)),
-        (Ask::Nothing, false) => format!("{}: {}", name(from), actions.join(", ")),
-        (Ask::Nothing, true) => format!("{}: {}", name(from), decision.verdict.action.as_str()),
+        (FreshRead::Gone, _) => format!("{}: is everything gone?", name(from)),
+        (FreshRead::Missing, _) => format!("{}: is it missing?", name(from)),
+        (FreshRead::Pods, _) => format!("{}: do the pods run?", name(from)),
+        (FreshRead::Nothing, false) => format!("{}: {}", name(from), actions.join(", ")),
+        (FreshRead::Nothing, true) => {
+            format!("{}: {}", name(from), decision.verdict.action.as_str())
+        }
     }
 }
 
@@ -39,10 +41,14 @@ fn rows(rows: Vec<(&str, Phase, World, i64)>) -> String {
 fn too_few_pods_are_listed_before_anything_is_decided() {
     for pods in [[RunningPod, Pending], [RunningPod, FailedPod]] {
         let world = given(Phase::Running).pods(&pods);
-        assert_eq!(world.ask(1).ask, Ask::Nothing, "nothing to decide yet");
-        assert_eq!(world.ask(4000).ask, Ask::Pods);
-        assert_eq!(world.clone().answered(Ask::Pods).ask(4000).next, Phase::Resetting);
-        assert_eq!(world.answered(Ask::Gone).ask(4000).next, Phase::Resetting, "all was listed");
+        assert_eq!(world.ask(1).ask, FreshRead::Nothing, "nothing to decide yet");
+        assert_eq!(world.ask(4000).ask, FreshRead::Pods);
+        assert_eq!(world.clone().answered(FreshRead::Pods).ask(4000).next, Phase::Resetting);
+        assert_eq!(
+            world.answered(FreshRead::Gone).ask(4000).next,
+            Phase::Resetting,
+            "all was listed"
+        );
     }
 }
 
@@ -87,7 +93,7 @@ fn the_table_of_phases() {
         ("suspended while running", Phase::Running, running().suspended(true), 1),
         ("resetting, not deleted yet", Phase::Resetting, given(Phase::Resetting).pods(&TWO), 1),
         ("resetting, being deleted", Phase::Resetting, given(Phase::Resetting).pods(&TWO).object(|o| o.terminating = true), 1),
-        ("resetting, cache empty", Phase::Resetting, given(Phase::Resetting).gone().answered(Ask::Nothing), 1),
+        ("resetting, cache empty", Phase::Resetting, given(Phase::Resetting).gone().answered(FreshRead::Nothing), 1),
         ("resetting, everything gone", Phase::Resetting, given(Phase::Resetting).gone(), 1),
         ("resetting, paused", Phase::Resetting, given(Phase::Resetting).gone().since(|s| s.gone = Some(time(100))), 189),
         ("resetting, pause over", Phase::Resetting, given(Phase::Resetting).gone().since(|s| s.gone = Some(time(100))), 190),
@@ -182,7 +188,7 @@ fn the_table_of_health() {
         ("missing, says the cache", Phase::Running, running(&TWO).presence(Presence::Unseen), 1),
         ("missing, says a live read", Phase::Running, running(&TWO).presence(Presence::Absent), 1),
         ("another object has its name", Phase::Running, running(&TWO).object(|o| o.uid = "other".into()), 1),
-        ("… says a live read", Phase::Running, running(&TWO).object(|o| o.uid = "other".into()).answered(Ask::Missing), 1),
+        ("… says a live read", Phase::Running, running(&TWO).object(|o| o.uid = "other".into()).answered(FreshRead::Missing), 1),
         ("Terminating component", Phase::Running, running(&TWO).object(|o| o.terminating = true), 1),
         ("succeeded, a pod still runs", Phase::Running, running(&TWO).says(Outcome::Succeeded), 1),
         ("succeeded, a pod is Terminating", Phase::Running, terminating(running(&[SucceededPod; 2]).says(Outcome::Succeeded)), 1),
@@ -299,13 +305,13 @@ fn what_makes_pods_after_its_component_is_gone_is_deleted_once_force_is_due() {
     let gone = given(Phase::Resetting).pods(&[RunningPod]).presence(Presence::Absent);
     let mut world = gone.clone().written(&gone.decide(10));
     assert_eq!(world.decide(599).actions, [], "garbage collection may be slow");
-    assert_eq!(world.decide(600).ask, Ask::Gone, "is it? a list shows");
-    world.snapshot.answered = Ask::Gone;
+    assert_eq!(world.decide(600).ask, FreshRead::Gone, "is it? a list shows");
+    world.snapshot.answered = FreshRead::Gone;
     world.snapshot.orphans = vec![orphan.clone()];
     let noted = world.decide(600);
     assert_eq!(noted.actions, [], "the condition is written first");
     world = world.written(&noted);
-    world.snapshot.answered = Ask::Gone;
+    world.snapshot.answered = FreshRead::Gone;
     world.snapshot.orphans = vec![orphan.clone()];
     let pod = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
     let delete = Action::DeleteOrphan(orphan);

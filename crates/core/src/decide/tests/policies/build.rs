@@ -8,7 +8,7 @@ use crate::api::{AppWrapperSpec, Phase, RetryPolicySpec};
 use crate::config::Config;
 use crate::decide::tests::given::{World, at, given};
 use crate::decide::{Decision, VerdictAction};
-use crate::plan::Ask;
+use crate::plan::FreshRead;
 use crate::policies::{Missing, Named, Policies, RetryPolicy};
 use crate::snapshot::{
     Component, Container, ContainerState, FailedJob, Object, Outcome, Pod, PodCondition, PodPhase,
@@ -167,7 +167,7 @@ impl World {
 
     /// The decision in one line, with pods and components as they are seen.
     pub fn says_at(&self, second: i64) -> String {
-        said(&self.clone().answered(Ask::Gone).ask(second))
+        said(&self.clone().answered(FreshRead::Gone).ask(second))
     }
 
     /// Carries a decision on: what is written is seen, for as long as something is written.
@@ -188,7 +188,7 @@ impl World {
             component.presence = Presence::Absent;
         }
         self.snapshot.pods.clear();
-        self.answered(Ask::Gone)
+        self.answered(FreshRead::Gone)
     }
 }
 

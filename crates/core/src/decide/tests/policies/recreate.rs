@@ -4,7 +4,7 @@ use super::build::{failed, ready, running, said};
 use crate::api::{AttemptOutcome, Phase, condition};
 use crate::decide::VerdictAction;
 use crate::decide::tests::given::World;
-use crate::plan::{Action, Ask, Target};
+use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Object, Pod, PodPhase, Presence};
 
 const POLICY: &str = "failurePolicy: {rules: [{name: again, action: RecreateComponent}]}";
@@ -83,8 +83,12 @@ fn it_is_created_again_at_once_when_it_and_its_pods_are_gone() {
     };
     assert_eq!(pods_gone.decide(40).actions, [], "its object is still there");
     let gone = without_b(going());
-    assert_eq!(gone.clone().answered(Ask::Nothing).ask(40).ask, Ask::Gone, "a LIST must tell");
-    let seen = gone.answered(Ask::Gone);
+    assert_eq!(
+        gone.clone().answered(FreshRead::Nothing).ask(40).ask,
+        FreshRead::Gone,
+        "a LIST must tell"
+    );
+    let seen = gone.answered(FreshRead::Gone);
     let noted = seen.decide(40);
     let create = seen.written(&noted).decide(40);
     assert_eq!(create.actions, [Action::Create(1)], "no pause");
@@ -95,14 +99,14 @@ fn it_is_created_again_at_once_when_it_and_its_pods_are_gone() {
 fn a_pod_of_it_that_is_left_keeps_it_from_coming_back() {
     let mut left = without_b(going());
     left.snapshot.pods.push(crate::snapshot::Pod { terminating: true, ..failed(1) });
-    let decision = left.answered(Ask::Gone).decide(45);
+    let decision = left.answered(FreshRead::Gone).decide(45);
     assert!(!decision.actions.iter().any(|action| matches!(action, Action::Create(_))));
     assert_eq!(decision.next, Phase::Running);
 }
 
 #[test]
 fn its_pods_have_all_their_time_from_its_return() {
-    let world = without_b(going()).answered(Ask::Gone);
+    let world = without_b(going()).answered(FreshRead::Gone);
     let created = new_b(world.settled(1000));
     let arrived = created.settled(1010);
     let uid = &arrived.snapshot.status.component_status[1].uid;
@@ -119,7 +123,7 @@ fn it_succeeds_only_when_it_is_back() {
     let world = failing().succeeds(0);
     let mut world = world.clone().written(&world.decide(30));
     world.snapshot.pods.clear();
-    let seen = without_b(world).answered(Ask::Gone);
+    let seen = without_b(world).answered(FreshRead::Gone);
     let decision = seen.decide(40);
     assert_eq!(decision.next, Phase::Running, "{}", said(&decision));
 }
@@ -166,7 +170,7 @@ fn later_steps_stay_as_they_are() {
     assert_eq!(going.decide(31).actions, [Action::Delete(target)]);
     let mut gone = going.component(0, |component| component.presence = Presence::Absent);
     gone.snapshot.pods.retain(|pod| pod.component != Some(0));
-    let back = gone.answered(Ask::Gone).settled(40);
+    let back = gone.answered(FreshRead::Gone).settled(40);
     assert_eq!(back.decide(40).actions, [Action::Create(0)]);
 }
 
@@ -183,7 +187,7 @@ fn no_further_step_begins_while_a_component_of_an_earlier_one_is_away() {
     let is_ready = |pod: &mut Pod| *pod = pod.clone().condition("Ready", "True", "");
     let mut gone = failing.pod(1, is_ready).component(0, |a| a.presence = Presence::Absent);
     gone.snapshot.pods.remove(0);
-    let coming = gone.answered(Ask::Gone).settled(40);
+    let coming = gone.answered(FreshRead::Gone).settled(40);
     assert_eq!(coming.decide(40).actions, [Action::Create(0)], "a alone, though b is Ready");
     let object = Object { uid: "new-a".into(), attempt: Some(0), ..Object::default() };
     let back = coming.component(0, |a| a.presence = Presence::Present(object));

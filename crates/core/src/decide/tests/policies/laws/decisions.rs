@@ -8,7 +8,7 @@ use crate::api::{Phase, RuleSource, WaitFor, condition};
 use crate::decide::machine::EDGES;
 use crate::decide::tests::given::World;
 use crate::decide::{Decision, VerdictAction};
-use crate::plan::{Action, Ask};
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Outcome, PodPhase};
 
 const UP: &[Phase] = &[Phase::Running, Phase::Running, Phase::Resuming];
@@ -203,7 +203,7 @@ proptest! {
             prop_assert!(!world.snapshot.suspend && !world.snapshot.deleting);
             prop_assert!([Phase::Resuming, Phase::Running].contains(&from));
         }
-        if decision.ask == Ask::Nothing {
+        if decision.ask == FreshRead::Nothing {
             let waits = decision.verdict.action == VerdictAction::Wait;
             prop_assert_eq!(waits, decision.verdict.deadline.is_some());
         }
@@ -214,7 +214,7 @@ proptest! {
 
     #[test]
     fn a_world_that_stands_still_comes_to_rest(world in worlds(&Phase::ALL), second in 0_i64..5000) {
-        let mut world = world.answered(Ask::Gone);
+        let mut world = world.answered(FreshRead::Gone);
         for later in 0..12 {
             let decision = world.decide(second + later);
             let moves_on = decision.status.phase != world.snapshot.status.phase;

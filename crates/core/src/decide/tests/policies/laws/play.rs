@@ -7,7 +7,7 @@ use super::worlds::{pods, retry_policy, spec};
 use crate::api::{AttemptOutcome, Phase};
 use crate::decide::tests::given::{World, at};
 use crate::decide::tests::policies::build::running;
-use crate::plan::Ask;
+use crate::plan::FreshRead;
 use crate::snapshot::{Object, Outcome, Pod, Presence};
 
 /// One failure: the component that says so, if one does, and pods.
@@ -65,7 +65,7 @@ fn cleared(mut world: World, second: i64) -> World {
         }
     }
     world.snapshot.pods.clear();
-    world.answered(Ask::Gone)
+    world.answered(FreshRead::Gone)
 }
 
 fn failures() -> impl Strategy<Value = Vec<Failure>> {
@@ -86,7 +86,7 @@ proptest! {
         let mut world = running(&["Job/a:1", "Pod/b:1", "Job/c:1"])
             .with_spec(spec)
             .config(|config| config.retry_policy.global_max_retries = global)
-            .answered(Ask::Gone);
+            .answered(FreshRead::Gone);
         for (policy, index) in retry.iter().zip(0..) {
             world = world.with_retry_policy(&format!("p{index}"), policy.clone());
         }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::api::{Phase, condition};
 use crate::decide::tests::given::{World, at};
 use crate::decide::tests::policies::build::{container, in_phase, pod_of};
-use crate::plan::Ask;
+use crate::plan::FreshRead;
 use crate::snapshot::{CreationFailure, Object, Outcome, Owner, Pod, PodPhase, Presence};
 
 /// One of a few texts.
@@ -246,7 +246,7 @@ prop_compose! {
         (global, limit, used) in (0_i32..6, 0_i32..5, 0_i32..5),
         counts in prop::collection::btree_map((0_usize..2, 0_usize..4), 0_i32..4, 0..3),
         (suspend, queue, finalizer) in (prop::bool::weighted(0.05), any::<bool>(), prop::bool::weighted(0.9)),
-        answered in prop::sample::select(vec![Ask::Nothing, Ask::Missing, Ask::Pods, Ask::Gone]),
+        answered in prop::sample::select(vec![FreshRead::Nothing, FreshRead::Missing, FreshRead::Pods, FreshRead::Gone]),
         codes in (prop::option::weighted(0.1, Just(42)), prop::option::weighted(0.1, Just(137))),
         begun in 0_usize..3,
         away in prop::option::weighted(0.3, (0_usize..3, any::<bool>())),
@@ -323,6 +323,6 @@ prop_compose! {
                 world = world.succeeds(index);
             }
         }
-        far(world, begun, away).answered(Ask::Gone)
+        far(world, begun, away).answered(FreshRead::Gone)
     }
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use super::draft::Draft;
 use super::{VerdictAction, attempts, force_delete, health};
-use crate::mutations::{self, Bug};
-use crate::plan::{Action, Ask, Target};
+use crate::mutations::{self, Mutation};
+use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::Pod;
 use crate::tuning::Period;
 
@@ -27,8 +27,8 @@ pub(super) enum Stray {
 /// state of the node must be current.
 fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
     let fenced: Vec<&Pod> = force_delete::fenced(draft).filter(|pod| is_stray(pod)).collect();
-    if !fenced.is_empty() && draft.facts.snapshot.answered < Ask::Pods {
-        draft.ask(Ask::Pods);
+    if !fenced.is_empty() && draft.facts.snapshot.answered < FreshRead::Pods {
+        draft.ask(FreshRead::Pods);
         return;
     }
     for pod in &fenced {
@@ -49,7 +49,7 @@ fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
 
 /// Deletes objects that a late write created; returns whether there were any.
 pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
-    if mutations::is_present(Bug::NothingSwept) {
+    if mutations::is_present(Mutation::NothingSwept) {
         return false;
     }
     let snapshot = draft.facts.snapshot;
