@@ -1,10 +1,10 @@
 //! `appwrapper explain`: what the controller would decide now, by its own code; changes nothing.
 
 pub(super) mod answer;
-mod guides;
 pub(super) mod live;
 mod objects;
 pub(super) mod replay;
+mod retry_sources;
 pub(super) mod text;
 mod world;
 

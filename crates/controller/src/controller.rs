@@ -12,9 +12,9 @@
 
 mod absent;
 mod contain;
-mod guides;
 mod kinds;
 mod queue;
+mod retry_sources;
 mod schedule;
 mod watches;
 mod work;

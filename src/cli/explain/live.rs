@@ -10,7 +10,7 @@ use super::super::Error;
 use super::super::cluster::{said, unlisted, unread};
 use super::super::configuration::Known;
 use super::super::place::{Place, get};
-use super::{Args, Scene, guides, world};
+use super::{Args, Scene, retry_sources, world};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::Cache;
@@ -51,7 +51,7 @@ pub(in crate::cli) async fn around(
     // everything is read from the API server itself: there is no cache to start from
     let mut memory = ReconcileState::default();
     let attach = world::attach(wrapper, config);
-    let mut notes = guides::collect(client, wrapper, &attach, &cache).await?;
+    let mut notes = retry_sources::collect(client, wrapper, &attach, &cache).await?;
     let mut snapshot = observe::observe(eyes, wrapper, &mut memory, FreshRead::Gone, &attach)
         .await
         .map_err(|error| unlisted(&error))?;

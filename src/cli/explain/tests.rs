@@ -2,13 +2,13 @@
 
 mod execution;
 mod failure_policy;
-mod guides;
 mod health;
 mod phases;
 mod pod_failure_policy;
 mod policy;
 mod replay;
 mod retry;
+mod retry_sources;
 
 use serde_json::{Value, json};
 

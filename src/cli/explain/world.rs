@@ -16,9 +16,9 @@ use crate::config::Config;
 use crate::observe::ancestry::{self, Ancestor, Ancestors, Family, Lineage};
 use crate::observe::assemble::{self, Wrapper};
 use crate::observe::cache::{Cache, Key};
-use crate::observe::guides::{self, Attach, Guide};
 use crate::observe::kin::Kin;
 use crate::observe::records::{Controller, Identity, ObjectRecord, PodRecord};
+use crate::observe::retry_sources::{self, Attach, RetrySource};
 use crate::observe::seen::Seen;
 use crate::observe::{jobs, nodes};
 use crate::plan::FreshRead;
@@ -204,12 +204,16 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
         ..wrapper.snapshot()
     };
     for found in objects {
-        if let Some(kind) = guides::kind_of(&found.group, &found.kind) {
-            cache.put_guide(&kind, Key::of(&found.seen.meta), Guide::of(&found.seen, &kind));
+        if let Some(kind) = retry_sources::kind_of(&found.group, &found.kind) {
+            cache.put_retry_source(
+                &kind,
+                Key::of(&found.seen.meta),
+                RetrySource::of(&found.seen, &kind),
+            );
         }
     }
     snapshot.mark_lost_pods();
-    guides::fill(&mut snapshot, wrapper, &cache, &attach(wrapper, config));
+    retry_sources::fill(&mut snapshot, wrapper, &cache, &attach(wrapper, config));
     snapshot
 }
 

@@ -1,4 +1,4 @@
-//! One watch for each kind that is in use, wrapped or of guides: started with the first AppWrapper that
+//! One watch for each kind that is in use, wrapped or of retry sources: started with the first AppWrapper that
 //! uses it, stopped a while after the last.
 //!
 //! Discovery of an unknown kind is retried with increasing pauses, and for a limited number of kinds in each
@@ -15,12 +15,12 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use super::absent::{Absent, Found, Most};
-use super::{Queue, WATCH_AGAIN_AFTER, contain, guides, watches};
+use super::{Queue, WATCH_AGAIN_AFTER, contain, retry_sources, watches};
 use crate::api::keys;
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::feed;
-use crate::observe::guides::is_guide;
 use crate::observe::live;
+use crate::observe::retry_sources::is_retry_source;
 use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
@@ -132,8 +132,8 @@ impl Kinds {
     /// Starts the watch of a kind that has none, on behalf of a namespace, if the limits allow it.
     fn begin(&mut self, kind: &KindKey, namespace: &str) {
         let (context, queue) = (self.context.clone(), self.queue.clone());
-        let task = if is_guide(kind) {
-            tokio::spawn(guides::watch(context, queue, kind.clone()))
+        let task = if is_retry_source(kind) {
+            tokio::spawn(retry_sources::watch(context, queue, kind.clone()))
         } else if let Some(permit) = self.absent.ask(kind, namespace) {
             if let Some(other) = permit.instead_of.and_then(|kind| self.watches.get_mut(&kind)) {
                 other.stop();

@@ -9,9 +9,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::ancestry::Ancestor;
 use super::crowd::Crowd;
-use super::guides::Guide;
 use super::owners::Owners;
 use super::records::{Controller, ObjectRecord, PodRecord};
+use super::retry_sources::RetrySource;
 use crate::snapshot::place::Site;
 use crate::snapshot::{Node, PodPhase};
 
@@ -49,7 +49,7 @@ pub enum Sync {
 struct KindCache {
     sync: Sync,
     objects: BTreeMap<Key, ObjectRecord>,
-    guides: BTreeMap<Key, Guide>,
+    retry_sources: BTreeMap<Key, RetrySource>,
 }
 
 #[derive(Debug, Default)]
@@ -163,7 +163,7 @@ impl Cache {
         let mut inner = self.lock();
         let cache = inner.kinds.entry(kind.clone()).or_default();
         cache.objects.clear();
-        cache.guides.clear();
+        cache.retry_sources.clear();
         std::mem::replace(&mut cache.sync, Sync::Blind) != Sync::Blind
     }
 
@@ -191,36 +191,40 @@ impl Cache {
         inner.kinds.get(kind)?.objects.get(at).cloned()
     }
 
-    /// Stores a guide of a kind; whether that changed anything.
-    pub fn put_guide(&self, kind: &KindKey, at: Key, guide: Guide) -> bool {
+    /// Stores a retry source of a kind; whether that changed anything.
+    pub fn put_retry_source(&self, kind: &KindKey, at: Key, retry_source: RetrySource) -> bool {
         let mut inner = self.lock();
-        let guides = &mut inner.kinds.entry(kind.clone()).or_default().guides;
-        let is_new = guides.get(&at) != Some(&guide);
-        guides.insert(at, guide);
+        let retry_sources = &mut inner.kinds.entry(kind.clone()).or_default().retry_sources;
+        let is_new = retry_sources.get(&at) != Some(&retry_source);
+        retry_sources.insert(at, retry_source);
         is_new
     }
 
-    /// Forgets a guide of a kind.
-    pub fn remove_guide(&self, kind: &KindKey, at: &Key) {
+    /// Forgets a retry source of a kind.
+    pub fn remove_retry_source(&self, kind: &KindKey, at: &Key) {
         if let Some(cache) = self.lock().kinds.get_mut(kind) {
-            cache.guides.remove(at);
+            cache.retry_sources.remove(at);
         }
     }
 
-    /// Replaces all guides of a kind after a new list; whether that changed anything.
-    pub fn replace_guides(&self, kind: &KindKey, guides: BTreeMap<Key, Guide>) -> bool {
+    /// Replaces all retry sources of a kind after a new list; whether that changed anything.
+    pub fn replace_retry_sources(
+        &self,
+        kind: &KindKey,
+        retry_sources: BTreeMap<Key, RetrySource>,
+    ) -> bool {
         let mut inner = self.lock();
         let cache = inner.kinds.entry(kind.clone()).or_default();
         let was = std::mem::replace(&mut cache.sync, Sync::Done);
-        let is_new = was != Sync::Done || cache.guides != guides;
-        cache.guides = guides;
+        let is_new = was != Sync::Done || cache.retry_sources != retry_sources;
+        cache.retry_sources = retry_sources;
         is_new
     }
 
-    /// The guide of a kind that has a name.
+    /// The retry source of a kind that has a name.
     #[must_use]
-    pub fn guide(&self, kind: &KindKey, at: &Key) -> Option<Guide> {
-        self.lock().kinds.get(kind)?.guides.get(at).cloned()
+    pub fn retry_source(&self, kind: &KindKey, at: &Key) -> Option<RetrySource> {
+        self.lock().kinds.get(kind)?.retry_sources.get(at).cloned()
     }
 
     /// Stores a node; whether its marks by a health monitor changed, or whether its pods are lost.

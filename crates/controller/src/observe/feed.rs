@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::runtime::watcher::Event;
 
 use super::cache::{Cache, Key, KindKey, appwrapper_of};
-use super::guides::Guide;
 use super::nodes::{self, Marks};
 use super::records::{ObjectRecord, PodRecord};
+use super::retry_sources::RetrySource;
 use super::seen::Seen;
 
 /// The feed of pods; holds the part of a list that has come so far.
@@ -28,11 +28,11 @@ pub struct Nodes {
     list: BTreeSet<String>,
 }
 
-/// The feed of a kind of guides; holds the part of a list that has come so far.
+/// The feed of a kind of retry sources; holds the part of a list that has come so far.
 #[derive(Debug)]
-pub struct Guides {
+pub struct RetrySources {
     kind: KindKey,
-    list: BTreeMap<Key, Guide>,
+    list: BTreeMap<Key, RetrySource>,
 }
 
 impl Pods {
@@ -95,7 +95,7 @@ impl Nodes {
     }
 }
 
-impl Guides {
+impl RetrySources {
     /// The feed of a kind.
     #[must_use]
     pub const fn new(kind: KindKey) -> Self {
@@ -111,15 +111,15 @@ impl Guides {
                 false
             }
             Event::InitApply(seen) => {
-                self.list.insert(Key::of(&seen.meta), Guide::of(&seen, kind));
+                self.list.insert(Key::of(&seen.meta), RetrySource::of(&seen, kind));
                 false
             }
-            Event::InitDone => cache.replace_guides(kind, std::mem::take(&mut self.list)),
+            Event::InitDone => cache.replace_retry_sources(kind, std::mem::take(&mut self.list)),
             Event::Apply(seen) => {
-                cache.put_guide(kind, Key::of(&seen.meta), Guide::of(&seen, kind))
+                cache.put_retry_source(kind, Key::of(&seen.meta), RetrySource::of(&seen, kind))
             }
             Event::Delete(seen) => {
-                cache.remove_guide(kind, &Key::of(&seen.meta));
+                cache.remove_retry_source(kind, &Key::of(&seen.meta));
                 true
             }
         }
@@ -171,7 +171,7 @@ mod tests {
 
     use super::*;
     use crate::observe::cache::Sync;
-    use crate::observe::guides;
+    use crate::observe::retry_sources;
 
     fn seen(value: &Value) -> Seen {
         serde_json::from_str(&value.to_string()).unwrap()
@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn a_queue_wakes_only_by_what_matters_of_it() {
-        let (cache, kind) = (Cache::default(), guides::cluster_queues());
-        let mut feed = Guides::new(kind.clone());
+        let (cache, kind) = (Cache::default(), retry_sources::cluster_queues());
+        let mut feed = RetrySources::new(kind.clone());
         let queue = |policies: &str, active: i32| {
             let annotations = json!({crate::api::keys::QUEUE_RETRY_POLICIES: policies});
             seen(&json!({
@@ -199,7 +199,7 @@ mod tests {
         feed.take(&cache, Event::InitApply(queue("b", 2)));
         assert!(!feed.take(&cache, Event::InitDone), "a new list showed nothing new");
         assert!(feed.take(&cache, Event::Delete(queue("b", 2))));
-        assert_eq!(cache.guide(&kind, &Key::of(&queue("b", 0).meta)), None);
+        assert_eq!(cache.retry_source(&kind, &Key::of(&queue("b", 0).meta)), None);
         cache.set_blind(&kind);
         assert!(feed.take(&cache, Event::InitDone), "the kind is there again");
     }

@@ -13,8 +13,8 @@ use tokio::sync::Notify;
 use super::ancestry::Ancestor;
 use super::assemble::Wrapper;
 use super::cache::{Key, KindKey};
-use super::guides;
 use super::records::{Controller, Identity, ObjectRecord, PodRecord};
+use super::retry_sources;
 use super::seen::Seen;
 use crate::api::{AppWrapper, keys};
 use crate::client;
@@ -238,12 +238,12 @@ async fn find(client: &Client, kind: &KindKey) -> Result<Served, Error> {
     }
 }
 
-/// The resource of a kind of guides, in the best version that is served.
+/// The resource of a kind of retry sources, in the best version that is served.
 ///
 /// # Errors
 /// [`Error::NoKind`] where none is.
-pub async fn guide_resource(client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
-    for served in guides::served_as(kind) {
+pub async fn retry_source_resource(client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
+    for served in retry_sources::served_as(kind) {
         match find(client, &served).await {
             Ok((resource, _)) => return Ok(resource),
             Err(Error::NoKind(_)) => {}

@@ -1,7 +1,7 @@
 //! Reads: from what the watches have shown, and from the API server itself where a decision asks.
 //!
 //! ```text
-//! watches ─▶ seen ─▶ records ─▶ cache ─┐    of retry policies and queues: guides
+//! watches ─▶ seen ─▶ records ─▶ cache ─┐    of retry policies and queues: retry sources
 //!                                      ├─ assemble ─▶ Snapshot
 //! live reads ───────▶ records ─────────┘
 //! ```
@@ -11,7 +11,6 @@ pub mod assemble;
 pub mod cache;
 pub mod crowd;
 pub mod feed;
-pub mod guides;
 pub mod jobs;
 pub mod kin;
 pub mod live;
@@ -20,6 +19,7 @@ pub mod nodes;
 pub mod owners;
 pub mod pods;
 pub mod records;
+pub mod retry_sources;
 pub mod seen;
 pub mod store;
 pub mod stored;
@@ -34,12 +34,12 @@ use crate::plan::FreshRead;
 use crate::snapshot::{Component, Node, Presence, Snapshot};
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
-use guides::Attach;
 use live::{Error, Live};
 use memory::ReconcileState;
 use nodes::Marks;
 use pods::Found;
 use records::PodRecord;
+use retry_sources::Attach;
 
 /// Where is looked.
 #[derive(Clone, Copy)]
@@ -90,7 +90,7 @@ pub async fn observe(
         ..wrapper.snapshot()
     };
     snapshot.mark_lost_pods();
-    guides::fill(&mut snapshot, wrapper, eyes.cache, attach);
+    retry_sources::fill(&mut snapshot, wrapper, eyes.cache, attach);
     let asked = wrapper.policies.ask_for_jobs() || snapshot.retry.ask_for_jobs();
     if asked && wrapper.status.phase == Phase::Running {
         for component in &mut snapshot.components {
@@ -108,8 +108,8 @@ pub fn is_synced(cache: &Cache, wrapper: &Wrapper, default: Option<&str>) -> boo
     let kinds = wrapper.components.iter().all(|component| {
         component.flaw.is_some() || cache.sync(&kind_of(component)) != Sync::Starting
     });
-    let mut guides = guides::used_by(wrapper, default).into_iter();
-    kinds && guides.all(|kind| cache.sync(&kind) != Sync::Starting)
+    let mut retry_sources = retry_sources::used_by(wrapper, default).into_iter();
+    kinds && retry_sources.all(|kind| cache.sync(&kind) != Sync::Starting)
 }
 
 async fn presence(

@@ -4,7 +4,7 @@ use super::Context;
 use crate::clock::Clock;
 use crate::metrics::{Census, Present, QueueKnown};
 use crate::observe::cache::{Cache, Key};
-use crate::observe::guides;
+use crate::observe::retry_sources;
 use crate::observe::stored::Stored;
 use crate::observe::summary::Summary;
 use crate::tuning::FaultTolerance;
@@ -56,7 +56,7 @@ fn present(
 fn queue_known(summary: &Summary, cache: &Cache, namespace: &str) -> QueueKnown {
     let exists = |queue: &String| {
         let at = Key { namespace: namespace.to_owned(), name: queue.clone() };
-        cache.guide(&guides::local_queues(), &at).is_some()
+        cache.retry_source(&retry_sources::local_queues(), &at).is_some()
     };
     if summary.queue.as_ref().is_some_and(exists) {
         QueueKnown::Exists

@@ -18,7 +18,7 @@ use crate::observe::memory::ReconcileState;
 use crate::observe::store::Store;
 use crate::observe::stored::Stored;
 use crate::observe::summary::Summary;
-use crate::observe::{Sources, guides};
+use crate::observe::{Sources, retry_sources};
 
 /// All that a reconcile needs.
 pub struct Context {
@@ -77,7 +77,7 @@ impl Context {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The kinds that must be watched for an AppWrapper: those that it wraps, and those of the guides to
+    /// The kinds that must be watched for an AppWrapper: those that it wraps, and those of the retry sources to
     /// its retries.
     #[must_use]
     pub fn kinds_of(&self, summary: &Summary) -> BTreeSet<KindKey> {
@@ -85,7 +85,7 @@ impl Context {
         let default = config.retry_policy.default_policy_name.as_deref();
         let named = summary.names_retry_policies || default.is_some();
         let kinds = summary.kinds.iter().filter(|kind| !kind.is_pod()).cloned();
-        kinds.chain(guides::used(named, summary.queue.is_some())).collect()
+        kinds.chain(retry_sources::used(named, summary.queue.is_some())).collect()
     }
 
     /// An AppWrapper as the watch has shown it or, where its text was not kept, as it is now; none where
@@ -121,7 +121,7 @@ impl Context {
             stored.summary.as_ref().is_ok_and(|summary| {
                 let named = summary.names_retry_policies || has_default;
                 let wraps = !kind.is_pod() && summary.kinds.binary_search(kind).is_ok();
-                wraps || guides::used(named, summary.queue.is_some()).contains(kind)
+                wraps || retry_sources::used(named, summary.queue.is_some()).contains(kind)
             })
         };
         self.store.all().iter().filter(uses).map(|stored| stored.key()).collect()

@@ -2,9 +2,9 @@
 
 use super::checks;
 use super::coverage::Happening;
+use super::oracle::{By, State};
 use super::replica::Told;
-use super::truth::{By, State};
-use super::{World, actors, truth};
+use super::{World, actors, oracle};
 use crate::sim::{Store, Verb, view};
 
 /// Who makes a change.
@@ -49,11 +49,11 @@ impl World {
             let wrongful = source == Source::Late && !self.is_rightful(&change);
             let by =
                 By { ours: source.is_ours(), late: wrongful, hostile: source == Source::Adversary };
-            let Some((uid, before)) = self.truth.note(&self.store, &change, by, elapsed) else {
+            let Some((uid, before)) = self.oracle.note(&self.store, &change, by, elapsed) else {
                 continue;
             };
             self.check(&uid, before, &change, source, wrongful);
-            if let Some(gone) = self.truth.gone.take().filter(|_| source == Source::Ours)
+            if let Some(gone) = self.oracle.gone.take().filter(|_| source == Source::Ours)
                 && let Some(violation) = checks::hostile::let_go(&gone)
             {
                 self.violated(violation);
@@ -65,9 +65,9 @@ impl World {
     fn is_rightful(&self, change: &crate::sim::Change) -> bool {
         let Some(owner) = change.object.controller() else { return true };
         let uid = owner["uid"].as_str().unwrap_or_default();
-        let attempt = change.object.label(truth::ATTEMPT).and_then(|text| text.parse().ok());
+        let attempt = change.object.label(oracle::ATTEMPT).and_then(|text| text.parse().ok());
         let kind = &self.store.kinds.get(change.object.address.kind).kind;
-        self.truth.wrappers.get(uid).is_some_and(|wrapper| {
+        self.oracle.wrappers.get(uid).is_some_and(|wrapper| {
             let part = wrapper.own.part(kind, &change.object.address.name);
             let wanted = attempt.is_some_and(|attempt| wrapper.wants(part, attempt));
             wanted && !wrapper.state.deleting
@@ -82,7 +82,7 @@ impl World {
         source: Source,
         late: bool,
     ) {
-        let Some(wrapper) = self.truth.wrappers.get(uid) else { return };
+        let Some(wrapper) = self.oracle.wrappers.get(uid) else { return };
         for happening in coverage_of(&self.store, change) {
             self.coverage.note(wrapper.state.phase, happening);
         }
@@ -91,7 +91,7 @@ impl World {
         }
         let scope = checks::Scope {
             store: &self.store,
-            truth: &self.truth,
+            oracle: &self.oracle,
             change,
             wrapper,
             before,
@@ -129,7 +129,8 @@ fn describe(store: &Store, change: &crate::sim::Change) -> String {
     let status = &object.value["status"];
     let phase = status["phase"].as_str().unwrap_or_default();
     let deleting = if object.is_deleting() { " deleting" } else { "" };
-    let attempt = object.label(truth::ATTEMPT).map(|n| format!(" attempt {n}")).unwrap_or_default();
+    let attempt =
+        object.label(oracle::ATTEMPT).map(|n| format!(" attempt {n}")).unwrap_or_default();
     let suspend = &object.value["spec"]["suspend"];
     let suspend =
         if kind == "AppWrapper" { format!(" suspend={suspend} {status}") } else { String::new() };

@@ -14,7 +14,7 @@ impl World {
     pub(super) fn delete_undetermined(&mut self) -> bool {
         let Some(leader) = self.replicas.iter().find(|replica| replica.leads) else { return false };
         let mut named = vec![];
-        for wrapper in self.truth.wrappers.values().filter(|wrapper| wrapper.sane) {
+        for wrapper in self.oracle.wrappers.values().filter(|wrapper| wrapper.sane) {
             let Some(object) = self.store.get(&wrapper.address) else { continue };
             let pods = self.store.kinds.by_name("v1", "Pod").map(|kind| self.store.all(kind));
             for pod in pods.into_iter().flatten().filter(|pod| is_named(object, pod)) {

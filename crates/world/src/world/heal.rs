@@ -21,7 +21,7 @@ const REST_TIME: Duration = Duration::from_hours(24 * 30);
 impl World {
     /// Perhaps something goes wrong.
     pub(super) fn strike(&mut self) {
-        if self.mischief.below(10_000) >= self.weights.other_faults as usize {
+        if self.fault_rng.below(10_000) >= self.weights.other_faults as usize {
             return;
         }
         let choices = [
@@ -34,15 +34,15 @@ impl World {
             Fault::Leader,
             Fault::Crash,
         ];
-        let fault = *self.mischief.pick(&choices);
-        let replica = self.mischief.below(self.replicas.len());
-        let stream = self.mischief.below(self.replicas[replica].streams.len());
+        let fault = *self.fault_rng.pick(&choices);
+        let replica = self.fault_rng.below(self.replicas.len());
+        let stream = self.fault_rng.below(self.replicas[replica].streams.len());
         if !self.may_strike(fault) {
             return;
         }
         match fault {
             Fault::Lag => {
-                let wait = Duration::from_millis(self.mischief.between(10, 20_000));
+                let wait = Duration::from_millis(self.fault_rng.between(10, 20_000));
                 self.replicas[replica].streams[stream].lags_until = self.elapsed + wait;
                 self.happened(Happening::WatchLags);
             }
@@ -55,19 +55,19 @@ impl World {
                 self.happened(Happening::WatchGoesBack);
             }
             Fault::Repeat => {
-                let back = self.mischief.below(6);
+                let back = self.fault_rng.below(6);
                 let stream = &mut self.replicas[replica].streams[stream];
                 stream.at = stream.at.map(|at| at.saturating_sub(back));
                 self.happened(Happening::WatchRepeats);
             }
             Fault::Clock => {
-                let seconds = self.mischief.between(0, 2 * 86_400);
+                let seconds = self.fault_rng.between(0, 2 * 86_400);
                 let seconds = i64::try_from(seconds).unwrap_or(0) - 86_400;
                 self.replicas[replica].clock.jump(seconds);
                 self.happened(Happening::ClockJumps);
             }
             Fault::Outage => {
-                let wait = Duration::from_millis(self.mischief.between(100, 120_000));
+                let wait = Duration::from_millis(self.fault_rng.between(100, 120_000));
                 self.outage_until = self.elapsed + wait;
                 self.happened(Happening::Outage);
             }
@@ -81,7 +81,7 @@ impl World {
         self.happened(Happening::Crash);
         let leads = self.replicas[index].leads && self.replicas[index].doubts.is_none();
         self.replicas[index] = self.new_replica(leads);
-        self.truth.lose_sight(&self.store, self.elapsed);
+        self.oracle.lose_sight(&self.store, self.elapsed);
     }
 
     /// The process stands still, and another leads; later it goes on, and does not know.
@@ -90,8 +90,8 @@ impl World {
             return;
         }
         self.happened(Happening::TwoLeaders);
-        let pause = Duration::from_millis(self.mischief.between(0, 40_000));
-        let moves = u32::try_from(self.mischief.between(0, 30)).unwrap_or(0);
+        let pause = Duration::from_millis(self.fault_rng.between(0, 40_000));
+        let moves = u32::try_from(self.fault_rng.between(0, 30)).unwrap_or(0);
         let old = &mut self.replicas[index];
         old.frozen_until = self.elapsed + pause;
         old.doubts = Some(moves);
@@ -149,7 +149,7 @@ impl World {
         self.relabel_all();
         let mut env = Env {
             store: &mut self.store,
-            rng: &mut self.folk,
+            rng: &mut self.user_rng,
             agenda: &mut self.agenda,
             elapsed: self.elapsed,
         };
@@ -206,7 +206,7 @@ impl World {
         let Some(leader) = self.replicas.iter().find(|replica| replica.leads) else { return };
         let scope = EndScope {
             store: &self.store,
-            truth: &self.truth,
+            oracle: &self.oracle,
             kueue: &self.kueue,
             leader,
             rest: (version, self.store.version()),

@@ -17,20 +17,20 @@ mod administrator;
 pub mod adversary;
 pub mod checks;
 pub mod coverage;
-mod deeds;
 pub mod explore;
 pub mod faults;
 mod heal;
-mod perform;
+pub mod oracle;
 pub mod plans;
 pub mod replica;
 pub mod rng;
 pub mod scene;
+mod scheduler;
+mod script;
 mod serve;
 pub mod show;
 pub mod shrink;
 pub mod trace;
-pub mod truth;
 mod wire;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -43,7 +43,7 @@ use serde_json::json;
 use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::crd;
-use crate::observe::guides::{is_guide, served_as};
+use crate::observe::retry_sources::{is_retry_source, served_as};
 use crate::sim::{Filter, Garbage, KindId, Store, view};
 use absorb::Source;
 use actors::kubelet::Kubelets;
@@ -53,11 +53,11 @@ use adversary::{Adversary, Hostility};
 use checks::Violation;
 use coverage::{Coverage, Happening};
 use faults::{Fault, Faults, Plan};
+use oracle::Oracle;
 use replica::{Replica, Told, Topic};
 use rng::Rng;
 use scene::Scene;
 use trace::Trace;
-use truth::Truth;
 use wire::Call;
 
 /// The namespace in which everything happens.
@@ -165,13 +165,13 @@ pub struct World {
     replicas: Vec<Replica>,
     logs: BTreeMap<Topic, (KindId, Filter, Vec<Told>)>,
     seen: usize,
-    truth: Truth,
+    oracle: Oracle,
     coverage: Coverage,
     trace: Trace,
     weights: Weights,
     chance: Rng,
-    mischief: Rng,
-    folk: Rng,
+    fault_rng: Rng,
+    user_rng: Rng,
     late: Vec<LateCall>,
     outage_until: Duration,
     outage_code: u16,
@@ -233,13 +233,13 @@ impl World {
             replicas: vec![],
             logs: BTreeMap::new(),
             seen: 0,
-            truth: Truth::default(),
+            oracle: Oracle::default(),
             coverage: Coverage::default(),
             trace: if options.keep_trace { Trace::kept() } else { Trace::default() },
             weights,
             chance,
-            mischief: Rng::new(seed, 3),
-            folk: Rng::new(seed, 4),
+            fault_rng: Rng::new(seed, 3),
+            user_rng: Rng::new(seed, 4),
             late: vec![],
             outage_until: Duration::ZERO,
             outage_code: 503,
@@ -259,7 +259,7 @@ impl World {
             options,
         };
         let most = i64::from(world.config.retry_policy.global_max_retries);
-        world.truth.policies.begin_global(most);
+        world.oracle.policies.begin_global(most);
         for (name, room) in &scene.nodes {
             world.add_node(name, *room);
         }
@@ -317,7 +317,7 @@ impl World {
     fn report(mut self) -> Report {
         self.coverage.faults[Fault::Pod as usize] += self.kubelets.spoiled.0;
         self.coverage.faults[Fault::Stuck as usize] += self.kubelets.spoiled.1;
-        let phases = self.truth.wrappers.values().map(|wrapper| {
+        let phases = self.oracle.wrappers.values().map(|wrapper| {
             let name = &wrapper.address.name;
             let hostile = wrapper.hostile.then(|| format!("{}/{name}", wrapper.address.namespace));
             let name = hostile.unwrap_or_else(|| name.to_string());
@@ -362,14 +362,14 @@ impl World {
 
     /// Notes that something happened to everything there is.
     fn happened(&mut self, happening: Happening) {
-        for wrapper in self.truth.wrappers.values() {
+        for wrapper in self.oracle.wrappers.values() {
             self.coverage.note(wrapper.state.phase, happening);
         }
     }
 
     /// Notes that something happened to an AppWrapper.
     fn happened_to(&mut self, name: &str, happening: Happening) {
-        for wrapper in self.truth.wrappers.values() {
+        for wrapper in self.oracle.wrappers.values() {
             if &*wrapper.address.name == name {
                 self.coverage.note(wrapper.state.phase, happening);
             }
@@ -397,7 +397,7 @@ impl World {
             }
             Topic::Pods => (kinds.by_name("v1", "Pod")?, Filter::labelled(LABEL)),
             Topic::Nodes => (kinds.by_name("v1", "Node")?, Filter::default()),
-            Topic::Kind(kind) if is_guide(kind) => {
+            Topic::Kind(kind) if is_retry_source(kind) => {
                 let mut versions = served_as(kind).into_iter();
                 let served = versions.find_map(|one| kinds.by_name(&one.api_version, &one.kind));
                 (served?, Filter::default())

@@ -15,8 +15,8 @@ use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::feed;
-use crate::observe::guides::is_guide;
 use crate::observe::nodes;
+use crate::observe::retry_sources::is_retry_source;
 use crate::observe::seen::Seen;
 use crate::observe::store::Shown;
 use crate::observe::stored::Stored;
@@ -32,7 +32,7 @@ pub enum Topic {
     Pods,
     /// All nodes.
     Nodes,
-    /// The objects of a wrapped kind that have our label, or all guides of a kind.
+    /// The objects of a wrapped kind that have our label, or all retry sources of a kind.
     Kind(KindKey),
 }
 
@@ -95,7 +95,7 @@ enum Feed {
     Pods(feed::Pods),
     Nodes(feed::Nodes),
     Objects(feed::Objects),
-    Guides(feed::Guides),
+    RetrySources(feed::RetrySources),
 }
 
 /// A reconcile that is under way.
@@ -274,7 +274,7 @@ impl Replica {
             Feed::Pods(feed) => feed.take(cache, event),
             Feed::Nodes(feed) => feed.take(cache, event),
             Feed::Objects(feed) => feed.take(cache, event),
-            Feed::Guides(feed) => {
+            Feed::RetrySources(feed) => {
                 concerns_all = feed.take(cache, event);
                 vec![]
             }
@@ -313,8 +313,8 @@ impl Replica {
         for kind in self.context.kinds_of(summary) {
             let topic = Topic::Kind(kind.clone());
             if !self.streams.iter().any(|stream| stream.topic == topic) {
-                let feed = if is_guide(&kind) {
-                    Feed::Guides(feed::Guides::new(kind))
+                let feed = if is_retry_source(&kind) {
+                    Feed::RetrySources(feed::RetrySources::new(kind))
                 } else {
                     Feed::Objects(feed::Objects::new(kind))
                 };

@@ -10,7 +10,7 @@ use super::coverage::Happening;
 use super::faults::{Effect, Fault, Moment};
 use super::rng::{mix, mix_text};
 use super::wire::Call;
-use super::{LateCall, Source, World, truth};
+use super::{LateCall, Source, World, oracle};
 use crate::act::events::{EventType, Notice};
 use crate::observe::cache::Key;
 use crate::sim::{Address, Answer, Refusal, answer};
@@ -61,7 +61,7 @@ impl World {
                 self.happened(Happening::ReplyLost);
             }
             Fate::Late => {
-                let wait = Duration::from_millis(self.mischief.between(1, 90_000));
+                let wait = Duration::from_millis(self.fault_rng.between(1, 90_000));
                 let (sent, call_again) = (self.elapsed, call.detached());
                 self.late.push(LateCall { sent, at: sent + wait, call: call_again });
                 call.sever();
@@ -125,12 +125,12 @@ impl World {
         if self.outage_until > self.elapsed {
             return Fate::Refused(503);
         }
-        if !self.mischief.permille(self.weights.call_faults) {
+        if !self.fault_rng.permille(self.weights.call_faults) {
             return Fate::Served;
         }
         let choices = [Fault::Crash, Fault::Lost, Fault::Late, Fault::Refuse, Fault::Leader];
-        let fault = *self.mischief.pick(&choices);
-        let (die, code) = (self.mischief.below(3), self.mischief.below(6));
+        let fault = *self.fault_rng.pick(&choices);
+        let (die, code) = (self.fault_rng.below(3), self.fault_rng.below(6));
         if !self.may_strike(fault) {
             return Fate::Served;
         }
@@ -222,7 +222,7 @@ impl World {
         };
         let scope = CallScope {
             store: &self.store,
-            truth: &self.truth,
+            oracle: &self.oracle,
             call,
             target: &target,
             body: &body,
@@ -299,7 +299,7 @@ impl World {
         let asked = &body["spec"]["resourceAttributes"];
         if asked["verb"] == "create" {
             let about = (text(&body["spec"]["user"]), text(&asked["resource"]));
-            self.truth.reviews.insert(about, (self.elapsed, allowed));
+            self.oracle.reviews.insert(about, (self.elapsed, allowed));
         }
     }
 
@@ -309,7 +309,7 @@ impl World {
         let discovers = target.plural.is_empty() && call.uri.starts_with("/api");
         if discovers {
             let gone = !self.unserved.is_empty() || self.options.faults.has(Fault::Poison);
-            self.truth.wrappers.values_mut().for_each(|wrapper| wrapper.obstacle |= gone);
+            self.oracle.wrappers.values_mut().for_each(|wrapper| wrapper.obstacle |= gone);
         }
         if call.method != Method::POST || owner["kind"] != "AppWrapper" {
             return;
@@ -319,7 +319,7 @@ impl World {
         let at = address.map(|at| Address::new(at.kind, &target.namespace, name));
         let taken = at.and_then(|at| self.store.get(&at)).is_some();
         if let Some(wrapper) =
-            owner["uid"].as_str().and_then(|uid| self.truth.wrappers.get_mut(uid))
+            owner["uid"].as_str().and_then(|uid| self.oracle.wrappers.get_mut(uid))
         {
             wrapper.obstacle |= taken || !self.unserved.is_empty();
         }
@@ -330,7 +330,7 @@ impl World {
         if call.method == Method::POST && matches!(code, 400 | 403 | 404 | 422) {
             let body = call.json();
             let uid = body["metadata"]["ownerReferences"][0]["uid"].as_str().unwrap_or_default();
-            if let Some(wrapper) = self.truth.wrappers.get_mut(uid) {
+            if let Some(wrapper) = self.oracle.wrappers.get_mut(uid) {
                 wrapper.obstacle = true;
             }
         }
@@ -360,11 +360,11 @@ impl World {
         if !self.fenced || !late || owner["kind"] != "AppWrapper" {
             return None;
         }
-        let attempt = &body["metadata"]["labels"][truth::ATTEMPT];
+        let attempt = &body["metadata"]["labels"][oracle::ATTEMPT];
         let attempt = attempt.as_str().and_then(|text| text.parse().ok());
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let (kind, name) = (text(&body["kind"]), text(&body["metadata"]["name"]));
-        let current = owner["uid"].as_str().and_then(|uid| self.truth.wrappers.get(uid));
+        let current = owner["uid"].as_str().and_then(|uid| self.oracle.wrappers.get(uid));
         let right = current.is_some_and(|wrapper| {
             let part = wrapper.own.part(&kind, &name);
             !wrapper.state.suspend && attempt.is_some_and(|attempt| wrapper.wants(part, attempt))
@@ -376,7 +376,7 @@ impl World {
     /// A Kubernetes event: nobody reads it here.
     pub(super) fn serve_event(&mut self, notice: Notice) {
         self.calls_of_events += 1;
-        if self.faults_on && self.options.faults.has(Fault::Events) && self.mischief.one_in(4) {
+        if self.faults_on && self.options.faults.has(Fault::Events) && self.fault_rng.one_in(4) {
             self.coverage.fault(Fault::Events);
             return; // it is not accepted, and nobody waits for it
         }
@@ -403,12 +403,12 @@ impl World {
 
     /// Quota is right: whatever runs was let in. Checked here because only Kueue's books tell.
     pub(super) fn check_quota(&mut self) {
-        let stray = self.truth.wrappers.iter().find(|(uid, wrapper)| {
+        let stray = self.oracle.wrappers.iter().find(|(uid, wrapper)| {
             let managed = self.kueue.workloads.get(*uid);
             let holds = |standing| matches!(standing, Standing::Admitted | Standing::Evicting);
             (wrapper.sane || wrapper.hostile && wrapper.forged_at.is_none())
                 && managed.is_some_and(|workload| !holds(workload.standing))
-                && wrapper.rightful().any(truth::Thing::is_live_pod)
+                && wrapper.rightful().any(oracle::Thing::is_live_pod)
         });
         if let Some((_, wrapper)) = stray {
             let seen = format!("{} in {:?}", wrapper.address.name, wrapper.state.phase);

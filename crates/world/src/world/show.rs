@@ -277,8 +277,8 @@ impl Show {
             let kind = self.world.store.kinds.get(change.object.address.kind).kind.clone();
             let hangs =
                 kind == "Pod" && self.world.kubelets.hangs(&self.world.store, &change.object);
-            let root = self.world.truth.root_of(&change.object.uid);
-            let wrapper = root.and_then(|uid| self.world.truth.wrappers.get(uid));
+            let root = self.world.oracle.root_of(&change.object.uid);
+            let wrapper = root.and_then(|uid| self.world.oracle.wrappers.get(uid));
             let wrapper = wrapper.map(|wrapper| wrapper.address.name.clone());
             let what = What::Changed { change, kind, hangs, wrapper };
             self.beats.push(Beat { at, what });

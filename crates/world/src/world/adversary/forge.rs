@@ -8,8 +8,8 @@ use super::{EVIL, NAMESPACE};
 use crate::sim::{Address, Store};
 use crate::world::LABEL;
 use crate::world::actors::FORGED;
+use crate::world::oracle::{ATTEMPT, POD_SET, UID};
 use crate::world::rng::Rng;
-use crate::world::truth::{ATTEMPT, POD_SET, UID};
 
 /// A finalizer of nobody that the controller knows.
 pub(super) const HOLD: &str = "example.com/hold";

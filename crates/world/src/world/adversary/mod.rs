@@ -234,7 +234,7 @@ impl World {
         adversary.forger(&mut world.store).prepare();
         world.absorb(Source::Others);
         world.agenda.at(Duration::from_secs(2), Task::Attack);
-        world.truth.calm = adversary.calm;
+        world.oracle.calm = adversary.calm;
         world.adversary = Some(adversary);
         world
     }

@@ -8,7 +8,7 @@ use super::forge::{HOLD, Victim};
 use super::{Adversary, EVIL, Move, NAMESPACE, own};
 use crate::sim::{Address, Deletion, Object, Part, Propagation};
 use crate::world::actors::FORGED;
-use crate::world::truth::{ATTEMPT, FINALIZER, POD_SET, Thing, UID, Wrapper};
+use crate::world::oracle::{ATTEMPT, FINALIZER, POD_SET, Thing, UID, Wrapper};
 use crate::world::{LABEL, World};
 
 /// How many objects a flood has.
@@ -77,9 +77,12 @@ impl Adversary {
     /// One of its victims, by chance; its own AppWrapper where there is no other.
     fn victim(&mut self, world: &World) -> Option<Victim> {
         let all: Vec<(&Arc<str>, &Wrapper)> =
-            world.truth.wrappers.iter().filter(|(_, wrapper)| wrapper.sane).collect();
-        let (uid, wrapper) =
-            if all.is_empty() { world.truth.wrappers.iter().next()? } else { *self.rng.pick(&all) };
+            world.oracle.wrappers.iter().filter(|(_, wrapper)| wrapper.sane).collect();
+        let (uid, wrapper) = if all.is_empty() {
+            world.oracle.wrappers.iter().next()?
+        } else {
+            *self.rng.pick(&all)
+        };
         Some(Victim {
             name: wrapper.address.name.to_string(),
             uid: uid.to_string(),
@@ -90,7 +93,7 @@ impl Adversary {
     /// One of the things of its own AppWrapper, by chance.
     fn thing(&mut self, world: &World, wanted: impl Fn(&Thing) -> bool) -> Option<Arc<Object>> {
         let wrapper = self.wrapper(world)?;
-        let things = &world.truth.wrappers.get(&wrapper.uid)?.things;
+        let things = &world.oracle.wrappers.get(&wrapper.uid)?.things;
         let uids: Vec<&Arc<str>> =
             things.iter().filter(|(_, thing)| wanted(thing)).map(|(uid, _)| uid).collect();
         if uids.is_empty() {

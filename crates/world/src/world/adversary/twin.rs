@@ -61,7 +61,7 @@ impl World {
         if self.adversary.is_none() {
             return BTreeMap::new();
         }
-        let victims = self.truth.wrappers.values().filter(|wrapper| wrapper.sane);
+        let victims = self.oracle.wrappers.values().filter(|wrapper| wrapper.sane);
         victims
             .filter_map(|wrapper| {
                 let object = self.store.get(&wrapper.address)?;

@@ -10,7 +10,7 @@ use crate::api::Phase;
 use crate::observe::cache::Key;
 use crate::sim::{Address, Store};
 use crate::world::actors::is_true;
-use crate::world::truth::{Truth, Wrapper};
+use crate::world::oracle::{Oracle, Wrapper};
 use crate::world::wire::Call;
 
 /// The most calls that one reconcile may make.
@@ -77,7 +77,7 @@ pub struct CallScope<'a> {
     /// The cluster before the call.
     pub store: &'a Store,
     /// What is really there.
-    pub truth: &'a Truth,
+    pub oracle: &'a Oracle,
     /// The call.
     pub call: &'a Call,
     /// Where it goes.
@@ -135,8 +135,8 @@ impl CallScope<'_> {
         let object = self.store.get(&self.target.address(self.store)?)?;
         let wanted = self.body["preconditions"]["uid"].as_str();
         let hits = self.is("DELETE") && wanted.is_none_or(|uid| uid == &*object.uid);
-        let root = self.truth.root_of(&object.uid)?;
-        let wrapper = self.truth.wrappers.get(root)?;
+        let root = self.oracle.root_of(&object.uid)?;
+        let wrapper = self.oracle.wrappers.get(root)?;
         let thing = wrapper.things.get(&object.uid);
         let late = thing.is_some_and(|thing| thing.late);
         let part = thing.and_then(|thing| thing.part);
@@ -152,7 +152,7 @@ impl CallScope<'_> {
         // of another version it will be refused
         let guard = self.body["metadata"]["resourceVersion"].as_str();
         let applies = guard.is_none_or(|version| version == object.version.to_string());
-        self.truth.wrappers.get(&object.uid).filter(|_| applies)
+        self.oracle.wrappers.get(&object.uid).filter(|_| applies)
     }
 }
 
@@ -165,7 +165,7 @@ fn ours_alone(scope: &CallScope<'_>) -> Option<String> {
     }
     let object = scope.store.get(&scope.target.address(scope.store)?)?;
     let hits = scope.body["preconditions"]["uid"] == *object.uid;
-    let stranger = hits && scope.truth.root_of(&object.uid).is_none();
+    let stranger = hits && scope.oracle.root_of(&object.uid).is_none();
     stranger.then(|| scope.call.uri.clone())
 }
 
@@ -186,7 +186,7 @@ fn listed_first(scope: &CallScope<'_>) -> Option<String> {
     let finalizers = scope.body["metadata"]["finalizers"].as_array();
     let lets_go = wrapper.state.finalizer
         && finalizers
-            .is_some_and(|all| !all.iter().any(|name| name == crate::world::truth::FINALIZER));
+            .is_some_and(|all| !all.iter().any(|name| name == crate::world::oracle::FINALIZER));
     let conditions = scope.body["status"]["conditions"].as_array();
     let says_gone =
         wrapper.state.deployed && conditions.is_some() && !is_true(scope.body, "ResourcesDeployed");
@@ -246,7 +246,7 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
     // a pod that is being deleted on a node where nothing runs is waited for by nobody
     let pod = scope.store.get(&scope.target.address(scope.store)?)?;
     let node = pod.value["spec"]["nodeName"].as_str();
-    if pod.is_deleting() && node.is_some_and(|node| scope.truth.fenced.contains(node)) {
+    if pod.is_deleting() && node.is_some_and(|node| scope.oracle.fenced.contains(node)) {
         return None;
     }
     (waited + scope.slack < grace).then(|| format!("{name} after {waited:?} of {grace:?}"))

@@ -13,7 +13,7 @@ use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::world::actors::{find_condition, is_true};
 use crate::world::elapsed_at;
-use crate::world::truth::{State, Thing, Wrapper, decided};
+use crate::world::oracle::{State, Thing, Wrapper, decided};
 
 /// The longest that a pause may last, with some room.
 const PAUSE_MAX: Duration = Duration::from_hours(25);
@@ -62,7 +62,7 @@ fn own_cause(scope: &Scope<'_>) -> Option<String> {
     };
     let now = cause(&scope.change.object.value)?;
     let is_new = cause(&before.value).as_ref() != Some(&now);
-    let root = scope.truth.root_of(&now);
+    let root = scope.oracle.root_of(&now);
     let wrong = root.map(|root| &**root) != Some(&*scope.change.object.uid);
     (is_new && wrong).then(|| format!("pod {now}"))
 }
@@ -157,7 +157,7 @@ fn uncounted_slowly(scope: &Scope<'_>) -> Option<String> {
 fn paused_by_right(scope: &Scope<'_>) -> Option<String> {
     let wrapper = scope.wrapper;
     let resumes = scope.before.phase == Phase::Resetting && wrapper.state.phase == Phase::Resuming;
-    if !resumes || !scope.truth.calm {
+    if !resumes || !scope.oracle.calm {
         return None;
     }
     let old = &scope.change.before.as_ref()?.value["status"];
@@ -212,7 +212,7 @@ fn strays(scope: &CallScope<'_>) -> Option<String> {
         return None;
     }
     let object = scope.store.get(&scope.target.address(scope.store)?)?;
-    let wrapper = scope.truth.wrappers.get(scope.truth.root_of(&object.uid)?)?;
+    let wrapper = scope.oracle.wrappers.get(scope.oracle.root_of(&object.uid)?)?;
     let hits = scope.body["preconditions"]["uid"] == *object.uid;
     (hits && !is_key(wrapper)).then(|| format!("{} of {}", scope.call.uri, wrapper.address.name))
 }
@@ -223,7 +223,7 @@ fn deleted_in_use(scope: &CallScope<'_>) -> Option<String> {
         return None;
     }
     let object = scope.store.get(&scope.target.address(scope.store)?)?;
-    let wrapper = scope.truth.wrappers.get(scope.truth.root_of(&object.uid)?)?;
+    let wrapper = scope.oracle.wrappers.get(scope.oracle.root_of(&object.uid)?)?;
     let thing = wrapper.things.get(&object.uid)?;
     let runs = matches!(wrapper.state.phase, Phase::Resuming | Phase::Running);
     let goes = thing.part.is_some_and(|part| wrapper.components.going.contains_key(&part));
@@ -239,11 +239,11 @@ fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
     if scope.call.method != http::Method::POST || owner["kind"] != "AppWrapper" || scope.late {
         return None;
     }
-    let wrapper = scope.truth.wrappers.get(owner["uid"].as_str()?)?;
+    let wrapper = scope.oracle.wrappers.get(owner["uid"].as_str()?)?;
     let user = wrapper.requester.clone()?;
     let resource = scope.target.plural.clone();
     let seen = format!("{} for {user}", scope.call.uri);
-    match scope.truth.reviews.get(&(user, resource)) {
+    match scope.oracle.reviews.get(&(user, resource)) {
         Some((at, true)) if *at + ANSWERED_FOR + scope.slack >= scope.elapsed => None,
         Some(_) | None => Some(seen),
     }
@@ -273,7 +273,7 @@ pub fn check_endless(scope: &EndScope<'_>) -> Option<Violation> {
 }
 
 fn hostile<'a>(scope: &EndScope<'a>) -> impl Iterator<Item = &'a Wrapper> {
-    scope.truth.wrappers.values().filter(|wrapper| wrapper.hostile)
+    scope.oracle.wrappers.values().filter(|wrapper| wrapper.hostile)
 }
 
 fn deleted(scope: &EndScope<'_>) -> Option<String> {
@@ -312,7 +312,7 @@ fn finalizer_is_back(scope: &EndScope<'_>) -> Option<String> {
 
 /// True where there are more live pods of a pod set than were declared, and nowhere else.
 fn over_quota_is_said(scope: &EndScope<'_>) -> Option<String> {
-    let all = scope.truth.wrappers.values().filter(|wrapper| wrapper.sane || wrapper.hostile);
+    let all = scope.oracle.wrappers.values().filter(|wrapper| wrapper.sane || wrapper.hostile);
     let running =
         |wrapper: &&Wrapper| wrapper.state.phase == Phase::Running && wrapper.forged_at.is_none();
     all.filter(running).find_map(|wrapper| {

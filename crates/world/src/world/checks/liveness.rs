@@ -12,8 +12,8 @@ use crate::observe::cache::Key;
 use crate::sim::{Object, Store};
 use crate::world::actors::is_true;
 use crate::world::actors::kueue::{Kueue, QUEUE, Standing};
+use crate::world::oracle::{Oracle, Wrapper};
 use crate::world::replica::Replica;
-use crate::world::truth::{Truth, Wrapper};
 
 /// The end of a run, and all that a check may ask about it.
 #[derive(Clone, Copy)]
@@ -21,7 +21,7 @@ pub struct EndScope<'a> {
     /// The cluster.
     pub store: &'a Store,
     /// What is really there.
-    pub truth: &'a Truth,
+    pub oracle: &'a Oracle,
     /// Kueue's books.
     pub kueue: &'a Kueue,
     /// The controller that leads.
@@ -68,7 +68,7 @@ pub(super) fn first(all: &[Invariant<Check>], scope: &EndScope<'_>) -> Option<Vi
 
 impl<'a> EndScope<'a> {
     fn wrappers(&self) -> impl Iterator<Item = (&'a Wrapper, &'a Arc<Object>)> {
-        let all = self.truth.wrappers.values().filter(|wrapper| wrapper.sane);
+        let all = self.oracle.wrappers.values().filter(|wrapper| wrapper.sane);
         let store = self.store;
         all.filter_map(move |wrapper| Some((wrapper, store.get(&wrapper.address)?)))
     }

@@ -9,7 +9,7 @@ pub mod safety;
 use std::fmt;
 use std::time::Duration;
 
-use super::truth::{State, Truth, Wrapper};
+use super::oracle::{Oracle, State, Wrapper};
 use crate::sim::{Change, Store};
 
 /// An invariant that does not hold.
@@ -35,7 +35,7 @@ pub struct Scope<'a> {
     /// The cluster after the change.
     pub store: &'a Store,
     /// What is really there.
-    pub truth: &'a Truth,
+    pub oracle: &'a Oracle,
     /// The change.
     pub change: &'a Change,
     /// The AppWrapper that it concerns.

@@ -7,9 +7,9 @@ use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::sim::Verb;
 use crate::world::moment;
-use crate::world::truth::decided;
-use crate::world::truth::own::Said;
-use crate::world::truth::retry::Delay;
+use crate::world::oracle::decided;
+use crate::world::oracle::own::Said;
+use crate::world::oracle::retry::Delay;
 
 /// The invariants of policies.
 pub const POLICIES: &[Invariant<Check>] = &[
@@ -133,7 +133,7 @@ fn is_of_one_incident(scope: &Scope<'_>) -> bool {
     });
     let at = |text: &Value| text.as_str().and_then(|text| text.parse::<Timestamp>().ok());
     let Some(then) = earlier.and_then(|earlier| at(&earlier["endedAt"])) else { return false };
-    let last_loss = scope.truth.lost.get(&name).and_then(|all| all.last());
+    let last_loss = scope.oracle.lost.get(&name).and_then(|all| all.last());
     last_loss.is_some_and(|since| moment(*since) <= then)
 }
 
@@ -160,7 +160,7 @@ fn within_the_rules_limit(scope: &Scope<'_>) -> Option<String> {
         return None;
     }
     rule_counts(&scope.change.object.value).find_map(|(policy, rule, count)| {
-        let limit = scope.truth.policies.limit(policy, rule).unwrap_or(0);
+        let limit = scope.oracle.policies.limit(policy, rule).unwrap_or(0);
         (count > limit).then(|| format!("{policy}/{rule}: {count} of {limit}"))
     })
 }
@@ -221,7 +221,7 @@ pub fn delay(scope: &Scope<'_>) -> Delay {
     let Some(policy) = policy else { return Delay::None };
     let rule = rule["name"].as_str().unwrap_or_default();
     let n = rule_counts(wrapper).find(|(p, r, _)| *p == policy && *r == rule);
-    scope.truth.policies.delay(policy, rule, n.map_or(1, |(.., n)| n))
+    scope.oracle.policies.delay(policy, rule, n.map_or(1, |(.., n)| n))
 }
 
 /// A suspension in between ends the delay: whoever resumes it means now.
@@ -300,7 +300,7 @@ fn given_up_by_right(scope: &Scope<'_>) -> Option<String> {
         return None;
     }
     let (own, tuning) = (&scope.wrapper.own, &scope.wrapper.tuning);
-    let limit = own.max_restarts.unwrap_or(tuning.limit).min(scope.truth.policies.global.0);
+    let limit = own.max_restarts.unwrap_or(tuning.limit).min(scope.oracle.policies.global.0);
     let count = scope.wrapper.state.count;
     (count < limit).then(|| format!("{count} of {limit}"))
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::sim::{Address, Verb};
-use crate::world::truth::retry::Delay;
-use crate::world::truth::{State, Wrapper, decided};
+use crate::world::oracle::retry::Delay;
+use crate::world::oracle::{State, Wrapper, decided};
 
 /// The invariants of state.
 pub const SAFETY: &[Invariant<Check>] = &[
@@ -39,7 +39,7 @@ pub fn check(scope: &Scope<'_>) -> Option<Violation> {
     })
 }
 
-fn names<'a>(things: impl Iterator<Item = &'a crate::world::truth::Thing>) -> String {
+fn names<'a>(things: impl Iterator<Item = &'a crate::world::oracle::Thing>) -> String {
     let all: Vec<String> = things.map(|thing| format!("{}/{}", thing.kind, thing.name)).collect();
     all.join(", ")
 }
@@ -107,7 +107,8 @@ fn has_taken_name(scope: &Scope<'_>) -> bool {
         let kind = scope.store.kinds.by_name(text("apiVersion"), text("kind"));
         let namespace = &scope.change.object.address.namespace;
         let found = kind.and_then(|kind| scope.store.get(&Address::new(kind, namespace, name)));
-        found.is_some_and(|found| scope.truth.root_of(&found.uid) != Some(&scope.change.object.uid))
+        found
+            .is_some_and(|found| scope.oracle.root_of(&found.uid) != Some(&scope.change.object.uid))
     })
 }
 
@@ -139,7 +140,7 @@ fn counted_once(scope: &Scope<'_>) -> Option<String> {
 
 fn within_the_limit(scope: &Scope<'_>) -> Option<String> {
     let Wrapper { own, tuning, state, .. } = scope.wrapper;
-    let policies = &scope.truth.policies;
+    let policies = &scope.oracle.policies;
     let global = policies.global.1;
     let limit = if policies.may_hold(&own.named, own.queued) {
         global

@@ -11,8 +11,8 @@ use crate::api::AppWrapperStatus;
 use crate::sim::Object;
 use crate::world::actors::kueue::{QUEUE, Standing};
 use crate::world::actors::{has_ended, is_true, phase};
+use crate::world::oracle;
 use crate::world::scene::pods_in;
-use crate::world::truth;
 
 /// The world as it is now.
 #[derive(Clone, Debug, Default)]
@@ -110,7 +110,8 @@ impl Show {
             .flat_map(|component| pods_in(&component["template"]))
             .map(|(count, _)| count)
             .sum();
-        let things = self.world.truth.wrappers.get(&wrapper.uid).map(|known| known.things.values());
+        let things =
+            self.world.oracle.wrappers.get(&wrapper.uid).map(|known| known.things.values());
         let runs = |phase: &str| phase == "Running" || phase == "Succeeded";
         let ready = things.into_iter().flatten();
         let ready = ready.filter(|thing| thing.pod && !thing.terminating && runs(&thing.phase));
@@ -131,7 +132,7 @@ impl Show {
             name: pod.address.name.to_string(),
             node: pod.value["spec"]["nodeName"].as_str().unwrap_or_default().to_owned(),
             phase: phase(pod).to_owned(),
-            attempt: pod.label(truth::ATTEMPT).unwrap_or_default().to_owned(),
+            attempt: pod.label(oracle::ATTEMPT).unwrap_or_default().to_owned(),
             terminating: pod.is_deleting(),
             hangs: self.world.kubelets.hangs(&self.world.store, pod),
         }

@@ -11,7 +11,7 @@ use crate::sim::{Deletion, Object, Part, Propagation};
 use crate::world::actors::kueue::{Outcome, PRIORITY, QUEUE, Standing};
 use crate::world::actors::{Env, kubelet, phase};
 use crate::world::rng::Rng;
-use crate::world::{Source, truth};
+use crate::world::{Source, oracle};
 
 /// Annotation of a pod that needs its peers: how long after the loss of one it fails.
 const NEEDS_PEERS: &str = "sim/needs-peers";
@@ -122,7 +122,7 @@ impl Show {
 
     /// Pods that run and are looked after, of the first AppWrapper that has some; by name.
     fn running(&self) -> Vec<Arc<Object>> {
-        let of = |wrapper: &truth::Wrapper| {
+        let of = |wrapper: &oracle::Wrapper| {
             let pods = wrapper.things.iter().filter(|(_, thing)| thing.pod && !thing.terminating);
             let pods = pods.filter_map(|(uid, _)| self.world.store.by_uid(uid).cloned());
             let lives = |pod: &Arc<Object>| {
@@ -132,7 +132,13 @@ impl Show {
             pods.sort_by(|a, b| a.address.cmp(&b.address));
             pods
         };
-        self.world.truth.wrappers.values().map(of).find(|pods| !pods.is_empty()).unwrap_or_default()
+        self.world
+            .oracle
+            .wrappers
+            .values()
+            .map(of)
+            .find(|pods| !pods.is_empty())
+            .unwrap_or_default()
     }
 
     /// The pod that it happens to: the last by name, so that a leader is left to tell of it.
@@ -141,7 +147,7 @@ impl Show {
     }
 
     fn wrapper_of(&self, pod: &Object) -> Option<Arc<Object>> {
-        let root = self.world.truth.root_of(&pod.uid)?;
+        let root = self.world.oracle.root_of(&pod.uid)?;
         self.world.store.by_uid(root).cloned()
     }
 
@@ -221,7 +227,7 @@ impl Show {
         let world = &mut self.world;
         let mut env = Env {
             store: &mut world.store,
-            rng: &mut world.folk,
+            rng: &mut world.user_rng,
             agenda: &mut world.agenda,
             elapsed: world.elapsed,
         };
@@ -251,7 +257,7 @@ impl Show {
             let world = &mut self.world;
             let mut env = Env {
                 store: &mut world.store,
-                rng: &mut world.folk,
+                rng: &mut world.user_rng,
                 agenda: &mut world.agenda,
                 elapsed: world.elapsed,
             };
@@ -266,7 +272,7 @@ impl Show {
 
     fn delete_component(&mut self, pod: &Arc<Object>) {
         let Some(wrapper) = self.wrapper_of(pod) else { return };
-        let known = self.world.truth.wrappers.get(&wrapper.uid);
+        let known = self.world.oracle.wrappers.get(&wrapper.uid);
         let things = known.map(|known| known.things.iter()).into_iter().flatten();
         let mut components = things.filter(|(_, thing)| thing.component);
         let Some((uid, thing)) = components.find(|(_, thing)| thing.kind != "ConfigMap") else {
@@ -313,7 +319,7 @@ impl Show {
         drop(world.store.delete(&node.address, &Deletion::default()));
         let mut env = Env {
             store: &mut world.store,
-            rng: &mut world.folk,
+            rng: &mut world.user_rng,
             agenda: &mut world.agenda,
             elapsed: world.elapsed,
         };

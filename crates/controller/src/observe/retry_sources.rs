@@ -1,4 +1,4 @@
-//! Guides: the objects that say how failures are retried, beside the AppWrapper itself. Retry policies,
+//! Retry sources: the objects that say how failures are retried, beside the AppWrapper itself. Retry policies,
 //! and the queues that they are attached to.
 
 use std::sync::Arc;
@@ -14,9 +14,9 @@ use crate::kinds;
 use crate::policies::{InForce, Missing, RetryPolicy, attached, surplus};
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 
-/// What is kept of a guide.
+/// What is kept of a retry source.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Guide {
+pub enum RetrySource {
     /// A `RetryPolicy`, or why it cannot be read.
     Policy(Result<Arc<RetryPolicy>, String>),
     /// A `LocalQueue`.
@@ -42,7 +42,7 @@ pub struct Attach {
     pub default: Option<String>,
 }
 
-/// The kinds of guides. Their version is whichever is served.
+/// The kinds of retry sources. Their version is whichever is served.
 const KINDS: [(&str, &str); 3] = [
     (GROUP, "RetryPolicy"),
     (keys::KUEUE_GROUP, "LocalQueue"),
@@ -71,19 +71,19 @@ pub fn cluster_queues() -> KindKey {
     key(keys::KUEUE_GROUP, "ClusterQueue")
 }
 
-/// The kind of guide that a group and a kind name.
+/// The kind of retry source that a group and a kind name.
 #[must_use]
 pub fn kind_of(group: &str, kind: &str) -> Option<KindKey> {
     KINDS.contains(&(group, kind)).then(|| key(group, kind))
 }
 
-/// Whether a kind is one of guides, and not one that is wrapped.
+/// Whether a kind is one of retry sources, and not one that is wrapped.
 #[must_use]
-pub fn is_guide(kind: &KindKey) -> bool {
+pub fn is_retry_source(kind: &KindKey) -> bool {
     kind.api_version.strip_suffix("/*").is_some_and(|group| kind_of(group, &kind.kind).is_some())
 }
 
-/// The kinds, with their versions, as which guides may be served; the best first.
+/// The kinds, with their versions, as which retry sources may be served; the best first.
 #[must_use]
 pub fn served_as(kind: &KindKey) -> Vec<KindKey> {
     let group = kind.api_version.trim_end_matches("/*");
@@ -95,7 +95,7 @@ pub fn served_as(kind: &KindKey) -> Vec<KindKey> {
     versions.iter().map(of).collect()
 }
 
-/// The kinds of guides that may have a say in an AppWrapper's retries: none where it names neither a
+/// The kinds of retry sources that may have a say in an AppWrapper's retries: none where it names neither a
 /// policy nor a queue, and there is no default.
 #[must_use]
 pub fn used_by(wrapper: &Wrapper, default: Option<&str>) -> Vec<KindKey> {
@@ -116,8 +116,8 @@ pub fn used(names_policies: bool, has_queue: bool) -> Vec<KindKey> {
     kinds
 }
 
-impl Guide {
-    /// Reads a guide of a kind.
+impl RetrySource {
+    /// Reads a retry source of a kind.
     #[must_use]
     pub fn of(seen: &Seen, kind: &KindKey) -> Self {
         let annotations = seen.meta.annotations.as_ref();
@@ -192,12 +192,14 @@ fn in_force(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> InForce {
     let (mut local, mut cluster) = (None, None);
     if let Some(queue) = &wrapper.queue {
         let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
-        if let Some(Guide::LocalQueue { cluster_queue, policies }) =
-            cache.guide(&local_queues(), &at)
+        if let Some(RetrySource::LocalQueue { cluster_queue, policies }) =
+            cache.retry_source(&local_queues(), &at)
         {
             local = policies;
             let at = Key { namespace: String::new(), name: cluster_queue };
-            if let Some(Guide::ClusterQueue { policies }) = cache.guide(&cluster_queues(), &at) {
+            if let Some(RetrySource::ClusterQueue { policies }) =
+                cache.retry_source(&cluster_queues(), &at)
+            {
                 cluster = policies;
             }
         }
@@ -207,12 +209,12 @@ fn in_force(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> InForce {
     let mut in_force = InForce::default();
     for name in names {
         let at = Key { namespace: String::new(), name: name.clone() };
-        match cache.guide(&retry_policies(), &at) {
-            Some(Guide::Policy(Ok(policy))) => in_force.policies.push(policy),
-            Some(Guide::Policy(Err(flaw))) => {
+        match cache.retry_source(&retry_policies(), &at) {
+            Some(RetrySource::Policy(Ok(policy))) => in_force.policies.push(policy),
+            Some(RetrySource::Policy(Err(flaw))) => {
                 in_force.missing.push(Missing { name, flaw: Some(flaw) });
             }
-            Some(Guide::LocalQueue { .. } | Guide::ClusterQueue { .. }) | None => {
+            Some(RetrySource::LocalQueue { .. } | RetrySource::ClusterQueue { .. }) | None => {
                 in_force.missing.push(Missing { name, flaw: None });
             }
         }
@@ -245,11 +247,11 @@ mod tests {
     fn put(cache: &Cache, kind: &KindKey, object: &Value) {
         let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
         let at = Key::of(&seen.meta);
-        cache.put_guide(kind, at, Guide::of(&seen, kind));
+        cache.put_retry_source(kind, at, RetrySource::of(&seen, kind));
     }
 
     #[test]
-    fn guides_are_asked_only_where_something_names_them() {
+    fn retry_sources_are_asked_only_where_something_names_them() {
         let kinds = |wrapper: Wrapper, default: Option<&str>| -> Vec<String> {
             used_by(&wrapper, default).into_iter().map(|kind| kind.kind).collect()
         };
@@ -260,11 +262,11 @@ mod tests {
         let all = ["RetryPolicy", "LocalQueue", "ClusterQueue"];
         assert_eq!(kinds(wrapper(Some("q"), true), Some("d")), all);
         for kind in used_by(&wrapper(Some("q"), false), None) {
-            assert!(is_guide(&kind));
-            assert!(served_as(&kind).iter().all(|served| !is_guide(served)));
+            assert!(is_retry_source(&kind));
+            assert!(served_as(&kind).iter().all(|served| !is_retry_source(served)));
         }
         let wrapped = KindKey { api_version: "batch/v1".into(), kind: "Job".into() };
-        assert!(!is_guide(&wrapped));
+        assert!(!is_retry_source(&wrapped));
     }
 
     #[test]
@@ -318,7 +320,9 @@ mod tests {
         let odd = json!({"action": "Escalate", "onConditions": ["OOMKilled"]});
         let object = json!({"metadata": {"name": "p"}, "spec": {"rules": [odd, rule, 7]}});
         let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
-        let Guide::Policy(Ok(policy)) = Guide::of(&seen, &retry_policies()) else { panic!("read") };
+        let RetrySource::Policy(Ok(policy)) = RetrySource::of(&seen, &retry_policies()) else {
+            panic!("read")
+        };
         assert_eq!(policy.rules.iter().map(|rule| rule.index).collect::<Vec<_>>(), [1]);
         assert!(
             policy.flaws[0].contains("spec.rules[0]: unknown variant `Escalate`"),
@@ -354,7 +358,9 @@ mod tests {
     fn a_policy_that_cannot_be_read_says_why() {
         let object = json!({"metadata": {"name": "p"}, "spec": {"retryLimit": "many"}});
         let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
-        let Guide::Policy(Err(flaw)) = Guide::of(&seen, &retry_policies()) else { panic!("read") };
+        let RetrySource::Policy(Err(flaw)) = RetrySource::of(&seen, &retry_policies()) else {
+            panic!("read")
+        };
         assert!(flaw.starts_with("invalid type: string \"many\""), "{flaw}");
     }
 }

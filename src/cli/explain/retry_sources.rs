@@ -7,8 +7,8 @@ use super::super::cluster::{said, unanswered, unlisted};
 use super::super::place::get;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
-use crate::observe::guides::{self, Attach, Guide};
-use crate::observe::live::{self, guide_resource};
+use crate::observe::live::{self, retry_source_resource};
+use crate::observe::retry_sources::{self, Attach, RetrySource};
 use crate::policies::attached;
 
 /// Reads these objects into the cache; returns notes about those that could not be read.
@@ -25,12 +25,12 @@ pub(super) async fn collect(
     let (mut of_local, mut of_cluster) = (None, None);
     if let Some(queue) = &wrapper.queue {
         let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
-        let local = reader.read(&guides::local_queues(), at).await?;
-        if let Some(Guide::LocalQueue { cluster_queue, policies }) = local {
+        let local = reader.read(&retry_sources::local_queues(), at).await?;
+        if let Some(RetrySource::LocalQueue { cluster_queue, policies }) = local {
             of_local = policies;
             let at = Key { namespace: String::new(), name: cluster_queue };
-            let cluster = reader.read(&guides::cluster_queues(), at).await?;
-            if let Some(Guide::ClusterQueue { policies }) = cluster {
+            let cluster = reader.read(&retry_sources::cluster_queues(), at).await?;
+            if let Some(RetrySource::ClusterQueue { policies }) = cluster {
                 of_cluster = policies;
             }
         }
@@ -39,7 +39,7 @@ pub(super) async fn collect(
     let names = attached(of_cluster.as_deref(), of_local.as_deref(), &attach.own, default);
     for name in names {
         let at = Key { namespace: String::new(), name };
-        reader.read(&guides::retry_policies(), at).await?;
+        reader.read(&retry_sources::retry_policies(), at).await?;
     }
     Ok(reader.notes)
 }
@@ -51,9 +51,9 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a guide, where there is one. Who may not read it is told so.
-    async fn read(&mut self, kind: &KindKey, at: Key) -> Result<Option<Guide>, Error> {
-        let resource = match guide_resource(self.client, kind).await {
+    /// Reads a retry source, where there is one. Who may not read it is told so.
+    async fn read(&mut self, kind: &KindKey, at: Key) -> Result<Option<RetrySource>, Error> {
+        let resource = match retry_source_resource(self.client, kind).await {
             Ok(resource) => resource,
             Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(None),
             Err(error @ live::Error::Api { .. }) => return Err(unlisted(&error)),
@@ -61,9 +61,9 @@ impl Reader<'_> {
         let namespace = Some(at.namespace.as_str()).filter(|name| !name.is_empty());
         match get(self.client, &resource, namespace, &at.name).await {
             Ok(seen) => {
-                let guide = Guide::of(&seen, kind);
-                self.cache.put_guide(kind, at, guide.clone());
-                Ok(Some(guide))
+                let retry_source = RetrySource::of(&seen, kind);
+                self.cache.put_retry_source(kind, at, retry_source.clone());
+                Ok(Some(retry_source))
             }
             Err(error) if live::code(&error) == Some(404) => Ok(None),
             Err(error) if live::code(&error) == Some(403) => {

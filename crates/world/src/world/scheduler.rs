@@ -226,7 +226,7 @@ impl World {
                 let skips = replaced
                     && self.faults_on
                     && self.options.faults.has(Fault::Skip)
-                    && self.mischief.one_in(6);
+                    && self.fault_rng.one_in(6);
                 self.replicas[index].streams[number].at = Some(at + 1);
                 let numbers = [index as u64, number as u64, told.object.version];
                 if skips {
@@ -251,7 +251,7 @@ impl World {
         let topic = self.replicas[index].streams[number].topic.clone();
         let Some((.., log)) = self.logs.get(&topic) else { return };
         let Some(at) = self.replicas[index].streams[number].at else { return };
-        let upto = at.saturating_sub(self.mischief.below(12));
+        let upto = at.saturating_sub(self.fault_rng.below(12));
         debug_assert!(state_at(log, upto).len() <= log.len());
         let elapsed = self.elapsed;
         self.replicas[index].list(number, log, upto, elapsed);
@@ -303,11 +303,11 @@ impl World {
 
     /// A look has failed though no call of it did: what a tenant has written must not do that to others.
     fn failed_by_itself(&mut self, key: &Key, error: &crate::reconcile::Error) {
-        let is_key = |wrapper: &&super::truth::Wrapper| {
+        let is_key = |wrapper: &&super::oracle::Wrapper| {
             let at = &wrapper.address;
             *at.name == *key.name && *at.namespace == *key.namespace
         };
-        let wrapper = self.truth.wrappers.values().find(is_key);
+        let wrapper = self.oracle.wrappers.values().find(is_key);
         if self.adversary.is_some() && wrapper.is_some_and(|wrapper| wrapper.sane) {
             self.violated(super::checks::Violation {
                 invariant: "S18",
@@ -319,8 +319,12 @@ impl World {
 
     fn act(&mut self, task: &Task) {
         let elapsed = self.elapsed;
-        let mut env =
-            Env { store: &mut self.store, rng: &mut self.folk, agenda: &mut self.agenda, elapsed };
+        let mut env = Env {
+            store: &mut self.store,
+            rng: &mut self.user_rng,
+            agenda: &mut self.agenda,
+            elapsed,
+        };
         match task {
             Task::Pod(address) => {
                 self.kubelets.pod(&mut env, address);

@@ -9,7 +9,7 @@ use super::actors::kueue::Outcome;
 use super::actors::{Env, Task, kubelet};
 use super::coverage::Happening;
 use super::scene::Act;
-use super::{LABEL, NAMESPACE, World, truth};
+use super::{LABEL, NAMESPACE, World, oracle};
 use crate::sim::{Address, Deletion, Object, Part, Propagation};
 
 /// A finalizer of nobody that we know.
@@ -103,21 +103,25 @@ impl World {
     }
 
     /// One of the things of an AppWrapper, by chance.
-    fn thing(&mut self, name: &str, wanted: impl Fn(&truth::Thing) -> bool) -> Option<Arc<Object>> {
+    fn thing(
+        &mut self,
+        name: &str,
+        wanted: impl Fn(&oracle::Thing) -> bool,
+    ) -> Option<Arc<Object>> {
         let wrapper = self.wrapper(name)?;
-        let things = &self.truth.wrappers.get(&wrapper.uid)?.things;
+        let things = &self.oracle.wrappers.get(&wrapper.uid)?.things;
         let uids: Vec<&Arc<str>> =
             things.iter().filter(|(_, thing)| wanted(thing)).map(|(uid, _)| uid).collect();
         if uids.is_empty() {
             return None;
         }
-        let uid = uids[self.folk.below(uids.len())].clone();
+        let uid = uids[self.user_rng.below(uids.len())].clone();
         self.store.by_uid(&uid).cloned()
     }
 
     fn delete_thing(&mut self, name: &str, pod: bool) {
         let wanted =
-            |thing: &truth::Thing| if pod { thing.pod } else { thing.component && !thing.pod };
+            |thing: &oracle::Thing| if pod { thing.pod } else { thing.component && !thing.pod };
         let Some(object) = self.thing(name, wanted) else { return };
         let happening = if pod { Happening::PodDeleted } else { Happening::ComponentDeleted };
         self.happened_to(name, happening);
@@ -128,7 +132,7 @@ impl World {
 
     fn unlabel(&mut self, name: &str) {
         // a pod without the label is hidden from every watch: its owner has taken it away
-        let wanted = |thing: &truth::Thing| thing.component && !thing.pod;
+        let wanted = |thing: &oracle::Thing| thing.component && !thing.pod;
         let Some(object) = self.thing(name, wanted) else { return };
         self.happened_to(name, Happening::ComponentUnlabelled);
         self.store.change(&object.address, Part::Whole, |object| {
@@ -155,7 +159,7 @@ impl World {
     /// Labels that somebody took away are back: without them no watch shows what becomes of a component.
     pub(super) fn relabel_all(&mut self) {
         let bare: Vec<(Address, String)> = self
-            .truth
+            .oracle
             .wrappers
             .values()
             .flat_map(|wrapper| {
@@ -179,7 +183,7 @@ impl World {
     /// Nobody holds anything any more.
     pub(super) fn release_all(&mut self) {
         let held: Vec<Address> = self
-            .truth
+            .oracle
             .wrappers
             .values()
             .flat_map(|wrapper| wrapper.things.keys())
@@ -209,7 +213,7 @@ impl World {
         self.coverage.fault(super::faults::Fault::Kueue);
         let mut env = Env {
             store: &mut self.store,
-            rng: &mut self.folk,
+            rng: &mut self.user_rng,
             agenda: &mut self.agenda,
             elapsed: self.elapsed,
         };
@@ -226,11 +230,11 @@ impl World {
         let mut pod = json!({
             "apiVersion": "v1", "kind": "Pod",
             "metadata": {"name": format!("{name}-impostor"), "labels": {
-                LABEL: name, truth::ATTEMPT: "0", "workload.codeflare.dev/podset": "0-0",
+                LABEL: name, oracle::ATTEMPT: "0", "workload.codeflare.dev/podset": "0-0",
             }, "annotations": {"sim/run-for": "1s", "sim/exit-code": "3"}},
             "spec": {"containers": [{"name": "main", "image": "x"}]},
         });
-        if self.folk.one_in(2) {
+        if self.user_rng.one_in(2) {
             // with its owner there, so that it is nobody's orphan
             self.create(
                 json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "other"}}),
@@ -262,7 +266,7 @@ impl World {
         // its pods are looked at, and another machine takes its name
         let mut env = Env {
             store: &mut self.store,
-            rng: &mut self.folk,
+            rng: &mut self.user_rng,
             agenda: &mut self.agenda,
             elapsed: self.elapsed,
         };
@@ -296,7 +300,7 @@ impl World {
     fn configure(&mut self, most: i32) {
         self.happened(Happening::Configured);
         self.config.retry_policy.global_max_retries = most;
-        self.truth.policies.note_global(i64::from(most));
+        self.oracle.policies.note_global(i64::from(most));
         for replica in &self.replicas {
             replica.configure(&self.config);
         }

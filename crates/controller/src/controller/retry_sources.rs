@@ -1,4 +1,4 @@
-//! The watch of a kind of guides: retry policies, local queues, cluster queues.
+//! The watch of a kind of retry sources: retry policies, local queues, cluster queues.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,14 +19,14 @@ use crate::reconcile::Context;
 /// be installed.
 const ABSENT_AGAIN_AFTER: Duration = Duration::from_secs(30);
 
-/// Watches a kind of guides for as long as it is in use. Where it does not exist, nothing of it does.
+/// Watches a kind of retry sources for as long as it is in use. Where it does not exist, nothing of it does.
 pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
     loop {
-        let pause = match live::guide_resource(&context.client, &kind).await {
+        let pause = match live::retry_source_resource(&context.client, &kind).await {
             Ok(resource) => {
                 let config = watcher::Config::default();
                 let mut events = Box::pin(watches::stream(&context, &resource, config));
-                let mut feed = feed::Guides::new(kind.clone());
+                let mut feed = feed::RetrySources::new(kind.clone());
                 while let Some(event) = events.next().await {
                     if !apply(&context, &queue, &kind, &mut feed, event) {
                         break;
@@ -54,7 +54,7 @@ fn apply(
     context: &Context,
     queue: &Queue,
     kind: &KindKey,
-    feed: &mut feed::Guides,
+    feed: &mut feed::RetrySources,
     event: Result<Event<Seen>, watcher::Error>,
 ) -> bool {
     let error = match event {

@@ -34,7 +34,7 @@ pub const POD_SET: &str = "workload.codeflare.dev/podset";
 
 /// Everything that is known.
 #[derive(Clone, Debug, Default)]
-pub struct Truth {
+pub struct Oracle {
     /// AppWrappers that exist, by UID.
     pub wrappers: BTreeMap<Arc<str>, Wrapper>,
     /// The AppWrapper to which an object's chain of owners leads, by UID; also of objects that are gone.
@@ -229,7 +229,7 @@ impl Thing {
     }
 }
 
-impl Truth {
+impl Oracle {
     /// The AppWrapper that an object belongs to.
     #[must_use]
     pub fn root_of(&self, uid: &str) -> Option<&Arc<str>> {
