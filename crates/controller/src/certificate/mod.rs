@@ -14,13 +14,13 @@
 //! How `run` puts it together:
 //!
 //! ```no_run
-//! # async fn run(client: kube::Client, config: appwrapper::config::Config, router: axum::Router)
+//! # async fn run(client: kube::Client, config: appwrapper_core::config::Config, router: axum::Router)
 //! # -> std::io::Result<()> {
 //! use std::sync::Arc;
 //!
-//! use appwrapper::certificate::{self, Keeper, Place};
-//! use appwrapper::clock::SystemClock;
-//! use appwrapper::tls::{self, Current, Limits};
+//! use appwrapper_controller::certificate::{self, Keeper, Place};
+//! use appwrapper_controller::clock::SystemClock;
+//! use appwrapper_controller::tls::{self, Current, Limits};
 //!
 //! let current = Arc::new(Current::new());
 //! let validity = current.validity(); // for readiness and a metric

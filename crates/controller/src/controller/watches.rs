@@ -64,24 +64,35 @@ pub(super) fn stream(
     watch_kind(api, config).default_backoff()
 }
 
-async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
-    let config = watcher::Config::default().labels(keys::APPWRAPPER);
-    let mut events = Box::pin(stream(context, &pod_resource(), config));
-    let mut feed = feed::Pods::default();
+/// Feeds the events of a watch to the cache, and queues the AppWrappers that each concerns.
+async fn follow(
+    context: &Context,
+    queue: &Queue,
+    events: impl Stream<Item = Result<Event<Seen>, watcher::Error>>,
+    mut take: impl FnMut(Event<Seen>) -> Vec<Key>,
+    listed: &watch::Sender<bool>,
+) {
+    let mut events = Box::pin(events);
     while let Some(event) = events.next().await {
         match event {
             Ok(event) => {
                 let complete = matches!(event, Event::InitDone);
-                let taken =
-                    contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
+                let taken = contain::of_watch(&context.metrics, || take(event));
                 queue.push_all(taken.iter().flatten());
                 if complete {
                     listed.send_replace(true);
                 }
             }
-            Err(error) => tracing::warn!(%error, "The watch of pods failed."),
+            Err(error) => tracing::warn!(%error, "A watch failed."),
         }
     }
+}
+
+async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
+    let config = watcher::Config::default().labels(keys::APPWRAPPER);
+    let events = stream(context, &pod_resource(), config);
+    let mut feed = feed::Pods::default();
+    follow(context, queue, events, |event| feed.take(&context.cache, event), &listed).await;
 }
 
 /// Watches nodes as configured, and restarts the watch when the relevant settings change.
@@ -113,21 +124,8 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
 async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks, listed: &watch::Sender<bool>) {
     let mut feed = feed::Nodes::new(marks);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-    let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(event) => {
-                let complete = matches!(event, Event::InitDone);
-                let taken =
-                    contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
-                queue.push_all(taken.iter().flatten());
-                if complete {
-                    listed.send_replace(true);
-                }
-            }
-            Err(error) => tracing::warn!(%error, "The watch of nodes failed."),
-        }
-    }
+    let events = stream(context, &resource, watcher::Config::default());
+    follow(context, queue, events, |event| feed.take(&context.cache, event), listed).await;
 }
 
 async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<bool>) {

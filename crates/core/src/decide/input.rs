@@ -35,37 +35,41 @@ pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
     Cow::Owned(Snapshot { status, ..snapshot.clone() })
 }
 
-/// Writes down from when the period of a phase runs, where neither `since` nor a condition says so: a period that
-/// began at each look would never end.
+/// Sets the time from which the period of a phase runs, where neither `since` nor a condition records it: a
+/// period that started at each reconcile would never end.
 fn restore_anchor(status: &mut AppWrapperStatus, anchor: Timestamp) -> bool {
-    let lacks = |kind| condition::since(&status.conditions, kind).is_none();
-    let is_true = |kind| condition::is_true(&status.conditions, kind);
-    let since = status.since.clone().unwrap_or_default();
-    let (missing, anchored): (bool, fn(&mut Since) -> &mut Option<Time>) = match status.phase {
+    let is_dated = |kind| condition::since(&status.conditions, kind).is_some();
+    let default = Since::default();
+    let since = status.since.as_ref().unwrap_or(&default);
+    let (is_recorded, field): (bool, fn(&mut Since) -> &mut Option<Time>) = match status.phase {
         Phase::Empty | Phase::Suspended => return false,
         Phase::Resuming | Phase::Running => {
-            (since.deployed.is_none() && lacks(condition::RESOURCES_DEPLOYED), |since| {
-                &mut since.deployed
-            })
+            let recorded = since.deployed.is_some() || is_dated(condition::RESOURCES_DEPLOYED);
+            (recorded, |since| &mut since.deployed)
         }
-        Phase::Resetting | Phase::Suspending | Phase::Terminating => (
-            since.deleting.or(since.gone).is_none() && !is_true(condition::DELETING_RESOURCES),
-            |since| &mut since.deleting,
-        ),
-        Phase::Succeeded => (
-            since.succeeded.or(since.deleting).is_none() && lacks(condition::QUOTA_RESERVED),
-            |since| &mut since.succeeded,
-        ),
+        Phase::Resetting | Phase::Suspending | Phase::Terminating => {
+            let recorded = since.deleting.is_some()
+                || since.gone.is_some()
+                || condition::is_true(&status.conditions, condition::DELETING_RESOURCES);
+            (recorded, |since| &mut since.deleting)
+        }
+        Phase::Succeeded => {
+            let recorded = since.succeeded.is_some()
+                || since.deleting.is_some()
+                || is_dated(condition::QUOTA_RESERVED);
+            (recorded, |since| &mut since.succeeded)
+        }
         Phase::Failed => {
-            (since.failed.or(since.deleting).is_none() && lacks(condition::UNHEALTHY), |since| {
-                &mut since.failed
-            })
+            let recorded = since.failed.is_some()
+                || since.deleting.is_some()
+                || is_dated(condition::UNHEALTHY);
+            (recorded, |since| &mut since.failed)
         }
     };
-    if missing {
-        *anchored(status.since.get_or_insert_default()) = Some(Time(anchor));
+    if !is_recorded {
+        *field(status.since.get_or_insert_default()) = Some(Time(anchor));
     }
-    missing
+    !is_recorded
 }
 
 /// No retry policy in force delays a retry beyond this.

@@ -9,12 +9,12 @@ use super::names::shortened;
 /// A span of time that is not negative, written as Go's `time.ParseDuration` takes it, or in days.
 ///
 /// ```
-/// # use appwrapper_core::limits::Period;
+/// # use appwrapper_core::tuning::Period;
 /// let period: Period = "1h30m".parse()?;
 /// assert_eq!(period, Period::from_secs(5400));
 /// assert_eq!("7d".parse::<Period>()?.to_string(), "7d");
 /// assert!("5 days".parse::<Period>().is_err());
-/// # Ok::<(), appwrapper_core::limits::PeriodError>(())
+/// # Ok::<(), appwrapper_core::tuning::PeriodError>(())
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Period(Duration);

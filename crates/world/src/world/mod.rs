@@ -421,13 +421,6 @@ fn new_store() -> Store {
     STORE.clone()
 }
 
-/// How long after its begin a moment is that is written down; the begin where it was before.
-fn elapsed_at(moment: &str) -> Option<Duration> {
-    let moment: Timestamp = moment.parse().ok()?;
-    let elapsed = moment.duration_since(self::moment(Duration::ZERO));
-    Some(Duration::try_from(elapsed).unwrap_or_default())
-}
-
 /// A moment of the world as a time of day.
 fn moment(elapsed: Duration) -> Timestamp {
     let begin = Timestamp::from_second(BEGIN).unwrap_or(Timestamp::UNIX_EPOCH);

@@ -50,10 +50,17 @@ impl Forger<'_> {
         }
     }
 
+    /// Where an object is to be, if its kind is served.
+    fn address(&self, namespace: &str, object: &Value) -> Option<Address> {
+        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+        let [api_version, kind] = ["apiVersion", "kind"].map(|key| text(&object[key]));
+        let kind = self.store.kinds.by_name(&api_version, &kind)?;
+        Some(Address::new(kind, namespace, &text(&object["metadata"]["name"])))
+    }
+
     /// Creates an object of its own; its UID where it was accepted.
     pub fn put(&mut self, namespace: &str, object: Value) -> Option<String> {
-        let text = |key: &str| object[key].as_str().unwrap_or_default();
-        let kind = self.store.kinds.by_name(text("apiVersion"), text("kind"))?;
+        let kind = self.address(namespace, &object)?.kind;
         let created = self.store.create(kind, namespace, object).ok()?;
         self.made.insert(created.address.clone());
         Some(created.uid.to_string())
@@ -61,10 +68,7 @@ impl Forger<'_> {
 
     /// The same; the UID of the forged object that has the name, where there is one.
     pub fn put_or_find(&mut self, namespace: &str, object: Value) -> Option<String> {
-        let text = |key: &str| object[key].as_str().unwrap_or_default();
-        let kind = self.store.kinds.by_name(text("apiVersion"), text("kind"))?;
-        let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        let address = Address::new(kind, namespace, name);
+        let address = self.address(namespace, &object)?;
         if self.made.contains(&address) {
             return self.store.get(&address).map(|found| found.uid.to_string());
         }

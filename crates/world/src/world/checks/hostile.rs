@@ -7,12 +7,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::calls::CallScope;
 use super::liveness::{self, EndScope};
 use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::world::actors::{find_condition, is_true};
-use crate::world::elapsed_at;
+use crate::world::moment;
 use crate::world::oracle::{State, Thing, Wrapper, decided};
 
 /// The longest that a pause may last, with some room.
@@ -161,11 +163,11 @@ fn paused_by_right(scope: &Scope<'_>) -> Option<String> {
         return None;
     }
     let old = &scope.change.before.as_ref()?.value["status"];
-    let gone = elapsed_at(old["since"]["gone"].as_str()?)?;
+    let gone: Timestamp = old["since"]["gone"].as_str()?.parse().ok()?;
     let entered = scope.elapsed.saturating_sub(wrapper.lasted);
-    let begun = gone.max(entered).max(wrapper.forged_at.unwrap_or_default());
-    let waited = scope.elapsed.saturating_sub(begun);
-    (waited > PAUSE_MAX).then(|| format!("{waited:?}"))
+    let begun = gone.max(moment(entered.max(wrapper.forged_at.unwrap_or_default())));
+    let until = begun.checked_add(PAUSE_MAX).ok()?;
+    (moment(scope.elapsed) > until).then(|| format!("after {until}"))
 }
 
 /// The controller let an AppWrapper go.
@@ -249,7 +251,7 @@ fn unauthorised(scope: &CallScope<'_>) -> Option<String> {
     }
 }
 
-/// What must hold at an end that is none, too: where the adversary has made something endless.
+/// What must hold even if the adversary keeps the world from becoming idle.
 const ENDLESS: &[Invariant<liveness::Check>] =
     &[("L11", "a forged timestamp does not delay a restart", nothing_for_ever)];
 
