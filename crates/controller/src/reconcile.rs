@@ -319,7 +319,7 @@ fn wrote(memory: &mut ReconcileState, written: &Seen) -> Carried {
 /// request would make it wait for them again: nothing is sent while it is Terminating.
 fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
     let kind = kinds::Kind::of(&component.api_version, &component.kind);
-    let last = !component.pod_sets.is_empty() && kind.has_objects_between();
+    let last = !component.pod_sets.is_empty() && !kind.makes.is_empty();
     let on_its_way = component.ours().is_some_and(|object| object.terminating);
     match (forced, last) {
         (false, false) => Some(delete::How::Graceful),

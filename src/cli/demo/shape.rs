@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::super::bundle::Document;
 use super::super::complaint::complaint;
-use crate::kinds::{self, Kind, KubeflowKind};
+use crate::kinds::{self, Kind};
 use crate::tuning::shortened;
 
 /// The most pods at a time, of all objects together.
@@ -69,28 +69,13 @@ fn object(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
+/// The kinds whose pods are simulated.
+const SIMULATED: [&str; 7] =
+    ["Pod", "Job", "JobSet", "Deployment", "StatefulSet", "RayCluster", "PyTorchJob"];
+
 /// Whether the pods of its kind are simulated.
 fn is_simulated(object: &Value) -> bool {
-    match Kind::of_object(object) {
-        Kind::Pod
-        | Kind::Job
-        | Kind::JobSet
-        | Kind::Deployment
-        | Kind::StatefulSet
-        | Kind::RayCluster
-        | Kind::Kubeflow(KubeflowKind::PyTorch) => true,
-        Kind::Kubeflow(
-            KubeflowKind::TensorFlow
-            | KubeflowKind::Mpi
-            | KubeflowKind::XgBoost
-            | KubeflowKind::Paddle
-            | KubeflowKind::Jax,
-        )
-        | Kind::LeaderWorkerSet
-        | Kind::RayJob
-        | Kind::RayService
-        | Kind::Other => false,
-    }
+    SIMULATED.contains(&Kind::of_object(object).kind)
 }
 
 fn metadata(object: &Value, path: &str, found: &mut Vec<String>) {

@@ -251,7 +251,7 @@ impl<'a> Family<'a> {
         let mut named = self.components.iter().filter(|component| !component.name.is_empty());
         named.any(|component| {
             let kind = Kind::of(&component.api_version, &component.kind);
-            let is_made = kind.makes().contains(&made) && owner.name.starts_with(&component.name);
+            let is_made = kind.makes.contains(&made) && owner.name.starts_with(&component.name);
             is_object_of(owner, component) || is_made
         })
     }
@@ -266,7 +266,7 @@ impl<'a> Family<'a> {
             let kind = Kind::of(&component.api_version, &component.kind);
             let may_make = |made: &(&str, &str)| *made == (&owner.api_version, &owner.kind);
             let is_made = is_labelled
-                && kind.makes().iter().any(may_make)
+                && kind.makes.iter().any(may_make)
                 && component.recorded_pod_owners.contains(&owner.uid);
             let is_it = component.recorded.as_deref() == Some(owner.uid.as_str())
                 && is_object_of(owner, component);
@@ -288,7 +288,7 @@ impl<'a> Family<'a> {
             }),
             None => components.iter().position(|component| {
                 let kind = Kind::of(&component.api_version, &component.kind);
-                kind == Kind::Pod && component.name == pod.identity.name
+                kind.is_pod() && component.name == pod.identity.name
             }),
         };
         let Some(index) = index else { return Chain::Stranger };

@@ -11,7 +11,7 @@ use super::records::{Controller, ObjectRecord, PodRecord};
 use crate::api::{
     AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,
 };
-use crate::kinds::{self, Kind};
+use crate::kinds::{self, End, Kind};
 use crate::mutations::{self, Mutation};
 use crate::policies::{Named, Policies};
 use crate::price::memory_bytes;
@@ -110,7 +110,7 @@ impl Wrapper {
             component.recorded.clone_from(&recorded.uid);
             component.recorded_pod_owners.clone_from(&recorded.pod_owners);
         }
-        component.ends = Kind::of(&component.api_version, &component.kind).reports_end();
+        component.ends = Kind::of(&component.api_version, &component.kind).end == End::Reported;
         component
     }
 

@@ -23,7 +23,7 @@ pub fn failed_job_set(component: &Component) -> Option<(&str, &str)> {
         Outcome::Failed { .. } => true,
         Outcome::Active | Outcome::Succeeded => false,
     };
-    let is_job_set = Kind::of(&component.api_version, &component.kind) == Kind::JobSet;
+    let is_job_set = Kind::of(&component.api_version, &component.kind).is_job_set();
     (failed && is_job_set).then_some((component.name.as_str(), object.uid.as_str()))
 }
 

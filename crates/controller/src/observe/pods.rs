@@ -260,9 +260,9 @@ fn rank(owner: &Controller, components: &[Component]) -> Rank {
     let may_make = |component: &&Component| {
         let kind = Kind::of(&component.api_version, &component.kind);
         let made = (owner.api_version.as_str(), owner.kind.as_str());
-        kind.makes().contains(&made)
+        kind.makes.contains(&made)
             || made == (component.api_version.as_str(), component.kind.as_str())
-            || kind == Kind::Other && owner.api_version == component.api_version
+            || !kind.is_known() && owner.api_version == component.api_version
     };
     let makers: Vec<&Component> = components.iter().filter(may_make).collect();
     if makers.is_empty() {

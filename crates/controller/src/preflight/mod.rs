@@ -14,8 +14,6 @@ use kube::Client;
 
 use crate::config::Config;
 
-pub use rights::KNOWN;
-
 /// One sentence for an administrator: what is not as it should be, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notice(pub(crate) String);

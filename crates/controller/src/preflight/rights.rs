@@ -6,29 +6,11 @@ use kube::Client;
 use super::Notice;
 use crate::config::{Admission, AllowedKind};
 use crate::discovery;
+use crate::kinds::Kind;
 use crate::telemetry;
 use crate::webhook::access::review::{in_time, may_i};
 use crate::webhook::access::rules::Target;
 use crate::webhook::authorize::AccessError;
-
-/// The kinds whose pods are known, by API group and kind: [`crate::kinds::Kind`].
-pub const KNOWN: [(&str, &str); 15] = [
-    ("", "Pod"),
-    ("batch", "Job"),
-    ("jobset.x-k8s.io", "JobSet"),
-    ("apps", "Deployment"),
-    ("apps", "StatefulSet"),
-    ("leaderworkerset.x-k8s.io", "LeaderWorkerSet"),
-    ("kubeflow.org", "PyTorchJob"),
-    ("kubeflow.org", "TFJob"),
-    ("kubeflow.org", "MPIJob"),
-    ("kubeflow.org", "XGBoostJob"),
-    ("kubeflow.org", "PaddleJob"),
-    ("kubeflow.org", "JAXJob"),
-    ("ray.io", "RayCluster"),
-    ("ray.io", "RayJob"),
-    ("ray.io", "RayService"),
-];
 
 /// The most kinds that are checked at the same time.
 const AT_ONCE: usize = 8;
@@ -56,11 +38,10 @@ enum Finding {
 /// The kinds to check.
 fn kinds(admission: &Admission) -> Vec<(AllowedKind, Reason)> {
     let pod = AllowedKind { group: String::new(), kind: "Pod".to_owned() };
-    let known = KNOWN.map(|(group, kind)| {
-        (AllowedKind { group: group.to_owned(), kind: kind.to_owned() }, Reason::Known)
-    });
     if admission.allowed_kinds.is_empty() {
-        return known.into();
+        let known =
+            |row: &Kind| AllowedKind { group: row.group().to_owned(), kind: row.kind.to_owned() };
+        return Kind::all().map(|row| (known(row), Reason::Known)).collect();
     }
     let mut kinds: Vec<_> =
         admission.allowed_kinds.iter().map(|kind| (kind.clone(), Reason::Allowed)).collect();
@@ -150,17 +131,6 @@ async fn find(client: &Client, kind: &AllowedKind, why: Reason) -> Result<Findin
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::kinds::Kind;
-
-    #[test]
-    fn the_known_kinds_are_known() {
-        for (group, kind) in KNOWN {
-            let version = if group == "jobset.x-k8s.io" { "v1alpha2" } else { "v1" };
-            let api_version =
-                if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
-            assert_ne!(Kind::of(&api_version, kind), Kind::Other, "{kind}");
-        }
-    }
 
     #[test]
     fn the_kinds_of_the_list_are_looked_at_or_the_known_ones_and_always_pods() {
@@ -169,7 +139,7 @@ mod tests {
             let kinds = kinds(&config.admission).into_iter();
             kinds.map(|(kind, why)| format!("{kind} {why:?}")).collect::<Vec<_>>()
         };
-        assert_eq!(of("").len(), KNOWN.len());
+        assert_eq!(of("").len(), Kind::all().count());
         assert_eq!(of("")[..2], ["Pod Known", "Job.batch Known"]);
         assert_eq!(of("Job.batch"), ["Job.batch Allowed", "Pod Pods"]);
         assert_eq!(of("Pod"), ["Pod Allowed"]);

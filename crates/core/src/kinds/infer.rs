@@ -5,36 +5,14 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::node::Node;
-use super::{Error, Kind, KubeflowKind, Path, pod_template};
-use crate::api::{PodSet, keys};
-
-/// Label and annotation by which a Job numbers its pods.
-const JOB_INDEX: &str = "batch.kubernetes.io/job-completion-index";
-/// Label by which a JobSet numbers its Jobs.
-const JOBSET_JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
-/// Label by which the Training Operator numbers the pods of a replica type.
-const KUBEFLOW_INDEX: &str = "training.kubeflow.org/replica-index";
-/// Label by which a LeaderWorkerSet numbers the pods of a group.
-const LWS_WORKER_INDEX: &str = "leaderworkerset.sigs.k8s.io/worker-index";
-/// Label by which a LeaderWorkerSet numbers its groups.
-const LWS_GROUP_INDEX: &str = "leaderworkerset.sigs.k8s.io/group-index";
+use super::{Error, Kind, Path, pod_template};
+use crate::api::PodSet;
 
 /// The most replicas of anything in Kubernetes.
-const COUNT_MAX: i64 = i32::MAX as i64;
+pub(super) const COUNT_MAX: i64 = i32::MAX as i64;
 
-/// The pod sets that a template implies; none for a kind that is not known.
-///
-/// Counts are those of the pods that the kind's controller makes:
-///
-/// | kind | pods |
-/// |---|---|
-/// | Pod | 1 |
-/// | Job | the smaller of `parallelism` (1) and `completions` |
-/// | JobSet | for each replicated Job, its `replicas` (1) × the pods of one Job |
-/// | Deployment, StatefulSet | `replicas` (1) |
-/// | LeaderWorkerSet | leaders `replicas` (1), workers `replicas` × (`size` (1) − 1); without a leader template all from the worker template |
-/// | Kubeflow | `replicas` of each replica type |
-/// | RayCluster, RayJob, RayService | 1 head; for each worker group `replicas` (0), at least `minReplicas` and at most `maxReplicas`, × `numOfHosts` (1); the pod that submits a RayJob is not counted |
+/// The pod sets that a template implies, as the rules of its kind count them: those that the kind's
+/// controller makes; none for a kind that is not known.
 ///
 /// Go: `InferPodSets`, which counts neither hosts nor bounds of Ray workers.
 ///
@@ -42,28 +20,7 @@ const COUNT_MAX: i64 = i32::MAX as i64;
 /// Where a count is no integer from 0 to 2147483647, alone or multiplied, or where there is no pod
 /// template at a path that the kind implies.
 pub fn infer(template: &Value) -> Result<Vec<PodSet>, Error> {
-    let root = Node::template(template);
-    let pod_sets = match Kind::of_object(template) {
-        Kind::Pod => vec![pod_set(root.path(), 1, &root, [])?],
-        Kind::Job => {
-            let spec = root.field("spec")?;
-            let count = pods_per_job(&spec)?;
-            let labels = [(keys::TAS_POD_INDEX, JOB_INDEX.to_owned())];
-            vec![pod_set("template.spec.template", count, &spec, labels)?]
-        }
-        Kind::JobSet => job_set(&root)?,
-        Kind::Deployment | Kind::StatefulSet => {
-            let replicas = root.walk(&["spec", "replicas"])?;
-            let count = replicas.count()?.unwrap_or(1);
-            vec![pod_set("template.spec.template", count, &replicas, [])?]
-        }
-        Kind::LeaderWorkerSet => leader_worker_set(&root)?,
-        Kind::Kubeflow(kind) => kubeflow(&root, kind)?,
-        Kind::RayCluster => ray(&root.field("spec")?)?,
-        Kind::RayJob => ray(&root.walk(&["spec", "rayClusterSpec"])?)?,
-        Kind::RayService => ray(&root.walk(&["spec", "rayClusterConfig"])?)?,
-        Kind::Other => Vec::new(),
-    };
+    let pod_sets = Kind::of_object(template).rules().pod_sets(&Node::template(template))?;
     for set in &pod_sets {
         let path: Path = set.path.parse().map_err(|problem: super::PathError| {
             Error::new(set.path.as_str(), &set.path, problem.to_string())
@@ -74,7 +31,7 @@ pub fn infer(template: &Value) -> Result<Vec<PodSet>, Error> {
 }
 
 /// A pod set; `counted` is the place to blame where the count is too large.
-fn pod_set<const N: usize>(
+pub(super) fn pod_set<const N: usize>(
     path: &str,
     count: i64,
     counted: &Node<'_>,
@@ -92,101 +49,10 @@ fn pod_set<const N: usize>(
 }
 
 /// Pods that a Job of this `spec` runs at a time: never more than have to complete.
-fn pods_per_job(spec: &Node<'_>) -> Result<i64, Error> {
+pub(super) fn pods_per_job(spec: &Node<'_>) -> Result<i64, Error> {
     let parallelism = spec.field("parallelism")?.count()?.unwrap_or(1);
     let completions = spec.field("completions")?.count()?;
     Ok(completions.map_or(parallelism, |completions| completions.min(parallelism)))
-}
-
-fn job_set(root: &Node<'_>) -> Result<Vec<PodSet>, Error> {
-    let mut pod_sets = Vec::new();
-    for job in root.walk(&["spec", "replicatedJobs"])?.items()? {
-        let replicas = job.field("replicas")?.count()?.unwrap_or(1);
-        let spec = job.walk(&["template", "spec"])?;
-        let count = replicas.saturating_mul(pods_per_job(&spec)?);
-        let path = spec.field("template")?;
-        let annotations = [
-            (keys::TAS_POD_INDEX, JOB_INDEX.to_owned()),
-            (keys::TAS_SUB_GROUP_INDEX, JOBSET_JOB_INDEX.to_owned()),
-            (keys::TAS_SUB_GROUP_COUNT, replicas.to_string()),
-        ];
-        pod_sets.push(pod_set(path.path(), count, &job.field("replicas")?, annotations)?);
-    }
-    Ok(pod_sets)
-}
-
-fn leader_worker_set(root: &Node<'_>) -> Result<Vec<PodSet>, Error> {
-    let replicas_field = root.walk(&["spec", "replicas"])?;
-    let replicas = replicas_field.count()?.unwrap_or(1);
-    let group = root.walk(&["spec", "leaderWorkerTemplate"])?;
-    let size_field = group.field("size")?;
-    let size = size_field.count()?.unwrap_or(1);
-    if size == 0 {
-        return Err(size_field.error("1 or more"));
-    }
-    let leader = group.field("leaderTemplate")?;
-    let worker = group.field("workerTemplate")?;
-    if leader.value().is_null() {
-        let annotations = [
-            (keys::TAS_POD_INDEX, LWS_WORKER_INDEX.to_owned()),
-            (keys::TAS_SUB_GROUP_INDEX, LWS_GROUP_INDEX.to_owned()),
-            (keys::TAS_SUB_GROUP_COUNT, replicas.to_string()),
-        ];
-        let count = replicas.saturating_mul(size);
-        return Ok(vec![pod_set(worker.path(), count, &replicas_field, annotations)?]);
-    }
-    // without annotations: the workers of a group are numbered from 1 here, not from 0
-    let workers = replicas.saturating_mul(size - 1);
-    Ok(vec![
-        pod_set(leader.path(), replicas, &replicas_field, [])?,
-        pod_set(worker.path(), workers, &replicas_field, [])?,
-    ])
-}
-
-fn kubeflow(root: &Node<'_>, kind: KubeflowKind) -> Result<Vec<PodSet>, Error> {
-    let specs = root.walk(&["spec", kind.replica_specs()])?;
-    let types = kind.replica_types();
-    if let Some(unknown) = specs.object()?.keys().find(|name| !types.contains(&name.as_str())) {
-        let expected = format!("only the replica types {}", types.join(", "));
-        return Err(Error::new(specs.path(), unknown, expected));
-    }
-    let mut pod_sets = Vec::new();
-    for replica_type in types {
-        let spec = specs.field(replica_type)?;
-        if spec.value().is_null() {
-            continue;
-        }
-        let replicas = spec.field("replicas")?;
-        let count = replicas.count()?.unwrap_or_else(|| kind.default_replicas(replica_type));
-        let annotations = [(keys::TAS_POD_INDEX, KUBEFLOW_INDEX.to_owned())];
-        let path = spec.field("template")?;
-        pod_sets.push(pod_set(path.path(), count, &replicas, annotations)?);
-    }
-    Ok(pod_sets)
-}
-
-/// Pod sets of a Ray cluster whose specification is `spec`.
-fn ray(spec: &Node<'_>) -> Result<Vec<PodSet>, Error> {
-    let head = spec.walk(&["headGroupSpec", "template"])?;
-    let mut pod_sets = vec![pod_set(head.path(), 1, &head, [])?];
-    for group in spec.field("workerGroupSpecs")?.items()? {
-        let replicas = group.field("replicas")?;
-        let least = group.field("minReplicas")?.count()?.unwrap_or(0);
-        let most = group.field("maxReplicas")?.count()?.unwrap_or(COUNT_MAX);
-        // as KubeRay: the lower bound is asked first, and 0 hosts mean 1
-        let wanted = match replicas.count()?.unwrap_or(0) {
-            few if few < least => least,
-            many => many.min(most),
-        };
-        let hosts = group.field("numOfHosts")?.count()?.unwrap_or(1).max(1);
-        let count = if group.field("suspend")?.value() == &Value::Bool(true) {
-            0
-        } else {
-            wanted.saturating_mul(hosts)
-        };
-        pod_sets.push(pod_set(group.field("template")?.path(), count, &replicas, [])?);
-    }
-    Ok(pod_sets)
 }
 
 #[cfg(test)]
@@ -196,6 +62,7 @@ mod tests {
 
     use super::super::testing::{any_json, config, damaged, given_kinds, given_object, given_pod};
     use super::*;
+    use crate::api::keys;
 
     #[test]
     fn every_known_kind_counts_its_pods() {
@@ -219,16 +86,20 @@ mod tests {
         };
         let pair = |key: &str, value: &str| (key.to_owned(), value.to_owned());
         let index = |label| pair(keys::TAS_POD_INDEX, label);
-        assert_eq!(annotations(&pod_sets("Job")[0]), [index(JOB_INDEX)]);
+        let job_index = "batch.kubernetes.io/job-completion-index";
+        assert_eq!(annotations(&pod_sets("Job")[0]), [index(job_index)]);
         assert_eq!(
             annotations(&pod_sets("JobSet")[1]),
             [
-                index(JOB_INDEX),
+                index(job_index),
                 pair(keys::TAS_SUB_GROUP_COUNT, "3"),
-                pair(keys::TAS_SUB_GROUP_INDEX, JOBSET_JOB_INDEX),
+                pair(keys::TAS_SUB_GROUP_INDEX, "jobset.sigs.k8s.io/job-index"),
             ]
         );
-        assert_eq!(annotations(&pod_sets("PyTorchJob")[1]), [index(KUBEFLOW_INDEX)]);
+        assert_eq!(
+            annotations(&pod_sets("PyTorchJob")[1]),
+            [index("training.kubeflow.org/replica-index")]
+        );
         for kind in ["Pod", "Deployment", "StatefulSet", "RayCluster", "LeaderWorkerSet"] {
             assert_eq!(annotations(&pod_sets(kind)[0]), [], "{kind}");
         }

@@ -1,125 +1,152 @@
-//! The kinds whose pods are known, by API version and kind.
+//! The registry of kinds: one row for each kind whose pods are known.
+//!
+//! A row says everything that the product knows of a kind: its name, what it makes between itself and its
+//! pods, whether it ends by itself, and by its [`Rules`] where its pods are and what its status means. The
+//! RBAC rules, the checks at startup, admission and the simulated API server are made from the rows or
+//! compared with them by tests.
+
+mod core;
+mod job_set;
+mod kubeflow;
+mod leader_worker_set;
+mod ray;
+
+use std::fmt;
 
 use serde_json::Value;
 
-/// A kind of resource whose pods and status are known, or another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
-    /// `v1` Pod.
-    Pod,
-    /// `batch/v1` Job.
-    Job,
-    /// `jobset.x-k8s.io/v1alpha2` JobSet.
-    JobSet,
-    /// `apps/v1` Deployment.
-    Deployment,
-    /// `apps/v1` StatefulSet.
-    StatefulSet,
-    /// `leaderworkerset.x-k8s.io/v1` LeaderWorkerSet.
-    LeaderWorkerSet,
-    /// A job of `kubeflow.org/v1`.
-    Kubeflow(KubeflowKind),
-    /// `ray.io/v1` RayCluster.
-    RayCluster,
-    /// `ray.io/v1` RayJob.
-    RayJob,
-    /// `ray.io/v1` RayService.
-    RayService,
-    /// Anything else, another version of these kinds included.
-    Other,
+use super::Error;
+use super::node::Node;
+use super::status::Object;
+use crate::api::PodSet;
+use crate::snapshot::Report;
+
+/// The families of kinds, in the order in which they are listed.
+const FAMILIES: [&[Kind]; 5] =
+    [core::KINDS, job_set::KINDS, leader_worker_set::KINDS, kubeflow::KINDS, ray::KINDS];
+
+/// Stands for every kind that has no row: it makes anything, and says nothing.
+static OTHER: Kind = Kind {
+    api_version: "",
+    kind: "",
+    plural: "",
+    makes: &[
+        JOB,
+        REPLICA_SET,
+        STATEFUL_SET,
+        RAY_CLUSTER,
+        POD,
+        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+    ],
+    end: End::Unknown,
+    adds_containers: true,
+    rules: &NoRules,
+};
+
+/// API version and name of a kind.
+type Name = (&'static str, &'static str);
+
+const POD: Name = ("v1", "Pod");
+const JOB: Name = ("batch/v1", "Job");
+const REPLICA_SET: Name = ("apps/v1", "ReplicaSet");
+const STATEFUL_SET: Name = ("apps/v1", "StatefulSet");
+const RAY_CLUSTER: Name = ("ray.io/v1", "RayCluster");
+
+/// A kind of resource: one row of the registry.
+#[derive(Debug)]
+pub struct Kind {
+    /// `apiVersion` of its objects; another version is another kind.
+    pub api_version: &'static str,
+    /// `kind` of its objects.
+    pub kind: &'static str,
+    /// Its name in paths and in RBAC rules.
+    pub plural: &'static str,
+    /// API version and kind of the objects that it makes between itself and its pods. They may go on
+    /// making pods after the component itself is gone.
+    pub makes: &'static [Name],
+    /// Whether its objects end, and say so.
+    pub end: End,
+    /// Its controller may add containers to its pods.
+    pub adds_containers: bool,
+    rules: &'static dyn Rules,
 }
 
-/// The jobs of `kubeflow.org/v1`, as Training Operator 1.9 serves them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum KubeflowKind {
-    /// PyTorchJob.
-    PyTorch,
-    /// `TFJob`.
-    TensorFlow,
-    /// `MPIJob`; of `v1` alone, not the MPI Operator's `v2beta1`.
-    Mpi,
-    /// `XGBoostJob`.
-    XgBoost,
-    /// `PaddleJob`.
-    Paddle,
-    /// `JAXJob`.
-    Jax,
+/// How objects of a kind end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Their status says so; pods need not be counted.
+    Reported,
+    /// They run until they are deleted.
+    Never,
+    /// Not known: the pods are counted.
+    Unknown,
+}
+
+/// What is particular to a kind. Everything is read from JSON that anybody may have written.
+pub(super) trait Rules: fmt::Debug + Sync {
+    /// The pod sets that a template implies.
+    fn pod_sets(&self, template: &Node<'_>) -> Result<Vec<PodSet>, Error>;
+
+    /// Adds to a report what the status of an object says.
+    fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report);
+}
+
+/// The rules of kinds without any.
+#[derive(Debug)]
+struct NoRules;
+
+impl Rules for NoRules {
+    fn pod_sets(&self, _: &Node<'_>) -> Result<Vec<PodSet>, Error> {
+        Ok(vec![])
+    }
+
+    fn report(&self, _: Object<'_>, _: &[PodSet], _: &mut Report) {}
 }
 
 impl Kind {
-    /// The kind of an API version and a kind, both as they stand in an object.
+    /// The row of an API version and a kind, both as they stand in an object. All kinds without a row share
+    /// one.
     #[must_use]
-    pub fn of(api_version: &str, kind: &str) -> Self {
-        match (api_version, kind) {
-            ("v1", "Pod") => Self::Pod,
-            ("batch/v1", "Job") => Self::Job,
-            ("jobset.x-k8s.io/v1alpha2", "JobSet") => Self::JobSet,
-            ("apps/v1", "Deployment") => Self::Deployment,
-            ("apps/v1", "StatefulSet") => Self::StatefulSet,
-            ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet") => Self::LeaderWorkerSet,
-            ("kubeflow.org/v1", "PyTorchJob") => Self::Kubeflow(KubeflowKind::PyTorch),
-            ("kubeflow.org/v1", "TFJob") => Self::Kubeflow(KubeflowKind::TensorFlow),
-            ("kubeflow.org/v1", "MPIJob") => Self::Kubeflow(KubeflowKind::Mpi),
-            ("kubeflow.org/v1", "XGBoostJob") => Self::Kubeflow(KubeflowKind::XgBoost),
-            ("kubeflow.org/v1", "PaddleJob") => Self::Kubeflow(KubeflowKind::Paddle),
-            ("kubeflow.org/v1", "JAXJob") => Self::Kubeflow(KubeflowKind::Jax),
-            ("ray.io/v1", "RayCluster") => Self::RayCluster,
-            ("ray.io/v1", "RayJob") => Self::RayJob,
-            ("ray.io/v1", "RayService") => Self::RayService,
-            _ => Self::Other,
-        }
+    pub fn of(api_version: &str, kind: &str) -> &'static Self {
+        let mut all = Self::all();
+        all.find(|row| row.kind == kind && row.api_version == api_version).unwrap_or(&OTHER)
     }
 
-    /// The kind of an object; [`Kind::Other`] where it does not say.
+    /// The row of the kind of an object; that of kinds without a row where the object does not say.
     #[must_use]
-    pub fn of_object(object: &Value) -> Self {
+    pub fn of_object(object: &Value) -> &'static Self {
         let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
         Self::of(text("apiVersion"), text("kind"))
     }
 
-    /// Whether pods of this kind are made by an object in between, which may go on making some after
-    /// the component itself is gone. Of another kind nothing is known, so that it counts as one.
-    #[must_use]
-    pub const fn has_objects_between(self) -> bool {
-        match self {
-            Self::JobSet
-            | Self::Deployment
-            | Self::LeaderWorkerSet
-            | Self::RayJob
-            | Self::RayService
-            | Self::Other => true,
-            Self::Pod | Self::Job | Self::StatefulSet | Self::Kubeflow(_) | Self::RayCluster => {
-                false
-            }
-        }
+    /// All rows.
+    pub fn all() -> impl Iterator<Item = &'static Self> {
+        FAMILIES.into_iter().flatten()
     }
 
-    /// Kinds, by API version and name, of the objects that this kind makes between itself and its pods. Of
-    /// another kind nothing is known: any of these.
+    /// Whether it has a row.
     #[must_use]
-    pub const fn makes(self) -> &'static [(&'static str, &'static str)] {
-        const JOB: (&str, &str) = ("batch/v1", "Job");
-        const REPLICA_SET: (&str, &str) = ("apps/v1", "ReplicaSet");
-        const STATEFUL_SET: (&str, &str) = ("apps/v1", "StatefulSet");
-        const RAY_CLUSTER: (&str, &str) = ("ray.io/v1", "RayCluster");
-        match self {
-            Self::JobSet => &[JOB],
-            Self::Deployment => &[REPLICA_SET],
-            // the leader of a group owns the StatefulSet of its workers
-            Self::LeaderWorkerSet => &[STATEFUL_SET, ("v1", "Pod")],
-            Self::RayJob => &[RAY_CLUSTER, JOB],
-            Self::RayService => &[RAY_CLUSTER],
-            Self::Other => &[
-                JOB,
-                REPLICA_SET,
-                STATEFUL_SET,
-                RAY_CLUSTER,
-                ("v1", "Pod"),
-                ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-                ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
-            ],
-            Self::Pod | Self::Job | Self::StatefulSet | Self::Kubeflow(_) | Self::RayCluster => &[],
-        }
+    pub fn is_known(&self) -> bool {
+        !self.kind.is_empty()
+    }
+
+    /// Whether it is the `v1` Pod.
+    #[must_use]
+    pub fn is_pod(&self) -> bool {
+        (self.api_version, self.kind) == POD
+    }
+
+    /// Whether it is the JobSet, whose Jobs say more of a failure than it does.
+    #[must_use]
+    pub fn is_job_set(&self) -> bool {
+        self.kind == "JobSet"
+    }
+
+    /// Its API group; empty for the core group.
+    #[must_use]
+    pub fn group(&self) -> &'static str {
+        self.api_version.split_once('/').map_or("", |(group, _)| group)
     }
 
     /// Whether an object may control pods: none of the core group does but `ReplicationController`s.
@@ -128,67 +155,28 @@ impl Kind {
         api_version != "v1" || kind == "ReplicationController"
     }
 
-    /// Whether objects of this kind say when they have ended, so that pods need not be counted.
-    #[must_use]
-    pub const fn reports_end(self) -> bool {
-        match self {
-            Self::Pod | Self::Job | Self::JobSet | Self::Kubeflow(_) | Self::RayJob => true,
-            Self::Deployment
-            | Self::StatefulSet
-            | Self::LeaderWorkerSet
-            | Self::RayCluster
-            | Self::RayService
-            | Self::Other => false,
-        }
+    /// What is particular to it.
+    pub(super) fn rules(&self) -> &'static dyn Rules {
+        self.rules
     }
 }
 
-impl KubeflowKind {
-    /// The field of `spec` that holds the replica types.
-    #[must_use]
-    pub const fn replica_specs(self) -> &'static str {
-        match self {
-            Self::PyTorch => "pytorchReplicaSpecs",
-            Self::TensorFlow => "tfReplicaSpecs",
-            Self::Mpi => "mpiReplicaSpecs",
-            Self::XgBoost => "xgbReplicaSpecs",
-            Self::Paddle => "paddleReplicaSpecs",
-            Self::Jax => "jaxReplicaSpecs",
-        }
-    }
+/// The index of the pod set that has a path.
+fn index_of(pod_sets: &[PodSet], path: &str) -> Option<usize> {
+    pod_sets.iter().position(|set| set.path == path)
+}
 
-    /// The replica types, in the order in which Kueue counts them. Case matters.
-    #[must_use]
-    pub const fn replica_types(self) -> &'static [&'static str] {
-        match self {
-            Self::PyTorch | Self::XgBoost | Self::Paddle => &["Master", "Worker"],
-            Self::TensorFlow => &["Chief", "Master", "PS", "Worker", "Evaluator"],
-            Self::Mpi => &["Launcher", "Worker"],
-            Self::Jax => &["Worker"],
-        }
-    }
-
-    /// Number of pods of a replica type that does not say: 1, but no `Worker` of an `MPIJob`.
-    #[must_use]
-    pub fn default_replicas(self, replica_type: &str) -> i64 {
-        match self {
-            Self::Mpi => i64::from(replica_type != "Worker"),
-            Self::PyTorch | Self::TensorFlow | Self::XgBoost | Self::Paddle | Self::Jax => 1,
-        }
-    }
-
-    /// The restart policy of a replica type that has none.
-    #[must_use]
-    pub const fn default_restart_policy(self) -> &'static str {
-        match self {
-            Self::PyTorch | Self::Paddle => "OnFailure",
-            Self::TensorFlow | Self::Mpi | Self::XgBoost | Self::Jax => "Never",
-        }
-    }
+/// A small object of every kind, with its pod sets.
+#[cfg(test)]
+pub(super) fn given() -> Vec<super::testing::Sample> {
+    [core::given(), job_set::given(), leader_worker_set::given(), kubeflow::given(), ray::given()]
+        .concat()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use serde_json::json;
 
     use super::*;
@@ -196,30 +184,44 @@ mod tests {
     #[test]
     fn group_version_and_kind_must_all_fit() {
         for (api_version, kind, want) in [
-            ("v1", "Pod", Kind::Pod),
-            ("batch/v1", "Job", Kind::Job),
-            ("batch/v1beta1", "Job", Kind::Other),
-            ("batch/v1", "job", Kind::Other),
-            ("v1", "Job", Kind::Other),
-            ("core/v1", "Pod", Kind::Other),
-            ("jobset.x-k8s.io/v1alpha2", "JobSet", Kind::JobSet),
-            ("kubeflow.org/v1", "PyTorchJob", Kind::Kubeflow(KubeflowKind::PyTorch)),
-            ("kubeflow.org/v1", "PytorchJob", Kind::Other),
-            ("kubeflow.org/v1", "MPIJob", Kind::Kubeflow(KubeflowKind::Mpi)),
-            ("kubeflow.org/v2beta1", "MPIJob", Kind::Other),
-            ("ray.io/v1alpha1", "RayCluster", Kind::Other),
-            ("ray.io/v1", "RayService", Kind::RayService),
-            ("", "", Kind::Other),
+            ("v1", "Pod", true),
+            ("batch/v1", "Job", true),
+            ("batch/v1beta1", "Job", false),
+            ("batch/v1", "job", false),
+            ("v1", "Job", false),
+            ("core/v1", "Pod", false),
+            ("jobset.x-k8s.io/v1alpha2", "JobSet", true),
+            ("kubeflow.org/v1", "PyTorchJob", true),
+            ("kubeflow.org/v1", "PytorchJob", false),
+            ("kubeflow.org/v1", "MPIJob", true),
+            ("kubeflow.org/v2beta1", "MPIJob", false),
+            ("ray.io/v1alpha1", "RayCluster", false),
+            ("ray.io/v1", "RayService", true),
+            ("", "", false),
         ] {
-            assert_eq!(Kind::of(api_version, kind), want, "{api_version} {kind}");
+            let found = Kind::of(api_version, kind);
+            assert_eq!(found.is_known(), want, "{api_version} {kind}");
+            assert!(!want || (found.api_version, found.kind) == (api_version, kind));
         }
     }
 
     #[test]
     fn an_object_that_does_not_say_is_another_kind() {
         for object in [json!(null), json!([]), json!({"kind": "Pod"}), json!({"apiVersion": 1})] {
-            assert_eq!(Kind::of_object(&object), Kind::Other, "{object}");
+            assert!(!Kind::of_object(&object).is_known(), "{object}");
         }
-        assert_eq!(Kind::of_object(&json!({"apiVersion": "v1", "kind": "Pod"})), Kind::Pod);
+        assert!(Kind::of_object(&json!({"apiVersion": "v1", "kind": "Pod"})).is_pod());
+    }
+
+    #[test]
+    fn every_kind_has_one_row_and_an_object_to_test_it() {
+        let rows: Vec<Name> = Kind::all().map(|row| (row.api_version, row.kind)).collect();
+        assert_eq!(rows.iter().collect::<BTreeSet<_>>().len(), rows.len());
+        let objects: Vec<Value> = given().into_iter().map(|(object, _)| object).collect();
+        for (api_version, kind) in rows {
+            let is_it = |object: &&Value| object["apiVersion"] == api_version;
+            let found = objects.iter().filter(is_it).any(|object| object["kind"] == kind);
+            assert!(found, "{kind}");
+        }
     }
 }

@@ -2,163 +2,23 @@
 
 use serde_json::Value;
 
-use super::status::{Object, indexes};
-use super::{Kind, KubeflowKind};
+use super::Kind;
+use super::status::Object;
 use crate::api::PodSet;
-use crate::snapshot::{Expected, Outcome, Report};
+use crate::snapshot::Report;
 
-/// Reads the status of a component's object. What is absent or malformed says nothing.
-///
-/// | kind | succeeded | failed |
-/// |---|---|---|
-/// | Pod | phase `Succeeded` | never: a failed pod is a failed pod |
-/// | Job | condition `Complete` | `FailureTarget`, or `Failed` |
-/// | JobSet | condition `Completed` | `Failed` |
-/// | Kubeflow | condition `Succeeded` | `Failed` |
-/// | RayJob | deployment `Complete`, job `SUCCEEDED` | deployment `Failed` or `ValidationFailed`; `Complete` and the job is anything else |
-/// | all else | never | never |
+/// Reads the status of a component's object, by the rules of its kind. What is absent or malformed says
+/// nothing, and so does a kind that is not known.
 ///
 /// `pod_sets` are the component's, as recorded; their paths tell which index a replicated Job or a
-/// replica type has. [`Report::expected`] is filled for a Job, a JobSet and a Kubeflow job, from
-/// the live object: [`Expected::running`] is the number of pods that should be Pending or Running
-/// now, besides those that succeeded. It is 0 for a replicated Job that still waits for others.
+/// replica type has. [`Report::expected`] is filled for kinds that end, from the live object:
+/// [`Expected::running`](crate::snapshot::Expected::running) is the number of pods that should be Pending or
+/// Running now, besides those that succeeded. It is 0 for a replicated Job that still waits for others.
 #[must_use]
 pub fn report(api_version: &str, kind: &str, pod_sets: &[PodSet], object: &Value) -> Report {
-    let object = Object(object);
     let mut report = Report::default();
-    match Kind::of(api_version, kind) {
-        Kind::Pod => pod(object, pod_sets, &mut report),
-        Kind::Job => job(object, pod_sets, &mut report),
-        Kind::JobSet => job_set(object, pod_sets, &mut report),
-        Kind::Kubeflow(kind) => kubeflow(object, kind, pod_sets, &mut report),
-        Kind::RayJob => report.outcome = ray_job(object),
-        Kind::Deployment
-        | Kind::StatefulSet
-        | Kind::LeaderWorkerSet
-        | Kind::RayCluster
-        | Kind::RayService
-        | Kind::Other => {}
-    }
+    Kind::of(api_version, kind).rules().report(Object(object), pod_sets, &mut report);
     report
-}
-
-fn pod(object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
-    if object.text("/status/phase") == "Succeeded" {
-        report.outcome = Outcome::Succeeded;
-    }
-    report.unreplaced = (0..pod_sets.len()).collect();
-}
-
-fn job(object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
-    // FailureTarget comes first: it says why, while the pods still end
-    report.outcome = object.verdict("Complete", &["FailureTarget", "Failed"]);
-    let Some(index) = index_of(pod_sets, "template.spec.template") else { return };
-    let (parallelism, completions) = object.job_shape("/spec");
-    let succeeded = object.count("/status/succeeded").unwrap_or(0);
-    let expected = match completions {
-        // it ends: what still runs is being deleted
-        _ if object.condition("SuccessCriteriaMet").is_some() => Expected::default(),
-        Some(completions) => {
-            // an index beyond its backoff limit is never completed
-            let given_up = indexes(object.text("/status/failedIndexes"));
-            let completions = Some(completions.saturating_sub(given_up).max(0));
-            Expected { jobs: 1, parallelism, completions, succeeded }
-        }
-        None => Expected { jobs: 1, parallelism, completions, succeeded: succeeded.min(1) },
-    };
-    report.expected.insert(index, expected);
-}
-
-fn job_set(object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
-    report.outcome = object.verdict("Completed", &["Failed"]);
-    let jobs = object.array("/spec/replicatedJobs");
-    for (number, job) in jobs.iter().map(Object).enumerate() {
-        let path = format!("template.spec.replicatedJobs[{number}].template.spec.template");
-        let Some(index) = index_of(pod_sets, &path) else { continue };
-        let (parallelism, completions) = job.job_shape("/template/spec");
-        let done = object.job_status(job.text("/name"), "succeeded");
-        let succeeded = done.saturating_mul(completions.unwrap_or(1));
-        let replicas = job.count("/replicas").unwrap_or(1);
-        let expected = if has_started(object, jobs, number) {
-            Expected { jobs: replicas, parallelism, completions, succeeded }
-        } else {
-            Expected::default()
-        };
-        report.expected.insert(index, expected);
-    }
-}
-
-/// Whether a JobSet has come to create its replicated Job of this number: `startupPolicy` and
-/// `dependsOn` let one wait for others, for hours.
-fn has_started(object: Object<'_>, jobs: &[Value], number: usize) -> bool {
-    let Some(job) = jobs.get(number).map(Object) else { return false };
-    let status = |name: &str, fields: &[&str]| -> i64 {
-        fields.iter().map(|field| object.job_status(name, field)).fold(0, i64::saturating_add)
-    };
-    if status(job.text("/name"), &["ready", "active", "succeeded", "failed"]) > 0 {
-        return true;
-    }
-    let replicas = |name: &str| {
-        let named = jobs.iter().map(Object).find(|other| other.text("/name") == name);
-        named.map_or(0, |other| other.count("/replicas").unwrap_or(1))
-    };
-    let is_up = |name: &str| status(name, &["ready", "succeeded", "failed"]) >= replicas(name);
-    let in_order = object.text("/spec/startupPolicy/startupPolicyOrder") == "InOrder";
-    let mut earlier = jobs.iter().take(number).map(Object);
-    let mut dependencies = job.array("/dependsOn").iter().map(Object);
-    (!in_order || earlier.all(|other| is_up(other.text("/name"))))
-        && dependencies.all(|dependency| {
-            let name = dependency.text("/name");
-            match dependency.text("/status") {
-                "Complete" => status(name, &["succeeded"]) >= replicas(name),
-                _ => is_up(name),
-            }
-        })
-}
-
-fn kubeflow(object: Object<'_>, kind: KubeflowKind, pod_sets: &[PodSet], report: &mut Report) {
-    report.outcome = object.verdict("Succeeded", &["Failed"]);
-    let specs = kind.replica_specs();
-    for replica_type in kind.replica_types() {
-        let path = format!("template.spec.{specs}.{replica_type}.template");
-        let Some(index) = index_of(pod_sets, &path) else { continue };
-        let field = format!("/spec/{specs}/{replica_type}");
-        let replicas = object.count(&format!("{field}/replicas"));
-        let replicas = replicas.unwrap_or_else(|| kind.default_replicas(replica_type));
-        let succeeded = object.count(&format!("/status/replicaStatuses/{replica_type}/succeeded"));
-        let expected = Expected { succeeded: succeeded.unwrap_or(0), ..Expected::pods(replicas) };
-        report.expected.insert(index, expected);
-        let policy = match object.text(&format!("{field}/restartPolicy")) {
-            "" => kind.default_restart_policy(),
-            policy => policy,
-        };
-        if policy == "Never" {
-            report.unreplaced.insert(index);
-        }
-    }
-}
-
-/// KubeRay has no conditions here. `Retrying` and the suspended states go on; the rest is final.
-fn ray_job(object: Object<'_>) -> Outcome {
-    let job = object.text("/status/jobStatus");
-    match object.text("/status/jobDeploymentStatus") {
-        "Complete" if job == "SUCCEEDED" => Outcome::Succeeded,
-        // also STOPPED: somebody stopped it, and it has not done its work
-        end @ ("Complete" | "Failed" | "ValidationFailed") => {
-            let reasons = [object.text("/status/reason"), job, end];
-            let reason = reasons.into_iter().find(|reason| !reason.is_empty());
-            Outcome::Failed {
-                reason: reason.unwrap_or_default().to_owned(),
-                message: object.text("/status/message").to_owned(),
-                at: object.text("/status/endTime").parse().ok(),
-            }
-        }
-        _ => Outcome::Active,
-    }
-}
-
-fn index_of(pod_sets: &[PodSet], path: &str) -> Option<usize> {
-    pod_sets.iter().position(|set| set.path == path)
 }
 
 #[cfg(test)]
@@ -169,6 +29,7 @@ mod tests {
     use super::super::infer;
     use super::super::testing::{any_json, config, damaged, given_kinds};
     use super::*;
+    use crate::snapshot::{Expected, Outcome};
 
     /// The object of a kind in the test data, with a status, and its pod sets.
     fn given(kind: &str, status: &Value) -> (Value, Vec<PodSet>) {

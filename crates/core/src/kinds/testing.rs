@@ -19,128 +19,13 @@ pub(super) fn given_object(api_version: &str, kind: &str, spec: &Value) -> Value
 }
 
 /// An object and its pod sets as (path, pods).
-type Sample = (Value, Vec<(&'static str, i32)>);
+pub(super) type Sample = (Value, Vec<(&'static str, i32)>);
 
-/// One object of each known kind, with its pod sets.
+/// One object of each known kind, with its pod sets, and one of another.
 pub(super) fn given_kinds() -> Vec<Sample> {
-    [given_core_kinds(), given_groups(), given_kubeflow_kinds(), given_ray_kinds()].concat()
-}
-
-fn given_core_kinds() -> Vec<Sample> {
-    let pod = given_pod();
-    let job = json!({"parallelism": 4, "completions": 2, "template": pod});
-    let template = "template.spec.template";
-    vec![
-        (given_object("v1", "Pod", &pod["spec"]), vec![("template", 1)]),
-        (given_object("batch/v1", "Job", &job), vec![(template, 2)]),
-        (
-            given_object("apps/v1", "Deployment", &json!({"replicas": 3, "template": pod})),
-            vec![(template, 3)],
-        ),
-        (given_object("apps/v1", "StatefulSet", &json!({"template": pod})), vec![(template, 1)]),
-        (given_object("v1", "ConfigMap", &json!({})), vec![]),
-    ]
-}
-
-fn given_groups() -> Vec<Sample> {
-    let pod = given_pod();
-    let job = json!({"parallelism": 2, "completions": 8, "template": pod});
-    let job_set = json!({"replicatedJobs": [
-        {"name": "a", "template": {"spec": {"template": pod}}},
-        {"name": "b", "replicas": 3, "template": {"spec": job}},
-    ]});
-    let lws = json!({
-        "replicas": 2,
-        "leaderWorkerTemplate": {"size": 4, "leaderTemplate": pod, "workerTemplate": pod},
-    });
-    vec![
-        (
-            given_object("jobset.x-k8s.io/v1alpha2", "JobSet", &job_set),
-            vec![
-                ("template.spec.replicatedJobs[0].template.spec.template", 1),
-                ("template.spec.replicatedJobs[1].template.spec.template", 6),
-            ],
-        ),
-        (
-            given_object("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", &lws),
-            vec![
-                ("template.spec.leaderWorkerTemplate.leaderTemplate", 2),
-                ("template.spec.leaderWorkerTemplate.workerTemplate", 6),
-            ],
-        ),
-    ]
-}
-
-fn given_kubeflow_kinds() -> Vec<Sample> {
-    let one = json!({"template": given_pod()});
-    let three = json!({"replicas": 3, "template": given_pod()});
-    let given = |kind: &str, specs: Value| given_object("kubeflow.org/v1", kind, &specs);
-    vec![
-        (
-            given("PyTorchJob", json!({"pytorchReplicaSpecs": {"Worker": three, "Master": one}})),
-            vec![
-                ("template.spec.pytorchReplicaSpecs.Master.template", 1),
-                ("template.spec.pytorchReplicaSpecs.Worker.template", 3),
-            ],
-        ),
-        (
-            given("MPIJob", json!({"mpiReplicaSpecs": {"Worker": one, "Launcher": one}})),
-            vec![
-                ("template.spec.mpiReplicaSpecs.Launcher.template", 1),
-                ("template.spec.mpiReplicaSpecs.Worker.template", 0),
-            ],
-        ),
-        (
-            given("TFJob", json!({"tfReplicaSpecs": {"PS": three, "Chief": one}})),
-            vec![
-                ("template.spec.tfReplicaSpecs.Chief.template", 1),
-                ("template.spec.tfReplicaSpecs.PS.template", 3),
-            ],
-        ),
-        (
-            given("XGBoostJob", json!({"xgbReplicaSpecs": {"Master": one}})),
-            vec![("template.spec.xgbReplicaSpecs.Master.template", 1)],
-        ),
-        (
-            given("PaddleJob", json!({"paddleReplicaSpecs": {"Worker": three}})),
-            vec![("template.spec.paddleReplicaSpecs.Worker.template", 3)],
-        ),
-        (
-            given("JAXJob", json!({"jaxReplicaSpecs": {"Worker": three}})),
-            vec![("template.spec.jaxReplicaSpecs.Worker.template", 3)],
-        ),
-    ]
-}
-
-fn given_ray_kinds() -> Vec<Sample> {
-    let pod = given_pod();
-    let ray = json!({
-        "headGroupSpec": {"template": pod},
-        "workerGroupSpecs": [{"replicas": 3, "numOfHosts": 2, "template": pod}],
-    });
-    vec![
-        (
-            given_object("ray.io/v1", "RayCluster", &ray),
-            vec![
-                ("template.spec.headGroupSpec.template", 1),
-                ("template.spec.workerGroupSpecs[0].template", 6),
-            ],
-        ),
-        (
-            given_object("ray.io/v1", "RayJob", &json!({"rayClusterSpec": ray})),
-            vec![
-                ("template.spec.rayClusterSpec.headGroupSpec.template", 1),
-                ("template.spec.rayClusterSpec.workerGroupSpecs[0].template", 6),
-            ],
-        ),
-        (
-            given_object("ray.io/v1", "RayService", &json!({"rayClusterConfig": ray})),
-            vec![
-                ("template.spec.rayClusterConfig.headGroupSpec.template", 1),
-                ("template.spec.rayClusterConfig.workerGroupSpecs[0].template", 6),
-            ],
-        ),
-    ]
+    let mut all = super::registry::given();
+    all.push((given_object("v1", "ConfigMap", &json!({})), vec![]));
+    all
 }
 
 /// JSON of any shape, with names and values that mean something here more often than by chance.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::schema::Schema;
+use crate::kinds::Kind as Wrapped;
 
 /// A kind, by its index: kinds are added and switched off, never renumbered.
 pub type KindId = usize;
@@ -105,17 +106,10 @@ const BUILT_IN: &[(&str, &str, &str, &str, &str)] = &[
     ("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", "GU"),
     ("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", "U"),
     ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", "SGU"),
-    ("jobset.x-k8s.io", "v1alpha2", "jobsets", "JobSet", "NSG"),
-    ("leaderworkerset.x-k8s.io", "v1", "leaderworkersets", "LeaderWorkerSet", "NSG"),
-    ("kubeflow.org", "v1", "pytorchjobs", "PyTorchJob", "NSG"),
-    ("kubeflow.org", "v1", "tfjobs", "TFJob", "NSG"),
-    ("kubeflow.org", "v1", "mpijobs", "MPIJob", "NSG"),
-    ("kubeflow.org", "v1", "xgboostjobs", "XGBoostJob", "NSG"),
-    ("kubeflow.org", "v1", "paddlejobs", "PaddleJob", "NSG"),
-    ("kubeflow.org", "v1", "jaxjobs", "JAXJob", "NSG"),
-    ("ray.io", "v1", "rayclusters", "RayCluster", "NSG"),
-    ("ray.io", "v1", "rayjobs", "RayJob", "NSG"),
-    ("ray.io", "v1", "rayservices", "RayService", "NSG"),
+];
+
+/// The same for Kueue's.
+const KUEUE: &[(&str, &str, &str, &str, &str)] = &[
     ("kueue.x-k8s.io", "v1beta1", "clusterqueues", "ClusterQueue", "SG"),
     ("kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue", "NSG"),
     ("kueue.x-k8s.io", "v1beta1", "resourceflavors", "ResourceFlavor", "G"),
@@ -124,13 +118,18 @@ const BUILT_IN: &[(&str, &str, &str, &str, &str)] = &[
 impl Default for Kinds {
     fn default() -> Self {
         let mut kinds = Self { all: vec![], by_path: BTreeMap::new() };
-        for (group, version, plural, kind, flags) in BUILT_IN {
+        let wrapped = Wrapped::all().filter(|row| row.group().contains('.')).map(|row| {
+            let version = row.api_version.split_once('/').map_or("", |(_, version)| version);
+            (row.group(), version, row.plural, row.kind, "NSG")
+        });
+        let all = BUILT_IN.iter().copied().chain(wrapped).chain(KUEUE.iter().copied());
+        for (group, version, plural, kind, flags) in all {
             let has = |flag: char| flags.contains(flag);
             kinds.add(Kind {
-                group: (*group).to_owned(),
-                version: (*version).to_owned(),
-                plural: (*plural).to_owned(),
-                kind: (*kind).to_owned(),
+                group: group.to_owned(),
+                version: version.to_owned(),
+                plural: plural.to_owned(),
+                kind: kind.to_owned(),
                 namespaced: has('N'),
                 status: has('S'),
                 generation: has('G'),

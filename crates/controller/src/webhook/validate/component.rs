@@ -26,7 +26,7 @@ pub(super) struct Judged {
     /// Bytes of the memory that can be pending in it.
     pub(super) pending: usize,
     /// Which of the known kinds.
-    pub(super) known: Kind,
+    pub(super) known: &'static Kind,
     /// Its pod sets; none where something is wrong with it.
     pub(super) pod_sets: Option<Vec<PodSet>>,
     /// Names of the containers of its pods.

@@ -8,7 +8,7 @@ use super::finding::Report;
 use super::target::Targets;
 use super::{RULES_MAX, items};
 use crate::api::{ExecutionRule, WaitFor};
-use crate::kinds::Kind;
+use crate::kinds::End;
 
 pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) {
     let path = "spec.executionPolicy";
@@ -46,15 +46,7 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) 
 /// A step that waits for the success of what runs for ever is the last.
 fn ends(wait: WaitFor, component: usize, rule: usize, targets: &Targets<'_>, report: &mut Report) {
     let Some(judged) = targets.get(component) else { return };
-    let endless = matches!(
-        judged.known,
-        Kind::Deployment
-            | Kind::StatefulSet
-            | Kind::LeaderWorkerSet
-            | Kind::RayCluster
-            | Kind::RayService
-    );
-    if wait == WaitFor::Succeeded && endless {
+    if wait == WaitFor::Succeeded && judged.known.end == End::Never {
         let message = format!("{}/{} does not complete on its own", judged.kind, judged.name);
         let field = format!("spec.executionPolicy.rules[{rule}].waitForComponentsStatus");
         report.doubtful(field, Some("Succeeded"), message);

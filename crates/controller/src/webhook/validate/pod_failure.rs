@@ -9,7 +9,6 @@ use super::finding::Report;
 use super::target::Targets;
 use super::{RULES_MAX, exit_codes, items};
 use crate::api::{OnExitCodes, OnPodCondition, PodFailurePolicyRule};
-use crate::kinds::Kind;
 use crate::tuning::names;
 
 /// Types that pods have by themselves or from Kubernetes.
@@ -70,10 +69,7 @@ fn container(codes: &OnExitCodes, components: &[&Judged], path: &str, report: &m
     }
     let listed: Vec<&str> = known.iter().copied().take(10).collect();
     let message = format!("must be a container of the pods: one of {}", listed.join(", "));
-    let adds = |kind: Kind| {
-        matches!(kind, Kind::RayCluster | Kind::RayJob | Kind::RayService | Kind::Other)
-    };
-    if components.iter().any(|component| adds(component.known)) {
+    if components.iter().any(|component| component.known.adds_containers) {
         report.doubtful(field, Some(name), message);
     } else {
         report.invalid(field, name, message);
