@@ -15,6 +15,7 @@ use std::time::Duration;
 use appwrapper::certificate::{Generation, Name};
 use appwrapper::clock::{Clock, SystemClock};
 use appwrapper::config::Config;
+use appwrapper::kinds::Reference;
 use appwrapper::metrics::Metrics;
 use appwrapper::tls::{self, Current, Limits};
 use appwrapper::webhook::Identity;
@@ -66,6 +67,14 @@ impl Authorize for Agrees {
 
     fn missing<'a>(&'a self, _: &'a str, _: &'a [Named]) -> BoxFuture<'a, Vec<Finding>> {
         Box::pin(std::future::ready(vec![]))
+    }
+
+    fn referenced<'a>(
+        &'a self,
+        _: &'a str,
+        _: &'a Reference,
+    ) -> BoxFuture<'a, Result<Option<String>, AccessError>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 }
 

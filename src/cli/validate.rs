@@ -86,7 +86,7 @@ fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> Answer {
     for document in documents {
         match document {
             Ok(document) if is_kind(&document, "AppWrapper") => {
-                let findings = validate::create(&document.value, config);
+                let findings = validate::offline(&document.value, config);
                 objects.push(Checked::of(&document, findings));
             }
             Ok(document) if is_kind(&document, "RetryPolicy") => {

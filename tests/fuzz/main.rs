@@ -101,6 +101,12 @@ fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> Answer {
             }
             question.answered(Ok(vec![]))
         }
+        Verdict::Read(reading) => {
+            let all = reading.references.clone().into_iter();
+            // whatever is in the cluster: the review itself
+            let found = all.map(|(_, reference)| (reference, review.object.value.clone()));
+            reading.filled(review, &found.collect())
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The Helm chart is made from the manifests in `config/`: `UPDATE_CHART=1 cargo test chart` writes it.
+//! The Helm chart is made from the manifests in `config/`: `UPDATE_CHART=1 cargo test --test integration
+//! chart::the_chart` writes it, and the rules of the kinds that may be wrapped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ const REPLACED: [(&str, &str); 7] = [
         "    {{- toYaml .Values.configuration | nindent 4 }}\n",
     ),
 ];
+
+/// The role whose rules are made from the registry of kinds.
+const ROLE: &str = "config/rbac/wrapped-kinds.yaml";
 
 /// Helm makes the namespace.
 const LEFT_OUT: &str = "manager/namespace.yaml";
@@ -95,8 +99,13 @@ fn escaped(text: &str) -> String {
 #[expect(clippy::disallowed_methods, reason = "whether it is written is said from outside")]
 fn the_chart_is_made_from_the_manifests() {
     let folder = root().join("charts/appwrapper");
+    let is_update = std::env::var("UPDATE_CHART").is_ok();
+    if is_update {
+        let path = root().join(ROLE);
+        std::fs::write(&path, wrapped_kinds(&read(&path))).expect("it is written");
+    }
     let made = chart();
-    if std::env::var("UPDATE_CHART").is_ok() {
+    if is_update {
         for sub in ["templates", "crds"] {
             // the first time there is none
             drop(std::fs::remove_dir_all(folder.join(sub)));
@@ -106,7 +115,7 @@ fn the_chart_is_made_from_the_manifests() {
             std::fs::write(folder.join(name), text).expect("it is written");
         }
     }
-    let hint = "run: UPDATE_CHART=1 cargo test --test integration chart";
+    let hint = "run: UPDATE_CHART=1 cargo test --test integration chart::the_chart";
     for (name, text) in &made {
         assert!(read(&folder.join(name)) == *text, "{name} is out of date; {hint}");
     }
@@ -117,8 +126,7 @@ fn the_chart_is_made_from_the_manifests() {
     assert_eq!(count, made.len(), "there are files of old; {hint}");
 }
 
-/// The kinds that may be wrapped are those whose pods are known, and what goes with them:
-/// `UPDATE_CHART=1 cargo test chart` writes the rules.
+/// The role with its rules as the registry of kinds has them, and what goes with them.
 fn wrapped_kinds(role: &str) -> String {
     let mut groups: Vec<(&str, Vec<&str>)> = vec![("", vec!["services", "configmaps"])];
     for row in appwrapper::kinds::Kind::all() {
@@ -127,6 +135,10 @@ fn wrapped_kinds(role: &str) -> String {
             None => groups.push((row.group(), vec![row.plural])),
         }
     }
+    let read = appwrapper::kinds::Kind::all().filter(|row| !row.reads.is_empty()).map(|row| {
+        let (group, plurals) = (row.group(), row.reads.join(", "));
+        format!("- apiGroups: [{group}]\n  resources: [{plurals}]\n  verbs: [get]\n")
+    });
     let rules = groups.into_iter().map(|(group, mut plurals)| {
         plurals.sort_unstable();
         let group = if group.is_empty() { "\"\"" } else { group };
@@ -139,17 +151,12 @@ fn wrapped_kinds(role: &str) -> String {
     let marker = "    workload.codeflare.dev/aggregate-to-wrapped-kinds: \"true\"\nrules:\n";
     let (head, old) = role.split_once(marker).expect("the role of the known kinds");
     let (_, tail) = old.split_once("---\n").expect("its binding");
-    format!("{head}{marker}{}---\n{tail}", rules.collect::<String>())
+    format!("{head}{marker}{}---\n{tail}", rules.chain(read).collect::<String>())
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "whether it is written is said from outside")]
 fn every_known_kind_may_be_wrapped() {
-    let path = root().join("config/rbac/wrapped-kinds.yaml");
-    let role = read(&path);
-    let wanted = wrapped_kinds(&role);
-    if std::env::var("UPDATE_CHART").is_ok() {
-        std::fs::write(&path, &wanted).expect("it is written");
-    }
-    assert!(read(&path) == wanted, "run twice: UPDATE_CHART=1 cargo test --test integration chart");
+    let role = read(&root().join(ROLE));
+    let hint = "run: UPDATE_CHART=1 cargo test --test integration chart::the_chart";
+    assert!(role == wrapped_kinds(&role), "{ROLE} is out of date; {hint}");
 }

@@ -33,6 +33,18 @@ fn every_key_of_the_configuration_has_a_row() {
     assert_eq!(rows(&read("docs/admin/configuration.md")), keys);
 }
 
+#[test]
+fn every_kind_of_the_registry_has_a_row() {
+    let page = read("docs/user/kinds.md");
+    let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+    for row in appwrapper::kinds::Kind::all() {
+        let name = format!("| `{}` ", row.api_version);
+        let of_it = rows.iter().filter(|line| line.starts_with(&name));
+        let mut words = of_it.filter_map(|line| line[name.len()..].split(" |").next());
+        assert!(words.any(|kinds| kinds.split(", ").any(|kind| kind == row.kind)), "{}", row.kind);
+    }
+}
+
 /// The pages in a folder and in its folders.
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).expect("a readable folder") {

@@ -54,6 +54,7 @@ mod nodes;
 mod objects;
 mod on_sim;
 mod ownership;
+mod played;
 mod policies;
 mod proxy;
 mod replicas;

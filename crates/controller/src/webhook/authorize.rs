@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use super::Identity;
 use super::validate::Finding;
 use crate::api::keys;
+use crate::kinds::Reference;
 
 /// Says whether wrapped objects may be created, by the requester and by the controller itself, and
 /// whether their kinds exist and are namespaced. It asks a cluster.
@@ -28,6 +29,16 @@ pub trait Authorize: Send + Sync {
     /// warning if their existence cannot be checked.
     fn missing<'a>(&'a self, namespace: &'a str, named: &'a [Named])
     -> BoxFuture<'a, Vec<Finding>>;
+
+    /// The text of an object that describes the pods of a component; none where there is no such object.
+    ///
+    /// # Errors
+    /// It could not be read.
+    fn referenced<'a>(
+        &'a self,
+        namespace: &'a str,
+        reference: &'a Reference,
+    ) -> BoxFuture<'a, Result<Option<String>, AccessError>>;
 }
 
 /// An object that an AppWrapper names, and which may come later.

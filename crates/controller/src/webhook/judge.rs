@@ -3,10 +3,12 @@
 //! Everything that needs no cluster is judged at once; where a cluster has to be asked as well, a
 //! [`Question`] says what.
 
-use serde_json::{Map, Value};
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
 
 use super::Identity;
-use super::answer::{Answer, Reason};
+use super::answer::{Answer, Op, Reason};
 use super::authorize::{AccessError, Named, NamedKind, Wrapped};
 use super::default::default;
 use super::delete;
@@ -14,6 +16,7 @@ use super::review::{Operation, Resource, Review};
 use super::validate::{self, Finding, Requester, Severity};
 use crate::api::keys;
 use crate::config::Config;
+use crate::kinds::{Recorded, Reference, record, reference};
 use crate::tuning::names;
 
 /// The most objects that are looked for: each costs a request.
@@ -72,6 +75,16 @@ pub enum Verdict {
     Final(Answer),
     /// So far there is no error; a cluster has to be asked.
     Ask(Question),
+    /// Objects have to be read first that describe the pods of components.
+    Read(Reading),
+}
+
+/// Objects that describe the pods of components, and what is filled in besides.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reading {
+    answer: Answer,
+    /// Of each component, by its index.
+    pub references: Vec<(usize, Reference)>,
 }
 
 /// What a cluster has to be asked.
@@ -96,7 +109,7 @@ pub fn judge(
     own_account: Option<&str>,
 ) -> Verdict {
     match (endpoint, review.operation) {
-        (Endpoint::MutateAppWrapper, Operation::Create) => Verdict::Final(fill_in(review, config)),
+        (Endpoint::MutateAppWrapper, Operation::Create) => fill_in(review, config),
         (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
         (Endpoint::ValidateAppWrapper, Operation::Delete) => {
@@ -110,7 +123,7 @@ pub fn judge(
     }
 }
 
-fn fill_in(review: &Review, config: &Config) -> Answer {
+fn fill_in(review: &Review, config: &Config) -> Verdict {
     let Review { object, requester, .. } = review;
     let (bytes, most) = (requester.bytes(), Identity::BYTES_MAX);
     if bytes > most {
@@ -118,10 +131,53 @@ fn fill_in(review: &Review, config: &Config) -> Answer {
             "spec.requester must be at most {most} bytes, but user name, UID, groups and extra of \
              the user take {bytes}; create this AppWrapper as a user with fewer groups"
         );
-        return Answer::denied(Reason::Forbidden, &message);
+        return Verdict::Final(Answer::denied(Reason::Forbidden, &message));
     }
-    let patch = if object.too_deep { vec![] } else { default(&object.value, requester, config) };
-    Answer { patch, ..Answer::default() }
+    if object.too_deep {
+        return Verdict::Final(Answer::default());
+    }
+    let patch = default(&object.value, requester, config);
+    let answer = Answer { patch, ..Answer::default() };
+    let references = references(&object.value);
+    if references.is_empty() {
+        Verdict::Final(answer)
+    } else {
+        Verdict::Read(Reading { answer, references })
+    }
+}
+
+/// The objects that describe the pods of components without pod sets.
+fn references(aw: &Value) -> Vec<(usize, Reference)> {
+    let open = components(aw).iter().enumerate().filter(|(_, component)| {
+        component["podSets"].as_array().is_none_or(Vec::is_empty) && component.is_object()
+    });
+    let of = |(i, component): (usize, &Value)| Some((i, reference(&component["template"])?));
+    open.filter_map(of).take(NAMED_MAX).collect()
+}
+
+impl Reading {
+    /// The answer, with what was read of each component; a component of which nothing was is left as it is, and
+    /// validation says so.
+    #[must_use]
+    pub fn filled(self, review: &Review, found: &BTreeMap<Reference, Value>) -> Answer {
+        let Self { mut answer, references } = self;
+        for (i, reference) in &references {
+            let Some(object) = found.get(reference) else { continue };
+            match record(template(&review.object.value, *i), object) {
+                Ok(Recorded { template, pod_sets }) => {
+                    let i = i.to_string();
+                    let at = |field| ["spec", "components", i.as_str(), field];
+                    answer.patch.push(Op::set(&at("template"), template));
+                    answer.patch.push(Op::set(&at("podSets"), json!(pod_sets)));
+                }
+                Err(error) => answer.warnings.push(format!(
+                    "spec.components[{i}]: cannot read the pods of {} {}: {error}",
+                    reference.kind, reference.name
+                )),
+            }
+        }
+        answer
+    }
 }
 
 fn create(review: &Review, config: &Config) -> Verdict {
@@ -134,7 +190,7 @@ fn create(review: &Review, config: &Config) -> Verdict {
     let verdict = ask(findings, (0..components(aw).len()).collect(), check_user);
     match verdict {
         Verdict::Ask(question) => Verdict::Ask(Question { named: named(aw), ..question }),
-        Verdict::Final(_) => verdict,
+        Verdict::Final(_) | Verdict::Read(_) => verdict,
     }
 }
 

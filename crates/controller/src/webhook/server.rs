@@ -13,7 +13,7 @@
 //! Reading and judging are CPU work and run outside the runtime that serves, so that an object of 1 MiB
 //! does not block other requests. A panic is answered with 500, and the server continues.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -31,12 +31,13 @@ use tokio::time::timeout;
 
 use super::answer::{Answer, Reason, printable};
 use super::authorize::Authorize;
-use super::judge::{Endpoint, Question, Verdict, judge};
+use super::judge::{Endpoint, Question, Reading, Verdict, judge};
 use super::rate::{Rates, Wait, subject};
 use super::review::{Operation, Review, ReviewError};
 use super::weight::weight;
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::kinds::Reference;
 use crate::listener::{Peer, Share, Shares};
 use crate::metrics::{Admitted, Metrics};
 use crate::telemetry;
@@ -66,6 +67,8 @@ const AT_WORK_OF_A_PEER: u32 = 48;
 pub const ASKING_MAX: u32 = 32;
 /// Those of one peer.
 const ASKING_OF_A_PEER: u32 = 20;
+/// The longest object that is read for what it says of pods.
+const REFERENCED_MAX: usize = 128 << 10;
 /// The longest wait for a place among them.
 pub const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -195,6 +198,7 @@ impl Desk {
         let answer = match verdict {
             Verdict::Final(answer) => answer,
             Verdict::Ask(question) => self.ask(peer, &review, question).await?,
+            Verdict::Read(reading) => self.read(peer, &review, reading).await?,
         };
         drop(permits);
         Ok(Told::answer(endpoint, &review, &answer))
@@ -275,6 +279,46 @@ impl Desk {
             }
         }
         Ok(question.answered(found))
+    }
+}
+
+impl Desk {
+    /// Reads the objects that describe the pods of components, one after the other.
+    async fn read(
+        &self,
+        peer: Option<Peer>,
+        review: &Review,
+        reading: Reading,
+    ) -> Result<Answer, NoAnswer> {
+        let Review { requester, namespace, .. } = review;
+        let wanted: BTreeSet<&Reference> = reading.references.iter().map(|(_, it)| it).collect();
+        let names = wanted.iter().map(|it| [it.kind, it.name.as_str()]);
+        let about = subject(requester, namespace, names);
+        let requests = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
+        match self.rates.charge(peer, requester, &about, requests) {
+            Ok(()) => {}
+            Err(Wait::Peer(_)) => return Err(NoAnswer::TooMany),
+            Err(Wait::User(time)) => return Ok(too_often(time)),
+        }
+        let _place = in_time(self.asking.take(peer, 1)).await?;
+        let (mut found, mut rooms) = (BTreeMap::new(), vec![]);
+        for reference in wanted {
+            match self.admission.authorize.referenced(namespace, reference).await {
+                Ok(Some(text)) if text.len() <= REFERENCED_MAX => {
+                    let room = u32::try_from(weight(text.as_bytes())).unwrap_or(u32::MAX);
+                    rooms.push(in_time(self.read.take(peer, room)).await?);
+                    if let Ok(object) = serde_json::from_str(&text) {
+                        found.insert(reference.clone(), object);
+                    }
+                }
+                Ok(Some(_) | None) => {}
+                Err(error) => {
+                    let cause = telemetry::chain(&error);
+                    tracing::debug!(cause, "Cannot read the object that describes the pods.");
+                }
+            }
+        }
+        Ok(reading.filled(review, &found))
     }
 }
 

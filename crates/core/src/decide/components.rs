@@ -1,8 +1,8 @@
 //! Components that come and go while the AppWrapper is Running: later steps, and those created again.
 
 use super::draft::Draft;
+use super::edges::{At, Move, Running};
 use super::health::{self, PodSetHealth};
-use super::machine::{At, Move, Running};
 use super::steps::{self, Standing};
 use super::{VerdictAction, deploy, force_delete, undetermined};
 use crate::mutations::{self, Mutation};

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::blockers::first_named;
 use super::draft::Draft;
-use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
+use super::edges::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::problem::Problem;
 use super::{VerdictAction, attempts, resolve, steps};
 use crate::api::condition::unhealthy;

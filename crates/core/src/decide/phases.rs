@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::machine::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
+use super::edges::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
 use super::problem::{self, Problem};
 use super::steps::{self, Standing};
 use super::strays::{Stray, sweep};

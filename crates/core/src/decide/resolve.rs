@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::machine::{At, Edge, Failed, Move, Resetting, Suspending};
+use super::edges::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::policy::{Ruling, RulingAction};
 use super::problem::Problem;
 use super::{VerdictAction, attempts, pause, retry, steps, teardown};

@@ -7,11 +7,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::blockers::{blockers, name_blockers, waiting_for};
 use super::draft::Draft;
-use super::force_delete::{delete, fenced, force};
-use super::machine::{
+use super::edges::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
 };
+use super::force_delete::{delete, fenced, force};
 use super::strays::{self, Stray};
 use super::{VerdictAction, attempts, pause, phases, retry, undetermined};
 use crate::api::condition::{self, deleting};

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::node::Node;
-use super::{Error, Path, check_declared, infer, pod_template};
+use super::{Error, Path, Reference, check_declared, infer, pod_template, reference};
 use crate::api::{Component, PodSet};
 
 /// What a component's template says of itself.
@@ -29,7 +29,7 @@ pub struct Inspected {
 /// # Errors
 /// The first field from which nothing can be created: no object, API version, kind or name, a
 /// `generateName`, labels or annotations that are no strings, pod sets that lead nowhere or do not
-/// agree with the template.
+/// agree with the template, or none where another object describes the pods.
 pub fn inspect(component: &Component) -> Result<Inspected, Error> {
     let root = Node::template(&component.template);
     root.object()?;
@@ -53,6 +53,12 @@ pub fn inspect(component: &Component) -> Result<Inspected, Error> {
     check_declared(&component.pod_sets, &inferred)?;
     let pod_sets =
         if component.pod_sets.is_empty() { inferred } else { component.pod_sets.clone() };
+    if let Some(described) = reference(&component.template).filter(|_| pod_sets.is_empty()) {
+        let Reference { kind, name, .. } = described;
+        let expected =
+            format!("pod sets: the pods are described in {kind} {name}, which was not read");
+        return Err(Error::new("podSets", "[]", expected));
+    }
     let namespace = namespace.filter(|name| !name.is_empty()).map(str::to_owned);
     Ok(Inspected { api_version, kind, name, namespace, pod_sets })
 }
@@ -87,6 +93,11 @@ mod tests {
     #[test]
     fn every_known_kind_passes_with_and_without_its_own_pod_sets() {
         for (object, want) in given_kinds() {
+            if reference(&object).is_some() {
+                let error = inspect(&given(object, &[])).expect_err("its pods are elsewhere");
+                assert_eq!(error.field, "podSets");
+                continue;
+            }
             let declared: Vec<_> = want.iter().map(|(path, count)| (*path, Some(*count))).collect();
             for component in [given(object.clone(), &[]), given(object.clone(), &declared)] {
                 let found = inspect(&component).expect("it is well formed");

@@ -39,7 +39,7 @@ pub use inspect::{Inspected, inspect};
 pub use memory::grow;
 pub use path::{Path, PathError};
 pub use quantity::{amount, amounts};
-pub use registry::{End, Kind};
+pub use registry::{End, Kind, Recorded, Reference, record, reference};
 pub use render::{OWNER_API_VERSION, OWNER_KIND, OwnershipLabels, render};
 pub use report::report;
 pub use templates::templates;

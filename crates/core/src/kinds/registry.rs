@@ -10,6 +10,8 @@ mod job_set;
 mod kubeflow;
 mod leader_worker_set;
 mod ray;
+mod train_job;
+mod volcano;
 
 use std::fmt;
 
@@ -22,8 +24,15 @@ use crate::api::PodSet;
 use crate::snapshot::Report;
 
 /// The families of kinds, in the order in which they are listed.
-const FAMILIES: [&[Kind]; 5] =
-    [core::KINDS, job_set::KINDS, leader_worker_set::KINDS, kubeflow::KINDS, ray::KINDS];
+const FAMILIES: [&[Kind]; 7] = [
+    core::KINDS,
+    job_set::KINDS,
+    leader_worker_set::KINDS,
+    kubeflow::KINDS,
+    ray::KINDS,
+    volcano::KINDS,
+    train_job::KINDS,
+];
 
 /// Stands for every kind that has no row: it makes anything, and says nothing.
 static OTHER: Kind = Kind {
@@ -36,11 +45,13 @@ static OTHER: Kind = Kind {
         STATEFUL_SET,
         RAY_CLUSTER,
         POD,
-        ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+        JOB_SET,
         ("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"),
+        ("batch.volcano.sh/v1alpha1", "Job"),
     ],
     end: End::Unknown,
     adds_containers: true,
+    reads: &[],
     rules: &NoRules,
 };
 
@@ -49,6 +60,7 @@ type Name = (&'static str, &'static str);
 
 const POD: Name = ("v1", "Pod");
 const JOB: Name = ("batch/v1", "Job");
+const JOB_SET: Name = ("jobset.x-k8s.io/v1alpha2", "JobSet");
 const REPLICA_SET: Name = ("apps/v1", "ReplicaSet");
 const STATEFUL_SET: Name = ("apps/v1", "StatefulSet");
 const RAY_CLUSTER: Name = ("ray.io/v1", "RayCluster");
@@ -69,6 +81,8 @@ pub struct Kind {
     pub end: End,
     /// Its controller may add containers to its pods.
     pub adds_containers: bool,
+    /// Names in paths of the kinds, in its own group, that describe its pods and are read at admission.
+    pub reads: &'static [&'static str],
     rules: &'static dyn Rules,
 }
 
@@ -90,6 +104,59 @@ pub(super) trait Rules: fmt::Debug + Sync {
 
     /// Adds to a report what the status of an object says.
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report);
+
+    /// The object that describes the pods of a template that does not do so itself.
+    fn reference(&self, _template: &Value) -> Option<Reference> {
+        None
+    }
+
+    /// Records in a template what the object that it refers to says of its pods.
+    fn record(&self, _template: &mut Value, _referenced: &Value) -> Result<Vec<PodSet>, Error> {
+        Ok(vec![])
+    }
+
+    /// Takes out of an object that is to be created what is recorded in it for others.
+    fn finish(&self, _object: &mut Value) {}
+}
+
+/// Another object, in which the pods of a template are described.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Reference {
+    /// Its API version.
+    pub api_version: &'static str,
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its name in paths.
+    pub plural: &'static str,
+    /// It is in the namespace of the AppWrapper; else in none.
+    pub namespaced: bool,
+    /// Its name, as anybody may have written it.
+    pub name: String,
+}
+
+/// A template with what was read of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The template.
+    pub template: Value,
+    /// Its pod sets.
+    pub pod_sets: Vec<PodSet>,
+}
+
+/// The object that describes the pods of a template, where the template does not do so itself.
+#[must_use]
+pub fn reference(template: &Value) -> Option<Reference> {
+    Kind::of_object(template).rules().reference(template)
+}
+
+/// Records in a template what the object that it refers to says of its pods.
+///
+/// # Errors
+/// Where that object or the template is not what it must be.
+pub fn record(template: &Value, referenced: &Value) -> Result<Recorded, Error> {
+    let mut template = template.clone();
+    let pod_sets = Kind::of_object(&template).rules().record(&mut template, referenced)?;
+    Ok(Recorded { template, pod_sets })
 }
 
 /// The rules of kinds without any.
@@ -169,8 +236,16 @@ fn index_of(pod_sets: &[PodSet], path: &str) -> Option<usize> {
 /// A small object of every kind, with its pod sets.
 #[cfg(test)]
 pub(super) fn given() -> Vec<super::testing::Sample> {
-    [core::given(), job_set::given(), leader_worker_set::given(), kubeflow::given(), ray::given()]
-        .concat()
+    let families = [
+        core::given,
+        job_set::given,
+        leader_worker_set::given,
+        kubeflow::given,
+        ray::given,
+        volcano::given,
+        train_job::given,
+    ];
+    families.into_iter().flat_map(|given| given()).collect()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::avoid::{NodeAntiAffinity, avoid, avoid_marks};
 use super::fields::Fields;
-use super::{Error, Path, PathError};
+use super::{Error, Kind, Path, PathError};
 use crate::api::{Component, PodSet, PodSetInfo, keys};
 
 /// API version in our owner references.
@@ -110,6 +110,7 @@ pub fn render(
             }
         }
     }
+    Kind::of_object(&object).rules().finish(&mut object);
     Ok(object)
 }
 

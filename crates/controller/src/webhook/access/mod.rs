@@ -32,6 +32,7 @@ use super::authorize::{AccessError, Authorize, Named, Wrapped};
 use super::validate::Finding;
 use crate::clock::Clock;
 use crate::discovery;
+use crate::kinds::Reference;
 use crate::telemetry;
 use crate::ttl_cache::Recent;
 use crate::tuning::Severity;
@@ -243,6 +244,14 @@ impl Authorize for Reviews {
             (!exists).then(|| named::warning(namespace, each))
         });
         Box::pin(async move { join_all(asking).await.into_iter().flatten().collect() })
+    }
+
+    fn referenced<'a>(
+        &'a self,
+        namespace: &'a str,
+        reference: &'a Reference,
+    ) -> BoxFuture<'a, Result<Option<String>, AccessError>> {
+        Box::pin(named::text(&self.client.0, namespace, reference))
     }
 }
 

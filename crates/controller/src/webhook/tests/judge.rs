@@ -33,6 +33,7 @@ fn question(verdict: Verdict) -> Question {
     match verdict {
         Verdict::Ask(question) => question,
         Verdict::Final(answer) => panic!("it is final: {answer:?}"),
+        Verdict::Read(reading) => panic!("objects are read: {reading:?}"),
     }
 }
 
@@ -40,6 +41,7 @@ fn answer(verdict: Verdict) -> Answer {
     match verdict {
         Verdict::Final(answer) => answer,
         Verdict::Ask(question) => panic!("a cluster is asked: {question:?}"),
+        Verdict::Read(reading) => panic!("objects are read: {reading:?}"),
     }
 }
 

@@ -6,6 +6,7 @@ use axum::body::{Body, to_bytes};
 use axum::http::{Request, StatusCode, header};
 use futures::future::BoxFuture;
 use futures::stream;
+use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tower::ServiceExt;
@@ -13,6 +14,7 @@ use tower::ServiceExt;
 use super::with;
 use crate::clock::SystemClock;
 use crate::config::Config;
+use crate::kinds::Reference;
 use crate::listener::Peer;
 use crate::metrics::Metrics;
 use crate::webhook::Identity;
@@ -35,6 +37,11 @@ enum Cluster {
     /// Answers when there is a permit.
     Waits(Semaphore),
 }
+
+/// A runtime of one Job.
+const RUNTIME: &str = r#"{"spec": {"template": {"spec": {"replicatedJobs": [{"name": "node", "template": {
+    "metadata": {"labels": {"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"}},
+    "spec": {"template": {"spec": {"containers": [{"name": "node"}]}}}}}]}}}}"#;
 
 /// A cluster, and how often it was asked.
 struct Asked(Cluster, AtomicUsize);
@@ -70,6 +77,21 @@ impl Authorize for Asked {
 
     fn missing<'a>(&'a self, _: &'a str, _: &'a [Named]) -> BoxFuture<'a, Vec<Finding>> {
         Box::pin(std::future::ready(vec![]))
+    }
+
+    fn referenced<'a>(
+        &'a self,
+        namespace: &'a str,
+        reference: &'a Reference,
+    ) -> BoxFuture<'a, Result<Option<String>, AccessError>> {
+        assert_eq!((namespace, reference.name.as_str()), ("team", "torch"));
+        self.1.fetch_add(1, Ordering::SeqCst);
+        let found = match &self.0 {
+            Cluster::Agrees => Ok(Some(RUNTIME.to_owned())),
+            Cluster::IsAway | Cluster::Panics | Cluster::Hangs => Ok(None),
+            Cluster::Waits(_) => Ok(Some(" ".repeat(200_000))),
+        };
+        Box::pin(std::future::ready(found))
     }
 }
 
@@ -157,6 +179,40 @@ async fn a_question_gets_its_answer_and_is_counted() {
     assert_eq!((status, &response(&text)["allowed"]), (StatusCode::OK, &json!(false)));
     assert!(given.counted("CREATE", "denied"));
     assert_eq!(given.asked(), 1, "what is wrong anyway is not asked about");
+}
+
+/// An AppWrapper around a TrainJob without pod sets.
+fn given_train_job() -> Value {
+    let template = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+        "metadata": {"name": "t"},
+        "spec": {"runtimeRef": {"name": "torch"}, "trainer": {"numNodes": 2}}});
+    with(&given_aw(), "/spec/components", json!([{ "template": template }]))
+}
+
+#[tokio::test]
+async fn the_pods_of_a_train_job_are_read_from_its_runtime() {
+    let mutate = Endpoint::MutateAppWrapper;
+    let body = given_review(mutate, "CREATE", &Value::Null, &given_train_job()).to_string();
+    for (cluster, requests, count) in [
+        (Cluster::Agrees, 1, 1),
+        (Cluster::IsAway, 1, 0),
+        // larger than what is read
+        (Cluster::Waits(Semaphore::new(0)), 1, 0),
+    ] {
+        let given = given(cluster);
+        let mut request = posted(body.clone());
+        *request.uri_mut() = mutate.path().parse().expect("a path");
+        let (status, text) = given.sent(request).await;
+        let found = response(&text);
+        assert_eq!((status, &found["allowed"]), (StatusCode::OK, &json!(true)), "{text}");
+        assert_eq!(given.asked(), requests);
+        let patch: ByteString = serde_json::from_value(found["patch"].clone()).expect("base64");
+        let patch: Value = serde_json::from_slice(&patch.0).expect("JSON");
+        let ops = patch.as_array().expect("a list").iter();
+        let of_it = ops.filter(|op| op["path"] == "/spec/components/0/podSets");
+        let pod_sets: Vec<&Value> = of_it.map(|op| &op["value"][0]["replicas"]).collect();
+        assert_eq!(pod_sets, vec![&json!(2); count], "{text}");
+    }
 }
 
 #[tokio::test]

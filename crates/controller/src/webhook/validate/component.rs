@@ -66,7 +66,7 @@ pub(super) fn check_all(
     // there must be one, as the schema says
     let components = spec["components"].as_array().map(Vec::as_slice).unwrap_or_default();
     let around = Around::of(metadata, config);
-    if occasion == Occasion::Create && components.len() > COMPONENTS_MAX {
+    if occasion != Occasion::Stored && components.len() > COMPONENTS_MAX {
         let message = format!("must have at most {COMPONENTS_MAX} components");
         report.invalid("spec.components", components.len().to_string(), message);
         return None;
@@ -98,6 +98,13 @@ fn check(
     let inspected = component.as_ref().map(kinds::inspect);
     let pod_sets = match inspected {
         Some(Ok(inspected)) => Some(inspected.pod_sets),
+        Some(Err(error))
+            if occasion == Occasion::Offline && is_described_elsewhere(&error, object) =>
+        {
+            let message = "the pods are described in another object, which is read at admission";
+            report.doubtful(format!("{path}.podSets"), None::<&str>, message);
+            None
+        }
         Some(Err(error)) => {
             let place = format!("{path}.{}", error.field);
             if !report.has_error(&place) {
@@ -118,6 +125,11 @@ fn check(
         pending: pods.pending,
         containers: pods.containers,
     }
+}
+
+/// Whether only the pod sets are missing, which the webhook reads from another object.
+fn is_described_elsewhere(error: &kinds::Error, template: &Value) -> bool {
+    error.field == "podSets" && kinds::reference(template).is_some()
 }
 
 /// One AppWrapper cannot create the same object twice, whatever the version of its API.

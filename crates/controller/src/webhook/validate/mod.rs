@@ -58,6 +58,8 @@ const API_VERSION: &str = "workload.codeflare.dev/v1beta2";
 enum Occasion {
     /// It is to be created: its sizes are judged as well.
     Create,
+    /// The same without a cluster: what admission would read from it is not there.
+    Offline,
     /// It is there already: what it costs is there, and it must still be finished and deleted.
     Stored,
 }
@@ -68,10 +70,16 @@ pub fn create(aw: &Value, config: &Config) -> Vec<Finding> {
     judged(aw, config, Occasion::Create)
 }
 
+/// The same before it is sent to a cluster: objects that describe the pods of components are read there.
+#[must_use]
+pub fn offline(aw: &Value, config: &Config) -> Vec<Finding> {
+    judged(aw, config, Occasion::Offline)
+}
+
 fn judged(aw: &Value, config: &Config, occasion: Occasion) -> Vec<Finding> {
     let mut report = Report::default();
     let affordable = |report: &mut Report| match occasion {
-        Occasion::Create => size::is_affordable(aw, report),
+        Occasion::Create | Occasion::Offline => size::is_affordable(aw, report),
         Occasion::Stored => true,
     };
     if object::is_shallow(aw, &mut report)
@@ -85,7 +93,7 @@ fn judged(aw: &Value, config: &Config, occasion: Occasion) -> Vec<Finding> {
         }
         let limits = object::limits(metadata, config, &mut report);
         let components = spec(aw, metadata, config, &limits, occasion, &mut report);
-        if occasion == Occasion::Create {
+        if occasion != Occasion::Stored {
             size::check(aw, &components, &mut report);
         }
     }

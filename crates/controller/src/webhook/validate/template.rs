@@ -106,7 +106,7 @@ pub(super) fn check_pods(
         let names = || all().map(|item| item["name"].as_str().unwrap_or_default());
         pods.pending = pods.pending.max(pending_bytes(names()));
         pods.containers.extend(names().filter(|name| !name.is_empty()).map(str::to_owned));
-        if occasion == Occasion::Create {
+        if occasion != Occasion::Stored {
             let field = format!("{component}.{text_of_path}.spec");
             counts(spec, &field, all().count(), report);
         }

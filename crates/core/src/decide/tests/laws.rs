@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::given::{World, at, given, pod};
 use crate::api::{Phase, condition};
-use crate::decide::machine::EDGES;
+use crate::decide::edges::EDGES;
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{CreationFailure, Outcome, Owner, PodPhase, Presence, Undetermined};
 

@@ -18,6 +18,7 @@ pub(super) const KINDS: &[Kind] = &[
         makes: &[],
         end: End::Reported,
         adds_containers: false,
+        reads: &[],
         rules: &Pod,
     },
     Kind {
@@ -27,6 +28,7 @@ pub(super) const KINDS: &[Kind] = &[
         makes: &[],
         end: End::Reported,
         adds_containers: false,
+        reads: &[],
         rules: &Job,
     },
     Kind {
@@ -36,6 +38,7 @@ pub(super) const KINDS: &[Kind] = &[
         makes: &[REPLICA_SET],
         end: End::Never,
         adds_containers: false,
+        reads: &[],
         rules: &Replicas,
     },
     Kind {
@@ -45,6 +48,7 @@ pub(super) const KINDS: &[Kind] = &[
         makes: &[],
         end: End::Never,
         adds_containers: false,
+        reads: &[],
         rules: &Replicas,
     },
 ];

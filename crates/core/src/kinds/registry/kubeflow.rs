@@ -27,6 +27,7 @@ const fn row(kind: &'static str, plural: &'static str, rules: &'static Replicate
         makes: &[],
         end: End::Reported,
         adds_containers: false,
+        reads: &[],
         rules,
     }
 }

@@ -17,6 +17,7 @@ pub(super) const KINDS: &[Kind] = &[
         makes: &[],
         end: End::Never,
         adds_containers: true,
+        reads: &[],
         rules: &Cluster { spec: &["spec"], is_job: false },
     },
     Kind {
@@ -26,6 +27,7 @@ pub(super) const KINDS: &[Kind] = &[
         makes: &[RAY_CLUSTER, JOB],
         end: End::Reported,
         adds_containers: true,
+        reads: &[],
         rules: &Cluster { spec: &["spec", "rayClusterSpec"], is_job: true },
     },
     Kind {
@@ -35,6 +37,7 @@ pub(super) const KINDS: &[Kind] = &[
         makes: &[RAY_CLUSTER],
         end: End::Never,
         adds_containers: true,
+        reads: &[],
         rules: &Cluster { spec: &["spec", "rayClusterConfig"], is_job: false },
     },
 ];

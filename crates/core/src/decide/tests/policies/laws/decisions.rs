@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::config;
 use super::worlds::{orderly, worlds};
 use crate::api::{Phase, RuleSource, WaitFor, condition};
-use crate::decide::machine::EDGES;
+use crate::decide::edges::EDGES;
 use crate::decide::tests::given::World;
 use crate::decide::{Decision, VerdictAction};
 use crate::plan::{Action, FreshRead};

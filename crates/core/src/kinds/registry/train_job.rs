@@ -1,0 +1,475 @@
+//! `trainer.kubeflow.org/v1alpha1`, as Trainer 2.3 serves it.
+//!
+//! A TrainJob has no pod templates: they are in the runtime that it refers to. At admission the runtime is
+//! read, and what it says of pods is recorded in the TrainJob itself: a runtime patch of ours with the pod
+//! template of each replicated Job, at a path that a pod set can name. Kueue counts by it, and what Kueue
+//! and the controller add to a pod template (labels, node selector, tolerations) reaches the pods, because
+//! Trainer applies the patch. What a patch may not have is left out of the object that is created; the
+//! resources of the trainer's container are given as `spec.trainer.resourcesPerNode` instead.
+
+use serde_json::{Map, Value, json};
+
+use super::super::fields::Fields;
+use super::super::infer::{pod_set, pods_per_job};
+use super::super::node::Node;
+use super::super::status::Object;
+use super::{End, Error, JOB, JOB_SET, Kind, Reference, Rules};
+use crate::api::PodSet;
+use crate::snapshot::{Expected, Report};
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    api_version: "trainer.kubeflow.org/v1alpha1",
+    kind: "TrainJob",
+    plural: "trainjobs",
+    makes: &[JOB_SET, JOB],
+    end: End::Reported,
+    adds_containers: true,
+    reads: &["clustertrainingruntimes", "trainingruntimes"],
+    rules: &TrainJob,
+}];
+
+/// API group of the runtimes.
+const GROUP: &str = "trainer.kubeflow.org";
+/// Who the recorded patch belongs to.
+const MANAGER: &str = "workload.codeflare.dev/appwrapper";
+/// Label of the replicated Job that trains, and its value.
+const ANCESTOR: &str = "trainer.kubeflow.org/trainjob-ancestor-step";
+const TRAINER: &str = "trainer";
+/// The container that `spec.trainer` is about; of an MPI runtime also the replicated Job of the nodes.
+const NODE: &str = "node";
+/// The most replicated Jobs of a runtime: Kueue has no room for more pod sets.
+const JOBS_MAX: usize = 10;
+/// What a patch may have of a pod's `spec`, and a runtime may have set already.
+const PLACEMENT: [&str; 4] = ["nodeSelector", "affinity", "tolerations", "schedulingGates"];
+
+/// The pods of the runtime's replicated Jobs.
+#[derive(Debug)]
+struct TrainJob;
+
+impl Rules for TrainJob {
+    /// None: those that were recorded are declared.
+    fn pod_sets(&self, _: &Node<'_>) -> Result<Vec<PodSet>, Error> {
+        Ok(vec![])
+    }
+
+    fn reference(&self, template: &Value) -> Option<Reference> {
+        let text = |field: &str| template["spec"]["runtimeRef"][field].as_str();
+        let (name, group) = (text("name")?, text("apiGroup").unwrap_or(GROUP));
+        let (kind, plural, namespaced) = match text("kind").unwrap_or("ClusterTrainingRuntime") {
+            "ClusterTrainingRuntime" => {
+                ("ClusterTrainingRuntime", "clustertrainingruntimes", false)
+            }
+            "TrainingRuntime" => ("TrainingRuntime", "trainingruntimes", true),
+            _ => return None,
+        };
+        let api_version = KINDS.first()?.api_version;
+        let name = name.to_owned();
+        (group == GROUP).then_some(Reference { api_version, kind, plural, namespaced, name })
+    }
+
+    fn record(&self, template: &mut Value, runtime: &Value) -> Result<Vec<PodSet>, Error> {
+        let runtime = Node::at("spec", &runtime["spec"]);
+        let jobs = runtime.walk(&["template", "spec", "replicatedJobs"])?.items()?;
+        if jobs.len() > JOBS_MAX {
+            let expected = format!("a runtime of at most {JOBS_MAX} replicated Jobs");
+            return Err(Error::new("template.spec.runtimeRef", &jobs.len().to_string(), expected));
+        }
+        let trainer = Trainer::of(template, &runtime)?;
+        let mut root = Fields::of(template, "template".to_owned())?;
+        let mut spec = root.object("spec")?;
+        let patches = spec.array("runtimePatches")?;
+        patches.retain(|patch| patch["manager"] != MANAGER);
+        let place = format!(
+            "template.spec.runtimePatches[{}].trainingRuntimeSpec.template.spec.replicatedJobs",
+            patches.len()
+        );
+        let (mut pod_sets, mut recorded) = (vec![], vec![]);
+        for (index, job) in jobs.iter().enumerate() {
+            let count = trainer.pods(job)?;
+            let path = format!("{place}[{index}].template.spec.template");
+            pod_sets.push(pod_set(&path, count, job, [])?);
+            recorded.push(trainer.recorded(job)?);
+        }
+        let resources = same(recorded.iter().flat_map(|job| nodes(&job["template"]["spec"])));
+        patches.push(json!({"manager": MANAGER, "trainingRuntimeSpec": {"template": {"spec": {
+            "replicatedJobs": recorded}}}}));
+        trainer.write(&mut spec.object("trainer")?, resources);
+        Ok(pod_sets)
+    }
+
+    fn finish(&self, object: &mut Value) {
+        let patches = object.pointer_mut("/spec/runtimePatches").and_then(Value::as_array_mut);
+        let ours = patches.into_iter().flatten().find(|patch| patch["manager"] == MANAGER);
+        let jobs = "/trainingRuntimeSpec/template/spec/replicatedJobs";
+        let jobs = ours.and_then(|patch| patch.pointer_mut(jobs)).and_then(Value::as_array_mut);
+        let Some(jobs) = jobs else { return };
+        let resources = same(jobs.iter().flat_map(|job| nodes(&job["template"]["spec"])));
+        for job in jobs {
+            let pod = job.pointer_mut("/template/spec/template/spec");
+            if let Some(Value::Object(pod)) = pod {
+                pod.retain(|field, _| PLACEMENT.contains(&field.as_str()));
+            }
+        }
+        let per_node = object.pointer_mut("/spec/trainer/resourcesPerNode");
+        if let (Some(per_node), Some(resources)) = (per_node, resources) {
+            *per_node = resources; // also what a retry with more memory has
+        }
+    }
+
+    fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
+        report.outcome = object.verdict("Complete", &["Failed"]);
+        let counts = |name: &str, fields: &[&str]| -> i64 {
+            let mut jobs = object.array("/status/jobsStatus").iter().map(Object);
+            let job = jobs.find(|job| job.text("/name") == name);
+            let count = |field: &&str| job.and_then(|job| job.count(&format!("/{field}")));
+            fields.iter().filter_map(count).fold(0, i64::saturating_add)
+        };
+        let names: Vec<Option<&str>> =
+            pod_sets.iter().map(|set| job_name(object, &set.path)).collect();
+        let goes_on = |name: &&str| {
+            counts(name, &["ready", "active"]) > 0 && counts(name, &["succeeded", "failed"]) == 0
+        };
+        let any_goes_on = names.iter().flatten().any(goes_on);
+        for (index, (set, name)) in pod_sets.iter().zip(&names).enumerate() {
+            let Some(name) = name else { continue };
+            let begun = counts(name, &["ready", "active", "succeeded", "failed"]) > 0;
+            // the runtime may let it wait for a Job that goes on
+            let expected = if counts(name, &["succeeded"]) > 0 || !begun && any_goes_on {
+                Expected::default()
+            } else {
+                Expected::pods(i64::from(set.count()))
+            };
+            report.expected.insert(index, expected);
+        }
+    }
+}
+
+/// Resources of the containers of a Job's pods that `spec.trainer` is about.
+fn nodes(job: &Value) -> impl Iterator<Item = &Value> {
+    let containers = job["template"]["spec"]["containers"].as_array().into_iter().flatten();
+    containers.filter(|one| one["name"] == NODE).map(|one| &one["resources"])
+}
+
+/// The value that all of them are.
+fn same<'a>(mut values: impl Iterator<Item = &'a Value>) -> Option<Value> {
+    let first = values.next()?;
+    (first.is_object() && values.all(|value| value == first)).then(|| first.clone())
+}
+
+/// The name of the replicated Job that a recorded path leads into.
+fn job_name<'a>(object: Object<'a>, path: &str) -> Option<&'a str> {
+    let job = path.strip_prefix("template")?.strip_suffix(".template.spec.template")?;
+    let pointer = job.replace(['.', '['], "/").replace(']', "");
+    object.0.pointer(&pointer)?.get("name")?.as_str()
+}
+
+/// What `spec.trainer` of the TrainJob and the policy of the runtime say of pods.
+struct Trainer {
+    /// Pods of the trainer, as the TrainJob says.
+    nodes: Option<i64>,
+    /// Resources of a node, as the TrainJob says.
+    resources: Map<String, Value>,
+    /// Pods of the trainer, as the policy of the runtime says; none without a policy.
+    policy_nodes: Option<i64>,
+    /// The policy is MPI's.
+    is_mpi: bool,
+    /// Its launcher is one of the nodes.
+    launcher_is_node: bool,
+}
+
+impl Trainer {
+    fn of(template: &Value, runtime: &Node<'_>) -> Result<Self, Error> {
+        let trainer = Node::template(template).walk(&["spec", "trainer"])?;
+        let policy = runtime.field("mlPolicy")?;
+        let mpi = policy.field("mpi")?;
+        let per_node = trainer.field("resourcesPerNode")?;
+        let has_policy = !policy.value().is_null();
+        Ok(Self {
+            nodes: trainer.field("numNodes")?.count()?,
+            resources: per_node.value().as_object().cloned().unwrap_or_default(),
+            policy_nodes: match policy.field("numNodes")?.count()? {
+                None if has_policy => Some(1),
+                nodes => nodes,
+            },
+            is_mpi: !mpi.value().is_null(),
+            launcher_is_node: mpi.field("runLauncherAsNode")?.value() == &Value::Bool(true),
+        })
+    }
+
+    /// Pods of a replicated Job. Trainer: `newRuntimeInfo` and the plugins of the policies.
+    fn pods(&self, job: &Node<'_>) -> Result<i64, Error> {
+        let replicas = job.field("replicas")?.count()?.unwrap_or(1);
+        let is_trainer = is_trainer(job);
+        let count = match self.nodes {
+            Some(nodes) if self.is_mpi && name(job) == NODE => {
+                if self.launcher_is_node {
+                    (nodes - 1).max(1)
+                } else {
+                    nodes
+                }
+            }
+            Some(nodes) if !self.is_mpi && is_trainer => nodes,
+            _ => match self.policy_nodes.filter(|_| is_trainer) {
+                Some(nodes) => nodes,
+                None => pods_per_job(&job.walk(&["template", "spec"])?)?,
+            },
+        };
+        Ok(replicas.saturating_mul(count))
+    }
+
+    /// Writes into `spec.trainer` what was read, so that a change of the runtime changes nothing.
+    fn write(&self, trainer: &mut Fields<'_>, resources: Option<Value>) {
+        let Some(nodes) = self.policy_nodes else { return };
+        if !self.is_mpi {
+            trainer.map.entry("numNodes").or_insert_with(|| nodes.into());
+        }
+        if let Some(resources) = resources {
+            trainer.map.insert("resourcesPerNode".to_owned(), resources);
+        }
+    }
+
+    /// The patch of a replicated Job with what its pod template says of resources and placement.
+    fn recorded(&self, job: &Node<'_>) -> Result<Value, Error> {
+        let pod = job.walk(&["template", "spec", "template", "spec"])?;
+        let mut spec = Map::new();
+        for field in ["initContainers", "containers"] {
+            let containers = pod.field(field)?.items()?;
+            if !containers.is_empty() {
+                let of = |one: &Node<'_>| self.container(job, one.value());
+                spec.insert(field.to_owned(), containers.iter().map(of).collect());
+            }
+        }
+        for field in PLACEMENT {
+            let value = pod.field(field)?.value();
+            if !value.is_null() {
+                spec.insert(field.to_owned(), value.clone());
+            }
+        }
+        Ok(json!({"name": name(job), "template": {"spec": {"template": {"spec": spec}}}}))
+    }
+
+    /// Name and resources of a container, with those that the TrainJob gives to a node.
+    fn container(&self, job: &Node<'_>, container: &Value) -> Value {
+        let mut of = Map::new();
+        for field in ["name", "resources", "restartPolicy"] {
+            if let Some(value) = container.get(field) {
+                of.insert(field.to_owned(), value.clone());
+            }
+        }
+        let is_node = is_trainer(job) || self.launcher_is_node && name(job) == NODE;
+        let has_policy = self.policy_nodes.is_some();
+        if is_node && has_policy && container["name"] == NODE && !self.resources.is_empty() {
+            let resources = of.entry("resources").or_insert_with(|| json!({}));
+            if let Some(resources) = resources.as_object_mut() {
+                for (list, amounts) in &self.resources {
+                    merge(resources.entry(list).or_insert_with(|| json!({})), amounts);
+                }
+            }
+        }
+        Value::Object(of)
+    }
+}
+
+/// Adds the amounts of a list of resources, in place of those that are there.
+fn merge(list: &mut Value, amounts: &Value) {
+    match (list.as_object_mut(), amounts.as_object()) {
+        (Some(list), Some(amounts)) => list.extend(amounts.clone()),
+        _ => list.clone_from(amounts),
+    }
+}
+
+fn name<'a>(job: &Node<'a>) -> &'a str {
+    job.value()["name"].as_str().unwrap_or_default()
+}
+
+fn is_trainer(job: &Node<'_>) -> bool {
+    job.value()["template"]["metadata"]["labels"][ANCESTOR] == TRAINER
+}
+
+#[cfg(test)]
+pub(super) fn given() -> Vec<super::super::testing::Sample> {
+    use super::super::testing::given_object;
+
+    let spec = json!({"runtimeRef": {"name": "torch-distributed"}, "trainer": {"numNodes": 2}});
+    vec![(given_object("trainer.kubeflow.org/v1alpha1", "TrainJob", &spec), vec![])]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::{Component, PodSetInfo, keys};
+    use crate::kinds::{self, OwnershipLabels, record, reference, report};
+    use crate::snapshot::Outcome;
+
+    /// A runtime of an initializer and a trainer that waits for it.
+    fn runtime(policy: &Value) -> Value {
+        let label = |step: &str| json!({"labels": {ANCESTOR: step}});
+        let initializer = json!({"containers": [{"name": "dataset-initializer", "image": "i"}]});
+        let node = json!({
+            "nodeSelector": {"zone": "a"},
+            "tolerations": [{"key": "t", "operator": "Exists"}],
+            "priorityClassName": "high",
+            "containers": [
+                {"name": "node", "image": "i", "resources": {"requests": {"cpu": "1", "memory": "1Gi"}}},
+                {"name": "log", "resources": {"requests": {"cpu": "1"}}},
+            ],
+        });
+        json!({"spec": {"mlPolicy": policy, "template": {"spec": {"replicatedJobs": [
+            {"name": "dataset-initializer", "template": {"metadata": label("dataset-initializer"),
+                "spec": {"template": {"spec": initializer}}}},
+            {"name": "node", "template": {"metadata": label("trainer"),
+                "spec": {"template": {"spec": node}}}},
+        ]}}}})
+    }
+
+    fn train_job(trainer: &Value) -> Value {
+        json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+            "metadata": {"name": "x"},
+            "spec": {"runtimeRef": {"name": "r"}, "trainer": trainer}})
+    }
+
+    const PATH: &str = "template.spec.runtimePatches[0].trainingRuntimeSpec.template.spec\
+                        .replicatedJobs[1].template.spec.template";
+
+    #[test]
+    fn a_reference_names_a_runtime_of_the_trainer() {
+        for (reference_, want) in [
+            (json!({"name": "r"}), Some(("ClusterTrainingRuntime", false))),
+            (json!({"name": "r", "kind": "TrainingRuntime"}), Some(("TrainingRuntime", true))),
+            (json!({"name": "r", "apiGroup": "other"}), None),
+            (json!({"name": "r", "kind": "Secret"}), None),
+            (json!({"name": 1}), None),
+            (json!(null), None),
+        ] {
+            let mut template = train_job(&json!(null));
+            template["spec"]["runtimeRef"] = reference_;
+            let found = reference(&template).map(|found| (found.kind, found.namespaced));
+            assert_eq!(found, want, "{template}");
+        }
+        assert_eq!(reference(&json!({"apiVersion": "batch/v1", "kind": "Job"})), None);
+    }
+
+    #[test]
+    fn pods_are_counted_as_the_trainer_counts_them() {
+        let torch = |nodes: Value| json!({"numNodes": nodes, "torch": {}});
+        let mpi = |launcher: bool| json!({"numNodes": 1, "mpi": {"runLauncherAsNode": launcher}});
+        for (trainer, policy, want) in [
+            (json!({"numNodes": 4}), torch(json!(2)), [1, 4]),
+            (json!({}), torch(json!(2)), [1, 2]),
+            (json!(null), torch(json!(null)), [1, 1]),
+            (json!({"numNodes": 4}), json!(null), [1, 4]),
+            (json!({"numNodes": 4}), mpi(false), [1, 4]),
+            (json!({"numNodes": 4}), mpi(true), [1, 3]),
+            (json!({"numNodes": 1}), mpi(true), [1, 1]),
+            (json!({}), mpi(true), [1, 1]),
+        ] {
+            let recorded = record(&train_job(&trainer), &runtime(&policy)).expect("it is right");
+            let counts: Vec<i32> = recorded.pod_sets.iter().map(PodSet::count).collect();
+            assert_eq!(counts, want, "{trainer} {policy}");
+        }
+    }
+
+    #[test]
+    fn what_was_read_is_recorded_at_the_paths_of_the_pod_sets() {
+        let trainer = json!({"resourcesPerNode": {"requests": {"memory": "4Gi", "gpu": 1}}});
+        let policy = json!({"numNodes": 2, "torch": {}});
+        let recorded = record(&train_job(&trainer), &runtime(&policy)).expect("it is right");
+        assert_eq!(recorded.pod_sets[1].path, PATH);
+        let path: kinds::Path = PATH.parse().expect("it is a path");
+        let requests = json!({"cpu": "1", "memory": "4Gi", "gpu": 1});
+        assert_eq!(
+            path.get(&recorded.template).expect("it is there"),
+            &json!({"spec": {
+                "nodeSelector": {"zone": "a"},
+                "tolerations": [{"key": "t", "operator": "Exists"}],
+                "containers": [
+                    {"name": "node", "resources": {"requests": requests}},
+                    {"name": "log", "resources": {"requests": {"cpu": "1"}}},
+                ],
+            }})
+        );
+        let trainer = &recorded.template["spec"]["trainer"];
+        assert_eq!(trainer, &json!({"numNodes": 2, "resourcesPerNode": {"requests": requests}}));
+        // again, it replaces what it has recorded
+        let again = record(&recorded.template, &runtime(&policy)).expect("it is right");
+        assert_eq!(again, recorded);
+    }
+
+    #[test]
+    fn the_created_object_has_what_a_patch_may_have() {
+        let policy = json!({"numNodes": 2, "torch": {}});
+        let recorded = record(&train_job(&json!({})), &runtime(&policy)).expect("it is right");
+        let mut template = recorded.template;
+        kinds::grow(&mut template, PATH, "node", Some("8Gi"), None);
+        let selector = [("flavor".to_owned(), "gpu".to_owned())].into();
+        let info = PodSetInfo { node_selector: selector, ..PodSetInfo::default() };
+        let component = Component {
+            template,
+            pod_set_infos: vec![PodSetInfo::default(), info],
+            ..Component::default()
+        };
+        let labels = OwnershipLabels {
+            appwrapper: "aw",
+            uid: "u",
+            attempt: 0,
+            namespace: "ns",
+            component: 0,
+            scheduler_name: Some("s"),
+            avoid_nodes: &[],
+            aversions: &[],
+        };
+        let made = kinds::render(&component, &recorded.pod_sets, &labels).expect("it is right");
+        let path: kinds::Path = PATH.parse().expect("it is a path");
+        let pod = path.get(&made).expect("it is there");
+        assert_eq!(pod["metadata"]["labels"][keys::APPWRAPPER], "aw");
+        assert_eq!(
+            pod["spec"],
+            json!({"nodeSelector": {"zone": "a", "flavor": "gpu"},
+                "tolerations": [{"key": "t", "operator": "Exists"}]})
+        );
+        let requests = &made["spec"]["trainer"]["resourcesPerNode"]["requests"];
+        assert_eq!(requests, &json!({"cpu": "1", "memory": "8Gi"}));
+    }
+
+    #[test]
+    fn a_runtime_that_makes_no_sense_is_an_error() {
+        let template = train_job(&json!({}));
+        for runtime in [
+            json!({"spec": {"template": {"spec": {"replicatedJobs": "x"}}}}),
+            json!({"spec": {"template": {"spec": {"replicatedJobs": vec![json!({}); 11]}}}}),
+            json!({"spec": {"template": {"spec": {"replicatedJobs": [{"replicas": -1}]}}}}),
+            json!({"spec": 1}),
+        ] {
+            assert!(record(&template, &runtime).is_err(), "{runtime}");
+        }
+        let none = record(&template, &json!(null)).expect("a runtime without Jobs");
+        assert_eq!(none.pod_sets, []);
+    }
+
+    #[test]
+    fn its_conditions_and_jobs_tell_how_it_goes() {
+        let policy = json!({"numNodes": 2, "torch": {}});
+        let recorded = record(&train_job(&json!({})), &runtime(&policy)).expect("it is right");
+        let job = |name: &str, field: &str| json!({"name": name, field: 1});
+        for (jobs, want) in [
+            (json!([]), [1, 2]),
+            (json!([job("dataset-initializer", "active")]), [1, 0]),
+            (json!([job("dataset-initializer", "succeeded")]), [0, 2]),
+            (json!([job("dataset-initializer", "succeeded"), job("node", "ready")]), [0, 2]),
+            (json!([job("node", "succeeded")]), [1, 0]),
+        ] {
+            let mut object = recorded.template.clone();
+            object["status"] = json!({"jobsStatus": jobs});
+            let found = report(KINDS[0].api_version, KINDS[0].kind, &recorded.pod_sets, &object);
+            let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
+            assert_eq!(running, want, "{jobs}");
+            assert_eq!(found.outcome, Outcome::Active);
+        }
+        for (kind, succeeded) in [("Complete", true), ("Failed", false)] {
+            let condition = json!({"type": kind, "status": "True", "reason": "R", "message": "M"});
+            let object = json!({"status": {"conditions": [condition]}});
+            let found = report(KINDS[0].api_version, KINDS[0].kind, &recorded.pod_sets, &object);
+            assert_eq!(found.outcome == Outcome::Succeeded, succeeded, "{kind}");
+        }
+    }
+}

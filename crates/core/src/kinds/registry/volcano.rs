@@ -1,0 +1,195 @@
+//! `batch.volcano.sh/v1alpha1`, as Volcano 1.15 serves it.
+
+use serde_json::Value;
+
+use super::super::infer::pod_set;
+use super::super::node::Node;
+use super::super::status::Object;
+use super::{End, Error, Kind, Rules, index_of};
+use crate::api::{PodSet, keys};
+use crate::snapshot::{Expected, Outcome, Report};
+
+/// The most names of a `dependsOn` that are read: there are fewer tasks, and its length is the user's.
+const NAMES_MAX: usize = 64;
+
+/// Label by which Volcano numbers the pods of a task.
+const TASK_INDEX: &str = "volcano.sh/task-index";
+
+pub(super) const KINDS: &[Kind] = &[Kind {
+    api_version: "batch.volcano.sh/v1alpha1",
+    kind: "Job",
+    plural: "jobs",
+    // its PodGroup owns no pods
+    makes: &[],
+    end: End::Reported,
+    adds_containers: false,
+    reads: &[],
+    rules: &VolcanoJob,
+}];
+
+/// `replicas` (0) of each task, as Volcano leaves it where it is not set.
+#[derive(Debug)]
+struct VolcanoJob;
+
+impl Rules for VolcanoJob {
+    fn pod_sets(&self, template: &Node<'_>) -> Result<Vec<PodSet>, Error> {
+        let mut pod_sets = Vec::new();
+        for task in template.walk(&["spec", "tasks"])?.items()? {
+            let replicas = task.field("replicas")?;
+            let count = replicas.count()?.unwrap_or(0);
+            let annotations = [(keys::TAS_POD_INDEX, TASK_INDEX.to_owned())];
+            pod_sets.push(pod_set(task.field("template")?.path(), count, &replicas, annotations)?);
+        }
+        Ok(pod_sets)
+    }
+
+    fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
+        report.outcome = outcome(object);
+        let begun = match object.text("/status/state/phase") {
+            "" | "Pending" | "Running" => true,
+            // its own restart, or its end: the pods are being deleted
+            _ => false,
+        };
+        for (number, task) in object.array("/spec/tasks").iter().map(Object).enumerate() {
+            let path = format!("template.spec.tasks[{number}].template");
+            let Some(index) = index_of(pod_sets, &path) else { continue };
+            let expected = if begun && has_started(object, task) {
+                let replicas = task.count("/replicas").unwrap_or(0);
+                let succeeded = in_phase(object, task.text("/name"), "Succeeded");
+                Expected { succeeded, ..Expected::pods(replicas) }
+            } else {
+                Expected::default()
+            };
+            report.expected.insert(index, expected);
+        }
+    }
+}
+
+/// How it ended. An aborted Job can be resumed, but only by a command: without one it has failed.
+fn outcome(object: Object<'_>) -> Outcome {
+    match object.text("/status/state/phase") {
+        "Completed" => Outcome::Succeeded,
+        phase @ ("Failed" | "Terminated" | "Aborted") => {
+            let reason = object.text("/status/state/reason");
+            Outcome::Failed {
+                reason: if reason.is_empty() { phase } else { reason }.to_owned(),
+                message: object.text("/status/state/message").to_owned(),
+                at: object.text("/status/state/lastTransitionTime").parse().ok(),
+            }
+        }
+        _ => Outcome::Active,
+    }
+}
+
+/// Number of pods of a task in a phase.
+fn in_phase(object: Object<'_>, task: &str, phase: &str) -> i64 {
+    let counts = object.0.pointer("/status/taskStatusCount").and_then(|all| all.get(task));
+    counts.and_then(|counts| Object(counts).count(&format!("/phase/{phase}"))).unwrap_or(0)
+}
+
+/// Whether Volcano has come to create the pods of a task: `dependsOn` lets it wait until the tasks that it
+/// names, all or any of them, have `minAvailable` pods that run or have succeeded.
+fn has_started(object: Object<'_>, task: Object<'_>) -> bool {
+    let made = ["Pending", "Running", "Succeeded", "Failed"];
+    if made.iter().any(|phase| in_phase(object, task.text("/name"), phase) > 0) {
+        return true;
+    }
+    let names = task.array("/dependsOn/name").iter().filter_map(Value::as_str);
+    let names: Vec<&str> = names.take(NAMES_MAX).collect();
+    let is_up = |name: &&str| {
+        let mut tasks = object.array("/spec/tasks").iter().map(Object);
+        tasks.find(|other| other.text("/name") == *name).is_none_or(|other| {
+            let least = other.count("/minAvailable").or_else(|| other.count("/replicas"));
+            in_phase(object, name, "Running") + in_phase(object, name, "Succeeded")
+                >= least.unwrap_or(0)
+        })
+    };
+    match task.text("/dependsOn/iteration") {
+        "any" => names.is_empty() || names.iter().any(is_up),
+        _ => names.iter().all(is_up),
+    }
+}
+
+#[cfg(test)]
+pub(super) fn given() -> Vec<super::super::testing::Sample> {
+    use serde_json::json;
+
+    use super::super::testing::{given_object, given_pod};
+
+    let pod = given_pod();
+    let spec = json!({"minAvailable": 3, "tasks": [
+        {"name": "master", "replicas": 1, "template": pod},
+        {"name": "worker", "replicas": 3, "template": pod},
+    ]});
+    vec![(
+        given_object("batch.volcano.sh/v1alpha1", "Job", &spec),
+        vec![("template.spec.tasks[0].template", 1), ("template.spec.tasks[1].template", 3)],
+    )]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::kinds::{infer, report};
+
+    fn reported(change: impl Fn(&mut Value)) -> Report {
+        let (mut object, _) = given().remove(0);
+        let pod_sets = infer(&object).expect("it is well formed");
+        change(&mut object);
+        report("batch.volcano.sh/v1alpha1", "Job", &pod_sets, &object)
+    }
+
+    #[test]
+    fn its_phase_tells_how_it_ended() {
+        let at = "2026-01-01T00:00:01Z";
+        let failed = |reason: &str| Outcome::Failed {
+            reason: reason.to_owned(),
+            message: "m".to_owned(),
+            at: at.parse().ok(),
+        };
+        for (phase, reason, want, pods) in [
+            ("", "", Outcome::Active, [1, 3]),
+            ("Pending", "", Outcome::Active, [1, 3]),
+            ("Running", "", Outcome::Active, [1, 3]),
+            ("Restarting", "", Outcome::Active, [0, 0]),
+            ("Completing", "", Outcome::Active, [0, 0]),
+            ("Completed", "", Outcome::Succeeded, [0, 0]),
+            ("Aborting", "", Outcome::Active, [0, 0]),
+            ("Aborted", "", failed("Aborted"), [0, 0]),
+            ("Terminated", "", failed("Terminated"), [0, 0]),
+            ("Failed", "", failed("Failed"), [0, 0]),
+            ("Failed", "MaxRetry", failed("MaxRetry"), [0, 0]),
+        ] {
+            let state = json!({"phase": phase, "reason": reason, "message": "m",
+                "lastTransitionTime": at});
+            let found = reported(|object| object["status"] = json!({ "state": state }));
+            assert_eq!(found.outcome, want, "{phase}");
+            let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
+            assert_eq!(running, pods, "{phase}");
+        }
+    }
+
+    #[test]
+    fn a_task_that_waits_for_another_runs_nothing() {
+        let counts = |phase: &str, count: i64| json!({"master": {"phase": {phase: count}}});
+        let none = json!({});
+        for (depends, counts, want) in [
+            (json!(null), &none, 3),
+            (json!({"name": ["master"]}), &none, 0),
+            (json!({"name": ["master"]}), &counts("Pending", 1), 0),
+            (json!({"name": ["master"]}), &counts("Running", 1), 3),
+            (json!({"name": ["master"]}), &counts("Succeeded", 1), 3),
+            (json!({"name": ["master", "worker"]}), &counts("Running", 1), 0),
+            (json!({"name": ["master", "worker"], "iteration": "any"}), &counts("Running", 1), 3),
+            (json!({"name": ["master"]}), &json!({"worker": {"phase": {"Succeeded": 1}}}), 2),
+        ] {
+            let found = reported(|object| {
+                object["spec"]["tasks"][1]["dependsOn"] = depends.clone();
+                object["status"] = json!({"taskStatusCount": counts});
+            });
+            assert_eq!(found.expected[&1].running(0), want, "{depends} {counts}");
+        }
+    }
+}
