@@ -142,6 +142,7 @@ async fn create_all(
 }
 
 #[test]
+#[ignore = "nightly: a certificate that lives for a minute"]
 fn a_certificate_is_renewed_under_load_without_a_refused_request() {
     runtime_test(
         "certificates",

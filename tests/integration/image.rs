@@ -30,7 +30,7 @@ fn build() -> PathBuf {
 }
 
 #[test]
-#[ignore = "builds everything once more: cargo test --test integration image -- --ignored"]
+#[ignore = "nightly: builds everything once more; .ci/run, too"]
 fn the_binary_runs_where_there_is_nothing_else() {
     let binary = build();
     let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("empty-root");

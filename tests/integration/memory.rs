@@ -33,7 +33,7 @@ fn limit() -> u64 {
 }
 
 #[test]
-#[ignore = "creates 3,000 AppWrappers: cargo test --test integration memory -- --ignored --nocapture"]
+#[ignore = "nightly: creates 3,000 AppWrappers"]
 fn the_limit_of_the_manifest_is_enough() {
     installed_test("the_limit_of_the_manifest_is_enough", async |case| {
         let count = count();

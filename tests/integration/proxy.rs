@@ -12,7 +12,7 @@ use std::sync::{Arc, LazyLock};
 
 use appwrapper::clock::SystemClock;
 use appwrapper::controller::Controller;
-use appwrapper::world::faults::{Effect, Moment, Plan};
+use appwrapper::world::faults::{Effect, FaultPlan, Moment};
 use controlplane::ControlPlane;
 use futures::{FutureExt, StreamExt, stream};
 use tokio::time::Instant;
@@ -47,13 +47,13 @@ const TAIL: usize = 40;
 #[derive(Clone, Copy, Debug)]
 struct Trial {
     story: Story,
-    plan: Plan,
+    plan: FaultPlan,
     counted: Counted,
 }
 
 impl Trial {
     fn name(&self) -> String {
-        let Self { story, plan: Plan { call, moment, effect }, counted } = self;
+        let Self { story, plan: FaultPlan { call, moment, effect }, counted } = self;
         let effect = match effect {
             Effect::Crash => "crash".to_owned(),
             Effect::Code(code) => code.to_string(),
@@ -151,7 +151,7 @@ fn all_trials() -> Vec<Trial> {
             for moment in [Moment::Before, Moment::Lost, Moment::After] {
                 all.extend(EFFECTS.map(|effect| Trial {
                     story,
-                    plan: Plan { call, moment, effect },
+                    plan: FaultPlan { call, moment, effect },
                     counted: Counted::Calls,
                 }));
             }
@@ -182,11 +182,12 @@ fn count() -> usize {
 }
 
 #[test]
+#[ignore = "nightly: a fault at each of many calls"]
 fn the_controller_may_die_at_any_write() {
     let trials = (0..WRITES).flat_map(|call| {
         [Moment::Before, Moment::Lost].map(|moment| Trial {
             story: Story::Retried,
-            plan: Plan { call, moment, effect: Effect::Crash },
+            plan: FaultPlan { call, moment, effect: Effect::Crash },
             counted: Counted::Writes,
         })
     });
@@ -197,6 +198,7 @@ fn the_controller_may_die_at_any_write() {
 }
 
 #[test]
+#[ignore = "nightly: a fault at each of many calls"]
 fn any_call_may_meet_a_fault() {
     let trials = some_trials(count());
     let count = trials.len();

@@ -196,7 +196,7 @@ async fn holders(client: kube::Client, ends: &AtomicBool) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "a benchmark of a quarter of an hour"]
+#[ignore = "nightly: a benchmark of a quarter of an hour"]
 fn a_quiet_tenant_beside_three_hostile_ones() {
     installed_test("a_quiet_tenant_beside_three_hostile_ones", async |case| {
         let count = setting("NOISY_OBJECTS", 2_000);

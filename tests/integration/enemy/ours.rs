@@ -7,8 +7,8 @@ use appwrapper::observe::assemble::Wrapper;
 use appwrapper::observe::cache::Cache;
 use appwrapper::observe::live::Live;
 use appwrapper::observe::memory::ReconcileState;
+use appwrapper::observe::raw_object::RawObject;
 use appwrapper::observe::retry_sources::Attach;
-use appwrapper::observe::seen::Seen;
 use appwrapper::observe::{Sources, observe};
 use appwrapper::plan::FreshRead;
 use appwrapper::snapshot::Snapshot;
@@ -289,7 +289,7 @@ async fn read(client: &Client, case: &Case, name: &str) -> Arc<Wrapper> {
     let path = "/apis/workload.codeflare.dev/v1beta2/namespaces";
     let request = Request::get(format!("{path}/{}/appwrappers/{name}", case.namespace));
     let request = request.body(vec![]).expect("a request");
-    let seen: Seen = client.request(request).await.expect("the AppWrapper is there");
+    let seen: RawObject = client.request(request).await.expect("the AppWrapper is there");
     Arc::new(Wrapper::read(&seen).expect("it can be read"))
 }
 

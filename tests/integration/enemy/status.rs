@@ -245,57 +245,6 @@ fn quota_is_not_released_by_a_word() {
     });
 }
 
-/// Components whose status grows beyond what etcd stores, once they are created.
-fn many(count: usize, bytes: usize) -> Vec<Value> {
-    let padding = "n".repeat(240);
-    let component = |index: usize| {
-        let mut template = config_map(&format!("{index:06}-{padding}"));
-        template["data"]["a"] = "x".repeat(bytes).into();
-        template
-    };
-    (0..count).map(component).collect()
-}
-
-/// Waits for an AppWrapper to be Running, suspends it, resumes it and deletes it in the midst of that.
-async fn comes_and_goes(case: &Case, name: &str) {
-    case.phase(name, "Running").await;
-    case.suspend(name, true).await;
-    let seen = case.phase(name, "Suspended").await;
-    assert_eq!(seen.condition("QuotaReserved"), "False");
-    let left = case.api("v1", "ConfigMap").list(&kube::api::ListParams::default()).await;
-    let left = left.expect("they can be listed").items;
-    let ours = left.iter().filter(|it| it.metadata.owner_references.is_some()).count();
-    assert_eq!(ours, 0, "everything is gone");
-    case.suspend(name, false).await;
-    case.until("a component of the next attempt", |log| {
-        log.last("AppWrapper", name).filter(|seen| seen.attempts().len() > 1).map(drop)
-    })
-    .await;
-    case.delete_wrapper(name).await;
-    case.gone("AppWrapper", name).await;
-}
-
-#[test]
-#[ignore = "the definition refuses more than 128 components; such an object has to be stored before it is installed"]
-fn an_object_near_the_limit_is_suspended_and_deleted() {
-    without_webhook("an_object_near_the_limit_is_suspended_and_deleted", async |case| {
-        case.wrap("aw", json!({}), many(300, 4_400)).await;
-        comes_and_goes(&case, "aw").await;
-        case.others_go_on("other").await;
-    });
-}
-
-#[test]
-#[ignore = "the definition refuses more than 128 components; such an object has to be stored before it is installed"]
-fn an_object_of_5000_components_is_suspended_and_deleted() {
-    let name = "an_object_of_5000_components_is_suspended_and_deleted";
-    without_webhook(name, async |case| {
-        let template = |index: usize| config_map(&format!("component-{index:05}"));
-        case.wrap("aw", json!({}), (0..5000).map(template).collect()).await;
-        comes_and_goes(&case, "aw").await;
-    });
-}
-
 /// Lets the API server refuse every change of a status in this namespace, as it does where an object cannot
 /// be stored.
 async fn refuse_statuses(case: &Case) {

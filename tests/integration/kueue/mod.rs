@@ -32,7 +32,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{
-    self, Case, Log, Seen, own_crds, run_controller, runtime_test, start_plane, wrapper,
+    self, Case, Log, RawObject, own_crds, run_controller, runtime_test, start_plane, wrapper,
 };
 use crate::installed::INSTALLED;
 
@@ -170,13 +170,13 @@ pub fn with_priority(mut object: Value, priority: &str) -> Value {
 }
 
 /// Whether a Workload is that of an AppWrapper.
-fn is_of(workload: &Seen, wrapper: &str) -> bool {
+fn is_of(workload: &RawObject, wrapper: &str) -> bool {
     let owners = workload.object["metadata"]["ownerReferences"].as_array();
     owners.into_iter().flatten().any(|owner| owner["name"] == wrapper)
 }
 
 /// Whether Kueue counts a Workload.
-pub fn is_reserved(workload: &Seen) -> bool {
+pub fn is_reserved(workload: &RawObject) -> bool {
     !workload.deleted
         && workload.condition("QuotaReserved") == "True"
         && workload.condition("Finished") != "True"
@@ -184,7 +184,7 @@ pub fn is_reserved(workload: &Seen) -> bool {
 
 impl Log {
     /// Every state of the Workload of an AppWrapper.
-    pub fn workloads<'log>(&'log self, wrapper: &str) -> impl Iterator<Item = &'log Seen> {
+    pub fn workloads<'log>(&'log self, wrapper: &str) -> impl Iterator<Item = &'log RawObject> {
         self.all("Workload").filter(move |seen| is_of(seen, wrapper))
     }
 
@@ -235,7 +235,7 @@ impl Case {
     }
 
     /// Waits for a condition of the Workload of an AppWrapper.
-    pub async fn workload(&self, wrapper: &str, condition: &str, status: &str) -> Seen {
+    pub async fn workload(&self, wrapper: &str, condition: &str, status: &str) -> RawObject {
         self.until(&format!("Workload of {wrapper}: {condition} {status}"), |log| {
             let last = log.workloads(wrapper).last();
             last.filter(|seen| !seen.deleted && seen.condition(condition) == status).cloned()

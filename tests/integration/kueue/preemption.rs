@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::harness::{Case, Seen, job, pod, tuned};
+use crate::harness::{Case, RawObject, job, pod, tuned};
 use crate::installed::installed_test;
 use crate::objects::no_more;
 
@@ -93,7 +93,7 @@ impl Victim {
     }
 
     /// Brings it to where the preemption finds it.
-    async fn arrive(self, case: &Case) -> Seen {
+    async fn arrive(self, case: &Case) -> RawObject {
         let name = self.name();
         case.create(self.object()).await;
         if self == Self::Resuming {

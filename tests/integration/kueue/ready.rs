@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::harness::{Seen, pod, quota_without_a_gap, tuned};
+use crate::harness::{RawObject, pod, quota_without_a_gap, tuned};
 
 use super::{Queue, own_test, queued};
 
@@ -55,7 +55,7 @@ fn an_eviction_in_the_middle_of_a_retry_uses_no_retry() {
         let resetting = case.phase("aw", "Resetting").await;
         let evicted = case
             .until("Kueue evicts it", |log| {
-                let evicted = |seen: &&Seen| seen.condition("Evicted") == "True";
+                let evicted = |seen: &&RawObject| seen.condition("Evicted") == "True";
                 log.workloads("aw").find(evicted).cloned()
             })
             .await;

@@ -60,6 +60,7 @@ async fn apply_rules(case: &Case) {
 }
 
 #[test]
+#[ignore = "nightly: a control plane of its own"]
 fn objects_of_before_the_rules_are_finished() {
     let options = Options { crds: without_rules(), nodes: 1, ..Options::default() };
     let plane = harness::start_plane(options);
