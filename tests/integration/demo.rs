@@ -104,8 +104,19 @@ fn the_same_seed_gives_the_same_bytes_and_another_seed_the_same_end() {
     }
 }
 
-/// File, name and expected phase of every sample.
+/// What a sample expects of the demo if it needs an object that only a cluster has.
+const NOT_SIMULATED: &str = "not simulated";
+
+/// File and expected phase of every sample that the demo can run.
 fn samples(folder: &str) -> Vec<(String, String)> {
+    let mut all = all_samples(folder);
+    all.retain(|(_, expect)| expect != NOT_SIMULATED);
+    assert!(all.len() >= 9, "{all:?}");
+    all
+}
+
+/// File and expectation of every sample.
+fn all_samples(folder: &str) -> Vec<(String, String)> {
     let files = std::fs::read_dir(root().join(folder)).expect("the folder is there");
     let mut all: Vec<(String, String)> = files
         .map(|entry| entry.expect("a readable folder").path())
@@ -118,7 +129,6 @@ fn samples(folder: &str) -> Vec<(String, String)> {
         })
         .collect();
     all.sort();
-    assert!(all.len() >= 9, "{all:?}");
     all
 }
 
@@ -134,6 +144,17 @@ fn every_sample_ends_as_it_says() {
         let (_, result) = told(&[&file]);
         assert_eq!(only_phase(&result), expect, "{file}");
     }
+}
+
+#[test]
+fn a_sample_that_needs_a_cluster_ends_with_one_error() {
+    let needing = all_samples("samples").into_iter().filter(|(_, expect)| expect == NOT_SIMULATED);
+    let files: Vec<String> = needing.map(|(file, _)| file).collect();
+    assert_eq!(files, ["samples/trainjob.yaml"]);
+    let output = demo(&["samples/trainjob.yaml"], "");
+    assert_eq!(output.status.code(), Some(1), "{}", complaint(&output));
+    let error = complaint(&output);
+    assert!(error.contains("spec.components[0].podSets") && error.lines().count() == 1, "{error}");
 }
 
 /// What is told of a pause is what comes.

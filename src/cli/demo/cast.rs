@@ -133,7 +133,7 @@ fn quota_of(nodes: &[Value]) -> BTreeMap<String, i64> {
     let mut quota = BTreeMap::new();
     for node in nodes {
         for (name, amount) in node["status"]["allocatable"].as_object().into_iter().flatten() {
-            add(&mut quota, name, quantity(amount));
+            add(&mut quota, name, thousandths(amount));
         }
     }
     if quota.is_empty() { BTreeMap::from([("pods".to_owned(), 100_000)]) } else { quota }
@@ -144,14 +144,6 @@ fn add(quota: &mut BTreeMap<String, i64>, name: &str, amount: i64) {
     *all = all.saturating_add(amount.max(0));
 }
 
-fn quantity(amount: &Value) -> i64 {
-    match amount {
-        Value::String(text) => thousandths(text),
-        Value::Number(number) => number.as_i64().unwrap_or(0).saturating_mul(1000),
-        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => 0,
-    }
-}
-
 /// The nominal quotas of all flavours of a ClusterQueue.
 fn add_quota(queue: &Value, quota: &mut BTreeMap<String, i64>) {
     let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
@@ -159,7 +151,7 @@ fn add_quota(queue: &Value, quota: &mut BTreeMap<String, i64>) {
         for flavor in list(&group, "flavors") {
             for resource in list(&flavor, "resources") {
                 let name = resource["name"].as_str().unwrap_or_default().to_owned();
-                add(quota, &name, quantity(&resource["nominalQuota"]));
+                add(quota, &name, thousandths(&resource["nominalQuota"]));
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::config::FaultTolerance;
 use crate::decide::pause;
 use crate::sim::{Change, Object, Verb};
 use crate::tuning::Limits;
-use crate::world::actors::kueue::{QUEUE, Standing};
+use crate::world::actors::kueue::{QUEUE, WorkloadState};
 use crate::world::actors::{is_true, phase as phase_of};
 use crate::world::show::{Beat, Show, What};
 
@@ -357,8 +357,8 @@ fn component(change: &Change) -> Vec<Said> {
 }
 
 fn queued(
-    before: Option<Standing>,
-    now: Standing,
+    before: Option<WorkloadState>,
+    now: WorkloadState,
     needs: &BTreeMap<String, i64>,
     quota: &BTreeMap<String, (i64, i64)>,
 ) -> Said {
@@ -368,15 +368,16 @@ fn queued(
     let used = || of_quota(needs, quota, |(used, all)| (used, all), "reserved");
     let free = || of_quota(needs, quota, |(used, all)| (all - used, all), "free");
     match now {
-        Standing::Pending => ("Waits", format!("needs {needed}; {}", free())),
-        Standing::Admitted => {
-            let again = if before.is_some_and(|b| b == Standing::Evicting) { " again" } else { "" };
+        WorkloadState::Pending => ("Waits", format!("needs {needed}; {}", free())),
+        WorkloadState::Admitted => {
+            let again =
+                if before.is_some_and(|b| b == WorkloadState::Evicting) { " again" } else { "" };
             ("Admitted", format!("Kueue reserves {needed} for it{again}; {}", used()))
         }
-        Standing::Evicting => {
+        WorkloadState::Evicting => {
             ("Evicted", "evicted by Kueue; its quota is released once nothing is left".to_owned())
         }
-        Standing::Finished => ("QuotaReleased", format!("releases {needed}; {}", used())),
+        WorkloadState::Finished => ("QuotaReleased", format!("releases {needed}; {}", used())),
     }
 }
 

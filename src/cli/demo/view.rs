@@ -8,7 +8,7 @@ use super::words::{amount_text, clock};
 use crate::api::{Phase, condition};
 use crate::printable::escape;
 use crate::tuning::Period;
-use crate::world::actors::kueue::Standing;
+use crate::world::actors::kueue::WorkloadState;
 use crate::world::show::{Picture, PodNow, Show, WrapperNow};
 
 /// How many lines of the story are kept in view.
@@ -138,8 +138,8 @@ fn wrapper_row(wrapper: &WrapperNow, now: Duration) -> Vec<Span> {
 /// The quota that is reserved for it.
 fn held(wrapper: &WrapperNow) -> String {
     let holds = match wrapper.standing {
-        Some(Standing::Admitted | Standing::Evicting) => true,
-        Some(Standing::Pending | Standing::Finished) => false,
+        Some(WorkloadState::Admitted | WorkloadState::Evicting) => true,
+        Some(WorkloadState::Pending | WorkloadState::Finished) => false,
         None => return "(no queue)".to_owned(),
     };
     let amounts = wrapper.needs.iter().filter(|(_, amount)| **amount > 0);
@@ -262,7 +262,7 @@ mod tests {
     use crate::api::{AppWrapperStatus, Attempt, Since};
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-    fn wrapper(name: &str, standing: Standing, status: AppWrapperStatus) -> WrapperNow {
+    fn wrapper(name: &str, standing: WorkloadState, status: AppWrapperStatus) -> WrapperNow {
         WrapperNow {
             name: name.to_owned(),
             annotations: BTreeMap::new(),
@@ -287,8 +287,8 @@ mod tests {
         Picture {
             elapsed: Duration::from_secs(90),
             wrappers: vec![
-                wrapper("train", Standing::Admitted, resetting),
-                wrapper("evaluate", Standing::Pending, suspended),
+                wrapper("train", WorkloadState::Admitted, resetting),
+                wrapper("evaluate", WorkloadState::Pending, suspended),
             ],
             pods: vec![PodNow {
                 name: "train-0".to_owned(),

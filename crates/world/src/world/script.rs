@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::actors::kueue::Outcome;
-use super::actors::{Env, Task, kubelet};
+use super::actors::{Env, Task, nodes};
 use super::coverage::Happening;
 use super::scene::Act;
 use super::{LABEL, NAMESPACE, World, oracle};
@@ -24,24 +24,12 @@ impl World {
         if !self.faults_on && act.does_harm() && !calm {
             return;
         }
-        let again = self.elapsed + Duration::from_secs(1);
         self.trace.detail(|| act.to_string().chars().take(600).collect());
         if let Some(fault) = act.fault() {
             self.coverage.fault(fault);
         }
         match act {
-            Act::Create(object) => {
-                let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-                let stranger = object["kind"] != "AppWrapper";
-                if self.closed || !self.create(*object) {
-                    if self.faults_on {
-                        self.agenda.at(again, Task::Script(index));
-                    }
-                } else if stranger {
-                    let owner = name.split('-').next().unwrap_or_default().to_owned();
-                    self.happened_to(&owner, Happening::Stranger);
-                }
-            }
+            Act::Create(object) => self.create_or_retry(index, *object),
             Act::Suspend(name, suspend) => {
                 let happening = if suspend { Happening::Suspended } else { Happening::Resumed };
                 // who may let it run is for Kueue alone, as the webhook has it
@@ -65,12 +53,12 @@ impl World {
             Act::Impostor(name) => self.impostor(&name),
             Act::Node(name, up) => {
                 self.happened(if up { Happening::NodeUp } else { Happening::NodeDown });
-                kubelet::set_node(&mut self.store, &name, (!up).then_some(self.elapsed));
+                nodes::set_node(&mut self.store, &name, (!up).then_some(self.elapsed));
             }
             Act::OutOfService(name, is_out) => {
                 self.happened(if is_out { Happening::NodeShutDown } else { Happening::NodeUp });
-                kubelet::set_node(&mut self.store, &name, is_out.then_some(self.elapsed));
-                kubelet::set_out_of_service(&mut self.store, &name, is_out);
+                nodes::set_node(&mut self.store, &name, is_out.then_some(self.elapsed));
+                nodes::set_out_of_service(&mut self.store, &name, is_out);
             }
             Act::DeleteNode(name) => self.delete_node(&name),
             Act::Mark(name, marked) => self.mark(&name, marked),
@@ -81,6 +69,20 @@ impl World {
             }
             Act::Policy(name, spec) => self.set_policy(&name, spec.map(|spec| *spec)),
             Act::Configure(most) => self.configure(most),
+        }
+    }
+
+    /// Creates an object, or tries again a second later where that was refused.
+    fn create_or_retry(&mut self, index: usize, object: Value) {
+        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let stranger = object["kind"] != "AppWrapper";
+        if self.closed || !self.create(object) {
+            if self.faults_on {
+                self.agenda.at(self.elapsed + Duration::from_secs(1), Task::Script(index));
+            }
+        } else if stranger {
+            let owner = name.split('-').next().unwrap_or_default().to_owned();
+            self.happened_to(&owner, Happening::Stranger);
         }
     }
 
@@ -202,10 +204,9 @@ impl World {
 
     fn preempt(&mut self, name: &str) {
         let Some(wrapper) = self.wrapper(name) else { return };
-        let admitted =
-            self.kueue.workloads.get(&wrapper.uid).is_some_and(|workload| {
-                workload.standing == super::actors::kueue::Standing::Admitted
-            });
+        let admitted = self.kueue.workloads.get(&wrapper.uid).is_some_and(|workload| {
+            workload.standing == super::actors::kueue::WorkloadState::Admitted
+        });
         if !admitted || wrapper.is_deleting() {
             return;
         }

@@ -1,17 +1,18 @@
-//! Scheduler, kubelets, node lifecycle and the collector of pods on lost nodes.
+//! Kubelets, node lifecycle and the collector of pods on lost nodes.
 //!
 //! What becomes of a pod is written in its annotations, the same that the tests on a real control
 //! plane use: `sim/run-for`, `sim/exit-code`, `sim/reason`, `sim/message`, `sim/disruption`,
 //! `sim/fail-until-attempt`, `sim/never-ready`, `sim/stuck`; and `sim/fail-first`, the number of pods
 //! of a pod set that fail. Chance may add to that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::kueue::{request_of, thousandths};
+use super::nodes::{NodeState, node_state};
+use super::scheduler::schedule;
 use super::{Env, Task, has_ended, phase, set_condition};
 use crate::sim::{Address, Deletion, Object, Part, Store};
 
@@ -224,183 +225,6 @@ fn toleration(pod: &Object) -> Duration {
     let all = pod.value["spec"]["tolerations"].as_array();
     let own = all.into_iter().flatten().find(|one| one["key"] == UNREACHABLE);
     own.and_then(|one| one["tolerationSeconds"].as_u64()).map_or(TOLERATION, Duration::from_secs)
-}
-
-enum NodeState {
-    Up,
-    Down(Duration),
-    Gone,
-}
-
-/// Annotation of a node that is down: since when.
-const DOWN_SINCE: &str = "sim/down-since";
-
-fn node_state(store: &Store, name: &str) -> NodeState {
-    let kind = store.kinds.by_name("v1", "Node");
-    let node = kind.and_then(|kind| store.get(&Address::new(kind, "", name)));
-    let Some(node) = node else { return NodeState::Gone };
-    match node.annotation(DOWN_SINCE).and_then(|text| text.parse().ok()) {
-        Some(millis) => NodeState::Down(Duration::from_millis(millis)),
-        // what is said to be shut down is
-        None if is_out_of_service(node) => NodeState::Down(Duration::ZERO),
-        None => NodeState::Up,
-    }
-}
-
-/// Taint of a node that is shut down.
-const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
-
-/// An administrator says that a node is shut down, or takes that back.
-pub fn set_out_of_service(store: &mut Store, name: &str, is_out: bool) {
-    let Some(kind) = store.kinds.by_name("v1", "Node") else { return };
-    let taint = json!({"key": OUT_OF_SERVICE, "value": "nodeshutdown", "effect": "NoExecute"});
-    let taints = if is_out { json!([taint]) } else { json!([]) };
-    store.change(&Address::new(kind, "", name), Part::Whole, |node| {
-        if is_out || node["spec"]["taints"].is_array() {
-            node["spec"]["taints"] = taints;
-        }
-    });
-}
-
-/// Whether nothing runs on a node: it is gone, or said to be shut down.
-#[must_use]
-pub fn is_fenced(store: &Store, name: &str) -> bool {
-    let kind = store.kinds.by_name("v1", "Node");
-    let node = kind.and_then(|kind| store.get(&Address::new(kind, "", name)));
-    node.is_none_or(|node| is_out_of_service(node))
-}
-
-fn is_out_of_service(node: &Object) -> bool {
-    let mut taints = node.value["spec"]["taints"].as_array().into_iter().flatten();
-    taints.any(|taint| taint["key"] == OUT_OF_SERVICE)
-}
-
-/// Whether nobody looks after the pods on a node.
-#[must_use]
-pub fn is_lost(store: &Store, name: &str) -> bool {
-    is_fenced(store, name) || !matches!(node_state(store, name), NodeState::Up)
-}
-
-/// A node stops to answer, or answers again.
-pub fn set_node(store: &mut Store, name: &str, down_since: Option<Duration>) {
-    let Some(kind) = store.kinds.by_name("v1", "Node") else { return };
-    let address = Address::new(kind, "", name);
-    let now = store.now();
-    store.change(&address, Part::Whole, |node| match down_since {
-        Some(since) => {
-            node["metadata"]["annotations"][DOWN_SINCE] = since.as_millis().to_string().into();
-        }
-        None => {
-            if let Some(all) = node["metadata"]["annotations"].as_object_mut() {
-                all.remove(DOWN_SINCE);
-            }
-        }
-    });
-    let ready = down_since.is_none();
-    store.change(&address, Part::Status, |node| {
-        let reason = if ready { "KubeletReady" } else { "NodeStatusUnknown" };
-        set_condition(node, "Ready", ready, reason, "", &now);
-    });
-}
-
-fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
-    let gated = pod.value["spec"]["schedulingGates"].as_array().is_some_and(|all| !all.is_empty());
-    if pod.is_deleting() || gated || has_ended(pod) {
-        return;
-    }
-    let kinds = (env.store.kinds.by_name("v1", "Node"), env.store.kinds.by_name("v1", "Pod"));
-    let (Some(nodes), Some(pods)) = kinds else { return };
-    let load = |node: &Object| {
-        let on = |each: &&Arc<Object>| {
-            each.value["spec"]["nodeName"] == *node.address.name && !has_ended(each)
-        };
-        env.store.all(pods).filter(on).count()
-    };
-    let room = |node: &Object| {
-        let slots = node.value["status"]["allocatable"]["pods"].as_str();
-        slots.and_then(|text| text.parse().ok()).unwrap_or(usize::MAX)
-    };
-    let fits = |node: &&Arc<Object>| {
-        node.annotation(DOWN_SINCE).is_none()
-            && !is_out_of_service(node)
-            && node.value["spec"]["unschedulable"] != true
-            && load(node) < room(node)
-            && is_selected(node, pod)
-            && has_resources(env.store, node, pod)
-    };
-    let best = env.store.all(nodes).filter(fits).min_by_key(|node| load(node));
-    let name = best.map(|node| node.address.name.clone());
-    let now = env.store.now();
-    if let Some(name) = name {
-        env.store.change(&pod.address, Part::Whole, |pod| pod["spec"]["nodeName"] = (*name).into());
-        env.store.change(&pod.address, Part::Status, |pod| {
-            set_condition(pod, "PodScheduled", true, "", "", &now);
-        });
-        return;
-    }
-    env.store.change(&pod.address, Part::Status, |pod| {
-        let message = "no node has room";
-        set_condition(pod, "PodScheduled", false, "Unschedulable", message, &now);
-    });
-    env.agenda.at(env.elapsed + Duration::from_secs(5), Task::Pod(pod.address.clone()));
-}
-
-/// Whether a node has the labels that a pod asks for, by selector and by required affinity.
-fn is_selected(node: &Object, pod: &Object) -> bool {
-    let spec = &pod.value["spec"];
-    let wanted = spec["nodeSelector"].as_object();
-    let required =
-        &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"];
-    let mut terms = required["nodeSelectorTerms"].as_array().into_iter().flatten();
-    let fits = |term: &Value| {
-        let mut all = term["matchExpressions"].as_array().into_iter().flatten();
-        all.all(|one| is_expressed(node, one))
-    };
-    wanted.into_iter().flatten().all(|(key, value)| node.label(key) == value.as_str())
-        && (required.is_null() || terms.any(fits))
-}
-
-fn is_expressed(node: &Object, expression: &Value) -> bool {
-    let label = expression["key"].as_str().and_then(|key| node.label(key));
-    let mut values = expression["values"].as_array().into_iter().flatten();
-    let named = label.is_some_and(|label| values.any(|value| value == label));
-    match expression["operator"].as_str().unwrap_or_default() {
-        "In" => named,
-        "NotIn" => !named,
-        "Exists" => label.is_some(),
-        "DoesNotExist" => label.is_none(),
-        _ => false,
-    }
-}
-
-/// Whether what a pod asks for is free on a node; a node that tells only how many pods it takes has
-/// enough of everything.
-fn has_resources(store: &Store, node: &Object, pod: &Object) -> bool {
-    let Some(all) = node.value["status"]["allocatable"].as_object() else { return true };
-    let Some(pods) = store.kinds.by_name("v1", "Pod") else { return true };
-    if all.keys().all(|name| name == "pods") {
-        return true;
-    }
-    let on =
-        |each: &Object| each.value["spec"]["nodeName"] == *node.address.name && !has_ended(each);
-    asked_for(pod).iter().all(|name| {
-        let has = all.get(*name).and_then(Value::as_str).map_or(0, thousandths);
-        let used: i64 =
-            store.all(pods).filter(|each| on(each)).map(|each| request_of(&each.value, name)).sum();
-        used + request_of(&pod.value, name) <= has
-    })
-}
-
-/// The resources that the containers of a pod name.
-fn asked_for(pod: &Object) -> BTreeSet<&str> {
-    let containers = pod.value["spec"]["containers"].as_array().into_iter().flatten();
-    let of = |container| ["requests", "limits"].map(|key| &container_of(container)[key]);
-    let maps = containers.flat_map(of).filter_map(Value::as_object);
-    maps.flatten().map(|(name, _)| name.as_str()).collect()
-}
-
-fn container_of(container: &Value) -> &Value {
-    &container["resources"]
 }
 
 impl Life {

@@ -10,6 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::{Env, Task, is_true};
+use crate::kinds::quantity::amount;
 use crate::sim::{Address, Object, Part, Store};
 
 /// Label that names the LocalQueue.
@@ -19,7 +20,7 @@ pub const PRIORITY: &str = "kueue.x-k8s.io/priority-class";
 
 /// Where a workload is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum WorkloadState {
     /// It waits for quota.
     Pending,
     /// It has quota.
@@ -34,7 +35,7 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 pub struct Workload {
     /// Where it is.
-    pub standing: Standing,
+    pub standing: WorkloadState,
     /// What it asks for: resources (pods, cpu, …) and amounts in thousandths.
     pub requests: BTreeMap<String, i64>,
     /// What its containers say of resources: a workload of another size is another workload.
@@ -73,7 +74,7 @@ pub enum Outcome {
 }
 
 /// The AppWrapper that it happened to, and what.
-pub type Verdict = (Address, Outcome);
+pub type AdmissionEvent = (Address, Outcome);
 
 impl Kueue {
     /// A ClusterQueue with so much of each resource, and Kueue's patience.
@@ -87,7 +88,7 @@ impl Kueue {
     pub fn used(&self) -> BTreeMap<String, i64> {
         let mut used = BTreeMap::new();
         for workload in self.workloads.values() {
-            if matches!(workload.standing, Standing::Admitted | Standing::Evicting) {
+            if matches!(workload.standing, WorkloadState::Admitted | WorkloadState::Evicting) {
                 for (name, amount) in &workload.requests {
                     *used.entry(name.clone()).or_insert(0) += amount;
                 }
@@ -97,7 +98,7 @@ impl Kueue {
     }
 
     /// Looks at an AppWrapper and makes one move.
-    pub fn act(&mut self, env: &mut Env<'_>, address: &Address) -> Verdict {
+    pub fn act(&mut self, env: &mut Env<'_>, address: &Address) -> AdmissionEvent {
         let nothing = (address.clone(), Outcome::Nothing);
         let gone: Vec<Arc<str>> = self.gone(env.store);
         if !gone.is_empty() {
@@ -115,10 +116,10 @@ impl Kueue {
         }
         let Some(workload) = self.workloads.get(&wrapper.uid) else { return nothing };
         match workload.standing {
-            Standing::Pending => self.admit(env, &wrapper),
-            Standing::Admitted => self.look_after(env, &wrapper),
-            Standing::Evicting => (address.clone(), self.release(env, &wrapper)),
-            Standing::Finished => nothing,
+            WorkloadState::Pending => self.admit(env, &wrapper),
+            WorkloadState::Admitted => self.look_after(env, &wrapper),
+            WorkloadState::Evicting => (address.clone(), self.release(env, &wrapper)),
+            WorkloadState::Finished => nothing,
         }
     }
 
@@ -137,7 +138,7 @@ impl Kueue {
     fn enqueue(&mut self, wrapper: &Object) {
         self.counted += 1;
         let workload = Workload {
-            standing: Standing::Pending,
+            standing: WorkloadState::Pending,
             requests: requests(&wrapper.value, &self.quota),
             size: size(&wrapper.value),
             priority: wrapper.label(PRIORITY).and_then(|text| text.parse().ok()).unwrap_or(0),
@@ -148,7 +149,7 @@ impl Kueue {
         self.workloads.insert(wrapper.uid.clone(), workload);
     }
 
-    fn set(&mut self, uid: &str, standing: Standing) {
+    fn set(&mut self, uid: &str, standing: WorkloadState) {
         if let Some(workload) = self.workloads.get_mut(uid) {
             workload.standing = standing;
         }
@@ -179,7 +180,7 @@ impl Kueue {
         })
     }
 
-    fn admit(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Verdict {
+    fn admit(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> AdmissionEvent {
         let nothing = (wrapper.address.clone(), Outcome::Nothing);
         let mine = &self.workloads[&wrapper.uid];
         if wrapper.value["spec"]["suspend"] != true {
@@ -196,7 +197,7 @@ impl Kueue {
             return nothing;
         }
         let before = |other: &Workload| {
-            other.standing == Standing::Pending
+            other.standing == WorkloadState::Pending
                 && env.elapsed >= other.again_at
                 && (-other.priority, other.queued) < (-mine.priority, mine.queued)
                 && self.would_fit(&other.requests, |_| true)
@@ -213,18 +214,18 @@ impl Kueue {
             env.agenda.at(ready_by, Task::Queue(wrapper.address.clone()));
         }
         if let Some(workload) = self.workloads.get_mut(&wrapper.uid) {
-            workload.standing = Standing::Admitted;
+            workload.standing = WorkloadState::Admitted;
             workload.ready_by = ready_by;
         }
         (wrapper.address.clone(), Outcome::Admitted)
     }
 
     /// Something of lower priority has to go.
-    fn preempt_for(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Verdict {
+    fn preempt_for(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> AdmissionEvent {
         let nothing = (wrapper.address.clone(), Outcome::Nothing);
         let mine = self.workloads[&wrapper.uid].priority;
-        let leaving = self.workloads.values().any(|one| one.standing == Standing::Evicting);
-        let lower = |one: &Workload| one.standing == Standing::Admitted && one.priority < mine;
+        let leaving = self.workloads.values().any(|one| one.standing == WorkloadState::Evicting);
+        let lower = |one: &Workload| one.standing == WorkloadState::Admitted && one.priority < mine;
         let victim = self.workloads.iter().find(|(_, one)| lower(one)).map(|(uid, _)| uid.clone());
         if !self.would_fit(&self.workloads[&wrapper.uid].requests, lower) {
             return nothing;
@@ -236,8 +237,13 @@ impl Kueue {
     }
 
     /// Makes an AppWrapper go.
-    pub fn evict(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>, why: Outcome) -> Verdict {
-        self.set(&wrapper.uid, Standing::Evicting);
+    pub fn evict(
+        &mut self,
+        env: &mut Env<'_>,
+        wrapper: &Arc<Object>,
+        why: Outcome,
+    ) -> AdmissionEvent {
+        self.set(&wrapper.uid, WorkloadState::Evicting);
         Self::stop(env, wrapper);
         env.agenda.add(Task::Queue(wrapper.address.clone()));
         (wrapper.address.clone(), why)
@@ -254,21 +260,21 @@ impl Kueue {
         });
     }
 
-    fn look_after(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Verdict {
+    fn look_after(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> AdmissionEvent {
         let nothing = (wrapper.address.clone(), Outcome::Nothing);
         let phase = wrapper.value["status"]["phase"].as_str().unwrap_or_default();
         let holds = is_true(&wrapper.value, "QuotaReserved");
         let ended = phase == "Succeeded"
             || phase == "Failed" && !is_true(&wrapper.value, "ResourcesDeployed");
         if ended && !holds {
-            self.set(&wrapper.uid, Standing::Finished);
+            self.set(&wrapper.uid, WorkloadState::Finished);
             self.wake_pending(env);
             return (wrapper.address.clone(), Outcome::Released);
         }
         if wrapper.value["spec"]["suspend"] == true {
             let known = self.workloads.get(&wrapper.uid);
             if known.is_some_and(|known| known.size != size(&wrapper.value)) {
-                self.set(&wrapper.uid, Standing::Evicting);
+                self.set(&wrapper.uid, WorkloadState::Evicting);
                 return (wrapper.address.clone(), self.release(env, wrapper));
             }
             // it is admitted: whoever suspended it is overruled
@@ -303,7 +309,7 @@ impl Kueue {
         if is_true(&wrapper.value, "QuotaReserved") {
             return Outcome::Nothing;
         }
-        self.set(&wrapper.uid, Standing::Pending);
+        self.set(&wrapper.uid, WorkloadState::Pending);
         let requests = requests(&wrapper.value, &self.quota);
         if let Some(workload) = self.workloads.get_mut(&wrapper.uid) {
             workload.requests = requests;
@@ -361,31 +367,15 @@ pub(super) fn request_of(pod: &Value, name: &str) -> i64 {
         let resources = &container["resources"];
         let amount = &resources["requests"][name];
         let amount = if amount.is_null() { &resources["limits"][name] } else { amount };
-        match amount {
-            Value::String(text) => thousandths(text),
-            Value::Number(number) => number.as_i64().unwrap_or(0).saturating_mul(1000),
-            Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => 0,
-        }
+        thousandths(amount)
     };
     let all = containers.into_iter().flatten().map(of).fold(0, i64::saturating_add);
     all.clamp(0, REQUEST_MAX)
 }
 
-/// A quantity in thousandths: whole numbers, `m`, and the binary and decimal suffixes.
+/// A quantity in thousandths; 0 where it is none.
 #[must_use]
-pub fn thousandths(text: &str) -> i64 {
-    let at = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
-    let count: i64 = text[..at].parse().unwrap_or(0);
-    let factor = match &text[at..] {
-        "m" => 1,
-        "k" => 1_000_000,
-        "M" => 1_000_000_000,
-        "G" => 1_000_000_000_000,
-        "Ki" => 1000 << 10,
-        "Mi" => 1000 << 20,
-        "Gi" => 1000 << 30,
-        "Ti" => 1000 << 40,
-        _ => 1000,
-    };
-    count.saturating_mul(factor)
+#[expect(clippy::cast_possible_truncation, reason = "a cast saturates")]
+pub fn thousandths(quantity: &Value) -> i64 {
+    amount(quantity).map_or(0, |amount| (amount * 1000.0).round() as i64)
 }

@@ -3,7 +3,9 @@
 pub mod batch;
 pub mod kubelet;
 pub mod kueue;
+pub mod nodes;
 pub mod operators;
+mod scheduler;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +19,9 @@ use crate::sim::{Address, Change, Object, Store};
 
 /// Annotation of an object that a tenant made with somebody else's UID as its owner.
 pub const FORGED: &str = "sim/forged";
+
+/// The API group of Volcano, whose kind `Job` is not the one of `batch/v1`.
+const VOLCANO: &str = "batch.volcano.sh";
 
 /// Something that an actor has to look at.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -128,6 +133,7 @@ pub fn route(agenda: &mut Agenda, store: &Store, change: &Change) {
 fn task_of(store: &Store, address: &Address) -> Option<Task> {
     let kind = store.kinds.get(address.kind);
     Some(match kind.kind.as_str() {
+        "Job" if kind.group == VOLCANO => Task::Operator(address.clone()),
         "Pod" => Task::Pod(address.clone()),
         "Node" => Task::Node(address.clone()),
         "Job" => Task::Job(address.clone()),

@@ -1,5 +1,5 @@
-//! Controllers of kinds that have pods and are no Jobs: Deployment, `ReplicaSet`, StatefulSet,
-//! training jobs of Kubeflow, RayCluster.
+//! Controllers of kinds that have pods and are no Jobs of Kubernetes: Deployment, `ReplicaSet`, StatefulSet,
+//! training jobs of Kubeflow, RayCluster, Volcano Job.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +31,7 @@ pub fn act(env: &mut Env<'_>, address: &Address) {
             keep(env, &object, &wanted);
         }
         "RayCluster" => ray_cluster(env, &object),
+        "Job" => volcano_job(env, &object),
         _ => training_job(env, &object),
     }
 }
@@ -138,6 +139,32 @@ fn ray_cluster(env: &mut Env<'_>, object: &Arc<Object>) {
         wanted.extend(named(name, group, count, &suffix, false));
     }
     keep(env, object, &wanted);
+}
+
+/// Ends when all its pods have ended: Completed where `minAvailable` of them succeeded, else Failed. Its tasks
+/// start together, and it has no policies.
+fn volcano_job(env: &mut Env<'_>, object: &Arc<Object>) {
+    let state = object.value["status"]["state"]["phase"].as_str().unwrap_or_default();
+    if matches!(state, "Completed" | "Failed") {
+        return;
+    }
+    let mut wanted = vec![];
+    for task in object.value["spec"]["tasks"].as_array().into_iter().flatten() {
+        let suffix = format!("-{}", task["name"].as_str().unwrap_or("default"));
+        let count = task["replicas"].as_i64().unwrap_or(0);
+        wanted.extend(named(&object.address.name, task, count, &suffix, true));
+    }
+    let pods = pods_of(env.store, object);
+    if pods.len() < wanted.len() || !pods.iter().all(|pod| has_ended(pod)) {
+        return keep(env, object, &wanted);
+    }
+    let succeeded = pods.iter().filter(|pod| phase(pod) == "Succeeded").count();
+    let least = number(&object.value, "/spec/minAvailable", 0);
+    let enough = i64::try_from(succeeded).is_ok_and(|succeeded| succeeded >= least);
+    let (state, now) = (if enough { "Completed" } else { "Failed" }, env.store.now());
+    env.store.change(&object.address, Part::Status, |object| {
+        object["status"]["state"] = json!({"phase": state, "lastTransitionTime": now});
+    });
 }
 
 /// Succeeds with its master (or all workers where there is none), fails with the first failed pod.

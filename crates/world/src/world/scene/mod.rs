@@ -84,6 +84,10 @@ pub fn pods_in(template: &Value) -> Vec<(i64, &Value)> {
     };
     match template["kind"].as_str().unwrap_or_default() {
         "Pod" => vec![(1, template)],
+        "Job" if spec["tasks"].is_array() => {
+            let tasks = spec["tasks"].as_array().into_iter().flatten();
+            tasks.map(|task| (task["replicas"].as_i64().unwrap_or(0), &task["template"])).collect()
+        }
         "Job" => vec![(job(spec), &spec["template"])],
         "JobSet" => spec["replicatedJobs"]
             .as_array()
