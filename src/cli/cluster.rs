@@ -9,7 +9,7 @@ use kube::{Client, Config};
 
 use super::Error;
 use crate::client;
-use crate::election::{Fence, Leadership};
+use crate::election::{LeaderWrites, Leadership};
 use crate::metrics::Metrics;
 use crate::observe::live;
 use crate::telemetry;
@@ -43,7 +43,7 @@ pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, Error> {
 pub fn fenced(config: Config, metrics: &Metrics, leadership: Leadership) -> Result<Client, Error> {
     let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
     let builder = builder.with_layer(&metrics.calls()).with_layer(&client::Limits);
-    Ok(builder.with_layer(&Fence::new(leadership)).build())
+    Ok(builder.with_layer(&LeaderWrites::new(leadership)).build())
 }
 
 /// What a client is made of.

@@ -13,7 +13,7 @@ use super::cluster::{self, unanswered};
 use crate::api::AppWrapper;
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 
 /// A namespace of a cluster.
 pub(super) struct Place {
@@ -24,7 +24,7 @@ pub(super) struct Place {
 /// An AppWrapper as it is stored, and what it says.
 #[derive(Clone, Debug)]
 pub(super) struct One {
-    pub seen: Seen,
+    pub seen: RawObject,
     pub wrapper: Arc<Wrapper>,
 }
 
@@ -34,7 +34,7 @@ pub(super) fn appwrappers() -> ApiResource {
 }
 
 impl One {
-    pub(super) fn of(seen: Seen) -> Result<Self, String> {
+    pub(super) fn of(seen: RawObject) -> Result<Self, String> {
         let wrapper = Arc::new(Wrapper::read(&seen)?);
         Ok(Self { seen, wrapper })
     }
@@ -94,8 +94,8 @@ pub(super) async fn get(
     resource: &ApiResource,
     namespace: Option<&str>,
     name: &str,
-) -> Result<Seen, kube::Error> {
-    let request = Request::new(Seen::url_path(resource, namespace))
+) -> Result<RawObject, kube::Error> {
+    let request = Request::new(RawObject::url_path(resource, namespace))
         .get(name, &GetParams::default())
         .map_err(kube::Error::BuildRequest)?;
     client.request(request).await

@@ -16,7 +16,7 @@ use crate::world::explore::{Total, explore, run_one};
 use crate::world::faults::{Fault, Faults};
 use crate::world::plans::{self, Outcome};
 use crate::world::shrink::{self, Smallest};
-use crate::world::{Options, Report};
+use crate::world::{Options, RunReport};
 
 /// How many failed seeds are shrunk and shown.
 const SHOWN_MAX: usize = 5;
@@ -134,7 +134,7 @@ fn progress(length: u64, what: &str) -> ProgressBar {
 fn many(args: &Args) -> bool {
     let bar = progress(args.seeds, "seeds");
     let begin = SystemClock.elapsed();
-    let done = |report: &Report| {
+    let done = |report: &RunReport| {
         bar.inc(1);
         if report.violation.is_some() {
             bar.set_message("an invariant was violated");

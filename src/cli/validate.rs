@@ -26,7 +26,7 @@ pub(super) struct Args {
 
 /// What is said of all files.
 #[derive(Debug, Serialize)]
-struct Answer {
+struct FileReport {
     valid: bool,
     objects: Vec<Checked>,
     /// The checks that need a cluster.
@@ -81,7 +81,7 @@ pub fn validated_file(bytes: &[u8], config: &Config) -> (String, String) {
     (text(&answer, false).to_string(), term::json(&answer).unwrap_or_default())
 }
 
-fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> Answer {
+fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> FileReport {
     let (mut objects, mut others) = (vec![], vec![]);
     for document in documents {
         match document {
@@ -98,7 +98,7 @@ fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> Answer {
         }
     }
     let valid = objects.iter().all(|object| object.valid);
-    Answer { valid, objects, skipped: validate::SKIPPED, others }
+    FileReport { valid, objects, skipped: validate::SKIPPED, others }
 }
 
 /// Whether an object is to be checked as one of our kinds; the check says so where its API version is
@@ -164,7 +164,7 @@ impl Said {
     }
 }
 
-fn text(answer: &Answer, colours: bool) -> Page {
+fn text(answer: &FileReport, colours: bool) -> Page {
     let mut page = Page::default();
     for object in &answer.objects {
         for finding in &object.findings {
@@ -189,7 +189,7 @@ fn text(answer: &Answer, colours: bool) -> Page {
 mod tests {
     use super::*;
 
-    fn given(text: &str) -> Answer {
+    fn given(text: &str) -> FileReport {
         let source = bundle::Source { name: "f.yaml".into(), bytes: text.as_bytes().to_vec() };
         answer(bundle::documents(&[source]), &Config::default())
     }

@@ -5,7 +5,7 @@ use appwrapper::config::Config;
 use appwrapper::decide::{Decision, Facts, decide};
 use appwrapper::kinds::{self, NodeAntiAffinity, OwnershipLabels};
 use appwrapper::observe::assemble::Wrapper;
-use appwrapper::observe::seen::Seen;
+use appwrapper::observe::raw_object::RawObject;
 use appwrapper::plan::FreshRead;
 use appwrapper::snapshot::{Object, Outcome, Presence, Report, Snapshot};
 use appwrapper::tuning::Limits;
@@ -35,7 +35,7 @@ impl Watched {
 
     /// What is kept of it.
     pub fn parsed(&self) -> Arc<Wrapper> {
-        let seen: Seen = serde_json::from_str(&self.text).expect("an object");
+        let seen: RawObject = serde_json::from_str(&self.text).expect("an object");
         Arc::new(Wrapper::read(&seen).expect("an AppWrapper"))
     }
 

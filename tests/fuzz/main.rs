@@ -24,9 +24,9 @@ use appwrapper::kinds;
 use appwrapper::policies::{Named, Policies, RetryPolicy};
 use appwrapper::price;
 use appwrapper::tuning::{ExitCodes, Limits, Period};
-use appwrapper::webhook::answer::Answer;
 use appwrapper::webhook::default::default;
-use appwrapper::webhook::judge::{Endpoint, Verdict, judge};
+use appwrapper::webhook::judge::{Endpoint, Progress, judge};
+use appwrapper::webhook::response::AdmissionResponse;
 use appwrapper::webhook::review::{Review, ReviewError};
 use appwrapper::webhook::validate::{self, Requester};
 use proptest::prelude::*;
@@ -90,10 +90,10 @@ fn config() -> Config {
 }
 
 /// The answer to a question, as it would be sent.
-fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> Answer {
+fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> AdmissionResponse {
     match judge(endpoint, review, config, Some("robot")) {
-        Verdict::Final(answer) => answer,
-        Verdict::Ask(question) => {
+        Progress::Final(answer) => answer,
+        Progress::Ask(question) => {
             for each in question.wrapped(review) {
                 assert!(each.path.starts_with("spec.components["), "{}", each.path);
                 let all = [each.api_version, each.kind, each.name];
@@ -101,7 +101,7 @@ fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> Answer {
             }
             question.answered(Ok(vec![]))
         }
-        Verdict::Read(reading) => {
+        Progress::Read(reading) => {
             let all = reading.references.clone().into_iter();
             // whatever is in the cluster: the review itself
             let found = all.map(|(_, reference)| (reference, review.object.value.clone()));

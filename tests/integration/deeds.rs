@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Case, Log, Seen, attempts_do_not_overlap, pod, quota_without_a_gap};
+use crate::harness::{Case, Log, RawObject, attempts_do_not_overlap, pod, quota_without_a_gap};
 
 const UID_LABEL: &str = "workload.codeflare.dev/appwrapper-uid";
 
@@ -41,7 +41,7 @@ impl Case {
     }
 
     /// Waits for a condition to have a message that contains a text.
-    pub async fn says(&self, name: &str, condition: &str, text: &str) -> Seen {
+    pub async fn says(&self, name: &str, condition: &str, text: &str) -> RawObject {
         self.until(&format!("{condition} of {name} says {text}"), |log| {
             let mut states = log.of("AppWrapper", name);
             states.find(|seen| seen.condition_field(condition, "message").contains(text)).cloned()
@@ -50,7 +50,7 @@ impl Case {
     }
 
     /// Waits for `Unhealthy` to be True for a reason.
-    pub async fn unhealthy(&self, name: &str, reason: &str) -> Seen {
+    pub async fn unhealthy(&self, name: &str, reason: &str) -> RawObject {
         self.until(&format!("{name} Unhealthy: {reason}"), |log| {
             let mut states = log.of("AppWrapper", name);
             states
@@ -64,7 +64,7 @@ impl Case {
     }
 
     /// Waits until the pods of an attempt are ready.
-    pub async fn ready(&self, name: &str, attempt: i64) -> Seen {
+    pub async fn ready(&self, name: &str, attempt: i64) -> RawObject {
         self.until(&format!("{name} ready in attempt {attempt}"), |log| {
             let last = log.last("AppWrapper", name)?;
             (last.condition("PodsReady") == "True" && last.attempt() == attempt)
@@ -94,7 +94,7 @@ impl Case {
     }
 }
 
-impl Seen {
+impl RawObject {
     /// The place of this change among all changes of the cluster.
     pub fn revision(&self) -> u64 {
         let text = self.object["metadata"]["resourceVersion"].as_str().expect("it has a version");
@@ -136,7 +136,7 @@ pub fn seconds(from: Timestamp, to: Timestamp) -> i64 {
 
 impl Log {
     /// The first state of an AppWrapper in a phase.
-    pub fn first(&self, name: &str, phase: &str) -> &Seen {
+    pub fn first(&self, name: &str, phase: &str) -> &RawObject {
         let mut states = self.of("AppWrapper", name);
         states.find(|seen| seen.phase() == phase).unwrap_or_else(|| panic!("never {phase}"))
     }
@@ -148,7 +148,7 @@ impl Log {
             .filter(|seen| seen.deleted || seen.condition("ResourcesDeployed") == "False")
             .map(|seen| (seen.uid(), seen.revision()))
             .collect();
-        let mut pods: Vec<(&Seen, Option<u64>)> = vec![];
+        let mut pods: Vec<(&RawObject, Option<u64>)> = vec![];
         for seen in self.all("Pod") {
             let end = seen.deleted.then(|| seen.revision());
             match pods.iter_mut().find(|(first, _)| first.uid() == seen.uid()) {
@@ -156,7 +156,7 @@ impl Log {
                 None => pods.push((seen, end)),
             }
         }
-        let lived = |pod: &Seen, end: Option<u64>| {
+        let lived = |pod: &RawObject, end: Option<u64>| {
             empty.iter().any(|(uid, at)| {
                 pod.object["metadata"]["labels"][UID_LABEL] == *uid
                     && pod.revision() < *at

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::deeds::seconds;
-use crate::harness::{Case, Seen, job, pod, test, tuned};
+use crate::harness::{Case, RawObject, job, pod, test, tuned};
 use crate::objects::{config_map, job_set};
 
 const STUCK: (&str, &str) = ("stuck", "");
 const FORCED_AFTER: (&str, &str) = ("forcefulDeletionGracePeriodDuration", "2s");
 
 /// Waits until a deletion was forced; it began once, and was not forced before its grace was over.
-async fn forced_once(case: &Case, name: &str, phase: &str) -> Seen {
+async fn forced_once(case: &Case, name: &str, phase: &str) -> RawObject {
     let forced = case
         .until(&format!("the deletion of {name} is forced"), |log| {
             let mut states = log.of("AppWrapper", name).filter(|seen| seen.phase() == phase);

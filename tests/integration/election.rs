@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use appwrapper::clock::{Clock, ManualClock, SystemClock};
-use appwrapper::election::{Candidate, Election, Fence, Leadership, Times};
+use appwrapper::election::{Candidate, Election, LeaderWrites, Leadership, Times};
 use appwrapper::sim::{ApiServer, Store};
 use futures::FutureExt;
 use http::{Request, Response};
@@ -204,7 +204,7 @@ async fn who_does_not_lead_reads_but_does_not_write() {
     let upstream = tower::service_fn(|_: Request<Body>| async {
         Ok::<_, Error>(Response::new(Body::empty()))
     });
-    let fenced = Fence::new(leadership).layer(upstream);
+    let fenced = LeaderWrites::new(leadership).layer(upstream);
     for (method, passes) in
         [("GET", true), ("POST", false), ("PUT", false), ("PATCH", false), ("DELETE", false)]
     {
@@ -235,7 +235,7 @@ async fn what_waits_for_a_connection_when_leadership_ends_is_not_sent() {
     });
     let request = Request::builder().method("POST").uri("/api/v1/pods");
     let request = request.body(Body::from(b"{}".to_vec())).expect("a request");
-    let answer = Fence::new(leadership).layer(upstream).oneshot(request).await;
+    let answer = LeaderWrites::new(leadership).layer(upstream).oneshot(request).await;
     let refusal = answer.expect_err("it was sent").to_string();
     assert!(refusal.contains("is not the leader"), "{refusal}");
 }

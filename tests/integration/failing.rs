@@ -5,11 +5,11 @@ use kube::api::{Api, Patch, PatchParams};
 use serde_json::json;
 
 use crate::deeds::seconds;
-use crate::harness::{Case, Seen, job, pod, test, tuned};
+use crate::harness::{Case, RawObject, job, pod, test, tuned};
 use crate::objects::{app, job_set, no_more, pytorch_job};
 
 /// Waits for one attempt that failed for a reason, and one that succeeded.
-async fn restarted_once(case: &Case, name: &str, reason: &str) -> Seen {
+async fn restarted_once(case: &Case, name: &str, reason: &str) -> RawObject {
     let done = case.phase(name, "Succeeded").await;
     assert_eq!((done.restarts(), done.attempts().len()), (1, 2));
     assert_eq!(done.attempts()[0]["outcome"], "Failed");

@@ -157,18 +157,18 @@ pub struct Case {
 
 /// Everything that was seen in a namespace, in order.
 #[derive(Clone, Debug, Default)]
-pub struct Log(Vec<Seen>);
+pub struct Log(Vec<RawObject>);
 
 /// One change of one object.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RawObject {
     pub kind: String,
     pub name: String,
     pub deleted: bool,
     pub object: Arc<Value>,
 }
 
-impl Seen {
+impl RawObject {
     pub fn is(&self, kind: &str, name: &str) -> bool {
         self.kind == kind && self.name == name
     }
@@ -195,17 +195,17 @@ impl Seen {
 
 impl Log {
     /// Every state of one object.
-    pub fn of(&self, kind: &str, name: &str) -> impl Iterator<Item = &Seen> {
+    pub fn of(&self, kind: &str, name: &str) -> impl Iterator<Item = &RawObject> {
         self.0.iter().filter(move |seen| seen.is(kind, name))
     }
 
     /// Everything of a kind.
-    pub fn all(&self, kind: &str) -> impl Iterator<Item = &Seen> {
+    pub fn all(&self, kind: &str) -> impl Iterator<Item = &RawObject> {
         self.0.iter().filter(move |seen| seen.kind == kind)
     }
 
     /// The last state of an object that exists.
-    pub fn last(&self, kind: &str, name: &str) -> Option<&Seen> {
+    pub fn last(&self, kind: &str, name: &str) -> Option<&RawObject> {
         self.of(kind, name).last().filter(|seen| !seen.deleted)
     }
 
@@ -265,7 +265,7 @@ impl Case {
                     }
                     Ok(watcher::Event::Init) | Err(_) => continue,
                 };
-                let seen = Seen {
+                let seen = RawObject {
                     kind: kind.clone(),
                     name: object.name_any(),
                     deleted,
@@ -359,7 +359,7 @@ impl Case {
     }
 
     /// Waits for a phase of an AppWrapper.
-    pub async fn phase(&self, name: &str, phase: &str) -> Seen {
+    pub async fn phase(&self, name: &str, phase: &str) -> RawObject {
         self.until(&format!("{name} {phase}"), |log| {
             log.last("AppWrapper", name).filter(|seen| seen.phase() == phase).cloned()
         })
@@ -384,7 +384,7 @@ impl Case {
     }
 
     /// Waits for a condition of an AppWrapper.
-    pub async fn condition(&self, name: &str, kind: &str, status: &str) -> Seen {
+    pub async fn condition(&self, name: &str, kind: &str, status: &str) -> RawObject {
         self.until(&format!("{name} {kind} {status}"), |log| {
             log.last("AppWrapper", name).filter(|seen| seen.condition(kind) == status).cloned()
         })
@@ -400,7 +400,7 @@ impl Case {
     }
 
     /// Waits for a pod of a name prefix to be in a phase.
-    pub async fn pod(&self, prefix: &str, phase: &str) -> Seen {
+    pub async fn pod(&self, prefix: &str, phase: &str) -> RawObject {
         self.until(&format!("a pod {prefix}* {phase}"), |log| {
             let mut pods = log.all("Pod").filter(|pod| pod.name.starts_with(prefix));
             pods.find(|pod| pod.phase() == phase).cloned()

@@ -57,7 +57,7 @@ fn a_stateful_set_and_a_ray_cluster_become_ready() {
             let of_it = running.filter(|pod| {
                 pod.object["metadata"]["labels"]["workload.codeflare.dev/appwrapper"] == name
             });
-            let mut pods: Vec<&str> = of_it.map(super::harness::Seen::uid).collect();
+            let mut pods: Vec<&str> = of_it.map(super::harness::RawObject::uid).collect();
             pods.sort_unstable();
             pods.dedup();
             assert_eq!(pods.len(), 2, "{name}");

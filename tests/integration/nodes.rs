@@ -144,7 +144,7 @@ async fn moved(case: &Case, name: &str, node: &str, reason: &str) {
     let done = case
         .until(&format!("{name} runs again"), |log| {
             let mut states = log.of("AppWrapper", name);
-            let again = |seen: &&crate::harness::Seen| {
+            let again = |seen: &&crate::harness::RawObject| {
                 seen.phase() == "Running"
                     && seen.condition("PodsReady") == "True"
                     && seen.attempts().len() == 2
@@ -265,7 +265,7 @@ fn the_end_of_a_node_is_counted_once_for_all_components() {
         let done = case
             .until("both components again", |log| {
                 let mut states = log.of("AppWrapper", "aw");
-                let again = |seen: &&crate::harness::Seen| {
+                let again = |seen: &&crate::harness::RawObject| {
                     seen.attempts().len() == 3 && seen.condition("PodsReady") == "True"
                 };
                 states.find(again).cloned()

@@ -7,7 +7,7 @@ use kube::api::{Api, Patch, PatchParams, PostParams};
 use kube::runtime::wait::{await_condition, conditions};
 use serde_json::{Value, json};
 
-use crate::harness::{Case, Seen};
+use crate::harness::{Case, RawObject};
 use crate::installed::installed_test;
 
 const VOLCANO: &str = "batch.volcano.sh/v1alpha1";
@@ -47,7 +47,7 @@ fn sample(file: &str) -> Value {
 }
 
 /// The object of a kind that comes after those of these UIDs.
-async fn created(case: &Case, kind: &str, name: &str, before: &[&str]) -> Seen {
+async fn created(case: &Case, kind: &str, name: &str, before: &[&str]) -> RawObject {
     case.until(&format!("{kind}/{name} is created"), |log| {
         let mut all = log.of(kind, name).filter(|seen| !seen.deleted);
         all.find(|seen| !before.contains(&seen.uid())).cloned()
@@ -56,20 +56,20 @@ async fn created(case: &Case, kind: &str, name: &str, before: &[&str]) -> Seen {
 }
 
 /// What an object that is made for another says of it.
-fn owned(api_version: &str, owner: &Seen) -> Value {
+fn owned(api_version: &str, owner: &RawObject) -> Value {
     json!([{"apiVersion": api_version, "kind": owner.kind, "name": owner.name, "uid": owner.uid(),
         "controller": true, "blockOwnerDeletion": true}])
 }
 
 /// Writes the status of an object, as its controller does.
-async fn tell(case: &Case, api_version: &str, seen: &Seen, status: Value) {
+async fn tell(case: &Case, api_version: &str, seen: &RawObject, status: Value) {
     let patch = Patch::Merge(json!({ "status": status }));
     let api = case.api(api_version, &seen.kind);
     api.patch(&seen.name, &PatchParams::default(), &patch).await.expect("the status is accepted");
 }
 
 /// Makes the pods of all tasks of a Volcano Job.
-async fn make_pods(case: &Case, job: &Seen) {
+async fn make_pods(case: &Case, job: &RawObject) {
     let tasks = job.object["spec"]["tasks"].as_array().expect("it has tasks");
     for task in tasks {
         for index in 0..task["replicas"].as_i64().expect("a number") {

@@ -3,7 +3,7 @@
 use futures::future::join_all;
 use serde_json::{Value, json};
 
-use crate::harness::{Case, Seen, job, pod, test, tuned};
+use crate::harness::{Case, RawObject, job, pod, test, tuned};
 use crate::objects::no_more;
 
 /// The phases in which an AppWrapper can be held.
@@ -65,7 +65,7 @@ async fn all_held(case: &Case) -> Vec<String> {
     join_all(PHASES.map(|phase| held(case, phase))).await
 }
 
-fn nothing_is_left(seen: &Seen) {
+fn nothing_is_left(seen: &RawObject) {
     assert_eq!(seen.condition("ResourcesDeployed"), "False", "{}", seen.object["status"]);
     assert_eq!(seen.condition("QuotaReserved"), "False", "{}", seen.object["status"]);
 }
@@ -160,7 +160,7 @@ fn suspension_does_not_restart_the_deletion_of_a_reset() {
         case.says("aw", "DeletingResources", "Pod/p").await;
         case.suspend("aw", true).await;
         let suspending = case.phase("aw", "Suspending").await;
-        let began = |seen: &Seen| seen.moment_at("/status/since/deleting");
+        let began = |seen: &RawObject| seen.moment_at("/status/since/deleting");
         assert_eq!(began(&suspending), began(&reset));
         let done = case.phase("aw", "Suspended").await;
         nothing_is_left(&done);

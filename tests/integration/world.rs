@@ -8,7 +8,7 @@ use appwrapper::world::Options;
 use appwrapper::world::adversary::Hostility;
 use appwrapper::world::coverage::{Happening, why_never};
 use appwrapper::world::explore::{explore, run_one};
-use appwrapper::world::faults::{Fault, Faults, Plan};
+use appwrapper::world::faults::{Fault, FaultPlan, Faults};
 use appwrapper::world::plans;
 use appwrapper::world::shrink::{self, shrink};
 
@@ -85,7 +85,7 @@ fn an_adversary_harms_nobody() {
 }
 
 #[test]
-#[ignore = "minutes: cargo test --test integration world -- --ignored"]
+#[ignore = "nightly: 150 worlds"]
 fn an_adversary_harms_nobody_in_many_worlds() {
     for seed in (105..600).step_by(10) {
         hold(seed);
@@ -156,6 +156,7 @@ fn first_seed_with(mutation: Mutation) -> Option<(u64, String)> {
 }
 
 #[test]
+#[ignore = "nightly: hundreds of worlds for each mutation"]
 fn every_mutation_is_found() {
     all_are_found(
         Mutation::ALL
@@ -167,7 +168,7 @@ fn every_mutation_is_found() {
 }
 
 #[test]
-#[ignore = "minutes: cargo test --test integration world -- --ignored"]
+#[ignore = "nightly: hundreds of worlds for each mutation"]
 fn every_mutation_for_the_adversary_is_found() {
     all_are_found(FOR_THE_ADVERSARY.to_vec());
 }
@@ -211,7 +212,7 @@ fn a_violation_is_shrunk_and_can_be_replayed() {
     let smallest = shrink(&report, &Options::of(report.seed, Faults::all()));
     let again = run_one(smallest.options.clone());
     mutations::put(None);
-    let violation = |report: &appwrapper::world::Report| {
+    let violation = |report: &appwrapper::world::RunReport| {
         report.violation.clone().map(|(violation, step)| (violation.invariant, step))
     };
     assert_eq!(violation(&again), violation(&smallest.report));
@@ -238,10 +239,11 @@ fn every_scenario_ends_as_it_should() {
 /// Every scenario, every moment and effect, spread over its calls; `appwrapper simulate --exhaustive`
 /// runs all of them.
 #[test]
+#[ignore = "nightly: a fault at thousands of calls"]
 fn a_fault_at_any_call_changes_no_end() {
     for (index, scenario) in plans::scenarios().iter().enumerate() {
         let calls = scenario.run(None, false).calls;
-        for plan in Plan::all(calls).skip(index % 7).step_by(29) {
+        for plan in FaultPlan::all(calls).skip(index % 7).step_by(29) {
             let report = scenario.run(Some(plan), false);
             assert_eq!(scenario.wrong(&report), None, "{} {plan:?}", scenario.name);
         }

@@ -27,9 +27,9 @@ use crate::observe::cache::{Key, KindKey};
 use crate::observe::live;
 use crate::observe::memory::ReconcileState;
 use crate::observe::nodes;
+use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::Attach;
-use crate::observe::seen::Seen;
-use crate::observe::{self, stored::Stored};
+use crate::observe::{self, cached_appwrapper::CachedAppWrapper};
 use crate::plan::{Action, FreshRead, Orphan, Target};
 use crate::snapshot::{Component, Snapshot};
 use crate::tuning::Limits;
@@ -97,7 +97,10 @@ impl Error {
     uid = stored.uid(),
     phase = stored.summary.as_ref().map_or("", |summary| summary.phase.as_str()),
 ))]
-pub async fn reconcile(stored: Arc<Stored>, context: Arc<Context>) -> Result<Next, Error> {
+pub async fn reconcile(
+    stored: Arc<CachedAppWrapper>,
+    context: Arc<Context>,
+) -> Result<Next, Error> {
     let memory = context.memory(&stored.key());
     let mut memory = memory.lock().await;
     memory.tick(context.clock.elapsed());
@@ -188,7 +191,7 @@ async fn steps(
         let idle = decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
         if decision.status != wrapper.status || !wrapper.flaws.is_empty() || idle {
             match written::write(context, memory, &stored, &wrapper, &decision).await? {
-                Written::Stored => {
+                Written::CachedAppWrapper => {
                     let remarks = remarks.iter().map(ToString::to_string).collect();
                     report::announce(context, memory, &stored, &decision, remarks);
                     return Ok(requeue(context, memory, &decision));
@@ -310,7 +313,7 @@ async fn suspend(
 }
 
 /// The AppWrapper as our own write has made it.
-fn wrote(memory: &mut ReconcileState, written: &Seen) -> Carried {
+fn wrote(memory: &mut ReconcileState, written: &RawObject) -> Carried {
     memory.confirm(written.meta.resource_version.as_deref());
     Wrapper::read(written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
 }

@@ -8,7 +8,7 @@ use crate::clock::Clock;
 
 /// A cache with a limited number of entries: the oldest ones make room for new ones.
 #[derive(Debug)]
-pub struct Recent<K, V> {
+pub struct TtlCache<K, V> {
     clock: Arc<dyn Clock>,
     most: usize,
     answers: Mutex<Answers<K, V>>,
@@ -16,21 +16,21 @@ pub struct Recent<K, V> {
 
 #[derive(Debug)]
 struct Answers<K, V> {
-    by_key: BTreeMap<Arc<K>, Answer<V>>,
+    by_key: BTreeMap<Arc<K>, Entry<V>>,
     /// The keys in the order in which they were answered: the first is evicted first.
     by_age: BTreeMap<u64, Arc<K>>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Answer<V> {
+struct Entry<V> {
     number: u64,
     /// When it is over, on the clock that never jumps.
     until: Duration,
     value: V,
 }
 
-impl<K: Ord, V: Clone> Recent<K, V> {
+impl<K: Ord, V: Clone> TtlCache<K, V> {
     /// Remembers nothing yet, and never more than `most`, which is not 0.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>, most: usize) -> Self {
@@ -52,7 +52,7 @@ impl<K: Ord, V: Clone> Recent<K, V> {
         let mut answers = self.answers.lock().unwrap_or_else(PoisonError::into_inner);
         let (key, number) = (Arc::new(key), answers.next);
         answers.next += 1;
-        if let Some(old) = answers.by_key.insert(key.clone(), Answer { number, until, value }) {
+        if let Some(old) = answers.by_key.insert(key.clone(), Entry { number, until, value }) {
             answers.by_age.remove(&old.number);
         }
         answers.by_age.insert(number, key);
@@ -72,9 +72,9 @@ mod tests {
     use super::*;
     use crate::clock::ManualClock;
 
-    fn recent(most: usize) -> (Arc<ManualClock>, Recent<u32, &'static str>) {
+    fn recent(most: usize) -> (Arc<ManualClock>, TtlCache<u32, &'static str>) {
         let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
-        (clock.clone(), Recent::new(clock, most))
+        (clock.clone(), TtlCache::new(clock, most))
     }
 
     #[test]

@@ -125,7 +125,7 @@ pub fn pending_bytes<'a>(containers: impl IntoIterator<Item = &'a str>) -> usize
 /// Bytes of a value as an API server stores it.
 #[must_use]
 pub fn stored_bytes(value: &(impl serde::Serialize + ?Sized)) -> usize {
-    let mut size = Stored(0);
+    let mut size = StoredSize(0);
     // cannot fail: keys are texts, and the counter takes everything
     match serde_json::to_writer(&mut size, value) {
         Ok(()) => size.0,
@@ -138,9 +138,9 @@ fn text_bytes(text: &str) -> usize {
 }
 
 /// Counts what is written to it. Go writes `<`, `>`, `&` and two separators of lines as six bytes.
-struct Stored(usize);
+struct StoredSize(usize);
 
-impl io::Write for Stored {
+impl io::Write for StoredSize {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let escaped = bytes.iter().filter(|byte| matches!(byte, b'<' | b'>' | b'&')).count();
         let starts = bytes.iter().filter(|byte| matches!(byte, 0xe2)).count();

@@ -13,11 +13,11 @@ use super::super::explain::answer::{Explanation, explain};
 use super::super::explain::live::around;
 use super::super::place::One;
 use super::super::{Error, program, term};
-use super::workload::{self, Standing};
+use super::workload::{self, QueueStatus};
 use super::{Target, block_on, now, tell, words};
 use crate::api::{Attempt, FailureRecord, Phase, condition};
 use crate::observe::assemble::Wrapper;
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
 
 /// The most Warning events that are shown.
@@ -48,7 +48,7 @@ struct Description {
     /// Counted restarts.
     restarts: i32,
     managed_by: Option<String>,
-    queue: Option<Standing>,
+    queue: Option<QueueStatus>,
     components: Vec<Member>,
     /// The failure that the next decision is about, or the last one that was decided.
     failure: Option<Failure>,
@@ -314,7 +314,7 @@ struct LeanSeries {
 }
 
 /// The last events, the last one at the end.
-fn last_events(events: &[Seen]) -> Vec<Warning> {
+fn last_events(events: &[RawObject]) -> Vec<Warning> {
     let mut all: Vec<Warning> = events
         .iter()
         .map(|seen| {

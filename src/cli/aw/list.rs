@@ -15,7 +15,7 @@ use super::{block_on, now, object_name, tell};
 use crate::api::{Phase, condition};
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 
 /// The most characters of what an AppWrapper waits for.
 const STATE_CHARS_MAX: usize = 70;
@@ -89,7 +89,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     tell(args.output, &listed, || text(&listed.items, args.all_namespaces, now, colours))
 }
 
-fn item(seen: &Seen, now: Timestamp) -> Item {
+fn item(seen: &RawObject, now: Timestamp) -> Item {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let named = Item {
         namespace: text(&seen.meta.namespace),
@@ -217,7 +217,7 @@ mod tests {
         Timestamp::from_second(1_767_225_600 + second).unwrap()
     }
 
-    fn seen(name: &str, queue: &str, status: &Value) -> Seen {
+    fn seen(name: &str, queue: &str, status: &Value) -> RawObject {
         let deleted = (status["phase"] == "Terminating").then(|| at(0));
         let object = json!({
             "metadata": {

@@ -14,7 +14,7 @@ use crate::api::keys;
 use crate::discovery;
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 
 /// How a write ended that the API server answered.
 pub(super) enum Written {
@@ -37,7 +37,7 @@ impl One {
 }
 
 impl Place {
-    pub(super) fn api(&self, resource: &ApiResource) -> Api<Seen> {
+    pub(super) fn api(&self, resource: &ApiResource) -> Api<RawObject> {
         Api::namespaced_with(self.client.clone(), &self.namespace, resource)
     }
 
@@ -62,7 +62,7 @@ impl Place {
     ///
     /// # Errors
     /// Why they cannot be seen, for a note.
-    pub(super) async fn warnings(&self, uid: &str) -> Result<Vec<Seen>, String> {
+    pub(super) async fn warnings(&self, uid: &str) -> Result<Vec<RawObject>, String> {
         let resource = ApiResource::erase::<Event>(&());
         let params =
             ListParams::default().fields(&format!("involvedObject.uid={uid},type=Warning"));
@@ -84,10 +84,10 @@ impl Place {
     /// Creates an AppWrapper; a trial changes nothing.
     pub(super) async fn create(&self, manifest: &Value, trial: bool) -> Result<Written, Error> {
         let params = PostParams { dry_run: trial, ..PostParams::default() };
-        let request = Request::new(Seen::url_path(&appwrappers(), Some(&self.namespace)))
+        let request = Request::new(RawObject::url_path(&appwrappers(), Some(&self.namespace)))
             .create(&params, manifest.to_string().into_bytes())
             .map_err(|error| unanswered(&kube::Error::BuildRequest(error)))?;
-        written(self.client.request::<Seen>(request).await)
+        written(self.client.request::<RawObject>(request).await)
     }
 
     /// Begins to delete an AppWrapper.

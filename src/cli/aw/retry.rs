@@ -33,7 +33,7 @@ const TRIES: u32 = 5;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Plan {
+enum RetryPlan {
     /// It is already being retried.
     Already(String),
     /// It cannot be done, and what can.
@@ -72,9 +72,9 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
             _ => Known::default(),
         };
         match plan(&one.wrapper, &known, now(), program()) {
-            Plan::Already(how) => return Ok(done(true, nothing, how)),
-            Plan::No(why) => return Ok(done(false, nothing, why)),
-            Plan::Anew => {}
+            RetryPlan::Already(how) => return Ok(done(true, nothing, how)),
+            RetryPlan::No(why) => return Ok(done(false, nothing, why)),
+            RetryPlan::Anew => {}
         }
         let queued = matches!(place.workload(&one.wrapper.uid).await?, Queued::Workload(_));
         let manifest = anew::manifest(&one.value()?, queued || one.wrapper.queue.is_some());
@@ -124,9 +124,9 @@ fn made_anew(manifest: &Value, program: &str) -> String {
 }
 
 /// What to do in each phase.
-fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> Plan {
+fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> RetryPlan {
     let name = &wrapper.name;
-    let no = |why: String| Plan::No(why);
+    let no = |why: String| RetryPlan::No(why);
     if let Some(manager) = wrapper.other_manager() {
         return no(format!("is managed by {manager}, not by this controller"));
     }
@@ -134,9 +134,9 @@ fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> Plan
         return no("is being deleted: recreate it once it is gone".to_owned());
     }
     match wrapper.status.phase {
-        Phase::Failed => Plan::Anew,
+        Phase::Failed => RetryPlan::Anew,
         Phase::Resetting => {
-            Plan::Already(format!("is already being retried: {}", when(wrapper, known, now)))
+            RetryPlan::Already(format!("is already being retried: {}", when(wrapper, known, now)))
         }
         Phase::Empty => no("is new: the controller has not reconciled it yet".to_owned()),
         Phase::Suspended => no(format!(
@@ -348,17 +348,17 @@ mod tests {
             ("Terminating", "is being deleted"),
         ] {
             match plan(&wrapper(json!({"phase": phase})), &Known::default(), at(0), "kubectl aw") {
-                Plan::No(why) => assert!(why.contains(want), "{why}"),
+                RetryPlan::No(why) => assert!(why.contains(want), "{why}"),
                 other => panic!("{phase}: {other:?}"),
             }
         }
         let mut failed = wrapper(json!({"phase": "Failed"}));
-        assert_eq!(plan(&failed, &Known::default(), at(0), "kubectl aw"), Plan::Anew);
+        assert_eq!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::Anew);
         failed.spec.managed_by = Some("other".into());
-        assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), Plan::No(_)));
+        assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
         failed.spec.managed_by = None;
         failed.deleting = true;
-        assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), Plan::No(_)));
+        assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
     }
 
     #[test]
@@ -393,7 +393,7 @@ mod tests {
             let mut status = status;
             status["phase"] = "Resetting".into();
             match plan(&wrapper(status), &Known::default(), at(30), "kubectl aw") {
-                Plan::Already(how) => assert!(how.ends_with(&want), "{how}"),
+                RetryPlan::Already(how) => assert!(how.ends_with(&want), "{how}"),
                 other => panic!("{other:?}"),
             }
         }

@@ -26,7 +26,7 @@ enum Wish {
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Plan {
+enum SuspendPlan {
     /// It is as it should be.
     Already(String),
     /// It cannot be done.
@@ -80,7 +80,7 @@ async fn switch(target: &Target, wish: Wish) -> Result<Done<Switched>, Error> {
 async fn carry_out(
     place: &Place,
     one: &One,
-    plan: Plan,
+    plan: SuspendPlan,
     wish: Wish,
 ) -> Result<Option<Done<Switched>>, Error> {
     let wrapper = &*one.wrapper;
@@ -92,9 +92,9 @@ async fn carry_out(
         message: format!("{}/{}: {message}", wrapper.namespace, wrapper.name),
     };
     let (written, workload) = match plan {
-        Plan::Already(how) => return Ok(Some(done(true, false, None, how))),
-        Plan::No(why) => return Ok(Some(done(false, false, None, why))),
-        Plan::Wrapper => {
+        SuspendPlan::Already(how) => return Ok(Some(done(true, false, None, how))),
+        SuspendPlan::No(why) => return Ok(Some(done(false, false, None, why))),
+        SuspendPlan::Wrapper => {
             let suspend = wish == Wish::Suspend;
             let patch = json!({
                 "metadata": {"uid": wrapper.uid, "resourceVersion": wrapper.version},
@@ -102,7 +102,7 @@ async fn carry_out(
             });
             (place.patch(&appwrappers(), &wrapper.name, patch).await?, None)
         }
-        Plan::Workload(workload) => {
+        SuspendPlan::Workload(workload) => {
             let patch = json!({
                 "metadata": {"uid": workload.uid, "resourceVersion": workload.version},
                 "spec": {"active": wish == Wish::Resume},
@@ -143,7 +143,7 @@ fn may_change(wrapper: &Wrapper) -> Result<(), String> {
 }
 
 /// What is to be done so that it is suspended, or not.
-fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> Plan {
+fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> SuspendPlan {
     if let Err(why) = may_change(wrapper) {
         let retry = match wrapper.status.phase {
             Phase::Failed if !wrapper.deleting && wrapper.is_ours() => {
@@ -151,40 +151,40 @@ fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> Plan {
             }
             _ => String::new(),
         };
-        return Plan::No(why + &retry);
+        return SuspendPlan::No(why + &retry);
     }
     match (queued, &wrapper.queue) {
         (Queued::Workload(workload), _) => of_workload(workload, wrapper, wish),
-        (Queued::Hidden(why), Some(queue)) => Plan::No(format!(
+        (Queued::Hidden(why), Some(queue)) => SuspendPlan::No(format!(
             "it is in queue {queue} and controlled by its Workload, which you cannot list: {why}"
         )),
         // Kueue has not seen it yet, or will not: it would take the field for its own
-        (Queued::Nothing, Some(queue)) => Plan::No(format!(
+        (Queued::Nothing, Some(queue)) => SuspendPlan::No(format!(
             "it is in queue {queue}, but Kueue has not created its Workload (yet), and only Kueue \
              may set spec.suspend"
         )),
         (Queued::NoKueue, Some(_))
         | (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), None) => {
             match (wish, wrapper.spec.suspend) {
-                (Wish::Suspend, true) => Plan::Already("is already suspended".to_owned()),
-                (Wish::Resume, false) => Plan::Already("is not suspended".to_owned()),
-                (Wish::Suspend, false) | (Wish::Resume, true) => Plan::Wrapper,
+                (Wish::Suspend, true) => SuspendPlan::Already("is already suspended".to_owned()),
+                (Wish::Resume, false) => SuspendPlan::Already("is not suspended".to_owned()),
+                (Wish::Suspend, false) | (Wish::Resume, true) => SuspendPlan::Wrapper,
             }
         }
     }
 }
 
-fn of_workload(workload: &Workload, wrapper: &Wrapper, wish: Wish) -> Plan {
+fn of_workload(workload: &Workload, wrapper: &Wrapper, wish: Wish) -> SuspendPlan {
     let name = &workload.name;
     match (wish, workload.active) {
         (Wish::Suspend, false) => {
-            Plan::Already(format!("is already suspended: its Workload {name} is not active"))
+            SuspendPlan::Already(format!("is already suspended: its Workload {name} is not active"))
         }
-        (Wish::Resume, true) if wrapper.spec.suspend => {
-            Plan::Already(format!("is already active: Workload {name} is waiting for admission"))
-        }
-        (Wish::Resume, true) => Plan::Already("is not suspended".to_owned()),
-        (Wish::Suspend, true) | (Wish::Resume, false) => Plan::Workload(workload.clone()),
+        (Wish::Resume, true) if wrapper.spec.suspend => SuspendPlan::Already(format!(
+            "is already active: Workload {name} is waiting for admission"
+        )),
+        (Wish::Resume, true) => SuspendPlan::Already("is not suspended".to_owned()),
+        (Wish::Suspend, true) | (Wish::Resume, false) => SuspendPlan::Workload(workload.clone()),
     }
 }
 
@@ -223,18 +223,18 @@ mod tests {
         Workload { name: "w".into(), active, ..Workload::default() }
     }
 
-    fn planned(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> Plan {
+    fn planned(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> SuspendPlan {
         plan(wrapper, queued, wish, "kubectl aw")
     }
 
     #[test]
     fn without_a_queue_the_spec_says_whether_it_is_suspended() {
         use Wish::{Resume, Suspend};
-        let already = |text: &str| Plan::Already(text.to_owned());
+        let already = |text: &str| SuspendPlan::Already(text.to_owned());
         for (suspended, wish, want) in [
-            (false, Suspend, Plan::Wrapper),
+            (false, Suspend, SuspendPlan::Wrapper),
             (true, Suspend, already("is already suspended")),
-            (true, Resume, Plan::Wrapper),
+            (true, Resume, SuspendPlan::Wrapper),
             (false, Resume, already("is not suspended")),
         ] {
             for (queue, queued) in [
@@ -254,22 +254,22 @@ mod tests {
         let wrapper = |suspend| wrapper(Phase::Running, Some("gpu"), suspend);
         let of = |active| Queued::Workload(workload(active));
         let suspend = planned(&wrapper(false), &of(true), Wish::Suspend);
-        assert_eq!(suspend, Plan::Workload(workload(true)));
+        assert_eq!(suspend, SuspendPlan::Workload(workload(true)));
         let resume = planned(&wrapper(true), &of(false), Wish::Resume);
-        assert_eq!(resume, Plan::Workload(workload(false)));
+        assert_eq!(resume, SuspendPlan::Workload(workload(false)));
         for (suspended, active, wish, want) in [
             (true, false, Wish::Suspend, "its Workload w is not active"),
             (true, true, Wish::Resume, "is waiting for admission"),
             (false, true, Wish::Resume, "is not suspended"),
         ] {
             match planned(&wrapper(suspended), &of(active), wish) {
-                Plan::Already(text) => assert!(text.contains(want), "{text}"),
+                SuspendPlan::Already(text) => assert!(text.contains(want), "{text}"),
                 other => panic!("{other:?}"),
             }
         }
         for queued in [Queued::Nothing, Queued::Hidden("forbidden".into())] {
             match planned(&wrapper(false), &queued, Wish::Suspend) {
-                Plan::No(why) => assert!(why.contains("in queue gpu"), "{why}"),
+                SuspendPlan::No(why) => assert!(why.contains("in queue gpu"), "{why}"),
                 other => panic!("{other:?}"),
             }
         }
@@ -283,7 +283,7 @@ mod tests {
         managed.spec.managed_by = Some("kueue.x-k8s.io/multikueue".into());
         let mut ours = wrapper(Phase::Running, None, false);
         ours.spec.managed_by = Some(keys::CONTROLLER_NAME.into());
-        assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), Plan::Wrapper);
+        assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), SuspendPlan::Wrapper);
         for (wrapper, want) in [
             (wrapper(Phase::Succeeded, None, false), "it has succeeded"),
             (wrapper(Phase::Failed, None, true), "kubectl aw retry aw"),
@@ -293,7 +293,7 @@ mod tests {
         ] {
             for wish in [Wish::Suspend, Wish::Resume] {
                 match planned(&wrapper, &Queued::NoKueue, wish) {
-                    Plan::No(why) => assert!(why.contains(want), "{why}"),
+                    SuspendPlan::No(why) => assert!(why.contains(want), "{why}"),
                     other => panic!("{other:?}"),
                 }
             }

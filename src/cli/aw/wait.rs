@@ -14,7 +14,7 @@ use super::list::state;
 use super::{Done, Target, block_on, now, words};
 use crate::api::Phase;
 use crate::observe::live;
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 use crate::tuning::Period;
 
 /// How long a watch waits after an error before it is tried again.
@@ -49,7 +49,7 @@ enum Sight {
 
 /// What follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Verdict {
+enum WaitState {
     Reached,
     Wait,
     /// It will never be, and why.
@@ -94,7 +94,7 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
     };
     let mut verdict = judge(args.goal, &sight);
     let mut timed_out = false;
-    if let (Verdict::Wait, Sight::Is(one)) = (&verdict, &sight) {
+    if let (WaitState::Wait, Sight::Is(one)) = (&verdict, &sight) {
         let mut course = Course { goal: args.goal, last: (**one).clone() };
         let watched = course.watch(&place);
         let end = match args.timeout {
@@ -103,18 +103,18 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
         };
         (sight, verdict) = match end {
             Some(end) => end?,
-            None => (Sight::Is(course.last.into()), Verdict::Wait),
+            None => (Sight::Is(course.last.into()), WaitState::Wait),
         };
-        timed_out = verdict == Verdict::Wait;
+        timed_out = verdict == WaitState::Wait;
     }
     let message = message(args, &sight, &verdict);
     Ok(Done {
         namespace: place.namespace.clone(),
         name: name.clone(),
-        yes: verdict == Verdict::Reached,
+        yes: verdict == WaitState::Reached,
         facts: Waited {
             goal: text(args.goal).to_owned(),
-            reached: verdict == Verdict::Reached,
+            reached: verdict == WaitState::Reached,
             timed_out,
             phase: match &sight {
                 Sight::Is(one) => Some(one.wrapper.status.phase),
@@ -133,7 +133,7 @@ struct Course {
 
 impl Course {
     /// Watches until there is a verdict. An error of the API server is no verdict: it is asked again.
-    async fn watch(&mut self, place: &Place) -> Result<(Sight, Verdict), Error> {
+    async fn watch(&mut self, place: &Place) -> Result<(Sight, WaitState), Error> {
         let name = self.last.wrapper.name.clone();
         let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut events = Box::pin(watcher(place.api(&appwrappers()), config));
@@ -159,7 +159,7 @@ impl Course {
             let Some(sight) = sight else { continue };
             let verdict = judge(self.goal, &sight);
             match (&sight, &verdict) {
-                (Sight::Is(one), Verdict::Wait) => self.note(one),
+                (Sight::Is(one), WaitState::Wait) => self.note(one),
                 _ => return Ok((sight, verdict)),
             }
         }
@@ -167,7 +167,7 @@ impl Course {
     }
 
     /// What is seen; none where it cannot be read.
-    fn sight(&self, seen: Seen) -> Option<Sight> {
+    fn sight(&self, seen: RawObject) -> Option<Sight> {
         if seen.meta.uid.as_deref() != Some(self.last.wrapper.uid.as_str()) {
             return Some(Sight::Gone);
         }
@@ -197,29 +197,29 @@ pub(super) async fn tolerate(error: watcher::Error) -> Result<(), Error> {
     Ok(())
 }
 
-fn judge(goal: Goal, sight: &Sight) -> Verdict {
-    let never = |why: &str| Verdict::Never(why.to_owned());
+fn judge(goal: Goal, sight: &Sight) -> WaitState {
+    let never = |why: &str| WaitState::Never(why.to_owned());
     let wrapper = match (goal, sight) {
-        (Goal::Deleted, Sight::Gone) => return Verdict::Reached,
+        (Goal::Deleted, Sight::Gone) => return WaitState::Reached,
         (Goal::Phase(_), Sight::Gone) => return never("it was deleted"),
-        (Goal::Deleted, Sight::Is(_)) => return Verdict::Wait,
+        (Goal::Deleted, Sight::Is(_)) => return WaitState::Wait,
         (Goal::Phase(wanted), Sight::Is(one)) if one.wrapper.status.phase == wanted => {
-            return Verdict::Reached;
+            return WaitState::Reached;
         }
         (Goal::Phase(_), Sight::Is(one)) => &one.wrapper,
     };
     match wrapper.status.phase {
-        _ if goal == Goal::Phase(Phase::Terminating) => Verdict::Wait,
+        _ if goal == Goal::Phase(Phase::Terminating) => WaitState::Wait,
         _ if wrapper.deleting => never("it is being deleted"),
         Phase::Terminating => never("it is being deleted"),
         Phase::Succeeded => never("it has succeeded, and Succeeded is final"),
-        Phase::Failed => Verdict::Never(format!("it has failed: {}", cause(wrapper))),
+        Phase::Failed => WaitState::Never(format!("it has failed: {}", cause(wrapper))),
         Phase::Empty
         | Phase::Suspended
         | Phase::Resuming
         | Phase::Running
         | Phase::Resetting
-        | Phase::Suspending => Verdict::Wait,
+        | Phase::Suspending => WaitState::Wait,
     }
 }
 
@@ -237,12 +237,12 @@ const fn text(goal: Goal) -> &'static str {
     }
 }
 
-fn message(args: &Args, sight: &Sight, verdict: &Verdict) -> String {
+fn message(args: &Args, sight: &Sight, verdict: &WaitState) -> String {
     match (verdict, sight) {
-        (Verdict::Reached, Sight::Is(_)) => text(args.goal).to_owned(),
-        (Verdict::Reached, Sight::Gone) => "is deleted".to_owned(),
-        (Verdict::Never(why), _) => format!("will not be {}: {why}", text(args.goal)),
-        (Verdict::Wait, sight) => {
+        (WaitState::Reached, Sight::Is(_)) => text(args.goal).to_owned(),
+        (WaitState::Reached, Sight::Gone) => "is deleted".to_owned(),
+        (WaitState::Never(why), _) => format!("will not be {}: {why}", text(args.goal)),
+        (WaitState::Wait, sight) => {
             let timeout = args.timeout.map(|timeout| format!(" after {timeout}"));
             let now_is = match sight {
                 Sight::Is(one) => {
@@ -273,7 +273,7 @@ mod tests {
         if deleting {
             object["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
         }
-        let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
         Sight::Is(One::of(seen).unwrap().into())
     }
 
@@ -296,28 +296,28 @@ mod tests {
     #[test]
     fn an_end_is_reached_or_never_will_be() {
         let phase = Goal::Phase;
-        let never = |why: &str| Verdict::Never(why.to_owned());
+        let never = |why: &str| WaitState::Never(why.to_owned());
         let failed = "it has failed: pod p, container c, exit code 3";
         for (goal, sight, want) in [
-            (phase(Phase::Running), sight("Running", false), Verdict::Reached),
-            (phase(Phase::Running), sight("Suspended", false), Verdict::Wait),
-            (phase(Phase::Running), sight("Resetting", false), Verdict::Wait),
-            (phase(Phase::Succeeded), sight("Running", false), Verdict::Wait),
+            (phase(Phase::Running), sight("Running", false), WaitState::Reached),
+            (phase(Phase::Running), sight("Suspended", false), WaitState::Wait),
+            (phase(Phase::Running), sight("Resetting", false), WaitState::Wait),
+            (phase(Phase::Succeeded), sight("Running", false), WaitState::Wait),
             (phase(Phase::Succeeded), sight("Failed", false), never(failed)),
             (
                 phase(Phase::Failed),
                 sight("Succeeded", false),
                 never("it has succeeded, and Succeeded is final"),
             ),
-            (phase(Phase::Failed), sight("Failed", true), Verdict::Reached),
+            (phase(Phase::Failed), sight("Failed", true), WaitState::Reached),
             (phase(Phase::Running), sight("Suspending", true), never("it is being deleted")),
             (phase(Phase::Running), sight("Terminating", true), never("it is being deleted")),
-            (phase(Phase::Terminating), sight("Running", true), Verdict::Wait),
-            (phase(Phase::Terminating), sight("Failed", false), Verdict::Wait),
+            (phase(Phase::Terminating), sight("Running", true), WaitState::Wait),
+            (phase(Phase::Terminating), sight("Failed", false), WaitState::Wait),
             (phase(Phase::Terminating), Sight::Gone, never("it was deleted")),
             (phase(Phase::Succeeded), Sight::Gone, never("it was deleted")),
-            (Goal::Deleted, sight("Succeeded", false), Verdict::Wait),
-            (Goal::Deleted, Sight::Gone, Verdict::Reached),
+            (Goal::Deleted, sight("Succeeded", false), WaitState::Wait),
+            (Goal::Deleted, Sight::Gone, WaitState::Reached),
         ] {
             assert_eq!(judge(goal, &sight), want, "{goal:?}");
         }

@@ -3,8 +3,8 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::observe::raw_object::RawObject;
 use crate::observe::records::Identity;
-use crate::observe::seen::Seen;
 
 /// What is known of an AppWrapper's Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(super) struct Condition {
 /// How an AppWrapper stands in its queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Standing {
+pub(super) struct QueueStatus {
     /// The LocalQueue that it names.
     pub queue: Option<String>,
     pub workload: Option<String>,
@@ -75,7 +75,7 @@ struct Status {
 }
 
 impl Workload {
-    fn of(seen: &Seen) -> Self {
+    fn of(seen: &RawObject) -> Self {
         // one that cannot be read says nothing
         let body: Body = serde_json::from_str(seen.raw.get()).unwrap_or_default();
         let identity = Identity::of(&seen.meta);
@@ -100,7 +100,7 @@ impl Workload {
 
 /// The Workload of an AppWrapper among all of its namespace: owned by it, and not finished where there
 /// are several; the youngest then.
-pub(super) fn of_owner(all: &[Seen], uid: &str) -> Queued {
+pub(super) fn of_owner(all: &[RawObject], uid: &str) -> Queued {
     let owned = all.iter().filter(|seen| {
         let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
         owners.iter().any(|owner| owner.uid == uid)
@@ -112,8 +112,8 @@ pub(super) fn of_owner(all: &[Seen], uid: &str) -> Queued {
 }
 
 /// How it stands in its queue; none where it names none, and Kueue made nothing for it.
-pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<Standing> {
-    let plain = |message: String| Standing {
+pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<QueueStatus> {
+    let plain = |message: String| QueueStatus {
         queue: queue.map(str::to_owned),
         workload: None,
         admitted: false,
@@ -121,7 +121,7 @@ pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<Standing>
         message,
     };
     match queued {
-        Queued::Workload(workload) => Some(Standing {
+        Queued::Workload(workload) => Some(QueueStatus {
             workload: Some(workload.name.clone()),
             admitted: workload.is("Admitted") && !workload.is("Finished"),
             active: Some(workload.active),
@@ -181,7 +181,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(value: &Value) -> Seen {
+    fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
     }
 
@@ -207,7 +207,7 @@ mod tests {
             workload("old", "uid", true, &[("Finished", "True", "")]),
             workload("new", "uid", false, &[]),
         ];
-        let all: Vec<Seen> = all.iter().map(seen).collect();
+        let all: Vec<RawObject> = all.iter().map(seen).collect();
         match of_owner(&all, "uid") {
             Queued::Workload(found) => {
                 assert_eq!((found.name.as_str(), found.active), ("new", false));

@@ -17,9 +17,9 @@ use crate::observe::ancestry::{self, Ancestor, Ancestors, Family, Lineage};
 use crate::observe::assemble::{self, Wrapper};
 use crate::observe::cache::{Cache, Key};
 use crate::observe::kin::Kin;
+use crate::observe::raw_object::RawObject;
 use crate::observe::records::{Controller, Identity, ObjectRecord, PodRecord};
 use crate::observe::retry_sources::{self, Attach, RetrySource};
-use crate::observe::seen::Seen;
 use crate::observe::{jobs, nodes};
 use crate::plan::FreshRead;
 use crate::snapshot::{Component, FailedJob, Pod, Presence, Snapshot};
@@ -29,7 +29,7 @@ use crate::tuning::Limits;
 struct Found {
     group: String,
     kind: String,
-    seen: Seen,
+    seen: RawObject,
 }
 
 impl Found {
@@ -130,7 +130,7 @@ fn stored(document: &Document) -> Result<Arc<Wrapper>, String> {
 
 /// Reads the metadata; the rest is read by its kind.
 fn found(document: &Document) -> Result<Found, String> {
-    match serde_json::from_str::<Seen>(&document.value.to_string()) {
+    match serde_json::from_str::<RawObject>(&document.value.to_string()) {
         Ok(seen) => {
             let (group, kind) = (document.group().to_owned(), document.kind().to_owned());
             Ok(Found { group, kind, seen })
@@ -172,7 +172,7 @@ fn none_twice(documents: &[Document]) -> Result<(), String> {
 fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
     let mut components: Vec<Component> = vec![];
     let named = by_name(wrapper, objects);
-    let jobs: Vec<&Seen> = objects_of(wrapper, objects)
+    let jobs: Vec<&RawObject> = objects_of(wrapper, objects)
         .filter(|found| found.group == "batch" && found.kind == "Job")
         .map(|found| &found.seen)
         .collect();
@@ -257,7 +257,7 @@ pub(super) fn attach(wrapper: &Wrapper, config: &Config) -> Attach {
     Attach { own: limits.retry_policies, default }
 }
 
-fn failed_jobs(component: &Component, jobs: &[&Seen]) -> Vec<FailedJob> {
+fn failed_jobs(component: &Component, jobs: &[&RawObject]) -> Vec<FailedJob> {
     let Some((_, uid)) = jobs::failed_job_set(component) else { return vec![] };
     jobs::among(jobs.iter().copied(), uid)
 }

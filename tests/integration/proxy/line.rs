@@ -7,7 +7,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use appwrapper::sim::Refusal;
-use appwrapper::world::faults::{Effect, Moment, Plan};
+use appwrapper::world::faults::{Effect, FaultPlan, Moment};
 use http::{Method, Request, Response, Uri};
 use kube::client::Body;
 use kube::{Client, Error};
@@ -42,7 +42,7 @@ pub enum Role {
 pub struct Line {
     upstream: Client,
     namespace: String,
-    plan: Plan,
+    plan: FaultPlan,
     counted: Counted,
     state: watch::Sender<State>,
     calls: Mutex<Vec<String>>,
@@ -73,14 +73,14 @@ enum Fate {
 }
 
 impl Line {
-    pub fn new(upstream: Client, namespace: &str, plan: Plan, counted: Counted) -> Arc<Self> {
+    pub fn new(upstream: Client, namespace: &str, plan: FaultPlan, counted: Counted) -> Arc<Self> {
         let (state, calls) = (watch::Sender::default(), Mutex::default());
         Arc::new(Self { upstream, namespace: namespace.to_owned(), plan, counted, state, calls })
     }
 
     /// A line on which nothing ever happens: its controller sees this namespace alone.
     pub fn quiet(upstream: Client, namespace: &str) -> Arc<Self> {
-        let never = Plan { call: u32::MAX, moment: Moment::Before, effect: Effect::Crash };
+        let never = FaultPlan { call: u32::MAX, moment: Moment::Before, effect: Effect::Crash };
         Self::new(upstream, namespace, never, Counted::Calls)
     }
 
@@ -157,7 +157,7 @@ impl Line {
         self.state.send_modify(|state| {
             let number = state.begun[role as usize];
             state.begun[role as usize] += 1;
-            let Plan { call, moment, effect } = self.plan;
+            let FaultPlan { call, moment, effect } = self.plan;
             if role == Role::Second || number < call {
                 return;
             }
@@ -175,7 +175,7 @@ impl Line {
     }
 
     async fn strike(self: &Arc<Self>, request: Request<Body>) -> Result<Response<Body>, Error> {
-        let Plan { moment, effect, .. } = self.plan;
+        let FaultPlan { moment, effect, .. } = self.plan;
         match (moment, effect) {
             (Moment::Before, Effect::Crash) => self.die().await,
             (Moment::Before, Effect::Code(code)) => return Ok(refusal(code)),

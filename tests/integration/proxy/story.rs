@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::line::Line;
 use crate::harness::{
-    Case, Log, Seen, attempts_do_not_overlap, job, pod, quota_without_a_gap, tuned,
+    Case, Log, RawObject, attempts_do_not_overlap, job, pod, quota_without_a_gap, tuned,
 };
 use crate::objects::config_map;
 
@@ -271,7 +271,7 @@ fn empty_at(log: &Log) -> Vec<u64> {
 
 /// Objects of the AppWrapper that were there at a revision.
 fn alive(log: &Log, at: u64) -> Vec<String> {
-    let mut found: Vec<&Seen> = vec![];
+    let mut found: Vec<&RawObject> = vec![];
     let kinds = ["Job", "Pod", "ConfigMap"];
     for seen in kinds.into_iter().flat_map(|kind| log.all(kind)) {
         let is_ours = seen.object["metadata"]["labels"][OWNED].is_string();

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::harness::{Log, Seen};
+use crate::harness::{Log, RawObject};
 
 /// Kinds that an AppWrapper of these tests is or is made of.
 pub const KINDS: [&str; 4] = ["AppWrapper", "Job", "ConfigMap", "Pod"];
@@ -58,8 +58,8 @@ struct World {
 }
 
 /// Changes of these kinds, in order, each once.
-pub fn in_order(log: &Log) -> Vec<&Seen> {
-    let mut all: Vec<&Seen> = KINDS.iter().flat_map(|kind| log.all(kind)).collect();
+pub fn in_order(log: &Log) -> Vec<&RawObject> {
+    let mut all: Vec<&RawObject> = KINDS.iter().flat_map(|kind| log.all(kind)).collect();
     all.sort_by_key(|seen| seen.revision());
     // a watch that begins anew shows again what there is
     let mut known = BTreeSet::new();
@@ -68,7 +68,7 @@ pub fn in_order(log: &Log) -> Vec<&Seen> {
 }
 
 /// What is wrong with a course of events, in the order in which it was seen.
-pub fn wrongs(events: &[&Seen]) -> Vec<String> {
+pub fn wrongs(events: &[&RawObject]) -> Vec<String> {
     let mut world = World::default();
     for seen in events {
         if seen.kind == "AppWrapper" {
@@ -81,7 +81,7 @@ pub fn wrongs(events: &[&Seen]) -> Vec<String> {
 }
 
 impl World {
-    fn wrapper(&mut self, seen: &Seen) {
+    fn wrapper(&mut self, seen: &RawObject) {
         let before = self.wrappers.get(seen.uid()).cloned().unwrap_or_default();
         let limit =
             &seen.object["metadata"]["annotations"]["workload.codeflare.dev.appwrapper/retryLimit"];
@@ -114,7 +114,7 @@ impl World {
         self.empty(seen, seen.uid());
     }
 
-    fn thing(&mut self, seen: &Seen) {
+    fn thing(&mut self, seen: &RawObject) {
         let label = |key: &str| {
             let key = format!("workload.codeflare.dev/{key}");
             seen.object["metadata"]["labels"][key].as_str().map(str::to_owned)
@@ -146,7 +146,7 @@ impl World {
     }
 
     /// Nothing exists of what says so, nor a live pod of what has no quota.
-    fn empty(&mut self, seen: &Seen, uid: &str) {
+    fn empty(&mut self, seen: &RawObject, uid: &str) {
         let wrapper = self.wrappers.get(uid).cloned().unwrap_or_default();
         let of_it = self.things.values().filter(|thing| thing.owner == uid);
         let wrong = of_it
@@ -160,7 +160,7 @@ impl World {
         }
     }
 
-    fn note(&mut self, seen: &Seen, what: String) {
+    fn note(&mut self, seen: &RawObject, what: String) {
         self.wrong.push(format!("{} {}/{}: {what}", seen.revision(), seen.kind, seen.name));
     }
 }
@@ -173,10 +173,10 @@ fn ways(from: &str) -> &'static [&'static str] {
 /// cluster itself may say of a node that it is not ready, and then of its pods.
 pub fn changes_since(log: &Log, revision: u64) -> Vec<String> {
     let all = in_order(log);
-    let (before, after): (Vec<&Seen>, Vec<&Seen>) =
+    let (before, after): (Vec<&RawObject>, Vec<&RawObject>) =
         all.into_iter().partition(|seen| seen.revision() <= revision);
     let known: BTreeSet<&str> = before.iter().map(|seen| seen.uid()).collect();
-    let is_ours = |seen: &&Seen| {
+    let is_ours = |seen: &&RawObject| {
         seen.kind == "AppWrapper"
             || seen.deleted
             || seen.object["metadata"]["deletionTimestamp"].is_string()
@@ -196,21 +196,21 @@ mod tests {
 
     use super::*;
 
-    fn seen(revision: u64, kind: &str, uid: &str, object: Value, deleted: bool) -> Seen {
+    fn seen(revision: u64, kind: &str, uid: &str, object: Value, deleted: bool) -> RawObject {
         let mut object = object;
         object["metadata"]["uid"] = uid.into();
         object["metadata"]["resourceVersion"] = revision.to_string().into();
-        Seen { kind: kind.to_owned(), name: uid.to_owned(), deleted, object: Arc::new(object) }
+        RawObject { kind: kind.to_owned(), name: uid.to_owned(), deleted, object: Arc::new(object) }
     }
 
-    fn wrapper(revision: u64, phase: &str, deployed: bool, restarts: i64) -> Seen {
+    fn wrapper(revision: u64, phase: &str, deployed: bool, restarts: i64) -> RawObject {
         let is = |kind: &str, status: bool| json!({"type": kind, "status": if status { "True" } else { "False" }});
         let conditions = [is("ResourcesDeployed", deployed), is("QuotaReserved", deployed)];
         let status = json!({"phase": phase, "resettingCount": restarts, "conditions": conditions});
         seen(revision, "AppWrapper", "w", json!({"status": status}), false)
     }
 
-    fn pod(revision: u64, uid: &str, attempt: &str) -> Seen {
+    fn pod(revision: u64, uid: &str, attempt: &str) -> RawObject {
         let labels = json!({
             "workload.codeflare.dev/appwrapper-uid": "w",
             "workload.codeflare.dev/attempt": attempt,
@@ -219,7 +219,7 @@ mod tests {
         seen(revision, "Pod", uid, pod, false)
     }
 
-    fn gone(revision: u64, of: &Seen) -> Seen {
+    fn gone(revision: u64, of: &RawObject) -> RawObject {
         seen(revision, &of.kind, of.uid(), (*of.object).clone(), true)
     }
 

@@ -15,8 +15,8 @@ use crate::mutations::{self, Mutation};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::Key;
 use crate::observe::live::{self, Live};
+use crate::observe::raw_object::RawObject;
 use crate::observe::records::ObjectRecord;
-use crate::observe::seen::Seen;
 use crate::snapshot::{Component, CreationFailure, Owner, Presence};
 
 /// What the configuration says about a creation.
@@ -104,8 +104,8 @@ async fn post(
     resource: &ApiResource,
     namespace: &str,
     body: Vec<u8>,
-) -> Result<Seen, kube::Error> {
-    let request = Request::new(Seen::url_path(resource, Some(namespace)))
+) -> Result<RawObject, kube::Error> {
+    let request = Request::new(RawObject::url_path(resource, Some(namespace)))
         .create(&PostParams::default(), body)
         .map_err(kube::Error::BuildRequest)?;
     client.request(request).await

@@ -7,7 +7,7 @@ use kube::{Client, Resource};
 use super::Error;
 use crate::mutations::{self, Mutation};
 use crate::observe::live;
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 
 /// How an object is deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,7 +49,7 @@ pub async fn delete(
             .then(|| Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };
-    let request = Request::new(Seen::url_path(resource, Some(namespace)))
+    let request = Request::new(RawObject::url_path(resource, Some(namespace)))
         .delete(name, &params)
         .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
     match client.request_text(request).await {

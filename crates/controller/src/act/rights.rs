@@ -16,7 +16,7 @@ use crate::clock::Clock;
 use crate::mutations::{self, Mutation};
 use crate::observe::assemble::Wrapper;
 use crate::snapshot::CreationFailure;
-use crate::ttl_cache::Recent;
+use crate::ttl_cache::TtlCache;
 use crate::webhook::access::review::{Access, may};
 
 /// How long an answer is believed. The API server's own view of roles lags behind by less.
@@ -26,7 +26,7 @@ const ANSWERS_MAX: usize = 1_000;
 
 /// Asks the API server, and remembers for a while what it said.
 #[derive(Debug)]
-pub struct Rights(Recent<(Requester, Access), bool>);
+pub struct Rights(TtlCache<(Requester, Access), bool>);
 
 /// What is asked about the requester of an AppWrapper.
 #[derive(Clone, Copy, Debug, Default)]
@@ -41,7 +41,7 @@ impl Rights {
     /// Remembers nothing yet.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self(Recent::new(clock, ANSWERS_MAX))
+        Self(TtlCache::new(clock, ANSWERS_MAX))
     }
 
     /// Whether the requester of an AppWrapper may create an object of a resource in its namespace.

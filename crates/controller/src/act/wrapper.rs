@@ -10,13 +10,13 @@ use crate::api::{AppWrapper, AppWrapperStatus, Component, keys};
 use crate::kinds;
 use crate::mutations::{self, Mutation};
 use crate::observe::assemble::Wrapper;
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 
 /// Sets our finalizer.
 ///
 /// # Errors
 /// 409 if another client wrote in between.
-pub async fn add_finalizer(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
+pub async fn add_finalizer(client: &Client, wrapper: &Wrapper) -> Result<RawObject, Error> {
     let mut finalizers = wrapper.finalizers.clone();
     finalizers.push(keys::FINALIZER.to_owned());
     write_finalizers(client, wrapper, finalizers).await
@@ -26,7 +26,7 @@ pub async fn add_finalizer(client: &Client, wrapper: &Wrapper) -> Result<Seen, E
 ///
 /// # Errors
 /// 409 if another client wrote in between, 404 where the object is gone.
-pub async fn remove_finalizer(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
+pub async fn remove_finalizer(client: &Client, wrapper: &Wrapper) -> Result<RawObject, Error> {
     let others = wrapper.finalizers.iter().filter(|name| *name != keys::FINALIZER);
     write_finalizers(client, wrapper, others.cloned().collect()).await
 }
@@ -35,7 +35,7 @@ async fn write_finalizers(
     client: &Client,
     wrapper: &Wrapper,
     finalizers: Vec<String>,
-) -> Result<Seen, Error> {
+) -> Result<RawObject, Error> {
     let patch = json!({"metadata": {
         "uid": wrapper.uid, "resourceVersion": wrapper.version, "finalizers": finalizers,
     }});
@@ -47,7 +47,7 @@ async fn write(
     wrapper: &Wrapper,
     patch: Value,
     part: &str,
-) -> Result<Seen, Error> {
+) -> Result<RawObject, Error> {
     let what = || format!("write {part} of AppWrapper {}", wrapper.name);
     let request = Request::new(AppWrapper::url_path(&(), Some(&wrapper.namespace)))
         .patch(&wrapper.name, &PatchParams::default(), &Patch::Merge(patch))
@@ -60,7 +60,11 @@ async fn write(
 ///
 /// # Errors
 /// 409 if another client wrote in between; 403 or 422 where it is not allowed.
-pub async fn grow_memory(client: &Client, wrapper: &Wrapper, suspend: bool) -> Result<Seen, Error> {
+pub async fn grow_memory(
+    client: &Client,
+    wrapper: &Wrapper,
+    suspend: bool,
+) -> Result<RawObject, Error> {
     let mut spec = json!({ "components": grown(wrapper) });
     if suspend {
         spec["suspend"] = true.into();
@@ -73,7 +77,7 @@ pub async fn grow_memory(client: &Client, wrapper: &Wrapper, suspend: bool) -> R
 ///
 /// # Errors
 /// 409 if another client wrote in between; 403 or 422 where it is not allowed.
-pub async fn suspend(client: &Client, wrapper: &Wrapper) -> Result<Seen, Error> {
+pub async fn suspend(client: &Client, wrapper: &Wrapper) -> Result<RawObject, Error> {
     let metadata = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
     let patch = json!({"metadata": metadata, "spec": {"suspend": true}});
     write(client, wrapper, patch, "suspend").await
@@ -111,7 +115,7 @@ pub async fn write_status(
     client: &Client,
     wrapper: &Wrapper,
     status: &AppWrapperStatus,
-) -> Result<Seen, Error> {
+) -> Result<RawObject, Error> {
     let what = || format!("write status of AppWrapper {}", wrapper.name);
     let json = |status: &AppWrapperStatus| {
         serde_json::to_value(status)

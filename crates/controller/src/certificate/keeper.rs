@@ -22,8 +22,8 @@ use super::configuration;
 use super::generation::{self, Generation};
 use super::lifetimes::Lifetimes;
 use super::name::{Name, Names};
-use super::plan::{Change, Faced, Plan, plan};
-use super::stored::{Data, Stored};
+use super::plan::{Change, Faced, Rotation, plan};
+use super::stored::{Certificates, Data};
 use crate::clock::Clock;
 use crate::telemetry;
 use crate::tls::Current;
@@ -133,12 +133,12 @@ fn cannot(verb: &'static str, kind: &str, name: &str) -> impl FnOnce(kube::Error
 }
 
 /// The state that was read.
-struct Look {
+struct ClusterState {
     configurations: Vec<DynamicObject>,
     faced: Faced,
     secret: Option<Secret>,
     data: Data,
-    stored: Stored,
+    stored: Certificates,
 }
 
 impl Keeper {
@@ -264,7 +264,7 @@ impl Keeper {
     }
 
     /// Reads the configurations, and only then the Secret: see [`super::plan`].
-    async fn read(&mut self) -> Result<Look, Error> {
+    async fn read(&mut self) -> Result<ClusterState, Error> {
         let mut faced = Faced { names: self.names.clone(), bundles: vec![] };
         let mut configurations = vec![];
         for Configuration { kind, name, api } in &self.configurations {
@@ -284,11 +284,11 @@ impl Keeper {
         let secret = secret.map_err(cannot("read", "Secret", &self.secret))?;
         let data = secret.as_ref().and_then(|secret| secret.data.clone()).unwrap_or_default();
         let data: Data = data.into_iter().map(|(key, ByteString(bytes))| (key, bytes)).collect();
-        let stored = Stored::read(&data);
-        Ok(Look { configurations, faced, secret, data, stored })
+        let stored = Certificates::read(&data);
+        Ok(ClusterState { configurations, faced, secret, data, stored })
     }
 
-    fn serve(&self, plan: &Plan<'_>) {
+    fn serve(&self, plan: &Rotation<'_>) {
         let Some(served) = plan.serve else { return };
         if self.current.pair().as_ref() != Some(served.pair()) {
             let until = served.pair().not_after();
@@ -298,7 +298,12 @@ impl Keeper {
     }
 
     /// Writes a change of the Secret, guarded by the version that was read.
-    async fn write(&self, look: &Look, change: Change, now: Timestamp) -> Result<(), Error> {
+    async fn write(
+        &self,
+        look: &ClusterState,
+        change: Change,
+        now: Timestamp,
+    ) -> Result<(), Error> {
         let mut stored = look.stored.clone();
         let make = || Generation::make(&look.faced.names, self.lifetimes.valid(now));
         change.apply(&mut stored, now, make)?;

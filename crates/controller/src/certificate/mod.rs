@@ -59,8 +59,8 @@ pub use generation::{Generation, Served};
 pub use keeper::{Keeper, MUTATING, Place, SECRET, SERVICE, VALIDATING};
 pub use lifetimes::Lifetimes;
 pub use name::{Name, Names};
-pub use plan::{Change, Faced, Plan, plan};
-pub use stored::{Data, Next, Old, Stored};
+pub use plan::{Change, Faced, Rotation, plan};
+pub use stored::{Certificates, Data, Next, Old};
 
 #[cfg(test)]
 mod tests;

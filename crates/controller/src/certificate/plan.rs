@@ -21,7 +21,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::generation::{Generation, Served};
 use super::lifetimes::{Lifetimes, after};
 use super::name::Names;
-use super::stored::{Next, Old, Stored};
+use super::stored::{Certificates, Next, Old};
 
 /// The time comes rounded down; what begins now has begun before the next whole second.
 const RESOLUTION: Duration = Duration::from_secs(1);
@@ -37,7 +37,7 @@ pub struct Faced {
 
 /// The plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan<'a> {
+pub struct Rotation<'a> {
     /// What is served: what the Secret says, also where it has expired and nothing better is there yet.
     pub serve: Option<&'a Served>,
     /// How the Secret changes, before anything else.
@@ -70,15 +70,15 @@ pub enum Change {
 /// Makes the plan; `is_tidy` if the Secret has no unusable data.
 #[must_use]
 pub fn plan<'a>(
-    stored: &'a Stored,
+    stored: &'a Certificates,
     is_tidy: bool,
     faced: &Faced,
     now: Timestamp,
     lifetimes: Lifetimes,
-) -> Plan<'a> {
+) -> Rotation<'a> {
     let bundle = stored.bundle();
     let is_held = faced.bundles.iter().all(|held| *held == bundle);
-    Plan {
+    Rotation {
         serve: stored.current.as_ref(),
         change: change(stored, is_tidy, is_held, &faced.names, now, lifetimes),
         bundle,
@@ -87,7 +87,7 @@ pub fn plan<'a>(
 }
 
 fn change(
-    stored: &Stored,
+    stored: &Certificates,
     is_tidy: bool,
     is_held: bool,
     names: &Names,
@@ -156,8 +156,8 @@ fn has_passed(since: Timestamp, now: Timestamp, lifetimes: Lifetimes) -> Passed 
     }
 }
 
-fn look_again(stored: &Stored, now: Timestamp, lifetimes: Lifetimes) -> Timestamp {
-    let Stored { current, next, old } = stored;
+fn look_again(stored: &Certificates, now: Timestamp, lifetimes: Lifetimes) -> Timestamp {
+    let Certificates { current, next, old } = stored;
     let current = current.as_ref().map(Served::until);
     let passes = |since| after(since, lifetimes.overlap());
     let moments = [
@@ -180,13 +180,15 @@ impl Change {
     /// Those of `make`.
     pub fn apply<E>(
         self,
-        stored: &mut Stored,
+        stored: &mut Certificates,
         now: Timestamp,
         make: impl FnOnce() -> Result<Generation, E>,
     ) -> Result<(), E> {
         let begin = after(now, RESOLUTION);
         match self {
-            Self::Make => *stored = Stored { current: make()?.check(), ..Stored::default() },
+            Self::Make => {
+                *stored = Certificates { current: make()?.check(), ..Certificates::default() }
+            }
             Self::MakeNext => {
                 let generation = make()?;
                 stored.next = generation.check().map(|served| Next { served, trusted_since: None });
@@ -222,7 +224,7 @@ impl Change {
     }
 }
 
-fn trust(stored: &mut Stored, since: Option<Timestamp>) {
+fn trust(stored: &mut Certificates, since: Option<Timestamp>) {
     if let Some(next) = &mut stored.next {
         next.trusted_since = since;
     }

@@ -33,7 +33,7 @@ const KEYS: [&str; 9] = [
 
 /// What the Secret holds, as far as it can be used.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stored {
+pub struct Certificates {
     /// What is served.
     pub current: Option<Served>,
     /// What is served next.
@@ -60,7 +60,7 @@ pub struct Old {
     pub since: Timestamp,
 }
 
-impl Stored {
+impl Certificates {
     /// Reads the data of a Secret. What is of no use is as if it were not there.
     #[must_use]
     pub fn read(data: &Data) -> Self {

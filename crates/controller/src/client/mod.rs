@@ -65,7 +65,7 @@ pub struct Limits;
 pub struct Limited<S>(S);
 
 /// The body of an answer.
-type Answer = UnsyncBoxBody<Bytes, BoxError>;
+type LimitedBody = UnsyncBoxBody<Bytes, BoxError>;
 
 impl<S> Layer<S> for Limits {
     type Service = Limited<S>;
@@ -83,9 +83,9 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<BoxError>,
 {
-    type Response = Response<Answer>;
+    type Response = Response<LimitedBody>;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Answer>, BoxError>>;
+    type Future = BoxFuture<'static, Result<Response<LimitedBody>, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.0.poll_ready(context).map_err(Into::into)

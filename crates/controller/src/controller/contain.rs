@@ -13,7 +13,7 @@ use crate::act::events::About;
 use crate::decide::Warning;
 use crate::metrics::{Metrics, Place};
 use crate::observe::cache::Key;
-use crate::observe::stored::Stored;
+use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::reconcile::Context;
 
 /// First and longest pause after a panic.
@@ -56,7 +56,7 @@ impl Panics {
     }
 
     /// A reconcile panicked: reports it, and returns when it is retried.
-    pub(super) fn panicked(&self, stored: &Stored, context: &Context) -> Retry {
+    pub(super) fn panicked(&self, stored: &CachedAppWrapper, context: &Context) -> Retry {
         let key = stored.key();
         let (first, longest) = PAUSE;
         let before = {

@@ -18,10 +18,10 @@ use super::absent::{Absent, Found, Most};
 use super::{Queue, WATCH_AGAIN_AFTER, contain, retry_sources, watches};
 use crate::api::keys;
 use crate::observe::cache::{Key, KindKey};
+use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::feed;
 use crate::observe::live;
 use crate::observe::retry_sources::is_retry_source;
-use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
 /// A watch is kept this long after its last use, so that jobs that are created one after the other do not
@@ -61,7 +61,7 @@ impl Kinds {
     }
 
     /// An AppWrapper is there: the kinds that it uses are watched.
-    pub(super) fn used_by(&mut self, stored: &Stored) {
+    pub(super) fn used_by(&mut self, stored: &CachedAppWrapper) {
         let key = stored.key();
         let Ok(summary) = &stored.summary else { return };
         if !summary.is_ours {
@@ -208,7 +208,7 @@ fn apply(
     queue: &Queue,
     kind: &KindKey,
     feed: &mut feed::Objects,
-    event: Result<Event<crate::observe::seen::Seen>, watcher::Error>,
+    event: Result<Event<crate::observe::raw_object::RawObject>, watcher::Error>,
 ) -> bool {
     match event {
         Ok(event) => {

@@ -12,7 +12,7 @@ use super::{Queue, WATCH_AGAIN_AFTER, contain, watches};
 use crate::observe::cache::{KindKey, Sync};
 use crate::observe::feed;
 use crate::observe::live::{self, Error};
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 use crate::reconcile::Context;
 
 /// Pause before a kind that does not exist or whose access is forbidden is discovered again: Kueue may not
@@ -55,7 +55,7 @@ fn apply(
     queue: &Queue,
     kind: &KindKey,
     feed: &mut feed::RetrySources,
-    event: Result<Event<Seen>, watcher::Error>,
+    event: Result<Event<RawObject>, watcher::Error>,
 ) -> bool {
     let error = match event {
         Ok(event) => {

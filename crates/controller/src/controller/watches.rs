@@ -17,12 +17,12 @@ use crate::config::Autopilot;
 use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::Key;
+use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::feed;
 use crate::observe::live::pod_resource;
 use crate::observe::nodes::{self, Marks};
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 use crate::observe::store::Shown;
-use crate::observe::stored::Stored;
 use crate::reconcile::Context;
 
 /// How often the watches of unused kinds are stopped.
@@ -59,8 +59,8 @@ pub(super) fn stream(
     context: &Context,
     resource: &ApiResource,
     config: watcher::Config,
-) -> impl Stream<Item = Result<Event<Seen>, watcher::Error>> + Send + use<> {
-    let api: Api<Seen> = Api::all_with(context.client.clone(), resource);
+) -> impl Stream<Item = Result<Event<RawObject>, watcher::Error>> + Send + use<> {
+    let api: Api<RawObject> = Api::all_with(context.client.clone(), resource);
     watch_kind(api, config).default_backoff()
 }
 
@@ -68,8 +68,8 @@ pub(super) fn stream(
 async fn follow(
     context: &Context,
     queue: &Queue,
-    events: impl Stream<Item = Result<Event<Seen>, watcher::Error>>,
-    mut take: impl FnMut(Event<Seen>) -> Vec<Key>,
+    events: impl Stream<Item = Result<Event<RawObject>, watcher::Error>>,
+    mut take: impl FnMut(Event<RawObject>) -> Vec<Key>,
     listed: &watch::Sender<bool>,
 ) {
     let mut events = Box::pin(events);
@@ -176,7 +176,7 @@ async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<b
     }
 }
 
-fn used(context: &Context, kinds: &mut Kinds, stored: &Stored) {
+fn used(context: &Context, kinds: &mut Kinds, stored: &CachedAppWrapper) {
     contain::of_watch(&context.metrics, || kinds.used_by(stored));
 }
 
@@ -185,8 +185,8 @@ fn gone(context: &Context, kinds: &mut Kinds, key: &Key) {
     context.forget(key);
 }
 
-fn read(metrics: &Metrics, seen: Seen) -> (Stored, Option<Arc<Wrapper>>) {
+fn read(metrics: &Metrics, seen: RawObject) -> (CachedAppWrapper, Option<Arc<Wrapper>>) {
     let meta = seen.meta.clone();
-    let read = contain::of_watch(metrics, || Stored::read(seen));
-    read.unwrap_or_else(|| (Stored::unreadable(meta, "internal error".to_owned()), None))
+    let read = contain::of_watch(metrics, || CachedAppWrapper::read(seen));
+    read.unwrap_or_else(|| (CachedAppWrapper::unreadable(meta, "internal error".to_owned()), None))
 }

@@ -16,11 +16,11 @@ use super::Leadership;
 /// would come after the new leader's. It may be stopped just while a request waits for a connection, so
 /// it is asked again whenever a request gets on. Writes are guarded by `resourceVersion` besides.
 #[derive(Clone, Debug)]
-pub struct Fence(Leadership);
+pub struct LeaderWrites(Leadership);
 
-/// A client's service behind a [`Fence`].
+/// A client's service behind a [`LeaderWrites`].
 #[derive(Clone, Debug)]
-pub struct Fenced<S> {
+pub struct LeaderWritesService<S> {
     inner: S,
     leadership: Leadership,
 }
@@ -33,7 +33,7 @@ pub struct NotLeading {
     path: String,
 }
 
-impl Fence {
+impl LeaderWrites {
     /// A fence that lets writes pass while this replica leads.
     #[must_use]
     pub const fn new(leadership: Leadership) -> Self {
@@ -41,15 +41,15 @@ impl Fence {
     }
 }
 
-impl<S> Layer<S> for Fence {
-    type Service = Fenced<S>;
+impl<S> Layer<S> for LeaderWrites {
+    type Service = LeaderWritesService<S>;
 
-    fn layer(&self, inner: S) -> Fenced<S> {
-        Fenced { inner, leadership: self.0.clone() }
+    fn layer(&self, inner: S) -> LeaderWritesService<S> {
+        LeaderWritesService { inner, leadership: self.0.clone() }
     }
 }
 
-impl<S, R> Service<Request<Body>> for Fenced<S>
+impl<S, R> Service<Request<Body>> for LeaderWritesService<S>
 where
     S: Service<Request<Body>, Response = R>,
     S::Error: Into<BoxError>,

@@ -24,7 +24,7 @@ use kube::api::{GetParams, PostParams};
 use kube::{Client, Error, Resource};
 use serde_json::Value;
 
-pub use fence::{Fence, NotLeading};
+pub use fence::{LeaderWrites, NotLeading};
 pub use leadership::Leadership;
 pub use lease::Times;
 
@@ -55,7 +55,7 @@ pub struct Election {
 }
 
 impl Election {
-    /// Creates an election. The client must not be behind the [`Fence`], nor retry by itself.
+    /// Creates an election. The client must not be behind the [`LeaderWrites`], nor retry by itself.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, candidate: Candidate) -> Self {
         let leadership = Leadership::new(clock.clone(), &candidate.times);
@@ -63,7 +63,7 @@ impl Election {
         Self { candidate, leases, clock, leadership, record: None }
     }
 
-    /// Whether this replica leads, for a [`Fence`].
+    /// Whether this replica leads, for a [`LeaderWrites`].
     #[must_use]
     pub fn leadership(&self) -> Leadership {
         self.leadership.clone()

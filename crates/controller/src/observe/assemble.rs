@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use super::ancestry::{Ancestors, Doubt, Family, Lineage, Ours};
 use super::cache::KindKey;
-use super::crowd::{NotOurs, claims};
 use super::kin::Place;
+use super::pod_cache::{NotOurs, claims};
 use super::records::{Controller, ObjectRecord, PodRecord};
 use crate::api::{
     AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,

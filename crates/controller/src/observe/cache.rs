@@ -8,8 +8,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::ancestry::Ancestor;
-use super::crowd::Crowd;
 use super::owners::Owners;
+use super::pod_cache::PodCache;
 use super::records::{Controller, ObjectRecord, PodRecord};
 use super::retry_sources::RetrySource;
 use crate::snapshot::place::Site;
@@ -54,7 +54,7 @@ struct KindCache {
 
 #[derive(Debug, Default)]
 struct Inner {
-    crowd: Crowd,
+    pod_cache: PodCache,
     kinds: BTreeMap<KindKey, KindCache>,
     nodes: BTreeMap<String, (Node, Arc<Site>)>,
     nodes_listed: bool,
@@ -100,22 +100,22 @@ impl Cache {
 
     /// Stores a pod; returns the AppWrappers that are to be looked at.
     pub fn put_pod(&self, record: PodRecord) -> BTreeSet<Key> {
-        self.lock().crowd.put(record)
+        self.lock().pod_cache.put(record)
     }
 
     /// Forgets a pod; returns the AppWrappers that are to be looked at.
     pub fn remove_pod(&self, record: &PodRecord) -> BTreeSet<Key> {
-        self.lock().crowd.remove(record)
+        self.lock().pod_cache.remove(record)
     }
 
     /// Replaces all pods after a new list; returns the AppWrappers that old or new pods name.
     pub fn replace_pods(&self, records: Vec<PodRecord>) -> BTreeSet<Key> {
-        self.lock().crowd.replace(records)
+        self.lock().pod_cache.replace(records)
     }
 
     /// What the watch has shown of the pods that name AppWrappers.
-    pub fn crowd<T>(&self, ask: impl FnOnce(&mut Crowd) -> T) -> T {
-        ask(&mut self.lock().crowd)
+    pub fn pod_cache<T>(&self, ask: impl FnOnce(&mut PodCache) -> T) -> T {
+        ask(&mut self.lock().pod_cache)
     }
 
     /// What runs of an AppWrapper, and what is on its way out.
@@ -127,7 +127,7 @@ impl Cache {
             let owner = record.identity.appwrapper_uid.as_deref();
             owner.is_none_or(|owner| owner == uid) // pods of the Go controller name no UID
         };
-        for record in inner.crowd.of(key).filter(is_its) {
+        for record in inner.pod_cache.of(key).filter(is_its) {
             tally.running += usize::from(record.pod.phase == PodPhase::Running);
             tally.due_to_go.extend(record.pod.due_to_go);
         }
@@ -186,7 +186,7 @@ impl Cache {
     pub fn object(&self, kind: &KindKey, at: &Key, owner: &Key) -> Option<ObjectRecord> {
         let inner = self.lock();
         if kind.is_pod() {
-            return inner.crowd.get(owner, &at.name).map(ObjectRecord::of_pod);
+            return inner.pod_cache.get(owner, &at.name).map(ObjectRecord::of_pod);
         }
         inner.kinds.get(kind)?.objects.get(at).cloned()
     }
@@ -244,7 +244,7 @@ impl Cache {
         inner.nodes_listed = true;
         let unlisted =
             |record: &PodRecord| record.pod.node.as_ref().is_some_and(|node| !names.contains(node));
-        inner.crowd.having(unlisted)
+        inner.pod_cache.having(unlisted)
     }
 
     /// Every node; none before they have been listed once.
@@ -260,7 +260,7 @@ impl Cache {
         let mut inner = self.lock();
         inner.nodes.clear();
         inner.nodes_listed = false;
-        inner.crowd.having(|record| record.pod.node.is_some())
+        inner.pod_cache.having(|record| record.pod.node.is_some())
     }
 
     /// Forgets a node.
@@ -287,7 +287,7 @@ impl Cache {
     /// The AppWrappers that have pods on a node.
     #[must_use]
     pub fn on_node(&self, node: &str) -> BTreeSet<Key> {
-        self.lock().crowd.having(|record| record.pod.node.as_deref() == Some(node))
+        self.lock().pod_cache.having(|record| record.pod.node.as_deref() == Some(node))
     }
 
     /// What was read of an owner, where it was lately.

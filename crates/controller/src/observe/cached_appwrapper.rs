@@ -10,7 +10,7 @@ use serde_json::value::RawValue;
 
 use super::assemble::Wrapper;
 use super::cache::Key;
-use super::seen::Seen;
+use super::raw_object::RawObject;
 use super::summary::Summary;
 use crate::api::{AppWrapperSpec, AppWrapperStatus, keys};
 use crate::mutations;
@@ -18,7 +18,7 @@ use crate::status::{self, Evidence, Flaws, Read};
 
 /// An AppWrapper as it is stored: a summary, and its text where that is kept.
 #[derive(Clone, Debug)]
-pub struct Stored {
+pub struct CachedAppWrapper {
     key: Key,
     uid: String,
     version: String,
@@ -39,7 +39,7 @@ struct Body<'a> {
 }
 
 /// The status is whatever was written into it: it is read as far as it can be.
-fn wrapper(seen: &Seen, Body { spec, status }: Body<'_>) -> Wrapper {
+fn wrapper(seen: &RawObject, Body { spec, status }: Body<'_>) -> Wrapper {
     let finalizers = seen.meta.finalizers.iter().flatten();
     let evidence = Evidence {
         deleting: seen.meta.deletion_timestamp.is_some(),
@@ -55,10 +55,10 @@ fn wrapper(seen: &Seen, Body { spec, status }: Body<'_>) -> Wrapper {
     wrapper
 }
 
-impl Stored {
+impl CachedAppWrapper {
     /// Reads an object; the whole of it, too, where it can be read.
     #[must_use]
-    pub fn read(seen: Seen) -> (Self, Option<Arc<Wrapper>>) {
+    pub fn read(seen: RawObject) -> (Self, Option<Arc<Wrapper>>) {
         if let Some(annotations) = &seen.meta.annotations {
             mutations::panic_where_asked("watch", annotations);
         }
@@ -125,7 +125,7 @@ impl Stored {
     /// The AppWrapper that its text says, where that is kept.
     #[must_use]
     pub fn parsed(&self) -> Option<Wrapper> {
-        let seen = serde_json::from_str::<Seen>(self.text()?).ok()?;
+        let seen = serde_json::from_str::<RawObject>(self.text()?).ok()?;
         let mut wrapper = Wrapper::read(&seen).ok()?;
         wrapper.rest_bytes += self.left_out;
         Some(wrapper)
@@ -163,7 +163,7 @@ impl Wrapper {
     ///
     /// # Errors
     /// Why it cannot be read.
-    pub fn read(seen: &Seen) -> Result<Self, String> {
+    pub fn read(seen: &RawObject) -> Result<Self, String> {
         let body = serde_json::from_str::<Body<'_>>(seen.raw.get());
         body.map(|body| wrapper(seen, body)).map_err(|error| error.to_string())
     }
@@ -217,8 +217,8 @@ mod tests {
 
     use super::*;
 
-    fn stored(value: &Value) -> Stored {
-        Stored::read(serde_json::from_str::<Seen>(&value.to_string()).unwrap()).0
+    fn stored(value: &Value) -> CachedAppWrapper {
+        CachedAppWrapper::read(serde_json::from_str::<RawObject>(&value.to_string()).unwrap()).0
     }
 
     #[test]

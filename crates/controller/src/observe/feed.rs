@@ -6,9 +6,9 @@ use kube::runtime::watcher::Event;
 
 use super::cache::{Cache, Key, KindKey, appwrapper_of};
 use super::nodes::{self, Marks};
+use super::raw_object::RawObject;
 use super::records::{ObjectRecord, PodRecord};
 use super::retry_sources::RetrySource;
-use super::seen::Seen;
 
 /// The feed of pods; holds the part of a list that has come so far.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ pub struct RetrySources {
 
 impl Pods {
     /// Takes in one event.
-    pub fn take(&mut self, cache: &Cache, event: Event<Seen>) -> Vec<Key> {
+    pub fn take(&mut self, cache: &Cache, event: Event<RawObject>) -> Vec<Key> {
         match event {
             Event::Init => {
                 self.0.clear();
@@ -65,7 +65,7 @@ impl Nodes {
 
     /// Takes in one event; a health monitor's marks and the loss of a node are a reason to look at the
     /// AppWrappers on it, its heartbeats are not.
-    pub fn take(&mut self, cache: &Cache, event: Event<Seen>) -> Vec<Key> {
+    pub fn take(&mut self, cache: &Cache, event: Event<RawObject>) -> Vec<Key> {
         match event {
             Event::Init => {
                 self.list.clear();
@@ -87,7 +87,7 @@ impl Nodes {
         }
     }
 
-    fn put(&self, cache: &Cache, seen: &Seen) -> Vec<Key> {
+    fn put(&self, cache: &Cache, seen: &RawObject) -> Vec<Key> {
         let (node, site) = nodes::node(seen, &self.marks);
         let name = site.name.clone();
         let changed = cache.put_node(node, site);
@@ -103,7 +103,7 @@ impl RetrySources {
     }
 
     /// Takes in one event; true where all who use the kind are to be looked at.
-    pub fn take(&mut self, cache: &Cache, event: Event<Seen>) -> bool {
+    pub fn take(&mut self, cache: &Cache, event: Event<RawObject>) -> bool {
         let kind = &self.kind;
         match event {
             Event::Init => {
@@ -134,7 +134,7 @@ impl Objects {
     }
 
     /// Takes in one event; after a list, all who use the kind are to be looked at as well.
-    pub fn take(&mut self, cache: &Cache, event: Event<Seen>) -> Vec<Key> {
+    pub fn take(&mut self, cache: &Cache, event: Event<RawObject>) -> Vec<Key> {
         let kind = &self.kind;
         let record = |seen| ObjectRecord::of(&seen, &kind.api_version, &kind.kind);
         match event {
@@ -173,7 +173,7 @@ mod tests {
     use crate::observe::cache::Sync;
     use crate::observe::retry_sources;
 
-    fn seen(value: &Value) -> Seen {
+    fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
     }
 

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::live::{self, Error};
 use super::memory::ReconcileState;
+use super::raw_object::RawObject;
 use super::records::{Identity, LeanCondition};
-use super::seen::Seen;
 use crate::kinds::Kind;
 use crate::snapshot::{Component, FailedJob, Outcome};
 
@@ -51,8 +51,8 @@ pub async fn failed(
 
 /// The failed Jobs among these that a `JobSet` controls, the first failure first.
 #[must_use]
-pub fn among<'a>(jobs: impl Iterator<Item = &'a Seen>, uid: &str) -> Vec<FailedJob> {
-    let is_its = |seen: &&Seen| {
+pub fn among<'a>(jobs: impl Iterator<Item = &'a RawObject>, uid: &str) -> Vec<FailedJob> {
+    let is_its = |seen: &&RawObject| {
         Identity::of(&seen.meta).controller.is_some_and(|controller| controller.uid == uid)
     };
     let mut failed: Vec<FailedJob> = jobs.filter(is_its).filter_map(read).collect();
@@ -75,7 +75,7 @@ struct LeanStatus {
     conditions: Vec<LeanCondition>,
 }
 
-fn read(seen: &Seen) -> Option<FailedJob> {
+fn read(seen: &RawObject) -> Option<FailedJob> {
     let lean: LeanJob = serde_json::from_str(seen.raw.get()).unwrap_or_default();
     let mut conditions = lean.status.conditions.into_iter();
     let failed = conditions.find(|one| one.kind == "Failed" && one.status == "True")?;
@@ -93,7 +93,7 @@ mod tests {
 
     use super::*;
 
-    fn job(name: &str, owner: &str, kind: &str, second: Option<u32>) -> Seen {
+    fn job(name: &str, owner: &str, kind: &str, second: Option<u32>) -> RawObject {
         let mut condition: Value =
             json!({"type": kind, "status": "True", "reason": "R", "message": "m"});
         if let Some(second) = second {

@@ -13,9 +13,9 @@ use tokio::sync::Notify;
 use super::ancestry::Ancestor;
 use super::assemble::Wrapper;
 use super::cache::{Key, KindKey};
+use super::raw_object::RawObject;
 use super::records::{Controller, Identity, ObjectRecord, PodRecord};
 use super::retry_sources;
-use super::seen::Seen;
 use crate::api::{AppWrapper, keys};
 use crate::client;
 use crate::discovery::{self, Served};
@@ -178,7 +178,7 @@ impl Live {
         client: &Client,
         kind: &KindKey,
         at: &Key,
-    ) -> Result<Option<Seen>, Error> {
+    ) -> Result<Option<RawObject>, Error> {
         let resource = self.resource(client, kind).await?;
         match get(client, &resource, &at.namespace, &at.name).await {
             Ok(seen) => Ok(Some(seen)),
@@ -222,12 +222,12 @@ async fn get(
     resource: &ApiResource,
     namespace: &str,
     name: &str,
-) -> Result<Seen, Error> {
+) -> Result<RawObject, Error> {
     let what = || format!("get {}/{name}", resource.kind);
-    let request = Request::new(Seen::url_path(resource, Some(namespace)))
+    let request = Request::new(RawObject::url_path(resource, Some(namespace)))
         .get(name, &GetParams::default())
         .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-    client.request::<Seen>(request).await.map_err(|error| Error::api(what(), error))
+    client.request::<RawObject>(request).await.map_err(|error| Error::api(what(), error))
 }
 
 /// Asks discovery for a kind.
@@ -259,7 +259,7 @@ pub async fn retry_source_resource(client: &Client, kind: &KindKey) -> Result<Ap
 /// Where that cannot be told.
 pub async fn version(client: &Client, wrapper: &Wrapper) -> Result<Option<String>, Error> {
     let found = appwrapper(client, &wrapper.key()).await?;
-    let is_same = |seen: &Seen| seen.meta.uid.as_deref() == Some(wrapper.uid.as_str());
+    let is_same = |seen: &RawObject| seen.meta.uid.as_deref() == Some(wrapper.uid.as_str());
     Ok(found.filter(is_same).and_then(|seen| seen.meta.resource_version))
 }
 
@@ -267,12 +267,12 @@ pub async fn version(client: &Client, wrapper: &Wrapper) -> Result<Option<String
 ///
 /// # Errors
 /// Where that cannot be told.
-pub async fn appwrapper(client: &Client, key: &Key) -> Result<Option<Seen>, Error> {
+pub async fn appwrapper(client: &Client, key: &Key) -> Result<Option<RawObject>, Error> {
     let what = || format!("get AppWrapper {}", key.name);
     let request = Request::new(AppWrapper::url_path(&(), Some(&key.namespace)))
         .get(&key.name, &GetParams::default())
         .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-    match client.request::<Seen>(request).await {
+    match client.request::<RawObject>(request).await {
         Ok(seen) => Ok(Some(seen)),
         Err(error) if code(&error) == Some(404) => Ok(None),
         Err(error) => Err(Error::api(what(), error)),
@@ -283,13 +283,13 @@ pub async fn appwrapper(client: &Client, key: &Key) -> Result<Option<Seen>, Erro
 ///
 /// # Errors
 /// Where it cannot be read.
-pub async fn node(client: &Client, name: &str) -> Result<Option<Seen>, Error> {
+pub async fn node(client: &Client, name: &str) -> Result<Option<RawObject>, Error> {
     let what = || format!("get node {name}");
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-    let request = Request::new(Seen::url_path(&resource, None))
+    let request = Request::new(RawObject::url_path(&resource, None))
         .get(name, &GetParams::default())
         .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-    match client.request::<Seen>(request).await {
+    match client.request::<RawObject>(request).await {
         Ok(seen) => Ok(Some(seen)),
         Err(error) if code(&error) == Some(404) => Ok(None),
         Err(error) => Err(Error::api(what(), error)),
@@ -330,7 +330,7 @@ pub async fn seen_pods(
     client: &Client,
     namespace: &str,
     appwrapper: &str,
-) -> Result<Vec<Seen>, Error> {
+) -> Result<Vec<RawObject>, Error> {
     let Some(params) = naming(appwrapper) else { return Ok(vec![]) };
     list(client, &pod_resource(), Some(namespace), &params).await
 }
@@ -344,7 +344,7 @@ pub async fn list(
     resource: &ApiResource,
     namespace: Option<&str>,
     params: &ListParams,
-) -> Result<Vec<Seen>, Error> {
+) -> Result<Vec<RawObject>, Error> {
     let mut all = vec![];
     pages(client, resource, namespace, params, Request::list, |seen| all.push(seen)).await?;
     Ok(all)
@@ -361,19 +361,19 @@ async fn pages(
     namespace: Option<&str>,
     params: &ListParams,
     lists: Lists,
-    mut take: impl FnMut(Seen),
+    mut take: impl FnMut(RawObject),
 ) -> Result<(), Error> {
     const PAGE: u32 = 500;
     let what = || match namespace {
         Some(namespace) => format!("list {} in {namespace}", resource.plural),
         None => format!("list {}", resource.plural),
     };
-    let path = Seen::url_path(resource, namespace);
+    let path = RawObject::url_path(resource, namespace);
     let mut params = params.clone().limit(PAGE);
     loop {
         let request = lists(&Request::new(&path), &params)
             .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-        let answer = client.request::<ObjectList<Seen>>(request).await;
+        let answer = client.request::<ObjectList<RawObject>>(request).await;
         if answer.is_err() && mutations::is_present(Mutation::ErrorIsEmpty) {
             return Ok(());
         }

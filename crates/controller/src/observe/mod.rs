@@ -9,7 +9,7 @@
 pub mod ancestry;
 pub mod assemble;
 pub mod cache;
-pub mod crowd;
+pub mod cached_appwrapper;
 pub mod feed;
 pub mod jobs;
 pub mod kin;
@@ -17,12 +17,12 @@ pub mod live;
 pub mod memory;
 pub mod nodes;
 pub mod owners;
+pub mod pod_cache;
 pub mod pods;
+pub mod raw_object;
 pub mod records;
 pub mod retry_sources;
-pub mod seen;
 pub mod store;
-pub mod stored;
 pub mod summary;
 
 use std::collections::BTreeMap;

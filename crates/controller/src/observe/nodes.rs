@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::seen::Seen;
+use super::raw_object::RawObject;
 use crate::config::{Autopilot, Effect};
 use crate::kinds::{self, NodeAntiAffinity};
 use crate::snapshot::Node;
@@ -131,7 +131,7 @@ pub const fn deleted() -> Node {
 /// taints (Go: `updateNoExecuteNodes`), whether its pods are lost, and what matters for where pods can
 /// be.
 #[must_use]
-pub fn node(seen: &Seen, marks: &Marks) -> (Node, Site) {
+pub fn node(seen: &RawObject, marks: &Marks) -> (Node, Site) {
     let labels = seen.meta.labels.clone().unwrap_or_default();
     let lean: LeanNode = serde_json::from_str(seen.raw.get()).unwrap_or_default();
     let tainted = |(key, value): &(String, String)| {
@@ -161,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(value: &Value) -> Seen {
+    fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
     }
 

@@ -24,14 +24,14 @@ pub struct Owners {
 
 #[derive(Debug, Default)]
 struct Space {
-    answers: BTreeMap<Controller, Answer>,
+    answers: BTreeMap<Controller, CachedOwner>,
     /// The references in the order in which they were read.
     by_age: BTreeMap<u64, Controller>,
     next: u64,
 }
 
 #[derive(Debug)]
-struct Answer {
+struct CachedOwner {
     number: u64,
     ancestor: Ancestor,
     /// When it is over; never, where no later read could say anything else.
@@ -47,7 +47,7 @@ impl Space {
     fn put(&mut self, owner: Controller, ancestor: Ancestor, until: Option<Duration>) -> bool {
         let number = self.next;
         self.next += 1;
-        let old = self.answers.insert(owner.clone(), Answer { number, ancestor, until });
+        let old = self.answers.insert(owner.clone(), CachedOwner { number, ancestor, until });
         if let Some(old) = &old {
             self.by_age.remove(&old.number);
         }

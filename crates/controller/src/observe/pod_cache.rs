@@ -19,7 +19,7 @@ pub const NAMED_MAX: usize = 3;
 
 /// All pods that name an AppWrapper.
 #[derive(Debug, Default)]
-pub struct Crowd {
+pub struct PodCache {
     groups: BTreeMap<Key, Group>,
     /// The AppWrapper that each pod names, by namespace and name of the pod.
     homes: BTreeMap<Key, Key>,
@@ -55,7 +55,7 @@ struct Aside {
 
 /// What a look begins with.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Look {
+pub struct CachedPods {
     /// The pods that name the AppWrapper and were not put aside.
     pub records: Vec<PodRecord>,
     /// UIDs of the pods whose deletion the watch has shown since the last look.
@@ -147,7 +147,7 @@ impl Group {
     }
 }
 
-impl Crowd {
+impl PodCache {
     /// Stores a pod; returns the AppWrappers that are to be looked at: the one that it names, and the one
     /// that it named before.
     pub fn put(&mut self, record: PodRecord) -> BTreeSet<Key> {
@@ -226,7 +226,7 @@ impl Crowd {
     }
 
     /// The pods of an AppWrapper of this UID that are to be looked at.
-    pub fn look(&mut self, key: &Key, uid: &str) -> Look {
+    pub fn look(&mut self, key: &Key, uid: &str) -> CachedPods {
         let group = self.groups.entry(key.clone()).or_default();
         let mut lacks = false;
         if group.found_for.as_deref() != Some(uid) {
@@ -238,7 +238,7 @@ impl Crowd {
             group.found_for = Some(uid.to_owned());
         }
         let records = group.pods.values().cloned().collect();
-        Look { records, over: std::mem::take(&mut group.over), lacks }
+        CachedPods { records, over: std::mem::take(&mut group.over), lacks }
     }
 
     /// An AppWrapper is gone.
@@ -365,8 +365,8 @@ mod tests {
         PodRecord { identity, ..PodRecord::default() }
     }
 
-    fn names(crowd: &mut Crowd, aw: &str) -> Vec<String> {
-        let look = crowd.look(&key(aw), "uid");
+    fn names(pod_cache: &mut PodCache, aw: &str) -> Vec<String> {
+        let look = pod_cache.look(&key(aw), "uid");
         look.records.into_iter().map(|record| record.identity.name).collect()
     }
 
@@ -377,96 +377,103 @@ mod tests {
 
     #[test]
     fn a_pod_whose_label_changes_is_moved() {
-        let mut crowd = Crowd::default();
-        assert_eq!(crowd.put(pod("p", "a")), BTreeSet::from([key("a")]));
-        assert_eq!(crowd.put(pod("p", "b")), BTreeSet::from([key("a"), key("b")]));
-        assert_eq!((names(&mut crowd, "a").len(), names(&mut crowd, "b")), (0, vec!["p".into()]));
+        let mut pod_cache = PodCache::default();
+        assert_eq!(pod_cache.put(pod("p", "a")), BTreeSet::from([key("a")]));
+        assert_eq!(pod_cache.put(pod("p", "b")), BTreeSet::from([key("a"), key("b")]));
+        assert_eq!(
+            (names(&mut pod_cache, "a").len(), names(&mut pod_cache, "b")),
+            (0, vec!["p".into()])
+        );
         // the event of the removal shows the last label
-        assert_eq!(crowd.remove(&pod("p", "b")), BTreeSet::from([key("b")]));
-        assert_eq!((crowd.count(&key("a")), crowd.count(&key("b"))), (0, 0));
+        assert_eq!(pod_cache.remove(&pod("p", "b")), BTreeSet::from([key("b")]));
+        assert_eq!((pod_cache.count(&key("a")), pod_cache.count(&key("b"))), (0, 0));
         // one that shows another label than was known removes it all the same
-        crowd.put(pod("p", "a"));
-        crowd.remove(&pod("p", "c"));
-        assert_eq!(crowd.count(&key("a")), 0);
-        assert!(crowd.homes.is_empty());
+        pod_cache.put(pod("p", "a"));
+        pod_cache.remove(&pod("p", "c"));
+        assert_eq!(pod_cache.count(&key("a")), 0);
+        assert!(pod_cache.homes.is_empty());
     }
 
     #[test]
     fn only_a_complete_deletion_is_remembered_as_one() {
-        let mut crowd = Crowd::default();
+        let mut pod_cache = PodCache::default();
         let over = |name: &str| PodRecord { is_over: true, ..pod(name, "a") };
-        crowd.put(pod("p", "a"));
-        crowd.look(&key("a"), "uid");
-        crowd.put(pod("q", "a"));
-        crowd.remove(&over("p"));
-        crowd.remove(&pod("q", "a"));
-        assert_eq!(crowd.look(&key("a"), "uid").over, BTreeSet::from(["p-uid".to_owned()]));
-        assert_eq!(crowd.look(&key("a"), "uid"), Look::default(), "told once");
+        pod_cache.put(pod("p", "a"));
+        pod_cache.look(&key("a"), "uid");
+        pod_cache.put(pod("q", "a"));
+        pod_cache.remove(&over("p"));
+        pod_cache.remove(&pod("q", "a"));
+        assert_eq!(pod_cache.look(&key("a"), "uid").over, BTreeSet::from(["p-uid".to_owned()]));
+        assert_eq!(pod_cache.look(&key("a"), "uid"), CachedPods::default(), "told once");
         // of an AppWrapper that nobody looks at nothing is kept
-        crowd.put(pod("p", "nobody"));
-        crowd.remove(&PodRecord { is_over: true, ..pod("p", "nobody") });
-        assert!(!crowd.groups.contains_key(&key("nobody")));
+        pod_cache.put(pod("p", "nobody"));
+        pod_cache.remove(&PodRecord { is_over: true, ..pod("p", "nobody") });
+        assert!(!pod_cache.groups.contains_key(&key("nobody")));
     }
 
     #[test]
     fn what_is_put_aside_costs_nothing_until_it_changes() {
-        let mut crowd = Crowd::default();
+        let mut pod_cache = PodCache::default();
         let stranger = pod("s", "a");
-        crowd.put(stranger.clone());
-        crowd.put(pod("p", "a"));
-        crowd.look(&key("a"), "uid");
-        crowd.put_aside(&key("a"), vec![not_ours(&stranger, None)]);
-        assert_eq!(names(&mut crowd, "a"), ["p"]);
-        assert!(crowd.is_strangers(&key("a"), &stranger));
-        assert_eq!(crowd.count(&key("a")), 2);
+        pod_cache.put(stranger.clone());
+        pod_cache.put(pod("p", "a"));
+        pod_cache.look(&key("a"), "uid");
+        pod_cache.put_aside(&key("a"), vec![not_ours(&stranger, None)]);
+        assert_eq!(names(&mut pod_cache, "a"), ["p"]);
+        assert!(pod_cache.is_strangers(&key("a"), &stranger));
+        assert_eq!(pod_cache.count(&key("a")), 2);
         let mut busy = stranger.clone();
         busy.pod.phase = PodPhase::Running;
-        assert!(crowd.put(busy).is_empty(), "its status is nobody's concern");
+        assert!(pod_cache.put(busy).is_empty(), "its status is nobody's concern");
         let mut claims_more = stranger.clone();
         claims_more.identity.appwrapper_uid = Some("u".into());
-        assert!(!crowd.is_strangers(&key("a"), &claims_more));
-        assert_eq!(crowd.put(claims_more).len(), 1);
-        assert_eq!(names(&mut crowd, "a"), ["p", "s"]);
+        assert!(!pod_cache.is_strangers(&key("a"), &claims_more));
+        assert_eq!(pod_cache.put(claims_more).len(), 1);
+        assert_eq!(names(&mut pod_cache, "a"), ["p", "s"]);
         // what has changed since it was looked at is not put aside
-        crowd.put_aside(&key("a"), vec![not_ours(&stranger, None)]);
-        assert_eq!(names(&mut crowd, "a"), ["p", "s"]);
+        pod_cache.put_aside(&key("a"), vec![not_ours(&stranger, None)]);
+        assert_eq!(names(&mut pod_cache, "a"), ["p", "s"]);
     }
 
     #[test]
     fn an_undetermined_pod_is_counted_until_it_goes_ends_or_is_ours() {
-        let mut crowd = Crowd::default();
+        let mut pod_cache = PodCache::default();
         let all: Vec<PodRecord> = (0..5).map(|n| pod(&format!("p{n}"), "a")).collect();
         for record in &all {
-            crowd.put(record.clone());
+            pod_cache.put(record.clone());
         }
-        crowd.look(&key("a"), "uid");
+        pod_cache.look(&key("a"), "uid");
         let doubt = Some(Doubt::NoOwner);
-        crowd.put_aside(&key("a"), all.iter().map(|record| not_ours(record, doubt)).collect());
-        let held = crowd.holding(&key("a"));
+        pod_cache.put_aside(&key("a"), all.iter().map(|record| not_ours(record, doubt)).collect());
+        let held = pod_cache.holding(&key("a"));
         assert_eq!((held.count, held.live, held.named.len()), (5, 5, NAMED_MAX));
-        assert_eq!(crowd.remove(&all[0]).len(), 1, "one that holds and goes is a reason to look");
+        assert_eq!(
+            pod_cache.remove(&all[0]).len(),
+            1,
+            "one that holds and goes is a reason to look"
+        );
         let mut ended = all[1].clone();
         ended.pod.phase = PodPhase::Failed;
-        assert_eq!(crowd.put(ended.clone()).len(), 1);
-        assert_eq!(crowd.holding(&key("a")).count, 3);
-        crowd.put_aside(&key("a"), vec![not_ours(&ended, Some(Doubt::OwnerGone))]);
-        let held = crowd.holding(&key("a"));
+        assert_eq!(pod_cache.put(ended.clone()).len(), 1);
+        assert_eq!(pod_cache.holding(&key("a")).count, 3);
+        pod_cache.put_aside(&key("a"), vec![not_ours(&ended, Some(Doubt::OwnerGone))]);
+        let held = pod_cache.holding(&key("a"));
         assert_eq!((held.count, held.live), (4, 3));
-        crowd.take_back(&key("a"), all[2..3].iter().chain(&all[..1]));
-        assert_eq!(names(&mut crowd, "a"), ["p2"], "one that is gone does not come back");
+        pod_cache.take_back(&key("a"), all[2..3].iter().chain(&all[..1]));
+        assert_eq!(names(&mut pod_cache, "a"), ["p2"], "one that is gone does not come back");
         // a new list keeps what was found
-        crowd.replace(all[2..4].to_vec());
+        pod_cache.replace(all[2..4].to_vec());
         assert_eq!(
-            (names(&mut crowd, "a"), crowd.holding(&key("a")).count),
+            (names(&mut pod_cache, "a"), pod_cache.holding(&key("a")).count),
             (vec!["p2".into()], 1)
         );
-        crowd.forget(&key("a"));
-        assert!(crowd.look(&key("a"), "another").lacks, "what was found was about another");
-        assert_eq!(crowd.holding(&key("a")).count, 0);
-        assert!(!crowd.look(&key("a"), "another").lacks);
+        pod_cache.forget(&key("a"));
+        assert!(pod_cache.look(&key("a"), "another").lacks, "what was found was about another");
+        assert_eq!(pod_cache.holding(&key("a")).count, 0);
+        assert!(!pod_cache.look(&key("a"), "another").lacks);
         // what the watch shows is known again once it was listed, and nothing else
-        crowd.take_in(&key("a"), &[all[3].clone(), pod("unseen", "a")]);
-        let known = crowd.look(&key("a"), "another").records;
+        pod_cache.take_in(&key("a"), &[all[3].clone(), pod("unseen", "a")]);
+        let known = pod_cache.look(&key("a"), "another").records;
         assert_eq!(known, [all[2].clone(), all[3].clone()]);
     }
 }

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::Sources;
 use super::ancestry::{Ancestor, Ancestors, CHAIN_MAX, Doubt, Family, Lineage};
 use super::assemble::{self, Sorted, Wrapper, kind_of};
-use super::cache::KindKey;
-use super::crowd::{Look, NAMED_MAX, NotOurs};
+use super::cache::{Key, KindKey};
 use super::kin::Place;
 use super::live::{self, Error};
 use super::memory::ReconcileState;
 use super::owners::DOUBT_FOR;
+use super::pod_cache::{CachedPods, NAMED_MAX, NotOurs};
 use super::records::{Controller, PodRecord};
 use crate::kinds::Kind;
 use crate::mutations::{self, Mutation};
@@ -56,20 +56,16 @@ pub async fn look(
     ask: FreshRead,
 ) -> Result<Found, Error> {
     let key = wrapper.key();
-    let Look { mut records, over, lacks } =
-        eyes.cache.crowd(|crowd| crowd.look(&key, &wrapper.uid));
+    let CachedPods { mut records, over, lacks } =
+        eyes.cache.pod_cache(|pod_cache| pod_cache.look(&key, &wrapper.uid));
     for uid in &over {
         memory.kin.forget(uid);
     }
     memory.must_list |= lacks;
     let lists = ask >= FreshRead::Pods || memory.must_list;
     if lists {
-        records = live::listed_pods(eyes.client, &key).await?;
+        records = list(eyes, &key).await?;
         memory.must_list = false;
-        eyes.cache.crowd(|crowd| {
-            crowd.take_in(&key, &records);
-            records.retain(|record| !crowd.is_strangers(&key, record));
-        });
     }
     find_missing(eyes, wrapper, memory, &records).await?;
     records.extend(memory.kin.unseen(&wrapper.namespace));
@@ -78,8 +74,8 @@ pub async fn look(
     let (ancestors, incomplete) =
         read_owners(eyes, wrapper, memory, (&roots, components), &records).await;
     let forbidden = Ancestor::Untold(Doubt::Forbidden);
-    if ancestors.values().any(|read| *read == forbidden)
-        && mutations::is_present(Mutation::UnreadableOwnerFailsLook)
+    if mutations::is_present(Mutation::UnreadableOwnerFailsLook)
+        && ancestors.values().any(|read| *read == forbidden)
     {
         let nameless = KindKey { api_version: String::new(), kind: String::new() };
         return Err(Error::NotNamespaced(nameless));
@@ -88,19 +84,18 @@ pub async fn look(
     let Sorted { ours, links, others } = assemble::pods(&records, &family, &ancestors);
     let mut undetermined = summary(&others);
     undetermined.incomplete = incomplete;
-    if !lists {
-        let aside = eyes.cache.crowd(|crowd| crowd.holding(&key));
+    if lists {
+        let uids: BTreeSet<&str> = ours.iter().map(|pod| pod.uid.as_str()).collect();
+        let own = records.iter().filter(|record| uids.contains(record.identity.uid.as_str()));
+        eyes.cache.pod_cache(|pod_cache| pod_cache.take_back(&key, own));
+    } else {
+        let aside = eyes.cache.pod_cache(|pod_cache| pod_cache.holding(&key));
         undetermined.count += aside.count;
         undetermined.live += aside.live;
         undetermined.outlived += aside.outlived;
         undetermined.unsettled |= aside.unsettled;
         undetermined.named.extend(aside.named);
         undetermined.named.truncate(NAMED_MAX);
-    }
-    if lists {
-        let uids: BTreeSet<&str> = ours.iter().map(|pod| pod.uid.as_str()).collect();
-        let own = records.iter().filter(|record| uids.contains(record.identity.uid.as_str()));
-        eyes.cache.crowd(|crowd| crowd.take_back(&key, own));
     }
     put_aside(eyes, wrapper, memory, others);
     for pod in &ours {
@@ -119,6 +114,16 @@ pub async fn look(
         }
     }
     Ok(Found { records, pods: ours, undetermined, orphans })
+}
+
+/// Lists the pods that name an AppWrapper, without those that are known to be somebody else's.
+async fn list(eyes: Sources<'_>, key: &Key) -> Result<Vec<PodRecord>, Error> {
+    let mut records = live::listed_pods(eyes.client, key).await?;
+    eyes.cache.pod_cache(|pod_cache| {
+        pod_cache.take_in(key, &records);
+        records.retain(|record| !pod_cache.is_strangers(key, record));
+    });
+    Ok(records)
 }
 
 /// The objects that own pods of ours which are not being deleted, and that nothing controls any more. Only
@@ -351,5 +356,5 @@ fn put_aside(
         memory.must_list = true;
         memory.read_on_in.get_or_insert(READ_ON_AFTER);
     }
-    eyes.cache.crowd(|crowd| crowd.put_aside(&wrapper.key(), aside));
+    eyes.cache.pod_cache(|pod_cache| pod_cache.put_aside(&wrapper.key(), aside));
 }

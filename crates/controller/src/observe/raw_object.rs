@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 /// An object: its metadata, and the whole of it as JSON text.
 #[derive(Clone, Debug)]
-pub struct Seen {
+pub struct RawObject {
     /// Metadata, without `managedFields` and annotations of no use here.
     pub meta: ObjectMeta,
     /// The whole object.
@@ -49,7 +49,7 @@ struct Envelope {
     metadata: LeanMeta,
 }
 
-impl<'de> Deserialize<'de> for Seen {
+impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         let Envelope { metadata } =
@@ -81,7 +81,7 @@ impl From<LeanMeta> for ObjectMeta {
     }
 }
 
-impl Resource for Seen {
+impl Resource for RawObject {
     type DynamicType = ApiResource;
     type Scope = kube::core::DynamicResourceScope;
 
@@ -134,7 +134,7 @@ mod tests {
             r#"{{"kind":"XList","apiVersion":"v1","metadata":{{"resourceVersion":"7"}},"items":[{},{good}]}}"#,
             deep(9_000)
         );
-        let list: ObjectList<Seen> = serde_json::from_str(&text).unwrap();
+        let list: ObjectList<RawObject> = serde_json::from_str(&text).unwrap();
         let names: Vec<_> =
             list.items.iter().filter_map(|seen| seen.meta.name.as_deref()).collect();
         assert_eq!(names, ["deep", "good"]);
@@ -144,7 +144,7 @@ mod tests {
     #[test]
     fn a_hostile_object_does_not_end_a_watch() {
         let text = format!(r#"{{"type":"ADDED","object":{}}}"#, deep(9_000));
-        match serde_json::from_str::<WatchEvent<Seen>>(&text).unwrap() {
+        match serde_json::from_str::<WatchEvent<RawObject>>(&text).unwrap() {
             WatchEvent::Added(seen) => assert_eq!(seen.meta.name.as_deref(), Some("deep")),
             other => panic!("{other:?}"),
         }

@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::seen::Seen;
+use super::raw_object::RawObject;
 use crate::api::keys;
 use crate::kinds;
 use crate::snapshot::{
@@ -157,7 +157,7 @@ impl Controller {
 impl ObjectRecord {
     /// Reads an object of a kind; one that cannot be read says nothing of itself.
     #[must_use]
-    pub fn of(seen: &Seen, api_version: &str, kind: &str) -> Self {
+    pub fn of(seen: &RawObject, api_version: &str, kind: &str) -> Self {
         let identity = Identity::of(&seen.meta);
         let Ok(mut object) = serde_json::from_str::<Value>(seen.raw.get()) else {
             return Self { identity, ..Self::default() };
@@ -265,7 +265,7 @@ struct LeanTerminated {
 impl PodRecord {
     /// Reads a pod; one that cannot be read counts as Pending, which concludes nothing.
     #[must_use]
-    pub fn of(seen: &Seen) -> Self {
+    pub fn of(seen: &RawObject) -> Self {
         let lean: LeanPod = serde_json::from_str(seen.raw.get()).unwrap_or_default();
         let identity = Identity::of(&seen.meta);
         let labels = seen.meta.labels.as_ref();
@@ -368,7 +368,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(value: &Value) -> Seen {
+    fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
     }
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::assemble::Wrapper;
 use super::cache::{Cache, Key, KindKey};
-use super::seen::Seen;
+use super::raw_object::RawObject;
 use crate::api::{GROUP, RetryPolicySpec, keys};
 use crate::kinds;
 use crate::policies::{InForce, Missing, RetryPolicy, attached, surplus};
@@ -119,7 +119,7 @@ pub fn used(names_policies: bool, has_queue: bool) -> Vec<KindKey> {
 impl RetrySource {
     /// Reads a retry source of a kind.
     #[must_use]
-    pub fn of(seen: &Seen, kind: &KindKey) -> Self {
+    pub fn of(seen: &RawObject, kind: &KindKey) -> Self {
         let annotations = seen.meta.annotations.as_ref();
         let policies = annotations.and_then(|all| all.get(keys::QUEUE_RETRY_POLICIES)).cloned();
         match kind.kind.as_str() {
@@ -130,7 +130,7 @@ impl RetrySource {
     }
 }
 
-fn policy(seen: &Seen) -> Result<RetryPolicy, String> {
+fn policy(seen: &RawObject) -> Result<RetryPolicy, String> {
     #[derive(Deserialize)]
     struct Body {
         #[serde(default)]
@@ -152,7 +152,7 @@ fn policy(seen: &Seen) -> Result<RetryPolicy, String> {
     RetryPolicy::of(seen.meta.name.as_deref().unwrap_or_default(), &spec, rules)
 }
 
-fn cluster_queue(seen: &Seen) -> String {
+fn cluster_queue(seen: &RawObject) -> String {
     #[derive(Deserialize, Default)]
     #[serde(default)]
     struct Body {
@@ -245,7 +245,7 @@ mod tests {
     }
 
     fn put(cache: &Cache, kind: &KindKey, object: &Value) {
-        let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
         let at = Key::of(&seen.meta);
         cache.put_retry_source(kind, at, RetrySource::of(&seen, kind));
     }
@@ -319,7 +319,7 @@ mod tests {
         let rule = json!({"action": "Retry", "onConditions": ["OOMKilled"]});
         let odd = json!({"action": "Escalate", "onConditions": ["OOMKilled"]});
         let object = json!({"metadata": {"name": "p"}, "spec": {"rules": [odd, rule, 7]}});
-        let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
         let RetrySource::Policy(Ok(policy)) = RetrySource::of(&seen, &retry_policies()) else {
             panic!("read")
         };
@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn a_policy_that_cannot_be_read_says_why() {
         let object = json!({"metadata": {"name": "p"}, "spec": {"retryLimit": "many"}});
-        let seen: Seen = serde_json::from_str(&object.to_string()).unwrap();
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
         let RetrySource::Policy(Err(flaw)) = RetrySource::of(&seen, &retry_policies()) else {
             panic!("read")
         };

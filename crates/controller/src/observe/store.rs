@@ -12,8 +12,8 @@ use kube::runtime::watcher::Event;
 
 use super::assemble::Wrapper;
 use super::cache::Key;
-use super::seen::Seen;
-use super::stored::Stored;
+use super::cached_appwrapper::CachedAppWrapper;
+use super::raw_object::RawObject;
 
 /// The texts of all AppWrappers together, in bytes.
 const TEXTS_MAX: usize = 24 << 20;
@@ -26,7 +26,7 @@ pub struct Store(Arc<RwLock<Inner>>);
 
 #[derive(Debug, Default)]
 struct Inner {
-    entries: BTreeMap<Key, Arc<Stored>>,
+    entries: BTreeMap<Key, Arc<CachedAppWrapper>>,
     /// AppWrappers that a new list has not shown yet.
     unlisted: BTreeSet<Key>,
     texts: Texts,
@@ -62,9 +62,9 @@ pub enum Shown {
     /// A list begins.
     Begin,
     /// An AppWrapper, as part of a list.
-    Listed(Arc<Stored>),
+    Listed(Arc<CachedAppWrapper>),
     /// An AppWrapper has been created or changed.
-    Changed(Arc<Stored>),
+    Changed(Arc<CachedAppWrapper>),
     /// An AppWrapper is gone.
     Gone(Key),
     /// A list is complete: the AppWrappers that it did not show are gone.
@@ -72,11 +72,11 @@ pub enum Shown {
 }
 
 impl Store {
-    /// Takes in an event of the watch, with objects read by `read`: see [`Stored::read`].
+    /// Takes in an event of the watch, with objects read by `read`: see [`CachedAppWrapper::read`].
     pub fn apply(
         &self,
-        event: Event<Seen>,
-        read: impl FnOnce(Seen) -> (Stored, Option<Arc<Wrapper>>),
+        event: Event<RawObject>,
+        read: impl FnOnce(RawObject) -> (CachedAppWrapper, Option<Arc<Wrapper>>),
     ) -> Shown {
         match event {
             Event::Init => self.change(|inner| {
@@ -93,7 +93,7 @@ impl Store {
                 Shown::Changed(self.change(|inner| inner.put(stored, parsed)))
             }
             Event::Delete(seen) => {
-                let Seen { meta, raw: _ } = seen;
+                let RawObject { meta, raw: _ } = seen;
                 let (namespace, name) = (meta.namespace.unwrap_or_default(), meta.name);
                 let key = Key { namespace, name: name.unwrap_or_default() };
                 self.change(|inner| inner.remove(&key));
@@ -111,7 +111,7 @@ impl Store {
 
     /// An AppWrapper.
     #[must_use]
-    pub fn get(&self, key: &Key) -> Option<Arc<Stored>> {
+    pub fn get(&self, key: &Key) -> Option<Arc<CachedAppWrapper>> {
         self.read(|inner| inner.entries.get(key).cloned())
     }
 
@@ -123,7 +123,7 @@ impl Store {
 
     /// All AppWrappers.
     #[must_use]
-    pub fn all(&self) -> Vec<Arc<Stored>> {
+    pub fn all(&self) -> Vec<Arc<CachedAppWrapper>> {
         self.read(|inner| inner.entries.values().cloned().collect())
     }
 
@@ -157,7 +157,11 @@ impl Store {
 }
 
 impl Inner {
-    fn put(&mut self, stored: Stored, parsed: Option<Arc<Wrapper>>) -> Arc<Stored> {
+    fn put(
+        &mut self,
+        stored: CachedAppWrapper,
+        parsed: Option<Arc<Wrapper>>,
+    ) -> Arc<CachedAppWrapper> {
         let key = stored.key();
         self.remove(&key);
         if let Some(wrapper) = parsed {
@@ -241,10 +245,10 @@ impl Parsed {
 mod tests {
     use serde_json::json;
 
-    use super::super::seen::Seen;
+    use super::super::raw_object::RawObject;
     use super::*;
 
-    fn seen(namespace: &str, name: &str, filler: usize) -> Seen {
+    fn seen(namespace: &str, name: &str, filler: usize) -> RawObject {
         let template = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "c"}, "data": {"a": "x".repeat(filler)}});
         let object = json!({
@@ -254,8 +258,8 @@ mod tests {
         serde_json::from_str(&object.to_string()).unwrap()
     }
 
-    fn apply(store: &Store, event: Event<Seen>) -> Shown {
-        store.apply(event, Stored::read)
+    fn apply(store: &Store, event: Event<RawObject>) -> Shown {
+        store.apply(event, CachedAppWrapper::read)
     }
 
     fn key(namespace: &str, name: &str) -> Key {
@@ -299,7 +303,7 @@ mod tests {
         for number in 0..40 {
             apply(&store, Event::Delete(seen("large", &number.to_string(), 0)));
         }
-        let left = Stored::read(seen("small", "a", 1_000)).0.size() * 2;
+        let left = CachedAppWrapper::read(seen("small", "a", 1_000)).0.size() * 2;
         assert_eq!(store.text_bytes(), left);
     }
 

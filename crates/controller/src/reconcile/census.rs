@@ -4,8 +4,8 @@ use super::Context;
 use crate::clock::Clock;
 use crate::metrics::{Census, Present, QueueKnown};
 use crate::observe::cache::{Cache, Key};
+use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::retry_sources;
-use crate::observe::stored::Stored;
 use crate::observe::summary::Summary;
 use crate::tuning::FaultTolerance;
 use k8s_openapi::jiff::Timestamp;
@@ -24,7 +24,7 @@ pub fn census(context: &Context) -> Census {
 }
 
 fn present(
-    stored: &Stored,
+    stored: &CachedAppWrapper,
     summary: &Summary,
     cache: &Cache,
     defaults: &FaultTolerance,

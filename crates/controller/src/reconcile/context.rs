@@ -13,10 +13,10 @@ use crate::decide::Warning;
 use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
+use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::live::{self, Live};
 use crate::observe::memory::ReconcileState;
 use crate::observe::store::Store;
-use crate::observe::stored::Stored;
 use crate::observe::summary::Summary;
 use crate::observe::{Sources, retry_sources};
 
@@ -95,7 +95,7 @@ impl Context {
     /// It has to be read from the API server, and cannot be.
     pub(super) async fn wrapper(
         &self,
-        stored: &Stored,
+        stored: &CachedAppWrapper,
     ) -> Result<Option<Result<Arc<Wrapper>, String>>, live::Error> {
         let key = stored.key();
         if let Some(parsed) = self.store.parsed(&key, stored.version()) {
@@ -117,7 +117,7 @@ impl Context {
     #[must_use]
     pub fn users_of(&self, kind: &KindKey) -> Vec<Key> {
         let has_default = self.config().retry_policy.default_policy_name.is_some();
-        let uses = |stored: &&Arc<Stored>| {
+        let uses = |stored: &&Arc<CachedAppWrapper>| {
             stored.summary.as_ref().is_ok_and(|summary| {
                 let named = summary.names_retry_policies || has_default;
                 let wraps = !kind.is_pod() && summary.kinds.binary_search(kind).is_ok();
@@ -151,7 +151,7 @@ impl Context {
     /// Forgets an AppWrapper that is gone.
     pub fn forget(&self, key: &Key) {
         self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
-        self.cache.crowd(|crowd| crowd.forget(key));
+        self.cache.pod_cache(|pod_cache| pod_cache.forget(key));
     }
 
     pub(super) fn memory(&self, key: &Key) -> Arc<tokio::sync::Mutex<ReconcileState>> {

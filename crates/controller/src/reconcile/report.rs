@@ -6,8 +6,8 @@ use crate::act::events::{About, EventType};
 use crate::api::{FailureRecord, Phase};
 use crate::decide::{Decision, Verdict, VerdictAction, Warning, current_attempt};
 use crate::observe::assemble::Wrapper;
+use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::memory::ReconcileState;
-use crate::observe::stored::Stored;
 
 /// Log, metrics and events of a status that was written.
 pub(super) fn announce(
@@ -104,7 +104,7 @@ fn log(from: Phase, to: Phase, verdict: &Verdict) {
 pub(super) fn unreadable(
     context: &Context,
     memory: &mut ReconcileState,
-    stored: &Stored,
+    stored: &CachedAppWrapper,
     flaw: &str,
 ) {
     let remark = vec![format!("{} {flaw}", stored.version())];
@@ -124,7 +124,7 @@ pub(super) fn unreadable(
 pub(super) fn too_large(
     context: &Context,
     memory: &ReconcileState,
-    stored: &Stored,
+    stored: &CachedAppWrapper,
     error: &Error,
 ) {
     let Error::Act(act) = error else { return };

@@ -8,7 +8,7 @@ use crate::api::{Phase, condition};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::Wrapper;
-use crate::observe::seen::Seen;
+use crate::observe::raw_object::RawObject;
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Object, Pod, PodPhase, Presence};
 use crate::tuning::Limits;
@@ -45,7 +45,7 @@ impl Play {
     }
 
     fn wrapper(&self) -> Wrapper {
-        let seen: Seen = serde_json::from_str(&self.object.to_string()).unwrap();
+        let seen: RawObject = serde_json::from_str(&self.object.to_string()).unwrap();
         Wrapper::read(&seen).unwrap()
     }
 

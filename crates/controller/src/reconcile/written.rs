@@ -20,7 +20,7 @@ use crate::status::{self, Flaws};
 /// What came of a status that was to be written.
 pub(super) enum Written {
     /// It is stored.
-    Stored,
+    CachedAppWrapper,
     /// It is not, and is gone on from as if it were.
     Assumed(Arc<Wrapper>),
 }
@@ -39,7 +39,7 @@ pub(super) async fn write(
         Ok(changed) if !changed && decision.status == wrapper.status => {
             return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
         }
-        Ok(_) => return Ok(Written::Stored),
+        Ok(_) => return Ok(Written::CachedAppWrapper),
         Err(error) if error.is_refusal() => error,
         Err(error) => return Err(error.into()),
     };
@@ -49,7 +49,7 @@ pub(super) async fn write(
         match send(context, memory, stored, &least).await {
             Ok(true) => {
                 report::refused(context, &about, &error);
-                return Ok(Written::Stored);
+                return Ok(Written::CachedAppWrapper);
             }
             Ok(false) => {}
             Err(error) if error.is_refusal() => {}

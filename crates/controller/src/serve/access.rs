@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::telemetry;
-use crate::ttl_cache::Recent;
+use crate::ttl_cache::TtlCache;
 
 /// How long an answer holds.
 pub const KEPT_FOR: Duration = Duration::from_secs(30);
@@ -41,7 +41,7 @@ pub struct Access(Arc<Inner>);
 
 struct Inner {
     client: Client,
-    kept: Recent<Digest, Answer>,
+    kept: TtlCache<Digest, Permission>,
     places: Semaphore,
 }
 
@@ -50,7 +50,7 @@ type Digest = Vec<u8>;
 
 /// What the API server says of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Answer {
+enum Permission {
     /// It is valid, and its user has the permission.
     Allowed,
     /// It is valid, but its user lacks the permission.
@@ -72,7 +72,7 @@ impl Access {
     /// Asks with a client, which may create `TokenReview` and `SubjectAccessReview`.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
-        let kept = Recent::new(clock, KEPT_MAX);
+        let kept = TtlCache::new(clock, KEPT_MAX);
         Self(Arc::new(Inner { client, kept, places: Semaphore::new(ASKED_AT_A_TIME) }))
     }
 
@@ -81,9 +81,9 @@ impl Access {
         router.layer(from_fn_with_state(self, check))
     }
 
-    async fn answer(&self, token: &str) -> Result<Answer, Error> {
+    async fn answer(&self, token: &str) -> Result<Permission, Error> {
         if token.len() > TOKEN_BYTES_MAX {
-            return Ok(Answer::Unknown);
+            return Ok(Permission::Unknown);
         }
         let digest = ring::digest::digest(&ring::digest::SHA256, token.as_bytes());
         let digest = digest.as_ref().to_vec();
@@ -104,18 +104,18 @@ impl Access {
         tokio::time::timeout(ANSWER_WITHIN, asked).await.unwrap_or(Err(Error::Slow))
     }
 
-    async fn ask(&self, token: &str) -> Result<Answer, Error> {
+    async fn ask(&self, token: &str) -> Result<Permission, Error> {
         let spec = TokenReviewSpec { token: Some(token.to_owned()), audiences: None };
         let review = TokenReview { spec, ..TokenReview::default() };
         let reviews: Api<TokenReview> = Api::all(self.0.client.clone());
         let said = reviews.create(&PostParams::default(), &review).await?.status;
         let said = said.filter(|said| said.authenticated == Some(true));
-        let Some(user) = said.and_then(|said| said.user) else { return Ok(Answer::Unknown) };
+        let Some(user) = said.and_then(|said| said.user) else { return Ok(Permission::Unknown) };
         let review = SubjectAccessReview { spec: may_read(user), ..SubjectAccessReview::default() };
         let reviews: Api<SubjectAccessReview> = Api::all(self.0.client.clone());
         let said = reviews.create(&PostParams::default(), &review).await?.status;
         let allowed = said.is_some_and(|said| said.allowed && said.denied != Some(true));
-        Ok(if allowed { Answer::Allowed } else { Answer::Forbidden })
+        Ok(if allowed { Permission::Allowed } else { Permission::Forbidden })
     }
 }
 
@@ -138,9 +138,9 @@ fn may_read(user: UserInfo) -> SubjectAccessReviewSpec {
 async fn check(State(access): State<Access>, request: Request, next: Next) -> Response {
     let Some(token) = bearer(request.headers()) else { return unknown() };
     match access.answer(token).await {
-        Ok(Answer::Allowed) => next.run(request).await,
-        Ok(Answer::Forbidden) => forbidden(),
-        Ok(Answer::Unknown) => unknown(),
+        Ok(Permission::Allowed) => next.run(request).await,
+        Ok(Permission::Forbidden) => forbidden(),
+        Ok(Permission::Unknown) => unknown(),
         Err(error) => {
             let cause = telemetry::chain(&error);
             tracing::warn!(cause, "Access check for /metrics failed; request denied.");

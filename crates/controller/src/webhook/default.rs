@@ -7,7 +7,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Identity;
-use super::answer::Op;
+use super::response::Op;
 use super::validate::POD_SETS_MAX;
 use crate::api::{PodSet, keys};
 use crate::config::Config;

@@ -8,7 +8,7 @@
 use serde_json::Value;
 
 use super::Identity;
-use super::answer::{Answer, Reason};
+use super::response::{AdmissionResponse, Reason};
 use super::review::{DeleteOptions, Review};
 use crate::api::condition;
 use crate::config::Config;
@@ -27,12 +27,14 @@ enum Early {
 /// Answers a deletion: one that releases quota before the pods are gone is denied, or allowed with a warning
 /// if the configuration says so.
 #[must_use]
-pub fn judge(review: &Review, config: &Config) -> Answer {
+pub fn judge(review: &Review, config: &Config) -> AdmissionResponse {
     let Review { requester, old_object, options, .. } = review;
     if is_of_the_cluster(requester) || !is_deployed(&old_object.value) {
-        return Answer::default();
+        return AdmissionResponse::default();
     }
-    let Some(early) = early(options, &old_object.value) else { return Answer::default() };
+    let Some(early) = early(options, &old_object.value) else {
+        return AdmissionResponse::default();
+    };
     let what = match early {
         Early::Foreground => {
             "foreground deletion releases the quota while pods are still running: \
@@ -45,9 +47,9 @@ pub fn judge(review: &Review, config: &Config) -> Answer {
     };
     let instead = "use background deletion instead: kubectl delete --cascade=background";
     if config.admission.refuse_foreground_deletion {
-        Answer::denied(Reason::Forbidden, &format!("{what}; {instead}"))
+        AdmissionResponse::denied(Reason::Forbidden, &format!("{what}; {instead}"))
     } else {
-        Answer::warned([what.to_owned(), instead.to_owned()])
+        AdmissionResponse::warned([what.to_owned(), instead.to_owned()])
     }
 }
 

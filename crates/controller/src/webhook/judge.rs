@@ -1,17 +1,17 @@
 //! A question and what is known, and the answer.
 //!
 //! Everything that needs no cluster is judged at once; where a cluster has to be asked as well, a
-//! [`Question`] says what.
+//! [`ClusterChecks`] says what.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
 use super::Identity;
-use super::answer::{Answer, Op, Reason};
 use super::authorize::{AccessError, Named, NamedKind, Wrapped};
 use super::default::default;
 use super::delete;
+use super::response::{AdmissionResponse, Op, Reason};
 use super::review::{Operation, Resource, Review};
 use super::validate::{self, Finding, Requester, Severity};
 use crate::api::keys;
@@ -70,11 +70,11 @@ impl Endpoint {
 
 /// What came of a question, as far as no cluster is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Progress {
     /// That is it.
-    Final(Answer),
+    Final(AdmissionResponse),
     /// So far there is no error; a cluster has to be asked.
-    Ask(Question),
+    Ask(ClusterChecks),
     /// Objects have to be read first that describe the pods of components.
     Read(Reading),
 }
@@ -82,14 +82,14 @@ pub enum Verdict {
 /// Objects that describe the pods of components, and what is filled in besides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    answer: Answer,
+    answer: AdmissionResponse,
     /// Of each component, by its index.
     pub references: Vec<(usize, Reference)>,
 }
 
 /// What a cluster has to be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Question {
+pub struct ClusterChecks {
     /// What was found so far.
     findings: Vec<Finding>,
     /// The components that are to be created.
@@ -107,23 +107,25 @@ pub fn judge(
     review: &Review,
     config: &Config,
     own_account: Option<&str>,
-) -> Verdict {
+) -> Progress {
     match (endpoint, review.operation) {
         (Endpoint::MutateAppWrapper, Operation::Create) => fill_in(review, config),
         (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
         (Endpoint::ValidateAppWrapper, Operation::Delete) => {
-            Verdict::Final(delete::judge(review, config))
+            Progress::Final(delete::judge(review, config))
         }
         (Endpoint::ValidateRetryPolicy, Operation::Create | Operation::Update) => {
-            Verdict::Final(retry_policy(review))
+            Progress::Final(retry_policy(review))
         }
         (Endpoint::MutateAppWrapper, Operation::Update | Operation::Delete)
-        | (Endpoint::ValidateRetryPolicy, Operation::Delete) => Verdict::Final(Answer::default()),
+        | (Endpoint::ValidateRetryPolicy, Operation::Delete) => {
+            Progress::Final(AdmissionResponse::default())
+        }
     }
 }
 
-fn fill_in(review: &Review, config: &Config) -> Verdict {
+fn fill_in(review: &Review, config: &Config) -> Progress {
     let Review { object, requester, .. } = review;
     let (bytes, most) = (requester.bytes(), Identity::BYTES_MAX);
     if bytes > most {
@@ -131,18 +133,18 @@ fn fill_in(review: &Review, config: &Config) -> Verdict {
             "spec.requester must be at most {most} bytes, but user name, UID, groups and extra of \
              the user take {bytes}; create this AppWrapper as a user with fewer groups"
         );
-        return Verdict::Final(Answer::denied(Reason::Forbidden, &message));
+        return Progress::Final(AdmissionResponse::denied(Reason::Forbidden, &message));
     }
     if object.too_deep {
-        return Verdict::Final(Answer::default());
+        return Progress::Final(AdmissionResponse::default());
     }
     let patch = default(&object.value, requester, config);
-    let answer = Answer { patch, ..Answer::default() };
+    let answer = AdmissionResponse { patch, ..AdmissionResponse::default() };
     let references = references(&object.value);
     if references.is_empty() {
-        Verdict::Final(answer)
+        Progress::Final(answer)
     } else {
-        Verdict::Read(Reading { answer, references })
+        Progress::Read(Reading { answer, references })
     }
 }
 
@@ -159,7 +161,7 @@ impl Reading {
     /// The answer, with what was read of each component; a component of which nothing was is left as it is, and
     /// validation says so.
     #[must_use]
-    pub fn filled(self, review: &Review, found: &BTreeMap<Reference, Value>) -> Answer {
+    pub fn filled(self, review: &Review, found: &BTreeMap<Reference, Value>) -> AdmissionResponse {
         let Self { mut answer, references } = self;
         for (i, reference) in &references {
             let Some(object) = found.get(reference) else { continue };
@@ -180,17 +182,17 @@ impl Reading {
     }
 }
 
-fn create(review: &Review, config: &Config) -> Verdict {
+fn create(review: &Review, config: &Config) -> Progress {
     if review.object.too_deep {
-        return Verdict::Final(Answer::of(&[validate::too_deep()]));
+        return Progress::Final(AdmissionResponse::of(&[validate::too_deep()]));
     }
     let aw = &review.object.value;
     let findings = validate::create(aw, config);
     let check_user = config.admission.user_rbac_admission_check;
     let verdict = ask(findings, (0..components(aw).len()).collect(), check_user);
     match verdict {
-        Verdict::Ask(question) => Verdict::Ask(Question { named: named(aw), ..question }),
-        Verdict::Final(_) | Verdict::Read(_) => verdict,
+        Progress::Ask(question) => Progress::Ask(ClusterChecks { named: named(aw), ..question }),
+        Progress::Final(_) | Progress::Read(_) => verdict,
     }
 }
 
@@ -210,7 +212,7 @@ fn named(aw: &Value) -> Vec<Named> {
     all
 }
 
-fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Verdict {
+fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Progress {
     let username = review.requester.username.as_str();
     let requester = Requester {
         is_kueue: username == config.admission.kueue_account,
@@ -218,13 +220,13 @@ fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Verdic
     };
     let (old, new) = (&review.old_object.value, &review.object.value);
     if let Some(finding) = validate::growth(old, new, requester) {
-        return Verdict::Final(Answer::of(&[finding]));
+        return Progress::Final(AdmissionResponse::of(&[finding]));
     }
     if is_settled(review) {
-        return Verdict::Final(Answer::default());
+        return Progress::Final(AdmissionResponse::default());
     }
     if review.object.too_deep && !review.old_object.too_deep {
-        return Verdict::Final(Answer::of(&[validate::too_deep()]));
+        return Progress::Final(AdmissionResponse::of(&[validate::too_deep()]));
     }
     let findings = validate::update(old, new, requester, config);
     let changed = |i: &usize| template(old, *i) != template(new, *i);
@@ -267,7 +269,7 @@ fn label<'a>(metadata: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     metadata.get("labels")?.get(key)
 }
 
-fn retry_policy(review: &Review) -> Answer {
+fn retry_policy(review: &Review) -> AdmissionResponse {
     let too_deep = |object: &super::review::Object| object.too_deep.then(validate::too_deep);
     let mut findings = validate::retry_policy(&review.object.value);
     findings.extend(too_deep(&review.object));
@@ -277,23 +279,23 @@ fn retry_policy(review: &Review) -> Answer {
         before.extend(too_deep(&review.old_object));
         findings.retain(|each| each.severity == Severity::Warning || !before.contains(each));
     }
-    Answer::of(&findings)
+    AdmissionResponse::of(&findings)
 }
 
 /// Asks about components, unless what is wrong already concerns them.
-fn ask(findings: Vec<Finding>, components: Vec<usize>, check_user: bool) -> Verdict {
+fn ask(findings: Vec<Finding>, components: Vec<usize>, check_user: bool) -> Progress {
     let errors = || findings.iter().filter(|each| each.severity == Severity::Error);
     let in_metadata = |field: &str| field.starts_with("metadata.");
     let in_policy =
         |field: &str| field.starts_with("spec.") && !field.starts_with("spec.components");
     let is_apart = |each: &Finding| in_metadata(&each.field) || in_policy(&each.field);
     if components.is_empty() || !errors().all(is_apart) {
-        return Verdict::Final(Answer::of(&findings));
+        return Progress::Final(AdmissionResponse::of(&findings));
     }
-    Verdict::Ask(Question { findings, components, check_user, named: vec![] })
+    Progress::Ask(ClusterChecks { findings, components, check_user, named: vec![] })
 }
 
-impl Question {
+impl ClusterChecks {
     /// The objects to ask about.
     #[must_use]
     pub fn wrapped<'a>(&self, review: &'a Review) -> Vec<Wrapped<'a>> {
@@ -313,13 +315,13 @@ impl Question {
 
     /// The answer, with what the cluster said.
     #[must_use]
-    pub fn answered(self, found: Result<Vec<Finding>, AccessError>) -> Answer {
+    pub fn answered(self, found: Result<Vec<Finding>, AccessError>) -> AdmissionResponse {
         let Self { mut findings, components: _, check_user: _, named: _ } = self;
         match found {
             Ok(found) => {
                 let may_not = found.iter().any(|each| each.severity == Severity::Error);
                 findings.extend(found);
-                let mut answer = Answer::of(&findings);
+                let mut answer = AdmissionResponse::of(&findings);
                 if let Some((reason, _)) = answer.denied.as_mut().filter(|_| may_not) {
                     *reason = Reason::Forbidden;
                 }
@@ -328,7 +330,7 @@ impl Question {
             Err(error) => {
                 let message =
                     format!("cannot check access to the components, try again later: {error}");
-                Answer::denied(Reason::Unavailable, &message)
+                AdmissionResponse::denied(Reason::Unavailable, &message)
             }
         }
     }

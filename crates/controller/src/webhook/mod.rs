@@ -20,13 +20,13 @@
 //! ([`validate::SKIPPED`]) is checked separately.
 
 pub mod access;
-pub mod answer;
 pub mod authorize;
 pub mod default;
 pub mod delete;
 pub mod judge;
 mod levels;
 mod rate;
+pub mod response;
 pub mod review;
 pub mod server;
 #[cfg(test)]

@@ -14,7 +14,7 @@ use ring::digest::{Context, SHA256};
 use super::Identity;
 use crate::clock::Clock;
 use crate::listener::Peer;
-use crate::ttl_cache::Recent;
+use crate::ttl_cache::TtlCache;
 
 /// A user: so many requests a second, and so many at once.
 const OF_USER: Rate = Rate { each: Duration::from_millis(10), at_once: 500 };
@@ -54,12 +54,12 @@ pub(super) struct Rates {
     clock: Arc<dyn Clock>,
     users: Debts<(Option<Peer>, Vec<u8>)>,
     peers: Debts<Peer>,
-    paid: Recent<Subject, ()>,
+    paid: TtlCache<Subject, ()>,
 }
 
 impl Rates {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
-        let paid = Recent::new(clock.clone(), PAID_MAX);
+        let paid = TtlCache::new(clock.clone(), PAID_MAX);
         Self { clock, users: Debts::new(OF_USER), peers: Debts::new(OF_PEER), paid }
     }
 

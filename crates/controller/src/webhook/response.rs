@@ -1,4 +1,4 @@
-//! What an API server is told: an [`Answer`], written as an `AdmissionReview`.
+//! What an API server is told: an [`AdmissionResponse`], written as an `AdmissionReview`.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,7 @@ impl Op {
 
 /// A verdict.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct AdmissionResponse {
     /// Why the request is denied, with all errors; none if it is allowed.
     pub denied: Option<(Reason, String)>,
     /// Warnings for the requester.
@@ -87,7 +87,7 @@ pub struct Answer {
     pub patch: Vec<Op>,
 }
 
-impl Answer {
+impl AdmissionResponse {
     /// Allows the request, or denies it if one of the findings is an error.
     #[must_use]
     pub fn of(findings: &[Finding]) -> Self {

@@ -29,10 +29,10 @@ use http_body_util::BodyExt;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
-use super::answer::{Answer, Reason, printable};
 use super::authorize::Authorize;
-use super::judge::{Endpoint, Question, Reading, Verdict, judge};
+use super::judge::{ClusterChecks, Endpoint, Progress, Reading, judge};
 use super::rate::{Rates, Wait, subject};
+use super::response::{AdmissionResponse, Reason, printable};
 use super::review::{Operation, Review, ReviewError};
 use super::weight::weight;
 use crate::clock::Clock;
@@ -104,7 +104,7 @@ type Held = (Share, Share);
 
 /// Why there is no answer to a question.
 #[derive(Debug, thiserror::Error)]
-enum NoAnswer {
+enum RequestError {
     #[error(
         "too many admission reviews in progress: no capacity within {} s; try again later",
         PLACE_TIME_MAX.as_secs()
@@ -173,9 +173,9 @@ impl Desk {
                     message,
                     "Internal error during an admission review."
                 );
-                Told::nothing(&NoAnswer::Panic)
+                Told::nothing(&RequestError::Panic)
             }
-            Err(_) => Told::nothing(&NoAnswer::Timeout),
+            Err(_) => Told::nothing(&RequestError::Timeout),
         };
         let operation = told.operation.map(Operation::as_str);
         let took = clock.elapsed().saturating_sub(start);
@@ -183,10 +183,14 @@ impl Desk {
         told.response
     }
 
-    async fn answer(&self, endpoint: Endpoint, request: Request<Body>) -> Result<Told, NoAnswer> {
+    async fn answer(
+        &self,
+        endpoint: Endpoint,
+        request: Request<Body>,
+    ) -> Result<Told, RequestError> {
         let (head, body) = request.into_parts();
         if !is_json(&head.headers) {
-            return Err(NoAnswer::ContentType);
+            return Err(RequestError::ContentType);
         }
         let peer = head.extensions.get::<Peer>().copied();
         let (body, _room) = self.body(peer, body).await?;
@@ -196,9 +200,9 @@ impl Desk {
         let permits = Arc::new((place, room));
         let (review, verdict) = self.judged(endpoint, body, permits.clone()).await?;
         let answer = match verdict {
-            Verdict::Final(answer) => answer,
-            Verdict::Ask(question) => self.ask(peer, &review, question).await?,
-            Verdict::Read(reading) => self.read(peer, &review, reading).await?,
+            Progress::Final(answer) => answer,
+            Progress::Ask(question) => self.ask(peer, &review, question).await?,
+            Progress::Read(reading) => self.read(peer, &review, reading).await?,
         };
         drop(permits);
         Ok(Told::answer(endpoint, &review, &answer))
@@ -209,10 +213,10 @@ impl Desk {
         &self,
         peer: Option<Peer>,
         body: Body,
-    ) -> Result<(Bytes, Option<Share>), NoAnswer> {
+    ) -> Result<(Bytes, Option<Share>), RequestError> {
         let hint = body.size_hint();
         if hint.lower() > BODY_BYTES_MAX as u64 {
-            return Err(NoAnswer::TooLarge);
+            return Err(RequestError::TooLarge);
         }
         let declared = hint.exact().and_then(|length| usize::try_from(length).ok());
         let declared = declared.unwrap_or(BODY_BYTES_MAX);
@@ -222,7 +226,8 @@ impl Desk {
             let bytes = u32::try_from(declared).unwrap_or(u32::MAX);
             Some(in_time(self.bodies.take(peer, bytes)).await?)
         };
-        let body = timeout(BODY_TIME_MAX, whole(body)).await.map_err(|_| NoAnswer::SlowBody)??;
+        let body =
+            timeout(BODY_TIME_MAX, whole(body)).await.map_err(|_| RequestError::SlowBody)??;
         Ok((body, share))
     }
 
@@ -233,7 +238,7 @@ impl Desk {
         endpoint: Endpoint,
         body: Bytes,
         held: Arc<Held>,
-    ) -> Result<(Review, Verdict), NoAnswer> {
+    ) -> Result<(Review, Progress), RequestError> {
         let admission = self.admission.clone();
         let work = spawn_blocking(move || {
             let _held = held;
@@ -251,8 +256,8 @@ impl Desk {
         &self,
         peer: Option<Peer>,
         review: &Review,
-        question: Question,
-    ) -> Result<Answer, NoAnswer> {
+        question: ClusterChecks,
+    ) -> Result<AdmissionResponse, RequestError> {
         let wrapped = question.wrapped(review);
         let Review { requester, namespace, .. } = review;
         let kinds: BTreeSet<_> = wrapped.iter().map(|it| [it.api_version, it.kind]).collect();
@@ -261,7 +266,7 @@ impl Desk {
         let about = subject(requester, namespace, kinds.into_iter().chain(named));
         match self.rates.charge(peer, requester, &about, requests) {
             Ok(()) => {}
-            Err(Wait::Peer(_)) => return Err(NoAnswer::TooMany),
+            Err(Wait::Peer(_)) => return Err(RequestError::TooMany),
             Err(Wait::User(time)) => return Ok(too_often(time)),
         }
         let place = in_time(self.asking.take(peer, 1)).await?;
@@ -289,7 +294,7 @@ impl Desk {
         peer: Option<Peer>,
         review: &Review,
         reading: Reading,
-    ) -> Result<Answer, NoAnswer> {
+    ) -> Result<AdmissionResponse, RequestError> {
         let Review { requester, namespace, .. } = review;
         let wanted: BTreeSet<&Reference> = reading.references.iter().map(|(_, it)| it).collect();
         let names = wanted.iter().map(|it| [it.kind, it.name.as_str()]);
@@ -297,7 +302,7 @@ impl Desk {
         let requests = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
         match self.rates.charge(peer, requester, &about, requests) {
             Ok(()) => {}
-            Err(Wait::Peer(_)) => return Err(NoAnswer::TooMany),
+            Err(Wait::Peer(_)) => return Err(RequestError::TooMany),
             Err(Wait::User(time)) => return Ok(too_often(time)),
         }
         let _place = in_time(self.asking.take(peer, 1)).await?;
@@ -323,19 +328,19 @@ impl Desk {
 }
 
 /// The answer for a user with too many access checks.
-fn too_often(time: Duration) -> Answer {
+fn too_often(time: Duration) -> AdmissionResponse {
     let seconds = u16::try_from(time.as_secs()).unwrap_or(u16::MAX).saturating_add(1);
     let message = format!("too many access checks for this user; try again in {seconds} s");
-    Answer::denied(Reason::TooManyRequests(seconds), &message)
+    AdmissionResponse::denied(Reason::TooManyRequests(seconds), &message)
 }
 
 /// Something that others hold, as soon as it is free.
-async fn in_time<T>(free: impl Future<Output = T>) -> Result<T, NoAnswer> {
-    timeout(PLACE_TIME_MAX, free).await.map_err(|_| NoAnswer::Overloaded)
+async fn in_time<T>(free: impl Future<Output = T>) -> Result<T, RequestError> {
+    timeout(PLACE_TIME_MAX, free).await.map_err(|_| RequestError::Overloaded)
 }
 
 impl Told {
-    fn answer(endpoint: Endpoint, review: &Review, answer: &Answer) -> Self {
+    fn answer(endpoint: Endpoint, review: &Review, answer: &AdmissionResponse) -> Self {
         let Review { uid, operation, requester, .. } = review;
         if let Some((reason, _)) = &answer.denied {
             let (webhook, operation) = (endpoint.as_str(), operation.as_str());
@@ -355,21 +360,21 @@ impl Told {
     }
 
     /// One line that says why there is no answer.
-    fn nothing(error: &NoAnswer) -> Self {
+    fn nothing(error: &RequestError) -> Self {
         let (status, admitted) = match error {
-            NoAnswer::Overloaded | NoAnswer::TooMany => {
+            RequestError::Overloaded | RequestError::TooMany => {
                 (StatusCode::TOO_MANY_REQUESTS, Admitted::Overloaded)
             }
-            NoAnswer::Timeout => (StatusCode::GATEWAY_TIMEOUT, Admitted::Timeout),
-            NoAnswer::ContentType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Admitted::Malformed),
-            NoAnswer::TooLarge | NoAnswer::Review(ReviewError::TooHeavy { .. }) => {
+            RequestError::Timeout => (StatusCode::GATEWAY_TIMEOUT, Admitted::Timeout),
+            RequestError::ContentType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Admitted::Malformed),
+            RequestError::TooLarge | RequestError::Review(ReviewError::TooHeavy { .. }) => {
                 (StatusCode::PAYLOAD_TOO_LARGE, Admitted::Malformed)
             }
-            NoAnswer::SlowBody => (StatusCode::REQUEST_TIMEOUT, Admitted::Timeout),
-            NoAnswer::Body(_) | NoAnswer::Review(_) => {
+            RequestError::SlowBody => (StatusCode::REQUEST_TIMEOUT, Admitted::Timeout),
+            RequestError::Body(_) | RequestError::Review(_) => {
                 (StatusCode::BAD_REQUEST, Admitted::Malformed)
             }
-            NoAnswer::Panic => (StatusCode::INTERNAL_SERVER_ERROR, Admitted::Error),
+            RequestError::Panic => (StatusCode::INTERNAL_SERVER_ERROR, Admitted::Error),
         };
         let cause = telemetry::chain(error);
         tracing::warn!(status = status.as_u16(), cause, "Admission review failed.");
@@ -390,12 +395,12 @@ fn is_json(headers: &HeaderMap) -> bool {
 }
 
 /// A body of bounded size.
-async fn whole(mut body: Body) -> Result<Bytes, NoAnswer> {
+async fn whole(mut body: Body) -> Result<Bytes, RequestError> {
     let mut whole = vec![];
     while let Some(frame) = body.frame().await {
-        let Ok(data) = frame.map_err(NoAnswer::Body)?.into_data() else { continue };
+        let Ok(data) = frame.map_err(RequestError::Body)?.into_data() else { continue };
         if whole.len() + data.len() > BODY_BYTES_MAX {
-            return Err(NoAnswer::TooLarge);
+            return Err(RequestError::TooLarge);
         }
         // not more room than what has come needs, whatever was declared
         whole.extend_from_slice(&data);

@@ -3,7 +3,7 @@
 use super::draft::Draft;
 use super::edges::{At, Move, Running};
 use super::health::{self, PodSetHealth};
-use super::steps::{self, Standing};
+use super::steps::{self, ComponentStage};
 use super::{VerdictAction, deploy, force_delete, undetermined};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
@@ -15,10 +15,10 @@ use crate::snapshot::{Pod, Presence};
 /// The move, if nothing else is to be evaluated: a read is needed first, or a creation ended it.
 pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, Move> {
     let count = draft.facts.snapshot.components.len();
-    let of = |draft: &Draft<'_>, wanted: Standing| -> Vec<usize> {
+    let of = |draft: &Draft<'_>, wanted: ComponentStage| -> Vec<usize> {
         (0..count).filter(|index| steps::standing(draft, *index) == wanted).collect()
     };
-    for index in of(draft, Standing::Going) {
+    for index in of(draft, ComponentStage::Going) {
         let remains =
             steps::remains(draft, index) && !mutations::is_present(Mutation::RecreateAtOnce);
         let mut fenced = force_delete::fenced(draft).filter(|pod| pod.component == Some(index));
@@ -36,7 +36,7 @@ pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
             steps::begin(draft, &[index]);
         }
     }
-    let (there, absent): (Vec<usize>, Vec<usize>) = of(draft, Standing::Coming)
+    let (there, absent): (Vec<usize>, Vec<usize>) = of(draft, ComponentStage::Coming)
         .into_iter()
         .partition(|index| deploy::exists(draft, &draft.facts.snapshot.components[*index]));
     for index in there {
@@ -101,12 +101,12 @@ pub fn begin_next_step(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
 /// Whether every component was created, so that the AppWrapper can succeed.
 pub fn all_are_up(draft: &Draft<'_>) -> bool {
     (0..draft.facts.snapshot.components.len())
-        .all(|index| steps::standing(draft, index) == Standing::Up)
+        .all(|index| steps::standing(draft, index) == ComponentStage::Up)
 }
 
 /// The pod sets of components whose step has begun.
 pub fn begun_pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
     let mut pod_sets = health::pod_sets(draft);
-    pod_sets.retain(|set| steps::standing(draft, set.component) != Standing::Later);
+    pod_sets.retain(|set| steps::standing(draft, set.component) != ComponentStage::Later);
     pod_sets
 }

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Facts;
 use super::policy::category;
-use super::policy::look::{Look, is_overdue};
+use super::policy::failure_view::{FailureView, is_overdue};
 use crate::api::FailureRecord;
 use crate::price::STATUS_MESSAGE_BYTES_MAX as MESSAGE_BYTES_MAX;
 use crate::snapshot::{
@@ -97,14 +97,14 @@ pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> Fai
 }
 
 /// A pod, with what its component says of its time.
-fn look<'a>(pod: &'a Pod, component: Option<&Component>) -> Look<'a> {
+fn look<'a>(pod: &'a Pod, component: Option<&Component>) -> FailureView<'a> {
     let own = component.and_then(Component::ours).is_some_and(|object| {
         matches!(&object.report.outcome, Outcome::Failed { reason, .. } if is_overdue(reason))
     });
     // as retry policies see it
     let job = component.and_then(|component| component.failed_jobs.first());
     let overdue = own || job.is_some_and(|job| is_overdue(&job.reason));
-    Look { overdue, ..Look::at(pod) }
+    FailureView { overdue, ..FailureView::at(pod) }
 }
 
 /// Reason and message of a pod that failed: its node's, else its own, else its container's.

@@ -9,12 +9,12 @@ use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::Pod;
 use crate::tuning::Period;
 
-/// After this time, the deletion of strays is checked again.
+/// After this time, the deletion of orphans is checked again.
 const SWEEP_AGAIN_AFTER: Duration = Duration::from_secs(5);
 
 /// What is swept away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stray {
+pub(super) enum Orphans {
     /// Everything: nothing is to be there.
     Any,
     /// Everything of another attempt than the running one.
@@ -23,10 +23,10 @@ pub(super) enum Stray {
     Unrecorded,
 }
 
-/// Force-deletes strays that are long overdue, and at once those on nodes where nothing runs any more; the
+/// Force-deletes orphans that are long overdue, and at once those on nodes where nothing runs any more; the
 /// state of the node must be current.
-fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
-    let fenced: Vec<&Pod> = force_delete::fenced(draft).filter(|pod| is_stray(pod)).collect();
+fn force_overdue(draft: &mut Draft<'_>, is_orphan: impl Fn(&Pod) -> bool) {
+    let fenced: Vec<&Pod> = force_delete::fenced(draft).filter(|pod| is_orphan(pod)).collect();
     if !fenced.is_empty() && draft.facts.snapshot.answered < FreshRead::Pods {
         draft.ask(FreshRead::Pods);
         return;
@@ -36,7 +36,7 @@ fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
     }
     let pods = draft.facts.snapshot.pods.iter();
     let pods = pods.filter(|pod| !fenced.iter().any(|one| one.uid == pod.uid));
-    for pod in pods.filter(|pod| pod.terminating && is_stray(pod)) {
+    for pod in pods.filter(|pod| pod.terminating && is_orphan(pod)) {
         let Some(overdue) = health::overdue_from(draft.facts, pod) else { continue };
         if draft.facts.now < overdue {
             draft.look_again(overdue);
@@ -48,7 +48,7 @@ fn force_overdue(draft: &mut Draft<'_>, is_stray: impl Fn(&Pod) -> bool) {
 }
 
 /// Deletes objects that a late write created; returns whether there were any.
-pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
+pub(super) fn sweep(draft: &mut Draft<'_>, orphans: Orphans) -> bool {
     if mutations::is_present(Mutation::NothingSwept) {
         return false;
     }
@@ -60,10 +60,10 @@ pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
     let again = Period::from_duration(SWEEP_AGAIN_AFTER).after(draft.facts.now);
     for (component, index) in snapshot.components.iter().zip(0..) {
         let Some(object) = component.ours() else { continue };
-        let sweeps = match stray {
-            Stray::Any => true,
-            Stray::OfAnotherAttempt => of_another(object.attempt),
-            Stray::Unrecorded => !health::is_current(draft, index, component),
+        let sweeps = match orphans {
+            Orphans::Any => true,
+            Orphans::OfAnotherAttempt => of_another(object.attempt),
+            Orphans::Unrecorded => !health::is_current(draft, index, component),
         };
         found |= sweeps;
         if sweeps && !object.terminating {
@@ -73,15 +73,15 @@ pub(super) fn sweep(draft: &mut Draft<'_>, stray: Stray) -> bool {
             draft.look_again(again);
         }
     }
-    match stray {
-        Stray::Any => force_overdue(draft, |_| true),
-        Stray::OfAnotherAttempt => force_overdue(draft, |pod| of_another(pod.attempt)),
-        Stray::Unrecorded => {}
+    match orphans {
+        Orphans::Any => force_overdue(draft, |_| true),
+        Orphans::OfAnotherAttempt => force_overdue(draft, |pod| of_another(pod.attempt)),
+        Orphans::Unrecorded => {}
     }
     found
-        || match stray {
-            Stray::Any => !snapshot.pods.is_empty(),
-            Stray::OfAnotherAttempt => snapshot.pods.iter().any(|pod| of_another(pod.attempt)),
-            Stray::Unrecorded => false,
+        || match orphans {
+            Orphans::Any => !snapshot.pods.is_empty(),
+            Orphans::OfAnotherAttempt => snapshot.pods.iter().any(|pod| of_another(pod.attempt)),
+            Orphans::Unrecorded => false,
         }
 }

@@ -4,9 +4,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::edges::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
+use super::orphans::{Orphans, sweep};
 use super::problem::{self, Problem};
-use super::steps::{self, Standing};
-use super::strays::{Stray, sweep};
+use super::steps::{self, ComponentStage};
 use super::{
     VerdictAction, attempts, components, deploy, health, notices, pods, resolve, retry, teardown,
     undetermined,
@@ -41,7 +41,7 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
 pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
     if draft.facts.snapshot.suspend {
         // A leader that had lost its lease may have created something after all was gone.
-        sweep(draft, Stray::Any);
+        sweep(draft, Orphans::Any);
         return here.stay();
     }
     // the delay of a retry that Kueue had to admit again
@@ -100,7 +100,7 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
         return resolve::fail(here, draft, &problem);
     }
-    if snapshot.finalizer && sweep(draft, Stray::OfAnotherAttempt) {
+    if snapshot.finalizer && sweep(draft, Orphans::OfAnotherAttempt) {
         "Waiting for objects of an earlier attempt to be deleted"
             .clone_into(&mut draft.verdict.message);
         return here.stay();
@@ -200,13 +200,13 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
 fn has_trouble_coming(draft: &Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     (0..snapshot.components.len()).any(|index| match steps::standing(draft, index) {
-        Standing::Going => true,
-        Standing::Coming => {
+        ComponentStage::Going => true,
+        ComponentStage::Coming => {
             let component = &snapshot.components[index];
             let in_the_way = matches!(component.presence, Presence::Present(_));
             in_the_way || component.creation.is_some()
         }
-        Standing::Later | Standing::Up => false,
+        ComponentStage::Later | ComponentStage::Up => false,
     })
 }
 
@@ -219,7 +219,7 @@ fn missing_component<'a>(draft: &Draft<'a>) -> Result<Option<Problem<'a>>, Unsur
     let mut unsure = false;
     for (index, component) in snapshot.components.iter().enumerate() {
         // a recorded success stays, also where the object is gone since
-        let created = steps::standing(draft, index) == Standing::Up;
+        let created = steps::standing(draft, index) == ComponentStage::Up;
         if !created || health::has_succeeded(draft, index) {
             continue;
         }
@@ -242,7 +242,7 @@ fn record_successes(draft: &mut Draft<'_>) {
     for index in 0..draft.facts.snapshot.components.len() {
         let has_pods = !draft.facts.snapshot.components[index].pod_sets.is_empty();
         // what is to be created again has not done its work
-        let up = steps::standing(draft, index) == Standing::Up;
+        let up = steps::standing(draft, index) == ComponentStage::Up;
         if up && has_pods && health::has_succeeded(draft, index) {
             let conditions = &mut draft.component_status()[index].conditions;
             let kind = condition::COMPONENT_SUCCEEDED;

@@ -10,7 +10,7 @@ use super::health::{self, PodSetHealth};
 use super::policy::Judged;
 use super::policy::category::Category;
 use super::problem::{Problem, is_final, with_pods};
-use super::steps::{self, Standing};
+use super::steps::{self, ComponentStage};
 use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
 use crate::snapshot::{Pod, PodPhase, Undetermined};
@@ -48,7 +48,8 @@ pub fn unmended<'a>(
     judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
 ) -> Vec<&'a Pod> {
-    let up = pod_sets.iter().filter(|set| steps::standing(draft, set.component) == Standing::Up);
+    let up =
+        pod_sets.iter().filter(|set| steps::standing(draft, set.component) == ComponentStage::Up);
     let mut pods: Vec<&Pod> = up
         .flat_map(|set| health::unmended(draft, set))
         .filter(|pod| judged.ignores(pod).is_none() || is_final(draft.facts, pod))
@@ -134,7 +135,7 @@ fn not_counted(Undetermined { count, named, .. }: &Undetermined) -> String {
 
 /// A pod set that has too few pods, or too few that run.
 fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
-    if health.ready() || steps::standing(draft, health.component) != Standing::Up {
+    if health.ready() || steps::standing(draft, health.component) != ComponentStage::Up {
         return None;
     }
     let facts = draft.facts;

@@ -8,7 +8,7 @@ use super::draft::Draft;
 use super::failure;
 use super::health::{self, PodSetHealth};
 use super::policy::{Case, FailedComponent, Judged, Ruling, pod_failure};
-use super::steps::{self, Standing};
+use super::steps::{self, ComponentStage};
 use super::{Facts, attempts, incidents, pods};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, RuleSource};
@@ -175,7 +175,7 @@ pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a P
     let judged = |pod: &Pod| {
         pod.component.is_some_and(|index| {
             draft.facts.snapshot.components.len() > index
-                && steps::standing(draft, index) != Standing::Up
+                && steps::standing(draft, index) != ComponentStage::Up
         })
     };
     let mut pods: Vec<&Pod> = draft
@@ -249,7 +249,7 @@ fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
         .enumerate()
         .filter(|(index, component)| {
             health::is_current(draft, *index, component)
-                && steps::standing(draft, *index) == Standing::Up
+                && steps::standing(draft, *index) == ComponentStage::Up
         })
         .filter_map(|(index, component)| match &component.ours()?.report.outcome {
             Outcome::Failed { reason, message, at } => Some(FailedComponent {

@@ -24,7 +24,7 @@ const RECREATING: &str = "Recreating";
 
 /// How far a component is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum ComponentStage {
     /// Its step has not begun.
     Later,
     /// It is to be created.
@@ -36,23 +36,23 @@ pub enum Standing {
 }
 
 /// How far a component is while the AppWrapper is Running.
-pub fn standing(draft: &Draft<'_>, index: usize) -> Standing {
+pub fn standing(draft: &Draft<'_>, index: usize) -> ComponentStage {
     if is_recorded(draft, index) == Some(true) {
-        return Standing::Up;
+        return ComponentStage::Up;
     }
     match deployed(draft, index) {
-        Some(condition) if condition.reason == RECREATING => return Standing::Going,
-        Some(_) => return Standing::Coming,
+        Some(condition) if condition.reason == RECREATING => return ComponentStage::Going,
+        Some(_) => return ComponentStage::Coming,
         None => {}
     }
     // Nothing is written of it: an AppWrapper without an order, or of another controller.
     let step = draft.facts.snapshot.policies.steps.step(index);
     if step == 0 {
-        Standing::Up
+        ComponentStage::Up
     } else if step > begun(draft) {
-        Standing::Later
+        ComponentStage::Later
     } else {
-        Standing::Coming
+        ComponentStage::Coming
     }
 }
 
@@ -102,7 +102,7 @@ pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
     let all = 0..snapshot.components.len();
     // an earlier component may be in recreation since then
     let mut begun = all.clone().filter(|index| steps.step(*index) <= step);
-    let up = begun.clone().all(|index| standing(draft, index) == Standing::Up);
+    let up = begun.clone().all(|index| standing(draft, index) == ComponentStage::Up);
     let far =
         begun.all(|index| has_reached(draft, index, steps.wait_for(steps.step(index)), pod_sets));
     if up && (far || mutations::is_present(Mutation::StepsAtOnce)) {

@@ -12,7 +12,7 @@ use super::edges::{
     Terminating,
 };
 use super::force_delete::{delete, fenced, force};
-use super::strays::{self, Stray};
+use super::orphans::{self, Orphans};
 use super::{VerdictAction, attempts, pause, phases, retry, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
@@ -123,7 +123,7 @@ fn has_live_pods(draft: &Draft<'_>) -> bool {
 /// Done: the components are kept for `SuccessTTL`; nothing runs on, whoever wrote the phase.
 pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
     if nothing_deployed(draft) {
-        strays::sweep(draft, Stray::Any);
+        orphans::sweep(draft, Orphans::Any);
         return here.stay();
     }
     let since = draft.status.since.as_ref();
@@ -140,7 +140,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
             return here.stay();
         }
         if is_kept && !lives {
-            if strays::sweep(draft, Stray::Unrecorded) {
+            if orphans::sweep(draft, Orphans::Unrecorded) {
                 draft.look_again(until);
                 return here.stay();
             }
@@ -162,7 +162,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
 pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
     if nothing_deployed(draft) && !holds_quota {
-        strays::sweep(draft, Stray::Any);
+        orphans::sweep(draft, Orphans::Any);
         return here.stay();
     }
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {

@@ -22,7 +22,7 @@ mod inspect;
 mod memory;
 mod node;
 mod path;
-mod quantity;
+pub mod quantity;
 mod registry;
 mod render;
 mod report;

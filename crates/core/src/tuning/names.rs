@@ -105,22 +105,8 @@ const CHARS_MAX: usize = 64;
 
 /// Letters added, removed, replaced or swapped with their neighbour, case apart.
 fn distance(a: &str, b: &str) -> usize {
-    let a: Vec<char> = a.to_lowercase().chars().take(CHARS_MAX).collect();
-    let b: Vec<char> = b.to_lowercase().chars().take(CHARS_MAX).collect();
-    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
-    for i in 1..=a.len() {
-        let mut row = vec![i];
-        for j in 1..=b.len() {
-            let replaced = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
-            let mut best = replaced.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
-            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
-                best = best.min(rows[i - 2][j - 2] + 1);
-            }
-            row.push(best);
-        }
-        rows.push(row);
-    }
-    rows[a.len()][b.len()]
+    let start = |text: &str| -> String { text.to_lowercase().chars().take(CHARS_MAX).collect() };
+    strsim::osa_distance(&start(a), &start(b))
 }
 
 #[cfg(test)]

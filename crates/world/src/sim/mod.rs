@@ -8,7 +8,6 @@
 //! are counted. It uses nothing of the controller, so that it cannot share the controller's mistakes;
 //! a test sends the same requests to it and to a real kube-apiserver and compares.
 
-mod answer;
 mod create;
 mod discovery;
 mod garbage;
@@ -18,6 +17,7 @@ mod patch;
 mod query;
 mod refusal;
 mod remove;
+mod response;
 mod schema;
 mod selector;
 mod service;
@@ -27,12 +27,12 @@ mod tests;
 mod watch;
 mod write;
 
-pub use answer::{Answer, answer};
 pub use garbage::Garbage;
 pub use kinds::{Kind, KindId, Kinds};
 pub use object::{Address, Object};
 pub use refusal::Refusal;
 pub use remove::{Deletion, Propagation};
+pub use response::{ApiResponse, answer};
 pub use selector::Filter;
 pub use service::{ApiServer, Reply, reply};
 pub use store::{Change, Part, Store, Verb};

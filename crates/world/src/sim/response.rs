@@ -19,7 +19,7 @@ use super::write::{Writer, remove};
 
 /// The answer to a request.
 #[derive(Debug)]
-pub enum Answer {
+pub enum ApiResponse {
     /// A document, with the HTTP status.
     Document(u16, String),
     /// What happens from here on.
@@ -34,11 +34,11 @@ pub fn answer(
     uri: &str,
     content_type: &str,
     body: &[u8],
-) -> Answer {
+) -> ApiResponse {
     let answered = respond(store, method, uri, content_type, body);
     answered.unwrap_or_else(|refusal| {
         let text = if refusal.is_bare() { refusal.message } else { refusal.status().to_string() };
-        Answer::Document(refusal.code, text)
+        ApiResponse::Document(refusal.code, text)
     })
 }
 
@@ -48,28 +48,28 @@ fn respond(
     uri: &str,
     content_type: &str,
     body: &[u8],
-) -> Result<Answer, Refusal> {
+) -> Result<ApiResponse, Refusal> {
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     let params = query::params(query);
     let query = query::read(store, method, path, &params, content_type)?;
     let read_body = || -> Result<Value, Refusal> {
         serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))
     };
-    let ok = |object: &Arc<Object>| Answer::Document(200, object.text().to_owned());
+    let ok = |object: &Arc<Object>| ApiResponse::Document(200, object.text().to_owned());
     Ok(match query {
-        Query::Discover(path) => Answer::Document(200, discovery::document(store, &path)?),
+        Query::Discover(path) => ApiResponse::Document(200, discovery::document(store, &path)?),
         Query::Create(kind, namespace) => {
             let value = read_body()?;
             check_kind(store.kinds.get(kind), &value)?;
             let object = store.create(kind, &namespace, value)?;
-            Answer::Document(201, object.text().to_owned())
+            ApiResponse::Document(201, object.text().to_owned())
         }
         Query::Get(address) => ok(&store.existing(&address)?),
         Query::List(kind, namespace) => {
-            Answer::Document(200, list(store, kind, &namespace, &params)?)
+            ApiResponse::Document(200, list(store, kind, &namespace, &params)?)
         }
         Query::Watch(kind, namespace) => {
-            Answer::Watch(Watch::open(store, kind, &namespace, &params)?)
+            ApiResponse::Watch(Watch::open(store, kind, &namespace, &params)?)
         }
         Query::Replace(address, part) => replaced(store, &address, part, read_body()?)?,
         Query::Patch(address, part, form) => {
@@ -79,7 +79,7 @@ fn respond(
             let options = if body.is_empty() { options(&params) } else { read_body()? };
             delete(store, &address, &Deletion::parse(&options)?)?
         }
-        Query::Review(_) => Answer::Document(201, review(store, read_body()?).to_string()),
+        Query::Review(_) => ApiResponse::Document(201, review(store, read_body()?).to_string()),
     })
 }
 
@@ -108,7 +108,7 @@ fn replaced(
     address: &Address,
     part: Part,
     value: Value,
-) -> Result<Answer, Refusal> {
+) -> Result<ApiResponse, Refusal> {
     let kind = store.kinds.get(address.kind);
     check_kind(kind, &value)?;
     if kind.created_by_update() && part == Part::Whole && store.get(address).is_none() {
@@ -116,9 +116,9 @@ fn replaced(
         value["metadata"]["name"] = (*address.name).into();
         remove(&mut value["metadata"], "resourceVersion");
         let object = store.create(address.kind, &address.namespace, value)?;
-        return Ok(Answer::Document(201, object.text().to_owned()));
+        return Ok(ApiResponse::Document(201, object.text().to_owned()));
     }
-    Ok(Answer::Document(200, store.replace(address, part, value)?.text().to_owned()))
+    Ok(ApiResponse::Document(200, store.replace(address, part, value)?.text().to_owned()))
 }
 
 fn patched(
@@ -143,11 +143,15 @@ fn options(params: &Params) -> Value {
     json!({"gracePeriodSeconds": seconds, "propagationPolicy": params.get("propagationPolicy")})
 }
 
-fn delete(store: &mut Store, address: &Address, deletion: &Deletion) -> Result<Answer, Refusal> {
+fn delete(
+    store: &mut Store,
+    address: &Address,
+    deletion: &Deletion,
+) -> Result<ApiResponse, Refusal> {
     let last = store.delete(address, deletion)?;
     let kind = store.kinds.get(address.kind);
     if store.get(address).is_some() || kind.returned() {
-        return Ok(Answer::Document(200, last.text().to_owned()));
+        return Ok(ApiResponse::Document(200, last.text().to_owned()));
     }
     let mut status = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success",
@@ -156,7 +160,7 @@ fn delete(store: &mut Store, address: &Address, deletion: &Deletion) -> Result<A
     if !kind.group.is_empty() {
         status["details"]["group"] = kind.group.clone().into();
     }
-    Ok(Answer::Document(200, status.to_string()))
+    Ok(ApiResponse::Document(200, status.to_string()))
 }
 
 /// Whether an access is allowed: everything is that was not denied.

@@ -17,7 +17,7 @@ use http_body_util::{BodyExt, Full, StreamBody};
 use tokio::sync::watch as signal;
 use tower::Service;
 
-use super::answer::{Answer, answer};
+use super::response::{ApiResponse, answer};
 use super::store::Store;
 use super::watch::Watch;
 
@@ -67,8 +67,8 @@ impl ApiServer {
         let content_type = content_type.and_then(|value| value.to_str().ok()).unwrap_or_default();
         let answered = self.with(|store| answer(store, &head.method, uri, content_type, &body));
         Ok(match answered {
-            Answer::Document(code, text) => reply(code, text),
-            Answer::Watch(watch) => self.stream(watch),
+            ApiResponse::Document(code, text) => reply(code, text),
+            ApiResponse::Watch(watch) => self.stream(watch),
         })
     }
 

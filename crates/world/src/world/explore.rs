@@ -8,7 +8,7 @@ use super::adversary::{Hostility, twin};
 use super::coverage::Coverage;
 use super::faults::Faults;
 use super::rng::mix;
-use super::{Options, Report, World};
+use super::{Options, RunReport, World};
 
 /// What came of many seeds.
 #[derive(Clone, Debug, Default)]
@@ -24,12 +24,12 @@ pub struct Total {
     /// What was met.
     pub coverage: Coverage,
     /// The runs in which an invariant did not hold, by seed.
-    pub failed: Vec<Report>,
+    pub failed: Vec<RunReport>,
 }
 
 /// Runs one world to its end.
 #[must_use]
-pub fn run_one(options: Options) -> Report {
+pub fn run_one(options: Options) -> RunReport {
     let twin = twin::of(&options).map(|options| run(|| World::random(options)));
     let mut report = run(|| World::random(options));
     if let Some(twin) = twin.filter(|twin| twin.violation.is_none() && report.violation.is_none()) {
@@ -43,7 +43,7 @@ pub fn run_one(options: Options) -> Report {
 /// # Panics
 /// Where the machine has no room for a runtime.
 #[must_use]
-pub fn run(make: impl FnOnce() -> World) -> Report {
+pub fn run(make: impl FnOnce() -> World) -> RunReport {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
             .build()
@@ -60,7 +60,7 @@ pub fn explore(
     jobs: usize,
     faults: &Faults,
     hostility: Hostility,
-    done: &(dyn Fn(&Report) + Sync),
+    done: &(dyn Fn(&RunReport) + Sync),
 ) -> Total {
     let next = AtomicU64::new(first);
     let total = Mutex::new(Total::default());
@@ -88,7 +88,7 @@ pub fn explore(
 }
 
 impl Total {
-    fn add(&mut self, report: &Report) {
+    fn add(&mut self, report: &RunReport) {
         self.seeds += 1;
         self.steps += report.steps;
         self.calls += u64::from(report.calls);

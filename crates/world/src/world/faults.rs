@@ -243,7 +243,7 @@ pub enum Effect {
 
 /// One planned fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Plan {
+pub struct FaultPlan {
     /// Index of the call.
     pub call: u32,
     /// When.
@@ -252,7 +252,7 @@ pub struct Plan {
     pub effect: Effect,
 }
 
-impl Plan {
+impl FaultPlan {
     /// Every plan for a run of so many calls.
     pub fn all(calls: u32) -> impl Iterator<Item = Self> {
         let moments = [Moment::Before, Moment::Lost, Moment::After];
@@ -285,6 +285,6 @@ mod tests {
             error.contains("unknown fault \"craash\"") && error.contains("crash, lost"),
             "{error}"
         );
-        assert_eq!(Plan::all(2).count(), 2 * 3 * 5);
+        assert_eq!(FaultPlan::all(2).count(), 2 * 3 * 5);
     }
 }

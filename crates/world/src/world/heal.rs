@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::actors::{Env, kubelet};
+use super::actors::{Env, nodes};
 use super::checks::hostile;
 use super::checks::liveness::{self, EndScope};
 use super::coverage::Happening;
@@ -140,8 +140,8 @@ impl World {
             self.add_node("node-1", 16);
         }
         for node in nodes {
-            kubelet::set_node(&mut self.store, &node, None);
-            kubelet::set_out_of_service(&mut self.store, &node, false);
+            nodes::set_node(&mut self.store, &node, None);
+            nodes::set_out_of_service(&mut self.store, &node, false);
             self.deed_mark(&node);
         }
         self.retreat();

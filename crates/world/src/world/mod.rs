@@ -52,7 +52,7 @@ use actors::{Agenda, Task};
 use adversary::{Adversary, Hostility};
 use checks::Violation;
 use coverage::{Coverage, Happening};
-use faults::{Fault, Faults, Plan};
+use faults::{Fault, FaultPlan, Faults};
 use oracle::Oracle;
 use replica::{Replica, Told, Topic};
 use rng::Rng;
@@ -78,7 +78,7 @@ pub struct Options {
     /// The lines of the trace are kept.
     pub keep_trace: bool,
     /// One planned fault, instead of chance.
-    pub plan: Option<Plan>,
+    pub plan: Option<FaultPlan>,
     /// Faults to leave out, by their number in the run: for shrinking.
     pub without: BTreeSet<u64>,
     /// In which worlds there is an adversary.
@@ -103,7 +103,7 @@ impl Options {
 
 /// What came of a run.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct RunReport {
     /// The seed.
     pub seed: u64,
     /// The invariant that did not hold, and at which step.
@@ -288,7 +288,7 @@ impl World {
             self.store.change(&node.address, crate::sim::Part::Status, |node| {
                 node["status"]["allocatable"]["pods"] = room.to_string().into();
             });
-            actors::kubelet::set_node(&mut self.store, name, None);
+            actors::nodes::set_node(&mut self.store, name, None);
         }
     }
 
@@ -303,7 +303,7 @@ impl World {
     }
 
     /// Runs to the end: faults, then healing, then rest.
-    pub async fn run(mut self) -> Report {
+    pub async fn run(mut self) -> RunReport {
         while self.violation.is_none() && self.trace.steps < self.options.steps && self.is_busy() {
             self.step().await;
         }
@@ -314,7 +314,7 @@ impl World {
         self.report()
     }
 
-    fn report(mut self) -> Report {
+    fn report(mut self) -> RunReport {
         self.coverage.faults[Fault::Pod as usize] += self.kubelets.spoiled.0;
         self.coverage.faults[Fault::Stuck as usize] += self.kubelets.spoiled.1;
         let phases = self.oracle.wrappers.values().map(|wrapper| {
@@ -323,7 +323,7 @@ impl World {
             let name = hostile.unwrap_or_else(|| name.to_string());
             (name, format!("{:?}", wrapper.state.phase))
         });
-        Report {
+        RunReport {
             seed: self.options.seed,
             phases: phases.collect(),
             ends: self.ends(),

@@ -18,7 +18,7 @@ use own::{Own, PodFailure};
 use retry::RetryPolicies;
 use wrapper::thing;
 
-use super::actors::{is_true, kubelet};
+use super::actors::{is_true, nodes};
 use super::scene::Tuning;
 use crate::api::Phase;
 use crate::sim::{Address, Change, Store, Verb};
@@ -269,21 +269,7 @@ impl Oracle {
         let wrapper = self.wrappers.get_mut(&root)?;
         let before = wrapper.state;
         if change.verb == Verb::Deleted {
-            let removed = wrapper.things.remove(&object.uid);
-            let removed_by_right = removed.as_ref().is_some_and(|thing| !thing.late);
-            if let Some(component) = removed.filter(|thing| thing.component && !ours) {
-                // somebody took the component away from above what makes its pods: that goes on for a
-                // while, and nobody can see it
-                for (uid, thing) in &mut wrapper.things {
-                    if !thing.component && !thing.pod && thing.part == component.part {
-                        thing.late = true;
-                        self.late.insert(uid.clone());
-                    }
-                }
-            }
-            if removed_by_right && wrapper.rightful().next().is_none() {
-                wrapper.emptied = Some(elapsed);
-            }
+            self.late.extend(wrapper.remove(&object.uid, ours, elapsed));
         } else {
             // what somebody makes by order of something late is late itself
             let owner = object.controller().and_then(|owner| owner["uid"].as_str());
@@ -338,10 +324,10 @@ impl Oracle {
 
     /// A node is lost or back: its pods failed then, though none of them changes.
     fn note_node(&mut self, store: &Store, name: &str, elapsed: Duration) {
-        if kubelet::is_fenced(store, name) {
+        if nodes::is_fenced(store, name) {
             self.fenced.insert(name.to_owned());
         }
-        let is_lost = kubelet::is_lost(store, name);
+        let is_lost = nodes::is_lost(store, name);
         let was_lost = self.losing.contains(name);
         if is_lost && !was_lost {
             self.losing.insert(name.to_owned());

@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::coverage::Coverage;
 use super::explore::run;
-use super::faults::{Faults, Plan};
+use super::faults::{FaultPlan, Faults};
 use super::scene::{Act, Scene};
-use super::{Options, Report, World};
+use super::{Options, RunReport, World};
 use crate::sim::Propagation;
 
 /// A story without chance but for the order of things, and how it must end.
@@ -155,7 +155,7 @@ fn scene(objects: Vec<Value>, meanwhile: Meanwhile) -> Scene {
 impl Scenario {
     /// Runs it, with a planned fault or without.
     #[must_use]
-    pub fn run(&self, plan: Option<Plan>, keep_trace: bool) -> Report {
+    pub fn run(&self, plan: Option<FaultPlan>, keep_trace: bool) -> RunReport {
         let options = Options { keep_trace, plan, ..Options::of(1, Faults::default()) };
         // healed only by its own end: no chance is at work
         let options = Options { steps: 60_000, ..options };
@@ -164,7 +164,7 @@ impl Scenario {
 
     /// What is wrong with how it ended.
     #[must_use]
-    pub fn wrong(&self, report: &Report) -> Option<String> {
+    pub fn wrong(&self, report: &RunReport) -> Option<String> {
         if let Some((violation, _)) = &report.violation {
             return Some(violation.to_string());
         }
@@ -181,7 +181,7 @@ pub struct Outcome {
     /// What was met.
     pub coverage: Coverage,
     /// Scenario, plan, and what was wrong.
-    pub wrong: Vec<(String, Plan, String)>,
+    pub wrong: Vec<(String, FaultPlan, String)>,
     /// Calls of each scenario without a fault.
     pub calls: BTreeMap<String, u32>,
 }
@@ -192,7 +192,7 @@ pub fn exhaust(scenario: &Scenario) -> Outcome {
     let mut outcome = Outcome::default();
     let plain = scenario.run(None, false);
     outcome.calls.insert(scenario.name.clone(), plain.calls);
-    for plan in Plan::all(plain.calls) {
+    for plan in FaultPlan::all(plain.calls) {
         let report = scenario.run(Some(plan), false);
         outcome.plans += 1;
         outcome.coverage.merge(&report.coverage);

@@ -14,12 +14,12 @@ use crate::act::events::Notice;
 use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
 use crate::observe::cache::{Key, KindKey};
+use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::feed;
 use crate::observe::nodes;
+use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::is_retry_source;
-use crate::observe::seen::Seen;
 use crate::observe::store::Shown;
-use crate::observe::stored::Stored;
 use crate::reconcile::{self, Context, Next};
 use crate::sim::{Address, Object, Verb};
 
@@ -53,7 +53,7 @@ impl Told {
     }
 
     /// The object as it comes over the wire.
-    fn seen(&self) -> Option<Seen> {
+    fn seen(&self) -> Option<RawObject> {
         serde_json::from_str(self.object.text()).ok()
     }
 }
@@ -229,7 +229,7 @@ impl Replica {
 
     /// The AppWrapper as its watch has shown it.
     #[must_use]
-    pub fn stored(&self, key: &Key) -> Option<Arc<Stored>> {
+    pub fn stored(&self, key: &Key) -> Option<Arc<CachedAppWrapper>> {
         self.context.store.get(key)
     }
 
@@ -266,7 +266,7 @@ impl Replica {
         }
     }
 
-    fn feed(&mut self, stream: usize, event: Event<Seen>, elapsed: Duration) {
+    fn feed(&mut self, stream: usize, event: Event<RawObject>, elapsed: Duration) {
         let cache = &self.context.cache;
         let mut concerns_all = matches!(event, Event::InitDone);
         let keys = match &mut self.streams[stream].feed {
@@ -287,8 +287,8 @@ impl Replica {
     }
 
     /// As the controller's own watch of AppWrappers does.
-    fn feed_wrapper(&mut self, event: Event<Seen>, elapsed: Duration) {
-        match self.context.store.apply(event, Stored::read) {
+    fn feed_wrapper(&mut self, event: Event<RawObject>, elapsed: Duration) {
+        match self.context.store.apply(event, CachedAppWrapper::read) {
             Shown::Begin => {}
             Shown::Listed(stored) => self.watch_kinds(&stored),
             Shown::Changed(stored) => {
@@ -305,7 +305,7 @@ impl Replica {
         }
     }
 
-    fn watch_kinds(&mut self, stored: &Stored) {
+    fn watch_kinds(&mut self, stored: &CachedAppWrapper) {
         let Ok(summary) = &stored.summary else { return };
         if !summary.is_ours {
             return;

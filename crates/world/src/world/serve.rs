@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use http::Method;
 
-use super::actors::kueue::Standing;
+use super::actors::kueue::WorkloadState;
 use super::checks::calls::{self, CallScope, Target};
 use super::coverage::Happening;
 use super::faults::{Effect, Fault, Moment};
@@ -13,7 +13,7 @@ use super::wire::Call;
 use super::{LateCall, Source, World, oracle};
 use crate::act::events::{EventType, Notice};
 use crate::observe::cache::Key;
-use crate::sim::{Address, Answer, Refusal, answer};
+use crate::sim::{Address, ApiResponse, Refusal, answer};
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,40 +71,58 @@ impl World {
                 self.outage_until = self.elapsed + Duration::from_secs(3);
                 self.outage_code = code;
             }
-            Fate::Crash(moment) => {
-                match moment {
-                    Moment::Before => {}
-                    Moment::Lost => drop(self.apply(index, key, &call, doubtful)),
-                    Moment::After => {
-                        self.answer(index, key, &call, doubtful);
-                        self.drive(index, key).await;
-                    }
-                }
-                self.crash(index);
-                return;
-            }
+            Fate::Crash(moment) => return self.crash_at(index, key, &call, moment, doubtful).await,
             Fate::Takeover(moment) => {
-                match moment {
-                    // the call is still on its way while the other leads
-                    Moment::Before => {
-                        if let Some(flight) = self.replicas[index].flights.get_mut(key) {
-                            flight.call = Some(call);
-                        }
-                        self.take_over(index);
-                        return;
-                    }
-                    Moment::Lost => {
-                        self.apply(index, key, &call, doubtful);
-                        call.sever();
-                    }
-                    Moment::After => self.answer(index, key, &call, doubtful),
-                }
-                self.take_over(index);
-                return;
+                return self.take_over_at(index, key, call, moment, doubtful);
             }
         }
         self.drive(index, key).await;
         self.grow_doubt(index);
+    }
+
+    /// A replica crashes before or after its call is served, or when only the reply is lost.
+    async fn crash_at(
+        &mut self,
+        index: usize,
+        key: &Key,
+        call: &Call,
+        moment: Moment,
+        doubtful: bool,
+    ) {
+        match moment {
+            Moment::Before => {}
+            Moment::Lost => drop(self.apply(index, key, call, doubtful)),
+            Moment::After => {
+                self.answer(index, key, call, doubtful);
+                self.drive(index, key).await;
+            }
+        }
+        self.crash(index);
+    }
+
+    /// Another replica becomes the leader, while a call of the old one is under way or after it.
+    fn take_over_at(
+        &mut self,
+        index: usize,
+        key: &Key,
+        call: Call,
+        moment: Moment,
+        doubtful: bool,
+    ) {
+        match moment {
+            // the call is served later, while the other leads
+            Moment::Before => {
+                if let Some(flight) = self.replicas[index].flights.get_mut(key) {
+                    flight.call = Some(call);
+                }
+            }
+            Moment::Lost => {
+                self.apply(index, key, &call, doubtful);
+                call.sever();
+            }
+            Moment::After => self.answer(index, key, &call, doubtful),
+        }
+        self.take_over(index);
     }
 
     /// What a plan or chance has in mind for a call.
@@ -285,15 +303,15 @@ impl World {
         }
         self.absorb(if late { Source::Late } else { Source::Ours });
         match answered {
-            Answer::Document(code, text) => (code, text, changed),
+            ApiResponse::Document(code, text) => (code, text, changed),
             // controllers here do not watch through the wire
-            Answer::Watch(_) => (500, "{}".to_owned(), changed),
+            ApiResponse::Watch(_) => (500, "{}".to_owned(), changed),
         }
     }
 
     /// Somebody's rights were asked for.
-    fn note_review(&mut self, body: &serde_json::Value, answered: &Answer) {
-        let Answer::Document(_, text) = answered else { return };
+    fn note_review(&mut self, body: &serde_json::Value, answered: &ApiResponse) {
+        let ApiResponse::Document(_, text) = answered else { return };
         let allowed = text.contains("\"allowed\":true");
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let asked = &body["spec"]["resourceAttributes"];
@@ -405,7 +423,8 @@ impl World {
     pub(super) fn check_quota(&mut self) {
         let stray = self.oracle.wrappers.iter().find(|(uid, wrapper)| {
             let managed = self.kueue.workloads.get(*uid);
-            let holds = |standing| matches!(standing, Standing::Admitted | Standing::Evicting);
+            let holds =
+                |standing| matches!(standing, WorkloadState::Admitted | WorkloadState::Evicting);
             (wrapper.sane || wrapper.hostile && wrapper.forged_at.is_none())
                 && managed.is_some_and(|workload| !holds(workload.standing))
                 && wrapper.rightful().any(oracle::Thing::is_live_pod)

@@ -11,8 +11,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::actors::kubelet;
-use super::actors::kueue::{Standing, Workload};
+use super::actors::kueue::{Workload, WorkloadState};
+use super::actors::{kubelet, nodes};
 use super::faults::Faults;
 use super::rng::Rng;
 use super::scene::Scene;
@@ -79,9 +79,9 @@ pub enum What {
         /// The AppWrapper.
         name: Arc<str>,
         /// Its opinion before.
-        before: Option<Standing>,
+        before: Option<WorkloadState>,
         /// And now.
-        now: Standing,
+        now: WorkloadState,
         /// What the AppWrapper asks for.
         needs: BTreeMap<String, i64>,
         /// What is reserved and what there is, by resource.
@@ -103,10 +103,10 @@ pub struct Show {
     world: World,
     seen: usize,
     warned: usize,
-    standings: BTreeMap<Arc<str>, Standing>,
+    standings: BTreeMap<Arc<str>, WorkloadState>,
     beats: Vec<Beat>,
     changed_at: Duration,
-    plan: strike::Plan,
+    plan: strike::StrikePlan,
 }
 
 impl Show {
@@ -118,7 +118,7 @@ impl Show {
         let scene = Scene { quota: cast.quota, ..Scene::default() };
         let mut world = World::of(Options::of(seed, Faults::default()), scene);
         world.keep_events = true;
-        let plan = strike::Plan::new(cast.misfortunes, Rng::new(seed, 5));
+        let plan = strike::StrikePlan::new(cast.misfortunes, Rng::new(seed, 5));
         let told = world.store.history().len();
         let mut show = Self {
             world,
@@ -158,7 +158,7 @@ impl Show {
         self.world.store.change(&address, Part::Status, |node| {
             node["status"]["allocatable"] = room.unwrap_or_else(|| json!({"pods": "110"}));
         });
-        kubelet::set_node(&mut self.world.store, &name, None);
+        nodes::set_node(&mut self.world.store, &name, None);
         Ok(())
     }
 
@@ -301,7 +301,7 @@ impl Show {
                 continue;
             }
             let Some(wrapper) = self.world.store.by_uid(uid) else { continue };
-            if now == Standing::Pending && !self.waits_in_vain(wrapper, workload) {
+            if now == WorkloadState::Pending && !self.waits_in_vain(wrapper, workload) {
                 continue;
             }
             self.standings.insert(uid.clone(), now);

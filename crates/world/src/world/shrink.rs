@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use super::adversary::Hostility;
 use super::explore::run_one;
 use super::faults::{Fault, Faults};
-use super::{Options, Report};
+use super::{Options, RunReport};
 
 /// The most runs that are spent on shrinking.
 const RUNS_MAX: usize = 400;
@@ -19,14 +19,14 @@ pub struct Smallest {
     /// What makes it.
     pub options: Options,
     /// What came of it; with its lines.
-    pub report: Report,
+    pub report: RunReport,
     /// How many runs were spent.
     pub runs: usize,
 }
 
 /// Looks for a shorter run in which the same invariant does not hold.
 #[must_use]
-pub fn shrink(failed: &Report, options: &Options) -> Smallest {
+pub fn shrink(failed: &RunReport, options: &Options) -> Smallest {
     let mut search = Search {
         invariant: failed.violation.as_ref().map(|(violation, _)| violation.invariant),
         best: options.clone(),

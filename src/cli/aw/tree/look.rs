@@ -12,8 +12,8 @@ use crate::cli::place::{Place, get};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::KindKey;
 use crate::observe::live::{self, Live};
+use crate::observe::raw_object::RawObject;
 use crate::observe::records::{Controller, Identity, ObjectRecord, PodRecord};
-use crate::observe::seen::Seen;
 use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence};
 
 /// The longest chain of owners between a component and a pod that is followed.
@@ -187,7 +187,7 @@ fn state(outcome: &Outcome, terminating: bool) -> (String, bool) {
 }
 
 /// An object between a component and its pods; none that nobody controls.
-fn thing(seen: &Seen, kind: &KindKey) -> Option<Thing> {
+fn thing(seen: &RawObject, kind: &KindKey) -> Option<Thing> {
     let record = ObjectRecord::of(seen, &kind.api_version, &kind.kind);
     let (state, bad) = state(&record.report.outcome, record.identity.terminating);
     let Identity { name, uid, controller, .. } = record.identity;
@@ -201,7 +201,7 @@ async fn climb(
     place: &Place,
     live: &Live,
     wrapper: &Wrapper,
-    pods: &[Seen],
+    pods: &[RawObject],
     found: &mut Found,
     orphans: &mut BTreeSet<String>,
 ) -> Result<(), Error> {
@@ -285,7 +285,7 @@ fn pod_node(pod: &Pod, restarts: i64) -> Node {
 }
 
 /// Restarts of the containers of a pod.
-fn restarts(seen: &Seen) -> i64 {
+fn restarts(seen: &RawObject) -> i64 {
     let pod: Value = serde_json::from_str(seen.raw.get()).unwrap_or_default();
     ["initContainerStatuses", "containerStatuses"]
         .iter()
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn a_pod_says_phase_node_exit_code_and_restarts() {
-        let seen = |status: Value| -> Seen {
+        let seen = |status: Value| -> RawObject {
             let pod = json!({"metadata": {"name": "p", "deletionTimestamp": null},
                 "spec": {"nodeName": "node-1"}, "status": status});
             serde_json::from_str(&pod.to_string()).unwrap()

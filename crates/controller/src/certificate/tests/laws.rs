@@ -65,7 +65,7 @@ enum Stage {
     /// It has read the configurations.
     Faced([Bundle; 2]),
     /// It is about to change the Secret.
-    Changing(u32, Box<Stored>, Change, i64),
+    Changing(u32, Box<Certificates>, Change, i64),
     /// It is about to write these bundles, where they differ.
     Trusting([Bundle; 2], usize, String),
 }
@@ -77,7 +77,7 @@ struct World {
     /// Every value of each configuration, with the second in which it began.
     history: [Vec<(i64, Option<String>)>; 2],
     replicas: [(Option<Served>, Stage); REPLICAS],
-    read: BTreeMap<Data, Stored>,
+    read: BTreeMap<Data, Certificates>,
     promoted: u32,
 }
 
@@ -95,12 +95,12 @@ impl World {
         }
     }
 
-    fn stored(&mut self) -> Stored {
+    fn stored(&mut self) -> Certificates {
         let data = &self.secret.value;
         if let Some(known) = self.read.get(data) {
             return known.clone();
         }
-        let stored = Stored::read(data);
+        let stored = Certificates::read(data);
         self.read.insert(data.clone(), stored.clone());
         stored
     }
@@ -141,7 +141,7 @@ impl World {
             && self.bundles.iter().all(|bundle| bundle.value == plan.bundle)
     }
 
-    fn plan<'a>(&self, stored: &'a Stored, read: &[Bundle; 2]) -> Plan<'a> {
+    fn plan<'a>(&self, stored: &'a Certificates, read: &[Bundle; 2]) -> Rotation<'a> {
         let bundles = read.iter().map(|bundle| bundle.value.clone()).collect();
         let faced = Faced { names: names(&[HOST]), bundles };
         plan(stored, true, &faced, at(self.now), lifetimes())
@@ -177,7 +177,7 @@ impl World {
         };
     }
 
-    fn change(&mut self, version: u32, mut stored: Stored, change: Change, planned: i64) {
+    fn change(&mut self, version: u32, mut stored: Certificates, change: Change, planned: i64) {
         let make = || Generation::make(&names(&[HOST]), lifetimes().valid(at(planned)));
         let before = stored.current.as_ref().map(Served::until);
         change.apply(&mut stored, at(planned), make).unwrap();
@@ -211,7 +211,7 @@ impl World {
     }
 
     /// What comes into use has been trusted for the overlap, but for what was on its way.
-    fn check_promotion(&self, stored: &Stored) {
+    fn check_promotion(&self, stored: &Certificates) {
         let authority = &stored.current.as_ref().unwrap().texts().authority;
         for which in 0..2 {
             // a reset in the same moment cannot be seen: no write is guarded by two objects

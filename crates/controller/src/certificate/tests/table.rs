@@ -17,8 +17,8 @@ struct Given {
 }
 
 impl Given {
-    fn stored(self) -> Stored {
-        Stored {
+    fn stored(self) -> Certificates {
+        Certificates {
             current: self.current,
             next: self.next.map(|(served, since)| Next { served, trusted_since: since.map(at) }),
             old: self.old.map(|(old, since)| Old {
@@ -30,7 +30,7 @@ impl Given {
 }
 
 /// Configurations that hold what they should, or not.
-fn faced(stored: &Stored, is_held: bool, texts: &[&str]) -> Faced {
+fn faced(stored: &Certificates, is_held: bool, texts: &[&str]) -> Faced {
     let held = if is_held { stored.bundle() } else { None };
     Faced { names: names(texts), bundles: vec![stored.bundle(), held] }
 }
@@ -78,7 +78,7 @@ fn every_state_has_its_next_step() {
         let stored = given.stored();
         let faced = faced(&stored, is_held, &[HOST]);
         let plan = plan(&stored, true, &faced, at(now), lifetimes());
-        let want = Plan {
+        let want = Rotation {
             serve: stored.current.as_ref(),
             change,
             bundle: stored.bundle(),
@@ -129,7 +129,7 @@ fn what_is_of_no_use_in_the_secret_is_replaced() {
     let full = full.stored();
     let mut data = Data::from([("of-somebody-else".to_owned(), vec![0, 255])]);
     full.write(&mut data);
-    assert_eq!((data.len(), Stored::read(&data)), (10, full.clone()));
+    assert_eq!((data.len(), Certificates::read(&data)), (10, full.clone()));
     assert!(full.is_all_of(&data));
     let rows: [(&str, &str, Option<Change>); 9] = [
         ("tls.crt", "garbage", Some(Change::Promote)),
@@ -145,11 +145,11 @@ fn what_is_of_no_use_in_the_secret_is_replaced() {
     for (key, text, want) in rows {
         let mut data = data.clone();
         data.insert(key.to_owned(), text.into());
-        let mut stored = Stored::read(&data);
+        let mut stored = Certificates::read(&data);
         let is_tidy = stored.is_all_of(&data);
         assert!(!is_tidy, "{key}");
         let faced = faced(&stored, true, &[HOST]);
-        let of = |stored: &Stored| plan(stored, is_tidy, &faced, at(550), lifetimes()).change;
+        let of = |stored: &Certificates| plan(stored, is_tidy, &faced, at(550), lifetimes()).change;
         assert_eq!(of(&stored), want, "{key}");
         // where the next one is in use, there is nothing else to be done first
         stored.next = None;

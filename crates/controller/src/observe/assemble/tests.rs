@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::observe::ancestry::Ancestor;
 use crate::observe::kin::Kin;
+use crate::observe::raw_object::RawObject;
 use crate::observe::records::Identity;
-use crate::observe::seen::Seen;
 
 /// An AppWrapper of UID `aw` around a Job `j`, with an entry of `componentStatus`.
 fn wrapper(entry: &Value) -> Arc<Wrapper> {
@@ -17,7 +17,7 @@ fn wrapper(entry: &Value) -> Arc<Wrapper> {
         "spec": {"components": [{"template": template}]},
         "status": {"phase": "Running", "componentStatus": [entry]},
     });
-    let seen = serde_json::from_str::<Seen>(&object.to_string()).unwrap();
+    let seen = serde_json::from_str::<RawObject>(&object.to_string()).unwrap();
     Arc::new(Wrapper::read(&seen).unwrap())
 }
 

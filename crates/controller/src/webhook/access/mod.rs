@@ -34,7 +34,7 @@ use crate::clock::Clock;
 use crate::discovery;
 use crate::kinds::Reference;
 use crate::telemetry;
-use crate::ttl_cache::Recent;
+use crate::ttl_cache::TtlCache;
 use crate::tuning::Severity;
 
 /// How long the resource of a kind is believed.
@@ -62,12 +62,12 @@ const AT_ONCE: usize = 8;
 #[derive(Debug)]
 pub struct Reviews {
     client: Asked,
-    kinds: Recent<(String, String), Target>,
-    requesters: Recent<(Identity, Access), bool>,
+    kinds: TtlCache<(String, String), Target>,
+    requesters: TtlCache<(Identity, Access), bool>,
     /// Apart from the requesters', so that they never push it out.
-    own: Recent<Access, bool>,
+    own: TtlCache<Access, bool>,
     /// What is named and exists: namespace, object.
-    named: Recent<(String, Named), ()>,
+    named: TtlCache<(String, Named), ()>,
 }
 
 /// A client, which cannot be printed.
@@ -99,10 +99,10 @@ impl Reviews {
     pub fn new(client: Client, clock: Arc<dyn Clock>) -> Self {
         Self {
             client: Asked(client),
-            kinds: Recent::new(clock.clone(), ANSWERS_MAX),
-            requesters: Recent::new(clock.clone(), ANSWERS_MAX),
-            own: Recent::new(clock.clone(), ANSWERS_MAX),
-            named: Recent::new(clock, ANSWERS_MAX),
+            kinds: TtlCache::new(clock.clone(), ANSWERS_MAX),
+            requesters: TtlCache::new(clock.clone(), ANSWERS_MAX),
+            own: TtlCache::new(clock.clone(), ANSWERS_MAX),
+            named: TtlCache::new(clock, ANSWERS_MAX),
         }
     }
 

@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use super::with;
 use crate::config::Config;
 use crate::webhook::Identity;
-use crate::webhook::answer::Op;
 use crate::webhook::default::default;
+use crate::webhook::response::Op;
 use crate::webhook::testing::{any_json, config as settings, given_aw, given_job, given_user};
 use crate::webhook::validate::{self, Finding, Severity};
 

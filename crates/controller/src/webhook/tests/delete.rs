@@ -2,9 +2,9 @@ use serde_json::{Value, json};
 
 use super::with;
 use crate::config::Config;
-use crate::webhook::answer::Reason;
 use crate::webhook::delete::judge;
 use crate::webhook::judge::Endpoint;
+use crate::webhook::response::Reason;
 use crate::webhook::testing::{asked, given_aw, given_review};
 
 fn deployed(status: &str) -> Value {

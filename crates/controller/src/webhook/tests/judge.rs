@@ -2,9 +2,9 @@ use serde_json::{Value, json};
 
 use super::{with, without};
 use crate::config::Config;
-use crate::webhook::answer::{Answer, Reason};
 use crate::webhook::authorize::AccessError;
-use crate::webhook::judge::{Endpoint, Question, Verdict, judge};
+use crate::webhook::judge::{ClusterChecks, Endpoint, Progress, judge};
+use crate::webhook::response::{AdmissionResponse, Reason};
 use crate::webhook::review::{Resource, Review};
 use crate::webhook::testing::{asked, given_aw, given_job, given_policy, given_review};
 use crate::webhook::validate::{Finding, Severity};
@@ -16,37 +16,37 @@ const OWN: &str = "system:serviceaccount:appwrapper-system:appwrapper-controller
 const LABELS: &str = "/metadata/labels";
 const BAD: &str = "workload.codeflare.dev.appwrapper/retryLimit";
 
-fn judged(endpoint: Endpoint, review: &Value) -> Verdict {
+fn judged(endpoint: Endpoint, review: &Value) -> Progress {
     judge(endpoint, &asked(endpoint, review), &Config::default(), Some(OWN))
 }
 
-fn created(aw: &Value) -> Verdict {
+fn created(aw: &Value) -> Progress {
     judged(VALIDATE, &given_review(VALIDATE, "CREATE", &Value::Null, aw))
 }
 
-fn updated(old: &Value, new: &Value, username: &str) -> Verdict {
+fn updated(old: &Value, new: &Value, username: &str) -> Progress {
     let review = given_review(VALIDATE, "UPDATE", old, new);
     judged(VALIDATE, &with(&review, "/request/userInfo/username", json!(username)))
 }
 
-fn question(verdict: Verdict) -> Question {
+fn question(verdict: Progress) -> ClusterChecks {
     match verdict {
-        Verdict::Ask(question) => question,
-        Verdict::Final(answer) => panic!("it is final: {answer:?}"),
-        Verdict::Read(reading) => panic!("objects are read: {reading:?}"),
+        Progress::Ask(question) => question,
+        Progress::Final(answer) => panic!("it is final: {answer:?}"),
+        Progress::Read(reading) => panic!("objects are read: {reading:?}"),
     }
 }
 
-fn answer(verdict: Verdict) -> Answer {
+fn answer(verdict: Progress) -> AdmissionResponse {
     match verdict {
-        Verdict::Final(answer) => answer,
-        Verdict::Ask(question) => panic!("a cluster is asked: {question:?}"),
-        Verdict::Read(reading) => panic!("objects are read: {reading:?}"),
+        Progress::Final(answer) => answer,
+        Progress::Ask(question) => panic!("a cluster is asked: {question:?}"),
+        Progress::Read(reading) => panic!("objects are read: {reading:?}"),
     }
 }
 
 /// The message of a denial; empty where it is let in.
-fn denial(verdict: Verdict) -> String {
+fn denial(verdict: Progress) -> String {
     answer(verdict).denied.map_or_else(String::new, |(_, message)| message)
 }
 
@@ -130,7 +130,7 @@ fn everything_else_that_is_wrong_is_said_together_with_the_clusters_answer() {
     let (reason, _) = question(created(&aw)).answered(Ok(vec![])).denied.expect("denied");
     assert_eq!(reason, Reason::Invalid);
     let clean = question(created(&given_aw())).answered(Ok(vec![]));
-    assert_eq!(clean, Answer::default());
+    assert_eq!(clean, AdmissionResponse::default());
 }
 
 #[test]
@@ -230,10 +230,10 @@ fn an_object_that_is_too_deep_is_denied_and_an_old_one_can_still_be_finished() {
         assert_eq!(denial(judged("UPDATE", &deep, &started, levels)), "");
         let other = with(&deep, "/spec/components/0/template/spec/x", json!("DEEPDEEP"));
         assert!(denial(judged("UPDATE", &deep, &other, levels)).contains("must not be changed"));
-        assert_eq!(answer(judged("DELETE", &deep, &null, levels)), Answer::default());
+        assert_eq!(answer(judged("DELETE", &deep, &null, levels)), AdmissionResponse::default());
         let review = given_review(Endpoint::MutateAppWrapper, "CREATE", &null, &deep);
         let mutated = judge(Endpoint::MutateAppWrapper, &deepened(&review, levels), &config, None);
-        assert_eq!(answer(mutated), Answer::default(), "validation says what is wrong");
+        assert_eq!(answer(mutated), AdmissionResponse::default(), "validation says what is wrong");
     }
     question(judged("CREATE", &null, &deep, 57));
 }

@@ -4,10 +4,10 @@
     reason = "a table has a line for each case, and `json!` makes values"
 )]
 
-mod answer;
 mod default;
 mod delete;
 mod judge;
+mod response;
 mod review;
 mod server;
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-use super::finding::{Report, text};
+use super::finding::{Findings, text};
 use super::{Occasion, template};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
@@ -61,7 +61,7 @@ pub(super) fn check_all(
     metadata: &Value,
     config: &Config,
     occasion: Occasion,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Option<Vec<Judged>> {
     // there must be one, as the schema says
     let components = spec["components"].as_array().map(Vec::as_slice).unwrap_or_default();
@@ -88,7 +88,7 @@ fn check(
     path: &str,
     around: &Around<'_>,
     occasion: Occasion,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Judged {
     let object = &raw["template"];
     let field = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
@@ -133,7 +133,7 @@ fn is_described_elsewhere(error: &kinds::Error, template: &Value) -> bool {
 }
 
 /// One AppWrapper cannot create the same object twice, whatever the version of its API.
-fn unique_names(components: &[Value], report: &mut Report) {
+fn unique_names(components: &[Value], report: &mut Findings) {
     let mut seen: BTreeMap<(&str, &str, &str), usize> = BTreeMap::new();
     for (i, raw) in components.iter().enumerate() {
         let object = &raw["template"];
@@ -156,7 +156,7 @@ fn unique_names(components: &[Value], report: &mut Report) {
 }
 
 /// The numbers of pod sets and of pods; unknown while something is wrong with a component.
-fn totals(all: &[Judged], report: &mut Report) {
+fn totals(all: &[Judged], report: &mut Findings) {
     let known: Option<Vec<_>> = all.iter().map(|each| each.pod_sets.as_deref()).collect();
     let Some(known) = known else { return };
     let count = known.iter().map(|pod_sets| pod_sets.len()).sum::<usize>();

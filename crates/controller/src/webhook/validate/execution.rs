@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::finding::Report;
+use super::finding::Findings;
 use super::target::Targets;
 use super::{RULES_MAX, items};
 use crate::api::{ExecutionRule, WaitFor};
 use crate::kinds::End;
 
-pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) {
+pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Findings) {
     let path = "spec.executionPolicy";
     let rules: Vec<(usize, ExecutionRule)> = items(&policy["rules"], RULES_MAX);
     let count = policy["rules"].as_array().map_or(0, Vec::len);
@@ -44,7 +44,13 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) 
 }
 
 /// A step that waits for the success of what runs for ever is the last.
-fn ends(wait: WaitFor, component: usize, rule: usize, targets: &Targets<'_>, report: &mut Report) {
+fn ends(
+    wait: WaitFor,
+    component: usize,
+    rule: usize,
+    targets: &Targets<'_>,
+    report: &mut Findings,
+) {
     let Some(judged) = targets.get(component) else { return };
     if wait == WaitFor::Succeeded && judged.known.end == End::Never {
         let message = format!("{}/{} does not complete on its own", judged.kind, judged.name);

@@ -2,10 +2,10 @@
 
 use crate::api::ExitCodeOperator;
 
-use super::finding::Report;
+use super::finding::Findings;
 
 /// Checks the values of `onExitCodes`; their number is bounded by the schema.
-pub(super) fn check(operator: ExitCodeOperator, values: &[i32], path: &str, report: &mut Report) {
+pub(super) fn check(operator: ExitCodeOperator, values: &[i32], path: &str, report: &mut Findings) {
     for (i, value) in values.iter().enumerate() {
         let field = format!("{path}.values[{i}]");
         let earlier = i.checked_sub(1).and_then(|before| values.get(before));

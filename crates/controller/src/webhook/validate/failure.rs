@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::finding::Report;
+use super::finding::Findings;
 use super::target::Targets;
 use super::{RULES_MAX, items};
 use crate::api::FailurePolicyRule;
@@ -25,7 +25,7 @@ const PATTERNS_MAX: usize = 20;
 /// The longest name of a rule, as in JobSet.
 const NAME_MAX: usize = 128;
 
-pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, report: &mut Report) {
+pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, report: &mut Findings) {
     let path = "spec.failurePolicy.rules";
     let rules: Vec<(usize, FailurePolicyRule)> = items(&policy["rules"], RULES_MAX);
     let mut seen: BTreeMap<String, usize> = BTreeMap::new();
@@ -58,7 +58,7 @@ fn name(
     i: usize,
     path: &str,
     seen: &mut BTreeMap<String, usize>,
-    report: &mut Report,
+    report: &mut Findings,
 ) {
     let field = format!("{path}.name");
     if let Some(name) = given
@@ -88,7 +88,7 @@ fn is_name(name: &str) -> bool {
         && name.bytes().last().is_some_and(last)
 }
 
-fn reasons(given: &[String], path: &str, report: &mut Report) {
+fn reasons(given: &[String], path: &str, report: &mut Findings) {
     let listed = format!("{path}.onJobFailureReasons");
     if given.len() > REASONS.len() {
         let message = format!("must have at most {} entries", REASONS.len());
@@ -110,7 +110,7 @@ fn reasons(given: &[String], path: &str, report: &mut Report) {
 
 /// The patterns of all rules: how many, how long, and what they cost by their syntax, before the first is
 /// compiled; then each text once.
-fn patterns(rules: &[(usize, FailurePolicyRule)], report: &mut Report) {
+fn patterns(rules: &[(usize, FailurePolicyRule)], report: &mut Findings) {
     let mut allowance = Allowance::default();
     let mut texts: BTreeMap<&str, String> = BTreeMap::new();
     for (i, rule) in rules {

@@ -46,8 +46,8 @@ impl From<Remark> for Finding {
 
 /// The findings so far, each once.
 #[derive(Debug, Default)]
-pub(super) struct Report {
-    findings: Vec<Finding>,
+pub(super) struct Findings {
+    all: Vec<Finding>,
     /// Errors and warnings so far.
     counts: (usize, usize),
     /// Fields whose errors are said for good.
@@ -64,7 +64,7 @@ const KNOWN_MAX: usize = 200;
 /// The most findings of one severity: an object of 1 MiB can be wrong in very many places.
 const FINDINGS_MAX: usize = 100;
 
-impl Report {
+impl Findings {
     /// A value is not allowed.
     pub(super) fn invalid(
         &mut self,
@@ -92,13 +92,13 @@ impl Report {
 
     /// Whether a field has an error already.
     pub(super) fn has_error(&self, field: &str) -> bool {
-        let mut errors = self.findings.iter().filter(|each| each.severity == Severity::Error);
+        let mut errors = self.all.iter().filter(|each| each.severity == Severity::Error);
         errors.any(|each| each.field == field)
     }
 
     /// No more errors of the fields that have one: what their structure forbids is not judged further.
     pub(super) fn settle(&mut self) {
-        let errors = self.findings.iter().filter(|each| each.severity == Severity::Error);
+        let errors = self.all.iter().filter(|each| each.severity == Severity::Error);
         self.settled.extend(errors.map(|each| each.field.clone()));
     }
 
@@ -110,15 +110,15 @@ impl Report {
             Severity::Warning => &mut self.counts.1,
         };
         if *count < FINDINGS_MAX {
-            if !self.findings.contains(&finding) {
+            if !self.all.contains(&finding) {
                 *count += 1;
-                self.findings.push(finding);
+                self.all.push(finding);
             }
         } else if *count == FINDINGS_MAX {
             *count += 1;
             let message =
                 format!("more findings exist: only {FINDINGS_MAX} of each severity are listed");
-            self.findings.push(Finding { severity, field: String::new(), value: None, message });
+            self.all.push(Finding { severity, field: String::new(), value: None, message });
         }
     }
 
@@ -135,7 +135,7 @@ impl Report {
     }
 
     pub(super) fn into_findings(self) -> Vec<Finding> {
-        self.findings
+        self.all
     }
 
     fn add(&mut self, severity: Severity, field: String, value: Option<&str>, message: String) {

@@ -37,7 +37,7 @@ pub(super) use object::{LEVELS_MAX, too_deep};
 pub use crate::tuning::Severity;
 
 use self::component::Judged;
-use self::finding::Report;
+use self::finding::Findings;
 use self::target::Targets;
 use crate::config::Config;
 use crate::tuning::Limits;
@@ -77,8 +77,8 @@ pub fn offline(aw: &Value, config: &Config) -> Vec<Finding> {
 }
 
 fn judged(aw: &Value, config: &Config, occasion: Occasion) -> Vec<Finding> {
-    let mut report = Report::default();
-    let affordable = |report: &mut Report| match occasion {
+    let mut report = Findings::default();
+    let affordable = |report: &mut Findings| match occasion {
         Occasion::Create | Occasion::Offline => size::is_affordable(aw, report),
         Occasion::Stored => true,
     };
@@ -106,7 +106,7 @@ fn spec(
     config: &Config,
     limits: &Limits,
     occasion: Occasion,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Vec<Judged> {
     let Some(spec) = aw.get("spec") else {
         report.wrong("spec", "must be given");
@@ -133,7 +133,7 @@ fn unasked_limits(
     metadata: &Value,
     config: &Config,
     limits: &Limits,
-    report: &mut Report,
+    report: &mut Findings,
 ) {
     let key = crate::api::keys::RETRY_LIMIT;
     let annotation = format!("metadata.annotations[{key}]");

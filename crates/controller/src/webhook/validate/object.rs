@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::finding::{Finding, Report, text};
+use super::finding::{Finding, Findings, text};
 use super::size;
 use crate::config::Config;
 use crate::tuning::{Limits, Severity, names, shortened};
@@ -15,7 +15,7 @@ pub(in crate::webhook) const LEVELS_MAX: usize = 64;
 const GENERATED: &str = "xxxxx";
 
 /// Whether the object is shallow enough to be looked at.
-pub(super) fn is_shallow(object: &Value, report: &mut Report) -> bool {
+pub(super) fn is_shallow(object: &Value, report: &mut Findings) -> bool {
     let shallow = levels(object) <= LEVELS_MAX;
     if !shallow {
         report.push(too_deep());
@@ -48,7 +48,7 @@ fn levels(object: &Value) -> usize {
 }
 
 /// Whether the object is of the kind that is to be judged.
-pub(super) fn is_a(object: &Value, api_version: &str, kind: &str, report: &mut Report) -> bool {
+pub(super) fn is_a(object: &Value, api_version: &str, kind: &str, report: &mut Findings) -> bool {
     if !object.is_object() {
         report.invalid("", text(object), format!("must be an object of kind {kind}"));
         return false;
@@ -65,7 +65,7 @@ pub(super) fn is_a(object: &Value, api_version: &str, kind: &str, report: &mut R
 }
 
 /// The fields of `metadata`, where it is an object.
-pub(super) fn metadata<'a>(object: &'a Value, report: &mut Report) -> Option<&'a Value> {
+pub(super) fn metadata<'a>(object: &'a Value, report: &mut Findings) -> Option<&'a Value> {
     let metadata = object.get("metadata").unwrap_or(&Value::Null);
     if metadata.is_object() {
         return Some(metadata);
@@ -75,7 +75,7 @@ pub(super) fn metadata<'a>(object: &'a Value, report: &mut Report) -> Option<&'a
 }
 
 /// A name of 1 to 61 characters without dots, or a `generateName` that makes one.
-pub(super) fn name(metadata: &Value, report: &mut Report) {
+pub(super) fn name(metadata: &Value, report: &mut Findings) {
     let rule = "must be 1 to 61 lower-case letters, digits or '-', beginning and ending with a letter or digit";
     let given = |field: &str| match metadata.get(field) {
         None | Some(Value::Null) => None,
@@ -100,7 +100,7 @@ pub(super) fn name(metadata: &Value, report: &mut Report) {
 pub(super) fn texts(
     metadata: &Value,
     field: &str,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> BTreeMap<String, String> {
     let path = format!("metadata.{field}");
     let fields = match metadata.get(field) {
@@ -127,7 +127,7 @@ pub(super) fn texts(
 }
 
 /// What the annotations set.
-pub(super) fn limits(metadata: &Value, config: &Config, report: &mut Report) -> Limits {
+pub(super) fn limits(metadata: &Value, config: &Config, report: &mut Findings) -> Limits {
     let annotations = texts(metadata, "annotations", report);
     size::annotations(metadata, "metadata", report);
     let (limits, remarks) = Limits::of(&annotations, &config.fault_tolerance);

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::component::Judged;
-use super::finding::Report;
+use super::finding::Findings;
 use super::target::Targets;
 use super::{RULES_MAX, exit_codes, items};
 use crate::api::{OnExitCodes, OnPodCondition, PodFailurePolicyRule};
@@ -22,7 +22,7 @@ const CONDITIONS: [&str; 7] = [
     "ConfigIssue",
 ];
 
-pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) {
+pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Findings) {
     let rules: Vec<(usize, PodFailurePolicyRule)> = items(&policy["rules"], RULES_MAX);
     for (i, rule) in &rules {
         let path = format!("spec.podFailurePolicy.rules[{i}]");
@@ -52,7 +52,7 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Report) 
 
 /// The container must be one of the pods' own; only where an operator or a webhook of a kind adds
 /// containers, it may be another.
-fn container(codes: &OnExitCodes, components: &[&Judged], path: &str, report: &mut Report) {
+fn container(codes: &OnExitCodes, components: &[&Judged], path: &str, report: &mut Findings) {
     let Some(name) = codes.container_name.as_deref() else { return };
     let field = format!("{path}.containerName");
     if !names::is_label(name) {
@@ -76,7 +76,7 @@ fn container(codes: &OnExitCodes, components: &[&Judged], path: &str, report: &m
     }
 }
 
-fn pod_condition(condition: &OnPodCondition, path: &str, report: &mut Report) {
+fn pod_condition(condition: &OnPodCondition, path: &str, report: &mut Findings) {
     let OnPodCondition { type_, status } = condition;
     let name = type_.rsplit_once('/').map_or(type_.as_str(), |(_, name)| name);
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);

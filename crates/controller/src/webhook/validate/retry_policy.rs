@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::finding::Report;
+use super::finding::Findings;
 use super::{Finding, exit_codes, items, object, schema, size};
 use crate::api::{Backoff as RawBackoff, RetryAction, RetryRule};
 use crate::config::{Backoff, BackoffError, CONDITIONS};
@@ -23,7 +23,7 @@ const FACTOR_MAX: f64 = 100.0;
 /// Everything that is wrong with a RetryPolicy.
 #[must_use]
 pub fn retry_policy(policy: &Value) -> Vec<Finding> {
-    let mut report = Report::default();
+    let mut report = Findings::default();
     if object::is_shallow(policy, &mut report)
         && size::is_affordable(policy, &mut report)
         && object::is_a(policy, API_VERSION, "RetryPolicy", &mut report)
@@ -39,7 +39,7 @@ pub fn retry_policy(policy: &Value) -> Vec<Finding> {
     report.into_findings()
 }
 
-fn spec(policy: &Value, report: &mut Report) {
+fn spec(policy: &Value, report: &mut Findings) {
     let Some(spec) = policy.get("spec") else {
         return report.wrong("spec", "must be given");
     };
@@ -56,7 +56,7 @@ fn spec(policy: &Value, report: &mut Report) {
     }
 }
 
-fn check(rule: &RetryRule, i: usize, seen: &mut BTreeMap<String, usize>, report: &mut Report) {
+fn check(rule: &RetryRule, i: usize, seen: &mut BTreeMap<String, usize>, report: &mut Findings) {
     let path = format!("spec.rules[{i}]");
     name(rule.name.as_deref(), i, seen, report);
     matcher(rule, &path, report);
@@ -82,7 +82,7 @@ fn check(rule: &RetryRule, i: usize, seen: &mut BTreeMap<String, usize>, report:
     }
 }
 
-fn name(given: Option<&str>, i: usize, seen: &mut BTreeMap<String, usize>, report: &mut Report) {
+fn name(given: Option<&str>, i: usize, seen: &mut BTreeMap<String, usize>, report: &mut Findings) {
     let field = format!("spec.rules[{i}].name");
     if let Some(name) = given
         && !names::is_label(name)
@@ -97,7 +97,7 @@ fn name(given: Option<&str>, i: usize, seen: &mut BTreeMap<String, usize>, repor
     seen.insert(name, i);
 }
 
-fn matcher(rule: &RetryRule, path: &str, report: &mut Report) {
+fn matcher(rule: &RetryRule, path: &str, report: &mut Findings) {
     let matchers = [
         ("onConditions", !rule.on_conditions.is_empty()),
         ("onExitCodes", rule.on_exit_codes.is_some()),
@@ -136,7 +136,7 @@ fn matcher(rule: &RetryRule, path: &str, report: &mut Report) {
     }
 }
 
-fn backoff(raw: &RawBackoff, path: &str, report: &mut Report) {
+fn backoff(raw: &RawBackoff, path: &str, report: &mut Findings) {
     match Backoff::try_from(raw) {
         Ok(_) => {}
         Err(BackoffError::InitialDelay(error)) => {
@@ -157,7 +157,7 @@ fn backoff(raw: &RawBackoff, path: &str, report: &mut Report) {
     }
 }
 
-fn mutate(rule: &RetryRule, path: &str, report: &mut Report) {
+fn mutate(rule: &RetryRule, path: &str, report: &mut Findings) {
     let Some(mutation) = &rule.mutate else { return };
     let path = format!("{path}.mutate");
     if rule.action != RetryAction::Retry {

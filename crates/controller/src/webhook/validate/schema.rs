@@ -12,7 +12,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde_json::{Map, Value};
 
-use super::finding::{Report, text};
+use super::finding::{Findings, text};
 use crate::api::{AppWrapper, RetryPolicy};
 
 /// Schema of `spec` of an AppWrapper.
@@ -43,13 +43,13 @@ fn spec_of(crd: CustomResourceDefinition) -> Schema {
 /// Reports what does not follow the schema of a `spec`, and returns the value without the fields that
 /// the schema does not know, as the API server would store it. What is said here of a field is not
 /// said once more by later checks.
-pub(super) fn check_spec(schema: &Schema, value: &Value, report: &mut Report) -> Value {
+pub(super) fn check_spec(schema: &Schema, value: &Value, report: &mut Findings) -> Value {
     let kept = check(schema, value, "spec", report);
     report.settle();
     kept
 }
 
-fn check(schema: &Schema, value: &Value, path: &str, report: &mut Report) -> Value {
+fn check(schema: &Schema, value: &Value, path: &str, report: &mut Findings) -> Value {
     if value.is_null() && schema.nullable == Some(true) {
         return Value::Null;
     }
@@ -80,7 +80,7 @@ fn object(
     schema: &Schema,
     fields: &Map<String, Value>,
     path: &str,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Map<String, Value> {
     for name in schema.required.iter().flatten() {
         if fields.get(name).is_none_or(|value| is_absent(schema, name, value)) {
@@ -117,7 +117,7 @@ fn is_absent(schema: &Schema, name: &str, value: &Value) -> bool {
     value.is_null() && known.is_some_and(|known| known.nullable != Some(true))
 }
 
-fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Report) {
+fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Findings) {
     if let Some(allowed) = &schema.enum_
         && !allowed.iter().any(|each| each.0 == *value)
     {
@@ -158,7 +158,7 @@ fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Report) {
 }
 
 /// The API server counts characters, not bytes.
-fn length(schema: &Schema, given: &str, path: &str, report: &mut Report) {
+fn length(schema: &Schema, given: &str, path: &str, report: &mut Findings) {
     let count = i64::try_from(given.chars().count()).unwrap_or(i64::MAX);
     if let Some(most) = schema.max_length.filter(|most| count > *most) {
         report.invalid(path, given, format!("must be at most {most} characters, but is {count}"));
@@ -198,7 +198,7 @@ fn expected(schema: &Schema, kind: &str) -> String {
 }
 
 /// `: did you mean …?`, where something is near enough.
-fn suggestion(given: &str, known: &[&str], report: &mut Report) -> String {
+fn suggestion(given: &str, known: &[&str], report: &mut Findings) -> String {
     let renamed = RENAMED.iter().find(|(theirs, ours)| *theirs == given && known.contains(ours));
     let meant = renamed.map(|(_, ours)| *ours).or_else(|| report.meant(given, known));
     meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"))

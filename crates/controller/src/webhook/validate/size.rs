@@ -4,14 +4,14 @@
 use serde_json::Value;
 
 use super::component::Judged;
-use super::finding::Report;
+use super::finding::Findings;
 use crate::price::{
     ANNOTATIONS_BYTES_MAX, LABELS_BYTES_MAX, MEMORY_BYTES_MAX, OBJECT_BYTES_MAX, SPEC_VALUES_MAX,
     Shape, largest_status, memory_bytes, stored_bytes, values,
 };
 
 /// Whether an object is small enough to be looked at, its status apart.
-pub(super) fn is_affordable(object: &Value, report: &mut Report) -> bool {
+pub(super) fn is_affordable(object: &Value, report: &mut Findings) -> bool {
     let bytes = without_status(object);
     if bytes > OBJECT_BYTES_MAX {
         let message = format!("must be at most {OBJECT_BYTES_MAX} bytes as stored, but is {bytes}");
@@ -38,7 +38,7 @@ pub(super) fn is_affordable(object: &Value, report: &mut Report) -> bool {
 }
 
 /// The object leaves room for its status.
-pub(super) fn check(object: &Value, components: &[Judged], report: &mut Report) {
+pub(super) fn check(object: &Value, components: &[Judged], report: &mut Findings) {
     let bytes = without_status(object);
     let status = largest_status(components.iter().map(|each| Shape {
         name: &each.name,
@@ -57,12 +57,12 @@ pub(super) fn check(object: &Value, components: &[Judged], report: &mut Report) 
 }
 
 /// The annotations of an object are as many as an API server takes.
-pub(super) fn annotations(metadata: &Value, path: &str, report: &mut Report) {
+pub(super) fn annotations(metadata: &Value, path: &str, report: &mut Findings) {
     together(metadata, (path, "annotations"), ANNOTATIONS_BYTES_MAX, report);
 }
 
 /// The labels of an AppWrapper are few enough to be read with every change of it.
-pub(super) fn labels(metadata: &Value, report: &mut Report) -> bool {
+pub(super) fn labels(metadata: &Value, report: &mut Findings) -> bool {
     together(metadata, ("metadata", "labels"), LABELS_BYTES_MAX, report)
 }
 
@@ -71,7 +71,7 @@ fn together(
     metadata: &Value,
     (path, field): (&str, &str),
     most: usize,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> bool {
     let all = metadata[field].as_object().into_iter().flatten();
     let bytes: usize = all.map(|(key, text)| key.len() + text.as_str().map_or(0, str::len)).sum();

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::component::Judged;
-use super::finding::Report;
+use super::finding::Findings;
 
 /// The most components that a message lists.
 const LISTED_MAX: usize = 10;
@@ -30,7 +30,7 @@ impl<'a> Targets<'a> {
         &self,
         listed: &[String],
         path: &str,
-        report: &mut Report,
+        report: &mut Findings,
     ) -> BTreeMap<usize, usize> {
         let mut found = BTreeMap::new();
         for (i, text) in listed.iter().enumerate() {
@@ -79,7 +79,7 @@ impl<'a> Targets<'a> {
         named.filter(fits).take(LISTED_MAX + 1).collect()
     }
 
-    fn resolve(&self, text: &str, report: &mut Report) -> Result<usize, String> {
+    fn resolve(&self, text: &str, report: &mut Findings) -> Result<usize, String> {
         let found = self.found(text);
         let full = |component: usize| {
             let each = &self.components[component];
@@ -96,7 +96,7 @@ impl<'a> Targets<'a> {
         }
     }
 
-    fn unknown(&self, text: &str, report: &mut Report) -> String {
+    fn unknown(&self, text: &str, report: &mut Findings) -> String {
         let known: Vec<&str> = self.by_name.keys().copied().collect();
         let listed = match self.by_name.len() {
             0 => "no component has a name".to_owned(),

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::component::Around;
-use super::finding::{Report, text};
+use super::finding::{Findings, text};
 use super::{Occasion, size};
 use crate::api::{GROUP, PodSet, keys};
 use crate::kinds;
@@ -38,7 +38,7 @@ pub(super) fn group(api_version: &str) -> &str {
 }
 
 /// Checks a template, pods apart.
-pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
+pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mut Findings) {
     if !object.is_object() {
         return;
     }
@@ -82,7 +82,7 @@ pub(super) fn check_pods(
     component: &str,
     declared: &[PodSet],
     occasion: Occasion,
-    report: &mut Report,
+    report: &mut Findings,
 ) -> Pods {
     // where there is something wrong with the pod sets, that is reported by who inspects them
     let inferred = kinds::infer(object).unwrap_or_default();
@@ -115,7 +115,7 @@ pub(super) fn check_pods(
 }
 
 /// Limits what is written to or read again for each retry.
-fn counts(spec: &Value, path: &str, containers: usize, report: &mut Report) {
+fn counts(spec: &Value, path: &str, containers: usize, report: &mut Findings) {
     if containers > CONTAINERS_MAX {
         let message =
             format!("must be at most {CONTAINERS_MAX} containers, including init containers");
@@ -142,7 +142,7 @@ fn has(object: &Value, field: &str) -> bool {
     }
 }
 
-fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
+fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Findings) {
     let api_version = object["apiVersion"].as_str().unwrap_or_default();
     let parts: Vec<&str> = api_version.split('/').collect();
     let good = match parts[..] {
@@ -177,7 +177,7 @@ fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
 }
 
 /// An AppWrapper deeper down, such as in a template of a template.
-fn nested(object: &Value, path: &str, report: &mut Report) {
+fn nested(object: &Value, path: &str, report: &mut Findings) {
     let mut way = vec![];
     for (name, value) in object.as_object().into_iter().flatten() {
         way.push(Step::Field(name));
@@ -204,7 +204,7 @@ fn written(path: &str, way: &[Step<'_>]) -> String {
 }
 
 /// Recursion is bounded: an object that is too deep is not looked at.
-fn search<'a>(value: &'a Value, path: &str, way: &mut Vec<Step<'a>>, report: &mut Report) {
+fn search<'a>(value: &'a Value, path: &str, way: &mut Vec<Step<'a>>, report: &mut Findings) {
     match value {
         Value::Array(items) => {
             for (i, item) in items.iter().enumerate() {
@@ -231,7 +231,7 @@ fn search<'a>(value: &'a Value, path: &str, way: &mut Vec<Step<'a>>, report: &mu
     }
 }
 
-fn name(object: &Value, metadata: &Value, path: &str, report: &mut Report) {
+fn name(object: &Value, metadata: &Value, path: &str, report: &mut Findings) {
     let field = format!("{path}.name");
     let name = match &metadata["name"] {
         Value::String(name) if !name.is_empty() => name,
@@ -248,7 +248,7 @@ fn name(object: &Value, metadata: &Value, path: &str, report: &mut Report) {
     }
 }
 
-fn namespace(value: &Value, field: &str, around: &Around<'_>, report: &mut Report) {
+fn namespace(value: &Value, field: &str, around: &Around<'_>, report: &mut Findings) {
     let given = match value {
         Value::Null => return,
         Value::String(given) if given.is_empty() => return,
@@ -269,7 +269,7 @@ fn namespace(value: &Value, field: &str, around: &Around<'_>, report: &mut Repor
     }
 }
 
-fn labels(metadata: &Value, path: &str, report: &mut Report) {
+fn labels(metadata: &Value, path: &str, report: &mut Findings) {
     for key in OURS {
         if let Some(value) = metadata["labels"].get(key) {
             let field = format!("{path}.labels[{key}]");
@@ -279,7 +279,7 @@ fn labels(metadata: &Value, path: &str, report: &mut Report) {
 }
 
 /// A queue of its own would have the component admitted a second time.
-fn queue(value: &Value, path: &str, around: &Around<'_>, report: &mut Report) {
+fn queue(value: &Value, path: &str, around: &Around<'_>, report: &mut Findings) {
     let Some(given) = value.as_str().filter(|given| !given.is_empty()) else { return };
     let field = format!("{path}.labels[{}]", keys::QUEUE_NAME);
     match around.queue {

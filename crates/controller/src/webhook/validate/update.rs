@@ -3,7 +3,7 @@
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::finding::{Report, text};
+use super::finding::{Findings, text};
 use super::{Finding, Occasion, judged};
 use crate::api::{Component, ExecutionPolicy, FailurePolicy, PodFailurePolicy, keys};
 use crate::config::Config;
@@ -27,7 +27,7 @@ const UNLESS_SUSPENDED: &str = "must not be changed while spec.suspend is false"
 /// stored without validation, and it must still be possible to finish and delete it.
 #[must_use]
 pub fn update(old: &Value, new: &Value, requester: Requester, config: &Config) -> Vec<Finding> {
-    let mut report = Report::default();
+    let mut report = Findings::default();
     if old["spec"] != new["spec"] || old["metadata"] != new["metadata"] {
         let of = |object: &Value| judged(object, config, Occasion::Stored);
         let found = of(new);
@@ -54,7 +54,7 @@ pub fn growth(old: &Value, new: &Value, requester: Requester) -> Option<Finding>
     }
     let metadata = |object: &Value| stored_bytes(&object["metadata"]);
     let (before, now) = (metadata(old), metadata(new));
-    let mut report = Report::default();
+    let mut report = Findings::default();
     if now > before && now > METADATA_BYTES_MAX {
         let message = format!(
             "must not grow beyond {METADATA_BYTES_MAX} bytes as stored, including managedFields; it \
@@ -83,7 +83,7 @@ fn asked(aw: &Value) -> usize {
 }
 
 /// The labels that name the user who created it.
-fn labels(old: &Value, new: &Value, report: &mut Report) {
+fn labels(old: &Value, new: &Value, report: &mut Findings) {
     for key in [keys::USER, keys::USER_ID] {
         let value = &new["metadata"]["labels"][key];
         if old["metadata"]["labels"][key] != *value {
@@ -92,7 +92,7 @@ fn labels(old: &Value, new: &Value, report: &mut Report) {
     }
 }
 
-fn spec(old: &Value, new: &Value, requester: Requester, report: &mut Report) {
+fn spec(old: &Value, new: &Value, requester: Requester, report: &mut Findings) {
     let queued = is_queued(old) || is_queued(new);
     let (old, new) = (&old["spec"], &new["spec"]);
     let suspended = is_suspended(old);
@@ -120,7 +120,7 @@ fn spec(old: &Value, new: &Value, requester: Requester, report: &mut Report) {
     components(old, new, requester, queued, report);
 }
 
-fn components(old: &Value, new: &Value, requester: Requester, queued: bool, report: &mut Report) {
+fn components(old: &Value, new: &Value, requester: Requester, queued: bool, report: &mut Findings) {
     let list = |spec: &'_ Value| spec["components"].as_array().cloned().unwrap_or_default();
     // the controller grows a template; with a queue only in the write that sends it back to Kueue
     let grows = requester.is_controller && (is_suspended(new) || !queued);

@@ -1,6 +1,6 @@
 //! Categories of failures: the administrator's, then those built in. Source: Armada retry policies.
 
-use super::look::{self, Look};
+use super::failure_view::{self, FailureView};
 use crate::config::{CategoryMatcher, FailureCategory};
 use crate::policies::{Happening, PodMatcher};
 use crate::snapshot::{ContainerState, Pod, PodPhase};
@@ -82,39 +82,39 @@ const CONFIG_REASONS: [&str; 4] = [
 ///
 /// Judged by the first container that failed, init containers too.
 #[must_use]
-pub fn name(look: &Look<'_>, configured: &[FailureCategory]) -> String {
-    let fits = |category: &&FailureCategory| configured_fits(look, &category.matcher);
+pub fn name(view: &FailureView<'_>, configured: &[FailureCategory]) -> String {
+    let fits = |category: &&FailureCategory| configured_fits(view, &category.matcher);
     match configured.iter().find(fits) {
         Some(category) => category.name.clone(),
-        None => of(look).as_str().to_owned(),
+        None => of(view).as_str().to_owned(),
     }
 }
 
-fn configured_fits(look: &Look<'_>, matcher: &CategoryMatcher) -> bool {
+fn configured_fits(view: &FailureView<'_>, matcher: &CategoryMatcher) -> bool {
     match matcher {
-        CategoryMatcher::ExitCodes { operator, values } => look
+        CategoryMatcher::ExitCodes { operator, values } => view
             .culprit()
             .is_some_and(|end| PodMatcher::takes_code(*operator, values, end.exit_code)),
         CategoryMatcher::TerminationMessage(pattern) => {
-            look.culprit().is_some_and(|end| pattern.is_match(look::shown(end)))
+            view.culprit().is_some_and(|end| pattern.is_match(failure_view::shown(end)))
         }
         CategoryMatcher::Conditions(names) => {
-            names.iter().filter_map(|name| name.parse().ok()).any(|one| happened(look, one))
+            names.iter().filter_map(|name| name.parse().ok()).any(|one| happened(view, one))
         }
     }
 }
 
 /// What happened, as a category sees it: the first container that failed tells of its memory.
-fn happened(look: &Look<'_>, happening: Happening) -> bool {
+fn happened(view: &FailureView<'_>, happening: Happening) -> bool {
     match happening {
-        Happening::OomKilled => match look.culprit() {
+        Happening::OomKilled => match view.culprit() {
             Some(end) => end.reason == OOM_KILLED,
-            None => look.happened(happening),
+            None => view.happened(happening),
         },
         Happening::Evicted
         | Happening::Preempted
         | Happening::DeadlineExceeded
-        | Happening::Unschedulable => look.happened(happening),
+        | Happening::Unschedulable => view.happened(happening),
     }
 }
 
@@ -124,8 +124,8 @@ pub const OOM_KILLED: &str = "OOMKilled";
 /// The built-in category of a failure. Of a pod that is lost its node is the cause, whatever else it
 /// has: that it is evicted follows from it.
 #[must_use]
-pub fn of(look: &Look<'_>) -> Category {
-    if look.pod.is_some_and(|pod| pod.lost.is_some()) {
+pub fn of(view: &FailureView<'_>) -> Category {
+    if view.pod.is_some_and(|pod| pod.lost.is_some()) {
         return Category::Node;
     }
     let by_happening = [
@@ -135,7 +135,7 @@ pub fn of(look: &Look<'_>) -> Category {
         (Happening::DeadlineExceeded, Category::Deadline),
         (Happening::Unschedulable, Category::Unschedulable),
     ];
-    if let Some((_, category)) = by_happening.iter().find(|(one, _)| happened(look, *one)) {
+    if let Some((_, category)) = by_happening.iter().find(|(one, _)| happened(view, *one)) {
         return *category;
     }
     let waits_for = |pod: &Pod, reasons: &[&str]| {
@@ -151,11 +151,11 @@ pub fn of(look: &Look<'_>) -> Category {
             || matches!(pod.reason.as_deref(), Some("NodeLost" | "NodeShutdown"))
             || pod.phase == PodPhase::Unknown
     };
-    match look.pod {
+    match view.pod {
         Some(pod) if waits_for(pod, &IMAGE_REASONS) => Category::Image,
         Some(pod) if waits_for(pod, &CONFIG_REASONS) => Category::Config,
         Some(pod) if collected(pod) => Category::Node,
-        Some(_) if look.culprit().is_some() => Category::Application,
+        Some(_) if view.culprit().is_some() => Category::Application,
         Some(_) | None => Category::Unknown,
     }
 }
@@ -214,7 +214,7 @@ mod tests {
             (container(ended("Completed", 0)), Category::Unknown),
             (Pod::default(), Category::Unknown),
         ] {
-            assert_eq!(of(&Look::at(&pod)), want, "{pod:?}");
+            assert_eq!(of(&FailureView::at(&pod)), want, "{pod:?}");
         }
     }
 }

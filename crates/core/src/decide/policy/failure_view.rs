@@ -10,7 +10,7 @@ const DEADLINE: &str = "DeadlineExceeded";
 
 /// One failure, as a rule looks at it.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct FailureView<'a> {
     /// The pod of the first cause; none where only the component tells.
     pub pod: Option<&'a Pod>,
     /// The component, or its Job, says that it ran for too long.
@@ -21,7 +21,7 @@ pub struct Look<'a> {
     pub init: bool,
 }
 
-impl<'a> Look<'a> {
+impl<'a> FailureView<'a> {
     /// All of a pod.
     #[must_use]
     pub const fn at(pod: &'a Pod) -> Self {

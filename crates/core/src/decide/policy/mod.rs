@@ -10,8 +10,8 @@
 pub mod category;
 mod exit_codes;
 pub mod failure;
+pub mod failure_view;
 mod kill_switch;
-pub mod look;
 pub mod pod_failure;
 mod retry;
 mod retry_limit;

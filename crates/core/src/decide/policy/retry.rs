@@ -1,6 +1,6 @@
 //! Stage 5: the retry policies in force. Source: Armada retry policies.
 
-use super::look::{self, Look};
+use super::failure_view::{self, FailureView};
 use super::{Case, Retry, Ruling, RulingAction, category};
 use crate::api::{Retries, RetryAction, RuleRef, RuleSource};
 use crate::mutations::{self, Mutation};
@@ -83,28 +83,28 @@ fn matches(case: &Case<'_>, rule: &RetryRule) -> bool {
     let mut components = case.components.iter();
     let component = components.find(|component| Some(component.index) == case.component);
     let overdue = component.is_some_and(|component| {
-        look::is_overdue(component.reason)
-            || component.jobs.first().is_some_and(|job| look::is_overdue(&job.reason))
+        failure_view::is_overdue(component.reason)
+            || component.jobs.first().is_some_and(|job| failure_view::is_overdue(&job.reason))
     });
-    let look = Look {
+    let view = FailureView {
         pod: case.pod,
         overdue,
         container: rule.container.as_deref(),
         init: rule.init_containers,
     };
     match &rule.matcher {
-        RetryMatcher::Conditions(any) => any.iter().any(|one| look.happened(*one)),
+        RetryMatcher::Conditions(any) => any.iter().any(|one| view.happened(*one)),
         RetryMatcher::ExitCodes { operator, values } => {
-            let code = look.culprit().map_or(0, |end| end.exit_code);
+            let code = view.culprit().map_or(0, |end| end.exit_code);
             PodMatcher::takes_code(*operator, values, code)
         }
         RetryMatcher::Message(pattern) => {
-            look.failed().any(|end| pattern.is_match(look::shown(end)))
+            view.failed().any(|end| pattern.is_match(failure_view::shown(end)))
         }
         RetryMatcher::Categories(names) => {
             // judged by the first container that failed, init containers too
-            let look = Look { init: true, ..look };
-            let category = category::name(&look, &case.facts.config.failure_categories);
+            let view = FailureView { init: true, ..view };
+            let category = category::name(&view, &case.facts.config.failure_categories);
             names.contains(&category)
         }
     }

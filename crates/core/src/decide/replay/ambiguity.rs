@@ -9,7 +9,7 @@ use super::record::{Disruption, Evidence, Happened};
 use crate::api::{Attempt, RuleRef, RuleSource};
 use crate::config::Config;
 use crate::decide::policy::category::{self, Category};
-use crate::decide::policy::look::Look;
+use crate::decide::policy::failure_view::FailureView;
 use crate::decide::policy::place;
 use crate::policies::{
     FailureRule, Happening, PodMatcher, PodRule, RetryMatcher, RetryPolicy, RetryRule,
@@ -170,7 +170,10 @@ fn categories(evidence: &Evidence<'_>, config: &Config) -> Vec<String> {
     let pod = evidence.pod.iter();
     pod.flat_map(|pod| {
         [false, true].map(|overdue| {
-            category::name(&Look { overdue, ..Look::at(pod) }, &config.failure_categories)
+            category::name(
+                &FailureView { overdue, ..FailureView::at(pod) },
+                &config.failure_categories,
+            )
         })
     })
     .collect()
@@ -271,8 +274,11 @@ fn of_retry_rule(
     config: &Config,
 ) -> Option<Doubt> {
     let pod = evidence.pod.as_ref()?;
-    let look =
-        Look { container: rule.container.as_deref(), init: rule.init_containers, ..Look::at(pod) };
+    let look = FailureView {
+        container: rule.container.as_deref(),
+        init: rule.init_containers,
+        ..FailureView::at(pod)
+    };
     let elsewhere = || rule.container.as_deref().and_then(|name| other_container(evidence, name));
     let others = || {
         let unnamed = rule.container.is_none() && evidence.has_code();
@@ -296,7 +302,8 @@ fn of_retry_rule(
                 .or_else(|| if of_container { others() } else { None })
         }
         RetryMatcher::Categories(names) => {
-            let now = category::name(&Look { init: true, ..look }, &config.failure_categories);
+            let now =
+                category::name(&FailureView { init: true, ..look }, &config.failure_categories);
             let then = evidence.record.category.clone().unwrap_or_else(|| now.clone());
             let (fits, fitted) = (names.contains(&now), names.contains(&then));
             let known = |name: &str| config.failure_categories.iter().any(|one| one.name == name);

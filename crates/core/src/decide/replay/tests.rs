@@ -51,6 +51,7 @@ fn ended(pod: &mut Pod, exit_code: i32, reason: &str) {
 }
 
 /// Failures that are acted on at second 5000 at the latest, by name.
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn failures(world: &World) -> Vec<(&'static str, World)> {
     let failed = || world.clone().failed_job();
     let pods = |world: World| world.pods(&[PodPhase::Failed, PodPhase::Running]);
@@ -122,6 +123,7 @@ fn failures(world: &World) -> Vec<(&'static str, World)> {
     ]
 }
 
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn policies() -> Vec<(&'static str, World)> {
     let world = || given(Phase::Running);
     let retry = |action: &str, matcher: Value| {

@@ -10,7 +10,7 @@ mod writes;
 use http::Method;
 use serde_json::{Value, json};
 
-use super::answer::{Answer, answer};
+use super::response::{ApiResponse, answer};
 use super::store::Store;
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -59,10 +59,10 @@ fn send(
 ) -> (u16, Value) {
     let method: Method = method.parse().unwrap();
     match answer(store, &method, uri, content_type, body.as_bytes()) {
-        Answer::Document(code, text) => {
+        ApiResponse::Document(code, text) => {
             (code, serde_json::from_str(&text).unwrap_or(Value::String(text)))
         }
-        Answer::Watch(_) => panic!("{uri} is a watch"),
+        ApiResponse::Watch(_) => panic!("{uri} is a watch"),
     }
 }
 

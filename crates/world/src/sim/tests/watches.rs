@@ -4,13 +4,13 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::{CONFIG_MAPS, ask, create, named, server};
-use crate::sim::{Answer, Store, Watch, answer};
+use crate::sim::{ApiResponse, Store, Watch, answer};
 
 fn watch(store: &mut Store, query: &str) -> Watch {
     let uri = format!("{CONFIG_MAPS}?watch=true&{query}");
     match answer(store, &Method::GET, &uri, "", b"") {
-        Answer::Watch(watch) => watch,
-        Answer::Document(code, text) => panic!("{code} {text}"),
+        ApiResponse::Watch(watch) => watch,
+        ApiResponse::Document(code, text) => panic!("{code} {text}"),
     }
 }
 
@@ -111,7 +111,7 @@ fn what_a_watch_is_asked() {
         [("resourceVersion=x", 500), ("labelSelector=a+b", 400), ("fieldSelector=spec.x%3D1", 400)]
     {
         let uri = format!("{CONFIG_MAPS}?watch=1&{query}");
-        let Answer::Document(code, _) = answer(&mut store, &Method::GET, &uri, "", b"") else {
+        let ApiResponse::Document(code, _) = answer(&mut store, &Method::GET, &uri, "", b"") else {
             panic!("{query} is watched");
         };
         assert_eq!(code, want, "{query}");

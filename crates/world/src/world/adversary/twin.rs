@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Adversary, is_present};
 use crate::world::checks::Violation;
-use crate::world::{Options, Report, World};
+use crate::world::{Options, RunReport, World};
 
 /// The twin of a world, where its ends can be compared.
 #[must_use]
@@ -19,7 +19,7 @@ pub fn of(options: &Options) -> Option<Options> {
 
 /// What differs between the ends of the victims, where something does.
 #[must_use]
-pub fn compare(report: &Report, twin: &Report) -> Option<Violation> {
+pub fn compare(report: &RunReport, twin: &RunReport) -> Option<Violation> {
     let both = report.ends.keys().chain(twin.ends.keys());
     let text = |end: Option<&Value>| end.map_or_else(|| "gone".to_owned(), ToString::to_string);
     both.map(|name| (name, report.ends.get(name), twin.ends.get(name)))

@@ -11,7 +11,7 @@ use crate::api::Phase;
 use crate::observe::cache::Key;
 use crate::sim::{Object, Store};
 use crate::world::actors::is_true;
-use crate::world::actors::kueue::{Kueue, QUEUE, Standing};
+use crate::world::actors::kueue::{Kueue, QUEUE, WorkloadState};
 use crate::world::oracle::{Oracle, Wrapper};
 use crate::world::replica::Replica;
 
@@ -182,7 +182,7 @@ fn quota_is_back(scope: &EndScope<'_>) -> Option<String> {
         object.label(QUEUE)?;
         let workload = scope.kueue.workloads.get(&object.uid)?;
         let ended = matches!(wrapper.state.phase, Phase::Succeeded | Phase::Failed);
-        let holds = matches!(workload.standing, Standing::Admitted | Standing::Evicting);
+        let holds = matches!(workload.standing, WorkloadState::Admitted | WorkloadState::Evicting);
         (ended && holds).then(|| format!("{} in {:?}", wrapper.address.name, wrapper.state.phase))
     })
 }
@@ -202,7 +202,7 @@ fn caches_agree(scope: &EndScope<'_>) -> Option<String> {
         }
     }
     let differs = |(key, count): (&Key, &usize)| {
-        let cached = scope.leader.context.cache.crowd(|crowd| crowd.count(key));
+        let cached = scope.leader.context.cache.pod_cache(|pod_cache| pod_cache.count(key));
         (cached != *count).then(|| format!("{}: {cached} of {count} pods", key.name))
     };
     stored.iter().find_map(differs)

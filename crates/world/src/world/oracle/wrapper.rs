@@ -1,6 +1,7 @@
 //! What is known of one AppWrapper: its state, what exists of it, and since when.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -146,6 +147,26 @@ impl Wrapper {
             | Phase::Terminating => false,
         };
         right && attempt == current
+    }
+
+    /// Removes an object. Returns the UIDs of what makes pods of the component that somebody else deleted from
+    /// above it: it goes on for a while, and nobody can see it.
+    pub(super) fn remove(&mut self, uid: &str, ours: bool, elapsed: Duration) -> Vec<Arc<str>> {
+        let removed = self.things.remove(uid);
+        let removed_by_right = removed.as_ref().is_some_and(|thing| !thing.late);
+        let mut late = vec![];
+        if let Some(component) = removed.filter(|thing| thing.component && !ours) {
+            for (uid, thing) in &mut self.things {
+                if !thing.component && !thing.pod && thing.part == component.part {
+                    thing.late = true;
+                    late.push(uid.clone());
+                }
+            }
+        }
+        if removed_by_right && self.rightful().next().is_none() {
+            self.emptied = Some(elapsed);
+        }
+        late
     }
 
     /// Since when each pod set lacks pods, and when the first pod failed. What is on a lost node is neither

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::Show;
 use crate::api::AppWrapperStatus;
 use crate::sim::Object;
-use crate::world::actors::kueue::{QUEUE, Standing};
+use crate::world::actors::kueue::{QUEUE, WorkloadState};
 use crate::world::actors::{has_ended, is_true, phase};
 use crate::world::oracle;
 use crate::world::scene::pods_in;
@@ -43,7 +43,7 @@ pub struct WrapperNow {
     /// It is suspended.
     pub suspend: bool,
     /// What Kueue thinks of it, where Kueue manages it.
-    pub standing: Option<Standing>,
+    pub standing: Option<WorkloadState>,
     /// What it asks Kueue for.
     pub needs: BTreeMap<String, i64>,
     /// Pods that run or have succeeded, and are not being deleted.

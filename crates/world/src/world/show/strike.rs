@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::Show;
 use crate::sim::{Deletion, Object, Part, Propagation};
-use crate::world::actors::kueue::{Outcome, PRIORITY, QUEUE, Standing};
-use crate::world::actors::{Env, kubelet, phase};
+use crate::world::actors::kueue::{Outcome, PRIORITY, QUEUE, WorkloadState};
+use crate::world::actors::{Env, kubelet, nodes, phase};
 use crate::world::rng::Rng;
 use crate::world::{Source, oracle};
 
@@ -56,7 +56,7 @@ pub(super) enum Deed {
 
 /// What is to go wrong, and what follows later.
 #[derive(Clone, Debug)]
-pub(super) struct Plan {
+pub(super) struct StrikePlan {
     waiting: VecDeque<Misfortune>,
     ripe_at: Option<Duration>,
     later: BTreeMap<(Duration, u64), Deed>,
@@ -64,7 +64,7 @@ pub(super) struct Plan {
     rng: Rng,
 }
 
-impl Plan {
+impl StrikePlan {
     pub(super) fn new(misfortunes: Vec<Misfortune>, rng: Rng) -> Self {
         let (waiting, later) = (misfortunes.into(), BTreeMap::new());
         Self { waiting, ripe_at: None, later, counted: 0, rng }
@@ -198,7 +198,7 @@ impl Show {
             .running()
             .into_iter()
             .partition(|pod| pod.value["spec"]["nodeName"] == *node.as_str());
-        kubelet::set_node(&mut self.world.store, &node, Some(self.world.elapsed));
+        nodes::set_node(&mut self.world.store, &node, Some(self.world.elapsed));
         let names: Vec<String> = lost.iter().map(|pod| title("Pod", pod)).collect();
         let message = format!("stops reporting; its pods are lost: {}", names.join(", "));
         self.say(format!("Node/{node}"), "NodeDied", message);
@@ -238,7 +238,8 @@ impl Show {
         let Some(wrapper) = self.wrapper_of(pod) else { return };
         let workload = self.world.kueue.workloads.get(&wrapper.uid);
         let object = title("AppWrapper", &wrapper);
-        let Some(workload) = workload.filter(|one| one.standing == Standing::Admitted).cloned()
+        let Some(workload) =
+            workload.filter(|one| one.standing == WorkloadState::Admitted).cloned()
         else {
             let message = "it has no queue, so its owner suspends it for 30 s";
             self.say(object, "Suspended", message.to_owned());

@@ -20,6 +20,7 @@ fn empty(pod: Pod) -> Pod {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn what_ends_a_pod_is_told_by_condition_by_code_and_by_category() {
     let leaving = |pod: Pod| Pod { terminating: true, ..pod };
     let killed = |reason| failed(0).ended(container("main", 137, reason, "", 20));
