@@ -57,6 +57,7 @@ mod ownership;
 mod played;
 mod policies;
 mod proxy;
+mod release;
 mod replicas;
 mod rights;
 mod rules;
