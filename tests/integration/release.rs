@@ -168,6 +168,7 @@ fn wrong_arguments_are_answered_by_the_usage() {
         .collect();
     for (script, arguments) in [
         (".ci/audit", &["x"][..]),
+        (".ci/allow-namespaces", &["x"]),
         (".ci/install", &["x"]),
         ("scripts/static-binary", &["x86_64-unknown-linux-gnu", "out"]),
         ("scripts/image", &["appwrapper:0.1.0"]),
