@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use appwrapper::api::keys;
+use appwrapper::tuning::KEYS;
 use serde_json::Value;
 
 fn read(name: &str) -> String {
@@ -42,6 +44,31 @@ fn every_kind_of_the_registry_has_a_row() {
         let of_it = rows.iter().filter(|line| line.starts_with(&name));
         let mut words = of_it.filter_map(|line| line[name.len()..].split(" |").next());
         assert!(words.any(|kinds| kinds.split(", ").any(|kind| kind == row.kind)), "{}", row.kind);
+    }
+}
+
+#[test]
+fn every_annotation_has_a_row_and_a_section() {
+    let name = |key: &&str| key.strip_prefix(keys::ANNOTATION_PREFIX).map(str::to_owned);
+    let known: BTreeSet<String> = KEYS.iter().filter_map(name).collect();
+    assert_eq!(known.len(), KEYS.len());
+    let readme = read("README.md");
+    let (_, table) = readme.split_once("\n## Annotations\n").expect("the section");
+    let table = table.split("\n## ").next().unwrap_or_default();
+    assert_eq!(rows(table), known, "the table of README.md");
+    let page = read("docs/user/annotations.md");
+    let table = page.split("\n## ").next().unwrap_or_default();
+    assert_eq!(rows(&table.replace("| [`", "| `")), known, "the table of annotations.md");
+    // the titles of other sections have more than one word
+    let titles = page.lines().filter_map(|line| line.strip_prefix("## "));
+    let sections: BTreeSet<String> =
+        titles.filter(|title| !title.contains(' ')).map(str::to_owned).collect();
+    assert_eq!(sections, known, "the sections of annotations.md");
+    for name in known {
+        let link = format!("| [`{name}`](#{}) |", name.to_lowercase());
+        assert!(page.contains(&link), "{name}: the row leads to the section");
+        let example = format!("\n{}{name}: ", keys::ANNOTATION_PREFIX);
+        assert!(page.contains(&example), "{name}: an example");
     }
 }
 

@@ -86,8 +86,8 @@ pub struct Limits {
     pub retry_policies: Vec<String>,
 }
 
-/// The annotations that are known.
-const KEYS: [&str; 11] = [
+/// The annotations that tune an AppWrapper, with their prefix.
+pub const KEYS: [&str; 11] = [
     keys::ADMISSION_GRACE,
     keys::WARMUP_GRACE,
     keys::FAILURE_GRACE,
