@@ -2,8 +2,11 @@
 //! its phases as they change. Ctrl-C ends everything.
 //!
 //! ```text
-//! cargo run --release --example cluster [SAMPLE…]
+//! cargo run --release --example cluster -- [--kueue] [SAMPLE…]
 //! ```
+//!
+//! With `--kueue`, Kueue runs as well and admits what names a queue; without a sample, nothing is applied.
+//! That is the cluster of `docs/user/getting-started.md`.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,15 +29,21 @@ type Failure = Box<dyn std::error::Error>;
 /// The sample that is applied where none is named.
 const SAMPLE: &str = "samples/retried-job.yaml";
 
+/// The label by which an AppWrapper names the LocalQueue that admits it.
+const QUEUE: &str = "kueue.x-k8s.io/queue-name";
+
 #[tokio::main]
 async fn main() -> Result<(), Failure> {
-    let samples: Vec<PathBuf> = std::env::args_os().skip(1).map(PathBuf::from).collect();
+    let (kueue, samples) = arguments();
     say("Starting etcd, kube-apiserver, controllers, scheduler, nodes and operators …")?;
     let begin = Instant::now();
     let options = Options {
         jobset: true,
         training: true,
         ray: true,
+        kueue,
+        // Kueue would release the quota of what is being deleted while its pods still end
+        kueue_config: json!({"featureGates": {"FinishOrphanedWorkloads": false}}),
         crds: appwrapper::crd::all().into(),
         ..Options::default()
     };
@@ -45,9 +54,6 @@ async fn main() -> Result<(), Failure> {
     let running = tokio::spawn(controller.run(async { drop(stopped.await) }));
     let client = plane.client();
     let shown = tokio::spawn(show_phases(client.clone()));
-    if samples.is_empty() {
-        apply(&client, &Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE)).await?;
-    }
     for sample in &samples {
         apply(&client, sample).await?;
     }
@@ -64,7 +70,19 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates an AppWrapper suspended, as Kueue would, and admits it once it is Suspended.
+/// Whether Kueue is to run, and the samples to apply.
+fn arguments() -> (bool, Vec<PathBuf>) {
+    let arguments = std::env::args_os().skip(1);
+    let (flags, mut samples): (Vec<PathBuf>, Vec<PathBuf>) =
+        arguments.map(PathBuf::from).partition(|argument| argument.as_os_str() == "--kueue");
+    let kueue = !flags.is_empty();
+    if samples.is_empty() && !kueue {
+        samples.push(Path::new(env!("CARGO_MANIFEST_DIR")).join(SAMPLE));
+    }
+    (kueue, samples)
+}
+
+/// Creates an AppWrapper suspended, as Kueue would, and admits it once it is Suspended, unless Kueue does.
 async fn apply(client: &Client, sample: &Path) -> Result<(), Failure> {
     let text = std::fs::read_to_string(sample)
         .map_err(|error| format!("cannot read {}: {error}", sample.display()))?;
@@ -76,6 +94,9 @@ async fn apply(client: &Client, sample: &Path) -> Result<(), Failure> {
     wrappers.create(&PostParams::default(), &wrapper).await?;
     let shown = sample.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap_or(sample);
     say(&format!("Applied {}.", shown.display()))?;
+    if wrapper.labels().contains_key(QUEUE) {
+        return Ok(());
+    }
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
     let mut states = Box::pin(watcher(wrappers.clone(), only).applied_objects());
     while let Some(state) = states.next().await {

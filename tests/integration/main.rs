@@ -37,6 +37,7 @@ mod docs;
 mod election;
 mod enemy;
 mod failing;
+mod getting_started;
 mod guide;
 mod harness;
 mod hostile;
