@@ -13,9 +13,12 @@ use crate::installed::{INSTALLED, installed_test};
 
 const PAGE: &str = "docs/user/getting-started.md";
 
+/// What must hold of a command that is not run.
+type Check = fn(&str);
+
 /// The commands that create the cluster and install into it. They are not run, since the tests share a
 /// control plane on which the product is installed: what they name is compared with what is there.
-const REPLACED: [(&str, fn(&str)); 3] = [
+const REPLACED: [(&str, Check); 3] = [
     ("cluster", loads_the_image_of_the_manifests),
     ("kueue", installs_the_kueue_of_the_tests),
     ("appwrapper", applies_the_manifests_of_the_tests),
@@ -86,7 +89,8 @@ fn installs_the_kueue_of_the_tests(command: &str) {
     let modules = read("tests/controlplane/go/control-plane/go.mod");
     let line = modules.lines().find_map(|line| line.trim().strip_prefix("sigs.k8s.io/kueue v"));
     let version = line.and_then(|line| line.split(' ').next()).expect("a version");
-    assert!(command.ends_with(&format!("/v{version}/manifests.yaml")), "{command}: {version}");
+    let (apply, _) = command.split_once(" &&").expect("it waits");
+    assert!(apply.ends_with(&format!("/v{version}/manifests.yaml")), "{apply}: {version}");
 }
 
 fn applies_the_manifests_of_the_tests(command: &str) {
