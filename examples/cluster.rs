@@ -58,7 +58,7 @@ async fn main() -> Result<(), Failure> {
         apply(&client, sample).await?;
     }
     say(&format!(
-        "\nTo look around:  export KUBECONFIG={}\n                 kubectl get appwrappers,pods\n\
+        "\nTo look around, in another terminal:\n\nexport KUBECONFIG={}\nkubectl get appwrappers,pods\n\n\
          Ctrl-C ends it.\n",
         plane.kubeconfig().display()
     ))?;

@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use controlplane::Tool;
 use serde_json::{Value, json};
 
-use crate::harness::Case;
+use crate::harness::{Case, Log};
 use crate::installed::{INSTALLED, installed_test};
 
 const PAGE: &str = "docs/user/getting-started.md";
@@ -144,7 +144,14 @@ impl Reader {
 async fn before(case: &Case, command: &str) {
     match command {
         "list" => drop(case.ready("hello", 0).await),
-        "why" => drop(case.workload("large", "QuotaReserved", "False").await),
+        "why" => {
+            let refused = |log: &Log| {
+                let workload = log.workloads("large").last()?;
+                let why = workload.condition_field("QuotaReserved", "message");
+                why.contains("insufficient quota").then_some(())
+            };
+            case.until("Kueue refuses large", refused).await;
+        }
         _ => {}
     }
 }
@@ -164,6 +171,9 @@ fn ten_commands_lead_where_the_page_says() {
             before(&case, &step.name).await;
             reader.follow(step);
         }
+        let twice = ["Resuming", "Running", "Resetting", "Resuming", "Running", "Succeeded"];
+        let passed = case.log().phases("flaky").join(" ");
+        assert!(passed.contains(&twice.join(" ")), "{passed}");
         for name in ["hello", "flaky", "large"] {
             case.gone("AppWrapper", name).await;
         }
