@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 use controlplane::Tool;
 use serde_json::{Value, json};
 
-use crate::harness::{Case, Log};
+use crate::harness::{Case, Log, quota_without_a_gap};
 use crate::installed::{INSTALLED, installed_test};
 
 const PAGE: &str = "docs/user/getting-started.md";
@@ -174,6 +174,7 @@ fn ten_commands_lead_where_the_page_says() {
         let twice = ["Resuming", "Running", "Resetting", "Resuming", "Running", "Succeeded"];
         let passed = case.log().phases("flaky").join(" ");
         assert!(passed.contains(&twice.join(" ")), "{passed}");
+        quota_without_a_gap(&case.log(), "flaky");
         for name in ["hello", "flaky", "large"] {
             case.gone("AppWrapper", name).await;
         }
