@@ -81,8 +81,11 @@ fn loads_the_image_of_the_manifests(command: &str) {
     let deployment: Value =
         serde_saphyr::from_str(&read("config/manager/deployment.yaml")).expect("YAML");
     let image = deployment["spec"]["template"]["spec"]["containers"][0]["image"].as_str();
-    let load = format!("kind load docker-image {}", image.expect("an image"));
-    assert!(command.ends_with(&load), "{command}: {load}");
+    let image = image.expect("an image");
+    assert!(command.ends_with(&format!("kind load docker-image {image}")), "{command}: {image}");
+    for other in [format!("minikube image load {image}"), format!("docker build -t {image} .")] {
+        assert!(read(PAGE).contains(&other), "{other}");
+    }
 }
 
 fn installs_the_kueue_of_the_tests(command: &str) {
