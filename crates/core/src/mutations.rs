@@ -70,6 +70,11 @@ mutations! {
     FarRetryAfterTrusted: "far-retry-after-trusted", "Any moment of the next attempt is waited for.";
     UnknownPhaseStopsAll: "unknown-phase-stops-all", "A phase that cannot be read ends every look.";
     OverQuotaUnsaid: "over-quota-unsaid", "More pods than were admitted are not told of.";
+    LostIsNoFailure: "lost-is-no-failure", "A pod lost with its node is no failure of its component.";
+    StuckIsWaitedFor: "stuck-is-waited-for", "A pod that stays Terminating stops all graces.";
+    OwnerUnheard: "owner-unheard", "Limits are asked before the component has said why it failed.";
+    MissingIsPodFailure: "missing-is-pod-failure", "Retry policies are asked about a missing component.";
+    NoUncountedLimit: "no-uncounted-limit", "Uncounted restarts have no limit.";
     DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
 }
 

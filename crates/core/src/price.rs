@@ -47,6 +47,9 @@ pub const AVOIDED_NODES_MAX: usize = 16;
 /// The most conditions of the status: ours, and a few of others.
 pub const CONDITIONS_MAX: usize = 12;
 
+/// The most ignored pods of one attempt that the status names, and counts.
+pub const IGNORED_PODS_MAX: usize = 64;
+
 /// The most objects between components and their pods that the status names.
 pub const POD_OWNERS_MAX: usize = 128;
 
@@ -92,6 +95,7 @@ const FRAME: usize = 2 << 10;
 /// | `conditions` | [`CONDITIONS_MAX`] × (320 + a message) |
 /// | `componentStatus` | for each component: name, kind, API version, its pod sets as they are written in `spec`, UID, 2 conditions without a message |
 /// | `podOwners` | [`POD_OWNERS_MAX`] × a UID, over all components |
+/// | `since.ignoredPods` | [`IGNORED_PODS_MAX`] × a UID |
 /// | `attempts` | [`ATTEMPTS_MAX`] × (names, moments, a message, the longest name of a component) |
 /// | `retryCounts` | [`RETRY_COUNTS_MAX`] × (a policy, a rule, a number) |
 /// | `avoidNodes` | [`AVOIDED_NODES_MAX`] × a name |
@@ -105,7 +109,7 @@ pub fn largest_status<'a>(components: impl IntoIterator<Item = Shape<'a>>) -> us
         + CONDITIONS_MAX * (CONDITION + MESSAGE)
         + RETRY_COUNTS_MAX * RETRY_COUNT
         + AVOIDED_NODES_MAX * (NAME + 1)
-        + POD_OWNERS_MAX * SMALL;
+        + (POD_OWNERS_MAX + IGNORED_PODS_MAX) * SMALL;
     let (mut name, mut pending) = (0, 0);
     for each in components {
         let texts = text_bytes(each.name) + text_bytes(each.kind) + text_bytes(each.api_version);

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
 use crate::plan::{FreshRead, Orphan};
-use crate::policies::{InForce, Policies};
+use crate::policies::{InForce, Named, Policies};
 use crate::quantity::Bytes;
 use lost::Loss;
 use place::{Placement, Site};
@@ -77,6 +77,8 @@ pub struct Component {
     pub api_version: String,
     /// The pod sets of the template, declared or inferred.
     pub pod_sets: Vec<PodSet>,
+    /// Name of the part that each pod set is, such as a replicated Job, where it is one that rules can name.
+    pub parts: Vec<Option<String>>,
     /// Why nothing can be made of the template, where that is so.
     pub flaw: Option<String>,
     /// Its kind reports its own end; of another kind, its pods tell.
@@ -126,6 +128,8 @@ pub struct ContainerMemory {
 pub struct FailedJob {
     /// Its name.
     pub name: String,
+    /// Index of the pod set of the `JobSet` that its pods are; absent where nothing tells.
+    pub pod_set: Option<usize>,
     /// Reason of its Failed condition.
     pub reason: String,
     /// Message of its Failed condition.
@@ -197,6 +201,17 @@ pub struct Report {
     pub expected: BTreeMap<usize, Expected>,
     /// Pod sets whose pods nothing replaces: a Pod itself, a Kubeflow replica that never restarts.
     pub unreplaced: BTreeSet<usize>,
+    /// How many failures the Jobs of a pod set bear, where that is known.
+    pub backoff: BTreeMap<usize, BackoffLimit>,
+}
+
+/// How many pods of a Job may fail before it fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BackoffLimit {
+    /// `backoffLimit`.
+    pub limit: i64,
+    /// Failed pods that the Job has counted; none where the object does not tell.
+    pub counted: Option<i64>,
 }
 
 /// Pods of one pod set that a component still has to run, as its object says. None by default.
@@ -269,6 +284,8 @@ pub struct Pod {
     pub resources: BTreeSet<String>,
     /// It had not ended when its node was lost. Set by [`Snapshot::mark_lost_pods`].
     pub lost: Option<Loss>,
+    /// Since when it is Terminating for longer than `ForcefulDeletionGracePeriod`, while it should run.
+    pub stuck: Option<Timestamp>,
     /// It was ours, and its owner references no longer say so: nothing of ours deletes it with its owner.
     pub detached: bool,
 }
@@ -349,6 +366,8 @@ pub struct Container {
     pub name: String,
     /// It is an init container.
     pub init: bool,
+    /// It is a restartable init container (a sidecar).
+    pub restartable: bool,
     /// What it is doing.
     pub state: ContainerState,
 }
@@ -426,6 +445,17 @@ impl Component {
         format!("{}/{}", self.kind, self.name)
     }
 
+    /// How policies name it.
+    #[must_use]
+    pub fn named(&self) -> Named<'_> {
+        Named {
+            kind: &self.kind,
+            name: &self.name,
+            has_pods: !self.pod_sets.is_empty(),
+            parts: &self.parts,
+        }
+    }
+
     /// The object, where it exists and is ours.
     #[must_use]
     pub fn ours(&self) -> Option<&Object> {
@@ -443,10 +473,30 @@ impl Pod {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed) && !self.terminating
     }
 
-    /// It failed, or was lost with its node.
+    /// It failed, was lost with its node, or does not terminate.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        self.phase == PodPhase::Failed || self.lost.is_some()
+        self.phase == PodPhase::Failed || self.is_given_up()
+    }
+
+    /// It counts as failed, although nothing says that its containers have ended.
+    #[must_use]
+    pub fn is_given_up(&self) -> bool {
+        self.lost.is_some() || self.stuck.is_some() && self.phase != PodPhase::Succeeded
+    }
+
+    /// It is Terminating, and may still go in time.
+    #[must_use]
+    pub const fn is_going(&self) -> bool {
+        self.terminating && self.lost.is_none() && self.stuck.is_none()
+    }
+
+    /// Its node is the reason that it failed: it was lost with it, or Kubernetes deleted it for that.
+    #[must_use]
+    pub fn died_of_node(&self) -> bool {
+        const REASONS: [&str; 2] = ["DeletionByPodGC", "DeletionByTaintManager"];
+        let target = self.true_condition("DisruptionTarget");
+        self.lost.is_some() || target.is_some_and(|c| REASONS.contains(&c.reason.as_str()))
     }
 
     /// The condition of a type, where its status is True.

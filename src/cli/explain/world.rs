@@ -259,7 +259,7 @@ pub(super) fn attach(wrapper: &Wrapper, config: &Config) -> Attach {
 
 fn failed_jobs(component: &Component, jobs: &[&RawObject]) -> Vec<FailedJob> {
     let Some((_, uid)) = jobs::failed_job_set(component) else { return vec![] };
-    jobs::among(jobs.iter().copied(), uid)
+    jobs::among(jobs.iter().copied(), uid, &component.parts)
 }
 
 /// The objects in the namespace of the AppWrapper.

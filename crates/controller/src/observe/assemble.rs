@@ -63,8 +63,7 @@ impl Wrapper {
     pub(super) fn inspected(mut self) -> Self {
         self.components =
             (0..self.spec.components.len()).map(|index| self.inspect(index)).collect();
-        let names: Vec<Named<'_>> =
-            self.components.iter().map(|c| Named { kind: &c.kind, name: &c.name }).collect();
+        let names: Vec<Named<'_>> = self.components.iter().map(Component::named).collect();
         self.policies = Arc::new(Policies::of(&self.spec, &names));
         self
     }
@@ -86,6 +85,7 @@ impl Wrapper {
                 kind: inspected.kind,
                 api_version: inspected.api_version,
                 pod_sets: inspected.pod_sets,
+                parts: inspected.parts,
                 ..Component::default()
             },
             Err(flaw) => Component {
@@ -216,6 +216,11 @@ fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
             .filter_map(|(old, expected)| Some((index(old)?, expected)))
             .collect(),
         unreplaced: report.unreplaced.into_iter().filter_map(index).collect(),
+        backoff: report
+            .backoff
+            .into_iter()
+            .filter_map(|(old, backoff)| Some((index(old)?, backoff)))
+            .collect(),
     }
 }
 

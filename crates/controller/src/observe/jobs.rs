@@ -44,18 +44,23 @@ pub async fn failed(
     let resource = ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&());
     let params = ListParams::default().labels(&format!("{JOB_SET_NAME}={name}"));
     let listed = live::list(client, &resource, Some(namespace), &params).await?;
-    let found = among(listed.iter(), uid);
+    let found = among(listed.iter(), uid, &component.parts);
     memory.failed_jobs.insert(uid.to_owned(), found.clone());
     Ok(found)
 }
 
 /// The failed Jobs among these that a `JobSet` controls, the first failure first.
 #[must_use]
-pub fn among<'a>(jobs: impl Iterator<Item = &'a RawObject>, uid: &str) -> Vec<FailedJob> {
+pub fn among<'a>(
+    jobs: impl Iterator<Item = &'a RawObject>,
+    uid: &str,
+    parts: &[Option<String>],
+) -> Vec<FailedJob> {
     let is_its = |seen: &&RawObject| {
         Identity::of(&seen.meta).controller.is_some_and(|controller| controller.uid == uid)
     };
-    let mut failed: Vec<FailedJob> = jobs.filter(is_its).filter_map(read).collect();
+    let mut failed: Vec<FailedJob> =
+        jobs.filter(is_its).filter_map(|job| read(job, parts)).collect();
     failed.sort_by(|a, b| {
         let place = |job: &FailedJob| (job.at.is_none(), job.at);
         place(a).cmp(&place(b)).then_with(|| a.name.cmp(&b.name))
@@ -75,12 +80,17 @@ struct LeanStatus {
     conditions: Vec<LeanCondition>,
 }
 
-fn read(seen: &RawObject) -> Option<FailedJob> {
+/// Label that names the replicated Job that a Job belongs to.
+const REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
+
+fn read(seen: &RawObject, parts: &[Option<String>]) -> Option<FailedJob> {
     let lean: LeanJob = serde_json::from_str(seen.raw.get()).unwrap_or_default();
     let mut conditions = lean.status.conditions.into_iter();
     let failed = conditions.find(|one| one.kind == "Failed" && one.status == "True")?;
+    let part = seen.meta.labels.as_ref().and_then(|labels| labels.get(REPLICATED_JOB));
     Some(FailedJob {
         name: seen.meta.name.clone().unwrap_or_default(),
+        pod_set: part.and_then(|name| parts.iter().position(|part| part.as_ref() == Some(name))),
         reason: failed.reason,
         message: failed.message,
         at: failed.last_transition_time.map(|time| time.0),
@@ -118,7 +128,7 @@ mod tests {
             job("done", "u", "Complete", Some(0)),
             job("theirs", "v", "Failed", Some(0)),
         ];
-        let found = among(jobs.iter(), "u");
+        let found = among(jobs.iter(), "u", &[]);
         let names: Vec<&str> = found.iter().map(|job| job.name.as_str()).collect();
         assert_eq!(names, ["a", "b", "late", "never"]);
         assert_eq!((found[0].reason.as_str(), found[0].message.as_str()), ("R", "m"));

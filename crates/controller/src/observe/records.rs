@@ -196,8 +196,10 @@ struct LeanPodSpec {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(rename_all = "camelCase", default)]
 struct LeanContainer {
+    name: String,
+    restart_policy: String,
     resources: LeanResources,
 }
 
@@ -274,8 +276,10 @@ impl PodRecord {
             Some((component.parse().ok()?, pod_set.parse().ok()?))
         });
         let resources = lean.spec.resources();
+        let sidecars = lean.spec.sidecars();
         let status = lean.status;
         let containers = containers(status.init_container_statuses, true)
+            .map(|one| Container { restartable: sidecars.contains(one.name.as_str()), ..one })
             .chain(containers(status.container_statuses, false))
             .collect();
         let pod = Pod {
@@ -296,6 +300,7 @@ impl PodRecord {
             containers,
             resources,
             lost: None,
+            stuck: None,
             detached: false,
         };
         let is_over = seen.meta.deletion_timestamp.is_some()
@@ -306,6 +311,12 @@ impl PodRecord {
 }
 
 impl LeanPodSpec {
+    /// Names of the init containers that are sidecars.
+    fn sidecars(&self) -> BTreeSet<&str> {
+        let restart = |one: &&LeanContainer| one.restart_policy == "Always";
+        self.init_containers.iter().filter(restart).map(|one| one.name.as_str()).collect()
+    }
+
     fn resources(&self) -> BTreeSet<String> {
         self.containers
             .iter()
@@ -358,7 +369,7 @@ fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<I
             (None, None, Some(_)) => ContainerState::Running,
             (None, None, None) => ContainerState::Unknown,
         };
-        Container { name: status.name, init, state }
+        Container { name: status.name, init, restartable: false, state }
     })
 }
 

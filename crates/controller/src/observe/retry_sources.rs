@@ -11,7 +11,7 @@ use super::cache::{Cache, Key, KindKey};
 use super::raw_object::RawObject;
 use crate::api::{GROUP, RetryPolicySpec, keys};
 use crate::kinds;
-use crate::policies::{InForce, Missing, RetryPolicy, attached, surplus};
+use crate::policies::{InForce, Missing, RetryPolicy, administered, attached, surplus};
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 
 /// What is kept of a retry source.
@@ -219,6 +219,8 @@ fn in_force(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> InForce {
             }
         }
     }
+    in_force.administered =
+        administered(cluster.as_deref(), local.as_deref(), &attach.own, attach.default.as_deref());
     in_force.flaws = surplus(cluster.as_deref(), local.as_deref());
     in_force
 }

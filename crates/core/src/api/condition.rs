@@ -36,6 +36,8 @@ pub mod unhealthy {
     pub const AUTOPILOT_NO_EXECUTE: &str = "AutopilotNoExecute";
     /// Too few pods are there, or run, for too long.
     pub const INSUFFICIENT_PODS_READY: &str = "InsufficientPodsReady";
+    /// A pod stays Terminating for longer than `ForcefulDeletionGracePeriod`.
+    pub const STUCK_TERMINATING: &str = "StuckTerminating";
     /// Nothing is wrong (any more). Go's reason for clearing the condition.
     pub const FOUND_NO_FAILED_PODS: &str = "FoundNoFailedPods";
 }

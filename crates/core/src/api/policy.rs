@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use super::appwrapper::COMPONENTS_MAX;
 
-/// The longest name of a component: a kind, a slash, a name.
-const TARGET_MAX: usize = 63 + 1 + 253;
+/// The longest name of a part of a component: a kind, a slash, a name, a slash, a part.
+const TARGET_MAX: usize = 63 + 1 + 253 + 1 + 63;
 
 /// What to do when a component fails: rules in order, the first that matches decides. Source: KEP-262.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
@@ -55,7 +55,8 @@ pub struct FailurePolicyRule {
     #[schemars(length(max = 20), inner(length(min = 1, max = 512)))]
     pub on_job_failure_message_patterns: Vec<String>,
 
-    /// Names of the components that the rule applies to. If empty, it applies to all components.
+    /// Names of the components that the rule applies to, or `name/part` for a part of one, such as a
+    /// replicated Job. If empty, it applies to all components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
@@ -72,6 +73,8 @@ pub enum FailurePolicyAction {
     RestartAppWrapperAndIgnoreMaxRestarts,
     /// Only the component that failed is recreated, counted against the limit.
     RecreateComponent,
+    /// Only the component that failed is recreated, not counted.
+    RecreateComponentAndIgnoreMaxRestarts,
 }
 
 /// The order in which components are created. Source: KEP-672.
@@ -81,19 +84,22 @@ pub enum FailurePolicyAction {
     "self.executionPolicyOrder == 'InOrder' || !has(self.rules) || self.rules.size() == 0"
 ).message("must be empty: rules need executionPolicyOrder InOrder").field_path(".rules"))]
 pub struct ExecutionPolicy {
-    /// Whether the components are created in order.
+    /// Whether the components are created in order. Defaults to `AnyOrder`.
+    #[serde(default)]
     pub execution_policy_order: ExecutionOrder,
 
-    /// The steps, in order. Components that no rule names are created in a final step.
+    /// The steps, in order. Components that no rule names are created in a final step if they have pods, in
+    /// the first one if they have none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub rules: Vec<ExecutionRule>,
 }
 
 /// Whether components are created in an order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum ExecutionOrder {
     /// All at once.
+    #[default]
     AnyOrder,
     /// Step by step, as the rules say.
     InOrder,
@@ -139,7 +145,8 @@ pub struct PodFailurePolicyRule {
     /// Action to take if the rule matches.
     pub action: PodFailurePolicyAction,
 
-    /// Names of the components that the rule applies to. If empty, it applies to all components.
+    /// Names of the components that the rule applies to, or `name/part` for a part of one, such as a
+    /// replicated Job. If empty, it applies to all components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
@@ -180,13 +187,8 @@ pub struct OnExitCodes {
     /// Whether the exit code must be one of the values (`In`) or none of them (`NotIn`).
     pub operator: ExitCodeOperator,
 
-    /// Exit codes, 1 to 255 of them, in ascending order and without duplicates.
-    #[schemars(
-        length(min = 1, max = 255),
-        inner(range(min = 0, max = 255)),
-        extend("x-kubernetes-list-type" = "set")
-    )]
-    #[x_kube(validation = Rule::new("self.isSorted()").message("must be in ascending order"))]
+    /// Exit codes, 1 to 255 of them, without duplicates.
+    #[schemars(length(min = 1, max = 255), extend("x-kubernetes-list-type" = "set"))]
     pub values: Vec<i32>,
 }
 

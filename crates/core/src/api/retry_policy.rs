@@ -32,6 +32,11 @@ pub struct RetryPolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_action: Option<RetryAction>,
 
+    /// If true, the first rule that matches fails the AppWrapper before any policy of the AppWrapper itself
+    /// is evaluated, if the action of the rule is `Fail`. Only for policies attached to a queue or by default.
+    #[serde(default, rename = "override", skip_serializing_if = "std::ops::Not::not")]
+    pub overrides: bool,
+
     /// Delay before a retry.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backoff: Option<Backoff>,
@@ -84,14 +89,15 @@ pub struct RetryRule {
     #[serde(default)]
     pub include_init_containers: bool,
 
-    /// Matches what happened to the pod: `OOMKilled`, `Evicted`, `Preempted`, `DeadlineExceeded`,
-    /// `Unschedulable`.
+    /// Matches what happened to the pod: `OOMKilled`, `Evicted`, `NodeLost`, `Preempted`,
+    /// `StorageLimitExceeded`, `DeadlineExceeded`, `Unschedulable`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(max = 64)))]
     #[x_kube(validation = Rule::new(
-        "self.all(c, c in ['OOMKilled', 'Evicted', 'Preempted', 'DeadlineExceeded', \
-         'Unschedulable'])"
-    ).message("must be one of OOMKilled, Evicted, Preempted, DeadlineExceeded, Unschedulable"))]
+        "self.all(c, c in ['OOMKilled', 'Evicted', 'NodeLost', 'Preempted', 'StorageLimitExceeded', \
+         'DeadlineExceeded', 'Unschedulable'])"
+    ).message("must be one of OOMKilled, Evicted, NodeLost, Preempted, StorageLimitExceeded, \
+               DeadlineExceeded, Unschedulable"))]
     pub on_conditions: Vec<String>,
 
     /// Matches an exit code.
@@ -184,13 +190,8 @@ pub struct RetryExitCodes {
     /// Whether the exit code must be one of the values (`In`) or none of them (`NotIn`).
     pub operator: ExitCodeOperator,
 
-    /// Exit codes, 1 to 255 of them, in ascending order and without duplicates.
-    #[schemars(
-        length(min = 1, max = 255),
-        inner(range(min = 0, max = 255)),
-        extend("x-kubernetes-list-type" = "set")
-    )]
-    #[x_kube(validation = Rule::new("self.isSorted()").message("must be in ascending order"))]
+    /// Exit codes, 1 to 255 of them, without duplicates.
+    #[schemars(length(min = 1, max = 255), extend("x-kubernetes-list-type" = "set"))]
     pub values: Vec<i32>,
 }
 

@@ -21,6 +21,14 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resetting_count: i32,
 
+    /// Number of restarts that were not counted, the recreation of a component included.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uncounted_restarts: i32,
+
+    /// Number of failed pods that `podFailurePolicy` ignored, since the first attempt.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub ignored_failures: i32,
+
     /// Conditions of the AppWrapper, such as `QuotaReserved`, `ResourcesDeployed` and `Unhealthy`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
@@ -96,6 +104,11 @@ pub struct ComponentStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Since {
+    /// UIDs of the failed pods of this attempt that `podFailurePolicy` ignored and `ignoredFailures` counts, the
+    /// first 64.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub ignored_pods: Vec<String>,
+
     /// When the running attempt entered Resuming. Starts `AdmissionGracePeriod` and `WarmupGracePeriod`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deployed: Option<Time>,
@@ -257,6 +270,8 @@ pub enum RuleSource {
     RetryPolicy,
     /// The retry limit.
     RetryLimit,
+    /// `maxUncountedRestarts`.
+    UncountedLimit,
 }
 
 /// Retries used before a decision, and the limit that was evaluated.
@@ -359,6 +374,7 @@ impl fmt::Display for RuleSource {
             Self::FailurePolicy => "failurePolicy",
             Self::RetryPolicy => "retryPolicy",
             Self::RetryLimit => "retryLimit",
+            Self::UncountedLimit => "uncountedLimit",
         })
     }
 }

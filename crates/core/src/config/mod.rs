@@ -52,6 +52,8 @@ pub struct Config {
 pub struct RetryDefaults {
     /// The most counted restarts that any AppWrapper gets; 0 allows no restart of any kind.
     pub global_max_retries: i32,
+    /// The most uncounted restarts that any AppWrapper gets; 0 sets no limit.
+    pub max_uncounted_restarts: i32,
     /// RetryPolicy in force where none is attached.
     pub default_policy_name: Option<String>,
     /// Backoff where neither the rule nor its policy has one.
@@ -84,8 +86,15 @@ pub enum CategoryMatcher {
 }
 
 /// The conditions that a rule of a RetryPolicy or a category can name.
-pub const CONDITIONS: [&str; 5] =
-    ["OOMKilled", "Evicted", "Preempted", "DeadlineExceeded", "Unschedulable"];
+pub const CONDITIONS: [&str; 7] = [
+    "OOMKilled",
+    "Evicted",
+    "NodeLost",
+    "Preempted",
+    "StorageLimitExceeded",
+    "DeadlineExceeded",
+    "Unschedulable",
+];
 
 /// The section `autopilot`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -250,7 +259,12 @@ impl Admission {
 
 impl Default for RetryDefaults {
     fn default() -> Self {
-        Self { global_max_retries: 20, default_policy_name: None, default_backoff: None }
+        Self {
+            global_max_retries: 20,
+            max_uncounted_restarts: 100,
+            default_policy_name: None,
+            default_backoff: None,
+        }
     }
 }
 

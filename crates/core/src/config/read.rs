@@ -101,6 +101,11 @@ fn retry_policy(section: &mut Section<'_>) -> RetryDefaults {
     let default = RetryDefaults::default();
     RetryDefaults {
         global_max_retries: section.whole("globalMaxRetries", 0, default.global_max_retries),
+        max_uncounted_restarts: section.whole(
+            "maxUncountedRestarts",
+            0,
+            default.max_uncounted_restarts,
+        ),
         default_policy_name: section.name("defaultPolicyName"),
         default_backoff: if section.has("defaultBackoff") {
             section.section("defaultBackoff", backoff)

@@ -3,6 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::draft::Draft;
+use super::incidents;
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome};
 pub use crate::price::ATTEMPTS_MAX;
 use crate::snapshot::{Component, Snapshot};
@@ -69,17 +70,26 @@ pub fn ready(draft: &mut Draft<'_>) {
     last(draft).ready_at.get_or_insert(now);
 }
 
+/// Whether the last of these entries ended in something that no limit counts: a restart, or the recreation of a
+/// component that is not about an incident which was counted before.
+pub fn is_uncounted(entries: &[Attempt]) -> bool {
+    entries.last().is_some_and(|last| match last.action {
+        Some(AttemptAction::RestartIgnoringLimit) => true,
+        Some(AttemptAction::RecreateComponent) => {
+            last.retries.is_none() && !incidents::is_repeated(entries)
+        }
+        Some(AttemptAction::Restart | AttemptAction::Fail) | None => false,
+    })
+}
+
 /// How many uncounted restarts there were in a row, the last attempt's included: closed attempts that
 /// never became ready. At least 1.
 pub fn uncounted_in_a_row(status: &AppWrapperStatus) -> u32 {
-    let run = status
-        .attempts
-        .iter()
+    let entries = &status.attempts;
+    let closed = entries.iter().rposition(|attempt| attempt.action.is_some());
+    let run = (0..closed.map_or(0, |last| last + 1))
         .rev()
-        .take_while(|attempt| {
-            attempt.action == Some(AttemptAction::RestartIgnoringLimit)
-                && attempt.ready_at.is_none()
-        })
+        .take_while(|index| is_uncounted(&entries[..=*index]) && entries[*index].ready_at.is_none())
         .count();
     u32::try_from(run).unwrap_or(u32::MAX).max(1)
 }

@@ -1,10 +1,12 @@
 //! Components that come and go while the AppWrapper is Running: later steps, and those created again.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::draft::Draft;
 use super::edges::{At, Move, Running};
 use super::health::{self, PodSetHealth};
 use super::steps::{self, ComponentStage};
-use super::{VerdictAction, deploy, force_delete, undetermined};
+use super::{VerdictAction, deploy, force_delete, pause, undetermined};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Pod, Presence};
@@ -34,6 +36,9 @@ pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
             return Err(here.stay());
         } else if !undetermined::hold_back_component(draft) {
             steps::begin(draft, &[index]);
+            let gone = draft.facts.anchor;
+            let until = pause::after_recreation(&draft.status, draft.facts.limits, gone);
+            draft.status.retry_after = until.map(Time);
         }
     }
     let (there, absent): (Vec<usize>, Vec<usize>) = of(draft, ComponentStage::Coming)
@@ -41,8 +46,13 @@ pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
         .partition(|index| deploy::exists(draft, &draft.facts.snapshot.components[*index]));
     for index in there {
         steps::arrived(draft, index);
+        draft.status.retry_after = None;
     }
-    if !absent.is_empty() {
+    let pausing = draft.status.retry_after.as_ref().map(|time| time.0);
+    if let Some(until) = pausing.filter(|until| !absent.is_empty() && draft.facts.now < *until) {
+        draft.wait(until);
+        "Pausing before the component is recreated".clone_into(&mut draft.verdict.message);
+    } else if !absent.is_empty() {
         here = deploy::deploy(here, draft, &absent, steps::since)?;
     }
     Ok(here)

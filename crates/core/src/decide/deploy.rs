@@ -52,7 +52,12 @@ where
         matches!(snapshot.components[*index].presence, Presence::Present(_))
             || left_behind(draft, *index).is_some()
     };
-    let creatable: Vec<usize> = absent.iter().copied().filter(|index| !in_the_way(index)).collect();
+    let mut creatable: Vec<usize> =
+        absent.iter().copied().filter(|index| !in_the_way(index)).collect();
+    if snapshot.policies.steps.have_rules() {
+        // pods may mount what has none
+        creatable.sort_by_key(|index| (!snapshot.components[*index].pod_sets.is_empty(), *index));
+    }
     for index in &creatable {
         draft.act(Action::Create(*index));
     }

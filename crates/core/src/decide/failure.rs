@@ -4,11 +4,11 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Facts;
 use super::policy::category;
-use super::policy::failure_view::{FailureView, is_overdue};
+use super::policy::failure_view::{FailureView, first_failed, is_overdue};
 use crate::api::FailureRecord;
 use crate::price::STATUS_MESSAGE_BYTES_MAX as MESSAGE_BYTES_MAX;
 use crate::snapshot::{
-    Component, Container, ContainerState, Outcome, Pod, PodCondition, Termination,
+    Component, Container, ContainerState, Outcome, Pod, PodCondition, PodPhase, Termination,
 };
 
 /// When a pod failed: its first container that ended with another code than 0, else its first that
@@ -19,6 +19,9 @@ use crate::snapshot::{
 pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
     if let Some(loss) = pod.lost {
         return loss.since;
+    }
+    if pod.stuck.is_some() && pod.phase != PodPhase::Failed {
+        return pod.stuck;
     }
     culprit(pod)
         .and_then(|(_, end)| end.finished_at)
@@ -40,9 +43,7 @@ pub fn sort(pods: &mut [&Pod]) {
 
 /// The container that ended first with another code than 0.
 fn culprit(pod: &Pod) -> Option<(&Container, &Termination)> {
-    pod.terminated()
-        .filter(|(_, end)| end.exit_code != 0)
-        .min_by_key(|(_, end)| (end.finished_at.is_none(), end.finished_at))
+    first_failed(pod.terminated())
 }
 
 /// What is recorded of a pod that failed, or that does not come up.
@@ -172,6 +173,7 @@ mod tests {
         Container {
             name: name.into(),
             init: false,
+            restartable: false,
             state: ContainerState::Terminated(Termination {
                 exit_code,
                 finished_at: Some(Timestamp::from_second(second).unwrap()),

@@ -25,8 +25,8 @@ pub struct PodSetHealth<'a> {
     pub alive: i64,
     /// Pods that are Pending or beyond: Running, Failed, lost, or Succeeded and still counted.
     pub there: i64,
-    /// A pod is Terminating, and not lost: it counts as neither running nor missing.
-    pub terminating: bool,
+    /// Pods that are Terminating and not given up: they count as neither running nor missing.
+    pub terminating: Vec<&'a Pod>,
     /// Pods that are not Running yet, oldest first.
     pub waiting: Vec<&'a Pod>,
     /// Pods that failed or are lost, the first failure first.
@@ -103,7 +103,7 @@ fn tally(
 ) -> PodSetHealth<'_> {
     let of_phase = |phase| {
         let own = of(snapshot, (component, pod_set));
-        own.filter(move |pod| pod.phase == phase && !pod.terminating && pod.lost.is_none())
+        own.filter(move |pod| pod.phase == phase && !pod.terminating && !pod.is_given_up())
     };
     let succeeded = count(of_phase(PodPhase::Succeeded));
     let report = snapshot.components[component].ours().map(|object| &object.report);
@@ -115,17 +115,16 @@ fn tally(
     let running = count(of_phase(PodPhase::Running)) + credit;
     let mut waiting: Vec<&Pod> = of(snapshot, (component, pod_set))
         .filter(|p| matches!(p.phase, PodPhase::Pending | PodPhase::Unknown) && !p.terminating)
-        .filter(|pod| pod.lost.is_none())
+        .filter(|pod| !pod.is_given_up())
         .collect();
     waiting.sort_by_key(|pod| (pod.created, pod.name.clone()));
     let mut failed: Vec<&Pod> =
         of(snapshot, (component, pod_set)).filter(|pod| pod.has_failed()).collect();
     failure::sort(&mut failed);
-    let terminating =
-        of(snapshot, (component, pod_set)).filter(|pod| pod.terminating && pod.lost.is_none());
+    let terminating = of(snapshot, (component, pod_set)).filter(|pod| pod.is_going());
     let pending = count(of_phase(PodPhase::Pending));
     let going = count(terminating.filter(|pod| pod.phase != PodPhase::Failed));
-    let lost = of(snapshot, (component, pod_set)).filter(|pod| pod.lost.is_some());
+    let given_up = of(snapshot, (component, pod_set)).filter(|pod| pod.is_given_up());
     PodSetHealth {
         component,
         pod_set,
@@ -135,9 +134,8 @@ fn tally(
             of_phase(PodPhase::Running).filter(|pod| pod.true_condition("Ready").is_some()),
         ) + credit,
         alive: running + pending + going,
-        there: running + pending + count(of_phase(PodPhase::Failed)) + count(lost),
-        terminating: of(snapshot, (component, pod_set))
-            .any(|pod| pod.terminating && pod.lost.is_none()),
+        there: running + pending + count(of_phase(PodPhase::Failed)) + count(given_up),
+        terminating: of(snapshot, (component, pod_set)).filter(|pod| pod.is_going()).collect(),
         waiting,
         failed,
         done,
@@ -186,7 +184,7 @@ pub fn is_missing(draft: &Draft<'_>, index: usize, component: &Component) -> Opt
 /// failed since then had been ready before, even if that was not recorded; and what
 /// happened while the API server did not answer is not known at all.
 pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
-    if health.terminating {
+    if !health.terminating.is_empty() {
         return None;
     }
     let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
@@ -226,7 +224,7 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
         let name = health.name();
         let old = draft.status.since.as_ref().and_then(|s| entry(&s.pod_sets, &name)).cloned();
         let ready = health.ready();
-        let terminating = health.terminating && !ready;
+        let terminating = !health.terminating.is_empty() && !ready;
         let since = match &old {
             None if ready || terminating || lost_unrecorded => now,
             None => continue,

@@ -25,12 +25,7 @@ pub fn is_charged(snapshot: &Snapshot, pod: &Pod) -> bool {
     };
     let number = attempts::current(status);
     let mut entries = status.attempts.iter().filter(|entry| entry.attempt == number);
-    died_of_node(pod) && entries.any(|entry| charges(entry, pod) && !is_own(entry))
-}
-
-fn died_of_node(pod: &Pod) -> bool {
-    let target = pod.true_condition("DisruptionTarget");
-    pod.lost.is_some() || target.is_some_and(|target| FOLLOWS.contains(&target.reason.as_str()))
+    pod.died_of_node() && entries.any(|entry| charges(entry, pod) && !is_own(entry))
 }
 
 /// Whether an entry is about the node of a pod that existed then, and that was lost before. A node that came

@@ -7,10 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{Facts, retry};
+use super::{Facts, health, retry};
 use crate::api::{AppWrapperStatus, Attempt, Phase, Since, condition};
 use crate::config::Backoff;
-use crate::snapshot::{Component, Snapshot};
+use crate::mutations::{self, Mutation};
+use crate::snapshot::{Component, Pod, Snapshot};
 use crate::status;
 use crate::tuning::Period;
 
@@ -29,10 +30,29 @@ pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
     if !snapshot.status_flaws.is_empty() {
         changed |= adopt_attempt(snapshot, &mut status);
     }
-    if !changed {
+    let stuck = stuck_pods(facts);
+    if !changed && stuck.is_empty() {
         return Cow::Borrowed(snapshot);
     }
-    Cow::Owned(Snapshot { status, ..snapshot.clone() })
+    let mut snapshot = Snapshot { status, ..snapshot.clone() };
+    for (index, since) in stuck {
+        snapshot.pods[index].stuck = Some(since);
+    }
+    Cow::Owned(snapshot)
+}
+
+/// The pods that are Terminating for too long while the AppWrapper is Running, each with the moment since when:
+/// nothing waits for those. In a teardown they are forced instead.
+fn stuck_pods(facts: Facts<'_>) -> Vec<(usize, Timestamp)> {
+    let is_running = facts.snapshot.status.phase == Phase::Running;
+    if !is_running || mutations::is_present(Mutation::StuckIsWaitedFor) {
+        return vec![];
+    }
+    let overdue = |(index, pod): (usize, &Pod)| {
+        let since = health::overdue_from(facts, pod).filter(|_| pod.terminating)?;
+        (since <= facts.now).then_some((index, since))
+    };
+    facts.snapshot.pods.iter().enumerate().filter_map(overdue).collect()
 }
 
 /// Sets the time from which the period of a phase runs, where neither `since` nor a condition records it: a
@@ -81,7 +101,7 @@ fn latest_retry(facts: Facts<'_>) -> Timestamp {
     let all = of_rules.chain([facts.config.retry_policy.default_backoff]).flatten();
     let longest: Period = all
         .map(|backoff| backoff.max_delay())
-        .chain([Backoff::MAX_DELAY])
+        .chain([Backoff::MAX_DELAY, facts.limits.retry_pause])
         .max()
         .unwrap_or_default();
     longest.after(facts.anchor)

@@ -1,8 +1,9 @@
 //! What is said about policies that cannot be used.
 
 use super::draft::Draft;
+use super::policy::Judged;
 use crate::api::{Phase, condition};
-use crate::price::STATUS_MESSAGE_BYTES_MAX;
+use crate::price::{IGNORED_PODS_MAX, STATUS_MESSAGE_BYTES_MAX};
 
 /// Reason of events about a policy of the AppWrapper itself.
 const INVALID: &str = "InvalidPolicy";
@@ -23,6 +24,29 @@ pub fn invalid_policies(draft: &mut Draft<'_>) {
     if let Some(more) = count.checked_sub(FLAWS_MAX).filter(|more| *more > 0) {
         draft.warn(INVALID, format!("and {more} more rules are ignored"));
     }
+}
+
+/// Counts the failed pods that `podFailurePolicy` ignores, each once, and says so once an attempt.
+pub fn ignored_failures(draft: &mut Draft<'_>, judged: &Judged<'_>) {
+    let known = draft.status.since.as_ref().map_or(&[][..], |since| &since.ignored_pods);
+    let room = IGNORED_PODS_MAX.saturating_sub(known.len());
+    let is_new = |uid: &&str| !known.iter().any(|one| one == uid);
+    let new: Vec<String> = judged.ignored().filter(is_new).take(room).map(str::to_owned).collect();
+    if new.is_empty() {
+        return;
+    }
+    if known.is_empty() {
+        let pods = &draft.facts.snapshot.pods;
+        let mut named = pods.iter().filter_map(|pod| Some((pod, judged.ignores(pod)?)));
+        if let Some((pod, rule)) = named.next() {
+            let text =
+                format!("Pod {} failed; rule {rule} of podFailurePolicy ignores it", pod.name);
+            draft.warn("IgnoredFailure", text);
+        }
+    }
+    let count = i32::try_from(new.len()).unwrap_or(i32::MAX);
+    draft.status.ignored_failures = draft.status.ignored_failures.max(0).saturating_add(count);
+    draft.since().ignored_pods.extend(new);
 }
 
 /// Says which attached retry policies cannot be used, and that they can again. The others hold.

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::attempts;
 use super::draft::Draft;
-use crate::api::{AppWrapperStatus, AttemptAction};
+use crate::api::AppWrapperStatus;
 use crate::mutations::{self, Mutation};
 use crate::tuning::{Limits, Period};
 
@@ -22,11 +22,8 @@ const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
 #[must_use]
 pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     let base = limits.retry_pause.as_duration();
-    let uncounted = status
-        .attempts
-        .last()
-        .is_some_and(|last| last.action == Some(AttemptAction::RestartIgnoringLimit));
-    if !uncounted {
+    let closed = status.attempts.iter().rposition(|attempt| attempt.action.is_some());
+    if !closed.is_some_and(|last| attempts::is_uncounted(&status.attempts[..=last])) {
         return base;
     }
     if mutations::is_present(Mutation::NoFloorOfUncounted) {
@@ -35,6 +32,18 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     let base = base.max(UNCOUNTED_PAUSE_MIN);
     let doublings = attempts::uncounted_in_a_row(status) - 1;
     base.saturating_mul(2_u32.saturating_pow(doublings)).min(UNCOUNTED_PAUSE_MAX.max(base))
+}
+
+/// When a component that everything of is gone may be created again; at once where its recreation is counted.
+#[must_use]
+pub fn after_recreation(
+    status: &AppWrapperStatus,
+    limits: &Limits,
+    gone: Timestamp,
+) -> Option<Timestamp> {
+    let closed = status.attempts.iter().rposition(|attempt| attempt.action.is_some())?;
+    let uncounted = attempts::is_uncounted(&status.attempts[..=closed]);
+    uncounted.then(|| Period::from_duration(pause(status, limits)).after(gone))
 }
 
 /// When the next attempt may begin, where everything is gone since a moment; none where it need not wait.
@@ -65,7 +74,7 @@ pub(super) fn seconds(duration: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Attempt, Phase};
+    use crate::api::{Attempt, AttemptAction, Phase};
     use crate::decide::tests::given::{at, given};
     use crate::tuning::Period;
 

@@ -170,6 +170,7 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         }
     }
     let judged = problem::judge(draft);
+    notices::ignored_failures(draft, &judged);
     let pod_sets = components::begun_pod_sets(draft);
     if let Some(problem) = problem::failed_component(draft, &judged, &pod_sets) {
         return resolve::resolve(here, draft, &problem);
@@ -227,8 +228,7 @@ fn missing_component<'a>(draft: &Draft<'a>) -> Result<Option<Problem<'a>>, Unsur
             Some(false) => {}
             Some(true) => {
                 let message = format!("{} no longer exists", component.title());
-                let reason = unhealthy::MISSING_COMPONENT;
-                return Ok(Some(Problem::of_component(draft, index, reason, &message)));
+                return Ok(Some(problem::missing_component(draft, index, &message)));
             }
             None => unsure = true,
         }

@@ -9,10 +9,11 @@ use super::failure;
 use super::health::{self, PodSetHealth};
 use super::policy::Judged;
 use super::policy::category::Category;
-use super::problem::{Problem, is_final, with_pods};
+use super::problem::{Problem, is_final, owner_until, with_pods};
 use super::steps::{self, ComponentStage};
-use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
+use crate::api::{FailureRecord, RuleSource};
+use crate::snapshot::lost::Loss;
 use crate::snapshot::{Pod, PodPhase, Undetermined};
 
 /// Everything that is wrong with them.
@@ -24,8 +25,10 @@ pub fn of_pods<'a>(
     let mut problems = vec![];
     problems.extend(unmended_pods(draft, judged, pod_sets));
     problems.extend(fatal_pod(draft, judged));
+    problems.extend(overruled_pod(draft, judged, pod_sets));
     problems.extend(doomed_nodes(draft));
     problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health)));
+    problems.extend(pod_sets.iter().filter_map(|health| slow_to_terminate(draft, health)));
     for problem in &mut problems {
         problem.judged = Some(judged.clone());
     }
@@ -83,15 +86,61 @@ fn unmended_pods<'a>(
     let lost = first.lost.map(|_| health::lost_at(draft, pod_sets, first));
     let at = lost.or(finished).or(stored).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
-    let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
+    let is_stuck = first.stuck.is_some() && first.phase != PodPhase::Failed;
+    let reason = if is_stuck && first.lost.is_none() {
+        unhealthy::STUCK_TERMINATING
+    } else {
+        unhealthy::FOUND_FAILED_PODS
+    };
+    let problem = Problem::of_pod(draft.facts, first, reason);
+    let lost: Vec<Loss> = pods.iter().filter_map(|pod| pod.lost).collect();
+    let may_return = problem.may_return && lost.iter().all(|loss| loss.may_return());
     let others =
         if pods.len() > 1 { format!("; {} failed in total", pods.len()) } else { String::new() };
     Some(Problem {
         message: format!("{}{others}", problem.message),
         failed_at: at,
-        deadline: Some(draft.facts.limits.failure_grace.after(at)),
-        components: with_pods(draft, judged, vec![]),
+        deadline: (!is_stuck).then(|| draft.facts.limits.failure_grace.after(at)),
+        components: with_pods(draft, judged, &pods, vec![]),
         ignored: if all_ignored { ignored } else { None },
+        owner_until: owner_until(draft.facts, first, at),
+        may_return,
+        ..problem
+    })
+}
+
+/// The first cause, where `podFailurePolicy` ignores it and an overriding RetryPolicy fails the AppWrapper.
+fn overruled_pod<'a>(
+    draft: &Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
+    draft.facts.snapshot.retry.overriding().next()?;
+    let up =
+        pod_sets.iter().filter(|set| steps::standing(draft, set.component) == ComponentStage::Up);
+    let mut pods: Vec<&Pod> = up.flat_map(|set| health::unmended(draft, set)).collect();
+    failure::sort(&mut pods);
+    let first = pods.into_iter().next().filter(|pod| judged.ignores(pod).is_some())?;
+    let at = failure::finished_at(first).unwrap_or(draft.facts.now).min(draft.facts.now);
+    let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
+    let deadline = Some(draft.facts.limits.failure_grace.after(at));
+    let problem = Problem { failed_at: at, deadline, judged: Some(judged.clone()), ..problem };
+    (problem.ruling(draft).rule.source == RuleSource::RetryPolicy).then_some(problem)
+}
+
+/// A pod that is Terminating while its pod set is not ready: what it is waited for at most.
+fn slow_to_terminate<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
+    if health.ready() || steps::standing(draft, health.component) != ComponentStage::Up {
+        return None;
+    }
+    let until = |pod: &&'a Pod| Some((health::overdue_from(draft.facts, pod)?, *pod));
+    let (until, pod) = health.terminating.iter().filter_map(until).min_by_key(|(at, _)| *at)?;
+    let problem = Problem::of_pod(draft.facts, pod, unhealthy::STUCK_TERMINATING);
+    let name = &pod.name;
+    Some(Problem {
+        message: format!("pod {name} is Terminating; it counts as failed at {until}"),
+        unhealthy_from: Some(until),
+        deadline: Some(until),
         ..problem
     })
 }

@@ -1,5 +1,6 @@
 //! What is wrong with an AppWrapper, and until when that is waited on.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -7,13 +8,15 @@ use k8s_openapi::jiff::Timestamp;
 use super::draft::Draft;
 use super::failure;
 use super::health::{self, PodSetHealth};
-use super::policy::{Case, FailedComponent, Judged, Ruling, pod_failure};
+use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, pod_failure};
 use super::steps::{self, ComponentStage};
 use super::{Facts, attempts, incidents, pods};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, RuleSource};
+use crate::mutations::{self, Mutation};
 use crate::snapshot::lost::Loss;
-use crate::snapshot::{Component, Outcome, Pod};
+use crate::snapshot::{BackoffLimit, Component, Object, Outcome, Pod, PodPhase};
+use crate::tuning::Period;
 
 /// Something that is wrong.
 #[derive(Clone, Debug)]
@@ -42,6 +45,10 @@ pub struct Problem<'a> {
     pub ignored: Option<i32>,
     /// Nothing replaces the pod of the first cause.
     pub is_final: bool,
+    /// The pods that are lost may be there again with their nodes: every verdict waits for the deadline.
+    pub may_return: bool,
+    /// Until when the component may still say why it failed, where `failurePolicy` has rules about that.
+    pub owner_until: Option<Timestamp>,
     /// Every pod that failed, where that was looked at already.
     pub judged: Option<Rc<Judged<'a>>>,
 }
@@ -68,6 +75,8 @@ impl<'a> Problem<'a> {
             components: vec![],
             ignored: None,
             is_final: true,
+            may_return: false,
+            owner_until: None,
             judged: None,
         }
     }
@@ -89,6 +98,8 @@ impl<'a> Problem<'a> {
             components: vec![],
             ignored: None,
             is_final: is_final(facts, pod),
+            may_return: pod.lost.is_some_and(Loss::may_return) && pod.stuck.is_none(),
+            owner_until: None,
             judged: None,
         }
     }
@@ -107,12 +118,12 @@ impl<'a> Problem<'a> {
         let found = self.components.iter().find(|each| each.index == index);
         let Some(failed) = found.filter(|_| !of_first) else { return self.clone() };
         let component = &draft.facts.snapshot.components[index];
-        let text = format!("{} failed ({}): {}", component.title(), failed.reason, failed.message);
+        let text = said(component, failed.reason, &failed.message);
         let (of_it, now) = (failed_pods(draft, Some(index)), draft.facts.now);
         let (other, at) = if let Some(pod) = of_it.first() {
             (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod))
         } else {
-            let failure = failure::of_component(component, failed.reason, failed.message);
+            let failure = failure::of_component(component, failed.reason, &failed.message);
             let plain = Self::of_component(draft, index, self.reason, &text);
             (Self { failure, ..plain }, failed.at)
         };
@@ -129,6 +140,7 @@ impl<'a> Problem<'a> {
             component: self.component,
             ignored: self.ignored,
             charged: self.is_charged(draft),
+            missing: self.reason == unhealthy::MISSING_COMPONENT && self.pod.is_none(),
         })
     }
 
@@ -142,30 +154,82 @@ impl<'a> Problem<'a> {
     ///
     /// A rule that fails needs no grace, nor does one that restarts where nothing replaces the pod. Too
     /// few pods are always waited for; a rule about a pod that does not come up spares
-    /// `FailureGracePeriod` alone. A node that may be there again is waited for whatever the rules say.
+    /// `FailureGracePeriod` alone. A node that may be there again is waited for whatever the rules say, and a
+    /// component that is about to say why it failed before RetryPolicies and limits are asked.
     pub fn due(&self, ruling: &Ruling) -> Option<Timestamp> {
         let fails = ruling.action == super::policy::RulingAction::Fail;
         let said = ruling.by_rule && (fails || self.is_final);
-        let may_return = self.pod.and_then(|pod| pod.lost).is_some_and(Loss::may_return);
-        match self.reason {
-            unhealthy::FOUND_FAILED_PODS if said && !may_return => None,
+        let due = match self.reason {
+            unhealthy::FOUND_FAILED_PODS if said && !self.may_return => None,
             unhealthy::INSUFFICIENT_PODS_READY
                 if ruling.by_rule && fails && ruling.rule.source == RuleSource::RetryPolicy =>
             {
                 self.unhealthy_from
             }
             _ => self.deadline,
-        }
+        };
+        let owner = self.owner_until.filter(|_| ruling.is_of_limits());
+        due.max(owner.filter(|_| !mutations::is_present(Mutation::OwnerUnheard)))
     }
 }
 
-/// Whether nothing replaces a pod: neither its kind nor a component that has failed does.
+/// A component that failed, in a sentence.
+fn said(component: &Component, reason: &str, message: &str) -> String {
+    if message.is_empty() {
+        return format!("{} failed ({reason})", component.title());
+    }
+    format!("{} failed ({reason}): {message}", component.title())
+}
+
+/// How long a component may take to say why it failed, from its first failed pod.
+const OWNER_GRACE: Period = Period::from_secs(10);
+
+/// Until when the component of a failed pod is waited for: nothing replaces the pod, so that it will say itself
+/// that it failed, and rules of `failurePolicy` are about what it says. A lost pod is not waited for: its
+/// component may not hear of it for minutes.
+pub fn owner_until(facts: Facts<'_>, pod: &Pod, failed_at: Timestamp) -> Option<Timestamp> {
+    let component = facts.snapshot.components.get(pod.component?)?;
+    let object = component.ours()?;
+    let has_spoken = matches!(object.report.outcome, Outcome::Failed { .. });
+    let rules = facts.snapshot.policies.failure_rules().next().is_some();
+    (rules && !has_spoken && !pod.is_given_up() && object.uid != pod.uid && is_final(facts, pod))
+        .then(|| OWNER_GRACE.after(failed_at))
+}
+
+/// Whether nothing replaces a pod: neither its kind nor a component that has failed does, nor a Job whose
+/// `backoffLimit` is used up.
 pub fn is_final(facts: Facts<'_>, pod: &Pod) -> bool {
     let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
     component.and_then(Component::ours).is_some_and(|object| {
         matches!(object.report.outcome, Outcome::Failed { .. })
-            || pod.pod_set.is_some_and(|set| object.report.unreplaced.contains(&set))
+            || pod.pod_set.is_some_and(|set| {
+                object.report.unreplaced.contains(&set)
+                    || is_beyond_backoff(facts, object, pod, set)
+            })
     })
+}
+
+/// Finalizer of a pod that its Job has not counted yet.
+const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+
+/// Whether the Job of a pod bears no failure more than those that there are, this one included. Of a Job in a
+/// `JobSet` nothing is known but its limit: then only a Job that bears none is told.
+fn is_beyond_backoff(facts: Facts<'_>, object: &Object, pod: &Pod, set: usize) -> bool {
+    let Some(BackoffLimit { limit, counted }) = object.report.backoff.get(&set).copied() else {
+        return false;
+    };
+    let Some(counted) = counted else { return limit == 0 };
+    let attempt = attempts::current(&facts.snapshot.status);
+    let uncounted = facts.snapshot.pods.iter().filter(|other| {
+        other.component == pod.component
+            && other.pod_set == Some(set)
+            && other.attempt.is_none_or(|number| number == attempt)
+            && other.phase == PodPhase::Failed
+            && other.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING)
+    });
+    let more = i64::from(pod.phase != PodPhase::Failed); // it will be marked as failed
+    let uncounted = i64::try_from(uncounted.count()).unwrap_or(i64::MAX);
+    counted.saturating_add(uncounted).saturating_add(more) > limit
 }
 
 /// Every pod of the running attempt that failed or is lost, or those of one component, the first failure first. Those of a
@@ -220,7 +284,7 @@ pub fn failed_component<'a>(
     let Outcome::Failed { reason, message, at } = &component.ours()?.report.outcome else {
         return None;
     };
-    let text = format!("{} failed ({reason}): {message}", component.title());
+    let text = said(component, reason, message);
     let mut problem = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
     let of_it = failed_pods(draft, Some(index));
     let counts = |pod: &&&Pod| failed.is_empty() || judged.ignores(pod).is_none();
@@ -235,9 +299,30 @@ pub fn failed_component<'a>(
         problem.failed_at = at.map_or(problem.failed_at, |at| at.min(draft.facts.now));
     }
     problem.ignored = if failed.is_empty() { ignored } else { None };
-    problem.components = with_pods(draft, judged, failed);
+    let unmended = pods::unmended(draft, judged, pod_sets);
+    problem.components = with_pods(draft, judged, &unmended, failed);
     problem.judged = Some(judged.clone());
     Some(problem)
+}
+
+/// A component that was created and is gone. A pod of it that failed is the first cause.
+pub fn missing_component<'a>(draft: &Draft<'a>, index: usize, message: &str) -> Problem<'a> {
+    let reason = unhealthy::MISSING_COMPONENT;
+    let plain = Problem::of_component(draft, index, reason, message);
+    let judged = judge(draft);
+    let failed = failed_pods(draft, Some(index));
+    let Some(pod) = failed.into_iter().find(|pod| judged.ignores(pod).is_none()) else {
+        return plain;
+    };
+    let of_pod = Problem::of_pod(draft.facts, pod, reason);
+    Problem {
+        message: format!("{message}; {}", of_pod.message),
+        failed_at: failure::finished_at(pod).unwrap_or(plain.failed_at).min(plain.failed_at),
+        judged: Some(judged),
+        is_final: true,
+        may_return: false,
+        ..of_pod
+    }
 }
 
 /// The components that say that they failed, the first failure first.
@@ -255,7 +340,8 @@ fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
             Outcome::Failed { reason, message, at } => Some(FailedComponent {
                 index,
                 reason,
-                message,
+                message: Cow::Borrowed(message),
+                pod_set: failed_pods(draft, Some(index)).first().and_then(|pod| pod.pod_set),
                 at: *at,
                 jobs: &component.failed_jobs,
             }),
@@ -266,22 +352,41 @@ fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
     failed
 }
 
-/// Failed components, and wrapped Pods that failed beside them: what `failurePolicy` is about.
+/// Failed components, beside them wrapped Pods that failed and components of which a pod died with its node:
+/// what `failurePolicy` is about.
 pub fn with_pods<'a>(
     draft: &Draft<'a>,
     judged: &Judged<'a>,
+    unmended: &[&'a Pod],
     mut failed: Vec<FailedComponent<'a>>,
 ) -> Vec<FailedComponent<'a>> {
     let snapshot = draft.facts.snapshot;
+    let lost = unmended.iter().filter(|pod| pod.died_of_node() && judged.ignores(pod).is_none());
+    for pod in lost.filter(|_| !mutations::is_present(Mutation::LostIsNoFailure)) {
+        let Some(index) = pod.component else { continue };
+        if failed.iter().any(|each| each.index == index) {
+            continue;
+        }
+        let node = pod.node.as_deref().unwrap_or_default();
+        failed.push(FailedComponent {
+            index,
+            reason: NODE_LOST,
+            message: format!("pod {} was lost with node {node}", pod.name).into(),
+            pod_set: pod.pod_set,
+            at: failure::finished_at(pod),
+            jobs: &[],
+        });
+    }
     for pod in &judged.left {
         let Some(index) = pod.component else { continue };
         let wrapped = snapshot.components.get(index).is_some_and(|component| {
             component.kind == "Pod" && component.ours().is_some_and(|object| object.uid == pod.uid)
         });
-        if wrapped {
+        if wrapped && failed.iter().all(|each| each.index != index) {
             let (reason, message) = failure::said_by(pod);
             let at = failure::finished_at(pod);
-            failed.push(FailedComponent { index, reason, message, at, jobs: &[] });
+            let (message, pod_set) = (Cow::Borrowed(message), pod.pod_set);
+            failed.push(FailedComponent { index, reason, message, pod_set, at, jobs: &[] });
         }
     }
     failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));

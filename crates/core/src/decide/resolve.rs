@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::edges::{At, Edge, Failed, Move, Resetting, Suspending};
-use super::policy::{Ruling, RulingAction};
+use super::policy::{Ruling, RulingAction, within_uncounted_limit};
 use super::problem::Problem;
 use super::{VerdictAction, attempts, pause, retry, steps, teardown};
 use crate::api::condition::{self, unhealthy};
@@ -46,11 +46,19 @@ where
             count(draft);
             restart(here, draft, problem, &ruling)
         }
-        RulingAction::RestartIgnoringLimit => restart(here, draft, problem, &ruling),
+        RulingAction::RestartIgnoringLimit => {
+            if !problem.is_charged(draft) {
+                count_uncounted(draft);
+            }
+            restart(here, draft, problem, &ruling)
+        }
         RulingAction::RecreateComponent(index) => {
             let counted = ruling.retries.is_some();
             if counted && !mutations::is_present(Mutation::RecreateUncounted) {
                 count(draft);
+            }
+            if !counted && !problem.is_charged(draft) {
+                count_uncounted(draft);
             }
             recreate(draft, problem, index, counted);
             here.stay()
@@ -74,11 +82,17 @@ fn count(draft: &mut Draft<'_>) {
     draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
 }
 
+/// Counts what no limit of its own bounds.
+fn count_uncounted(draft: &mut Draft<'_>) {
+    draft.status.uncounted_restarts = draft.status.uncounted_restarts.max(0).saturating_add(1);
+}
+
 /// Whether a problem is about pods, and only a cache says so. A component may be seen to fail before its
 /// pods are: the policies would be asked about a failure without a cause.
 fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>, is_waited_for: bool) -> bool {
     let of_pods = [unhealthy::INSUFFICIENT_PODS_READY, unhealthy::FOUND_FAILED_PODS];
     let about_pods = problem.reason == unhealthy::FAILED_COMPONENT
+        || problem.reason == unhealthy::STUCK_TERMINATING
         || is_waited_for && of_pods.contains(&problem.reason);
     // that its node is lost is true now, or a restart comes for nothing
     let lost = problem.pod.is_some_and(|pod| pod.lost.is_some());
@@ -98,6 +112,14 @@ where
     }
     let none = RuleRef::plain(ruling.rule.source);
     let uncounted = Ruling::unlimited(RulingAction::RestartIgnoringLimit, none);
+    let uncounted = within_uncounted_limit(draft.facts, uncounted);
+    if uncounted.action == RulingAction::Fail {
+        let problem = with_reason(problem, &uncounted);
+        draft.verdict.rule = Some(uncounted.rule);
+        draft.verdict.retries = uncounted.retries;
+        return fail(here, draft, &problem);
+    }
+    count_uncounted(draft);
     restart(here, draft, problem, &uncounted)
 }
 

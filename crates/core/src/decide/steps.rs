@@ -46,9 +46,14 @@ pub fn standing(draft: &Draft<'_>, index: usize) -> ComponentStage {
         None => {}
     }
     // Nothing is written of it: an AppWrapper without an order, or of another controller.
-    let step = draft.facts.snapshot.policies.steps.step(index);
+    let steps = &draft.facts.snapshot.policies.steps;
+    let step = steps.step(index);
     if step == 0 {
-        ComponentStage::Up
+        // an earlier version created it in the last step
+        let count = draft.facts.snapshot.components.len();
+        let is_late =
+            steps.have_rules() && (0..count).any(|other| is_recorded(draft, other) == Some(true));
+        if is_late { ComponentStage::Coming } else { ComponentStage::Up }
     } else if step > begun(draft) {
         ComponentStage::Later
     } else {

@@ -217,12 +217,16 @@ pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     draft.clear(condition::PODS_READY, reason, "");
     draft.clear(condition::UNDETERMINED_PODS, reason, "");
     remember_objects(draft);
+    let begun = condition::is_true(&draft.status.conditions, condition::DELETING_RESOURCES)
+        .then(|| condition::since(&draft.status.conditions, condition::DELETING_RESOURCES));
+    let begun = begun.flatten().map(Time);
     let message = "The components are being deleted";
     draft.condition(condition::DELETING_RESOURCES, true, deleting::INITIATED, message);
     let anchor = Some(draft.anchor());
     let stored = draft.status.since.take().unwrap_or_default();
     draft.status.since = Some(Since {
-        deleting: stored.deleting.or(anchor),
+        deleting: stored.deleting.or(begun).or(anchor),
+        ignored_pods: vec![],
         gone: None,
         deployed: None,
         pod_sets: vec![],

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::node::Node;
-use super::{Error, Path, Reference, check_declared, infer, pod_template, reference};
+use super::{Error, Path, Reference, check_declared, infer, parts, pod_template, reference};
 use crate::api::{Component, PodSet};
 
 /// What a component's template says of itself.
@@ -19,6 +19,8 @@ pub struct Inspected {
     pub namespace: Option<String>,
     /// Its pod sets: the declared ones, or else the inferred ones.
     pub pod_sets: Vec<PodSet>,
+    /// Name of the part that each pod set is.
+    pub parts: Vec<Option<String>>,
 }
 
 /// Reads a component: name, kind and pod sets. Pure, and cheap enough for every reconcile.
@@ -60,7 +62,8 @@ pub fn inspect(component: &Component) -> Result<Inspected, Error> {
         return Err(Error::new("podSets", "[]", expected));
     }
     let namespace = namespace.filter(|name| !name.is_empty()).map(str::to_owned);
-    Ok(Inspected { api_version, kind, name, namespace, pod_sets })
+    let parts = parts(&component.template, &pod_sets);
+    Ok(Inspected { api_version, kind, name, namespace, pod_sets, parts })
 }
 
 /// Checks that the path of a declared pod set leads to a pod template.

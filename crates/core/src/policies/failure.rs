@@ -37,13 +37,22 @@ pub(super) fn read(
     let mut read = vec![];
     let mut allowance = Allowance::default();
     for (i, rule) in rules.iter().enumerate() {
-        let targets = match components.resolve(&rule.target_components) {
+        // a component is recreated as a whole
+        let parts = match rule.action {
+            FailurePolicyAction::RecreateComponent
+            | FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => false,
+            FailurePolicyAction::FailAppWrapper
+            | FailurePolicyAction::RestartAppWrapper
+            | FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => true,
+        };
+        let targets = match components.resolve(&rule.target_components, parts) {
             Ok(targets) => targets,
             Err(at) => {
                 let name = shortened(&rule.target_components[at]);
                 flaws.push(format!(
                     "spec.failurePolicy.rules[{i}].targetComponents[{at}]: {name:?} must be the \
-                     name of one component; the rule is ignored"
+                     name of one component{}; the rule is ignored",
+                    if parts { " or of a part of one" } else { "" }
                 ));
                 continue;
             }

@@ -17,11 +17,11 @@ mod target;
 pub use failure::FailureRule;
 pub use pod_failure::{PodMatcher, PodRule};
 pub use retry::{
-    Happening, InForce, MemoryGrowth, Missing, RetryMatcher, RetryPolicy, RetryRule, attached,
-    surplus,
+    Happening, InForce, MemoryGrowth, Missing, RetryMatcher, RetryPolicy, RetryRule, administered,
+    attached, surplus,
 };
 pub use steps::Steps;
-pub use target::Targets;
+pub use target::{PodSets, Targets};
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -65,6 +65,10 @@ pub struct Named<'a> {
     pub kind: &'a str,
     /// Its name.
     pub name: &'a str,
+    /// It has pod sets.
+    pub has_pods: bool,
+    /// Name of the part that each pod set is, where it is one that rules can name.
+    pub parts: &'a [Option<String>],
 }
 
 impl Policies {

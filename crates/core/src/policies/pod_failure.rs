@@ -55,13 +55,13 @@ pub(super) fn read(
     let mut read = vec![];
     for (i, rule) in rules.iter().enumerate() {
         let path = format!("spec.podFailurePolicy.rules[{i}]");
-        let targets = match components.resolve(&rule.target_components) {
+        let targets = match components.resolve(&rule.target_components, true) {
             Ok(targets) => targets,
             Err(at) => {
                 let name = shortened(&rule.target_components[at]);
                 flaws.push(format!(
-                    "{path}.targetComponents[{at}]: {name:?} must be the name of one component; \
-                     the rule is ignored"
+                    "{path}.targetComponents[{at}]: {name:?} must be the name of one component or of \
+                     a part of one; the rule is ignored"
                 ));
                 continue;
             }

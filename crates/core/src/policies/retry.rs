@@ -8,7 +8,7 @@ use crate::api::{
     self, AntiAffinity, AntiAffinityMode, ExitCodeOperator, RetryAction, RetryRule as RawRule,
     keys::QUEUE_RETRY_POLICIES as RETRY_POLICIES,
 };
-use crate::config::Backoff;
+use crate::config::{Backoff, CONDITIONS};
 use crate::pattern::{Allowance, Pattern};
 use crate::price::POLICY_NAMES_MAX;
 use crate::quantity::Bytes;
@@ -19,6 +19,8 @@ use crate::tuning::{names, shortened};
 pub struct InForce {
     /// Those that are there, in the order in which they are attached.
     pub policies: Vec<Arc<RetryPolicy>>,
+    /// Names of those that a queue or the configuration attaches, and not the user alone.
+    pub administered: BTreeSet<String>,
     /// Those that are attached and cannot be used.
     pub missing: Vec<Missing>,
     /// What is left out of the lists of queues.
@@ -54,6 +56,8 @@ pub struct RetryPolicy {
     pub retry_limit: Option<i32>,
     /// What is done where no rule matches.
     pub default_action: RetryAction,
+    /// Its rules that fail are asked before anything that a user wrote.
+    pub overrides: bool,
     /// Delay before a retry.
     pub backoff: Option<Backoff>,
     /// A retry avoids the node of the failure.
@@ -114,8 +118,12 @@ pub enum Happening {
     OomKilled,
     /// It was evicted from its node.
     Evicted,
+    /// Its node was lost.
+    NodeLost,
     /// A pod of higher priority took its place.
     Preempted,
+    /// It was evicted because it exceeded its own limit of ephemeral storage.
+    StorageLimitExceeded,
     /// It, or its Job, ran for too long.
     DeadlineExceeded,
     /// No node takes it.
@@ -133,7 +141,7 @@ pub struct MemoryGrowth {
 
 /// A name that is none of [`Happening`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must be one of OOMKilled, Evicted, Preempted, DeadlineExceeded, Unschedulable")]
+#[error("must be one of {}", CONDITIONS.join(", "))]
 pub struct HappeningError;
 
 impl FromStr for Happening {
@@ -143,7 +151,9 @@ impl FromStr for Happening {
         Ok(match text {
             "OOMKilled" => Self::OomKilled,
             "Evicted" => Self::Evicted,
+            "NodeLost" => Self::NodeLost,
             "Preempted" => Self::Preempted,
+            "StorageLimitExceeded" => Self::StorageLimitExceeded,
             "DeadlineExceeded" => Self::DeadlineExceeded,
             "Unschedulable" => Self::Unschedulable,
             _ => return Err(HappeningError),
@@ -152,6 +162,14 @@ impl FromStr for Happening {
 }
 
 impl InForce {
+    /// Those whose rules that fail are asked before anything that a user wrote.
+    pub fn overriding(&self) -> impl Iterator<Item = &RetryPolicy> {
+        let is_one = |policy: &&Arc<RetryPolicy>| {
+            policy.overrides && self.administered.contains(&policy.name)
+        };
+        self.policies.iter().filter(is_one).map(AsRef::as_ref)
+    }
+
     /// Whether a retry may have to avoid a node.
     #[must_use]
     pub fn avoid_nodes(&self) -> bool {
@@ -211,6 +229,18 @@ pub fn attached(
         names.extend(default.map(str::to_owned));
     }
     names
+}
+
+/// Those of [`attached`] that a queue names, or that hold because nobody names any.
+#[must_use]
+pub fn administered(
+    cluster_queue: Option<&str>,
+    local_queue: Option<&str>,
+    own: &[String],
+    default: Option<&str>,
+) -> BTreeSet<String> {
+    let default = default.filter(|_| own.is_empty());
+    attached(cluster_queue, local_queue, &[], default).into_iter().collect()
 }
 
 /// The most rules of a policy.
@@ -295,6 +325,7 @@ impl RetryPolicy {
             name: name.to_owned(),
             retry_limit: spec.retry_limit.map(|limit| limit.max(0)),
             default_action: spec.default_action.unwrap_or(RetryAction::Fail),
+            overrides: spec.overrides,
             backoff: backoff(spec.backoff.as_ref(), "spec.backoff")?,
             avoid_node: spec.anti_affinity.as_ref().is_some_and(avoids),
             rules,
@@ -362,5 +393,12 @@ mod tests {
         assert_eq!(all, ["infra", "base", "team", "mine"]);
         assert_eq!(attached(None, Some(" , "), &[], Some("default")), ["default"]);
         assert!(attached(None, None, &[], None).is_empty());
+        let names = |names: &[&str]| -> BTreeSet<String> {
+            names.iter().map(|name| (*name).to_owned()).collect()
+        };
+        let of = |cluster, own: &[String]| administered(cluster, None, own, Some("default"));
+        assert_eq!(of(Some("infra"), &own), names(&["infra"]));
+        assert_eq!(of(None, &own), names(&[]));
+        assert_eq!(of(None, &[]), names(&["default"]));
     }
 }

@@ -14,7 +14,8 @@ pub struct Steps {
 }
 
 impl Steps {
-    /// Reads an execution policy; components that no rule names come after all that are named.
+    /// Reads an execution policy. Of the components that no rule names, those with pods come after all that are
+    /// named; those without pods belong to the first step: pods mount what they hold.
     pub(super) fn of(
         policy: Option<&ExecutionPolicy>,
         components: &Components<'_>,
@@ -26,12 +27,14 @@ impl Steps {
             return Self::default();
         };
         let last = policy.rules.len();
-        let mut of = vec![last; components.count()];
+        let default = |index| if components.has_pods(index) { last } else { 0 };
+        let default: Vec<usize> = (0..components.count()).map(default).collect();
+        let mut named = vec![last; components.count()];
         for (step, rule) in policy.rules.iter().enumerate() {
             for (at, name) in rule.target_components.iter().enumerate() {
                 match components.find(name) {
                     // the first rule that names a component holds
-                    Some(index) => of[index] = of[index].min(step),
+                    Some(index) => named[index] = named[index].min(step),
                     None => flaws.push(format!(
                         "spec.executionPolicy.rules[{step}].targetComponents[{at}]: {:?} must be \
                          the name of one component; it is ignored",
@@ -40,6 +43,8 @@ impl Steps {
                 }
             }
         }
+        let by_rule = |(named, default): (usize, usize)| if named < last { named } else { default };
+        let mut of: Vec<usize> = named.into_iter().zip(default).map(by_rule).collect();
         let mut waits: Vec<WaitFor> =
             policy.rules.iter().map(|rule| rule.wait_for_components_status).collect();
         // a step without components would never be seen to begin
@@ -50,6 +55,12 @@ impl Steps {
             }
         }
         Self { of, waits }
+    }
+
+    /// Whether rules say how components are created, if only in one step.
+    #[must_use]
+    pub const fn have_rules(&self) -> bool {
+        !self.of.is_empty()
     }
 
     /// Whether there is an order at all.
@@ -85,23 +96,26 @@ mod tests {
 
     #[test]
     fn components_that_no_rule_names_come_last() {
-        let names = ["a", "b", "c", "d"];
-        let components = &Components::of(&names.map(|name| Named { kind: "Job", name }));
+        let names = ["a", "b", "c", "d", "m"];
+        let named = |name| Named { kind: "Job", name, has_pods: name != "m", parts: &[] };
+        let all = names.map(named);
+        let components = &Components::of(&all);
         let rule = |names: &[&str]| ExecutionRule {
             target_components: names.iter().map(|name| (*name).to_owned()).collect(),
             wait_for_components_status: WaitFor::Succeeded,
         };
         for (rules, want) in [
-            (vec![rule(&["b"]), rule(&["c"])], [2, 0, 1, 2]),
-            (vec![rule(&["a", "b", "c", "d"])], [0, 0, 0, 0]),
-            (vec![rule(&["a"]), rule(&["b", "c", "d"])], [0, 1, 1, 1]),
-            (vec![rule(&["nothing"]), rule(&["b"])], [1, 0, 1, 1]),
+            (vec![rule(&["b"]), rule(&["c"])], [2, 0, 1, 2, 0]),
+            (vec![rule(&["b"]), rule(&["c", "m"])], [2, 0, 1, 2, 1]),
+            (vec![rule(&["a", "b", "c", "d"])], [0, 0, 0, 0, 0]),
+            (vec![rule(&["a"]), rule(&["b", "c", "d"])], [0, 1, 1, 1, 0]),
+            (vec![rule(&["nothing"]), rule(&["b"])], [2, 1, 2, 2, 0]),
         ] {
             let execution_policy_order = ExecutionOrder::InOrder;
             let mut policy = ExecutionPolicy { execution_policy_order, rules };
             let mut flaws = vec![];
             let steps = Steps::of(Some(&policy), components, &mut flaws);
-            assert_eq!([0, 1, 2, 3].map(|index| steps.step(index)), want, "{policy:?}");
+            assert_eq!([0, 1, 2, 3, 4].map(|index| steps.step(index)), want, "{policy:?}");
             policy.execution_policy_order = ExecutionOrder::AnyOrder;
             assert_eq!(Steps::of(Some(&policy), components, &mut flaws), Steps::default());
         }

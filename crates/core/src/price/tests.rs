@@ -148,6 +148,8 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         limit: Some(u64::MAX.to_string()),
     };
     AppWrapperStatus {
+        uncounted_restarts: i32::MAX,
+        ignored_failures: i32::MAX,
         phase: Phase::Terminating,
         resetting_count: i32::MIN,
         conditions: vec![condition(&message()); CONDITIONS_MAX],
@@ -162,6 +164,7 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         pending_memory: most
             .map_or_else(Vec::new, |each| each.containers.iter().map(grown).collect()),
         since: Some(Since {
+            ignored_pods: vec![name(36); IGNORED_PODS_MAX],
             deployed: Some(moment()),
             pod_sets: given.iter().flat_map(|each| &each.pod_sets).map(since).collect(),
             failed_pods: Some(moment()),

@@ -98,6 +98,7 @@ fn items_max(path: &str) -> i64 {
         "componentStatus" | "since.podSets" => 5000,
         "componentStatus[].podSets" => 1000,
         "componentStatus[].podOwners" => 128,
+        "since.ignoredPods" => 64,
         "conditions" | "componentStatus[].conditions" => 32,
         _ => ITEMS_MAX,
     }

@@ -72,7 +72,7 @@ fn pod(phase: PodPhase) -> Pod {
         attempt: Some(1),
         node: Some("node-1".into()),
         phase,
-        containers: vec![Container { name: "main".into(), init: false, state }],
+        containers: vec![Container { name: "main".into(), init: false, restartable: false, state }],
         ..Pod::default()
     }
 }

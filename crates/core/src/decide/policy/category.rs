@@ -1,6 +1,6 @@
 //! Categories of failures: the administrator's, then those built in. Source: Armada retry policies.
 
-use super::failure_view::{self, FailureView};
+use super::failure_view::FailureView;
 use crate::config::{CategoryMatcher, FailureCategory};
 use crate::policies::{Happening, PodMatcher};
 use crate::snapshot::{ContainerState, Pod, PodPhase};
@@ -10,6 +10,10 @@ use crate::snapshot::{ContainerState, Pod, PodPhase};
 pub enum Category {
     /// A container used more memory than it may.
     Oom,
+    /// Its node is gone or lost.
+    Node,
+    /// The pod exceeded its own limit of ephemeral storage.
+    StorageLimit,
     /// The pod was evicted from its node.
     Evicted,
     /// A pod of higher priority took its place.
@@ -22,8 +26,6 @@ pub enum Category {
     Image,
     /// Its configuration is wrong.
     Config,
-    /// Its node is gone or lost.
-    Node,
     /// A container ended with another code than 0.
     Application,
     /// None of these.
@@ -32,15 +34,16 @@ pub enum Category {
 
 impl Category {
     /// Every one, in the order in which they are asked.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Oom,
+        Self::Node,
+        Self::StorageLimit,
         Self::Evicted,
         Self::Preempted,
         Self::Deadline,
         Self::Unschedulable,
         Self::Image,
         Self::Config,
-        Self::Node,
         Self::Application,
         Self::Unknown,
     ];
@@ -50,6 +53,7 @@ impl Category {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Oom => "oom",
+            Self::StorageLimit => "storage_limit",
             Self::Evicted => "evicted",
             Self::Preempted => "preempted",
             Self::Deadline => "deadline",
@@ -96,25 +100,11 @@ fn configured_fits(view: &FailureView<'_>, matcher: &CategoryMatcher) -> bool {
             .culprit()
             .is_some_and(|end| PodMatcher::takes_code(*operator, values, end.exit_code)),
         CategoryMatcher::TerminationMessage(pattern) => {
-            view.culprit().is_some_and(|end| pattern.is_match(failure_view::shown(end)))
+            view.first_message().is_some_and(|message| pattern.is_match(message))
         }
         CategoryMatcher::Conditions(names) => {
-            names.iter().filter_map(|name| name.parse().ok()).any(|one| happened(view, one))
+            names.iter().filter_map(|name| name.parse().ok()).any(|one| view.happened(one))
         }
-    }
-}
-
-/// What happened, as a category sees it: the first container that failed tells of its memory.
-fn happened(view: &FailureView<'_>, happening: Happening) -> bool {
-    match happening {
-        Happening::OomKilled => match view.culprit() {
-            Some(end) => end.reason == OOM_KILLED,
-            None => view.happened(happening),
-        },
-        Happening::Evicted
-        | Happening::Preempted
-        | Happening::DeadlineExceeded
-        | Happening::Unschedulable => view.happened(happening),
     }
 }
 
@@ -130,12 +120,14 @@ pub fn of(view: &FailureView<'_>) -> Category {
     }
     let by_happening = [
         (Happening::OomKilled, Category::Oom),
+        (Happening::NodeLost, Category::Node),
+        (Happening::StorageLimitExceeded, Category::StorageLimit),
         (Happening::Evicted, Category::Evicted),
         (Happening::Preempted, Category::Preempted),
         (Happening::DeadlineExceeded, Category::Deadline),
         (Happening::Unschedulable, Category::Unschedulable),
     ];
-    if let Some((_, category)) = by_happening.iter().find(|(one, _)| happened(view, *one)) {
+    if let Some((_, category)) = by_happening.iter().find(|(one, _)| view.happened(*one)) {
         return *category;
     }
     let waits_for = |pod: &Pod, reasons: &[&str]| {
@@ -147,8 +139,7 @@ pub fn of(view: &FailureView<'_>) -> Category {
         })
     };
     let collected = |pod: &Pod| {
-        pod.true_condition("DisruptionTarget").is_some_and(|c| c.reason == "DeletionByPodGC")
-            || matches!(pod.reason.as_deref(), Some("NodeLost" | "NodeShutdown"))
+        matches!(pod.reason.as_deref(), Some("NodeLost" | "NodeShutdown"))
             || pod.phase == PodPhase::Unknown
     };
     match view.pod {
@@ -200,7 +191,7 @@ mod tests {
             (oom_and_evicted, Category::Oom),
             (reason("Evicted"), Category::Evicted),
             (target("EvictionByEvictionAPI"), Category::Evicted),
-            (target("DeletionByTaintManager"), Category::Evicted),
+            (target("DeletionByTaintManager"), Category::Node),
             (target("TerminationByKubelet"), Category::Evicted),
             (target("PreemptionByScheduler"), Category::Preempted),
             (reason("DeadlineExceeded"), Category::Deadline),

@@ -4,6 +4,7 @@ use super::{Case, FailedComponent, Ruling, RulingAction, retry_limit};
 use crate::api::{FailurePolicyAction, RuleRef, RuleSource};
 use crate::pattern::Pattern;
 use crate::policies::FailureRule;
+use crate::snapshot::FailedJob;
 
 /// The most bytes of messages that patterns are shown in one decision, of all components together.
 const MESSAGES_BYTES_MAX: usize = 2 << 10;
@@ -17,41 +18,83 @@ pub enum Said {
     Restart(Option<RuleRef>),
 }
 
-/// Asks the rules about each component that failed, the first failure first.
+/// Asks the rules about each component that failed, the first failure first: of a `JobSet` about each of its
+/// Jobs that failed, then about itself.
 #[must_use]
 pub fn rule(case: &Case<'_>) -> Said {
-    let policies = &case.facts.snapshot.policies;
-    let count: usize = case.components.iter().map(|each| 1 + each.jobs.len().min(1)).sum();
-    let room = MESSAGES_BYTES_MAX / count.max(1);
+    let count: usize = case.components.iter().map(|each| 1 + each.jobs.len()).sum();
+    let room = MESSAGES_BYTES_MAX / count.clamp(1, FAILURES_MAX);
+    let all = case.components.iter().flat_map(failures).take(FAILURES_MAX);
     let mut granted = None;
-    for component in &case.components {
-        let Some(rule) = policies.failure_rules().find(|rule| matches(rule, component, room))
-        else {
-            continue;
-        };
+    let mut answered = None;
+    for failure in all {
+        if answered == Some(failure.component) {
+            continue; // an earlier failure of this component was answered
+        }
+        let mut rules = case.facts.snapshot.policies.failure_rules();
+        let Some(rule) = rules.find(|rule| matches(rule, &failure, room)) else { continue };
         let name = RuleRef {
             source: RuleSource::FailurePolicy,
             policy: None,
             name: Some(rule.name.clone()),
             index: Some(rule.index),
         };
-        let action = match rule.action {
-            FailurePolicyAction::FailAppWrapper => RulingAction::Fail,
+        let recreation = RulingAction::RecreateComponent(failure.component);
+        return Said::Ruling(match rule.action {
+            FailurePolicyAction::FailAppWrapper => Ruling::unlimited(RulingAction::Fail, name),
             FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => {
-                RulingAction::RestartIgnoringLimit
+                Ruling::unlimited(RulingAction::RestartIgnoringLimit, name)
+            }
+            FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => {
+                Ruling::unlimited(recreation, name)
             }
             FailurePolicyAction::RecreateComponent => {
-                let action = RulingAction::RecreateComponent(component.index);
-                return Said::Ruling(Ruling::limited(action, name, retry_limit::retries(case)));
+                Ruling::limited(recreation, name, retry_limit::retries(case))
             }
             FailurePolicyAction::RestartAppWrapper => {
                 granted.get_or_insert(name);
+                answered = Some(failure.component);
                 continue;
             }
-        };
-        return Said::Ruling(Ruling::unlimited(action, name));
+        });
     }
     Said::Restart(granted)
+}
+
+/// The most failures that rules are asked about in one decision.
+const FAILURES_MAX: usize = 64;
+
+/// One failure that rules are asked about: of a component, or of a Job of it.
+struct Failure<'a> {
+    component: usize,
+    part: Part<'a>,
+    reason: &'a str,
+    message: &'a str,
+}
+
+/// What of a component failed.
+enum Part<'a> {
+    /// A Job of this part of a `JobSet`.
+    Job(&'a FailedJob),
+    /// A pod of this pod set, where that is known.
+    PodSet(Option<usize>),
+}
+
+fn failures<'a>(component: &'a FailedComponent<'_>) -> impl Iterator<Item = Failure<'a>> {
+    let index = component.index;
+    let of_job = move |job: &'a FailedJob| Failure {
+        component: index,
+        part: Part::Job(job),
+        reason: &job.reason,
+        message: &job.message,
+    };
+    let itself = Failure {
+        component: index,
+        part: Part::PodSet(component.pod_set),
+        reason: component.reason,
+        message: &component.message,
+    };
+    component.jobs.iter().map(of_job).chain([itself])
 }
 
 /// What patterns are shown of a message: all of it, or its begin and its end. A log has what matters at
@@ -65,22 +108,18 @@ fn shown(message: &str, room: usize) -> Vec<&str> {
     vec![&message[..begin], &message[end..]]
 }
 
-/// Whether all filters of a rule hold for a failed component; of a `JobSet`, its first failed Job tells,
-/// too.
-fn matches(rule: &FailureRule, component: &FailedComponent<'_>, room: usize) -> bool {
-    let job = component.jobs.first();
-    let reason = |reason: &String| {
-        reason == component.reason || job.is_some_and(|job| job.reason == *reason)
+/// Whether all filters of a rule hold for a failure.
+fn matches(rule: &FailureRule, failure: &Failure<'_>, room: usize) -> bool {
+    let found =
+        |pattern: &Pattern| shown(failure.message, room).iter().any(|part| pattern.is_match(part));
+    let component = Some(failure.component);
+    let about = match failure.part {
+        Part::Job(job) => rule.targets.include_pod_set(component, job.pod_set),
+        Part::PodSet(pod_set) => rule.targets.include_pod_set(component, pod_set),
     };
-    let found = |pattern: &Pattern, message: &str| {
-        shown(message, room).iter().any(|part| pattern.is_match(part))
-    };
-    let message = |pattern: &Pattern| {
-        found(pattern, component.message) || job.is_some_and(|job| found(pattern, &job.message))
-    };
-    rule.targets.include(Some(component.index))
-        && (rule.reasons.is_empty() || rule.reasons.iter().any(reason))
-        && (rule.patterns.is_empty() || rule.patterns.iter().any(message))
+    about
+        && (rule.reasons.is_empty() || rule.reasons.iter().any(|one| one == failure.reason))
+        && (rule.patterns.is_empty() || rule.patterns.iter().any(found))
 }
 
 #[cfg(test)]

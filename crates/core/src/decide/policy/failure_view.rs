@@ -7,6 +7,15 @@ use super::category::OOM_KILLED;
 
 /// The Job's reason for having run too long.
 const DEADLINE: &str = "DeadlineExceeded";
+/// Reason of `DisruptionTarget` of a pod that was preempted.
+const PREEMPTED: &str = "PreemptionByScheduler";
+/// What a kubelet says of a pod that it evicted because the pod exceeded its own limit, and not because its
+/// node was short of storage. Source: `pkg/kubelet/eviction` of Kubernetes 1.36.
+const STORAGE_LIMITS: [&str; 3] = [
+    "ephemeral local storage usage exceeds the total limit of containers",
+    "exceeded its local ephemeral storage limit",
+    "Usage of EmptyDir volume",
+];
 
 /// One failure, as a rule looks at it.
 #[derive(Clone, Copy, Debug)]
@@ -39,37 +48,49 @@ impl<'a> FailureView<'a> {
         })
     }
 
-    /// Those that ended with another code than 0.
-    pub fn failed(self) -> impl Iterator<Item = &'a Termination> {
-        self.ended().map(|(_, end)| end).filter(|end| end.exit_code != 0)
-    }
-
-    /// How the first of them ended.
+    /// How the first container ended that failed.
     #[must_use]
     pub fn culprit(self) -> Option<&'a Termination> {
-        self.failed().min_by_key(|end| (end.finished_at.is_none(), end.finished_at))
+        first_failed(self.ended()).map(|(_, end)| end)
+    }
+
+    /// What patterns are asked about: the termination message of each container that ended, also with code 0;
+    /// where one has none, and where no container ended, the message of the pod.
+    pub fn messages(self) -> impl Iterator<Item = &'a str> {
+        let pod = self.pod.and_then(|pod| pod.message.as_deref()).unwrap_or_default();
+        let own = move |(_, end): (&'a Container, &'a Termination)| {
+            if end.message.is_empty() { pod } else { end.message.as_str() }
+        };
+        let whole = self.ended().next().is_none().then_some(pod);
+        self.ended().map(own).chain(whole).filter(|text| !text.is_empty()).map(shown)
+    }
+
+    /// The message of the first container that failed; the pod's where it has none, and where none failed.
+    #[must_use]
+    pub fn first_message(self) -> Option<&'a str> {
+        let own = self.culprit().map(|end| end.message.as_str()).filter(|text| !text.is_empty());
+        own.or_else(|| self.pod.and_then(|pod| pod.message.as_deref())).map(shown)
     }
 
     /// Whether this happened. Source: table of conditions of the contract.
     #[must_use]
     pub fn happened(self, happening: Happening) -> bool {
         let pod_reason = self.pod.and_then(|pod| pod.reason.as_deref());
+        let is_evicted = pod_reason == Some("Evicted");
         let target = self.pod.and_then(|pod| pod.true_condition("DisruptionTarget"));
         let target = target.map(|condition| condition.reason.as_str());
+        let died_of_node = self.pod.is_some_and(Pod::died_of_node);
         match happening {
-            Happening::OomKilled => self.ended().any(|(_, end)| end.reason == OOM_KILLED),
+            Happening::OomKilled => self.culprit().is_some_and(|end| end.reason == OOM_KILLED),
             Happening::Evicted => {
-                pod_reason == Some("Evicted")
-                    || matches!(
-                        target,
-                        Some(
-                            "EvictionByEvictionAPI"
-                                | "DeletionByTaintManager"
-                                | "TerminationByKubelet"
-                        )
-                    )
+                is_evicted || died_of_node || target.is_some_and(|reason| reason != PREEMPTED)
             }
-            Happening::Preempted => target == Some("PreemptionByScheduler"),
+            Happening::NodeLost => died_of_node,
+            Happening::Preempted => target == Some(PREEMPTED),
+            Happening::StorageLimitExceeded => {
+                let message = self.pod.and_then(|pod| pod.message.as_deref()).unwrap_or_default();
+                is_evicted && STORAGE_LIMITS.iter().any(|part| message.contains(part))
+            }
             Happening::DeadlineExceeded => self.overdue || pod_reason == Some(DEADLINE),
             Happening::Unschedulable => self.pod.is_some_and(|pod| {
                 pod.conditions.iter().any(|c| {
@@ -80,13 +101,21 @@ impl<'a> FailureView<'a> {
     }
 }
 
-/// The most of a termination message that patterns are shown; a kubelet passes on no more.
+/// The container that failed first, of those that ended: with another code than 0. Of several at one time a
+/// sidecar comes last: it ends because the others did.
+pub fn first_failed<'a>(
+    ended: impl Iterator<Item = (&'a Container, &'a Termination)>,
+) -> Option<(&'a Container, &'a Termination)> {
+    ended.filter(|(_, end)| end.exit_code != 0).min_by_key(|(container, end)| {
+        (end.finished_at.is_none(), end.finished_at, container.restartable)
+    })
+}
+
+/// The most of a message that patterns are shown; a kubelet passes on no more of a container's.
 const MESSAGE_BYTES_MAX: usize = 4 << 10;
 
-/// What patterns are shown of how a container ended.
-#[must_use]
-pub fn shown(end: &Termination) -> &str {
-    &end.message[..end.message.floor_char_boundary(MESSAGE_BYTES_MAX)]
+fn shown(message: &str) -> &str {
+    &message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)]
 }
 
 /// Whether a component's reason is that it ran for too long.

@@ -1,8 +1,8 @@
 //! Deciding about a failure: stages in order, the first verdict wins. One stage a file.
 //!
 //! ```text
-//! 1 kill_switch ─▶ 2 pod_failure ─▶ 3 exit_codes ─▶ 4 failure ─▶ 5 retry ─▶ 6 retry_limit
-//!                    pods left ───────▶              granted ─────────────────▶
+//! 1 kill_switch, overriding ─▶ 2 pod_failure ─▶ 3 exit_codes ─▶ 4 failure ─▶ 5 retry ─▶ 6 retry_limit
+//!                                pods left ───────▶              granted ─────────────────▶
 //! ```
 //!
 //! The same function serves the controller, `explain` and its `--replay`, and the simulated world.
@@ -17,6 +17,7 @@ mod retry;
 mod retry_limit;
 mod ruling;
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -25,6 +26,8 @@ pub use pod_failure::Judged;
 pub use ruling::{Retry, Ruling, RulingAction, place};
 
 use super::Facts;
+use crate::api::{Retries, RuleRef, RuleSource};
+use crate::mutations::{self, Mutation};
 use crate::snapshot::{FailedJob, Pod};
 
 /// A failure that is to be decided about.
@@ -44,6 +47,8 @@ pub struct Case<'a> {
     pub ignored: Option<i32>,
     /// The end of its node was counted already, when it was about another pod of this attempt.
     pub charged: bool,
+    /// A component is missing, and no pod of it failed: no retry policy is about that.
+    pub missing: bool,
 }
 
 impl Case<'_> {
@@ -53,27 +58,42 @@ impl Case<'_> {
         let used = self.facts.snapshot.status.resetting_count;
         used.saturating_sub(i32::from(self.charged))
     }
+
+    /// The rule of `podFailurePolicy` that says `Count` of the first cause.
+    #[must_use]
+    pub fn counted_by(&self) -> Option<i32> {
+        self.pod.and_then(|pod| self.judged.counts(pod))
+    }
 }
 
 /// A component that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FailedComponent<'a> {
     /// Its index.
     pub index: usize,
-    /// Reason of its Failed condition; of a wrapped Pod, its own or its container's.
+    /// Reason of its Failed condition; of a wrapped Pod, its own or its container's; [`NODE_LOST`] of one that
+    /// lost a pod with its node and has not said anything.
     pub reason: &'a str,
     /// Message of its Failed condition; of a wrapped Pod, its own or its container's.
-    pub message: &'a str,
+    pub message: Cow<'a, str>,
+    /// Pod set of its first pod that failed, where that is known.
+    pub pod_set: Option<usize>,
     /// When it failed.
     pub at: Option<Timestamp>,
     /// Jobs of it that failed, the first failure first.
     pub jobs: &'a [FailedJob],
 }
 
+/// Reason of a component that lost a pod with its node.
+pub const NODE_LOST: &str = "NodeLost";
+
 /// Asks the stages in order. What was counted already is not counted again, and no limit is asked.
 #[must_use]
 pub fn rule(case: &Case<'_>) -> Ruling {
     let ruling = stages(case);
+    if ruling.is_uncounted() && !case.charged {
+        return within_uncounted_limit(case.facts, ruling);
+    }
     let action = match ruling.action {
         RulingAction::Restart => RulingAction::RestartIgnoringLimit,
         same @ (RulingAction::RestartIgnoringLimit
@@ -86,8 +106,21 @@ pub fn rule(case: &Case<'_>) -> Ruling {
     ruling
 }
 
+/// A ruling that no limit of its own bounds; failure where the administrator's is reached.
+#[must_use]
+pub fn within_uncounted_limit(facts: Facts<'_>, ruling: Ruling) -> Ruling {
+    let limit = facts.config.retry_policy.max_uncounted_restarts;
+    let used = facts.snapshot.status.uncounted_restarts.max(0);
+    if limit == 0 || used < limit || mutations::is_present(Mutation::NoUncountedLimit) {
+        return ruling;
+    }
+    let rule = RuleRef { source: RuleSource::UncountedLimit, ..ruling.rule };
+    let retries = Some(Retries { used, limit });
+    Ruling { action: RulingAction::Fail, rule, retries, by_rule: false, retry: None }
+}
+
 fn stages(case: &Case<'_>) -> Ruling {
-    if let Some(ruling) = kill_switch::rule(case) {
+    if let Some(ruling) = kill_switch::rule(case).or_else(|| retry::overriding(case)) {
         return ruling;
     }
     let earlier = pod_failure::rule(case).or_else(|| exit_codes::rule(case));
@@ -98,5 +131,7 @@ fn stages(case: &Case<'_>) -> Ruling {
         failure::Said::Ruling(ruling) => return ruling,
         failure::Said::Restart(granted) => granted,
     };
-    retry::rule(case).unwrap_or_else(|| retry_limit::rule(case, granted))
+    let missing = case.missing && !mutations::is_present(Mutation::MissingIsPodFailure);
+    let policies = if missing { None } else { retry::rule(case) };
+    policies.unwrap_or_else(|| retry_limit::rule(case, granted))
 }

@@ -8,6 +8,9 @@ use crate::mutations::{self, Mutation};
 use crate::policies::{PodMatcher, PodRule};
 use crate::snapshot::{Pod, Snapshot};
 
+/// Condition of a pod that is terminated for what happens to its node, or for another pod.
+const DISRUPTION_TARGET: &str = "DisruptionTarget";
+
 /// What the rules say of pods that failed, each judged once.
 #[derive(Clone, Debug, Default)]
 pub struct Judged<'a> {
@@ -17,6 +20,8 @@ pub struct Judged<'a> {
     pub left: Vec<&'a Pod>,
     /// Pods that are no failure, by UID and name, each with the index of the rule.
     ignored: BTreeMap<(&'a str, &'a str), i32>,
+    /// Pods that a rule counts, in the same way.
+    counted: BTreeMap<(&'a str, &'a str), i32>,
 }
 
 impl Judged<'_> {
@@ -24,6 +29,17 @@ impl Judged<'_> {
     #[must_use]
     pub fn ignores(&self, pod: &Pod) -> Option<i32> {
         self.ignored.get(&(pod.uid.as_str(), pod.name.as_str())).copied()
+    }
+
+    /// The rule that says `Count` of a pod.
+    #[must_use]
+    pub fn counts(&self, pod: &Pod) -> Option<i32> {
+        self.counted.get(&(pod.uid.as_str(), pod.name.as_str())).copied()
+    }
+
+    /// UIDs of the pods that are no failure.
+    pub fn ignored(&self) -> impl Iterator<Item = &str> {
+        self.ignored.keys().map(|(uid, _)| *uid)
     }
 
     /// How many pods failed, those that are no failure included.
@@ -51,7 +67,11 @@ pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
                 judged.fatal.get_or_insert((pod, index));
                 judged.left.push(pod);
             }
-            Some((PodFailurePolicyAction::Count, _)) | None => judged.left.push(pod),
+            Some((PodFailurePolicyAction::Count, index)) => {
+                judged.counted.insert((&pod.uid, &pod.name), index);
+                judged.left.push(pod);
+            }
+            None => judged.left.push(pod),
         }
     }
     judged
@@ -76,7 +96,7 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
 }
 
 fn matches(rule: &PodRule, pod: &Pod) -> bool {
-    rule.targets.include(pod.component)
+    rule.targets.include_pod_set(pod.component, pod.pod_set)
         && match &rule.matcher {
             // app and init containers alike; 0 is no failure
             PodMatcher::ExitCodes { container, operator, values } => {
@@ -86,6 +106,9 @@ fn matches(rule: &PodRule, pod: &Pod) -> bool {
                 })
             }
             PodMatcher::Conditions(pairs) => pairs.iter().any(|(kind, status)| {
+                if pod.lost.is_some() && kind == DISRUPTION_TARGET {
+                    return status == "True"; // as Kubernetes will say itself
+                }
                 pod.conditions.iter().any(|c| c.kind == *kind && c.status == *status)
             }),
         }

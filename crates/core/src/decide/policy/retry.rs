@@ -17,12 +17,7 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let found = all.find(|(_, rule)| matches(case, rule));
     let (policy, rule) = found.map_or((first, None), |(policy, rule)| (policy, Some(rule)));
     let action = rule.map_or(policy.default_action, |rule| rule.action);
-    let name = RuleRef {
-        source: RuleSource::RetryPolicy,
-        policy: Some(policy.name.clone()),
-        name: rule.map(|rule| rule.name.clone()),
-        index: rule.map(|rule| rule.index),
-    };
+    let name = reference(case, policy, rule);
     let mut ruling = match action {
         RetryAction::Fail => Ruling::unlimited(RulingAction::Fail, name),
         RetryAction::Retry => {
@@ -37,6 +32,33 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     // what no rule foresaw may still be made up for
     ruling.by_rule &= rule.is_some();
     Some(ruling)
+}
+
+/// The rule of the administrator's overriding policies that fails the AppWrapper, whatever its user wrote. The
+/// first that matches decides; where it says Retry, the other stages do.
+pub fn overriding(case: &Case<'_>) -> Option<Ruling> {
+    if case.missing {
+        return None;
+    }
+    let policies = case.facts.snapshot.retry.overriding();
+    let mut all = policies.flat_map(|policy| policy.rules.iter().map(move |rule| (policy, rule)));
+    let (policy, rule) = all.find(|(_, rule)| matches(case, rule))?;
+    match rule.action {
+        RetryAction::Retry => None,
+        RetryAction::Fail => {
+            Some(Ruling::unlimited(RulingAction::Fail, reference(case, policy, Some(rule))))
+        }
+    }
+}
+
+/// How a rule is named; of a default action, the rule of `podFailurePolicy` that counts the failure.
+fn reference(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> RuleRef {
+    RuleRef {
+        source: RuleSource::RetryPolicy,
+        policy: Some(policy.name.clone()),
+        name: rule.map(|rule| rule.name.clone()),
+        index: rule.map_or_else(|| case.counted_by(), |rule| Some(rule.index)),
+    }
 }
 
 fn name_of(rule: Option<&RetryRule>) -> &str {
@@ -98,9 +120,7 @@ fn matches(case: &Case<'_>, rule: &RetryRule) -> bool {
             let code = view.culprit().map_or(0, |end| end.exit_code);
             PodMatcher::takes_code(*operator, values, code)
         }
-        RetryMatcher::Message(pattern) => {
-            view.failed().any(|end| pattern.is_match(failure_view::shown(end)))
-        }
+        RetryMatcher::Message(pattern) => view.messages().any(|message| pattern.is_match(message)),
         RetryMatcher::Categories(names) => {
             // judged by the first container that failed, init containers too
             let view = FailureView { init: true, ..view };

@@ -7,7 +7,8 @@ use crate::mutations::{self, Mutation};
 /// Restarts while counted restarts are below the retry limit and the global limit, then fails.
 /// `granted` is the rule that asked for the restart, where one did.
 pub fn rule(case: &Case<'_>, granted: Option<RuleRef>) -> Ruling {
-    let rule = granted.unwrap_or_else(|| RuleRef::plain(RuleSource::RetryLimit));
+    let plain = || RuleRef { index: case.counted_by(), ..RuleRef::plain(RuleSource::RetryLimit) };
+    let rule = granted.unwrap_or_else(plain);
     let mut ruling = Ruling::limited(RulingAction::Restart, rule, retries(case));
     if mutations::is_present(Mutation::NoLimit) {
         ruling.action = RulingAction::Restart;

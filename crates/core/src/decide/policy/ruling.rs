@@ -27,7 +27,7 @@ pub enum RulingAction {
     Restart,
     /// Restart, not counted.
     RestartIgnoringLimit,
-    /// Create the component of this index again, counted.
+    /// Create the component of this index again; counted where a limit was asked.
     RecreateComponent(usize),
     /// Fail.
     Fail,
@@ -66,6 +66,29 @@ impl Ruling {
         Self { action, rule, retries, by_rule: false, retry: None }
     }
 
+    /// Whether something is made again that no limit counts.
+    #[must_use]
+    pub const fn is_uncounted(&self) -> bool {
+        match self.action {
+            RulingAction::RestartIgnoringLimit => true,
+            RulingAction::RecreateComponent(_) => self.retries.is_none(),
+            RulingAction::Restart | RulingAction::Fail => false,
+        }
+    }
+
+    /// Whether a RetryPolicy or a limit says so, what the component says of itself has no part in.
+    #[must_use]
+    pub const fn is_of_limits(&self) -> bool {
+        match self.rule.source {
+            RuleSource::RetryPolicy | RuleSource::RetryLimit => true,
+            RuleSource::KillSwitch
+            | RuleSource::PodFailurePolicy
+            | RuleSource::ExitCodeAnnotation
+            | RuleSource::FailurePolicy
+            | RuleSource::UncountedLimit => false,
+        }
+    }
+
     /// One sentence that names the rule.
     #[must_use]
     pub fn sentence(&self) -> String {
@@ -81,7 +104,14 @@ impl Ruling {
                 "" => format!("retry limit reached ({left})"),
                 place => format!("retry limit reached for {place} ({left})"),
             },
-            RuleSource::RetryLimit => format!("retry limit not reached ({left})"),
+            RuleSource::RetryLimit => match place.as_str() {
+                "" => format!("retry limit not reached ({left})"),
+                place => format!("{place} counts the failure; retry limit not reached ({left})"),
+            },
+            RuleSource::UncountedLimit => match place.as_str() {
+                "" => format!("limit of uncounted restarts reached ({left})"),
+                place => format!("limit of uncounted restarts reached for {place} ({left})"),
+            },
             RuleSource::PodFailurePolicy | RuleSource::FailurePolicy | RuleSource::RetryPolicy => {
                 let what = match self.action {
                     RulingAction::Restart => "restarts the AppWrapper",
@@ -104,7 +134,12 @@ impl Ruling {
 pub fn place(rule: &RuleRef) -> String {
     match (&rule.policy, &rule.name, rule.index) {
         (Some(policy), Some(name), _) => format!("rule {name} of RetryPolicy {policy}"),
-        (Some(policy), None, _) => format!("the default action of RetryPolicy {policy}"),
+        (Some(policy), None, None) => format!("the default action of RetryPolicy {policy}"),
+        (Some(policy), None, Some(index)) => {
+            format!(
+                "rule {index} of podFailurePolicy and the default action of RetryPolicy {policy}"
+            )
+        }
         (None, Some(name), _) => format!("rule {name} of failurePolicy"),
         (None, None, Some(index)) => format!("rule {index} of podFailurePolicy"),
         (None, None, None) => String::new(),

@@ -142,7 +142,10 @@ impl Doubt {
                     }
                 }
             }
-            RuleSource::ExitCodeAnnotation | RuleSource::KillSwitch | RuleSource::RetryLimit => {}
+            RuleSource::ExitCodeAnnotation
+            | RuleSource::KillSwitch
+            | RuleSource::RetryLimit
+            | RuleSource::UncountedLimit => {}
         }
     }
 
@@ -289,7 +292,7 @@ fn of_retry_rule(
         RetryMatcher::ExitCodes { .. } => elsewhere(),
         RetryMatcher::Message(pattern) => {
             let message = evidence.said().1;
-            let missed = !look.failed().any(|end| pattern.is_match(&end.message));
+            let missed = !look.messages().any(|message| pattern.is_match(message));
             let why = || cut(message).map(Why::Unrecorded).or_else(others);
             if missed { elsewhere().or_else(why) } else { None }
         }

@@ -1,14 +1,18 @@
 //! One recorded failure before the stages of the policies.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::ambiguity::{self, Doubt, Ground, Why};
 use super::record::{Evidence, Happened};
+use crate::api::condition::unhealthy;
 use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, FailurePolicyAction, FailureRecord,
     PodFailurePolicyAction, RuleRef, RuleSource,
 };
-use crate::decide::policy::{self, Case, FailedComponent, Ruling, RulingAction, pod_failure};
+use crate::decide::policy::{
+    self, Case, FailedComponent, NODE_LOST, Ruling, RulingAction, pod_failure,
+};
 use crate::decide::{Facts, failure, incidents};
 use crate::snapshot::{Pod, Snapshot};
 
@@ -166,7 +170,8 @@ impl<'a> Hearing<'a> {
         let facts = Facts { snapshot, limits: &ground.limits, ..self.facts };
         let (judged, component) = (Rc::new(judged), evidence.component);
         let charged = incidents::is_repeated(&snapshot.status.attempts);
-        let case = Case { facts, judged, components, pod, component, ignored, charged };
+        let missing = evidence.said().0 == unhealthy::MISSING_COMPONENT && pod.is_none();
+        let case = Case { facts, judged, components, pod, component, ignored, charged, missing };
         let ruling = policy::rule(&case);
         let by_switch = ruling.rule.source == RuleSource::KillSwitch;
         if evidence.happened == Happened::NodeMarked && !by_switch {
@@ -187,14 +192,23 @@ impl<'a> Hearing<'a> {
         else {
             return vec![];
         };
+        let lost = |pod: &Pod| {
+            let node = pod.node.as_deref().unwrap_or_default();
+            Cow::Owned(format!("pod {} was lost with node {node}", pod.name))
+        };
+        let borrowed = |(reason, message): (&'g str, &'g str)| (reason, Cow::Borrowed(message));
         let (reason, message) = match (evidence.happened, &evidence.pod) {
-            (Happened::ComponentFailed, _) => evidence.said(),
-            (Happened::PodFailed, Some(pod)) if component.kind == "Pod" => failure::said_by(pod),
+            (Happened::ComponentFailed, _) => borrowed(evidence.said()),
+            (Happened::PodFailed, Some(pod)) if pod.died_of_node() => (NODE_LOST, lost(pod)),
+            (Happened::PodFailed, Some(pod)) if component.kind == "Pod" => {
+                borrowed(failure::said_by(pod))
+            }
             // rules that ask for reason or message are in doubt, and settled
-            (Happened::PodFailed, _) if component.ends && component_failed => ("", ""),
+            (Happened::PodFailed, _) if component.ends && component_failed => borrowed(("", "")),
             _ => return vec![],
         };
-        vec![FailedComponent { index, reason, message, at: evidence.at, jobs: &[] }]
+        let pod_set = evidence.pod.as_ref().and_then(|pod| pod.pod_set);
+        vec![FailedComponent { index, reason, message, pod_set, at: evidence.at, jobs: &[] }]
     }
 
     /// What was assumed, as far as the judgement depends on it.

@@ -211,6 +211,7 @@ pub fn title(rule: &RuleRef) -> String {
         RuleSource::ExitCodeAnnotation => "the exit code annotation".to_owned(),
         RuleSource::RetryLimit if place.is_empty() => "the retry limit".to_owned(),
         RuleSource::RetryLimit => format!("the limit of {place}"),
+        RuleSource::UncountedLimit => "the limit of uncounted restarts".to_owned(),
         RuleSource::PodFailurePolicy | RuleSource::FailurePolicy | RuleSource::RetryPolicy => place,
     }
 }

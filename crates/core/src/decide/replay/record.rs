@@ -149,6 +149,7 @@ impl<'a> Evidence<'a> {
             Some(Category::Application | Category::Unknown) => Disruption::No,
             Some(
                 Category::Oom
+                | Category::StorageLimit
                 | Category::Deadline
                 | Category::Unschedulable
                 | Category::Image
@@ -183,6 +184,11 @@ impl<'a> Evidence<'a> {
             // what a rule is about that is taken to match; no policy can ask for it
             conditions: vec![PodCondition::default()],
             lost: self.lost(),
+            // what no container said
+            message: record
+                .message
+                .clone()
+                .filter(|_| record.exit_code.is_none() && self.lost().is_none()),
             ..Pod::default()
         };
         let state = record.exit_code.map_or_else(
@@ -201,7 +207,12 @@ impl<'a> Evidence<'a> {
             },
         );
         if !self.pod_says() {
-            pod.containers = vec![Container { name: text(&record.container), init: false, state }];
+            pod.containers = vec![Container {
+                name: text(&record.container),
+                init: false,
+                restartable: false,
+                state,
+            }];
         }
         self.mark(&mut pod);
         pod

@@ -27,7 +27,7 @@ fn attach(mut world: World, name: &str, spec: Value) -> World {
 fn ruled(mut world: World, spec: &Value) -> World {
     let mut whole = json!({"components": []});
     whole.as_object_mut().unwrap().extend(spec.as_object().unwrap().clone());
-    let named = [Named { kind: "Job", name: "work" }];
+    let named = [Named { kind: "Job", name: "work", has_pods: true, parts: &[] }];
     let policies = Policies::of(&serde_json::from_value(whole).unwrap(), &named);
     assert!(policies.flaws().is_empty());
     world.snapshot.policies = Arc::new(policies);

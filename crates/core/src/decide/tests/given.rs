@@ -232,7 +232,7 @@ pub fn pod(index: usize, phase: PodPhase) -> Pod {
         node: Some("node-1".into()),
         phase,
         created: Some(at(i64::try_from(index).unwrap())),
-        containers: vec![Container { name: "main".into(), init: false, state }],
+        containers: vec![Container { name: "main".into(), init: false, restartable: false, state }],
         ..Pod::default()
     }
 }

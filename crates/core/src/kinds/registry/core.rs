@@ -5,7 +5,7 @@ use super::super::node::Node;
 use super::super::status::{Object, indexes};
 use super::{End, Error, Kind, REPLICA_SET, Rules, index_of};
 use crate::api::{PodSet, keys};
-use crate::snapshot::{Expected, Outcome, Report};
+use crate::snapshot::{BackoffLimit, Expected, Outcome, Report};
 
 /// Label and annotation by which a Job numbers its pods.
 pub(super) const JOB_INDEX: &str = "batch.kubernetes.io/job-completion-index";
@@ -86,6 +86,9 @@ impl Rules for Job {
         // FailureTarget comes first: it says why, while the pods still end
         report.outcome = object.verdict("Complete", &["FailureTarget", "Failed"]);
         let Some(index) = index_of(pod_sets, "template.spec.template") else { return };
+        if let Some(backoff) = backoff_limit(object) {
+            report.backoff.insert(index, backoff);
+        }
         let (parallelism, completions) = object.job_shape("/spec");
         let succeeded = object.count("/status/succeeded").unwrap_or(0);
         let expected = match completions {
@@ -101,6 +104,25 @@ impl Rules for Job {
         };
         report.expected.insert(index, expected);
     }
+}
+
+/// `backoffLimit` (6) of a Job and the failures that it has counted; nothing where it counts by index, or ignores
+/// some failures.
+fn backoff_limit(object: Object<'_>) -> Option<BackoffLimit> {
+    let limit = spared_limit(object)?;
+    let marked = object.array("/status/uncountedTerminatedPods/failed").len();
+    let marked = i64::try_from(marked).unwrap_or(i64::MAX);
+    let failed = object.count("/status/failed").unwrap_or(0);
+    Some(BackoffLimit { limit, counted: Some(failed.saturating_add(marked)) })
+}
+
+/// `backoffLimit` (6) at `spec` of a Job or of a template of one; nothing where failures do not count alike.
+pub(super) fn spared_limit(job: Object<'_>) -> Option<i64> {
+    let rules = job.array("/spec/podFailurePolicy/rules").iter().map(Object);
+    let mut ignoring = rules.filter(|rule| rule.text("/action") == "Ignore");
+    let by_index =
+        job.0.pointer("/spec/backoffLimitPerIndex").is_some_and(|limit| !limit.is_null());
+    (!by_index && ignoring.next().is_none()).then(|| job.count("/spec/backoffLimit").unwrap_or(6))
 }
 
 /// `replicas` (1) of a Deployment or a StatefulSet.

@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::super::infer::{pod_set, pods_per_job};
 use super::super::node::Node;
 use super::super::status::Object;
-use super::core::JOB_INDEX;
+use super::core::{JOB_INDEX, spared_limit};
 use super::{End, Error, JOB, Kind, Rules, index_of};
 use crate::api::{PodSet, keys};
-use crate::snapshot::{Expected, Report};
+use crate::snapshot::{BackoffLimit, Expected, Report};
 
 /// Label by which a JobSet numbers its Jobs.
 const JOBSET_JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
@@ -52,6 +52,10 @@ impl Rules for JobSet {
         for (number, job) in jobs.iter().map(Object).enumerate() {
             let path = format!("template.spec.replicatedJobs[{number}].template.spec.template");
             let Some(index) = index_of(pod_sets, &path) else { continue };
+            let template = job.0.get("template").map(Object);
+            if let Some(limit) = template.and_then(spared_limit) {
+                report.backoff.insert(index, BackoffLimit { limit, counted: None });
+            }
             let (parallelism, completions) = job.job_shape("/template/spec");
             let done = object.job_status(job.text("/name"), "succeeded");
             let succeeded = done.saturating_mul(completions.unwrap_or(1));

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::retry;
 use crate::sim::Object;
 use crate::world::actors::kueue::QUEUE;
+use crate::world::scene::pods_in;
 
 const RETRY_POLICIES: &str = "workload.codeflare.dev.appwrapper/retryPolicies";
 
@@ -105,20 +106,27 @@ impl Own {
         };
         let execution = &spec["executionPolicy"];
         if execution["executionPolicyOrder"] == "InOrder" {
-            own.read_steps(&list(&execution["rules"]));
+            let has_pods = |component: &Value| {
+                let declared = component["podSets"].as_array().is_some_and(|sets| !sets.is_empty());
+                declared || !pods_in(&component["template"]).is_empty()
+            };
+            let has_pods: Vec<bool> = list(&spec["components"]).iter().map(has_pods).collect();
+            own.read_steps(&list(&execution["rules"]), &has_pods);
         }
         own
     }
 
-    fn read_steps(&mut self, rules: &[Value]) {
-        let step = |name: &str| {
+    /// What no rule names comes last, and first where it has no pods.
+    fn read_steps(&mut self, rules: &[Value], has_pods: &[bool]) {
+        let step = |name: &str, has_pods: bool| {
             let named = |rule: &Value| {
                 let targets = rule["targetComponents"].as_array();
                 targets.into_iter().flatten().any(|target| target == name)
             };
-            rules.iter().position(named).unwrap_or(rules.len())
+            rules.iter().position(named).unwrap_or(if has_pods { rules.len() } else { 0 })
         };
-        self.steps = self.parts.iter().map(|(_, name)| step(name)).collect();
+        let parts = self.parts.iter().zip(has_pods);
+        self.steps = parts.map(|((_, name), has_pods)| step(name, *has_pods)).collect();
         self.must_succeed =
             rules.iter().map(|rule| rule["waitForComponentsStatus"] == "Succeeded").collect();
     }

@@ -66,9 +66,7 @@ impl World {
     pub fn with_spec(mut self, mut spec: Value) -> Self {
         spec["components"] = serde_json::json!([]);
         let spec: AppWrapperSpec = serde_json::from_value(spec).unwrap();
-        let named = self.snapshot.components.iter();
-        let named: Vec<Named<'_>> =
-            named.map(|one| Named { kind: &one.kind, name: &one.name }).collect();
+        let named: Vec<Named<'_>> = self.snapshot.components.iter().map(Component::named).collect();
         self.snapshot.policies = Arc::new(Policies::of(&spec, &named));
         self
     }
@@ -123,7 +121,7 @@ impl World {
     /// A Job of a `JobSet` has failed.
     pub fn failed_job_of(self, index: usize, reason: &str, message: &str) -> Self {
         let (reason, message) = (reason.into(), message.into());
-        let job = FailedJob { name: "job".into(), reason, message, at: None };
+        let job = FailedJob { name: "job".into(), reason, message, pod_set: None, at: None };
         self.component(index, |component| component.failed_jobs.push(job))
     }
 
@@ -222,7 +220,7 @@ pub fn pod_of(component: usize, phase: PodPhase) -> Pod {
 
 /// A container that runs.
 pub fn runs(name: &str) -> Container {
-    Container { name: name.into(), init: false, state: ContainerState::Running }
+    Container { name: name.into(), init: false, restartable: false, state: ContainerState::Running }
 }
 
 /// A container that ended.
@@ -234,7 +232,7 @@ pub fn container(name: &str, code: i32, reason: &str, message: &str, second: i64
         message: message.into(),
         finished_at: Some(at(second)),
     });
-    Container { name: name.into(), init: false, state }
+    Container { name: name.into(), init: false, restartable: false, state }
 }
 
 impl Pod {
@@ -288,7 +286,7 @@ impl Pod {
     /// Its only container waits for this reason.
     pub(super) fn waits(self, reason: &str) -> Self {
         let state = ContainerState::Waiting { reason: reason.into(), message: String::new() };
-        let main = Container { name: "main".into(), init: false, state };
+        let main = Container { name: "main".into(), init: false, restartable: false, state };
         Self { containers: vec![main], ..self }
     }
 

@@ -32,7 +32,7 @@ fn world(phase: Phase, there: &[usize]) -> World {
 
 /// The first step has begun.
 pub fn started() -> World {
-    let resuming = world(Phase::Resuming, &[INIT]).with_finalizer();
+    let resuming = world(Phase::Resuming, &[INIT, SERVICE]).with_finalizer();
     let decision = resuming.decide(1);
     assert_eq!(decision.next, Phase::Running);
     resuming.written(&decision)
@@ -65,9 +65,12 @@ pub fn second_step() -> World {
 fn resuming_creates_the_first_step_only() {
     let resuming = world(Phase::Resuming, &[]).with_finalizer();
     let decision = resuming.decide(1);
-    assert_eq!(decision.actions, [Action::Create(INIT)]);
-    assert_eq!(decision.verdict.create, [INIT]);
-    let deployed = world(Phase::Resuming, &[INIT]).with_finalizer().decide(1);
+    let first = [SERVICE, INIT];
+    assert_eq!(decision.actions, first.map(Action::Create), "what has no pods comes first");
+    assert_eq!(decision.verdict.create, first);
+    let half = world(Phase::Resuming, &[INIT]).with_finalizer();
+    assert_eq!(creates(&half, 1), [SERVICE]);
+    let deployed = world(Phase::Resuming, &[INIT, SERVICE]).with_finalizer().decide(1);
     assert_eq!(deployed.next, Phase::Running, "the current step exists");
 }
 
@@ -102,7 +105,7 @@ fn a_step_that_waits_for_ready_holds_the_next_back_until_every_pod_is_ready() {
     let running = world.clone().with(runs).settled(30);
     assert_eq!(creates(&running, 30), NONE, "it runs, and is not Ready");
     let ready_now = world.with(ready(LAUNCHER)).settled(40);
-    assert_eq!(creates(&ready_now, 40), [WORKER, SERVICE], "what no rule names comes last");
+    assert_eq!(creates(&ready_now, 40), [WORKER], "what has pods and no rule names comes last");
 }
 
 /// In Running, with the objects of these components, of which the step that waits for this status is.
@@ -111,7 +114,8 @@ fn step(names: &str, status: &str, there: &[usize]) -> World {
         "executionPolicy: {{executionPolicyOrder: InOrder, rules: [\
          {{targetComponents: [{names}], waitForComponentsStatus: {status}}}]}}"
     );
-    let resuming = world(Phase::Resuming, there).with_finalizer().spec(&order).settled(1);
+    let there = [there, &[SERVICE]].concat();
+    let resuming = world(Phase::Resuming, &there).with_finalizer().spec(&order).settled(1);
     assert_eq!(resuming.snapshot.status.phase, Phase::Running);
     resuming
 }
@@ -123,7 +127,7 @@ fn a_step_is_ready_when_every_expected_pod_is_ready_or_has_succeeded() {
     let two = one.with(super::build::pod_of(WORKER, PodPhase::Running)).settled(20);
     assert_eq!(creates(&two, 20), NONE, "the other one runs, and is not Ready");
     let done = two.pod(1, |pod| pod.phase = PodPhase::Succeeded).settled(30);
-    assert_eq!(creates(&done, 30), [INIT, LAUNCHER, SERVICE]);
+    assert_eq!(creates(&done, 30), [INIT, LAUNCHER]);
 }
 
 #[test]
@@ -133,7 +137,7 @@ fn a_step_of_several_waits_for_all_of_them() {
     let one = both.succeeds(LAUNCHER).pod(1, |pod| pod.phase = PodPhase::Succeeded).settled(20);
     assert_eq!(creates(&one, 20), NONE);
     let all = one.succeeds(INIT).pod(0, |pod| pod.phase = PodPhase::Succeeded).settled(30);
-    assert_eq!(creates(&all, 30), [WORKER, SERVICE]);
+    assert_eq!(creates(&all, 30), [WORKER]);
 }
 
 #[test]
@@ -155,7 +159,7 @@ fn a_pod_that_succeeded_is_as_good_as_ready() {
     pod.phase = PodPhase::Succeeded;
     pod.conditions.clear();
     let world = second_step().with(pod).settled(40);
-    assert_eq!(creates(&world, 40), [WORKER, SERVICE]);
+    assert_eq!(creates(&world, 40), [WORKER]);
 }
 
 #[test]
@@ -216,7 +220,7 @@ fn it_succeeds_only_when_every_step_was_started() {
     let second = second_step().with(succeeded(LAUNCHER)).succeeds(LAUNCHER);
     let second = second.settled(30);
     assert_eq!(second.snapshot.status.phase, Phase::Running);
-    let third = created(created(second, WORKER), SERVICE).settled(31);
+    let third = created(second, WORKER).settled(31);
     assert_eq!(third.snapshot.status.phase, Phase::Running);
     let done = third.with(succeeded(WORKER)).with(succeeded(WORKER)).succeeds(WORKER);
     assert_eq!(done.decide(40).next, Phase::Succeeded);
@@ -230,7 +234,7 @@ fn a_component_that_succeeded_is_not_missed_in_a_later_step() {
     world.snapshot.pods.clear();
     assert_eq!(world.says_at(30), "Wait 141", "the launcher's pod alone is missing");
     let on = world.with(ready(LAUNCHER)).settled(40);
-    assert_eq!(creates(&on, 40), [WORKER, SERVICE]);
+    assert_eq!(creates(&on, 40), [WORKER]);
 }
 
 #[test]
@@ -241,21 +245,21 @@ fn a_restart_and_a_suspension_begin_the_sequence_anew() {
     let gone = broken.clone().written(&decision).all_gone().settled(40);
     let resumed = gone.settled(1000);
     assert_eq!(resumed.snapshot.status.phase, Phase::Resuming);
-    assert_eq!(creates(&resumed, 1000), [INIT], "also where it had succeeded before");
+    assert_eq!(creates(&resumed, 1000), [SERVICE, INIT], "also where it had succeeded before");
     let suspended = second_step().suspended(true);
     let decision = suspended.decide(31);
     let gone = suspended.written(&decision).all_gone().settled(40);
     assert_eq!(gone.snapshot.status.phase, Phase::Suspended);
     let resumed = gone.suspended(false).settled(50);
     assert_eq!(resumed.snapshot.status.phase, Phase::Resuming);
-    assert_eq!(creates(&resumed, 50), [INIT]);
+    assert_eq!(creates(&resumed, 50), [SERVICE, INIT]);
 }
 
 #[test]
 fn a_teardown_takes_every_step_that_was_started() {
     let broken = second_step().with(failed(LAUNCHER).at(30)).fails(LAUNCHER, "R", "", 30);
     let decision = broken.decide(31);
-    assert_eq!(decision.verdict.delete, [INIT, LAUNCHER]);
+    assert_eq!(decision.verdict.delete, [INIT, LAUNCHER, SERVICE]);
 }
 
 #[test]
@@ -266,7 +270,7 @@ fn without_rules_or_with_one_step_there_is_no_order() {
     };
     assert_eq!(creates(&rules("[]"), 1), [0, 1, 2, 3]);
     let all = "[{targetComponents: [worker, init, launcher, svc], waitForComponentsStatus: Ready}]";
-    assert_eq!(creates(&rules(all), 1), [0, 1, 2, 3]);
+    assert_eq!(creates(&rules(all), 1), [3, 0, 1, 2], "in one step, what has no pods first");
 }
 
 #[test]
@@ -285,8 +289,9 @@ fn nothing_of_a_later_step_is_created_while_something_is_wrong() {
     assert_eq!(creates(&mended, 30), [1]);
 }
 
+/// Where a version that created what has no pods in the last step began it.
 #[test]
-fn it_waits_for_a_last_step_without_pods_as_well() {
+fn what_has_no_pods_is_created_late_where_its_step_has_passed() {
     let order = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
                  {targetComponents: [a], waitForComponentsStatus: Succeeded}]}";
     let mut world = running(&["Job/a:1", "Service/svc:0"]).spec(order);

@@ -232,7 +232,7 @@ fn the_component_that_failed_first_decides_not_the_first_rule() {
 }
 
 #[test]
-fn a_job_set_is_known_by_its_first_failed_job_as_well() {
+fn each_failed_job_of_a_job_set_is_asked_about() {
     let world = |filters: &str| {
         running(&["JobSet/work:2"])
             .fails(0, "FailedJobs", "jobset failed", 20)
@@ -246,8 +246,27 @@ fn a_job_set_is_known_by_its_first_failed_job_as_well() {
         ("its own message", world("onJobFailureMessagePatterns: [jobset]"), 20, fails),
         ("the Job's reason", world("onJobFailureReasons: [PodFailurePolicy]"), 20, fails),
         ("the Job's message", world("onJobFailureMessagePatterns: ['with 42']"), 20, fails),
-        ("only the first Job's", world("onJobFailureReasons: [FailedIndexes]"), 20, COUNTED),
-        ("… its message too", world("onJobFailureMessagePatterns: [later]"), 20, COUNTED),
+        ("a later Job's", world("onJobFailureReasons: [FailedIndexes]"), 20, fails),
+        ("… its message too", world("onJobFailureMessagePatterns: [later]"), 20, fails),
+        ("no failure has both", world("onJobFailureReasons: [FailedIndexes], onJobFailureMessagePatterns: [work-0]"), 20, COUNTED),
+        (
+            "a restart that is asked for ends the asking about this component",
+            world("onJobFailureReasons: [FailedJobs]").spec(&rules(&[
+                "action: RestartAppWrapper, onJobFailureReasons: [FailedIndexes]",
+                "action: FailAppWrapper, onJobFailureReasons: [FailedJobs]",
+            ])),
+            20,
+            "Restart failurePolicy/failurePolicyRule0#0 0 of 3",
+        ),
+        (
+            "the first failure goes through all rules first",
+            world("onJobFailureReasons: [FailedJobs]").spec(&rules(&[
+                "action: FailAppWrapper, onJobFailureReasons: [FailedIndexes]",
+                "name: f, action: RestartAppWrapperAndIgnoreMaxRestarts, onJobFailureReasons: [PodFailurePolicy]",
+            ])),
+            20,
+            "RestartIgnoringLimit failurePolicy/f#1",
+        ),
     ]);
 }
 

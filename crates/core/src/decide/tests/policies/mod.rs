@@ -12,6 +12,7 @@ mod failure;
 mod kill_switch;
 mod laws;
 mod memory;
+mod one_meaning;
 mod pod_failure;
 mod pod_review;
 mod recorder;

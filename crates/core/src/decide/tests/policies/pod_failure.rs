@@ -52,7 +52,7 @@ fn count_and_no_match_are_no_verdict_and_go_on() {
     let world = |line: &str| job().spec(&rules(&[line])).with(failed(0).code(42)).ready(0, 1);
     check(vec![
         ("Count waits", world(COUNT_42), 79, IN_GRACE),
-        ("… and goes on", world(COUNT_42), 80, COUNTED),
+        ("… goes on, and is named", world(COUNT_42), 80, "Restart retryLimit#0 0 of 3"),
         ("no match waits", world(IGNORE_43), 79, IN_GRACE),
         ("… and goes on", world(IGNORE_43), 80, COUNTED),
     ]);

@@ -27,7 +27,7 @@ fn what_ends_a_pod_is_told_by_condition_by_code_and_by_category() {
     let lost = |reason| empty(disrupted(reason));
     for (what, pod, by_condition, by_code, category) in [
         ("preemption", leaving(disrupted("PreemptionByScheduler")), true, true, "preempted"),
-        ("a taint", leaving(disrupted("DeletionByTaintManager")), true, true, "evicted"),
+        ("a taint", leaving(disrupted("DeletionByTaintManager")), true, true, "node"),
         ("a drain", leaving(disrupted("EvictionByEvictionAPI")), true, true, "evicted"),
         (
             "pressure of the node",

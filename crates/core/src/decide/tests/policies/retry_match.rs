@@ -2,7 +2,7 @@
 
 use super::build::{container, failed, pod_of, running, runs};
 use crate::decide::tests::given::World;
-use crate::snapshot::{Pod, PodPhase};
+use crate::snapshot::{Container, Pod, PodPhase};
 
 /// A Job that failed with this pod.
 fn job(pod: Pod) -> World {
@@ -111,7 +111,7 @@ fn init_containers_are_only_looked_at_where_the_rule_says_so() {
 }
 
 #[test]
-fn a_termination_message_is_searched_in_every_container_that_failed() {
+fn a_termination_message_is_searched_in_every_container_that_ended() {
     let message = "onTerminationMessage: {pattern: '.*TRANSIENT.*'}";
     let first = container("main", 1, "Error", "of no use", 19);
     let second = |code| container("side", code, "Error", "a TRANSIENT error", 20);
@@ -119,7 +119,31 @@ fn a_termination_message_is_searched_in_every_container_that_failed() {
     check(vec![
         ("the first", message, failed(0).ended(second(1)), true),
         ("a later one", message, failed(0).ended(first.clone()).and(second(1)), true),
-        ("one that ended with 0", message, failed(0).ended(first).and(second(0)), false),
+        ("one that ended with 0", message, failed(0).ended(first.clone()).and(second(0)), true),
+        (
+            "the pod's, of a container without one",
+            message,
+            {
+                let silent = container("main", 1, "Error", "", 19);
+                Pod { message: Some("a TRANSIENT error".into()), ..failed(0).ended(silent) }
+            },
+            true,
+        ),
+        (
+            "the pod's, where a container has one",
+            message,
+            { Pod { message: Some("a TRANSIENT error".into()), ..failed(0).ended(first) } },
+            false,
+        ),
+        (
+            "the pod's, of a pod that failed as a whole",
+            message,
+            {
+                let whole = failed(0).ended(runs("main")).because("Evicted");
+                Pod { message: Some("a TRANSIENT error".into()), ..whole }
+            },
+            true,
+        ),
         ("only the one that failed", message, failed(0).ended(fine()).and(second(1)), true),
         (
             "anywhere in the text",
@@ -141,6 +165,14 @@ fn conditions_match_as_the_table_says() {
     let disrupted = |reason: &str| failed(0).condition("DisruptionTarget", "True", reason);
     let (evicted, preempted) = ("onConditions: [Evicted]", "onConditions: [Preempted]");
     let deadline = "onConditions: [DeadlineExceeded]";
+    let (lost, storage) = ("onConditions: [NodeLost]", "onConditions: [StorageLimitExceeded]");
+    let says = |message: &str| Pod {
+        message: Some(message.to_owned()),
+        ..failed(0).ended(runs("main")).because("Evicted")
+    };
+    let own_limit =
+        || says("Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ");
+    let pressure = || says("The node was low on resource: ephemeral-storage. ");
     let oom = |code| container("side", code, "OOMKilled", "", 21);
     check(vec![
         (
@@ -149,14 +181,32 @@ fn conditions_match_as_the_table_says() {
             failed(0).ended(container("main", 137, "OOMKilled", "", 20)),
             true,
         ),
-        ("OOMKilled: any container that is considered", OOM, failed(0).and(oom(137)), true),
+        ("OOMKilled: not a later container", OOM, failed(0).and(oom(137)), false),
+        (
+            "OOMKilled: a sidecar that ends with the first",
+            OOM,
+            {
+                let sidecar = Container { restartable: true, ..container("a", 1, "Error", "", 20) };
+                failed(0).ended(container("main", 137, "OOMKilled", "", 20)).and_init(sidecar)
+            },
+            true,
+        ),
         ("OOMKilled: code 137 alone", OOM, failed(0).code(137), false),
         ("Evicted: the pod's reason", evicted, failed(0).because("Evicted"), true),
         ("Evicted: EvictionByEvictionAPI", evicted, disrupted("EvictionByEvictionAPI"), true),
         ("Evicted: DeletionByTaintManager", evicted, disrupted("DeletionByTaintManager"), true),
         ("Evicted: TerminationByKubelet", evicted, disrupted("TerminationByKubelet"), true),
         ("Evicted: PreemptionByScheduler", evicted, disrupted("PreemptionByScheduler"), false),
-        ("Evicted: DeletionByPodGC", evicted, disrupted("DeletionByPodGC"), false),
+        ("Evicted: DeletionByPodGC", evicted, disrupted("DeletionByPodGC"), true),
+        ("Evicted: a reason of its own", evicted, disrupted("Maintenance"), true),
+        ("NodeLost: DeletionByPodGC", lost, disrupted("DeletionByPodGC"), true),
+        ("NodeLost: DeletionByTaintManager", lost, disrupted("DeletionByTaintManager"), true),
+        ("NodeLost: EvictionByEvictionAPI", lost, disrupted("EvictionByEvictionAPI"), false),
+        ("StorageLimitExceeded: the pod's own", storage, own_limit(), true),
+        ("Evicted: the pod's own limit", evicted, own_limit(), true),
+        ("StorageLimitExceeded: pressure of the node", storage, pressure(), false),
+        ("a category of its own", "onFailureCategory: [storage_limit]", own_limit(), true),
+        ("pressure is no such category", "onFailureCategory: [storage_limit]", pressure(), false),
         (
             "Evicted: a condition that is not True",
             evicted,

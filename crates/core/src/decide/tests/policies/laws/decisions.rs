@@ -24,8 +24,9 @@ fn limit(world: &World, decision: &Decision) -> (i32, i32) {
     let name = rule.policy.as_ref().expect("a retry policy has a name");
     let policies = &world.snapshot.retry.policies;
     let policy = policies.iter().find(|policy| policy.name == *name).expect("it is in force");
-    let of_rule =
-        rule.index.and_then(|index| policy.rules[usize::try_from(index).unwrap()].retry_limit);
+    // beside a default action stands the rule of podFailurePolicy that counts the pod
+    let index = rule.index.filter(|_| rule.name.is_some());
+    let of_rule = index.and_then(|index| policy.rules[usize::try_from(index).unwrap()].retry_limit);
     let global = world.config.retry_policy.global_max_retries;
     let key = rule.name.clone().unwrap_or_default();
     (count(status, name, &key), of_rule.or(policy.retry_limit).unwrap_or(global))
