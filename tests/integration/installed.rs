@@ -65,7 +65,7 @@ fn program() -> PathBuf {
 
 impl Installed {
     /// Installs the manifests and starts the program, which runs until the tests end.
-    fn on(plane: ControlPlane, settings: &str) -> Self {
+    pub fn on(plane: ControlPlane, settings: &str) -> Self {
         let folder = plane.state_dir().join("installed");
         fs::create_dir_all(&folder).expect("a folder");
         let settings = serde_saphyr::from_str(settings).expect("settings");

@@ -51,6 +51,7 @@ mod load;
 mod logs;
 mod memory;
 mod metrics;
+mod multikueue;
 mod nodes;
 mod objects;
 mod on_sim;

@@ -56,6 +56,8 @@ pub struct Snapshot {
     pub retry: InForce,
     /// Kueue suspends and resumes it: it names a queue.
     pub queue_managed: bool,
+    /// MultiKueue of a manager cluster created it, and copies its conditions there.
+    pub has_manager: bool,
     /// Every node, where a retry policy may make a retry avoid one; none where they cannot be seen.
     pub sites: Vec<Arc<Site>>,
     /// Why the API server refused to let memory grow, where it did.

@@ -15,7 +15,7 @@ use super::super::place::One;
 use super::super::{Error, program, term};
 use super::workload::{self, QueueStatus};
 use super::{Target, block_on, now, tell, words};
-use crate::api::{Attempt, FailureRecord, Phase, condition};
+use crate::api::{Attempt, FailureRecord, Phase, condition, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
@@ -52,6 +52,8 @@ struct Description {
     components: Vec<Member>,
     /// The failure that the next decision is about, or the last one that was decided.
     failure: Option<Failure>,
+    /// The last failure in the worker cluster, where the AppWrapper runs in one.
+    last_failure: Option<Reported>,
     /// What the controller would do now.
     next: Option<Explanation>,
     /// What the user can do.
@@ -78,6 +80,14 @@ struct Failure {
     record: FailureRecord,
     /// What was decided; none before the decision.
     decision: Option<String>,
+}
+
+/// A failure as its condition describes it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Reported {
+    failed_at: Timestamp,
+    message: String,
 }
 
 /// A Warning event.
@@ -133,6 +143,7 @@ fn description(
     let wrapper = &*one.wrapper;
     let status = &wrapper.status;
     let components = match snapshot {
+        _ if is_sent(wrapper) => wrapper.components.iter().map(sent).collect(),
         Some(snapshot) => {
             (0..snapshot.components.len()).map(|index| member(snapshot, index)).collect()
         }
@@ -150,6 +161,7 @@ fn description(
         queue: None,
         components,
         failure: failure(&status.attempts, next.as_ref()),
+        last_failure: reported(wrapper),
         next,
         advice: advice(wrapper, program()),
         events: vec![],
@@ -205,6 +217,14 @@ fn failure(attempts: &[Attempt], next: Option<&Explanation>) -> Option<Failure> 
     })
 }
 
+/// What a worker cluster reports of its last failure; here, its attempts are not recorded.
+fn reported(wrapper: &Wrapper) -> Option<Reported> {
+    let conditions = is_sent(wrapper).then_some(&wrapper.status.conditions)?;
+    let found = condition::find(conditions, condition::LAST_FAILURE)?;
+    let (failed_at, message) = (found.last_transition_time.0, found.message.clone());
+    Some(Reported { failed_at, message })
+}
+
 /// What its user can do, where it does not go on by itself.
 fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
     let name = &wrapper.name;
@@ -228,6 +248,16 @@ fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
         | Phase::Succeeded
         | Phase::Terminating => None,
     }
+}
+
+/// Whether Kueue sends it to a worker cluster.
+fn is_sent(wrapper: &Wrapper) -> bool {
+    wrapper.other_manager() == Some(keys::MULTIKUEUE)
+}
+
+/// A component of an AppWrapper that Kueue sends to a worker cluster.
+fn sent(component: &Component) -> Member {
+    Member { state: "created in the worker cluster only".to_owned(), ..unseen(component) }
 }
 
 /// What is recorded of a component that could not be read.

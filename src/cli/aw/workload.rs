@@ -29,6 +29,8 @@ pub(super) struct Workload {
     /// `spec.active`: Kueue admits it only while this is true.
     pub active: bool,
     pub conditions: Vec<Condition>,
+    /// The worker cluster of MultiKueue in which it is admitted.
+    pub cluster: Option<String>,
 }
 
 /// A condition of a Workload.
@@ -69,9 +71,10 @@ struct Spec {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Status {
     conditions: Vec<Condition>,
+    cluster_name: Option<String>,
 }
 
 impl Workload {
@@ -86,6 +89,7 @@ impl Workload {
             created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
             active: body.spec.active.unwrap_or(true),
             conditions: body.status.conditions,
+            cluster: body.status.cluster_name,
         }
     }
 
@@ -125,7 +129,10 @@ pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<QueueStat
             workload: Some(workload.name.clone()),
             admitted: workload.is("Admitted") && !workload.is("Finished"),
             active: Some(workload.active),
-            ..plain(message(workload))
+            ..plain(match &workload.cluster {
+                Some(cluster) => format!("{}; worker cluster {cluster}", message(workload)),
+                None => message(workload),
+            })
         }),
         _ if queue.is_none() => None,
         Queued::NoKueue => {
@@ -251,6 +258,10 @@ mod tests {
             let is_admitted = conditions.contains(&admitted) && !want.starts_with("finished");
             assert_eq!(standing.admitted, is_admitted);
         }
+        let mut elsewhere = workload("w", "uid", true, &[quota, admitted]);
+        elsewhere["status"]["clusterName"] = "west".into();
+        let elsewhere = standing(Some("gpu"), &of_owner(&[seen(&elsewhere)], "uid")).unwrap();
+        assert_eq!(elsewhere.message, "admitted; worker cluster west");
         assert_eq!(standing(None, &Queued::Nothing), None);
         assert_eq!(standing(None, &Queued::NoKueue), None);
         let hidden = standing(Some("gpu"), &Queued::Hidden("forbidden".into())).unwrap();

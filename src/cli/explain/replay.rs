@@ -122,12 +122,7 @@ impl Judged {
 
 /// What was decided about a failure.
 pub(in crate::cli) const fn word(action: AttemptAction) -> &'static str {
-    match action {
-        AttemptAction::Restart => "Restart",
-        AttemptAction::RestartIgnoringLimit => "RestartIgnoringLimit",
-        AttemptAction::RecreateComponent => "RecreateComponent",
-        AttemptAction::Fail => "Fail",
-    }
+    action.as_str()
 }
 
 /// What it comes to: how many decisions are others, and where it ends.

@@ -43,6 +43,8 @@ pub struct Wrapper {
     pub annotations: BTreeMap<String, String>,
     /// The queue of Kueue that it names.
     pub queue: Option<String>,
+    /// MultiKueue of a manager cluster created it.
+    pub has_manager: bool,
     /// What it asks for.
     pub spec: AppWrapperSpec,
     /// What was seen of it.

@@ -171,7 +171,8 @@ impl Wrapper {
     /// An AppWrapper from its parts.
     #[must_use]
     pub fn new(meta: &ObjectMeta, spec: AppWrapperSpec, status: AppWrapperStatus) -> Self {
-        let queue = meta.labels.as_ref().and_then(|labels| labels.get(keys::QUEUE_NAME));
+        let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key));
+        let queue = label(keys::QUEUE_NAME);
         Self {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
@@ -181,6 +182,7 @@ impl Wrapper {
             finalizers: meta.finalizers.clone().unwrap_or_default(),
             annotations: tuning(meta),
             queue: queue.filter(|name| !name.is_empty()).cloned(),
+            has_manager: label(keys::MULTIKUEUE_ORIGIN).is_some(),
             spec,
             status,
             components: vec![],

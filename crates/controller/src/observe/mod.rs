@@ -231,6 +231,7 @@ impl Wrapper {
             status: self.status.clone(),
             status_flaws: self.flaws.named.clone(),
             rest_bytes: self.rest_bytes,
+            has_manager: self.has_manager,
             ..Snapshot::default()
         }
     }

@@ -6,9 +6,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Identity;
 use super::response::Op;
 use super::validate::POD_SETS_MAX;
+use super::{Identity, carried};
 use crate::api::{PodSet, keys};
 use crate::config::Config;
 use crate::kinds;
@@ -25,6 +25,8 @@ const LABEL_BYTES_MAX: usize = 63;
 /// | labels `workload.codeflare.dev/user`, `…/userid` | the requester | always |
 /// | `spec.requester` | the requester, in full | always |
 /// | `spec.components[].podSets` | as the template implies | none is declared, and the kind is known |
+/// | annotation `workload.codeflare.dev/policies` | the policies of `spec` | MultiKueue sends it to a worker cluster |
+/// | the policies of `spec` | those of the annotation | `spec` has none |
 ///
 /// Go: `Default`, which leaves `suspend` to Kueue and infers when it looks.
 #[must_use]
@@ -42,6 +44,7 @@ pub fn default(aw: &Value, requester: &Identity, config: &Config) -> Vec<Op> {
         ops.push(Op::set(&["spec", "requester"], whole));
     }
     ops.extend(pod_sets(spec));
+    ops.extend(carried::on_create(metadata, spec));
     ops
 }
 

@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use super::Identity;
 use super::authorize::{AccessError, Named, NamedKind, Wrapped};
 use super::default::default;
 use super::delete;
 use super::response::{AdmissionResponse, Op, Reason};
 use super::review::{Operation, Resource, Review};
 use super::validate::{self, Finding, Requester, Severity};
+use super::{Identity, carried};
 use crate::api::keys;
 use crate::config::Config;
 use crate::kinds::{Recorded, Reference, record, reference};
@@ -110,6 +110,7 @@ pub fn judge(
 ) -> Progress {
     match (endpoint, review.operation) {
         (Endpoint::MutateAppWrapper, Operation::Create) => fill_in(review, config),
+        (Endpoint::MutateAppWrapper, Operation::Update) => Progress::Final(follow(review)),
         (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
         (Endpoint::ValidateAppWrapper, Operation::Delete) => {
@@ -118,7 +119,7 @@ pub fn judge(
         (Endpoint::ValidateRetryPolicy, Operation::Create | Operation::Update) => {
             Progress::Final(retry_policy(review))
         }
-        (Endpoint::MutateAppWrapper, Operation::Update | Operation::Delete)
+        (Endpoint::MutateAppWrapper, Operation::Delete)
         | (Endpoint::ValidateRetryPolicy, Operation::Delete) => {
             Progress::Final(AdmissionResponse::default())
         }
@@ -146,6 +147,13 @@ fn fill_in(review: &Review, config: &Config) -> Progress {
     } else {
         Progress::Read(Reading { answer, references })
     }
+}
+
+/// The annotation with the policies follows `spec`.
+fn follow(review: &Review) -> AdmissionResponse {
+    let Review { object, .. } = review;
+    let patch = if object.too_deep { vec![] } else { carried::on_update(&object.value) };
+    AdmissionResponse { patch, ..AdmissionResponse::default() }
 }
 
 /// The objects that describe the pods of components without pod sets.

@@ -21,6 +21,7 @@
 
 pub mod access;
 pub mod authorize;
+mod carried;
 pub mod default;
 pub mod delete;
 pub mod judge;

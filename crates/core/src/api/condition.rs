@@ -19,6 +19,9 @@ pub const POLICY_NOT_FOUND: &str = "PolicyNotFound";
 pub const UNDETERMINED_PODS: &str = "UndeterminedPods";
 /// Condition: more pods are live than the AppWrapper declares and Kueue has admitted.
 pub const PODS_OVER_QUOTA: &str = "PodsOverQuota";
+/// Condition: the first cause of the last failure, and what was decided. It exists only in a worker cluster of
+/// MultiKueue, and where Kueue copies it: in the manager cluster. There, `status.attempts` is empty.
+pub const LAST_FAILURE: &str = "LastFailure";
 /// Condition of a component in `componentStatus`: it said that it succeeded.
 pub const COMPONENT_SUCCEEDED: &str = "Succeeded";
 

@@ -20,6 +20,10 @@ pub const USER_ID: &str = "workload.codeflare.dev/userid";
 pub const KUEUE_GROUP: &str = "kueue.x-k8s.io";
 /// Label by which Kueue assigns an object to a LocalQueue.
 pub const QUEUE_NAME: &str = "kueue.x-k8s.io/queue-name";
+/// `spec.managedBy` of an AppWrapper that Kueue sends to a worker cluster.
+pub const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+/// Label of Kueue on an AppWrapper in a worker cluster that it created for a manager cluster.
+pub const MULTIKUEUE_ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 /// Label that the scheduler and node selectors use for a node's name.
 pub const HOSTNAME: &str = "kubernetes.io/hostname";
 
@@ -50,6 +54,9 @@ pub const RETRYABLE_EXIT_CODES: &str = "workload.codeflare.dev.appwrapper/retrya
 /// Annotation: names of the RetryPolicies in force, comma-separated.
 pub const RETRY_POLICIES: &str = "workload.codeflare.dev.appwrapper/retryPolicies";
 
+/// Annotation: the policies of `spec` as JSON. MultiKueue copies annotations, but not the fields. It has not
+/// [`ANNOTATION_PREFIX`]: it may be larger than what tunes an AppWrapper, and only admission reads it.
+pub const POLICIES: &str = "workload.codeflare.dev/policies";
 /// Annotation of a ClusterQueue or a LocalQueue: names of the RetryPolicies in force for all that is in
 /// it, comma-separated.
 pub const QUEUE_RETRY_POLICIES: &str = "workload.codeflare.dev/retry-policies";

@@ -232,6 +232,19 @@ pub enum AttemptAction {
     Fail,
 }
 
+impl AttemptAction {
+    /// Its name, as in the status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Restart => "Restart",
+            Self::RestartIgnoringLimit => "RestartIgnoringLimit",
+            Self::RecreateComponent => "RecreateComponent",
+            Self::Fail => "Fail",
+        }
+    }
+}
+
 /// The rule that determined an action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -21,6 +21,7 @@ mod force_delete;
 mod health;
 mod incidents;
 mod input;
+mod last_failure;
 mod machine;
 mod notices;
 mod orphans;

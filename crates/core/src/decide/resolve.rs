@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::edges::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::policy::{Ruling, RulingAction, within_uncounted_limit};
 use super::problem::Problem;
-use super::{VerdictAction, attempts, pause, retry, steps, teardown};
+use super::{VerdictAction, attempts, last_failure, pause, retry, steps, teardown};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, Since};
 use crate::mutations::{self, Mutation};
@@ -243,4 +243,5 @@ fn record(
     attempt.retries = retries;
     attempt.failure = Some(problem.failure.clone());
     attempt.collateral = Some(i32::try_from(others).unwrap_or(i32::MAX));
+    last_failure::report(draft);
 }

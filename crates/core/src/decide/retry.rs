@@ -33,6 +33,17 @@ pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retr
     }
     if let (Some(growth), Some(pod)) = (retry.memory, problem.pod) {
         draft.status.pending_memory = grown(draft.facts.snapshot, pod, growth);
+        stay_as_sent(draft);
+    }
+}
+
+/// Where MultiKueue created the AppWrapper, nothing grows: Kueue fails a Workload of a manager cluster whose
+/// pod sets change in the worker cluster.
+fn stay_as_sent(draft: &mut Draft<'_>) {
+    if draft.facts.snapshot.has_manager && !draft.status.pending_memory.is_empty() {
+        draft.status.pending_memory.clear();
+        let why = "MultiKueue does not support other pod templates in the worker cluster";
+        draft.warn("MemoryNotGrown", format!("The memory is unchanged for the retry: {why}"));
     }
 }
 

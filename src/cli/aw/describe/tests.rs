@@ -4,7 +4,6 @@ use serde_json::{Value, json};
 
 use super::super::super::explain::Scene;
 use super::*;
-use crate::api::keys;
 use crate::snapshot::{Container, ContainerState, Object, Report, Termination};
 
 fn at(second: i64) -> Timestamp {
@@ -162,6 +161,35 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
     next        Failed (nothing to do)
     advice      to recreate it from its own spec: appwrapper retry train
     ");
+}
+
+#[test]
+fn a_manager_cluster_shows_what_its_worker_cluster_reports() {
+    let mut status = running();
+    status["phase"] = "Failed".into();
+    let mut failure = condition_of("LastFailure", "True", 25);
+    failure["message"] =
+        "component p, pod p on node n\u{1b}[2J; attempt 1: Fail by retryLimit".into();
+    status["conditions"].as_array_mut().unwrap().push(failure);
+    status["attempts"] = json!([]);
+    let one = |manager: &str| {
+        let mut one = one(&status, &json!({}));
+        let mut wrapper = (*one.wrapper).clone();
+        wrapper.spec.managed_by = Some(manager.into());
+        one.wrapper = std::sync::Arc::new(wrapper);
+        one
+    };
+    let sent = one("kueue.x-k8s.io/multikueue");
+    let snapshot = snapshot(&sent, Presence::Absent, vec![]);
+    let text = text::text(&description(&sent, Some(&snapshot), None, vec![]), at(86), false);
+    insta::assert_snapshot!(text.to_string(), @r"
+    ns/train: Failed, 1 restart
+    managed by  kueue.x-k8s.io/multikueue
+    components  Pod/p: created in the worker cluster only
+    failure     61s ago, in the worker cluster: component p, pod p on node n\u{1b}[2J; attempt 1: Fail by retryLimit
+    ");
+    let other = description(&one("example.com/other"), Some(&snapshot), None, vec![]);
+    assert_eq!(other.last_failure, None);
 }
 
 #[test]

@@ -57,6 +57,10 @@ fn facts(description: &Description, now: Timestamp) -> Vec<(&'static str, String
         facts.extend(message.map(|message| ("", message)));
         facts.extend(failure.decision.clone().map(|decision| ("decision", decision)));
     }
+    if let Some(reported) = &description.last_failure {
+        let age = words::age(Some(reported.failed_at), now);
+        facts.push(("failure", format!("{age} ago, in the worker cluster: {}", reported.message)));
+    }
     facts
 }
 

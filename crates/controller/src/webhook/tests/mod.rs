@@ -4,6 +4,7 @@
     reason = "a table has a line for each case, and `json!` makes values"
 )]
 
+mod carried;
 mod default;
 mod delete;
 mod judge;

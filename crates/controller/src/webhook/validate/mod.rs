@@ -10,6 +10,7 @@
 //! Objects come as JSON that anybody may have written: every problem is a [`Finding`] with the path
 //! of its field, all are reported, each once, and nothing makes it panic.
 
+mod carried;
 mod component;
 mod execution;
 mod exit_codes;
@@ -123,6 +124,7 @@ fn spec(
     failure::check(&spec["failurePolicy"], &targets, config, report);
     execution::check(&spec["executionPolicy"], &targets, report);
     pod_failure::check(&spec["podFailurePolicy"], &targets, report);
+    carried::check(metadata, &spec, occasion, report);
     unasked_limits(&spec, metadata, config, limits, report);
     components
 }

@@ -171,7 +171,7 @@ fn given(value: &Value) -> Option<&Value> {
 }
 
 /// Whether two values mean the same: what is left out, null and empty are not told apart.
-fn same<T: DeserializeOwned + PartialEq>(old: &Value, new: &Value) -> bool {
+pub(super) fn same<T: DeserializeOwned + PartialEq>(old: &Value, new: &Value) -> bool {
     let typed = |raw: &Value| serde_json::from_value::<Option<T>>(raw.clone());
     match (typed(old), typed(new)) {
         (Ok(old), Ok(new)) => old == new,

@@ -101,6 +101,18 @@ fn a_queue_managed_app_wrapper_goes_back_through_kueue() {
 }
 
 #[test]
+fn what_multikueue_created_is_retried_with_the_memory_that_it_has() {
+    let mut world = job(Some(32), Some(32));
+    world.snapshot.queue_managed = true;
+    world.snapshot.has_manager = true;
+    let decision = world.decide(25);
+    assert_eq!(said(&decision), "Restart retryPolicy/p/oom#0 0 of 20");
+    assert_eq!(decision.next, Phase::Resetting);
+    assert!(decision.status.pending_memory.is_empty());
+    assert!(decision.events.iter().any(|event| event.reason == "MemoryNotGrown"));
+}
+
+#[test]
 fn kueues_readmission_does_not_cut_the_delay_short() {
     let mut world = job(Some(32), Some(32));
     world.snapshot.queue_managed = true;
