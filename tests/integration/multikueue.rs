@@ -80,6 +80,11 @@ impl Pair {
             kubectl(MANAGER.plane.kubeconfig(), &arguments, text.as_bytes());
         }
         lane(&self.manager, name, name).await;
+        // before, Kueue does not know that it manages what comes
+        for object in [format!("clusterqueue/{name}"), format!("localqueue/{name}")] {
+            let arguments = ["wait", "--for=condition=Active", "--timeout=2m", "-n", name, &object];
+            kubectl(MANAGER.plane.kubeconfig(), &arguments, &[]);
+        }
     }
 
     /// An AppWrapper that waits in the queue.
@@ -89,10 +94,8 @@ impl Pair {
 
     /// The AppWrapper that Kueue created in the worker cluster.
     async fn copied(&self, name: &str) -> RawObject {
-        let copied = self.worker.until(&format!("{name} in the worker cluster"), |log| {
-            log.last("AppWrapper", name).cloned()
-        });
-        copied.await
+        let what = format!("{name} in the worker cluster");
+        self.worker.until(&what, |log| log.last("AppWrapper", name).cloned()).await
     }
 
     /// What `kubectl aw why` says in the manager cluster.
@@ -209,7 +212,7 @@ fn a_policy_that_is_changed_before_admission_is_the_one_that_runs() {
     let name = "a_policy_that_is_changed_before_admission_is_the_one_that_runs";
     pair_test(name, async |pair| {
         let Pair { manager, worker } = &pair;
-        manager.drain(&manager.namespace, true).await;
+        worker.drain(&worker.namespace, true).await;
         let object =
             with_policies(pair.queued("aw", &[], vec![pod("first", &[]), pod("second", &[])]));
         manager.create(object).await;
@@ -219,7 +222,7 @@ fn a_policy_that_is_changed_before_admission_is_the_one_that_runs() {
         manager.patch("aw", wrong).await;
         let stored = manager.stored("workload.codeflare.dev/v1beta2", "AppWrapper", "aw").await;
         let stored = stored.expect("it is there");
-        manager.drain(&manager.namespace, false).await;
+        worker.drain(&worker.namespace, false).await;
         let copied = pair.copied("aw").await.object;
         assert_eq!(copied["spec"]["failurePolicy"]["maxRestarts"], 5);
         for field in FIELDS {
