@@ -4,7 +4,7 @@
 //! Two control planes with Kueue and the product as it is installed. Kueue copies an AppWrapper through the
 //! types of the Go project, which have neither the policies nor the attempts.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::process::Command;
 use std::sync::LazyLock;
 
@@ -12,7 +12,7 @@ use controlplane::Options;
 use serde_json::{Value, json};
 
 use crate::harness::{Case, RawObject, SETTINGS, own_crds, pod, runtime_test, start_plane, tuned};
-use crate::installed::Installed;
+use crate::installed::{Installed, kubectl};
 use crate::kueue::{API, Queue, lane, queued};
 
 /// The annotation that carries the policies.
@@ -36,6 +36,40 @@ static WORKER: LazyLock<Installed> = LazyLock::new(|| {
     Installed::on(start_plane(options), SETTINGS)
 });
 
+/// As whom Kueue of the manager cluster acts in the worker cluster.
+const ACCOUNT: &str = "system:serviceaccount:kueue-system:multikueue";
+
+/// The kubeconfig of that account, with no more permissions than Kueue and the wrapped kinds need.
+static KUBECONFIG: LazyLock<PathBuf> = LazyLock::new(|| {
+    let all = ["create", "delete", "get", "list", "watch"];
+    let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
+    let rules = [
+        rule(
+            "kueue.x-k8s.io",
+            &["workloads", "workloads/status"],
+            &[&all[..], &["patch", "update"]].concat(),
+        ),
+        rule("workload.codeflare.dev", &["appwrappers", "appwrappers/status"], &all),
+        // Kueue watches the kinds of all its frameworks
+        rule("batch", &["jobs", "jobs/status"], &all),
+        rule("", &["pods"], &["get", "list", "watch"]),
+        // what is wrapped
+        rule("", &["pods", "configmaps"], &["create"]),
+    ];
+    let api = "rbac.authorization.k8s.io";
+    let metadata = json!({"name": "multikueue"});
+    let role = json!({"apiVersion": format!("{api}/v1"), "kind": "ClusterRole", "metadata": metadata, "rules": rules});
+    let binding = json!({
+        "apiVersion": format!("{api}/v1"), "kind": "ClusterRoleBinding", "metadata": metadata,
+        "roleRef": {"apiGroup": api, "kind": "ClusterRole", "name": "multikueue"},
+        "subjects": [{"apiGroup": api, "kind": "User", "name": ACCOUNT}],
+    });
+    for object in [role, binding] {
+        create(&WORKER, &object);
+    }
+    WORKER.plane.kubeconfig_of(ACCOUNT, &["system:authenticated"]).expect("a kubeconfig")
+});
+
 /// A namespace of one name in both clusters, and a queue of the same name.
 struct Pair {
     manager: Case,
@@ -54,7 +88,7 @@ impl Pair {
 
     /// A queue of the manager cluster of which everything runs in the worker cluster.
     async fn connect(&self, name: &str) {
-        let config = std::fs::read_to_string(WORKER.plane.kubeconfig()).expect("a kubeconfig");
+        let config = std::fs::read_to_string(&*KUBECONFIG).expect("a kubeconfig");
         let secret = json!({
             "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name, "namespace": "kueue-system"},
             "stringData": {"kubeconfig": config},
@@ -75,15 +109,13 @@ impl Pair {
             of("ResourceFlavor", json!({})),
             of("ClusterQueue", spec),
         ] {
-            let text = object.to_string();
-            let arguments = ["create", "-f", "-"];
-            kubectl(MANAGER.plane.kubeconfig(), &arguments, text.as_bytes());
+            create(&MANAGER, &object);
         }
         lane(&self.manager, name, name).await;
         // before, Kueue does not know that it manages what comes
         for object in [format!("clusterqueue/{name}"), format!("localqueue/{name}")] {
             let arguments = ["wait", "--for=condition=Active", "--timeout=2m", "-n", name, &object];
-            kubectl(MANAGER.plane.kubeconfig(), &arguments, &[]);
+            kubectl(MANAGER.plane.kubeconfig(), &arguments, &[]).expect("it becomes active");
         }
     }
 
@@ -107,8 +139,10 @@ impl Pair {
     }
 }
 
-fn kubectl(kubeconfig: &Path, arguments: &[&str], input: &[u8]) {
-    crate::installed::kubectl(kubeconfig, arguments, input).expect("kubectl does it");
+fn create(cluster: &Installed, object: &Value) {
+    let text = object.to_string();
+    kubectl(cluster.plane.kubeconfig(), &["create", "-f", "-"], text.as_bytes())
+        .expect("it is new");
 }
 
 /// Runs a test with a namespace in both clusters.
@@ -146,6 +180,10 @@ fn policies_reach_the_worker_and_the_first_cause_comes_back() {
 
         let copied = pair.copied("aw").await.object;
         assert!(copied["metadata"]["labels"][ORIGIN].is_string(), "{}", copied["metadata"]);
+        assert_eq!(
+            copied["spec"]["requester"]["username"], ACCOUNT,
+            "permissions are those of Kueue"
+        );
         for field in FIELDS {
             assert_eq!(copied["spec"][field], object["spec"][field], "{field}");
         }
