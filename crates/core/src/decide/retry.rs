@@ -37,12 +37,12 @@ pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retr
     }
 }
 
-/// Where MultiKueue created the AppWrapper, nothing grows: Kueue fails a Workload of a manager cluster whose
-/// pod sets change in the worker cluster.
+/// Where MultiKueue created the AppWrapper, nothing grows: Kueue finishes its Workload as `OutOfSync` if the
+/// pod templates change in the worker cluster.
 fn stay_as_sent(draft: &mut Draft<'_>) {
     if draft.facts.snapshot.has_manager && !draft.status.pending_memory.is_empty() {
         draft.status.pending_memory.clear();
-        let why = "MultiKueue does not support other pod templates in the worker cluster";
+        let why = "MultiKueue allows no changes of pod templates in the worker cluster";
         draft.warn("MemoryNotGrown", format!("The memory is unchanged for the retry: {why}"));
     }
 }

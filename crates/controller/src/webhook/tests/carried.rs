@@ -116,8 +116,8 @@ fn an_annotation_is_validated_as_the_fields_are() {
             "spec.failurePolicy.rules[0].action",
         ),
         (
-            "{\"executionPolicy\": {\"executionPolicyOrder\": \"InOrder\", \"rules\": []}}",
-            "spec.executionPolicy.rules",
+            "{\"executionPolicy\": {\"executionPolicyOrder\": \"Odd\"}}",
+            "spec.executionPolicy.executionPolicyOrder",
         ),
     ] {
         let said = errors(&mutated(None, &noted(&given_aw(), text))).join("; ");
