@@ -119,8 +119,7 @@ pub fn judge(
         (Endpoint::ValidateRetryPolicy, Operation::Create | Operation::Update) => {
             Progress::Final(retry_policy(review))
         }
-        (Endpoint::MutateAppWrapper, Operation::Delete)
-        | (Endpoint::ValidateRetryPolicy, Operation::Delete) => {
+        (Endpoint::MutateAppWrapper | Endpoint::ValidateRetryPolicy, Operation::Delete) => {
             Progress::Final(AdmissionResponse::default())
         }
     }
