@@ -39,7 +39,7 @@ static WORKER: LazyLock<Installed> = LazyLock::new(|| {
 /// As whom Kueue of the manager cluster acts in the worker cluster.
 const ACCOUNT: &str = "system:serviceaccount:kueue-system:multikueue";
 
-/// The kubeconfig of that account, with no more permissions than Kueue and the wrapped kinds need.
+/// The kubeconfig of that account, which is no administrator.
 static KUBECONFIG: LazyLock<PathBuf> = LazyLock::new(|| {
     let all = ["create", "delete", "get", "list", "watch"];
     let rule = |group: &str, resources: &[&str], verbs: &[&str]| json!({"apiGroups": [group], "resources": resources, "verbs": verbs});
