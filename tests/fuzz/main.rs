@@ -219,7 +219,7 @@ fn any_policy_is_judged_and_read() {
             drop(validate::create(&aw, &config));
             drop(validate::update(&old, &aw, Requester::default(), &config));
             if let Ok(spec) = serde_json::from_value::<AppWrapperSpec>(aw["spec"].take()) {
-                drop(Policies::of(&spec, &[Named { kind: "Job", name: "work" }]).flaws());
+                drop(Policies::of(&spec, &[Named { kind: "Job", name: "work", has_pods: true, parts: &[] }]).flaws());
             }
             let is_good = validate::retry_policy(&policy).is_empty();
             let spec = serde_json::from_value::<RetryPolicySpec>(stored(policy["spec"].take()));
