@@ -55,6 +55,7 @@ mod multikueue;
 mod nodes;
 mod objects;
 mod on_sim;
+mod order;
 mod ownership;
 mod played;
 mod policies;

@@ -280,6 +280,55 @@ fn the_end_of_a_node_is_counted_once_for_all_components() {
     });
 }
 
+/// Each policy decides about a lost node as it decides about what Kubernetes calls a disruption.
+#[test]
+fn a_lost_node_is_a_disruption_in_every_policy() {
+    test("a_lost_node_is_a_disruption_in_every_policy", async |case| {
+        let own = Own::new(&case, 1).await;
+        let rule = json!({"name": "evicted", "action": "Retry", "onConditions": ["Evicted"]});
+        case.create(json!({
+            "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
+            "metadata": {"name": "nodes-evicted"}, "spec": {"rules": [rule]},
+        }))
+        .await;
+        let disruption = json!([{"type": "DisruptionTarget", "status": "True"}]);
+        let free = json!({"rules": [{"action": "RestartAppWrapperAndIgnoreMaxRestarts"}]});
+        let ignore = json!({"rules": [{"action": "Ignore", "onPodConditions": disruption}]});
+        let base = [("failureGracePeriodDuration", "1s"), ("retryLimit", "0")];
+        let policies = [&base[..], &[("retryPolicies", "nodes-evicted")]].concat();
+        let all = [
+            ("free", &base[..], json!({"failurePolicy": free}), "failurePolicy"),
+            ("ignored", &base[..], json!({"podFailurePolicy": ignore}), "podFailurePolicy"),
+            ("retried", &policies[..], json!({}), "retryPolicy"),
+        ];
+        for (name, settings, spec, _) in &all {
+            let template =
+                own.here(job(name, json!({"backoffLimit": 0}), &[]), "/spec/template/spec");
+            let mut object = crate::harness::wrapper(name, tuned(settings), vec![template]);
+            for (field, value) in spec.as_object().into_iter().flatten() {
+                object["spec"][field] = value.clone();
+            }
+            case.create(object).await;
+            case.condition(name, "PodsReady", "True").await;
+        }
+        let node = own.name(0);
+        own.delete(&node).await;
+        own.add(1, json!({})).await;
+        for (name, _, _, source) in &all {
+            let first = case
+                .until(&format!("{name} runs again"), |log| {
+                    let seen = log.last("AppWrapper", name)?;
+                    let again = seen.phase() == "Running" && seen.attempts().len() == 2;
+                    again.then(|| seen.attempts()[0].clone())
+                })
+                .await;
+            assert_eq!(first["rule"]["source"], *source, "{name}: {first}");
+            assert_eq!(first["failure"]["category"], "node", "{name}: {first}");
+        }
+        own.clear().await;
+    });
+}
+
 #[test]
 fn pods_that_use_a_resource_stay_away_from_nodes_marked_for_it() {
     test("pods_that_use_a_resource_stay_away_from_nodes_marked_for_it", async |case| {
