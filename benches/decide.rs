@@ -104,7 +104,7 @@ fn world(phase: PodPhase, with_policies: bool) -> World {
     }
     if with_policies {
         let spec = serde_json::from_value(spec()).expect("a spec");
-        let names = [Named { kind: "Job", name: "work" }];
+        let names = [Named { kind: "Job", name: "work", has_pods: true, parts: &[] }];
         snapshot.policies = Arc::new(Policies::of(&spec, &names));
         snapshot.retry.policies = (0..POLICIES).map(|number| Arc::new(policy(number))).collect();
     }
@@ -154,7 +154,7 @@ fn pod(index: usize, phase: PodPhase) -> Pod {
         attempt: Some(0),
         node: Some(format!("node-{index}")),
         phase,
-        containers: vec![Container { name: "main".into(), init: false, state }],
+        containers: vec![Container { name: "main".into(), init: false, restartable: false, state }],
         ..Pod::default()
     }
 }

@@ -294,9 +294,19 @@ impl Case {
         Api::all_with(self.client.clone(), &resource)
     }
 
-    /// Creates an object; its namespace, where its kind has one, is this one.
+    /// Creates an object; its namespace, where its kind has one, is this one. All tests are one user: where the
+    /// webhook says that this user asks too often, it is asked again when it says, as clients do.
     pub async fn create(&self, object: Value) -> DynamicObject {
-        self.try_create(object).await.expect("the object is accepted")
+        loop {
+            match self.try_create(object.clone()).await {
+                Err(kube::Error::Api(status)) if status.code == 429 => {
+                    let after = status.details.and_then(|details| details.retry_after_seconds);
+                    let after = u64::try_from(after.unwrap_or(1)).unwrap_or(1);
+                    tokio::time::sleep(std::time::Duration::from_secs(after)).await;
+                }
+                created => return created.expect("the object is accepted"),
+            }
+        }
     }
 
     pub async fn try_create(&self, object: Value) -> Result<DynamicObject, kube::Error> {

@@ -112,10 +112,8 @@ fn what_is_wrong_is_refused_with_what_is_allowed() {
             ),
             (codes("In", json!([])), "at least 1 items"),
             (codes("In", json!([0])), "must not have 0 with the operator In"),
-            (codes("In", json!([-1])), "greater than or equal to 0"),
-            (codes("In", json!([256])), "less than or equal to 255"),
             (codes("In", json!([1, 1])), "Duplicate value"),
-            (codes("In", json!([2, 1])), "must be in ascending order"),
+            (codes("In", json!([2_147_483_648_i64])), "int32"),
         ] {
             let text = said(&case, object.clone()).await;
             assert!(text.as_ref().is_some_and(|text| text.contains(says)), "{says}: {text:?}");
@@ -130,6 +128,8 @@ fn what_is_wrong_is_refused_with_what_is_allowed() {
             left_alone("aw", full),
             pod_sets(json!([{"path": path, "replicas": 0}])),
             order(json!({"executionPolicyOrder": "AnyOrder"})),
+            order(json!({})),
+            codes("In", json!([256, -1, 2])),
             // as many as the rules bear, and no rule is too dear
             left_alone(
                 "aw",
@@ -184,7 +184,6 @@ fn what_is_wrong_with_a_retry_policy_is_refused() {
             (other(json!({"onFailureCategory": [""]})), "names of failure categories"),
             (other(json!({"onTerminationMessage": {"pattern": ""}})), "pattern"),
             (other(json!({"onExitCodes": {"operator": "In", "values": [0]}})), "must not have 0"),
-            (other(json!({"onExitCodes": {"operator": "In", "values": [2, 1]}})), "ascending"),
             (rule(json!({"retryLimit": -1})), "retryLimit"),
             (retry_policy("p", json!({"retryLimit": -1})), "retryLimit"),
             (retry_policy("p", json!({"retryLimit": 4_294_967_296_i64})), "retryLimit"),
@@ -209,6 +208,8 @@ fn what_is_wrong_with_a_retry_policy_is_refused() {
             memory(json!(1.5), "64Gi"),
             memory(json!(100), "1e3"),
             other(json!({"onFailureCategory": ["cuda_error"], "onConditions": []})),
+            other(json!({"onExitCodes": {"operator": "In", "values": [256, -1, 2]}})),
+            retry_policy("p", json!({"override": true})),
         ] {
             assert_eq!(said(&case, object).await, None);
         }

@@ -90,12 +90,7 @@ pub async fn look(
         eyes.cache.pod_cache(|pod_cache| pod_cache.take_back(&key, own));
     } else {
         let aside = eyes.cache.pod_cache(|pod_cache| pod_cache.holding(&key));
-        undetermined.count += aside.count;
-        undetermined.live += aside.live;
-        undetermined.outlived += aside.outlived;
-        undetermined.unsettled |= aside.unsettled;
-        undetermined.named.extend(aside.named);
-        undetermined.named.truncate(NAMED_MAX);
+        undetermined.add(aside, NAMED_MAX);
     }
     put_aside(eyes, wrapper, memory, others);
     for pod in &ours {

@@ -30,6 +30,9 @@ pub fn invalid_policies(draft: &mut Draft<'_>) {
 pub fn ignored_failures(draft: &mut Draft<'_>, judged: &Judged<'_>) {
     let known = draft.status.since.as_ref().map_or(&[][..], |since| &since.ignored_pods);
     let room = IGNORED_PODS_MAX.saturating_sub(known.len());
+    if room == 0 {
+        return;
+    }
     let is_new = |uid: &&str| !known.iter().any(|one| one == uid);
     let new: Vec<String> = judged.ignored().filter(is_new).take(room).map(str::to_owned).collect();
     if new.is_empty() {

@@ -9,7 +9,7 @@ use super::failure;
 use super::health::{self, PodSetHealth};
 use super::policy::Judged;
 use super::policy::category::Category;
-use super::problem::{Problem, is_final, owner_until, with_pods};
+use super::problem::{Problem, Replacement, owner_until, with_pods};
 use super::steps::{self, ComponentStage};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, RuleSource};
@@ -53,9 +53,10 @@ pub fn unmended<'a>(
 ) -> Vec<&'a Pod> {
     let up =
         pod_sets.iter().filter(|set| steps::standing(draft, set.component) == ComponentStage::Up);
+    let replacement = Replacement::of(draft.facts);
     let mut pods: Vec<&Pod> = up
         .flat_map(|set| health::unmended(draft, set))
-        .filter(|pod| judged.ignores(pod).is_none() || is_final(draft.facts, pod))
+        .filter(|pod| judged.ignores(pod).is_none() || replacement.is_final(draft.facts, pod))
         .collect();
     failure::sort(&mut pods);
     pods
@@ -87,11 +88,7 @@ fn unmended_pods<'a>(
     let at = lost.or(finished).or(stored).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
     let is_stuck = first.stuck.is_some() && first.phase != PodPhase::Failed;
-    let reason = if is_stuck && first.lost.is_none() {
-        unhealthy::STUCK_TERMINATING
-    } else {
-        unhealthy::FOUND_FAILED_PODS
-    };
+    let reason = if is_stuck { unhealthy::STUCK_TERMINATING } else { unhealthy::FOUND_FAILED_PODS };
     let problem = Problem::of_pod(draft.facts, first, reason);
     let lost: Vec<Loss> = pods.iter().filter_map(|pod| pod.lost).collect();
     let may_return = problem.may_return && lost.iter().all(|loss| loss.may_return());

@@ -1,6 +1,7 @@
 //! What is wrong with an AppWrapper, and until when that is waited on.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -199,37 +200,63 @@ pub fn owner_until(facts: Facts<'_>, pod: &Pod, failed_at: Timestamp) -> Option<
 /// Whether nothing replaces a pod: neither its kind nor a component that has failed does, nor a Job whose
 /// `backoffLimit` is used up.
 pub fn is_final(facts: Facts<'_>, pod: &Pod) -> bool {
-    let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
-    component.and_then(Component::ours).is_some_and(|object| {
-        matches!(object.report.outcome, Outcome::Failed { .. })
-            || pod.pod_set.is_some_and(|set| {
-                object.report.unreplaced.contains(&set)
-                    || is_beyond_backoff(facts, object, pod, set)
-            })
-    })
+    Replacement::of(facts).is_final(facts, pod)
 }
 
 /// Finalizer of a pod that its Job has not counted yet.
 const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
 
-/// Whether the Job of a pod bears no failure more than those that there are, this one included. Of a Job in a
-/// `JobSet` nothing is known but its limit: then only a Job that bears none is told.
-fn is_beyond_backoff(facts: Facts<'_>, object: &Object, pod: &Pod, set: usize) -> bool {
-    let Some(BackoffLimit { limit, counted }) = object.report.backoff.get(&set).copied() else {
-        return false;
-    };
-    let Some(counted) = counted else { return limit == 0 };
-    let attempt = attempts::current(&facts.snapshot.status);
-    let uncounted = facts.snapshot.pods.iter().filter(|other| {
-        other.component == pod.component
-            && other.pod_set == Some(set)
-            && other.attempt.is_none_or(|number| number == attempt)
-            && other.phase == PodPhase::Failed
-            && other.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING)
-    });
-    let more = i64::from(pod.phase != PodPhase::Failed); // it will be marked as failed
-    let uncounted = i64::try_from(uncounted.count()).unwrap_or(i64::MAX);
-    counted.saturating_add(uncounted).saturating_add(more) > limit
+/// What must be known to tell whether pods are replaced: the failed pods of each pod set, all of them and those
+/// that their Job has not counted yet.
+pub struct Replacement {
+    failed: BTreeMap<(usize, usize), (i64, i64)>,
+}
+
+impl Replacement {
+    /// Counts the pods, of which there may be thousands, once.
+    pub fn of(facts: Facts<'_>) -> Self {
+        let attempt = attempts::current(&facts.snapshot.status);
+        let mut failed = BTreeMap::new();
+        for pod in &facts.snapshot.pods {
+            let is_current = pod.attempt.is_none_or(|number| number == attempt);
+            if let (Some(component), Some(set)) = (pod.component, pod.pod_set)
+                && is_current
+                && pod.phase == PodPhase::Failed
+            {
+                let is_tracked = pod.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING);
+                let (all, uncounted) = failed.entry((component, set)).or_insert((0, 0));
+                *all += 1;
+                *uncounted += i64::from(is_tracked);
+            }
+        }
+        Self { failed }
+    }
+
+    /// The same as [`is_final`].
+    pub fn is_final(&self, facts: Facts<'_>, pod: &Pod) -> bool {
+        let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
+        component.and_then(Component::ours).is_some_and(|object| {
+            matches!(object.report.outcome, Outcome::Failed { .. })
+                || pod.pod_set.is_some_and(|set| {
+                    object.report.unreplaced.contains(&set)
+                        || self.is_beyond_backoff(object, pod, set)
+                })
+        })
+    }
+
+    /// Whether the Job of a pod bears no failure more than those that there are, this one included. Of a Job in a
+    /// `JobSet` nothing is known but its limit: then only a Job that bears none is told.
+    fn is_beyond_backoff(&self, object: &Object, pod: &Pod, set: usize) -> bool {
+        let Some(BackoffLimit { limit, counted }) = object.report.backoff.get(&set).copied() else {
+            return false;
+        };
+        let Some(counted) = counted else { return limit == 0 };
+        let place = pod.component.map(|component| (component, set));
+        let failed = place.and_then(|place| self.failed.get(&place)).copied();
+        let (all, uncounted) = failed.unwrap_or_default();
+        let more = i64::from(pod.phase != PodPhase::Failed); // it will be marked as failed
+        counted.saturating_add(uncounted).max(all).saturating_add(more) > limit
+    }
 }
 
 /// Every pod of the running attempt that failed or is lost, or those of one component, the first failure first. Those of a

@@ -194,7 +194,7 @@ fn the_owner_speaks_before_retry_policies_and_limits() {
         ),
         (
             "a Job that has not counted the pod",
-            pod().backoff(0, 1, 1).spec(rule).retry_policy("p", policy),
+            pod().backoff(0, 2, 1).spec(rule).retry_policy("p", policy),
             21,
             "Fail retryPolicy/p/r#0",
         ),
