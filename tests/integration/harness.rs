@@ -300,8 +300,8 @@ impl Case {
         loop {
             match self.try_create(object.clone()).await {
                 Err(kube::Error::Api(status)) if status.code == 429 => {
-                    let after = status.details.and_then(|details| details.retry_after_seconds);
-                    let after = u64::try_from(after.unwrap_or(1)).unwrap_or(1);
+                    let after = status.details.map_or(1, |details| details.retry_after_seconds);
+                    let after = u64::from(after.max(1));
                     tokio::time::sleep(std::time::Duration::from_secs(after)).await;
                 }
                 created => return created.expect("the object is accepted"),
