@@ -90,7 +90,7 @@ fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> FileReport
                 objects.push(Checked::of(&document, findings));
             }
             Ok(document) if is_kind(&document, "RetryPolicy") => {
-                let findings = validate::retry_policy(&document.value);
+                let findings = validate::retry_policy(&document.value, config);
                 objects.push(Checked::of(&document, findings));
             }
             Ok(document) => others.push(format!("{}: {}", document.origin, document.title())),

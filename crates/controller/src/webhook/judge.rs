@@ -117,7 +117,7 @@ pub fn judge(
             Progress::Final(delete::judge(review, config))
         }
         (Endpoint::ValidateRetryPolicy, Operation::Create | Operation::Update) => {
-            Progress::Final(retry_policy(review))
+            Progress::Final(retry_policy(review, config))
         }
         (Endpoint::MutateAppWrapper | Endpoint::ValidateRetryPolicy, Operation::Delete) => {
             Progress::Final(AdmissionResponse::default())
@@ -276,13 +276,13 @@ fn label<'a>(metadata: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     metadata.get("labels")?.get(key)
 }
 
-fn retry_policy(review: &Review) -> AdmissionResponse {
+fn retry_policy(review: &Review, config: &Config) -> AdmissionResponse {
     let too_deep = |object: &super::review::Object| object.too_deep.then(validate::too_deep);
-    let mut findings = validate::retry_policy(&review.object.value);
+    let mut findings = validate::retry_policy(&review.object.value, config);
     findings.extend(too_deep(&review.object));
     if review.operation == Operation::Update {
         // what was wrong before is not held against it: it must still be possible to delete it
-        let mut before = validate::retry_policy(&review.old_object.value);
+        let mut before = validate::retry_policy(&review.old_object.value, config);
         before.extend(too_deep(&review.old_object));
         findings.retain(|each| each.severity == Severity::Warning || !before.contains(each));
     }

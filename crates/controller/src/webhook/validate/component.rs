@@ -1,10 +1,11 @@
 //! Components: each on its own, and all together.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
 use super::finding::{Findings, text};
+use super::template::PodTemplate;
 use super::{Occasion, template};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
@@ -29,8 +30,23 @@ pub(super) struct Judged {
     pub(super) known: &'static Kind,
     /// Its pod sets; none where something is wrong with it.
     pub(super) pod_sets: Option<Vec<PodSet>>,
-    /// Names of the containers of its pods.
-    pub(super) containers: BTreeSet<String>,
+    /// Name of the part that each pod set is.
+    pub(super) parts: Vec<Option<String>>,
+    /// Its pod templates, by the path of their pod set.
+    pub(super) pods: BTreeMap<String, PodTemplate>,
+}
+
+impl Judged {
+    /// Kind and name, for messages.
+    pub(super) fn title(&self) -> String {
+        format!("{}/{}", self.kind, self.name)
+    }
+
+    /// The pod sets that are a part of this name.
+    pub(super) fn sets_of(&self, part: &str) -> Vec<usize> {
+        let parts = self.parts.iter().enumerate();
+        parts.filter(|(_, each)| each.as_deref() == Some(part)).map(|(set, _)| set).collect()
+    }
 }
 
 /// What a component is checked against.
@@ -96,8 +112,12 @@ fn check(
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();
     let inspected = component.as_ref().map(kinds::inspect);
+    let mut parts = vec![];
     let pod_sets = match inspected {
-        Some(Ok(inspected)) => Some(inspected.pod_sets),
+        Some(Ok(inspected)) => {
+            parts = inspected.parts;
+            Some(inspected.pod_sets)
+        }
         Some(Err(error))
             if occasion == Occasion::Offline && is_described_elsewhere(&error, object) =>
         {
@@ -123,7 +143,8 @@ fn check(
         known: Kind::of_object(object),
         pod_sets,
         pending: pods.pending,
-        containers: pods.containers,
+        parts,
+        pods: pods.by_path,
     }
 }
 

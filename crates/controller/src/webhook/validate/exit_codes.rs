@@ -1,4 +1,6 @@
-//! Sets of exit codes, as the policies have them. Source: the validation of Job.
+//! Sets of exit codes, as the policies have them.
+
+use std::collections::BTreeSet;
 
 use crate::api::ExitCodeOperator;
 
@@ -6,22 +8,23 @@ use super::finding::Findings;
 
 /// Checks the values of `onExitCodes`; their number is bounded by the schema.
 pub(super) fn check(operator: ExitCodeOperator, values: &[i32], path: &str, report: &mut Findings) {
+    let mut seen = BTreeSet::new();
     for (i, value) in values.iter().enumerate() {
         let field = format!("{path}.values[{i}]");
-        let earlier = i.checked_sub(1).and_then(|before| values.get(before));
-        if *value == 0 && operator == ExitCodeOperator::In {
-            let message = "must not be 0 with the operator In: it is not a failure";
-            report.invalid(&field, "0", message);
+        if !seen.insert(*value) {
+            report.invalid(field, value.to_string(), "must be unique in the list");
+            continue;
         }
-        match earlier {
-            Some(before) if before == value => {
-                report.invalid(field, value.to_string(), "must be unique in the list");
+        match operator {
+            ExitCodeOperator::In if *value == 0 => {
+                let message = "must not be 0 with the operator In: it is not a failure";
+                report.invalid(field, "0", message);
             }
-            Some(before) if before > value => {
-                let message = format!("must be in ascending order, but follows {before}");
-                report.invalid(field, value.to_string(), message);
+            ExitCodeOperator::NotIn if *value == 0 => {
+                let message = "has no effect: exit code 0 is not a failure and matches no rule";
+                report.doubtful(field, Some("0"), message);
             }
-            _ => {}
+            ExitCodeOperator::In | ExitCodeOperator::NotIn => {}
         }
     }
 }

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::finding::Findings;
-use super::target::Targets;
-use super::{RULES_MAX, items};
-use crate::api::FailurePolicyRule;
+use super::target::{Parts, Targets};
+use super::{RULES_MAX, items, unused};
+use crate::api::{FailurePolicyAction, FailurePolicyRule};
 use crate::config::Config;
 use crate::pattern::{self, Allowance};
 
@@ -34,7 +34,9 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, repo
         let path = format!("{path}[{i}]");
         name(rule.name.as_deref(), *i, &path, &mut seen, report);
         reasons(&rule.on_job_failure_reasons, &path, report);
-        targets.check(&rule.target_components, &format!("{path}.targetComponents"), report);
+        let listed = format!("{path}.targetComponents");
+        targets.check(&rule.target_components, &listed, parts(rule.action), report);
+        unused::failure_rule(rule, targets, &path, report);
         if let Some(first) = final_rule {
             let message =
                 format!("never reached: spec.failurePolicy.rules[{first}] matches every failure");
@@ -50,6 +52,17 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, repo
     if config.retry_policy.global_max_retries == 0 && !rules.is_empty() {
         let message = "has no effect: the configuration disables restarts of any kind";
         report.doubtful("spec.failurePolicy", None, message);
+    }
+}
+
+/// A component is recreated as a whole.
+const fn parts(action: FailurePolicyAction) -> Parts {
+    match action {
+        FailurePolicyAction::RecreateComponent
+        | FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => Parts::Refused,
+        FailurePolicyAction::FailAppWrapper
+        | FailurePolicyAction::RestartAppWrapper
+        | FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => Parts::Allowed,
     }
 }
 

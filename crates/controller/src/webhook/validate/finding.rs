@@ -96,6 +96,11 @@ impl Findings {
         errors.any(|each| each.field == field)
     }
 
+    /// The number of errors so far.
+    pub(super) const fn errors(&self) -> usize {
+        self.counts.0
+    }
+
     /// No more errors of the fields that have one: what their structure forbids is not judged further.
     pub(super) fn settle(&mut self) {
         let errors = self.all.iter().filter(|each| each.severity == Severity::Error);

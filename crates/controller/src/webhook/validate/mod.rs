@@ -16,6 +16,7 @@ mod execution;
 mod exit_codes;
 mod failure;
 mod finding;
+mod mounts;
 mod object;
 mod pod_failure;
 mod retry_policy;
@@ -23,6 +24,7 @@ mod schema;
 mod size;
 mod target;
 mod template;
+mod unused;
 mod update;
 
 use serde::de::DeserializeOwned;
@@ -122,9 +124,10 @@ fn spec(
     };
     let targets = Targets::of(&components);
     failure::check(&spec["failurePolicy"], &targets, config, report);
-    execution::check(&spec["executionPolicy"], &targets, report);
+    execution::check(&spec, &targets, report);
     pod_failure::check(&spec["podFailurePolicy"], &targets, report);
     carried::check(metadata, &spec, occasion, report);
+    unused::annotated_exit_codes(limits, &targets, report);
     unasked_limits(&spec, metadata, config, limits, report);
     components
 }
@@ -149,7 +152,12 @@ fn unasked_limits(
     {
         let Some(value) = value.filter(|_| !report.has_error(field)) else { continue };
         if policies {
-            let message = "has no effect where a RetryPolicy is in force: its own limits apply";
+            let message = if unused::recreates(spec) {
+                "limits only RecreateComponent where a RetryPolicy is in force: its own limits apply \
+                 to restarts"
+            } else {
+                "has no effect where a RetryPolicy is in force: its own limits apply"
+            };
             report.doubtful(field, Some(value), message);
         } else if value.parse::<i64>().is_ok_and(|limit| limit > i64::from(global)) {
             let message = format!("the configuration allows at most {global} restarts");

@@ -4,10 +4,9 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::component::Judged;
 use super::finding::Findings;
-use super::target::Targets;
-use super::{RULES_MAX, exit_codes, items};
+use super::target::{Aimed, Parts, Targets};
+use super::{RULES_MAX, exit_codes, items, unused};
 use crate::api::{OnExitCodes, OnPodCondition, PodFailurePolicyRule};
 use crate::tuning::names;
 
@@ -26,7 +25,8 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Findings
     let rules: Vec<(usize, PodFailurePolicyRule)> = items(&policy["rules"], RULES_MAX);
     for (i, rule) in &rules {
         let path = format!("spec.podFailurePolicy.rules[{i}]");
-        targets.check(&rule.target_components, &format!("{path}.targetComponents"), report);
+        let listed = format!("{path}.targetComponents");
+        targets.check(&rule.target_components, &listed, Parts::Allowed, report);
         match (&rule.on_exit_codes, &rule.on_pod_conditions[..]) {
             (Some(_), [_, ..]) => report.invalid(
                 &path,
@@ -41,8 +41,9 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Findings
         if let Some(codes) = &rule.on_exit_codes {
             let path = format!("{path}.onExitCodes");
             exit_codes::check(codes.operator, &codes.values, &path, report);
-            let components = targets.filtered(&rule.target_components);
-            container(codes, &components, &path, report);
+            let aimed = targets.filtered(&rule.target_components);
+            container(codes, &aimed, &path, report);
+            unused::exit_codes(&path, &aimed, report);
         }
         for (j, condition) in rule.on_pod_conditions.iter().enumerate() {
             pod_condition(condition, &format!("{path}.onPodConditions[{j}]"), report);
@@ -52,24 +53,24 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, report: &mut Findings
 
 /// The container must be one of the pods' own; only where an operator or a webhook of a kind adds
 /// containers, it may be another.
-fn container(codes: &OnExitCodes, components: &[&Judged], path: &str, report: &mut Findings) {
+fn container(codes: &OnExitCodes, aimed: &[Aimed<'_>], path: &str, report: &mut Findings) {
     let Some(name) = codes.container_name.as_deref() else { return };
     let field = format!("{path}.containerName");
     if !names::is_label(name) {
         return report.invalid(field, name, names::LABEL);
     }
     let mut known: BTreeSet<&str> = BTreeSet::new();
-    for component in components {
-        known.extend(component.containers.iter().map(String::as_str));
+    for pod in aimed.iter().flat_map(|each| each.pods()) {
+        known.extend(pod.containers.iter().map(String::as_str));
     }
     // while something is wrong with the pods, their containers are unknown
-    let incomplete = components.iter().any(|component| component.pod_sets.is_none());
-    if known.contains(name) || incomplete || components.is_empty() {
+    let incomplete = aimed.iter().any(|each| each.component.pod_sets.is_none());
+    if known.contains(name) || incomplete || aimed.is_empty() {
         return;
     }
     let listed: Vec<&str> = known.iter().copied().take(10).collect();
     let message = format!("must be a container of the pods: one of {}", listed.join(", "));
-    if components.iter().any(|component| component.known.adds_containers) {
+    if aimed.iter().any(|each| each.component.known.adds_containers) {
         report.doubtful(field, Some(name), message);
     } else {
         report.invalid(field, name, message);

@@ -1,13 +1,14 @@
 //! RetryPolicy objects.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
 use super::finding::Findings;
 use super::{Finding, exit_codes, items, object, schema, size};
 use crate::api::{Backoff as RawBackoff, RetryAction, RetryRule};
-use crate::config::{Backoff, BackoffError, CONDITIONS};
+use crate::config::{Backoff, BackoffError, CONDITIONS, Config};
+use crate::decide::policy::category::Category;
 use crate::pattern::Pattern;
 use crate::quantity::Bytes;
 use crate::tuning::names;
@@ -22,7 +23,7 @@ const FACTOR_MAX: f64 = 100.0;
 
 /// Everything that is wrong with a RetryPolicy.
 #[must_use]
-pub fn retry_policy(policy: &Value) -> Vec<Finding> {
+pub fn retry_policy(policy: &Value, config: &Config) -> Vec<Finding> {
     let mut report = Findings::default();
     if object::is_shallow(policy, &mut report)
         && size::is_affordable(policy, &mut report)
@@ -34,12 +35,12 @@ pub fn retry_policy(policy: &Value) -> Vec<Finding> {
                 report.invalid("metadata.name", name, names::SUBDOMAIN);
             }
         }
-        spec(policy, &mut report);
+        spec(policy, config, &mut report);
     }
     report.into_findings()
 }
 
-fn spec(policy: &Value, report: &mut Findings) {
+fn spec(policy: &Value, config: &Config, report: &mut Findings) {
     let Some(spec) = policy.get("spec") else {
         return report.wrong("spec", "must be given");
     };
@@ -51,9 +52,31 @@ fn spec(policy: &Value, report: &mut Findings) {
         backoff(&raw, "spec.backoff", report);
     }
     let mut seen = BTreeMap::new();
-    for (i, rule) in items::<RetryRule>(&spec["rules"], RULES_MAX) {
-        check(&rule, i, &mut seen, report);
+    let categories = categories(config);
+    let rules = items::<RetryRule>(&spec["rules"], RULES_MAX);
+    for (i, rule) in &rules {
+        check(rule, *i, &mut seen, report);
+        for (j, category) in rule.on_failure_category.iter().enumerate() {
+            let field = format!("spec.rules[{i}].onFailureCategory[{j}]");
+            if !categories.contains(category.as_str()) && !report.has_error(&field) {
+                let message =
+                    "never matches: neither built in nor in failureCategories of the configuration";
+                report.doubtful(field, Some(category), message);
+            }
+        }
     }
+    let fails = |(_, rule): &(usize, RetryRule)| rule.action == RetryAction::Fail;
+    let all_read = rules.len() == spec["rules"].as_array().map_or(0, Vec::len);
+    if spec["override"] == Value::Bool(true) && all_read && !rules.iter().any(fails) {
+        let message = "has no effect: no rule has action Fail";
+        report.doubtful("spec.override", Some("true"), message);
+    }
+}
+
+/// The categories that a failure can have.
+fn categories(config: &Config) -> BTreeSet<&str> {
+    let configured = config.failure_categories.iter().map(|each| each.name.as_str());
+    Category::ALL.iter().map(|each| each.as_str()).chain(configured).collect()
 }
 
 fn check(rule: &RetryRule, i: usize, seen: &mut BTreeMap<String, usize>, report: &mut Findings) {

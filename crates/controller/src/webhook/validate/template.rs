@@ -1,6 +1,6 @@
 //! What a template may hold: one object that the user could create alone, and nothing of ours.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
@@ -69,10 +69,19 @@ pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mu
 /// What is known of the pod templates of a component.
 #[derive(Debug, Default)]
 pub(super) struct Pods {
-    /// Names of their containers.
-    pub(super) containers: BTreeSet<String>,
+    /// Each of them, by the path of its pod set.
+    pub(super) by_path: BTreeMap<String, PodTemplate>,
     /// Bytes of the memory that can be pending in one of them.
     pub(super) pending: usize,
+}
+
+/// What policies ask of a pod template.
+#[derive(Debug, Default)]
+pub(super) struct PodTemplate {
+    /// Names of its containers.
+    pub(super) containers: BTreeSet<String>,
+    /// The kubelet restarts a container that failed: `restartPolicy` is `OnFailure`.
+    pub(super) restarts_containers: bool,
 }
 
 /// Checks the pod templates of a component, those that are declared and those that its kind
@@ -105,13 +114,27 @@ pub(super) fn check_pods(
         let all = || items("containers").iter().chain(items("initContainers"));
         let names = || all().map(|item| item["name"].as_str().unwrap_or_default());
         pods.pending = pods.pending.max(pending_bytes(names()));
-        pods.containers.extend(names().filter(|name| !name.is_empty()).map(str::to_owned));
+        let restart = restart_policy(object, text_of_path, spec);
+        let template = PodTemplate {
+            containers: names().filter(|name| !name.is_empty()).map(str::to_owned).collect(),
+            restarts_containers: restart == Some("OnFailure"),
+        };
+        pods.by_path.insert(text_of_path.to_owned(), template);
         if occasion != Occasion::Stored {
             let field = format!("{component}.{text_of_path}.spec");
             counts(spec, &field, all().count(), report);
         }
     }
     pods
+}
+
+/// The `restartPolicy` of the pods of a pod set. That of a Kubeflow replica replaces that of its template.
+fn restart_policy<'a>(object: &'a Value, path: &str, spec: &'a Value) -> Option<&'a str> {
+    let replica = path.strip_suffix(".template").filter(|path| path.contains("ReplicaSpecs."));
+    let pointer = replica.and_then(|path| path.strip_prefix("template."));
+    let of_replica = pointer
+        .and_then(|path| object.pointer(&format!("/{}/restartPolicy", path.replace('.', "/"))));
+    of_replica.or_else(|| spec.get("restartPolicy")).and_then(Value::as_str)
 }
 
 /// Limits what is written to or read again for each retry.

@@ -11,9 +11,11 @@ use crate::webhook::testing::with;
 
 mod bounds;
 mod components;
+mod parts;
 mod policies;
 mod price;
 mod retry;
+mod unused;
 mod updates;
 
 /// A Job of one pod.

@@ -1,10 +1,13 @@
 use super::*;
 
 fn policy(spec: Value) -> Vec<String> {
-    say(retry_policy(&json!({
-        "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
-        "metadata": {"name": "infra"}, "spec": spec,
-    })))
+    say(retry_policy(
+        &json!({
+            "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
+            "metadata": {"name": "infra"}, "spec": spec,
+        }),
+        &Config::default(),
+    ))
 }
 
 fn rule(more: Value) -> Vec<String> {
@@ -16,7 +19,7 @@ fn rule(more: Value) -> Vec<String> {
 #[test]
 fn a_good_policy_is_let_through() {
     let said = policy(json!({
-        "retryLimit": 5, "defaultAction": "Fail",
+        "retryLimit": 5, "defaultAction": "Fail", "override": true,
         "backoff": {"initialDelay": "10s", "multiplier": 2.0, "maxDelay": "5m"},
         "antiAffinity": {"mode": "none"},
         "rules": [
@@ -26,7 +29,8 @@ fn a_good_policy_is_let_through() {
                 "mutate": {"memory": {"factor": 1.5, "max": "64Gi"}}},
             {"action": "Fail", "onExitCodes": {"operator": "NotIn", "values": [137]}},
             {"action": "Retry", "onTerminationMessage": {"pattern": ".*TRANSIENT.*"}},
-            {"action": "Retry", "onFailureCategory": ["node", "cuda_error"]},
+            {"action": "Retry", "onFailureCategory": ["node", "storage_limit"]},
+            {"action": "Retry", "onConditions": ["NodeLost", "StorageLimitExceeded"]},
         ],
     }));
     assert_eq!(said, Vec::<String>::new());
@@ -175,8 +179,31 @@ fn what_is_wrong_with_the_policy_is_named() {
     let nameless = json!({
         "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy", "metadata": {},
     });
-    let said = say(retry_policy(&nameless));
+    let said = say(retry_policy(&nameless, &Config::default()));
     assert_eq!(said.len(), 2, "{said:?}");
     assert!(said[0].starts_with("error: metadata.name: "), "{said:?}");
     assert_eq!(said[1], "error: spec: must be given");
+}
+
+#[test]
+fn what_cannot_work_is_warned_of() {
+    let on = |action: &str| json!({"action": action, "onConditions": ["Evicted"]});
+    let start = "warning: spec.override: Invalid value: \"true\": ";
+    for rules in [json!([]), json!([on("Retry")])] {
+        let said = policy(json!({"override": true, "rules": rules}));
+        only("override", &said, start, "no rule has action Fail");
+        assert_eq!(policy(json!({"override": false, "rules": rules})), Vec::<String>::new());
+    }
+    let said = policy(json!({"override": true, "rules": [on("Retry"), on("Fail")]}));
+    assert_eq!(said, Vec::<String>::new());
+    let of = json!({"rules": [{"action": "Retry", "onFailureCategory": ["oom", "cuda_error"]}]});
+    let start = "warning: spec.rules[0].onFailureCategory[1]: Invalid value: \"cuda_error\": ";
+    only("category", &policy(of.clone()), start, "neither built in nor");
+    let text = "failureCategories: [{name: cuda_error, onTerminationMessage: {pattern: CUDA}}]";
+    let config = Config::parse(text).unwrap();
+    let object = json!({
+        "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
+        "metadata": {"name": "infra"}, "spec": of,
+    });
+    assert_eq!(say(retry_policy(&object, &config)), Vec::<String>::new());
 }

@@ -233,14 +233,15 @@ proptest! {
         prop_assert_eq!(unique.len(), said.len());
         drop(update(&old, &new, USER, &config));
         drop(update(&new, &old, KUEUE, &config));
-        drop(retry_policy(&value));
+        drop(retry_policy(&value, &Config::default()));
     }
 
     #[test]
     fn any_spec_of_a_retry_policy_has_an_answer(spec in any_json()) {
-        drop(retry_policy(&json!({
+        let policy = json!({
             "apiVersion": "workload.codeflare.dev/v1alpha1", "kind": "RetryPolicy",
             "metadata": {"name": "a"}, "spec": spec,
-        })));
+        });
+        drop(retry_policy(&policy, &Config::default()));
     }
 }

@@ -1,0 +1,110 @@
+//! Rules of an AppWrapper that can be stored, but never apply to its components.
+
+use serde_json::Value;
+
+use super::component::Judged;
+use super::finding::Findings;
+use super::target::{Aimed, Targets};
+use crate::api::{FailurePolicyAction, FailurePolicyRule, keys};
+use crate::kinds::End;
+use crate::tuning::Limits;
+
+/// The most components that a message lists.
+const LISTED_MAX: usize = 10;
+
+/// Warns of a rule of `failurePolicy` that none of its components can ever match.
+pub(super) fn failure_rule(
+    rule: &FailurePolicyRule,
+    targets: &Targets<'_>,
+    path: &str,
+    report: &mut Findings,
+) {
+    let aimed = targets.filtered(&rule.target_components);
+    // while something is wrong with the names, nothing is known of what they name
+    if aimed.is_empty() {
+        return;
+    }
+    let reasons = &rule.on_job_failure_reasons;
+    let gives = |each: &Aimed<'_>| reasons.iter().any(|reason| gives(each.component, reason));
+    if !reasons.is_empty() && !aimed.iter().any(gives) {
+        let message = format!(
+            "never matches {}: only Jobs and JobSets fail for these reasons",
+            titles(aimed.iter().map(|each| each.component))
+        );
+        report.doubtful(format!("{path}.onJobFailureReasons"), None, message);
+    }
+    match rule.action {
+        FailurePolicyAction::RecreateComponent
+        | FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => {}
+        FailurePolicyAction::FailAppWrapper
+        | FailurePolicyAction::RestartAppWrapper
+        | FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => return,
+    }
+    let with_pods = || aimed.iter().map(|each| each.component).filter(|each| has_pods(each));
+    let endless = |each: &&Judged| each.known.end == End::Never;
+    let count = with_pods().count();
+    if count > 0 && with_pods().filter(endless).count() == count {
+        let message = format!(
+            "never reports a failure of its own: {}; the rule applies only when a pod is lost with its node",
+            titles(with_pods())
+        );
+        report.doubtful(format!("{path}.action"), None, message);
+    }
+}
+
+/// Whether objects of the kind of a component can fail for a reason of `onJobFailureReasons`.
+fn gives(component: &Judged, reason: &str) -> bool {
+    match (component.known.api_version, component.known.kind) {
+        ("batch/v1", "Job") | ("jobset.x-k8s.io/v1alpha2", "JobSet") => true,
+        // their own deadline has the same name
+        (_, "RayJob" | "TrainJob") => reason == "DeadlineExceeded",
+        _ => false,
+    }
+}
+
+fn has_pods(component: &Judged) -> bool {
+    component.pod_sets.as_ref().is_none_or(|sets| !sets.is_empty())
+}
+
+/// Warns of exit codes that nobody sees.
+pub(super) fn exit_codes(field: &str, aimed: &[Aimed<'_>], report: &mut Findings) {
+    let restarts = |each: &&Aimed<'_>| each.pods().any(|pod| pod.restarts_containers);
+    let found: Vec<&Judged> = aimed.iter().filter(restarts).map(|each| each.component).collect();
+    if !found.is_empty() {
+        let message = format!(
+            "never matches pods of {} with restartPolicy OnFailure: the kubelet restarts the \
+             container, and no failed pod shows an exit code",
+            titles(found)
+        );
+        report.doubtful(field, None, message);
+    }
+}
+
+/// The same for the annotations.
+pub(super) fn annotated_exit_codes(limits: &Limits, targets: &Targets<'_>, report: &mut Findings) {
+    let aimed = targets.filtered(&[]);
+    for (key, codes) in [
+        (keys::TERMINAL_EXIT_CODES, &limits.terminal_exit_codes),
+        (keys::RETRYABLE_EXIT_CODES, &limits.retryable_exit_codes),
+    ] {
+        if !codes.is_empty() {
+            exit_codes(&format!("metadata.annotations[{key}]"), &aimed, report);
+        }
+    }
+}
+
+/// Kinds and names, as far as there is room for them.
+pub(super) fn titles<'a>(components: impl IntoIterator<Item = &'a Judged>) -> String {
+    let mut components = components.into_iter();
+    let listed: Vec<String> = components.by_ref().take(LISTED_MAX).map(Judged::title).collect();
+    match components.count() {
+        0 => listed.join(", "),
+        more => format!("{} and {more} more", listed.join(", ")),
+    }
+}
+
+/// Whether a `spec` has rules that recreate a component: `maxRestarts` and the retry limit are theirs.
+pub(super) fn recreates(spec: &Value) -> bool {
+    let rules = spec["failurePolicy"]["rules"].as_array().into_iter().flatten();
+    rules.into_iter().any(|rule| rule["action"] == "RecreateComponent")
+}
