@@ -8,6 +8,7 @@ use crate::api::{FailureRecord, Phase, RuleRef};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
 use crate::plan::Action;
+use crate::snapshot::Snapshot;
 use crate::tuning::Limits;
 
 /// What the controller would decide. Serialised, it has the keys of the contract, in its order.
@@ -87,8 +88,18 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
         decision = decide(Facts { snapshot: &next, limits: &limits, config, now, anchor: now });
     }
     let mut notes: Vec<String> = remarks.iter().map(ToString::to_string).collect();
+    notes.extend(flaws(snapshot));
     notes.extend(scene.notes.iter().cloned());
     of(scene, &decision, title, notes)
+}
+
+/// The most flaws of policies that are noted.
+const FLAWS_MAX: usize = 10;
+
+/// What is left out of the policies because it cannot be understood.
+pub(super) fn flaws(snapshot: &Snapshot) -> Vec<String> {
+    let own = snapshot.policies.flaws();
+    own.into_iter().chain(snapshot.retry.flaws().cloned()).take(FLAWS_MAX).collect()
 }
 
 fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> Explanation {

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::Scene;
-use super::answer::{Failure, Rule};
+use super::answer::{self, Failure, Rule};
 use crate::api::{Attempt, AttemptAction, Retries};
 use crate::config::Config;
 use crate::decide::Facts;
@@ -74,7 +74,7 @@ pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
     let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
     let replay = replay(Facts { snapshot, limits: &limits, config, now, anchor: now });
     let mut all: Vec<String> = remarks.iter().map(ToString::to_string).collect();
-    all.extend(snapshot.policies.flaws());
+    all.extend(answer::flaws(snapshot));
     all.extend(snapshot.retry.missing.iter().map(ToString::to_string));
     if replay.before > 0 {
         let first = snapshot.status.attempts.first().map_or(0, |attempt| attempt.attempt);

@@ -13,7 +13,7 @@ use crate::api::{
 };
 use crate::kinds::{self, End, Kind};
 use crate::mutations::{self, Mutation};
-use crate::policies::{Named, Policies};
+use crate::policies::{Named, Policies, Unread};
 use crate::price::memory_bytes;
 use crate::snapshot::{Component, Object, Owner, Pod, Presence, Report};
 use crate::status::Flaws;
@@ -65,9 +65,14 @@ impl Wrapper {
     pub(super) fn inspected(mut self) -> Self {
         self.components =
             (0..self.spec.components.len()).map(|index| self.inspect(index)).collect();
-        let names: Vec<Named<'_>> = self.components.iter().map(Component::named).collect();
-        self.policies = Arc::new(Policies::of(&self.spec, &names));
+        self.leave_out(&Unread::default());
         self
+    }
+
+    /// Reads the policies without the rules that cannot be read.
+    pub(super) fn leave_out(&mut self, unread: &Unread) {
+        let names: Vec<Named<'_>> = self.components.iter().map(Component::named).collect();
+        self.policies = Arc::new(Policies::without(unread, &self.spec, &names));
     }
 
     /// Memory that it takes, in bytes, about. What was made of its templates takes less than they do.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::assemble::Wrapper;
@@ -14,6 +15,7 @@ use super::raw_object::RawObject;
 use super::summary::Summary;
 use crate::api::{AppWrapperSpec, AppWrapperStatus, keys};
 use crate::mutations;
+use crate::policies::Unread;
 use crate::status::{self, Evidence, Flaws, Read};
 
 /// An AppWrapper as it is stored: a summary, and its text where that is kept.
@@ -36,6 +38,27 @@ struct Body<'a> {
     spec: AppWrapperSpec,
     #[serde(borrow, default)]
     status: Option<&'a RawValue>,
+}
+
+/// An AppWrapper with rules of a newer version, which cannot be read.
+#[derive(Deserialize)]
+struct NewerBody<'a> {
+    #[serde(default)]
+    spec: Value,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+}
+
+/// Reads an AppWrapper without the rules that cannot be read; none where these are not what is wrong.
+fn without_unread_rules(seen: &RawObject) -> Option<Wrapper> {
+    let NewerBody { mut spec, status } = serde_json::from_str(seen.raw.get()).ok()?;
+    let unread = Unread::take(&mut spec);
+    if unread.is_empty() {
+        return None;
+    }
+    let mut wrapper = wrapper(seen, Body { spec: serde_json::from_value(spec).ok()?, status });
+    wrapper.leave_out(&unread);
+    Some(wrapper)
 }
 
 /// The status is whatever was written into it: it is read as far as it can be.
@@ -159,13 +182,15 @@ fn lean(raw: Box<RawValue>) -> Box<RawValue> {
 }
 
 impl Wrapper {
-    /// Reads an object.
+    /// Reads an object. Rules of its policies that cannot be read are left out, and its policies say so.
     ///
     /// # Errors
     /// Why it cannot be read.
     pub fn read(seen: &RawObject) -> Result<Self, String> {
-        let body = serde_json::from_str::<Body<'_>>(seen.raw.get());
-        body.map(|body| wrapper(seen, body)).map_err(|error| error.to_string())
+        match serde_json::from_str::<Body<'_>>(seen.raw.get()) {
+            Ok(body) => Ok(wrapper(seen, body)),
+            Err(error) => without_unread_rules(seen).ok_or_else(|| error.to_string()),
+        }
     }
 
     /// An AppWrapper from its parts.
@@ -215,7 +240,7 @@ fn tuning(meta: &ObjectMeta) -> BTreeMap<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
@@ -232,5 +257,39 @@ mod tests {
         let bad = stored(&bad);
         assert_eq!(bad.key().name, "a");
         assert!(bad.summary.as_ref().unwrap_err().contains("invalid type"), "{:?}", bad.summary);
+    }
+
+    #[test]
+    fn a_rule_of_a_newer_version_is_left_out_alone() {
+        let known = json!({"action": "FailAppWrapper", "targetComponents": ["a"]});
+        let codes = json!({"operator": "In", "values": [1]});
+        let ignored = json!({"action": "Ignore", "onExitCodes": codes});
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"},
+            "spec": {"template": {"spec": {"containers": []}}}});
+        let object = json!({
+            "metadata": {"name": "x", "namespace": "n"},
+            "spec": {
+                "components": [{"template": job}],
+                "failurePolicy": {"maxRestarts": 2, "rules": [{"action": "Escalate"}, known]},
+                "podFailurePolicy": {"rules": [
+                    ignored, {"action": "Ignore", "onExitCodes": codes, "onPhase": "Failed"},
+                ]},
+            },
+            "status": {"phase": "Running"},
+        });
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        let policies = Wrapper::read(&seen).unwrap().policies;
+        assert_eq!(policies.max_restarts, Some(2));
+        assert_eq!(policies.failure_rules().map(|rule| rule.index).collect::<Vec<_>>(), [1]);
+        assert_eq!(policies.pod_failure.iter().map(|rule| rule.index).collect::<Vec<_>>(), [0]);
+        let flaws = policies.flaws();
+        assert_eq!(flaws.len(), 2, "{flaws:?}");
+        assert!(flaws[0].starts_with("spec.failurePolicy.rules[0]: unknown variant `Escalate`"));
+        assert!(flaws[1].starts_with("spec.podFailurePolicy.rules[1]: unknown field `onPhase`"));
+        assert!(flaws.iter().all(|flaw| flaw.ends_with("; the rule is ignored")), "{flaws:?}");
+        // anything else that cannot be read is no matter of rules
+        let mut bad = object;
+        bad["spec"]["components"] = json!(3);
+        assert!(stored(&bad).summary.is_err());
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::assemble::Wrapper;
 use super::cache::{Cache, Key, KindKey};
 use super::raw_object::RawObject;
-use crate::api::{GROUP, RetryPolicySpec, keys};
+use crate::api::{GROUP, keys};
 use crate::kinds;
 use crate::policies::{InForce, Missing, RetryPolicy, administered, attached, surplus};
 use crate::snapshot::{Pod, PodPhase, Snapshot};
@@ -130,26 +130,20 @@ impl RetrySource {
     }
 }
 
+/// A policy of a newer version is read as far as it can be.
 fn policy(seen: &RawObject) -> Result<RetryPolicy, String> {
     #[derive(Deserialize)]
     struct Body {
         #[serde(default)]
-        spec: Map<String, Value>,
+        spec: Option<Map<String, Value>>,
     }
     // the position is one in a text that nobody has seen
     let said = |error: serde_json::Error| {
         error.to_string().split(" at line ").next().unwrap_or_default().to_owned()
     };
-    let mut body: Body = serde_json::from_str(seen.raw.get()).map_err(said)?;
-    // each rule is read by itself: one of a newer version takes none of the others with it
-    let rules = match body.spec.remove("rules").unwrap_or_default() {
-        Value::Null => vec![],
-        Value::Array(rules) => rules,
-        _ => return Err("spec.rules: must be a list".to_owned()),
-    };
-    let spec: RetryPolicySpec = serde_json::from_value(Value::Object(body.spec)).map_err(said)?;
-    let rules = rules.into_iter().map(|rule| serde_json::from_value(rule).map_err(said));
-    RetryPolicy::of(seen.meta.name.as_deref().unwrap_or_default(), &spec, rules)
+    let body: Body = serde_json::from_str(seen.raw.get()).map_err(said)?;
+    let name = seen.meta.name.as_deref().unwrap_or_default();
+    Ok(RetryPolicy::of_stored(name, body.spec.unwrap_or_default()))
 }
 
 fn cluster_queue(seen: &RawObject) -> String {
@@ -297,7 +291,7 @@ mod tests {
             &cache,
             &retry_policies(),
             &json!({
-                "metadata": {"name": "odd"}, "spec": {"retryLimit": -1.5},
+                "metadata": {"name": "odd"}, "spec": 7,
             }),
         );
         let attach = Attach { own: vec!["own".to_owned()], default: Some("d".to_owned()) };
@@ -308,7 +302,7 @@ mod tests {
         };
         let (found, missing) = names(&wrapper(Some("q"), true), &attach);
         assert_eq!(found, ["infra", "team"]);
-        let flaw = "invalid type: floating point `-1.5`, expected i32";
+        let flaw = "invalid type: integer `7`, expected a map";
         assert_eq!(missing[0], Missing { name: "odd".into(), flaw: Some(flaw.into()) });
         assert_eq!(missing[1], Missing { name: "own".into(), flaw: None });
         let default = Attach { own: vec![], ..attach };
@@ -358,7 +352,7 @@ mod tests {
 
     #[test]
     fn a_policy_that_cannot_be_read_says_why() {
-        let object = json!({"metadata": {"name": "p"}, "spec": {"retryLimit": "many"}});
+        let object = json!({"metadata": {"name": "p"}, "spec": "many"});
         let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
         let RetrySource::Policy(Err(flaw)) = RetrySource::of(&seen, &retry_policies()) else {
             panic!("read")

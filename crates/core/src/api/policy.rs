@@ -27,7 +27,7 @@ pub struct FailurePolicy {
 
 /// A rule of a failure policy. All filters that are set must match.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct FailurePolicyRule {
     /// Name of the rule. Defaults to `failurePolicyRule<index>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -137,7 +137,7 @@ pub struct PodFailurePolicy {
 
 /// A rule of a pod failure policy. Exactly one of its two matchers must be set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(validation = Rule::new(
     "has(self.onExitCodes) != (has(self.onPodConditions) && self.onPodConditions.size() > 0)"
 ).message("must have exactly one of onExitCodes and onPodConditions"))]
@@ -174,7 +174,7 @@ pub enum PodFailurePolicyAction {
 
 /// A set of exit codes, of one container or of any.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(validation = Rule::new("self.operator != 'In' || !(0 in self.values)")
     .message("must not have 0 with the operator In: it is not a failure")
     .field_path(".values"))]
@@ -203,6 +203,7 @@ pub enum ExitCodeOperator {
 
 /// A condition of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(deny_unknown_fields)]
 pub struct OnPodCondition {
     /// Type of the condition, such as `DisruptionTarget`.
     #[serde(rename = "type")]

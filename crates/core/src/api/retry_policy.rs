@@ -56,7 +56,7 @@ pub struct RetryPolicySpec {
 
 /// A rule of a retry policy. Exactly one of its four matchers must be set.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[x_kube(
     validation = Rule::new(
         "[has(self.onConditions) && self.onConditions.size() > 0, has(self.onExitCodes), \
@@ -166,6 +166,7 @@ pub struct Backoff {
 
 /// Whether a retry avoids the node on which the failure occurred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
 pub struct AntiAffinity {
     /// What a retry avoids.
     pub mode: AntiAffinityMode,
@@ -183,6 +184,7 @@ pub enum AntiAffinityMode {
 
 /// A set of exit codes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[serde(deny_unknown_fields)]
 #[x_kube(validation = Rule::new("self.operator != 'In' || !(0 in self.values)")
     .message("must not have 0 with the operator In: it is not a failure")
     .field_path(".values"))]
@@ -206,6 +208,7 @@ pub struct OnTerminationMessage {
 
 /// Changes to the pods of a retry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(deny_unknown_fields)]
 #[x_kube(validation = Rule::new("has(self.memory)").message("must be given").field_path(".memory"))]
 pub struct Mutation {
     /// Increases memory requests and limits.
@@ -215,6 +218,7 @@ pub struct Mutation {
 
 /// Memory requests and limits × factor, up to a maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(deny_unknown_fields)]
 pub struct MemoryGrowth {
     /// Factor by which memory grows with each retry, above 1 and at most 100.
     #[x_kube(validation = Rule::new("self > 1.0 && self <= 100.0")

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::target::Components;
 use super::{Targets, index};
 use crate::api::{FailurePolicyAction, FailurePolicyRule};
@@ -31,12 +33,17 @@ pub(super) fn flaw(path: &str, at: usize, text: &str, error: &PatternError) -> S
 /// what an object may have.
 pub(super) fn read(
     rules: &[FailurePolicyRule],
+    unread: &BTreeMap<usize, String>,
     components: &Components<'_>,
     flaws: &mut Vec<String>,
 ) -> Vec<FailureRule> {
     let mut read = vec![];
     let mut allowance = Allowance::default();
     for (i, rule) in rules.iter().enumerate() {
+        if let Some(error) = unread.get(&i) {
+            flaws.push(format!("spec.failurePolicy.rules[{i}]: {error}; the rule is ignored"));
+            continue;
+        }
         // a component is recreated as a whole
         let parts = match rule.action {
             FailurePolicyAction::RecreateComponent

@@ -13,6 +13,7 @@ mod pod_failure;
 mod retry;
 mod steps;
 mod target;
+mod unread;
 
 pub use failure::FailureRule;
 pub use pod_failure::{PodMatcher, PodRule};
@@ -22,6 +23,7 @@ pub use retry::{
 };
 pub use steps::Steps;
 pub use target::{PodSets, Targets};
+pub use unread::Unread;
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
@@ -75,6 +77,12 @@ impl Policies {
     /// Reads the policies of a spec whose components have these names.
     #[must_use]
     pub fn of(spec: &AppWrapperSpec, components: &[Named<'_>]) -> Self {
+        Self::without(&Unread::default(), spec, components)
+    }
+
+    /// The same without the rules that cannot be read.
+    #[must_use]
+    pub fn without(unread: &Unread, spec: &AppWrapperSpec, components: &[Named<'_>]) -> Self {
         let mut flaws = vec![];
         let components = &Components::of(components);
         let failure = spec.failure_policy.as_ref();
@@ -82,8 +90,8 @@ impl Policies {
         let pod_rules = spec.pod_failure_policy.as_ref().map_or(&[][..], |policy| &policy.rules);
         Self {
             max_restarts: failure.and_then(|policy| policy.max_restarts).map(|most| most.max(0)),
-            failure: failure::read(rules, components, &mut flaws),
-            pod_failure: pod_failure::read(pod_rules, components, &mut flaws),
+            failure: failure::read(rules, &unread.failure, components, &mut flaws),
+            pod_failure: pod_failure::read(pod_rules, &unread.pod_failure, components, &mut flaws),
             steps: Steps::of(spec.execution_policy.as_ref(), components, &mut flaws),
             flaws,
             afforded: Afforded::default(),

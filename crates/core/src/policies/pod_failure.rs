@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::target::Components;
 use super::{Targets, index};
@@ -49,12 +49,17 @@ impl PodMatcher {
 /// Reads the rules; one that cannot be understood is left out.
 pub(super) fn read(
     rules: &[PodFailurePolicyRule],
+    unread: &BTreeMap<usize, String>,
     components: &Components<'_>,
     flaws: &mut Vec<String>,
 ) -> Vec<PodRule> {
     let mut read = vec![];
     for (i, rule) in rules.iter().enumerate() {
         let path = format!("spec.podFailurePolicy.rules[{i}]");
+        if let Some(error) = unread.get(&i) {
+            flaws.push(format!("{path}: {error}; the rule is ignored"));
+            continue;
+        }
         let targets = match components.resolve(&rule.target_components, true) {
             Ok(targets) => targets,
             Err(at) => {

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use super::index;
+use super::unread::read_backoff;
 use crate::api::{
     self, AntiAffinity, AntiAffinityMode, ExitCodeOperator, RetryAction, RetryRule as RawRule,
     keys::QUEUE_RETRY_POLICIES as RETRY_POLICIES,
@@ -268,23 +269,17 @@ impl RetryPolicy {
     /// # Errors
     /// The path of the field of the policy itself that cannot be understood, and why.
     pub fn read(name: &str, spec: &api::RetryPolicySpec) -> Result<Self, String> {
-        let rules = spec.rules.iter().map(|rule| Ok(rule.clone()));
-        Self::of(name, spec, rules)
+        let backoff = read_backoff(spec.backoff.as_ref(), "spec.backoff")?;
+        Ok(Self::of(name, spec, backoff, spec.rules.iter().map(|rule| Ok(rule.clone()))))
     }
 
     /// The same, of rules that were read each by itself.
-    ///
-    /// # Errors
-    /// The path of the field of the policy itself that cannot be understood, and why.
-    pub fn of(
+    pub(super) fn of(
         name: &str,
         spec: &api::RetryPolicySpec,
+        backoff: Option<Backoff>,
         raw_rules: impl IntoIterator<Item = Result<RawRule, String>>,
-    ) -> Result<Self, String> {
-        let backoff = |raw: Option<&api::Backoff>, path: &str| {
-            raw.map(|raw| Backoff::try_from(raw).map_err(|error| format!("{path}.{error}")))
-                .transpose()
-        };
+    ) -> Self {
         let (mut rules, mut flaws) = (vec![], vec![]);
         let (mut count, mut surplus) = (0, 0);
         for (i, raw) in raw_rules.into_iter().enumerate() {
@@ -303,7 +298,7 @@ impl RetryPolicy {
                     init_containers: raw.include_init_containers,
                     matcher: matcher(raw, &path)?,
                     retry_limit: raw.retry_limit.map(|limit| limit.max(0)),
-                    backoff: backoff(raw.backoff.as_ref(), &format!("{path}.backoff"))?,
+                    backoff: read_backoff(raw.backoff.as_ref(), &format!("{path}.backoff"))?,
                     avoid_node: raw.anti_affinity.as_ref().map(avoids),
                     memory: memory(raw, &path)?,
                 })
@@ -321,16 +316,16 @@ impl RetryPolicy {
                  the rest are ignored"
             ));
         }
-        Ok(Self {
+        Self {
             name: name.to_owned(),
             retry_limit: spec.retry_limit.map(|limit| limit.max(0)),
             default_action: spec.default_action.unwrap_or(RetryAction::Fail),
             overrides: spec.overrides,
-            backoff: backoff(spec.backoff.as_ref(), "spec.backoff")?,
+            backoff,
             avoid_node: spec.anti_affinity.as_ref().is_some_and(avoids),
             rules,
             flaws,
-        })
+        }
     }
 }
 

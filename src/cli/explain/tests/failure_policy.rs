@@ -2,7 +2,10 @@
 
 use serde_json::{Value, json};
 
-use super::{at, explain, explain_with, job, job_that_is, line, pod, spec, two, with, wrapper};
+use super::super::answer;
+use super::{
+    at, explain, explain_with, job, job_that_is, line, pod, scene, spec, two, with, wrapper,
+};
 
 const FIELDS: [&str; 10] = [
     "/nextPhase",
@@ -221,4 +224,36 @@ fn a_job_set_alone_tells_nothing_of_its_jobs() {
     let answer = explain(&[wrapper, set], 30);
     let want = "Restart FailedComponent retryLimit null";
     assert_eq!(line(&answer, &FIELDS[1..5]), want);
+}
+
+#[test]
+fn a_rule_of_a_newer_version_is_left_out_with_a_note() {
+    let fail = "{action: FailAppWrapper, targetComponents: [work]}";
+    for (what, fields, note) in [
+        (
+            "an action",
+            "{action: Escalate}",
+            "spec.failurePolicy.rules[0]: unknown variant `Escalate`",
+        ),
+        (
+            "a field",
+            "{action: FailAppWrapper, onPhase: [Failed]}",
+            "spec.failurePolicy.rules[0]: unknown field `onPhase`",
+        ),
+    ] {
+        let objects = failed(&rules(&format!("{fields}, {fail}")), 0, "BackoffLimitExceeded");
+        let answer = explain(&objects, 30);
+        let want = "Fail FailedComponent failurePolicy failurePolicyRule1 1";
+        assert_eq!(line(&answer, &FIELDS[1..6]), want, "{what}");
+        let (scene, config) = scene("{}", &objects, 30);
+        let notes = answer::explain(&scene, &config, at(30).parse().expect("a moment")).notes;
+        assert!(notes.iter().any(|one| one.starts_with(note)), "{what}: {notes:?}");
+        assert!(
+            notes.iter().any(|one| one.ends_with("; the rule is ignored")),
+            "{what}: {notes:?}"
+        );
+    }
+    let pods = "podFailurePolicy: {rules: [{action: Escalate, onPodConditions: [{type: Ready}]}]}";
+    let answer = explain(&failed(pods, 0, "BackoffLimitExceeded"), 30);
+    assert_eq!(line(&answer, &FIELDS[1..4]), "Restart FailedComponent retryLimit");
 }
