@@ -24,7 +24,7 @@ fn an_empty_file_is_the_default() {
 /// Every key, with another value than the default's.
 const EVERY_KEY: &str = r#"
 faultTolerance: {admissionGracePeriod: 1s, warmupGracePeriod: 2s, failureGracePeriod: 3s, retryPausePeriod: 4s, retryLimit: 5, deletionOnFailureGracePeriod: 6s, forcefulDeletionGracePeriod: 7s, successTTL: 8s, gracePeriodMaximum: 9s}
-retryPolicy: {globalMaxRetries: 0, defaultPolicyName: infra, defaultBackoff: {initialDelay: 10s, multiplier: 3, maxDelay: 1d}}
+retryPolicy: {globalMaxRetries: 0, maxUncountedRestarts: 7, defaultPolicyName: infra, defaultBackoff: {initialDelay: 10s, multiplier: 3, maxDelay: 1d}}
 failureCategories:
 - {name: cuda_error, onTerminationMessage: {pattern: "CUDA error"}}
 - {name: oom, onConditions: [OOMKilled]}
@@ -46,6 +46,7 @@ fn the_keys_about_failures_are_read() {
     assert_eq!(fault_tolerance.grace_maximum.to_string(), "9s");
     assert_eq!(fault_tolerance.success_ttl.to_string(), "8s");
     assert_eq!(retry_policy.global_max_retries, 0);
+    assert_eq!(retry_policy.max_uncounted_restarts, 7);
     assert_eq!(retry_policy.default_policy_name.as_deref(), Some("infra"));
     assert_eq!(retry_policy.default_backoff.unwrap().delay(2).to_string(), "30s");
     let names: Vec<_> = config.failure_categories.iter().map(|each| each.name.as_str()).collect();
@@ -133,6 +134,11 @@ const WRONG: &[(&str, &str, &str)] = &[
         "at most warmupGracePeriod (5m)",
     ),
     ("retryPolicy: {globalMaxRetries: -1}", "retryPolicy.globalMaxRetries: ", "0 to 2147483647"),
+    (
+        "retryPolicy: {maxUncountedRestarts: -1}",
+        "retryPolicy.maxUncountedRestarts: ",
+        "0 to 2147483647",
+    ),
     ("retryPolicy: {defaultPolicyName: A_b}", "retryPolicy.defaultPolicyName: ", "lower-case"),
     ("retryPolicy: {defaultPolicyName: 1}", "retryPolicy.defaultPolicyName: ", "string"),
     (
