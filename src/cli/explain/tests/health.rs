@@ -23,7 +23,8 @@ fn what_waits_and_until_when() {
     let pending = || running(&[pod("w-0", "Pending", 0), pod("w-1", "Running", 0)]);
     let one = || running(&[pod("w-0", "Running", 0)]);
     let made_up = || [running(&[pod("w-x", "Failed", 3)]), two()].concat();
-    let terminating = with(pod("w-0", "Running", 0), "/metadata/deletionTimestamp", json!(at(5)));
+    let deleted = || with(pod("w-0", "Running", 0), "/metadata/deletionTimestamp", json!(at(5)));
+    let terminating = || running(&[deleted(), pod("w-1", "Running", 0)]);
     let reason = "InsufficientPodsReady";
     for (what, objects, second, want) in [
         ("a failed pod", failed(), 30, format!("Running Wait FoundFailedPods {} w-0", at(80))),
@@ -52,14 +53,34 @@ fn what_waits_and_until_when() {
             format!("Running Wait {reason} {} w-0", at(360)),
         ),
         (
-            "a Terminating pod stops the clock",
-            running(&[terminating, pod("w-1", "Running", 0)]),
-            9000,
-            "Running None null null -".into(),
+            "a Terminating pod stops the clock, until ForcefulDeletionGracePeriod is over",
+            terminating(),
+            604,
+            format!("Running Wait StuckTerminating {} w-0", at(605)),
+        ),
+        (
+            "… and then counts as failed",
+            terminating(),
+            605,
+            "Resetting Restart StuckTerminating null w-0".into(),
         ),
     ] {
         assert_eq!(line(&explain(&objects, second), &FIELDS), want, "{what}");
     }
+}
+
+#[test]
+fn a_missing_job_is_reported_with_its_failed_pod() {
+    let created = || with(wrapper("Running"), "/status/componentStatus/0/uid", json!("job-uid"));
+    let rest = ["/reason", "/failure/component", "/failure/pod", "/failure/exitCode"];
+    let alone = explain(&[created()], 30);
+    assert_eq!(line(&alone, &rest), "MissingComponent work null null");
+    let beside = explain(&[created(), pod("w-0", "Failed", 3)], 30);
+    assert_eq!(line(&beside, &rest), "MissingComponent work w-0 3");
+    let message = line(&beside, &["/message"]);
+    let want =
+        "Job/work no longer exists; pod w-0 on node node-1: container main exited with code 3";
+    assert!(message.starts_with(want), "{message}");
 }
 
 #[test]

@@ -122,11 +122,11 @@ fn every_action_over_a_job_that_goes_on_and_over_one_that_failed() {
             "Resetting Restart retryLimit null true 3 null w-0".into(),
         ),
         (
-            "counted",
+            "counted: the rule that says so is named",
             [count, ignore].join(", "),
             failed(),
             vec![evicted(), running()],
-            "Resetting Restart retryLimit null true 3 null w-0".into(),
+            "Resetting Restart retryLimit 0 true 3 null w-0".into(),
         ),
         (
             "another component",
