@@ -14,6 +14,12 @@ pub struct Change {
     pub failures: Vec<Failure>,
     /// How attempts ended.
     pub outcomes: Vec<AttemptOutcome>,
+    /// How many counted restarts began, the recreation of a component included.
+    pub counted_restarts: u32,
+    /// How many uncounted restarts began, the recreation of a component included.
+    pub uncounted_restarts: u32,
+    /// How many failed pods `podFailurePolicy` ignored.
+    pub ignored_failures: u32,
     /// From the end of the failed container, or the failure of the component, to `Unhealthy`.
     pub detection: Option<u64>,
     /// From `DeletingResources` until all resources were gone.
@@ -52,6 +58,9 @@ impl Change {
             outcomes: newly(|attempt| attempt.outcome.is_some())
                 .filter_map(|attempt| attempt.outcome)
                 .collect(),
+            counted_restarts: growth(old.resetting_count, new.resetting_count),
+            uncounted_restarts: growth(old.uncounted_restarts, new.uncounted_restarts),
+            ignored_failures: growth(old.ignored_failures, new.ignored_failures),
             detection: detection(
                 old,
                 new,
@@ -151,6 +160,12 @@ fn pause(old: &AppWrapperStatus, new: &AppWrapperStatus, now: Timestamp) -> Opti
     }
     let gone = old.since.as_ref().and_then(|since| since.gone.as_ref());
     gone.map_or(Some(0), |gone| seconds(gone.0, now))
+}
+
+/// By how much a count of the status grew. A count below 0 is 0.
+fn growth(old: i32, new: i32) -> u32 {
+    let grown = i64::from(new.max(0)) - i64::from(old.max(0));
+    u32::try_from(grown).unwrap_or(0)
 }
 
 /// Whole seconds between two moments. None where the first is not long ago but ahead by more than clocks

@@ -17,6 +17,7 @@ mod make;
 mod mishaps;
 mod names;
 mod queues;
+mod restarts;
 #[cfg(test)]
 mod tests;
 
@@ -32,6 +33,7 @@ use crate::api::{AppWrapperStatus, Phase};
 use make::{counter, gauge, histogram, plain_gauge, plain_histogram, register};
 use mishaps::Mishaps;
 use names::Names;
+use restarts::Restarts;
 
 pub use admission::Admitted;
 pub use calls::{CountCalls, Counted};
@@ -60,6 +62,7 @@ pub struct Metrics {
     warnings: IntCounterVec,
     failures: IntCounterVec,
     attempts: IntCounterVec,
+    restarts: Restarts,
     lives: Lives,
     reconciles: HistogramVec,
     calls: IntCounterVec,
@@ -139,6 +142,7 @@ impl Metrics {
                 "Attempts that ended, by outcome.",
                 &["outcome"],
             ),
+            restarts: Restarts::register(registry),
             lives: Lives::register(registry),
             reconciles: register(
                 registry,
@@ -191,7 +195,8 @@ impl Metrics {
     }
 
     fn count(&self, change: &Change) {
-        let Change { phase, failures, outcomes, detection, teardown, pause, start } = change;
+        self.restarts.count(change);
+        let Change { phase, failures, outcomes, detection, teardown, pause, start, .. } = change;
         if let Some((from, to)) = phase {
             let labels = [phase_label(*from), phase_label(*to)];
             self.phase_changes.with_label_values(&labels).inc();

@@ -223,6 +223,47 @@ fn changes_appear_on_the_page() {
     }
 }
 
+#[test]
+fn restarts_and_ignored_pods_are_counted_once() {
+    let given = |counted, uncounted, ignored| AppWrapperStatus {
+        resetting_count: counted,
+        uncounted_restarts: uncounted,
+        ignored_failures: ignored,
+        ..given(Phase::Running, &[])
+    };
+    let counts = |old: &AppWrapperStatus, new: &AppWrapperStatus| {
+        let Change { counted_restarts, uncounted_restarts, ignored_failures, .. } =
+            Change::of(old, new, at(1));
+        (counted_restarts, uncounted_restarts, ignored_failures)
+    };
+    let (old, new) = (given(1, 2, 3), given(1, 3, 5));
+    assert_eq!(counts(&old, &new), (0, 1, 2));
+    assert_eq!(counts(&new, &new), (0, 0, 0));
+    assert_eq!(counts(&old, &given(2, 2, 3)), (1, 0, 0));
+    assert_eq!(counts(&given(5, 5, 5), &given(0, 0, 0)), (0, 0, 0), "a count never decreases");
+    assert_eq!(counts(&given(0, i32::MIN, 0), &given(0, 1, 0)), (0, 1, 0), "an edited status");
+    let metrics = Metrics::new();
+    let page = metrics.page();
+    for line in [
+        r#"appwrapper_restarts_total{counted="false"} 0"#,
+        r#"appwrapper_restarts_total{counted="true"} 0"#,
+        "appwrapper_ignored_failures_total 0",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+    metrics.changed(&old, &new, at(1));
+    metrics.changed(&new, &new, at(2));
+    metrics.changed(&new, &given(2, 3, 5), at(3));
+    let page = metrics.page();
+    for line in [
+        r#"appwrapper_restarts_total{counted="false"} 1"#,
+        r#"appwrapper_restarts_total{counted="true"} 1"#,
+        "appwrapper_ignored_failures_total 2",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+}
+
 fn present(uid: &str, phase: Phase, queue: &str, idle: bool) -> Present {
     let (uid, queue) = (uid.to_owned(), queue.to_owned());
     Present { uid, phase, queue, idle, queue_known: QueueKnown::Admitted, ..Present::default() }
