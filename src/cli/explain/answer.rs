@@ -66,6 +66,9 @@ pub(in crate::cli) struct Rule {
     pub policy: Option<String>,
     pub name: Option<String>,
     pub index: Option<i32>,
+    /// The policy overrides what the AppWrapper itself says.
+    #[serde(rename = "override", skip_serializing_if = "std::ops::Not::not")]
+    pub overrides: bool,
 }
 
 /// Decides, by the controller's own code.
@@ -171,6 +174,7 @@ impl Rule {
             policy: rule.policy.clone(),
             name: rule.name.clone(),
             index: rule.index,
+            overrides: rule.overrides,
         }
     }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::super::term::{Colour, Page, Span};
 use super::answer::{Explanation, Failure, Rule};
-use crate::api::Phase;
+use crate::api::{Phase, RuleSource};
 use crate::tuning::Period;
 
 /// The answer as a headline and a few lines.
@@ -97,18 +97,44 @@ fn rule(rule: &Rule) -> String {
     if let Some(policy) = &rule.policy {
         text += &format!(", policy {policy}");
     }
-    if let Some(name) = &rule.name {
-        text += &format!(", rule {name}");
+    if rule.overrides {
+        text += " (override)";
     }
-    if let Some(index) = rule.index {
-        text += &format!(" (number {} in the policy)", index.saturating_add(1));
+    let is_limit = [RuleSource::RetryLimit, RuleSource::UncountedLimit]
+        .iter()
+        .any(|limit| rule.source == limit.to_string());
+    match (&rule.name, rule.index) {
+        (Some(name), _) if rule.policy.is_none() && is_limit => {
+            text += &format!(", failurePolicy rule {name}");
+        }
+        (Some(name), _) => text += &format!(", rule {name}"),
+        (None, Some(index)) => text += &unnamed(&rule.source, index),
+        (None, None) => {}
+    }
+    if let (Some(_), Some(index)) = (&rule.name, rule.index) {
+        text += &format!(" (rules[{index}])");
     }
     text
 }
 
+/// A rule of `podFailurePolicy`, which has no name: it decided, or its action is `Count`.
+fn unnamed(source: &str, index: i32) -> String {
+    if source == RuleSource::PodFailurePolicy.to_string() {
+        return format!(".rules[{index}]");
+    }
+    let rule = format!("{}.rules[{index}]", RuleSource::PodFailurePolicy);
+    if source == RuleSource::UncountedLimit.to_string() {
+        return format!(", {rule}");
+    }
+    format!(", counted by {rule}")
+}
+
 fn retries(answer: &Explanation) -> String {
     let Some(retries) = answer.retries else { return String::new() };
-    format!("{} of {} used before", retries.used, retries.limit)
+    let uncounted = RuleSource::UncountedLimit.to_string();
+    let is_uncounted = answer.rule.as_ref().is_some_and(|rule| rule.source == uncounted);
+    let what = if is_uncounted { " uncounted restarts" } else { "" };
+    format!("{} of {}{what} used before", retries.used, retries.limit)
 }
 
 fn pause(answer: &Explanation, left: i64) -> String {

@@ -55,8 +55,9 @@ pub struct FailurePolicyRule {
     #[schemars(length(max = 20), inner(length(min = 1, max = 512)))]
     pub on_job_failure_message_patterns: Vec<String>,
 
-    /// Names of the components that the rule applies to, or `name/part` for a part of one, such as a
-    /// replicated Job. If empty, it applies to all components.
+    /// Components that the rule applies to: `name`, or `name/part` for one part of a component, such as a
+    /// replicated Job of a JobSet. If empty, the rule applies to all components. A rule that recreates the
+    /// component cannot name a part.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
@@ -73,7 +74,7 @@ pub enum FailurePolicyAction {
     RestartAppWrapperAndIgnoreMaxRestarts,
     /// Only the component that failed is recreated, counted against the limit.
     RecreateComponent,
-    /// Only the component that failed is recreated, not counted.
+    /// Only the component that failed is recreated; no limit counts it.
     RecreateComponentAndIgnoreMaxRestarts,
 }
 
@@ -88,8 +89,8 @@ pub struct ExecutionPolicy {
     #[serde(default)]
     pub execution_policy_order: ExecutionOrder,
 
-    /// The steps, in order. Components that no rule names are created in a final step if they have pods, in
-    /// the first one if they have none.
+    /// The steps, in order. A component that no rule names is created in the last step, or in the first step
+    /// if it has no pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20))]
     pub rules: Vec<ExecutionRule>,
@@ -145,8 +146,8 @@ pub struct PodFailurePolicyRule {
     /// Action to take if the rule matches.
     pub action: PodFailurePolicyAction,
 
-    /// Names of the components that the rule applies to, or `name/part` for a part of one, such as a
-    /// replicated Job. If empty, it applies to all components.
+    /// Components that the rule applies to: `name`, or `name/part` for one part of a component, such as a
+    /// replicated Job of a JobSet. If empty, the rule applies to all components.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = COMPONENTS_MAX), inner(length(min = 1, max = TARGET_MAX)))]
     pub target_components: Vec<String>,
@@ -187,7 +188,7 @@ pub struct OnExitCodes {
     /// Whether the exit code must be one of the values (`In`) or none of them (`NotIn`).
     pub operator: ExitCodeOperator,
 
-    /// Exit codes, 1 to 255 of them, without duplicates.
+    /// Exit codes: 1 to 255 values, without duplicates.
     #[schemars(length(min = 1, max = 255), extend("x-kubernetes-list-type" = "set"))]
     pub values: Vec<i32>,
 }

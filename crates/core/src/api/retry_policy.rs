@@ -32,8 +32,9 @@ pub struct RetryPolicySpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default_action: Option<RetryAction>,
 
-    /// If true, the first rule that matches fails the AppWrapper before any policy of the AppWrapper itself
-    /// is evaluated, if the action of the rule is `Fail`. Only for policies attached to a queue or by default.
+    /// If true, the controller evaluates the rules of this policy before the policies of the AppWrapper. If
+    /// the action of the first rule that matches is `Fail`, the AppWrapper fails. Applies only if a queue or
+    /// the configuration attaches the policy.
     #[serde(default, rename = "override", skip_serializing_if = "std::ops::Not::not")]
     pub overrides: bool,
 
@@ -192,7 +193,7 @@ pub struct RetryExitCodes {
     /// Whether the exit code must be one of the values (`In`) or none of them (`NotIn`).
     pub operator: ExitCodeOperator,
 
-    /// Exit codes, 1 to 255 of them, without duplicates.
+    /// Exit codes: 1 to 255 values, without duplicates.
     #[schemars(length(min = 1, max = 255), extend("x-kubernetes-list-type" = "set"))]
     pub values: Vec<i32>,
 }

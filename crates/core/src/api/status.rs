@@ -21,11 +21,11 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "is_zero")]
     pub resetting_count: i32,
 
-    /// Number of restarts that were not counted, the recreation of a component included.
+    /// Number of uncounted restarts of any kind, including recreated components.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub uncounted_restarts: i32,
 
-    /// Number of failed pods that `podFailurePolicy` ignored, since the first attempt.
+    /// Number of failed pods that `podFailurePolicy` ignored since the first attempt.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub ignored_failures: i32,
 
@@ -104,8 +104,8 @@ pub struct ComponentStatus {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Since {
-    /// UIDs of the failed pods of this attempt that `podFailurePolicy` ignored and `ignoredFailures` counts, the
-    /// first 64.
+    /// UIDs of the failed pods of this attempt that `podFailurePolicy` ignored, at most 64. `ignoredFailures`
+    /// counts them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ignored_pods: Vec<String>,
 
@@ -263,6 +263,11 @@ pub struct RuleRef {
     /// Index of the rule in its policy, starting at 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<i32>,
+
+    /// Whether the RetryPolicy failed the AppWrapper before the policies of the AppWrapper were evaluated:
+    /// its `override` is true.
+    #[serde(default, rename = "override", skip_serializing_if = "std::ops::Not::not")]
+    pub overrides: bool,
 }
 
 /// The stage of a decision about a failure.
@@ -374,7 +379,7 @@ impl RuleRef {
     /// A rule that has neither policy nor name: the kill switch, an annotation, the limit.
     #[must_use]
     pub const fn plain(source: RuleSource) -> Self {
-        Self { source, policy: None, name: None, index: None }
+        Self { source, policy: None, name: None, index: None, overrides: false }
     }
 }
 

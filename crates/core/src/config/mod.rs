@@ -52,7 +52,7 @@ pub struct Config {
 pub struct RetryDefaults {
     /// The most counted restarts that any AppWrapper gets; 0 allows no restart of any kind.
     pub global_max_retries: i32,
-    /// The most uncounted restarts that any AppWrapper gets; 0 sets no limit.
+    /// The most uncounted restarts that any AppWrapper gets; 0 means no limit.
     pub max_uncounted_restarts: i32,
     /// RetryPolicy in force where none is attached.
     pub default_policy_name: Option<String>,

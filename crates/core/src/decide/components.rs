@@ -104,7 +104,9 @@ pub fn begin_next_step(draft: &mut Draft<'_>, pod_sets: &[PodSetHealth<'_>]) {
     }
     steps::begin(draft, &next);
     draft.verdict.action = VerdictAction::Deploy;
-    "Starting the next step".clone_into(&mut draft.verdict.message);
+    let steps = &draft.facts.snapshot.policies.steps;
+    let step = next.first().map_or(0, |index| steps.step(*index));
+    draft.verdict.message = format!("Starting step {} of {}", step + 1, steps.last() + 1);
     draft.verdict.create = next;
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::draft::Draft;
 use super::failure;
-use super::policy::place;
+use super::policy::decider;
 use crate::api::{Attempt, FailureRecord, condition};
 
 /// Writes the failure of the last attempt into the condition, where Kueue copies it.
@@ -47,9 +47,7 @@ fn sentence(attempt: &Attempt, record: &FailureRecord) -> String {
 fn decision(attempt: &Attempt) -> String {
     let mut text = attempt.action.map(|action| action.as_str().to_owned()).unwrap_or_default();
     if let Some(rule) = &attempt.rule {
-        let place = place(rule);
-        let by = if place.is_empty() { rule.source.to_string() } else { place };
-        text += &format!(" by {by}");
+        text += &format!(" by {}", decider(rule));
     }
     if let Some(retries) = attempt.retries {
         text += &format!(", {} of {} retries used before", retries.used, retries.limit);

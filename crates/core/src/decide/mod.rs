@@ -100,6 +100,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     let checked = input::checked(facts);
     let mut draft = draft::Draft::new(Facts { snapshot: &checked, ..facts });
     let next = machine::step(checked.status.phase, &mut draft);
+    notices::awaited_step(&mut draft, next);
     notices::missing_policies(&mut draft, next);
     over_quota::note(&mut draft, next);
     input::restore(&mut draft, facts.snapshot, next);

@@ -2,6 +2,7 @@
 
 use super::draft::Draft;
 use super::policy::Judged;
+use super::{VerdictAction, components, steps};
 use crate::api::{Phase, condition};
 use crate::price::{IGNORED_PODS_MAX, STATUS_MESSAGE_BYTES_MAX};
 
@@ -52,6 +53,35 @@ pub fn ignored_failures(draft: &mut Draft<'_>, judged: &Judged<'_>) {
     draft.since().ignored_pods.extend(new);
 }
 
+/// Says what the next step of `executionPolicy` waits for, while nothing else is done.
+pub fn awaited_step(draft: &mut Draft<'_>, next: Phase) {
+    let is_idle = match draft.verdict.action {
+        VerdictAction::None | VerdictAction::Wait => next == Phase::Running,
+        VerdictAction::Deploy
+        | VerdictAction::Delete
+        | VerdictAction::Succeed
+        | VerdictAction::Restart
+        | VerdictAction::RestartIgnoringLimit
+        | VerdictAction::RecreateComponent
+        | VerdictAction::Fail => false,
+    };
+    if !is_idle || !draft.facts.snapshot.policies.steps.are_ordered() {
+        return;
+    }
+    let pod_sets = components::begun_pod_sets(draft);
+    if let Some(text) = steps::awaited(draft, &pod_sets) {
+        append(&mut draft.verdict.message, &text);
+    }
+}
+
+/// Adds a clause to a message.
+fn append(message: &mut String, text: &str) {
+    if !message.is_empty() {
+        message.push_str("; ");
+    }
+    message.push_str(text);
+}
+
 /// Says which attached retry policies cannot be used, and that they can again. The others hold.
 pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
     let missing = &draft.facts.snapshot.retry.missing;
@@ -82,6 +112,5 @@ pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
     }
     let reason = condition::POLICY_NOT_FOUND;
     draft.condition(condition::POLICY_NOT_FOUND, true, reason, &text);
-    let message = &mut draft.verdict.message;
-    *message = if message.is_empty() { text } else { format!("{message}; {text}") };
+    append(&mut draft.verdict.message, &text);
 }

@@ -135,7 +135,9 @@ fn slow_to_terminate<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option
     let problem = Problem::of_pod(draft.facts, pod, unhealthy::STUCK_TERMINATING);
     let name = &pod.name;
     Some(Problem {
-        message: format!("pod {name} is Terminating; it counts as failed at {until}"),
+        message: format!(
+            "pod {name} is Terminating; if it still exists at {until}, it counts as failed"
+        ),
         unhealthy_from: Some(until),
         deadline: Some(until),
         ..problem

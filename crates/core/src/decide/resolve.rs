@@ -231,6 +231,7 @@ fn record(
 ) {
     describe(draft, problem);
     draft.verdict.deadline = None; // what else was waited for is decided with it
+    draft.verdict.create.clear(); // nor does a later step go on
     say_unhealthy(draft, problem);
     let cause = problem.pod.filter(|pod| pod.has_failed());
     let others = problem.judged(draft).failed().saturating_sub(usize::from(cause.is_some()));

@@ -117,6 +117,45 @@ pub fn next(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Vec<usize> {
     }
 }
 
+/// What the next step waits for, in a sentence; none where every step has begun, or where it may begin.
+pub fn awaited(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Option<String> {
+    let snapshot = draft.facts.snapshot;
+    let steps = &snapshot.policies.steps;
+    let step = begun(draft);
+    if step >= steps.last() {
+        return None;
+    }
+    let lacks = |index: &usize| {
+        let wait = steps.wait_for(steps.step(*index));
+        steps.step(*index) <= step
+            && (standing(draft, *index) != ComponentStage::Up
+                || !has_reached(draft, *index, wait, pod_sets))
+    };
+    let lacking: Vec<usize> = (0..snapshot.components.len()).filter(lacks).collect();
+    let of = |wait: WaitFor, verb: &str| {
+        let own = lacking.iter().filter(|index| steps.wait_for(steps.step(**index)) == wait);
+        let titles: Vec<String> = own.map(|index| snapshot.components[*index].title()).collect();
+        (!titles.is_empty()).then(|| format!("for {} to {verb}", listed(&titles)))
+    };
+    let both = [of(WaitFor::Succeeded, "succeed"), of(WaitFor::Ready, "be ready")];
+    let waits: Vec<String> = both.into_iter().flatten().collect();
+    let (next, all) = (step + 2, steps.last() + 1);
+    (!waits.is_empty()).then(|| format!("step {next} of {all} waits {}", waits.join(" and ")))
+}
+
+/// The first few of some names: `a`, `a and b`, `a, b, c and 4 more`.
+fn listed(names: &[String]) -> String {
+    const NAMED_MAX: usize = 3;
+    match names.split_at(NAMED_MAX.min(names.len())) {
+        (first, []) => match first.split_last() {
+            Some((last, [])) => last.clone(),
+            Some((last, others)) => format!("{} and {last}", others.join(", ")),
+            None => String::new(),
+        },
+        (first, more) => format!("{} and {} more", first.join(", "), more.len()),
+    }
+}
+
 fn has_reached(
     draft: &Draft<'_>,
     index: usize,

@@ -119,6 +119,7 @@ fn full(given: &[Given]) -> AppWrapperStatus {
             policy: text(),
             name: Some(name(128)),
             index: Some(i32::MIN),
+            overrides: true,
         }),
         retries: Some(Retries { used: i32::MIN, limit: i32::MIN }),
         failure: Some(failure),

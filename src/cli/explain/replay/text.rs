@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{Judged, Replay, Rule};
+use crate::api::RuleSource;
 use crate::cli::term::{Colour, Page, Row, table};
 use crate::tuning::Period;
 
@@ -85,7 +86,8 @@ fn row(judged: &Judged) -> Vec<String> {
 /// `Restart (infra/oom)`: the action, and its rule.
 fn decision(action: &str, rule: Option<&Rule>) -> String {
     let Some(rule) = rule else { return action.to_owned() };
-    let index = || rule.index.map(|index| format!("[{index}]")).unwrap_or_default();
+    let index = rule.index.filter(|_| rule.source == RuleSource::PodFailurePolicy.to_string());
+    let index = || index.map(|index| format!("[{index}]")).unwrap_or_default();
     let place = match (&rule.policy, &rule.name) {
         (Some(policy), Some(name)) => format!("{policy}/{name}"),
         (Some(policy), None) => format!("{policy}, by default"),

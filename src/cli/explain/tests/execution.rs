@@ -141,3 +141,68 @@ fn any_order_is_all_at_once() {
     let want = r#"Resuming Resuming Deploy ["Job/prepare","Job/work","Job/report"] []"#;
     assert_eq!(line(&explain(&[wrapper], 1), &FIELDS), want);
 }
+
+#[test]
+fn it_says_which_step_waits_for_what() {
+    let first = || created(stepped("Running", STEPS), 0, "prepare");
+    let prepare = || named(job(), "prepare");
+    let done = || named(job_that_is("Complete", "Test"), "prepare");
+    let message = |objects: &[Value], second: i64| {
+        let answer = explain(objects, second);
+        (line(&answer, &["/action"]), line(&answer, &["/message"]))
+    };
+    let none = |text: &str| ("None".to_owned(), text.to_owned());
+    let runs = [first(), prepare(), pod_of("prepare", "Running")];
+    let second = "step 2 of 3 waits for Job/prepare to succeed";
+    assert_eq!(message(&runs, 30), none(second));
+    let (action, text) = message(&[first(), prepare(), pod_of("prepare", "Pending")], 30);
+    assert_eq!(action, "Wait");
+    let pods = "Job/prepare: 0 of 1 pods are running in pod set 0-0; ";
+    assert!(text.starts_with(pods) && text.ends_with(&format!("; {second}")), "{text}");
+    let deployed = [stepped("Resuming", STEPS), prepare()];
+    let text = format!("All components of the first step exist; {second}");
+    assert_eq!(message(&deployed, 1), none(&text));
+    let begins = [first(), done(), pod_of("prepare", "Succeeded")];
+    let deploy = ("Deploy".to_owned(), "Starting step 2 of 3".to_owned());
+    assert_eq!(message(&begins, 30), deploy);
+    let third = [
+        created(first(), 1, "work"),
+        done(),
+        pod_of("prepare", "Succeeded"),
+        named(job(), "work"),
+        pod_of("work", "Running"),
+    ];
+    assert_eq!(message(&third, 30), none("step 3 of 3 waits for Job/work to be ready"));
+}
+
+#[test]
+fn several_components_are_waited_for_together() {
+    let rules = "{targetComponents: [prepare, work], waitForComponentsStatus: Succeeded}";
+    let running = created(created(stepped("Running", rules), 0, "prepare"), 1, "work");
+    let objects = [
+        running,
+        named(job(), "prepare"),
+        pod_of("prepare", "Running"),
+        named(job(), "work"),
+        pod_of("work", "Running"),
+    ];
+    let message = line(&explain(&objects, 30), &["/message"]);
+    assert_eq!(message, "step 2 of 2 waits for Job/prepare and Job/work to succeed");
+}
+
+#[test]
+fn a_restart_creates_nothing_of_a_step_that_is_half_created() {
+    let rules = "{targetComponents: [prepare], waitForComponentsStatus: Succeeded}";
+    let running = created(created(stepped("Running", rules), 0, "prepare"), 1, "work");
+    let coming = json!([{"type": "ResourcesDeployed", "status": "False", "reason": "Deploying",
+        "message": "", "lastTransitionTime": at(10)}]);
+    let half = with(running, "/status/componentStatus/2/conditions", coming);
+    let prepared = || named(job_that_is("Complete", "Test"), "prepare");
+    let failed = named(job_that_is("Failed", "BackoffLimitExceeded"), "work");
+    let objects = [half.clone(), prepared(), pod_of("prepare", "Succeeded"), failed];
+    let want = r#"Running Resetting Restart [] ["Job/prepare","Job/work"]"#;
+    assert_eq!(line(&explain(&objects, 30), &FIELDS), want);
+    let healthy = [half, prepared(), named(job(), "work"), pod_of("work", "Running")];
+    let want = r#"Running Running Deploy ["Job/report"] []"#;
+    assert_eq!(line(&explain(&healthy, 30), &FIELDS), want);
+}

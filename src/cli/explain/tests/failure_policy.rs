@@ -257,3 +257,31 @@ fn a_rule_of_a_newer_version_is_left_out_with_a_note() {
     let answer = explain(&failed(pods, 0, "BackoffLimitExceeded"), 30);
     assert_eq!(line(&answer, &FIELDS[1..4]), "Restart FailedComponent retryLimit");
 }
+
+#[test]
+fn uncounted_restarts_end_at_their_limit() {
+    let free =
+        "failurePolicy: {rules: [{name: free, action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
+    let objects = |used: i32| {
+        let wrapper = with(wrapper("Running"), "/status/uncountedRestarts", json!(used));
+        [spec(wrapper, free), job_that_is("Failed", "BackoffLimitExceeded")]
+    };
+    let settings = "{retryPolicy: {maxUncountedRestarts: 2}}";
+    let fields = ["/action", "/rule", "/retries"];
+    let rule =
+        |source: &str| format!(r#"{{"source":"{source}","policy":null,"name":"free","index":0}}"#);
+    let text = |used: i32| {
+        let answer = explain_with(settings, &objects(used), 30);
+        let json = line(&answer, &fields);
+        let message = line(&answer, &["/message"]);
+        (json.replace(&answer["rule"].to_string(), "R"), answer["rule"].clone(), message)
+    };
+    let parsed = |source: &str| serde_json::from_str::<Value>(&rule(source)).expect("JSON");
+    let (said, named, _) = text(1);
+    assert_eq!((said.as_str(), named), ("RestartIgnoringLimit R null", parsed("failurePolicy")));
+    let (said, named, message) = text(2);
+    assert_eq!(said, r#"Fail R {"limit":2,"used":2}"#);
+    assert_eq!(named, parsed("uncountedLimit"));
+    let end = "; limit of uncounted restarts reached for rule free of failurePolicy (2 of 2 used)";
+    assert!(message.ends_with(end), "{message}");
+}

@@ -294,3 +294,27 @@ fn recorded_failures_are_replayed_by_retry_policies() {
     assert_eq!(shown(1), "Fail retryLimit infra oom 1 null");
     assert_eq!(answer["notes"], json!(["RetryPolicy gone does not exist"]));
 }
+
+#[test]
+fn an_overriding_policy_says_so_in_its_rule() {
+    let admin = |overrides: bool| {
+        let rule = "{name: never, action: Fail, onExitCodes: {operator: In, values: [3]}}";
+        policy("admin", &format!("{{override: {overrides}, rules: [{rule}]}}"))
+    };
+    let settings = "{retryPolicy: {defaultPolicyName: admin}}";
+    let rule = |overrides| {
+        let objects = failed(wrapper("Running"), pod("w-0", "Failed", 3), vec![admin(overrides)]);
+        let answer = explain_with(settings, &objects, 22);
+        (answer["rule"].clone(), line(&answer, &["/message"]))
+    };
+    let mut want = json!({"source": "retryPolicy", "policy": "admin", "name": "never", "index": 0});
+    let (said, message) = rule(false);
+    assert_eq!(said, want);
+    let end = "; rule never of RetryPolicy admin fails the AppWrapper";
+    assert!(message.ends_with(end), "{message}");
+    want["override"] = json!(true);
+    let (said, message) = rule(true);
+    assert_eq!(said, want);
+    let end = "; rule never of the overriding RetryPolicy admin fails the AppWrapper";
+    assert!(message.ends_with(end), "{message}");
+}

@@ -34,10 +34,9 @@ pub fn rule(case: &Case<'_>) -> Said {
         let mut rules = case.facts.snapshot.policies.failure_rules();
         let Some(rule) = rules.find(|rule| matches(rule, &failure, room)) else { continue };
         let name = RuleRef {
-            source: RuleSource::FailurePolicy,
-            policy: None,
             name: Some(rule.name.clone()),
             index: Some(rule.index),
+            ..RuleRef::plain(RuleSource::FailurePolicy)
         };
         let recreation = RulingAction::RecreateComponent(failure.component);
         return Said::Ruling(match rule.action {

@@ -23,7 +23,7 @@ use std::rc::Rc;
 use k8s_openapi::jiff::Timestamp;
 
 pub use pod_failure::Judged;
-pub use ruling::{Retry, Ruling, RulingAction, place};
+pub use ruling::{Retry, Ruling, RulingAction, counted_by, decider, place};
 
 use super::Facts;
 use crate::api::{Retries, RuleRef, RuleSource};

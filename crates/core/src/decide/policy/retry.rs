@@ -46,7 +46,8 @@ pub fn overriding(case: &Case<'_>) -> Option<Ruling> {
     match rule.action {
         RetryAction::Retry => None,
         RetryAction::Fail => {
-            Some(Ruling::unlimited(RulingAction::Fail, reference(case, policy, Some(rule))))
+            let name = RuleRef { overrides: true, ..reference(case, policy, Some(rule)) };
+            Some(Ruling::unlimited(RulingAction::Fail, name))
         }
     }
 }
@@ -58,6 +59,7 @@ fn reference(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) ->
         policy: Some(policy.name.clone()),
         name: rule.map(|rule| rule.name.clone()),
         index: rule.map_or_else(|| case.counted_by(), |rule| Some(rule.index)),
+        overrides: false,
     }
 }
 

@@ -92,56 +92,172 @@ impl Ruling {
     /// One sentence that names the rule.
     #[must_use]
     pub fn sentence(&self) -> String {
-        let (source, place) = (&self.rule.source, place(&self.rule));
-        let left = self.retries.map(|Retries { used, limit }| format!("{used} of {limit} used"));
+        let counted = counted_by(&self.rule).map(|rule| format!("{rule} counts the failure; "));
+        format!("{}{}", counted.unwrap_or_default(), self.decision())
+    }
+
+    /// What decides, and what that does.
+    fn decision(&self) -> String {
+        let place = place(&self.rule);
+        let for_place = if place.is_empty() { String::new() } else { format!(" for {place}") };
+        let left = self.retries.map(|Retries { used, limit }| format!(" ({used} of {limit} used)"));
         let left = left.unwrap_or_default();
-        match source {
+        match self.rule.source {
             RuleSource::KillSwitch => "the configuration allows no restart of any kind".to_owned(),
             RuleSource::ExitCodeAnnotation => {
                 "an annotation makes the exit code terminal".to_owned()
             }
-            RuleSource::RetryLimit if self.action == RulingAction::Fail => match place.as_str() {
-                "" => format!("retry limit reached ({left})"),
-                place => format!("retry limit reached for {place} ({left})"),
-            },
-            RuleSource::RetryLimit => match place.as_str() {
-                "" => format!("retry limit not reached ({left})"),
-                place => format!("{place} counts the failure; retry limit not reached ({left})"),
-            },
-            RuleSource::UncountedLimit => match place.as_str() {
-                "" => format!("limit of uncounted restarts reached ({left})"),
-                place => format!("limit of uncounted restarts reached for {place} ({left})"),
-            },
+            RuleSource::RetryLimit if self.action == RulingAction::Fail => {
+                format!("retry limit reached{for_place}{left}")
+            }
+            RuleSource::RetryLimit => format!("retry limit not reached{for_place}{left}"),
+            RuleSource::UncountedLimit => {
+                format!("limit of uncounted restarts reached{for_place}{left}")
+            }
             RuleSource::PodFailurePolicy | RuleSource::FailurePolicy | RuleSource::RetryPolicy => {
                 let what = match self.action {
                     RulingAction::Restart => "restarts the AppWrapper",
                     RulingAction::RestartIgnoringLimit => "restarts the AppWrapper, uncounted",
+                    RulingAction::RecreateComponent(_) if self.is_uncounted() => {
+                        "recreates the component, uncounted"
+                    }
                     RulingAction::RecreateComponent(_) => "recreates the component",
                     RulingAction::Fail => "fails the AppWrapper",
                 };
-                if left.is_empty() {
-                    format!("{place} {what}")
-                } else {
-                    format!("{place} {what} ({left})")
-                }
+                format!("{place} {what}{left}")
             }
         }
     }
 }
 
-/// Where a rule stands; nothing for what is no rule of a policy.
+/// Where the rule stands that decided; nothing for what is no rule of a policy.
 #[must_use]
 pub fn place(rule: &RuleRef) -> String {
+    let which = if rule.overrides { "the overriding RetryPolicy" } else { "RetryPolicy" };
     match (&rule.policy, &rule.name, rule.index) {
-        (Some(policy), Some(name), _) => format!("rule {name} of RetryPolicy {policy}"),
-        (Some(policy), None, None) => format!("the default action of RetryPolicy {policy}"),
-        (Some(policy), None, Some(index)) => {
-            format!(
-                "rule {index} of podFailurePolicy and the default action of RetryPolicy {policy}"
-            )
-        }
+        (Some(policy), Some(name), _) => format!("rule {name} of {which} {policy}"),
+        (Some(policy), None, _) => format!("the default action of {which} {policy}"),
         (None, Some(name), _) => format!("rule {name} of failurePolicy"),
-        (None, None, Some(index)) => format!("rule {index} of podFailurePolicy"),
-        (None, None, None) => String::new(),
+        (None, None, Some(index)) if counted_by(rule).is_none() => {
+            format!("rule {index} of podFailurePolicy")
+        }
+        (None, None, _) => String::new(),
+    }
+}
+
+/// The rule of `podFailurePolicy` whose action is `Count`, where a default action or a limit decided after it.
+#[must_use]
+pub fn counted_by(rule: &RuleRef) -> Option<String> {
+    let follows = match rule.source {
+        RuleSource::RetryPolicy | RuleSource::RetryLimit => rule.name.is_none(),
+        RuleSource::KillSwitch
+        | RuleSource::PodFailurePolicy
+        | RuleSource::ExitCodeAnnotation
+        | RuleSource::FailurePolicy
+        | RuleSource::UncountedLimit => false,
+    };
+    let index = rule.index.filter(|_| follows)?;
+    Some(format!("rule {index} of podFailurePolicy"))
+}
+
+/// What decided, in a few words: the rule, or the source where there is no rule.
+#[must_use]
+pub fn decider(rule: &RuleRef) -> String {
+    let (source, place) = (rule.source, place(rule));
+    let is_limit = match source {
+        RuleSource::RetryLimit | RuleSource::UncountedLimit => true,
+        RuleSource::KillSwitch
+        | RuleSource::PodFailurePolicy
+        | RuleSource::ExitCodeAnnotation
+        | RuleSource::FailurePolicy
+        | RuleSource::RetryPolicy => false,
+    };
+    let mut text = match (place.as_str(), is_limit) {
+        ("", _) => source.to_string(),
+        (place, true) => format!("{source} for {place}"),
+        (place, false) => place.to_owned(),
+    };
+    if let Some(counted_by) = counted_by(rule) {
+        text += &format!(" ({counted_by} counts the failure)");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rule(source: RuleSource, policy: Option<&str>, name: Option<&str>, index: i32) -> RuleRef {
+        let text = |text: Option<&str>| text.map(str::to_owned);
+        let (policy, name) = (text(policy), text(name));
+        RuleRef { policy, name, index: Some(index), ..RuleRef::plain(source) }
+    }
+
+    #[test]
+    fn the_count_rule_is_named_beside_what_decides() {
+        let retries = |used| Retries { used, limit: 3 };
+        let limit = || rule(RuleSource::RetryLimit, None, None, 0);
+        let counts = "rule 0 of podFailurePolicy counts the failure; ";
+        for (ruling, want) in [
+            (
+                Ruling::limited(RulingAction::Restart, limit(), retries(1)),
+                format!("{counts}retry limit not reached (1 of 3 used)"),
+            ),
+            (
+                Ruling::limited(RulingAction::Restart, limit(), retries(3)),
+                format!("{counts}retry limit reached (3 of 3 used)"),
+            ),
+            (
+                Ruling::unlimited(
+                    RulingAction::Fail,
+                    rule(RuleSource::RetryPolicy, Some("p"), None, 0),
+                ),
+                format!("{counts}the default action of RetryPolicy p fails the AppWrapper"),
+            ),
+            (
+                Ruling::limited(
+                    RulingAction::Restart,
+                    rule(RuleSource::RetryPolicy, Some("p"), Some("oom"), 2),
+                    retries(3),
+                ),
+                "retry limit reached for rule oom of RetryPolicy p (3 of 3 used)".to_owned(),
+            ),
+        ] {
+            assert_eq!(ruling.sentence(), want);
+        }
+    }
+
+    #[test]
+    fn a_recreation_that_no_limit_counts_says_so() {
+        let name = || rule(RuleSource::FailurePolicy, None, Some("f"), 0);
+        let recreate = RulingAction::RecreateComponent(0);
+        let uncounted = Ruling::unlimited(recreate, name()).sentence();
+        assert_eq!(uncounted, "rule f of failurePolicy recreates the component, uncounted");
+        let counted = Ruling::limited(recreate, name(), Retries { used: 0, limit: 3 }).sentence();
+        assert_eq!(counted, "rule f of failurePolicy recreates the component (0 of 3 used)");
+    }
+
+    #[test]
+    fn the_decider_is_a_rule_or_the_limit_of_a_rule() {
+        use RuleSource::{PodFailurePolicy, RetryLimit, RetryPolicy, UncountedLimit};
+        for (rule, want) in [
+            (RuleRef::plain(RetryLimit), "retryLimit"),
+            (
+                rule(RetryLimit, None, None, 0),
+                "retryLimit (rule 0 of podFailurePolicy counts the failure)",
+            ),
+            (
+                rule(RetryLimit, Some("p"), Some("oom"), 1),
+                "retryLimit for rule oom of RetryPolicy p",
+            ),
+            (rule(UncountedLimit, None, None, 2), "uncountedLimit for rule 2 of podFailurePolicy"),
+            (rule(PodFailurePolicy, None, None, 2), "rule 2 of podFailurePolicy"),
+            (
+                RuleRef { overrides: true, ..rule(RetryPolicy, Some("p"), Some("never"), 0) },
+                "rule never of the overriding RetryPolicy p",
+            ),
+        ] {
+            assert_eq!(decider(&rule), want);
+        }
     }
 }

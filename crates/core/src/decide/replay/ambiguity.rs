@@ -91,7 +91,7 @@ impl Doubt {
 
     /// Whether a recorded rule is this one, as far as its name tells.
     fn is_named_by(&self, recorded: &RuleRef) -> bool {
-        let RuleRef { source, policy, name, index } = &self.rule;
+        let RuleRef { source, policy, name, index, overrides: _ } = &self.rule;
         let same = recorded.policy == *policy
             && recorded.name == *name
             && (name.is_some() || recorded.index == *index);
@@ -262,10 +262,9 @@ fn of_failure_rule(
         | Happened::Hopeless => return None,
     };
     let name = RuleRef {
-        source: RuleSource::FailurePolicy,
-        policy: None,
         name: Some(rule.name.clone()),
         index: Some(rule.index),
+        ..RuleRef::plain(RuleSource::FailurePolicy)
     };
     Some(Doubt::new(name, Why::Unrecorded(why)))
 }
@@ -317,10 +316,10 @@ fn of_retry_rule(
         }
     };
     let name = RuleRef {
-        source: RuleSource::RetryPolicy,
         policy: Some(policy.name.clone()),
         name: Some(rule.name.clone()),
         index: Some(rule.index),
+        ..RuleRef::plain(RuleSource::RetryPolicy)
     };
     why.map(|why| Doubt { matches, ..Doubt::new(name, why) })
 }

@@ -268,6 +268,9 @@ fn an_overriding_policy_is_asked_before_anything_that_a_user_wrote() {
             ignored,
         ),
     ]);
+    let named = |world: World| world.decide(21).verdict.rule.unwrap().overrides;
+    assert!(named(world(3).overriding("p", policy)));
+    assert!(!named(world(3).spec("{}").retry_policy("p", policy)));
 }
 
 #[test]
