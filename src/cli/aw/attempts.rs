@@ -22,6 +22,9 @@ struct Recorded<'a> {
     phase: Phase,
     /// Counted restarts.
     restarts: i32,
+    uncounted_restarts: i32,
+    /// Failed pods that `podFailurePolicy` ignored, since the first attempt.
+    ignored_failures: i32,
     /// The last is the one that runs, where one does.
     attempts: Vec<Entry<'a>>,
 }
@@ -52,6 +55,8 @@ fn recorded(wrapper: &Wrapper, now: Timestamp) -> Recorded<'_> {
         name: &wrapper.name,
         phase: status.phase,
         restarts: status.resetting_count,
+        uncounted_restarts: status.uncounted_restarts.max(0),
+        ignored_failures: status.ignored_failures.max(0),
         attempts: status.attempts.iter().map(|attempt| entry(attempt, now)).collect(),
     }
 }

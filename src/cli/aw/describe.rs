@@ -16,6 +16,7 @@ use super::super::{Error, program, term};
 use super::workload::{self, QueueStatus};
 use super::{Target, block_on, now, tell, words};
 use crate::api::{Attempt, FailureRecord, Phase, condition, keys};
+use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
@@ -47,6 +48,9 @@ struct Description {
     attempt: Option<i32>,
     /// Counted restarts.
     restarts: i32,
+    uncounted_restarts: Uncounted,
+    /// Failed pods that `podFailurePolicy` ignored.
+    ignored_failures: i32,
     managed_by: Option<String>,
     queue: Option<QueueStatus>,
     components: Vec<Member>,
@@ -60,6 +64,14 @@ struct Description {
     advice: Option<String>,
     events: Vec<Warning>,
     notes: Vec<String>,
+}
+
+/// Uncounted restarts, and how many of them the administrator allows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+struct Uncounted {
+    used: i32,
+    /// None where there is no limit.
+    limit: Option<i32>,
 }
 
 /// A component and how it is doing.
@@ -126,14 +138,23 @@ async fn look(args: &Args) -> Result<Description, Error> {
     };
     let now = now();
     let next = scene.as_ref().map(|scene| explain(scene, &config, now));
+    let uncounted = Uncounted::of(wrapper, &config);
     Ok(Description {
+        uncounted_restarts: uncounted,
         queue: workload::standing(wrapper.queue.as_deref(), &queued),
         events: last_events(&warnings),
         ..description(&one, scene.map(|scene| scene.snapshot).as_ref(), next, notes)
     })
 }
 
-/// What is said of an AppWrapper, but for its queue and its events.
+impl Uncounted {
+    fn of(wrapper: &Wrapper, config: &Config) -> Self {
+        let limit = config.retry_policy.max_uncounted_restarts;
+        Self { used: wrapper.status.uncounted_restarts.max(0), limit: (limit > 0).then_some(limit) }
+    }
+}
+
+/// What is said of an AppWrapper, but for its queue, its events and what the configuration allows.
 fn description(
     one: &One,
     snapshot: Option<&Snapshot>,
@@ -157,6 +178,8 @@ fn description(
         created: one.created(),
         attempt: status.attempts.last().map(|attempt| attempt.attempt),
         restarts: status.resetting_count,
+        uncounted_restarts: Uncounted::default(),
+        ignored_failures: status.ignored_failures.max(0),
         managed_by: wrapper.other_manager().map(str::to_owned),
         queue: None,
         components,
@@ -299,7 +322,11 @@ fn member(snapshot: &Snapshot, index: usize) -> Member {
         },
         (None, _) if succeeded => "succeeded".to_owned(),
         (None, Presence::NoKind) => "its kind is not served by the cluster".to_owned(),
-        (None, Presence::Absent | Presence::Unseen) => "does not exist".to_owned(),
+        (None, Presence::Absent | Presence::Unseen) => words::later_step(snapshot, index)
+            .map_or_else(
+                || "does not exist".to_owned(),
+                |step| format!("not created before {}", words::step(snapshot, step)),
+            ),
     };
     let mut state = match &component.creation {
         Some(failure) => format!("{object}; could not be created: {}", failure.message),

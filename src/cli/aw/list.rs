@@ -55,6 +55,7 @@ struct Item {
     queue: Option<String>,
     /// Counted restarts.
     restarts: i32,
+    uncounted_restarts: i32,
     quota_reserved: bool,
     created: Option<Timestamp>,
     /// Its pods are ready, or what it waits for.
@@ -102,6 +103,7 @@ fn item(seen: &RawObject, now: Timestamp) -> Item {
             phase: (!has_odd_phase(&wrapper)).then_some(wrapper.status.phase),
             queue: wrapper.queue.clone(),
             restarts: wrapper.status.resetting_count,
+            uncounted_restarts: wrapper.status.uncounted_restarts.max(0),
             quota_reserved: condition::is_true(
                 &wrapper.status.conditions,
                 condition::QUOTA_RESERVED,
@@ -160,10 +162,21 @@ fn running(wrapper: &Wrapper) -> String {
         return what;
     }
     match condition::find(conditions, condition::PODS_READY) {
-        Some(ready) if ready.status == "True" => "pods ready".to_owned(),
+        Some(ready) if ready.status == "True" => match awaited(wrapper) {
+            Some(step) => format!("pods ready; {step} not created yet"),
+            None => "pods ready".to_owned(),
+        },
         Some(ready) if !ready.message.is_empty() => format!("waiting for pods: {}", ready.message),
         Some(_) | None => "waiting for its pods".to_owned(),
     }
+}
+
+/// The first step of `executionPolicy` that has not begun.
+fn awaited(wrapper: &Wrapper) -> Option<String> {
+    wrapper.spec.execution_policy.as_ref()?;
+    let snapshot = wrapper.snapshot();
+    let all = (0..wrapper.components.len()).filter_map(|index| words::later_step(&snapshot, index));
+    all.min().map(|step| words::step(&snapshot, step))
 }
 
 /// What is wrong, where something is.
@@ -280,6 +293,34 @@ mod tests {
         ] {
             let item = item(&seen("aw", queue, &status), at(100));
             assert_eq!(item.state, want, "{status}");
+        }
+    }
+
+    #[test]
+    fn a_step_that_has_not_begun_is_named() {
+        let job = |name: &str| {
+            json!({"template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+                "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}})
+        };
+        let ready = condition("PodsReady", "True", "R", "");
+        let deployed = condition("ResourcesDeployed", "True", "R", "");
+        let status = |begun: usize| {
+            let of = |index: usize| {
+                let conditions = if index < begun { vec![deployed.clone()] } else { vec![] };
+                json!({"name": "n", "kind": "Job", "apiVersion": "batch/v1",
+                    "podSets": [{"path": "template.spec.template"}], "conditions": conditions})
+            };
+            let all = [of(0), of(1)];
+            json!({"phase": "Running", "conditions": [ready], "componentStatus": all})
+        };
+        let spec = json!({"components": [job("init"), job("work")], "executionPolicy": {
+            "executionPolicyOrder": "InOrder",
+            "rules": [{"targetComponents": ["init"], "waitForComponentsStatus": "Succeeded"}]}});
+        for (begun, want) in [(1, "pods ready; step 2 of 2 not created yet"), (2, "pods ready")] {
+            let object = json!({"metadata": {"name": "aw", "namespace": "ns"}, "spec": spec,
+                "status": status(begun)});
+            let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+            assert_eq!(item(&seen, at(100)).state, want);
         }
     }
 

@@ -6,7 +6,9 @@ use super::super::explain::answer::Failure;
 use super::super::explain::replay::word;
 use super::super::explain::text::span;
 use super::super::term::Colour;
-use crate::api::{Attempt, FailureRecord, Phase, RuleRef};
+use crate::api::{Attempt, FailureRecord, Phase, RuleRef, RuleSource, condition};
+use crate::decide::policy::counted_by;
+use crate::snapshot::Snapshot;
 
 /// What stands in a table where there is nothing.
 pub(super) const NOTHING: &str = "-";
@@ -95,16 +97,40 @@ pub(super) fn short_cause(failure: &FailureRecord) -> String {
     Failure::of(failure).short()
 }
 
-/// A rule by which was decided: `retryPolicy infra/oom`, `failurePolicy/maintenance`, `retryLimit`.
+/// A rule by which was decided: `retryPolicy infra/oom`, `failurePolicy/maintenance`, `retryLimit`; of a
+/// limit, the rule that it is asked for.
 pub(super) fn rule(rule: &RuleRef) -> String {
-    let index = || rule.index.map(|index| format!("rule {}", index.saturating_add(1)));
-    let of_policy = rule.name.clone().or_else(index);
-    match (&rule.policy, of_policy) {
-        (Some(policy), Some(name)) => format!("{} {policy}/{name}", rule.source),
-        (Some(policy), None) => format!("{} {policy}, by default", rule.source),
-        (None, Some(name)) => format!("{}/{name}", rule.source),
-        (None, None) => rule.source.to_string(),
+    use RuleSource::{FailurePolicy, PodFailurePolicy, RetryPolicy};
+    let is_limit = match rule.source {
+        RuleSource::RetryLimit | RuleSource::UncountedLimit => true,
+        RuleSource::KillSwitch
+        | PodFailurePolicy
+        | RuleSource::ExitCodeAnnotation
+        | FailurePolicy
+        | RetryPolicy => false,
+    };
+    let counted = counted_by(rule);
+    let index = rule.index.filter(|_| counted.is_none());
+    let place = match (&rule.policy, &rule.name, index) {
+        (Some(policy), Some(name), _) => Some(format!("{RetryPolicy} {policy}/{name}")),
+        (Some(policy), None, _) => Some(format!("{RetryPolicy} {policy}, by default")),
+        (None, Some(name), _) if is_limit => Some(format!("{FailurePolicy}/{name}")),
+        (None, Some(name), _) => Some(format!("{}/{name}", rule.source)),
+        (None, None, Some(index)) => Some(format!("{PodFailurePolicy}.rules[{index}]")),
+        (None, None, None) => None,
+    };
+    let mut text = match place {
+        Some(place) if is_limit => format!("{} of {place}", rule.source),
+        Some(place) => place,
+        None => rule.source.to_string(),
+    };
+    if rule.overrides {
+        text += " (override)";
     }
+    if let (Some(_), Some(index)) = (counted, rule.index) {
+        text += &format!(", counted by {PodFailurePolicy}.rules[{index}]");
+    }
+    text
 }
 
 /// Decision, rule, and how many retries were used of how many before: as far as they were recorded.
@@ -114,7 +140,10 @@ pub(super) fn decision(attempt: &Attempt) -> Option<String> {
         text += &format!(" by {}", self::rule(rule));
     }
     if let Some(retries) = attempt.retries {
-        text += &format!(", {} of {} retries used before", retries.used, retries.limit);
+        let is_uncounted =
+            attempt.rule.as_ref().is_some_and(|rule| rule.source == RuleSource::UncountedLimit);
+        let what = if is_uncounted { "uncounted restarts" } else { "retries" };
+        text += &format!(", {} of {} {what} used before", retries.used, retries.limit);
     }
     Some(text)
 }
@@ -124,10 +153,26 @@ pub(super) fn last_failure(attempts: &[Attempt]) -> Option<(&Attempt, &FailureRe
     attempts.iter().rev().find_map(|attempt| Some((attempt, attempt.failure.as_ref()?)))
 }
 
+/// The step of `executionPolicy` that creates a component, where it has not begun.
+pub(super) fn later_step(snapshot: &Snapshot, index: usize) -> Option<usize> {
+    let status = &snapshot.status;
+    let is_under_way = matches!(status.phase, Phase::Resuming | Phase::Running);
+    let has_begun = status.component_status.get(index).is_some_and(|one| {
+        let deployed = condition::find(&one.conditions, condition::RESOURCES_DEPLOYED);
+        one.uid.is_some() || deployed.is_some()
+    });
+    let step = snapshot.policies.steps.step(index);
+    (is_under_way && !has_begun && step > 0).then_some(step)
+}
+
+/// A step for people: `step 2 of 3`.
+pub(super) fn step(snapshot: &Snapshot, step: usize) -> String {
+    format!("step {} of {}", step + 1, snapshot.policies.steps.last() + 1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::RuleSource;
 
     #[test]
     fn ages_are_those_of_kubectl() {
@@ -176,14 +221,30 @@ mod tests {
         assert_eq!(short_cause(&component), "work DeadlineExceeded");
         let of = |source, policy: Option<&str>, name: Option<&str>, index| {
             let text = |text: Option<&str>| text.map(str::to_owned);
-            rule(&RuleRef { source, policy: text(policy), name: text(name), index })
+            let (policy, name) = (text(policy), text(name));
+            rule(&RuleRef { policy, name, index, ..RuleRef::plain(source) })
         };
         let named = of(RuleSource::RetryPolicy, Some("infra"), Some("oom"), Some(1));
         assert_eq!(named, "retryPolicy infra/oom");
         let default = of(RuleSource::RetryPolicy, Some("infra"), None, None);
         assert_eq!(default, "retryPolicy infra, by default");
         let unnamed = of(RuleSource::PodFailurePolicy, None, None, Some(0));
-        assert_eq!(unnamed, "podFailurePolicy/rule 1");
+        assert_eq!(unnamed, "podFailurePolicy.rules[0]");
         assert_eq!(of(RuleSource::RetryLimit, None, None, None), "retryLimit");
+        let counted = ", counted by podFailurePolicy.rules[0]";
+        let limit = of(RuleSource::RetryLimit, None, None, Some(0));
+        assert_eq!(limit, format!("retryLimit{counted}"));
+        let default = of(RuleSource::RetryPolicy, Some("infra"), None, Some(0));
+        assert_eq!(default, format!("retryPolicy infra, by default{counted}"));
+        let limit = of(RuleSource::RetryLimit, Some("infra"), Some("oom"), Some(1));
+        assert_eq!(limit, "retryLimit of retryPolicy infra/oom");
+        let limit = of(RuleSource::UncountedLimit, None, Some("maintenance"), Some(1));
+        assert_eq!(limit, "uncountedLimit of failurePolicy/maintenance");
+        let limit = of(RuleSource::UncountedLimit, None, None, Some(2));
+        assert_eq!(limit, "uncountedLimit of podFailurePolicy.rules[2]");
+        let policy = Some("infra".to_owned());
+        let by = RuleRef { policy, overrides: true, ..RuleRef::plain(RuleSource::RetryPolicy) };
+        let by = RuleRef { name: Some("never".to_owned()), index: Some(0), ..by };
+        assert_eq!(rule(&by), "retryPolicy infra/never (override)");
     }
 }

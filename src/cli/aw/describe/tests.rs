@@ -164,6 +164,61 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
 }
 
 #[test]
+fn what_no_limit_counts_and_the_count_rule_are_shown() {
+    let mut status = running();
+    status["uncountedRestarts"] = 2.into();
+    status["ignoredFailures"] = 3.into();
+    status["attempts"][0]["rule"] = json!({"source": "retryLimit", "index": 1});
+    let one = one(&status, &json!({}));
+    let snapshot = snapshot(&one, ours(), vec![pod(PodPhase::Running)]);
+    let mut description = described(&one, snapshot, at(30));
+    description.uncounted_restarts = Uncounted::of(&one.wrapper, &Config::default());
+    let text = text::text(&description, at(30), false).to_string();
+    insta::assert_snapshot!(text, @r"
+    ns/train: Running since 2026-01-01T00:00:05Z (25s ago), attempt 1, 1 restart
+    components  Pod/p: exists; pods: 1 Running
+    uncounted   2 of 100 uncounted restarts used
+    ignored     3 failed pods, by podFailurePolicy
+    failure     pod p, exit code 1, node node-2; in attempt 0, 28s ago
+    decision    Restart by retryLimit, counted by podFailurePolicy.rules[1], 0 of 3 retries used before
+    next        Running (nothing to do)
+    ");
+    let json = serde_json::to_value(&description).unwrap();
+    assert_eq!(json["uncountedRestarts"], json!({"used": 2, "limit": 100}));
+    assert_eq!(json["ignoredFailures"], 3);
+    let endless = Config::parse("{retryPolicy: {maxUncountedRestarts: 0}}").unwrap();
+    assert_eq!(Uncounted::of(&one.wrapper, &endless), Uncounted { used: 2, limit: None });
+}
+
+#[test]
+fn a_component_of_a_later_step_is_not_created_yet() {
+    let job = |name: &str| {
+        json!({"template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+            "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}})
+    };
+    let deployed = condition_of("ResourcesDeployed", "True", 5);
+    let entry = |name: &str, conditions: Value| {
+        json!({"name": name, "kind": "Job", "apiVersion": "batch/v1",
+            "podSets": [{"path": "template.spec.template"}], "conditions": conditions})
+    };
+    let object = json!({
+        "metadata": {"name": "aw", "namespace": "ns", "uid": "u", "creationTimestamp": at(0)},
+        "spec": {"components": [job("init"), job("work")], "executionPolicy": {
+            "executionPolicyOrder": "InOrder",
+            "rules": [{"targetComponents": ["init"], "waitForComponentsStatus": "Succeeded"}]}},
+        "status": {"phase": "Running", "componentStatus":
+            [entry("init", json!([deployed])), entry("work", json!([]))]},
+    });
+    let one = One::of(serde_json::from_str(&object.to_string()).unwrap()).unwrap();
+    let mut snapshot =
+        Snapshot { components: one.wrapper.components.clone(), ..one.wrapper.snapshot() };
+    snapshot.components[1].presence = Presence::Absent;
+    assert_eq!(member(&snapshot, 1).state, "not created before step 2 of 2");
+    snapshot.status.component_status[1].uid = Some("work-uid".to_owned());
+    assert_eq!(member(&snapshot, 1).state, "does not exist");
+}
+
+#[test]
 fn a_manager_cluster_shows_what_its_worker_cluster_reports() {
     let mut status = running();
     status["phase"] = "Failed".into();

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::words::{self, moment};
-use super::{Description, Failure};
+use super::{Description, Failure, Uncounted};
 use crate::cli::explain::answer::Explanation;
 use crate::cli::explain::text::{details, step};
 use crate::cli::term::{Colour, Page, Span};
@@ -50,6 +50,16 @@ fn facts(description: &Description, now: Timestamp) -> Vec<(&'static str, String
     for (index, member) in description.components.iter().enumerate() {
         let name = if index == 0 { "components" } else { "" };
         facts.push((name, format!("{}/{}: {}", member.kind, member.name, member.state)));
+    }
+    let Uncounted { used, limit } = description.uncounted_restarts;
+    if used > 0 {
+        let limit = limit.map(|limit| format!(" of {limit}")).unwrap_or_default();
+        facts.push(("uncounted", format!("{used}{limit} uncounted restarts used")));
+    }
+    match description.ignored_failures {
+        0 => {}
+        1 => facts.push(("ignored", "1 failed pod, by podFailurePolicy".to_owned())),
+        more => facts.push(("ignored", format!("{more} failed pods, by podFailurePolicy"))),
     }
     if let Some(failure) = &description.failure {
         facts.push(("failure", failed(failure, now)));
