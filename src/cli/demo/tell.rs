@@ -6,8 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::super::term::{Colour, Span};
-use super::words::{amount_text, clock, seconds, span};
-use crate::api::{AppWrapperStatus, Phase, condition};
+use super::words::{amount_text, clock, of_quota, seconds, span};
+use crate::api::{AppWrapperStatus, Phase, Retries, RuleSource, condition};
 use crate::config::FaultTolerance;
 use crate::decide::pause;
 use crate::sim::{Change, Object, Verb};
@@ -284,7 +284,14 @@ fn entered(object: &Object, old: &AppWrapperStatus, new: &AppWrapperStatus) -> V
         }
         Phase::Suspended if managed => "no resources are created until Kueue admits it".to_owned(),
         Phase::Suspended => "no resources are created while spec.suspend is true".to_owned(),
-        Phase::Resuming => format!("attempt {attempt} begins: its components are created"),
+        Phase::Resuming => {
+            let order = &object.value["spec"]["executionPolicy"]["executionPolicyOrder"];
+            let how = if order == "InOrder" { " step by step" } else { "" };
+            format!("attempt {attempt} begins: its components are created{how}")
+        }
+        Phase::Running if new.component_status.iter().any(|one| one.uid.is_none()) => {
+            "all components of the first step exist; waiting for their pods".to_owned()
+        }
         Phase::Running => "all components exist; waiting for their pods".to_owned(),
         Phase::Suspending => "the controller deletes all its resources".to_owned(),
         Phase::Succeeded => format!("all components succeeded in attempt {attempt}"),
@@ -311,8 +318,13 @@ fn why_failed(status: &AppWrapperStatus) -> String {
     let found = condition::find(&status.conditions, condition::UNHEALTHY);
     let why = found.map(|found| found.message.clone()).unwrap_or_default();
     let retries = status.attempts.last().and_then(|attempt| attempt.retries);
+    let rule = status.attempts.last().and_then(|attempt| attempt.rule.as_ref());
+    let is_uncounted = rule.is_some_and(|rule| rule.source == RuleSource::UncountedLimit);
     match retries.filter(|retries| retries.used >= retries.limit) {
-        Some(retries) => format!("{why} (retry limit of {} reached)", retries.limit),
+        Some(Retries { limit, .. }) if is_uncounted => {
+            format!("{why} (limit of {limit} uncounted restarts reached)")
+        }
+        Some(Retries { limit, .. }) => format!("{why} (retry limit of {limit} reached)"),
         None => why,
     }
 }
@@ -379,21 +391,4 @@ fn queued(
         }
         WorkloadState::Finished => ("QuotaReleased", format!("releases {needed}; {}", used())),
     }
-}
-
-/// `2 of 2 nvidia.com/gpu are reserved`, of what is asked for.
-fn of_quota(
-    needs: &BTreeMap<String, i64>,
-    quota: &BTreeMap<String, (i64, i64)>,
-    pick: impl Fn((i64, i64)) -> (i64, i64),
-    word: &str,
-) -> String {
-    let asked = quota.iter().filter(|(name, _)| needs.get(*name).is_some_and(|n| *n > 0));
-    let texts: Vec<String> = asked
-        .map(|(name, both)| {
-            let (part, all) = pick(*both);
-            format!("{} of {} {name}", amount_text(part), amount_text(all))
-        })
-        .collect();
-    format!("{} are {word}", texts.join(", "))
 }

@@ -49,8 +49,11 @@ spec: {resourceGroups: [{coveredResources: [cpu], flavors: [{name: f, resources:
 "#;
 
 fn documents() -> Vec<Document> {
-    let text = MANIFESTS.to_owned() + REST;
-    let source = Source { name: "f".to_owned(), bytes: text.into_bytes() };
+    read(&(MANIFESTS.to_owned() + REST))
+}
+
+fn read(text: &str) -> Vec<Document> {
+    let source = Source { name: "f".to_owned(), bytes: text.as_bytes().to_vec() };
     let read: Result<Vec<_>, _> = bundle::documents(&[source]).into_iter().collect();
     read.expect("they are well formed")
 }
@@ -99,33 +102,73 @@ fn count(value: &Value) -> usize {
     }
 }
 
-/// Runs what is not refused, for some minutes; whether it was run.
-fn is_run(documents: Vec<Document>) -> bool {
+/// What is told of some minutes; none where it is refused.
+fn story(documents: Vec<Document>) -> Option<Vec<Line>> {
     let config = Config::default();
     if !refused(&documents, &config).is_empty() {
-        return false;
+        return None;
     }
     let misfortunes = vec![Misfortune::Pod, Misfortune::Stuck];
     let prepared = cast::prepare(documents, misfortunes, 40);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let Ok(mut show) = Show::new(1, prepared.cast) else { return false };
+        let mut show = Show::new(1, prepared.cast).ok()?;
+        let mut lines = vec![];
         let mut teller = Teller::default();
         let until = Duration::from_mins(4);
         while show.elapsed() < until && show.advance(until, until).await {
             for beat in show.drain() {
-                teller.tell(&beat).iter().for_each(|line| drop(line.spans()));
+                lines.extend(teller.tell(&beat));
             }
             let frame = view::Frame { width: 100, height: 30, colours: true };
-            drop(view::view("", &show.picture(), &[], frame));
+            drop(view::view("", &show.picture(), &lines, frame));
         }
-        true
+        Some(lines)
     })
 }
 
 #[test]
 fn what_is_good_is_run() {
-    assert!(is_run(documents()), "{:?}", refused(&documents(), &Config::default()));
+    assert!(story(documents()).is_some(), "{:?}", refused(&documents(), &Config::default()));
+}
+
+#[test]
+fn components_of_later_steps_are_not_said_to_exist() {
+    let job = |name: &str| {
+        format!(
+            "{{template: {{apiVersion: batch/v1, kind: Job, metadata: {{name: {name}}}, spec: {{template: \
+             {{metadata: {{annotations: {{sim/run-for: 20s}}}}, \
+             spec: {{restartPolicy: Never, containers: [{{name: c}}]}}}}}}}}}}"
+        )
+    };
+    let told = |order: &str| {
+        let text = format!(
+            "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {{name: a}}\n\
+             spec:\n  executionPolicy: {order}\n  components: [{}, {}]\n",
+            job("init"),
+            job("work")
+        );
+        let lines = story(read(&text)).expect("it is run");
+        let told = |line: &Line| ["Resuming", "Running"].contains(&line.event.as_str());
+        let told = lines.into_iter().filter(|line| line.object == "AppWrapper/a" && told(line));
+        told.map(|line| line.message).collect::<Vec<_>>()
+    };
+    let in_order = "{executionPolicyOrder: InOrder, rules: \
+                    [{targetComponents: [init], waitForComponentsStatus: Succeeded}]}";
+    assert_eq!(
+        told(in_order),
+        [
+            "attempt 0 begins: its components are created step by step",
+            "all components of the first step exist; waiting for their pods",
+        ]
+    );
+    assert_eq!(
+        told("{executionPolicyOrder: AnyOrder}"),
+        [
+            "attempt 0 begins: its components are created",
+            "all components exist; waiting for their pods",
+        ]
+    );
 }
 
 proptest! {
@@ -142,6 +185,6 @@ proptest! {
             let mut left = place.index(count(struck));
             put(struck, &mut left, &value);
         }
-        is_run(documents);
+        drop(story(documents));
     }
 }

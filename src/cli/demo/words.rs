@@ -1,5 +1,6 @@
 //! Numbers, times and the end of the story, in words.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde_json::{Value, json};
@@ -102,6 +103,23 @@ pub(super) fn wrapped(text: &str, width: usize) -> Vec<String> {
         }
     }
     lines
+}
+
+/// `2 of 2 nvidia.com/gpu are reserved`, of what is asked for.
+pub(super) fn of_quota(
+    needs: &BTreeMap<String, i64>,
+    quota: &BTreeMap<String, (i64, i64)>,
+    pick: impl Fn((i64, i64)) -> (i64, i64),
+    word: &str,
+) -> String {
+    let asked = quota.iter().filter(|(name, _)| needs.get(*name).is_some_and(|n| *n > 0));
+    let texts: Vec<String> = asked
+        .map(|(name, both)| {
+            let (part, all) = pick(*both);
+            format!("{} of {} {name}", amount_text(part), amount_text(all))
+        })
+        .collect();
+    format!("{} are {word}", texts.join(", "))
 }
 
 #[cfg(test)]
