@@ -24,6 +24,7 @@ mod input;
 mod last_failure;
 mod machine;
 mod notices;
+pub mod orders;
 mod orphans;
 mod over_quota;
 pub mod pause;

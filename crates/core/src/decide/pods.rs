@@ -214,8 +214,15 @@ fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Prob
         None => Problem::of_component(draft, health.component, reason, &message),
     };
     let unhealthy_from = grace.after(since);
+    // a pod that failed is why there are too few, and its component is about to say so
+    let failed = health::unmended(draft, health).into_iter().next();
+    let said_by = |pod: &'a Pod| {
+        let at = failure::finished_at(pod).unwrap_or(facts.now).min(facts.now);
+        owner_until(facts, pod, at)
+    };
     Some(Problem {
         failed_at: since,
+        owner_until: failed.and_then(said_by),
         unhealthy_from: Some(unhealthy_from),
         deadline: Some(facts.limits.failure_grace.after(unhealthy_from)),
         is_final: false,

@@ -30,7 +30,7 @@ where
         draft.verdict.retries = ruling.retries;
         return here.stay();
     }
-    if unsure_of_pods(draft, problem, due.is_some()) {
+    if unsure_of_pods(draft, problem) {
         draft.ask(FreshRead::Pods);
         return here.stay();
     }
@@ -87,16 +87,21 @@ fn count_uncounted(draft: &mut Draft<'_>) {
     draft.status.uncounted_restarts = draft.status.uncounted_restarts.max(0).saturating_add(1);
 }
 
-/// Whether a problem is about pods, and only a cache says so. A component may be seen to fail before its
-/// pods are: the policies would be asked about a failure without a cause.
-fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>, is_waited_for: bool) -> bool {
-    let of_pods = [unhealthy::INSUFFICIENT_PODS_READY, unhealthy::FOUND_FAILED_PODS];
-    let about_pods = problem.reason == unhealthy::FAILED_COMPONENT
-        || problem.reason == unhealthy::STUCK_TERMINATING
-        || is_waited_for && of_pods.contains(&problem.reason);
+/// Whether a problem may be about pods, and only a cache says so. A component may be seen to fail, or to be
+/// missing, before its pods are: the policies would be asked about a failure without a cause. One pod may be seen
+/// to fail before another that failed first.
+fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
+    let about_pods = [
+        unhealthy::INSUFFICIENT_PODS_READY,
+        unhealthy::FOUND_FAILED_PODS,
+        unhealthy::FAILED_COMPONENT,
+        unhealthy::MISSING_COMPONENT,
+        unhealthy::STUCK_TERMINATING,
+    ];
     // that its node is lost is true now, or a restart comes for nothing
     let lost = problem.pod.is_some_and(|pod| pod.lost.is_some());
-    (about_pods || lost) && draft.facts.snapshot.answered < FreshRead::Pods
+    (about_pods.contains(&problem.reason) || lost)
+        && draft.facts.snapshot.answered < FreshRead::Pods
 }
 
 /// Restarts without asking a policy: the node is to blame. Only the kill switch forbids it.

@@ -21,3 +21,4 @@ mod retry;
 mod retry_delay;
 mod retry_match;
 mod retry_node;
+mod told;

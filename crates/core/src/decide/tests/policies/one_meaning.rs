@@ -7,6 +7,7 @@ use crate::decide::tests::given::{World, at};
 use crate::plan::FreshRead;
 use crate::snapshot::lost::{Loss, Lost};
 use crate::snapshot::{BackoffLimit, FailedJob, Node, Outcome, Pod, PodPhase, Presence};
+use crate::tuning::Period;
 
 const FREE: &str = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
 const IGNORE: &str = "podFailurePolicy: {rules: [\
@@ -15,7 +16,7 @@ const EVICTED: &str = "{rules: [{name: r, action: Retry, onConditions: [Evicted]
 
 impl World {
     /// The node `node-1` is lost since a moment.
-    fn loses_node(mut self, state: Lost, second: i64) -> Self {
+    pub(super) fn loses_node(mut self, state: Lost, second: i64) -> Self {
         let lost = Some(Loss { state, since: Some(at(second)) });
         self.snapshot.nodes.insert("node-1".into(), Node { lost, ..Node::default() });
         self.snapshot.mark_lost_pods();
@@ -23,12 +24,12 @@ impl World {
     }
 
     /// The Job of a component bears so many failures, and has counted so many.
-    fn backoff(self, index: usize, limit: i64, counted: impl Into<Option<i64>>) -> Self {
+    pub(super) fn backoff(self, index: usize, limit: i64, counted: impl Into<Option<i64>>) -> Self {
         let backoff = BackoffLimit { limit, counted: counted.into() };
         self.object_of(index, |object| _ = object.report.backoff.insert(0, backoff))
     }
 
-    fn overriding(mut self, name: &str, yaml: &str) -> Self {
+    pub(super) fn overriding(mut self, name: &str, yaml: &str) -> Self {
         self = self.retry_policy(name, yaml);
         self.snapshot.retry.administered.insert(name.to_owned());
         self
@@ -169,6 +170,12 @@ fn the_owner_speaks_before_retry_policies_and_limits() {
     let pod = || running(&["Job/work:1"]).with(failed(0).code(3));
     let silent = || pod().backoff(0, 0, 1).spec(rule).retry_policy("p", policy);
     let spoken = || silent().fails(0, "BackoffLimitExceeded", "", 25);
+    let hasty = |world: World| {
+        world.limits(|limits| {
+            (limits.warmup_grace, limits.failure_grace) =
+                (Period::from_secs(0), Period::from_secs(0));
+        })
+    };
     let free = "RestartIgnoringLimit failurePolicy/f#0";
     check(vec![
         ("the pod comes first", silent(), 21, "Wait 30"),
@@ -186,6 +193,8 @@ fn the_owner_speaks_before_retry_policies_and_limits() {
             21,
             "Fail retryPolicy/p/r#0",
         ),
+        ("no period is waited for", hasty(silent()), 21, "Wait 30"),
+        ("the pod is seen before the Job's count", silent().backoff(0, 0, 0), 21, "Wait 30"),
         (
             "without rules nothing is to be said",
             pod().backoff(0, 0, 1).retry_policy("p", policy),
@@ -424,6 +433,24 @@ fn the_deletion_after_a_failure_keeps_its_beginning() {
     let decision = world.decide(50);
     let since = decision.status.since.and_then(|since| since.deleting);
     assert_eq!(since.map(|time| time.0), Some(at(5)));
+}
+
+/// Pods are seen one by one: the first cause is known only when all that failed are.
+#[test]
+fn every_decision_about_a_failure_knows_all_pods() {
+    let retry = "{rules: [{name: r, action: Retry, onExitCodes: {operator: In, values: [1]}}]}";
+    let failed = || running(&["Job/work:1"]).with(failed(0)).backoff(0, 0, 1);
+    let missing = running(&["Job/work:1"])
+        .with(ready(0))
+        .component(0, |component| component.presence = Presence::Absent)
+        .answered(FreshRead::Missing);
+    for (what, world) in [
+        ("a rule that needs no grace", failed().retry_policy("p", retry)),
+        ("a component that failed", failed().fails(0, "BackoffLimitExceeded", "", 20)),
+        ("a component that is missing", missing),
+    ] {
+        assert_eq!(world.ask(21).ask, FreshRead::Pods, "{what}");
+    }
 }
 
 /// Says nothing of the components that succeeded: `Outcome` is theirs.

@@ -3,10 +3,10 @@
 mod decisions;
 mod orders;
 mod play;
-mod worlds;
+pub mod worlds;
 
 use proptest::prelude::ProptestConfig;
 
-fn config() -> ProptestConfig {
+pub fn config() -> ProptestConfig {
     ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() }
 }
