@@ -188,6 +188,9 @@ async fn steps(
             ask = decision.ask;
             continue;
         }
+        if let Some(witness) = &context.witness {
+            witness(facts, &decision);
+        }
         let idle = decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
         if decision.status != wrapper.status || !wrapper.flaws.is_empty() || idle {
             match written::write(context, memory, &stored, &wrapper, &decision).await? {

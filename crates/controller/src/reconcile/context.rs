@@ -9,7 +9,7 @@ use crate::act::events::{About, EventType, Events};
 use crate::act::rights::Rights;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::decide::Warning;
+use crate::decide::{Decision, Facts, Warning};
 use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
@@ -19,6 +19,9 @@ use crate::observe::memory::ReconcileState;
 use crate::observe::store::Store;
 use crate::observe::summary::Summary;
 use crate::observe::{Sources, retry_sources};
+
+/// Is told of each decision, and of the facts that it was made from.
+pub type Witness = Box<dyn Fn(Facts<'_>, &Decision) + Send + Sync>;
 
 /// All that a reconcile needs.
 pub struct Context {
@@ -42,6 +45,8 @@ pub struct Context {
     pub store: Store,
     /// Counts the changes that concern every AppWrapper, such as those of the settings.
     pub changed: tokio::sync::watch::Sender<u64>,
+    /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
+    pub witness: Option<Witness>,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
     memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<ReconcileState>>>>,
 }
@@ -66,6 +71,7 @@ impl Context {
             config: RwLock::new(Arc::new(config)),
             store: Store::default(),
             changed: tokio::sync::watch::Sender::new(0),
+            witness: None,
             wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),
         }

@@ -87,6 +87,8 @@ pub struct Coverage {
     pub faults: [u64; super::faults::Fault::ALL.len()],
     /// Invariant checks made.
     pub checks: u64,
+    /// Orders in which the facts of failures were told.
+    pub orders: u64,
     /// Decisions about failures, by the source of the rule and the action.
     pub rulings: BTreeMap<(String, String), u64>,
 }
@@ -97,6 +99,7 @@ impl Default for Coverage {
             seen: [[0; EVENTS]; PHASES],
             faults: [0; super::faults::Fault::ALL.len()],
             checks: 0,
+            orders: 0,
             rulings: BTreeMap::new(),
         }
     }
@@ -125,6 +128,7 @@ impl Coverage {
         }
         self.faults.iter_mut().zip(&other.faults).for_each(|(sum, more)| *sum += more);
         self.checks += other.checks;
+        self.orders += other.orders;
         for (ruling, count) in &other.rulings {
             *self.rulings.entry(ruling.clone()).or_insert(0) += count;
         }

@@ -20,6 +20,7 @@ pub mod coverage;
 pub mod explore;
 pub mod faults;
 mod heal;
+mod judged;
 pub mod oracle;
 pub mod plans;
 pub mod replica;
@@ -260,6 +261,8 @@ impl World {
         };
         let most = i64::from(world.config.retry_policy.global_max_retries);
         world.oracle.policies.begin_global(most);
+        world.oracle.policies.uncounted =
+            i64::from(world.config.retry_policy.max_uncounted_restarts);
         for (name, room) in &scene.nodes {
             world.add_node(name, *room);
         }

@@ -211,6 +211,12 @@ impl Thing {
         self.pod && self.phase != "Succeeded" && self.phase != "Failed"
     }
 
+    /// Index of its pod set in its component, by its label.
+    #[must_use]
+    pub fn set(&self) -> Option<usize> {
+        self.pod_set.as_deref()?.split_once('-')?.1.parse().ok()
+    }
+
     /// Keeps what was known of it before somebody could forge its labels and owners. `stripped`: the adversary
     /// has taken our labels away. `in_sight`: whether a controller has had the time to see it; absent where
     /// other things go wrong, too.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use kube::runtime::watcher::Event;
 
+use super::judged::{Judged, judge};
 use super::wire::{Call, Wire};
 use crate::act::events::Notice;
 use crate::clock::{Clock, ManualClock};
@@ -148,6 +149,7 @@ pub struct Replica {
     /// Where it has stopped believing that it leads: after so many more of its moves.
     pub doubts: Option<u32>,
     woken: Arc<Mutex<Vec<Key>>>,
+    judged: Arc<Mutex<Vec<Judged>>>,
 }
 
 impl Replica {
@@ -159,9 +161,15 @@ impl Replica {
         let woken = Arc::new(Mutex::new(vec![]));
         let wake = woken.clone();
         let time: Arc<dyn Clock> = clock.clone();
-        let context = Context::new(client, time, config.clone(), move |key| {
+        let mut context = Context::new(client, time, config.clone(), move |key| {
             wake.lock().unwrap_or_else(PoisonError::into_inner).push(key.clone());
         });
+        let judged = Arc::new(Mutex::new(vec![]));
+        let list = judged.clone();
+        context.witness = Some(Box::new(move |facts, decision| {
+            let new = judge(facts, decision);
+            list.lock().unwrap_or_else(PoisonError::into_inner).extend(new);
+        }));
         let marks = nodes::marks(&config.autopilot);
         let stream = |topic, feed| Stream {
             topic,
@@ -188,6 +196,7 @@ impl Replica {
             frozen_until: Duration::ZERO,
             doubts: None,
             woken,
+            judged,
         }
     }
 
@@ -225,6 +234,12 @@ impl Replica {
     pub fn drain_woken(&mut self, at: Duration) {
         let woken = std::mem::take(&mut *self.woken.lock().unwrap_or_else(PoisonError::into_inner));
         self.push_all(woken, at);
+    }
+
+    /// Takes what was decided about failures since the last time.
+    #[must_use]
+    pub fn drain_judged(&self) -> Vec<Judged> {
+        std::mem::take(&mut *self.judged.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The AppWrapper as its watch has shown it.

@@ -6,6 +6,7 @@ use super::actors::kueue::Outcome;
 use super::actors::{Env, Task, batch, operators};
 use super::coverage::Happening;
 use super::faults::Fault;
+use super::judged::Judged;
 use super::replica::{Landed, Topic, state_at};
 use super::rng::Rng;
 use super::{Options, Source, Weights, World};
@@ -279,6 +280,9 @@ impl World {
         let elapsed = self.elapsed;
         let replica = &mut self.replicas[index];
         replica.drain_woken(elapsed);
+        let judged = replica.drain_judged();
+        self.compare(&judged);
+        let Some(replica) = self.replicas.get_mut(index) else { return };
         match landed {
             Landed::Waits | Landed::Done(Ok(Next::OnChange)) => {}
             Landed::Done(Ok(Next::After(pause))) => {
@@ -298,6 +302,22 @@ impl World {
                 sentence: "the controller does not panic",
                 seen: text,
             }),
+        }
+    }
+
+    /// What was decided about a failure does not depend on which of its facts came first.
+    fn compare(&mut self, judged: &[Judged]) {
+        for (key, told) in judged {
+            self.coverage.orders += told.len() as u64;
+            let is_key = |wrapper: &&super::oracle::Wrapper| {
+                let at = &wrapper.address;
+                wrapper.sane && *at.name == *key.name && *at.namespace == *key.namespace
+            };
+            let wrapper = self.oracle.wrappers.values().find(is_key);
+            if let Some(violation) = wrapper.and_then(|_| super::checks::meaning::one_verdict(told))
+            {
+                self.violated(violation);
+            }
         }
     }
 

@@ -95,9 +95,8 @@ fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
             Phase::Succeeded | Phase::Failed => None,
             Phase::Running => {
                 let healthy = is_true(object, "PodsReady") && !is_true(object, "Unhealthy");
-                // by the contract it is waited for until it is gone, however long that takes
-                let leaving = wrapper.things.values().any(|thing| thing.pod && thing.terminating);
-                (!healthy && !leaving).then(|| "Running, but not healthy".to_owned())
+                // a pod that stays Terminating is waited for no longer than its bound
+                (!healthy).then(|| "Running, but not healthy".to_owned())
             }
             Phase::Empty
             | Phase::Suspended

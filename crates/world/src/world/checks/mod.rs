@@ -3,6 +3,7 @@
 pub mod calls;
 pub mod hostile;
 pub mod liveness;
+pub mod meaning;
 pub mod policies;
 pub mod safety;
 

@@ -57,7 +57,7 @@ fn is_restart(scope: &Scope<'_>) -> bool {
     was_active(scope) && (after == Phase::Resetting || anew())
 }
 
-fn is_failure(scope: &Scope<'_>) -> bool {
+pub(super) fn is_failure(scope: &Scope<'_>) -> bool {
     was_active(scope) && scope.wrapper.state.phase == Phase::Failed
 }
 
@@ -110,9 +110,18 @@ fn created_when_gone(scope: &Scope<'_>) -> Option<String> {
 fn recreation_counted(scope: &Scope<'_>) -> Option<String> {
     let sent = &scope.wrapper.components.sent;
     let (before, after) = (scope.before.count, scope.wrapper.state.count);
-    let more = i64::from(!is_of_one_incident(scope));
+    let more = i64::from(!is_of_one_incident(scope) && !is_free(scope));
     let right = after == before + more;
     (is_recreation(scope) && !right).then(|| format!("{sent:?}: {before} → {after}"))
+}
+
+/// Whether the rule that names the recreation does not count it.
+fn is_free(scope: &Scope<'_>) -> bool {
+    let rule = decided(&scope.change.object.value).map(|attempt| &attempt["rule"]);
+    let rule = rule.filter(|rule| rule["source"] == "failurePolicy");
+    let index = rule.and_then(|rule| usize::try_from(rule["index"].as_u64()?).ok());
+    let action = index.and_then(|index| scope.wrapper.own.action_of(index));
+    action == Some("RecreateComponentAndIgnoreMaxRestarts")
 }
 
 /// Whether a component goes for a node that another of the same attempt has gone for, and that has not been
@@ -205,7 +214,7 @@ fn final_is_final(scope: &Scope<'_>) -> Option<String> {
     (asked && failed && found && own.is_fatal(part, reason)).then(|| format!("component {name}"))
 }
 
-fn conditions_reason(wrapper: &Value) -> Option<&str> {
+pub(super) fn conditions_reason(wrapper: &Value) -> Option<&str> {
     let all = wrapper["status"]["conditions"].as_array()?;
     all.iter().find(|one| one["type"] == "Unhealthy")?["reason"].as_str()
 }

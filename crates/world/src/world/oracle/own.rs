@@ -29,6 +29,8 @@ pub struct Own {
     pub open_ended: BTreeSet<usize>,
     /// For each step but the last: its components must succeed; else be ready.
     pub must_succeed: Vec<bool>,
+    /// Names of the replicated Jobs of each component, in the order of its pod sets.
+    jobs: Vec<Vec<String>>,
     pod_rules: Vec<Value>,
     failure_rules: Vec<Value>,
 }
@@ -49,6 +51,8 @@ pub enum Said {
 pub struct PodFailure {
     /// Its component.
     pub part: Option<usize>,
+    /// Its pod set.
+    pub pod_set: Option<usize>,
     /// Containers that ended, and their codes.
     codes: Vec<(String, i64)>,
     /// Type and status of its conditions.
@@ -58,7 +62,7 @@ pub struct PodFailure {
 impl PodFailure {
     /// Reads a pod.
     #[must_use]
-    pub fn of(pod: &Value, part: Option<usize>) -> Self {
+    pub fn of(pod: &Value, part: Option<usize>, pod_set: Option<usize>) -> Self {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let containers = pod["status"]["containerStatuses"].as_array();
         let codes = containers.into_iter().flatten().filter_map(|one| {
@@ -68,6 +72,7 @@ impl PodFailure {
         let pairs = conditions.into_iter().flatten();
         Self {
             part,
+            pod_set,
             codes: codes.collect(),
             conditions: pairs.map(|one| (text(&one["type"]), text(&one["status"]))).collect(),
         }
@@ -100,6 +105,7 @@ impl Own {
                 .map(|(index, _)| index)
                 .collect(),
             must_succeed: vec![],
+            jobs: list(&spec["components"]).iter().map(jobs_of).collect(),
             pod_rules: list(&spec["podFailurePolicy"]["rules"]),
             failure_rules: list(&spec["failurePolicy"]["rules"]),
             parts,
@@ -149,17 +155,42 @@ impl Own {
         !self.pod_rules.is_empty()
     }
 
-    fn is_about(&self, rule: &Value, part: Option<usize>) -> bool {
+    /// Targets are written `name`, `Kind/name`, `name/part` or `Kind/name/part`.
+    fn is_about(&self, rule: &Value, part: Option<usize>, pod_set: Option<usize>) -> bool {
         let targets = rule["targetComponents"].as_array().map_or(&[][..], |all| all);
-        let name = part.and_then(|part| self.parts.get(part)).map(|part| part.1.as_str());
-        targets.is_empty() || name.is_some_and(|name| targets.iter().any(|target| target == name))
+        let Some(index) = part.filter(|_| !targets.is_empty()) else { return targets.is_empty() };
+        let Some((kind, name)) = self.parts.get(index) else { return false };
+        let job = pod_set.and_then(|set| self.jobs.get(index)?.get(set));
+        let whole = [name.clone(), format!("{kind}/{name}")];
+        let of_it = whole.iter().map(|text| format!("{text}/{}", job.map_or("", String::as_str)));
+        let all: Vec<String> = whole.iter().cloned().chain(of_it).collect();
+        targets.iter().any(|target| all.iter().any(|one| target == one.as_str()))
+    }
+
+    /// The first rule of `failurePolicy` about a component that lost a pod with its node: its index and action.
+    /// None where one before it may be about something else that the component says.
+    #[must_use]
+    pub fn rule_of_lost(&self, part: usize, pod_set: Option<usize>) -> Option<(usize, &str)> {
+        let about = |rule: &Value| self.is_about(rule, Some(part), pod_set);
+        let (index, rule) = self.failure_rules.iter().enumerate().find(|(_, rule)| about(rule))?;
+        let is_plain = |key: &str| rule[key].as_array().is_none_or(Vec::is_empty);
+        let plain = is_plain("onJobFailureReasons") && is_plain("onJobFailureMessagePatterns");
+        rule["action"].as_str().filter(|_| plain).map(|action| (index, action))
+    }
+
+    /// The action of a rule of `failurePolicy`.
+    #[must_use]
+    pub fn action_of(&self, index: usize) -> Option<&str> {
+        self.failure_rules.get(index)?["action"].as_str()
     }
 
     /// What the first rule that matches says of a pod.
     #[must_use]
     pub fn judge(&self, pod: &PodFailure) -> Said {
-        let mut matching =
-            self.pod_rules.iter().filter(|rule| self.is_about(rule, pod.part) && fits(rule, pod));
+        let mut matching = self
+            .pod_rules
+            .iter()
+            .filter(|rule| self.is_about(rule, pod.part, pod.pod_set) && fits(rule, pod));
         match matching.next().and_then(|rule| rule["action"].as_str()) {
             Some("FailAppWrapper") => Said::Fatal,
             Some("Ignore") => Said::Ignored,
@@ -171,7 +202,7 @@ impl Own {
     /// A pattern is not read here: where one stands before, nothing is said.
     #[must_use]
     pub fn is_fatal(&self, part: usize, reason: &str) -> bool {
-        for rule in self.failure_rules.iter().filter(|rule| self.is_about(rule, Some(part))) {
+        for rule in self.failure_rules.iter().filter(|rule| self.is_about(rule, Some(part), None)) {
             let list = |key: &str| rule[key].as_array().map_or(&[][..], |all| all);
             let reasons = list("onJobFailureReasons");
             if !reasons.is_empty() && !reasons.iter().any(|one| one == reason) {
@@ -182,6 +213,12 @@ impl Own {
         }
         false
     }
+}
+
+fn jobs_of(component: &Value) -> Vec<String> {
+    let jobs = component["template"]["spec"]["replicatedJobs"].as_array();
+    let names = jobs.into_iter().flatten().filter_map(|job| job["name"].as_str());
+    names.map(str::to_owned).collect()
 }
 
 fn is_open_ended(template: &Value) -> bool {

@@ -16,6 +16,10 @@ const ATTACHED: &str = "workload.codeflare.dev/retry-policies";
 pub struct RetryPolicies {
     /// The lowest and the highest `globalMaxRetries`.
     pub global: (i64, i64),
+    /// `maxUncountedRestarts`; 0 is no limit.
+    pub uncounted: i64,
+    /// Policies that a version said override what users wrote.
+    pub overriding: BTreeSet<String>,
     /// Names that queues attach.
     attached: BTreeSet<String>,
     /// By policy and rule; "" is the default action.
@@ -24,7 +28,13 @@ pub struct RetryPolicies {
 
 impl Default for RetryPolicies {
     fn default() -> Self {
-        Self { global: (20, 20), attached: BTreeSet::new(), rules: BTreeMap::new() }
+        Self {
+            global: (20, 20),
+            uncounted: 0,
+            overriding: BTreeSet::new(),
+            attached: BTreeSet::new(),
+            rules: BTreeMap::new(),
+        }
     }
 }
 
@@ -87,6 +97,9 @@ impl RetryPolicies {
         let policy = self.rules.entry(object.address.name.to_string()).or_default();
         let backoff = Backoff::read(&spec["backoff"]);
         let limit = spec["retryLimit"].as_i64();
+        if spec["override"] == true {
+            self.overriding.insert(object.address.name.to_string());
+        }
         policy.entry(String::new()).or_default().push(Said { limit, backoff });
         for (index, rule) in spec["rules"].as_array().into_iter().flatten().enumerate() {
             let name = rule["name"].as_str().map_or_else(|| format!("rule{index}"), str::to_owned);

@@ -121,7 +121,7 @@ impl Wrapper {
     /// What a component or a pod of it has reached, and how a pod failed.
     pub(super) fn note_thing(&mut self, object: &Object, thing: &Thing) {
         if self.own.judges_pods() && thing.pod && thing.phase == "Failed" {
-            let failure = PodFailure::of(&object.value, thing.part);
+            let failure = PodFailure::of(&object.value, thing.part, thing.set());
             self.failures.insert(object.uid.clone(), failure);
         }
         self.succeeded.note(object, thing);

@@ -29,6 +29,11 @@ impl Scene {
             return;
         }
         let mut writer = Writer { rng };
+        if writer.rng.one_in(3) {
+            let most = writer.rng.between(1, 3);
+            let few = format!("{{retryPolicy: {{maxUncountedRestarts: {most}, ");
+            self.config = self.config.replacen("{retryPolicy: {", &few, 1);
+        }
         for (_, act) in &mut self.script {
             if let Act::Create(object) = act
                 && object["kind"] == "AppWrapper"
@@ -53,6 +58,13 @@ fn names(wrapper: &Value) -> Vec<Value> {
     components.map(|component| component["template"]["metadata"]["name"].clone()).collect()
 }
 
+/// Whether a target is a part of a component: kinds are written with a capital.
+fn is_part(target: &Value) -> bool {
+    let mut words = target.as_str().unwrap_or_default().split('/');
+    let first = words.next().is_some_and(|word| word.starts_with(char::is_uppercase));
+    words.count() > usize::from(first)
+}
+
 /// Every pod template below a value.
 fn each_pod(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
     if value["spec"]["containers"].is_array() {
@@ -72,12 +84,16 @@ impl Writer<'_> {
     }
 
     fn decorate(&mut self, wrapper: &mut Value, faults: &Faults) {
+        if self.rng.one_in(4) {
+            self.config_map(wrapper);
+        }
         let names = names(wrapper);
+        let targets = self.named(wrapper);
         if self.rng.one_in(2) {
-            wrapper["spec"]["failurePolicy"] = self.failure_policy(&names);
+            wrapper["spec"]["failurePolicy"] = self.failure_policy(&targets);
         }
         if self.rng.one_in(3) {
-            wrapper["spec"]["podFailurePolicy"] = self.pod_failure_policy(&names);
+            wrapper["spec"]["podFailurePolicy"] = self.pod_failure_policy(&targets);
         }
         if names.len() > 1 && !self.rng.one_in(3) {
             wrapper["spec"]["executionPolicy"] = self.execution_policy(names);
@@ -88,6 +104,36 @@ impl Writer<'_> {
         }
         let fails = faults.has(Fault::Pod);
         each_pod(&mut wrapper["spec"]["components"], &mut |pod| self.pod(pod, fails));
+    }
+
+    /// One more component, without pods; it may come first or last.
+    fn config_map(&mut self, wrapper: &mut Value) {
+        let name = format!("{}-cm", wrapper["metadata"]["name"].as_str().unwrap_or_default());
+        let template = json!({
+            "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"},
+        });
+        if let Some(all) = wrapper["spec"]["components"].as_array_mut() {
+            let at = if self.rng.one_in(2) { 0 } else { all.len() };
+            all.insert(at, json!({"template": template, "podSets": []}));
+        }
+    }
+
+    /// What rules may name: each component, perhaps with its kind, and parts of a `JobSet`.
+    fn named(&mut self, wrapper: &Value) -> Vec<Value> {
+        let mut all = vec![];
+        for component in wrapper["spec"]["components"].as_array().into_iter().flatten() {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let template = &component["template"];
+            let mut name = text(&template["metadata"]["name"]);
+            if self.rng.one_in(4) {
+                name = format!("{}/{name}", text(&template["kind"]));
+            }
+            let jobs = template["spec"]["replicatedJobs"].as_array();
+            let jobs = jobs.into_iter().flatten();
+            all.extend(jobs.map(|job| json!(format!("{name}/{}", text(&job["name"])))));
+            all.push(name.into());
+        }
+        all
     }
 
     /// One or two names, perhaps of a policy that is not there.
@@ -154,10 +200,15 @@ impl Writer<'_> {
             "RestartAppWrapperAndIgnoreMaxRestarts",
             "RecreateComponent",
             "RecreateComponent",
+            "RecreateComponentAndIgnoreMaxRestarts",
         ];
         let rules: Vec<Value> = (0..self.rng.between(1, 2))
             .map(|_| {
                 let action = *self.rng.pick(&actions);
+                // parts cannot be recreated
+                let whole: Vec<Value> =
+                    names.iter().filter(|name| !is_part(name)).cloned().collect();
+                let names = if action.starts_with("Recreate") { &whole } else { names };
                 let mut rule = json!({"action": action, "targetComponents": self.targets(names)});
                 if self.rng.one_in(4) {
                     let reasons = ["BackoffLimitExceeded", "FailedJobs", "OOMKilled", "Error"];
@@ -274,6 +325,9 @@ impl Writer<'_> {
         }
         if self.rng.one_in(2) {
             spec["backoff"] = self.backoff();
+        }
+        if self.rng.one_in(4) {
+            spec["override"] = true.into();
         }
         if self.rng.one_in(2) {
             spec["antiAffinity"] = json!({"mode": "node"});
