@@ -200,6 +200,65 @@ fn every_sample_survives_every_fault() {
     }
 }
 
+/// A story that rightly ends otherwise with a fault: sample, fault, end, and why.
+const OTHERWISE: &[(&str, &str, &str, &str)] = &[
+    ("armada-memory.yaml", "node", "Failed", "its RetryPolicy retries OOMKilled alone"),
+    (
+        "kep-262-1-maintenance.yaml",
+        "pod",
+        "Failed",
+        "the pod exits with a code that is a bug there",
+    ),
+    (
+        "kep-262-3-free-restarts.yaml",
+        "node",
+        "Failed",
+        "only the Job's reason is free, of 0 restarts",
+    ),
+    (
+        "kep-262-3-free-restarts.yaml",
+        "pod",
+        "Failed",
+        "the pod's end is no maintenance; 0 restarts",
+    ),
+    (
+        "kep-262-3-free-restarts.yaml",
+        "component",
+        "Failed",
+        "a deletion is no maintenance; 0 restarts",
+    ),
+    ("kep-3329-1-retriable.yaml", "pod", "Failed", "the pod exits with a code that is final there"),
+    (
+        "kep-3329-2-disruption.yaml",
+        "component",
+        "Failed",
+        "a deletion is no disruption; 0 restarts",
+    ),
+    ("kep-672-3-pilot.yaml", "node", "Failed", "it allows 0 restarts"),
+    ("kep-672-3-pilot.yaml", "pod", "Failed", "it allows 0 restarts"),
+    ("kep-672-3-pilot.yaml", "component", "Failed", "it allows 0 restarts"),
+];
+
+/// A node that dies, a pod that fails or a component that is deleted changes no end of a story, but where the
+/// policies of the story say so.
+#[test]
+fn every_story_ends_as_it_says_whatever_happens_beside_it() {
+    let mut wrong = vec![];
+    for (file, expect) in samples("samples/policies") {
+        for fault in ["node", "pod", "component"] {
+            let listed = OTHERWISE.iter().find(|(one, of, ..)| file.ends_with(one) && *of == fault);
+            let expect = listed.map_or(expect.as_str(), |(_, _, end, _)| end);
+            let (lines, result) = told(&[&file, "--fault", fault]);
+            let end = only_phase(&result);
+            let last = lines.last().map(|line| line["message"].clone()).unwrap_or_default();
+            if end != expect {
+                wrong.push(format!("{file} --fault {fault}: {end}, not {expect}: {last}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn what_is_urgent_takes_the_quota_for_a_while() {
     let sample = std::fs::read_to_string(root().join("samples/job.yaml")).expect("a sample");
