@@ -56,7 +56,7 @@ fn failure(rule: Value) -> Value {
 #[test]
 fn exit_codes_of_containers_that_restart_are_never_seen() {
     let two = [restarting("a", "OnFailure"), restarting("b", "Never")];
-    let start = "warning: spec.podFailurePolicy.rules[0]: never matches pods of Job/a ";
+    let start = "warning: spec.podFailurePolicy.rules[0].onExitCodes: never matches pods of Job/a ";
     for targets in [json!([]), json!(["a"]), json!(["a", "b"])] {
         only("rule", &of(&two, codes(targets)), start, "restartPolicy OnFailure");
     }
@@ -72,7 +72,8 @@ fn exit_codes_of_containers_that_restart_are_never_seen() {
     ] {
         assert_eq!(silent, Vec::<String>::new());
     }
-    let start = "warning: spec.podFailurePolicy.rules[0]: never matches pods of PyTorchJob/t ";
+    let start =
+        "warning: spec.podFailurePolicy.rules[0].onExitCodes: never matches pods of PyTorchJob/t ";
     only("part", &of(&[replicas("t")], codes(json!(["t/Master"]))), start, "OnFailure");
     for (name, job, count) in [
         ("terminalExitCodes", "OnFailure", 1),
