@@ -202,6 +202,9 @@ fn whatever_is_filled_in_applies_and_once_is_enough() {
     });
 }
 
+/// The component of the sample.
+const JOB: Named<'_> = Named { kind: "Job", name: "work", has_pods: true, parts: &[] };
+
 #[test]
 fn any_policy_is_judged_and_read() {
     let cost = Cost::new("policies");
@@ -219,9 +222,9 @@ fn any_policy_is_judged_and_read() {
             drop(validate::create(&aw, &config));
             drop(validate::update(&old, &aw, Requester::default(), &config));
             if let Ok(spec) = serde_json::from_value::<AppWrapperSpec>(aw["spec"].take()) {
-                drop(Policies::of(&spec, &[Named { kind: "Job", name: "work", has_pods: true, parts: &[] }]).flaws());
+                drop(Policies::of(&spec, &[JOB]).flaws());
             }
-            let is_good = validate::retry_policy(&policy).is_empty();
+            let is_good = validate::retry_policy(&policy, &config).is_empty();
             let spec = serde_json::from_value::<RetryPolicySpec>(stored(policy["spec"].take()));
             (is_good, spec.ok().and_then(|spec| RetryPolicy::read("infra", &spec).ok()))
         })?;

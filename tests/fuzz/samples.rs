@@ -103,7 +103,7 @@ fn retry_policy() -> Value {
                     "retryLimit": 3, "mutate": {"memory": {"factor": 1.5, "max": "64Gi"}}},
                 {"action": "Fail", "onExitCodes": {"operator": "In", "values": [137, 138]}},
                 {"action": "Retry", "onTerminationMessage": {"pattern": ".*TRANSIENT.*"}, "backoff": backoff},
-                {"action": "Retry", "onFailureCategory": ["node", "cuda_error"], "includeInitContainers": true},
+                {"action": "Retry", "onFailureCategory": ["node", "storage_limit"], "includeInitContainers": true},
             ],
         },
     })

@@ -88,7 +88,7 @@ fn found(given: &Given) -> Option<Vec<Finding>> {
     let config = Config::default();
     match given {
         Given::Object(object) if object["kind"] == "RetryPolicy" => {
-            Some(validate::retry_policy(object))
+            Some(validate::retry_policy(object, &config))
         }
         Given::Object(object) => Some(validate::create(object, &config)),
         Given::Change(old, change) => {

@@ -184,6 +184,10 @@ fn what_is_wrong_with_a_retry_policy_is_refused() {
             (other(json!({"onFailureCategory": [""]})), "names of failure categories"),
             (other(json!({"onTerminationMessage": {"pattern": ""}})), "pattern"),
             (other(json!({"onExitCodes": {"operator": "In", "values": [0]}})), "must not have 0"),
+            (
+                other(json!({"onExitCodes": {"operator": "In", "values": [2, 2]}})),
+                "Duplicate value",
+            ),
             (rule(json!({"retryLimit": -1})), "retryLimit"),
             (retry_policy("p", json!({"retryLimit": -1})), "retryLimit"),
             (retry_policy("p", json!({"retryLimit": 4_294_967_296_i64})), "retryLimit"),

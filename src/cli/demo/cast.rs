@@ -31,7 +31,7 @@ pub(super) fn refusals(documents: &[Document], config: &crate::config::Config) -
                 validate::create(&document.value, config)
             }
             "RetryPolicy" if document.is_ours("RetryPolicy") => {
-                validate::retry_policy(&document.value)
+                validate::retry_policy(&document.value, config)
             }
             _ => continue,
         };

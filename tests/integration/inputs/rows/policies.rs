@@ -72,19 +72,21 @@ pub(super) fn policies() -> Vec<Row> {
     const VALUE: &str = "spec.podFailurePolicy.rules[0].onExitCodes.values[0]";
     const SECOND: &str = "spec.podFailurePolicy.rules[0].onExitCodes.values[1]";
     const PATTERN: &str = "spec.failurePolicy.rules[0].onJobFailureMessagePatterns[0]";
-    let all: Vec<i32> = (0..=255).collect();
+    let all: Vec<i32> = (1..=256).collect();
     let ignore = json!({"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]});
     let many = vec![json!({"type": "DisruptionTarget"}); 21];
     let other = json!({"containerName": "other", "operator": "In", "values": [1]});
     vec![
         row("22", "success is no failure", codes("In", json!([0])), denied(VALUE, "must not be 0"))
             .server("must not have 0"),
+        row("22", "unsorted", codes("In", json!([2, 1])), Accepted),
         row("23", "twice", codes("In", json!([1, 1])), denied(SECOND, "unique"))
             .server("Duplicate value"),
         row("24", "none", codes("In", json!([])), denied(VALUES, "at least one entry"))
             .server("at least 1 items"),
         row("24", "256 of them", codes("NotIn", json!(all)), denied(VALUES, "at most 255"))
             .server("must have at most 255 items"),
+        row("24", "over 255", codes("In", json!([256])), Accepted),
         row(
             "25",
             "21 rules",
