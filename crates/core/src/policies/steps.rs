@@ -97,8 +97,8 @@ mod tests {
     #[test]
     fn components_that_no_rule_names_come_last() {
         let names = ["a", "b", "c", "d", "m"];
-        let named = |name| Named { kind: "Job", name, has_pods: name != "m", parts: &[] };
-        let all = names.map(named);
+        let job = |name| Named { kind: "Job", name, has_pods: name != "m", parts: &[] };
+        let all = names.map(job);
         let components = &Components::of(&all);
         let rule = |names: &[&str]| ExecutionRule {
             target_components: names.iter().map(|name| (*name).to_owned()).collect(),

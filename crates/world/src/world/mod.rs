@@ -57,7 +57,7 @@ use faults::{Fault, FaultPlan, Faults};
 use oracle::Oracle;
 use replica::{Replica, Told, Topic};
 use rng::Rng;
-use scene::Scene;
+use scene::{Act, Scene};
 use trace::Trace;
 use wire::Call;
 
@@ -162,7 +162,7 @@ pub struct World {
     garbage: Garbage,
     kubelets: Kubelets,
     kueue: Kueue,
-    script: Vec<scene::Act>,
+    script: Vec<Act>,
     replicas: Vec<Replica>,
     logs: BTreeMap<Topic, (KindId, Filter, Vec<Told>)>,
     seen: usize,
@@ -259,24 +259,33 @@ impl World {
             adversary: None,
             options,
         };
-        let most = i64::from(world.config.retry_policy.global_max_retries);
-        world.oracle.policies.begin_global(most);
-        world.oracle.policies.uncounted =
-            i64::from(world.config.retry_policy.max_uncounted_restarts);
-        for (name, room) in &scene.nodes {
-            world.add_node(name, *room);
-        }
-        for object in scene.objects {
-            world.create(object);
-        }
-        for (at, act) in scene.script {
-            world.script.push(act);
-            world.agenda.at(at, Task::Script(world.script.len() - 1));
-        }
-        world.absorb(Source::Others);
-        let leader = world.new_replica(true);
-        world.replicas.push(leader);
+        world.set_up(&scene.nodes, scene.objects, scene.script);
         world
+    }
+
+    /// Makes what there is in the beginning, and starts the first replica.
+    fn set_up(
+        &mut self,
+        nodes: &[(String, usize)],
+        objects: Vec<serde_json::Value>,
+        script: Vec<(Duration, Act)>,
+    ) {
+        let limits = &self.config.retry_policy;
+        self.oracle.policies.begin_global(i64::from(limits.global_max_retries));
+        self.oracle.policies.uncounted = i64::from(limits.max_uncounted_restarts);
+        for (name, room) in nodes {
+            self.add_node(name, *room);
+        }
+        for object in objects {
+            self.create(object);
+        }
+        for (at, act) in script {
+            self.script.push(act);
+            self.agenda.at(at, Task::Script(self.script.len() - 1));
+        }
+        self.absorb(Source::Others);
+        let leader = self.new_replica(true);
+        self.replicas.push(leader);
     }
 
     fn new_replica(&self, leads: bool) -> Replica {

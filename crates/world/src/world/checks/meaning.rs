@@ -41,8 +41,8 @@ pub fn one_verdict(told: &[Told]) -> Option<Violation> {
 fn decides<'a>(scope: &Scope<'a>) -> Option<&'a Value> {
     let count = |value: &Value| {
         let all = value["status"]["attempts"].as_array().into_iter().flatten();
-        let done = all.filter(|attempt| attempt["action"].is_string());
-        done.last().map(|last| (last["attempt"].clone(), last["failedAt"].clone()))
+        let mut done = all.filter(|attempt| attempt["action"].is_string());
+        done.next_back().map(|last| (last["attempt"].clone(), last["failedAt"].clone()))
     };
     let before = scope.change.before.as_ref()?;
     let after = &scope.change.object.value;

@@ -161,6 +161,7 @@ fn a_termination_message_is_searched_in_every_container_that_ended() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn conditions_match_as_the_table_says() {
     let disrupted = |reason: &str| failed(0).condition("DisruptionTarget", "True", reason);
     let (evicted, preempted) = ("onConditions: [Evicted]", "onConditions: [Preempted]");
