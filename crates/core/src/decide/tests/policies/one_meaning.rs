@@ -106,7 +106,7 @@ fn a_pod_that_kubernetes_ended_for_its_node_is_judged_as_a_lost_one() {
             (
                 reason,
                 ended(reason).spec(FREE),
-                25,
+                30,
                 "RestartIgnoringLimit failurePolicy/failurePolicyRule0#0",
             ),
             (reason, ended(reason).spec(IGNORE), 25, "RestartIgnoringLimit podFailurePolicy#0"),
