@@ -1,8 +1,10 @@
 //! What is wrong with the pods. Source: table of section "Unhealthy" of the contract.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::failure;
@@ -100,10 +102,23 @@ fn unmended_pods<'a>(
         deadline: (!is_stuck).then(|| draft.facts.limits.failure_grace.after(at)),
         components: with_pods(draft, judged, &pods, vec![]),
         ignored: if all_ignored { ignored } else { None },
-        owner_until: owner_until(draft.facts, first, at),
+        owner_until: silent_owner_until(draft, &pods, at),
         may_return,
         ..problem
     })
+}
+
+/// Until when the component of the first cause, or one of which a pod died with its node, may still say why it
+/// failed. One pod of each component tells.
+fn silent_owner_until(draft: &Draft<'_>, pods: &[&Pod], at: Timestamp) -> Option<Timestamp> {
+    let mut asked = BTreeSet::new();
+    let first = pods.first().into_iter();
+    let of_node = pods.iter().filter(|pod| pod.died_of_node() && !pod.is_given_up());
+    first
+        .chain(of_node)
+        .filter(|pod| asked.insert(pod.component))
+        .filter_map(|pod| owner_until(draft.facts, pod, at))
+        .max()
 }
 
 /// The first cause, where `podFailurePolicy` ignores it and an overriding RetryPolicy fails the AppWrapper.

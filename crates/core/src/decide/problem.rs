@@ -171,7 +171,7 @@ impl<'a> Problem<'a> {
         };
         // what its node did to it is said for the component only as long as it says nothing itself
         let of_node = ruling.rule.source == RuleSource::FailurePolicy
-            && self.pod.is_some_and(Pod::died_of_node);
+            && self.components.iter().any(|component| component.reason == NODE_LOST);
         let owner = self.owner_until.filter(|_| ruling.is_of_limits() || of_node);
         due.max(owner.filter(|_| !mutations::is_present(Mutation::OwnerUnheard)))
     }
