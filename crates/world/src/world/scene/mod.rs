@@ -129,3 +129,23 @@ pub fn paths(template: &Value) -> Vec<String> {
         _ => vec![],
     }
 }
+
+/// Whether a target is a part of a component: kinds are written with a capital.
+fn is_part(target: &Value) -> bool {
+    let mut words = target.as_str().unwrap_or_default().split('/');
+    let first = words.next().is_some_and(|word| word.starts_with(char::is_uppercase));
+    words.count() > usize::from(first)
+}
+
+/// Every pod template below a value.
+fn each_pod(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
+    if value["spec"]["containers"].is_array() {
+        change(value);
+        return;
+    }
+    match value {
+        Value::Object(all) => all.values_mut().for_each(|inner| each_pod(inner, change)),
+        Value::Array(all) => all.iter_mut().for_each(|inner| each_pod(inner, change)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}

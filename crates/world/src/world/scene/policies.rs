@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
-use super::{Act, HOSTILE, PREFIX, Scene};
+use super::{Act, HOSTILE, PREFIX, Scene, each_pod, is_part};
 use crate::world::faults::{Fault, Faults};
 use crate::world::rng::Rng;
 
@@ -49,6 +49,9 @@ impl Scene {
         if faults.has(Fault::User) {
             writer.administrator(self);
         }
+        if faults.has(Fault::User) && faults.has(Fault::Stuck) && writer.rng.one_in(4) {
+            writer.stuck_pod(self);
+        }
     }
 }
 
@@ -56,26 +59,6 @@ impl Scene {
 fn names(wrapper: &Value) -> Vec<Value> {
     let components = wrapper["spec"]["components"].as_array().into_iter().flatten();
     components.map(|component| component["template"]["metadata"]["name"].clone()).collect()
-}
-
-/// Whether a target is a part of a component: kinds are written with a capital.
-fn is_part(target: &Value) -> bool {
-    let mut words = target.as_str().unwrap_or_default().split('/');
-    let first = words.next().is_some_and(|word| word.starts_with(char::is_uppercase));
-    words.count() > usize::from(first)
-}
-
-/// Every pod template below a value.
-fn each_pod(value: &mut Value, change: &mut impl FnMut(&mut Value)) {
-    if value["spec"]["containers"].is_array() {
-        change(value);
-        return;
-    }
-    match value {
-        Value::Object(all) => all.values_mut().for_each(|inner| each_pod(inner, change)),
-        Value::Array(all) => all.iter_mut().for_each(|inner| each_pod(inner, change)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-    }
 }
 
 impl Writer<'_> {
@@ -363,6 +346,28 @@ impl Writer<'_> {
             }
             scene.objects.push(queue);
         }
+    }
+
+    /// Somebody deletes a pod that does not go, while its node is well.
+    fn stuck_pod(&mut self, scene: &mut Scene) {
+        let (at, mut deleted) = (self.moment(60), None);
+        for (_, act) in &mut scene.script {
+            if let Act::Create(object) = act
+                && object["kind"] == "AppWrapper"
+                && object["metadata"]["labels"][HOSTILE].is_null()
+            {
+                each_pod(&mut object["spec"]["components"], &mut |pod| {
+                    pod["metadata"]["annotations"]["sim/stuck"] = "true".into();
+                    let runs = pod["metadata"]["annotations"].get_mut("sim/run-for");
+                    if let Some(runs) = runs {
+                        *runs = "90s".into();
+                    }
+                });
+                deleted = object["metadata"]["name"].as_str().map(str::to_owned);
+                break;
+            }
+        }
+        scene.script.extend(deleted.map(|name| (at, Act::DeletePod(name))));
     }
 
     /// What an administrator does while AppWrappers run.
