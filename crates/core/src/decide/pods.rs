@@ -15,6 +15,7 @@ use super::problem::{Problem, Replacement, owner_until, with_pods};
 use super::steps::{self, ComponentStage};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, RuleSource};
+use crate::mutations::{self, Mutation};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Pod, PodPhase, Undetermined};
 
@@ -142,7 +143,8 @@ fn overruled_pod<'a>(
 
 /// A pod that is Terminating while its pod set is not ready: what it is waited for at most.
 fn slow_to_terminate<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
-    if health.ready() || steps::standing(draft, health.component) != ComponentStage::Up {
+    let is_up = steps::standing(draft, health.component) == ComponentStage::Up;
+    if health.ready() || !is_up || mutations::is_present(Mutation::StuckIsWaitedFor) {
         return None;
     }
     let until = |pod: &&'a Pod| Some((health::overdue_from(draft.facts, pod)?, *pod));
