@@ -227,6 +227,7 @@ const OTHERWISE: &[(&str, &str, &str, &str)] = &[
         "Failed",
         "a deletion is no maintenance; 0 restarts",
     ),
+    ("kep-262-4-by-part.yaml", "component", "Failed", "a deletion is of no part; 0 restarts"),
     ("kep-3329-1-retriable.yaml", "pod", "Failed", "the pod exits with a code that is final there"),
     (
         "kep-3329-2-disruption.yaml",

@@ -282,8 +282,8 @@ fn the_end_of_a_node_is_counted_once_for_all_components() {
 
 /// Each policy decides about a lost node as it decides about what Kubernetes calls a disruption.
 #[test]
-fn a_lost_node_is_a_disruption_in_every_policy() {
-    test("a_lost_node_is_a_disruption_in_every_policy", async |case| {
+fn a_node_is_lost_beside_every_policy() {
+    test("a_node_is_lost_beside_every_policy", async |case| {
         let own = Own::new(&case, 1).await;
         let rule = json!({"name": "evicted", "action": "Retry", "onConditions": ["Evicted"]});
         case.create(json!({

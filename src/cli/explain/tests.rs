@@ -82,7 +82,7 @@ fn wrapper(phase: &str) -> Value {
 fn template() -> Value {
     json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "work"},
-        "spec": {"parallelism": 2, "completions": 2, "backoffLimit": 0, "template": {
+        "spec": {"parallelism": 2, "completions": 2, "backoffLimit": 6, "template": {
             "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i"}]},
         }},
     })
