@@ -205,7 +205,7 @@ pub struct Report {
     pub expected: BTreeMap<usize, Expected>,
     /// Pod sets whose pods nothing replaces: a Pod itself, a Kubeflow replica that never restarts.
     pub unreplaced: BTreeSet<usize>,
-    /// How many failures the Jobs of a pod set bear, where that is known.
+    /// `backoffLimit` of the Jobs of a pod set, where it is known.
     pub backoff: BTreeMap<usize, BackoffLimit>,
 }
 

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
+use super::Facts;
 use super::draft::Draft;
 use super::failure;
 use super::health::{self, PodSetHealth};
@@ -26,11 +27,12 @@ pub fn of_pods<'a>(
     pod_sets: &[PodSetHealth<'a>],
 ) -> Vec<Problem<'a>> {
     let mut problems = vec![];
-    problems.extend(unmended_pods(draft, judged, pod_sets));
+    let replacement = Replacement::of(draft.facts);
+    problems.extend(unmended_pods(draft, judged, pod_sets, &replacement));
     problems.extend(fatal_pod(draft, judged));
     problems.extend(overruled_pod(draft, judged, pod_sets));
     problems.extend(doomed_nodes(draft));
-    problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health)));
+    problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health, &replacement)));
     problems.extend(pod_sets.iter().filter_map(|health| slow_to_terminate(draft, health)));
     for problem in &mut problems {
         problem.judged = Some(judged.clone());
@@ -69,6 +71,7 @@ fn unmended_pods<'a>(
     draft: &mut Draft<'a>,
     judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
+    replacement: &Replacement,
 ) -> Option<Problem<'a>> {
     let now = draft.facts.now;
     let mut pods = unmended(draft, judged, pod_sets);
@@ -103,7 +106,7 @@ fn unmended_pods<'a>(
         deadline: (!is_stuck).then(|| draft.facts.limits.failure_grace.after(at)),
         components: with_pods(draft, judged, &pods, vec![]),
         ignored: if all_ignored { ignored } else { None },
-        owner_until: silent_owner_until(draft, &pods, at),
+        owner_until: silent_owner_until(draft.facts, replacement, &pods, at),
         may_return,
         ..problem
     })
@@ -111,14 +114,19 @@ fn unmended_pods<'a>(
 
 /// Until when the component of the first cause, or one of which a pod died with its node, may still say why it
 /// failed. One pod of each component tells.
-fn silent_owner_until(draft: &Draft<'_>, pods: &[&Pod], at: Timestamp) -> Option<Timestamp> {
+fn silent_owner_until(
+    facts: Facts<'_>,
+    replacement: &Replacement,
+    pods: &[&Pod],
+    at: Timestamp,
+) -> Option<Timestamp> {
     let mut asked = BTreeSet::new();
     let first = pods.first().into_iter();
     let of_node = pods.iter().filter(|pod| pod.died_of_node() && !pod.is_given_up());
     first
         .chain(of_node)
         .filter(|pod| asked.insert(pod.component))
-        .filter_map(|pod| owner_until(draft.facts, pod, at))
+        .filter_map(|pod| owner_until(facts, replacement, pod, at))
         .max()
 }
 
@@ -199,7 +207,11 @@ fn not_counted(Undetermined { count, named, .. }: &Undetermined) -> String {
 }
 
 /// A pod set that has too few pods, or too few that run.
-fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Problem<'a>> {
+fn too_few_pods<'a>(
+    draft: &Draft<'a>,
+    health: &PodSetHealth<'a>,
+    replacement: &Replacement,
+) -> Option<Problem<'a>> {
     if health.ready() || steps::standing(draft, health.component) != ComponentStage::Up {
         return None;
     }
@@ -235,7 +247,7 @@ fn too_few_pods<'a>(draft: &Draft<'a>, health: &PodSetHealth<'a>) -> Option<Prob
     let failed = health::unmended(draft, health).into_iter().next();
     let said_by = |pod: &'a Pod| {
         let at = failure::finished_at(pod).unwrap_or(facts.now).min(facts.now);
-        owner_until(facts, pod, at)
+        owner_until(facts, replacement, pod, at)
     };
     Some(Problem {
         failed_at: since,

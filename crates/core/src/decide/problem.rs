@@ -98,7 +98,8 @@ impl<'a> Problem<'a> {
             evacuation: false,
             components: vec![],
             ignored: None,
-            is_final: is_final(facts, pod),
+            // only a failure asks it, and it goes through all pods
+            is_final: pod.has_failed() && is_final(facts, pod),
             may_return: pod.lost.is_some_and(Loss::may_return) && pod.stuck.is_none(),
             owner_until: None,
             judged: None,
@@ -191,13 +192,22 @@ const OWNER_GRACE: Period = Period::from_secs(10);
 /// Until when the component of a failed pod is waited for: nothing replaces the pod, so that it will say itself
 /// that it failed, and rules of `failurePolicy` are about what it says. A lost pod is not waited for: its
 /// component may not hear of it for minutes.
-pub fn owner_until(facts: Facts<'_>, pod: &Pod, failed_at: Timestamp) -> Option<Timestamp> {
+pub fn owner_until(
+    facts: Facts<'_>,
+    replacement: &Replacement,
+    pod: &Pod,
+    failed_at: Timestamp,
+) -> Option<Timestamp> {
     let component = facts.snapshot.components.get(pod.component?)?;
     let object = component.ours()?;
     let has_spoken = matches!(object.report.outcome, Outcome::Failed { .. });
     let rules = facts.snapshot.policies.failure_rules().next().is_some();
-    (rules && !has_spoken && !pod.is_given_up() && object.uid != pod.uid && is_final(facts, pod))
-        .then(|| OWNER_GRACE.after(failed_at))
+    (rules
+        && !has_spoken
+        && !pod.is_given_up()
+        && object.uid != pod.uid
+        && replacement.is_final(facts, pod))
+    .then(|| OWNER_GRACE.after(failed_at))
 }
 
 /// Whether nothing replaces a pod: neither its kind nor a component that has failed does, nor a Job whose
@@ -247,8 +257,8 @@ impl Replacement {
         })
     }
 
-    /// Whether the Job of a pod bears no failure more than those that there are, this one included. Of a Job in a
-    /// `JobSet` nothing is known but its limit: then only a Job that bears none is told.
+    /// Whether the failures of the pod's Job, this one included, exceed its `backoffLimit`. Of a Job in a `JobSet` only
+    /// the limit is known: then this holds for a limit of 0 alone.
     fn is_beyond_backoff(&self, object: &Object, pod: &Pod, set: usize) -> bool {
         let Some(BackoffLimit { limit, counted }) = object.report.backoff.get(&set).copied() else {
             return false;
