@@ -32,6 +32,7 @@ mod phases;
 mod pods;
 pub mod policy;
 mod problem;
+mod replacement;
 pub mod replay;
 mod resolve;
 mod retry;

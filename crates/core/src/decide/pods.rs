@@ -12,10 +12,11 @@ use super::failure;
 use super::health::{self, PodSetHealth};
 use super::policy::Judged;
 use super::policy::category::Category;
-use super::problem::{Problem, Replacement, owner_until, with_pods};
+use super::problem::{Problem, with_pods};
+use super::replacement::{Replacement, owner_until};
 use super::steps::{self, ComponentStage};
+use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
-use crate::api::{FailureRecord, RuleSource};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Pod, PodPhase, Undetermined};
@@ -146,7 +147,7 @@ fn overruled_pod<'a>(
     let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
     let deadline = Some(draft.facts.limits.failure_grace.after(at));
     let problem = Problem { failed_at: at, deadline, judged: Some(judged.clone()), ..problem };
-    (problem.ruling(draft).rule.source == RuleSource::RetryPolicy).then_some(problem)
+    problem.ruling(draft).rule.overrides.then_some(problem)
 }
 
 /// A pod that is Terminating while its pod set is not ready: what it is waited for at most.

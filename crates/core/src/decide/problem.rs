@@ -1,7 +1,6 @@
 //! What is wrong with an AppWrapper, and until when that is waited on.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -11,13 +10,12 @@ use super::failure;
 use super::health::{self, PodSetHealth};
 use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, pod_failure};
 use super::steps::{self, ComponentStage};
-use super::{Facts, attempts, incidents, pods};
+use super::{Facts, attempts, incidents, pods, replacement};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, RuleSource};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::lost::Loss;
-use crate::snapshot::{BackoffLimit, Component, Object, Outcome, Pod, PodPhase};
-use crate::tuning::Period;
+use crate::snapshot::{Component, Outcome, Pod};
 
 /// Something that is wrong.
 #[derive(Clone, Debug)]
@@ -99,7 +97,7 @@ impl<'a> Problem<'a> {
             components: vec![],
             ignored: None,
             // only a failure asks it, and it goes through all pods
-            is_final: pod.has_failed() && is_final(facts, pod),
+            is_final: pod.has_failed() && replacement::is_final(facts, pod),
             may_return: pod.lost.is_some_and(Loss::may_return) && pod.stuck.is_none(),
             owner_until: None,
             judged: None,
@@ -184,92 +182,6 @@ fn said(component: &Component, reason: &str, message: &str) -> String {
         return format!("{} failed ({reason})", component.title());
     }
     format!("{} failed ({reason}): {message}", component.title())
-}
-
-/// How long a component may take to say why it failed, from its first failed pod.
-const OWNER_GRACE: Period = Period::from_secs(10);
-
-/// Until when the component of a failed pod is waited for: nothing replaces the pod, so that it will say itself
-/// that it failed, and rules of `failurePolicy` are about what it says. A lost pod is not waited for: its
-/// component may not hear of it for minutes.
-pub fn owner_until(
-    facts: Facts<'_>,
-    replacement: &Replacement,
-    pod: &Pod,
-    failed_at: Timestamp,
-) -> Option<Timestamp> {
-    let component = facts.snapshot.components.get(pod.component?)?;
-    let object = component.ours()?;
-    let has_spoken = matches!(object.report.outcome, Outcome::Failed { .. });
-    let rules = facts.snapshot.policies.failure_rules().next().is_some();
-    (rules
-        && !has_spoken
-        && !pod.is_given_up()
-        && object.uid != pod.uid
-        && replacement.is_final(facts, pod))
-    .then(|| OWNER_GRACE.after(failed_at))
-}
-
-/// Whether nothing replaces a pod: neither its kind nor a component that has failed does, nor a Job whose
-/// `backoffLimit` is used up.
-pub fn is_final(facts: Facts<'_>, pod: &Pod) -> bool {
-    Replacement::of(facts).is_final(facts, pod)
-}
-
-/// Finalizer of a pod that its Job has not counted yet.
-const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
-
-/// What must be known to tell whether pods are replaced: the failed pods of each pod set, all of them and those
-/// that their Job has not counted yet.
-pub struct Replacement {
-    failed: BTreeMap<(usize, usize), (i64, i64)>,
-}
-
-impl Replacement {
-    /// Counts the pods, of which there may be thousands, once.
-    pub fn of(facts: Facts<'_>) -> Self {
-        let attempt = attempts::current(&facts.snapshot.status);
-        let mut failed = BTreeMap::new();
-        for pod in &facts.snapshot.pods {
-            let is_current = pod.attempt.is_none_or(|number| number == attempt);
-            if let (Some(component), Some(set)) = (pod.component, pod.pod_set)
-                && is_current
-                && pod.phase == PodPhase::Failed
-            {
-                let is_tracked = pod.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING);
-                let (all, uncounted) = failed.entry((component, set)).or_insert((0, 0));
-                *all += 1;
-                *uncounted += i64::from(is_tracked);
-            }
-        }
-        Self { failed }
-    }
-
-    /// The same as [`is_final`].
-    pub fn is_final(&self, facts: Facts<'_>, pod: &Pod) -> bool {
-        let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
-        component.and_then(Component::ours).is_some_and(|object| {
-            matches!(object.report.outcome, Outcome::Failed { .. })
-                || pod.pod_set.is_some_and(|set| {
-                    object.report.unreplaced.contains(&set)
-                        || self.is_beyond_backoff(object, pod, set)
-                })
-        })
-    }
-
-    /// Whether the failures of the pod's Job, this one included, exceed its `backoffLimit`. Of a Job in a `JobSet` only
-    /// the limit is known: then this holds for a limit of 0 alone.
-    fn is_beyond_backoff(&self, object: &Object, pod: &Pod, set: usize) -> bool {
-        let Some(BackoffLimit { limit, counted }) = object.report.backoff.get(&set).copied() else {
-            return false;
-        };
-        let Some(counted) = counted else { return limit == 0 };
-        let place = pod.component.map(|component| (component, set));
-        let failed = place.and_then(|place| self.failed.get(&place)).copied();
-        let (all, uncounted) = failed.unwrap_or_default();
-        let more = i64::from(pod.phase != PodPhase::Failed); // it will be marked as failed
-        counted.saturating_add(uncounted).max(all).saturating_add(more) > limit
-    }
 }
 
 /// Every pod of the running attempt that failed or is lost, or those of one component, the first failure first. Those of a

@@ -207,8 +207,15 @@ fn the_owner_speaks_before_retry_policies_and_limits() {
             21,
             "Fail retryPolicy/p/r#0",
         ),
+        ("a Job whose count may be older than the pod", silent().backoff(0, 1, 1), 21, "Wait 30"),
         (
-            "… which it must",
+            "a Job of a JobSet, whose count is not known",
+            silent().backoff(0, 6, None),
+            21,
+            "Wait 30",
+        ),
+        (
+            "a pod that its Job must count",
             silent()
                 .backoff(0, 1, 1)
                 .pod(0, |pod| pod.finalizers = vec!["batch.kubernetes.io/job-tracking".into()]),
@@ -268,6 +275,12 @@ fn an_overriding_policy_is_asked_before_anything_that_a_user_wrote() {
             world(3).overriding("p", &policy.replace("3, 4", "5")),
             21,
             ignored,
+        ),
+        (
+            "… and the Job replaces the pod",
+            world(3).backoff(0, 6, 1).overriding("p", &policy.replace("3, 4", "5")),
+            21,
+            "Wait 380",
         ),
         ("a user attached it", world(3).retry_policy("p", policy), 21, ignored),
         (

@@ -1,0 +1,125 @@
+//! Whether something replaces a pod that failed, and whether its component may still say why it failed.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Facts, attempts};
+use crate::snapshot::{BackoffLimit, Component, Object, Outcome, Pod, PodPhase};
+use crate::tuning::Period;
+
+/// How long a component may take to say why it failed, from its first failed pod.
+const OWNER_GRACE: Period = Period::from_secs(10);
+
+/// Until when the component of a failed pod is waited for: it may be that nothing replaces the pod, so that it will
+/// say itself that it failed, and rules of `failurePolicy` are about what it says. A lost pod is not waited for: its
+/// component may not hear of it for minutes.
+pub fn owner_until(
+    facts: Facts<'_>,
+    replacement: &Replacement,
+    pod: &Pod,
+    failed_at: Timestamp,
+) -> Option<Timestamp> {
+    let component = facts.snapshot.components.get(pod.component?)?;
+    let object = component.ours()?;
+    let has_spoken = matches!(object.report.outcome, Outcome::Failed { .. });
+    let rules = facts.snapshot.policies.failure_rules().next().is_some();
+    (rules
+        && !has_spoken
+        && !pod.is_given_up()
+        && object.uid != pod.uid
+        && replacement.may_be_final(facts, pod))
+    .then(|| OWNER_GRACE.after(failed_at))
+}
+
+/// Whether nothing replaces a pod: neither its kind nor a component that has failed does, nor a Job whose
+/// `backoffLimit` is used up.
+pub fn is_final(facts: Facts<'_>, pod: &Pod) -> bool {
+    Replacement::of(facts).is_final(facts, pod)
+}
+
+/// Finalizer of a pod that its Job has not counted yet.
+const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
+
+/// How many pods of a Job failed, as far as is known, and how many of them it replaces.
+#[derive(Clone, Copy)]
+struct Failures {
+    limit: i64,
+    at_least: i64,
+    at_most: i64,
+}
+
+/// What must be known to tell whether pods are replaced: the failed pods of each pod set, all of them and those
+/// that their Job has not counted yet.
+pub struct Replacement {
+    failed: BTreeMap<(usize, usize), (i64, i64)>,
+}
+
+impl Replacement {
+    /// Counts the pods, of which there may be thousands, once.
+    pub fn of(facts: Facts<'_>) -> Self {
+        let attempt = attempts::current(&facts.snapshot.status);
+        let mut failed = BTreeMap::new();
+        for pod in &facts.snapshot.pods {
+            let is_current = pod.attempt.is_none_or(|number| number == attempt);
+            if let (Some(component), Some(set)) = (pod.component, pod.pod_set)
+                && is_current
+                && pod.phase == PodPhase::Failed
+            {
+                let is_tracked = pod.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING);
+                let (all, uncounted) = failed.entry((component, set)).or_insert((0, 0));
+                *all += 1;
+                *uncounted += i64::from(is_tracked);
+            }
+        }
+        Self { failed }
+    }
+
+    /// The same as [`is_final`].
+    pub fn is_final(&self, facts: Facts<'_>, pod: &Pod) -> bool {
+        let limit_is_exceeded = |failures: Failures| failures.at_least > failures.limit;
+        self.is_unreplaced(facts, pod, limit_is_exceeded)
+    }
+
+    /// Whether nothing may replace the pod: [`is_final`](Self::is_final), or what its Job has counted may have been
+    /// read before its pods were.
+    fn may_be_final(&self, facts: Facts<'_>, pod: &Pod) -> bool {
+        let limit_may_be_exceeded = |failures: Failures| failures.at_most > failures.limit;
+        self.is_unreplaced(facts, pod, limit_may_be_exceeded)
+    }
+
+    fn is_unreplaced(
+        &self,
+        facts: Facts<'_>,
+        pod: &Pod,
+        is_exceeded: fn(Failures) -> bool,
+    ) -> bool {
+        let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
+        component.and_then(Component::ours).is_some_and(|object| {
+            matches!(object.report.outcome, Outcome::Failed { .. })
+                || pod.pod_set.is_some_and(|set| {
+                    object.report.unreplaced.contains(&set)
+                        || self.failures(object, pod, set).is_some_and(is_exceeded)
+                })
+        })
+    }
+
+    /// The failures of the pod's Job, this one included, and its `backoffLimit`. Of a Job in a `JobSet` only the limit is
+    /// known.
+    fn failures(&self, object: &Object, pod: &Pod, set: usize) -> Option<Failures> {
+        let BackoffLimit { limit, counted } = object.report.backoff.get(&set).copied()?;
+        let Some(counted) = counted else {
+            return Some(Failures { limit, at_least: 1, at_most: i64::MAX });
+        };
+        let place = pod.component.map(|component| (component, set));
+        let failed = place.and_then(|place| self.failed.get(&place)).copied();
+        let (all, uncounted) = failed.unwrap_or_default();
+        let more = i64::from(pod.phase != PodPhase::Failed); // it will be marked as failed
+        Some(Failures {
+            limit,
+            at_least: counted.saturating_add(uncounted).max(all).saturating_add(more),
+            // a pod without the finalizer was counted, but that may not be seen of its Job yet
+            at_most: counted.saturating_add(all).saturating_add(more),
+        })
+    }
+}
