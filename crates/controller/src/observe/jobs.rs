@@ -27,7 +27,8 @@ pub fn failed_job_set(component: &Component) -> Option<(&str, &str)> {
     (failed && is_job_set).then_some((component.name.as_str(), object.uid.as_str()))
 }
 
-/// The Jobs that failed in a `JobSet`, by one LIST: a `JobSet` that failed changes no more.
+/// The Jobs that failed in a `JobSet`, by one LIST: a `JobSet` that failed changes no more. None where the API server
+/// does not serve Jobs.
 ///
 /// # Errors
 /// Where they cannot be listed.
@@ -43,7 +44,10 @@ pub async fn failed(
     }
     let resource = ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&());
     let params = ListParams::default().labels(&format!("{JOB_SET_NAME}={name}"));
-    let listed = live::list(client, &resource, Some(namespace), &params).await?;
+    let listed = match live::list(client, &resource, Some(namespace), &params).await {
+        Err(error) if error.code() == Some(404) => return Ok(vec![]), // Jobs are not served
+        listed => listed?,
+    };
     let found = among(listed.iter(), uid, &component.parts);
     memory.failed_jobs.insert(uid.to_owned(), found.clone());
     Ok(found)

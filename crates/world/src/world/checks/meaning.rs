@@ -60,8 +60,8 @@ fn lost_is_a_failure(scope: &Scope<'_>) -> Option<String> {
     let (index, _) = scope.wrapper.own.rule_of_lost(thing.part?, thing.set())?;
     let rule = &attempt["rule"];
     let unasked = match rule["source"].as_str()? {
-        "retryLimit" => rule["name"].is_null(),
-        "retryPolicy" => {
+        "retryLimit" if rule["policy"].is_null() => rule["name"].is_null(),
+        "retryPolicy" | "retryLimit" => {
             let action = scope.wrapper.own.action_of(index)?;
             let policy = rule["policy"].as_str()?;
             action != "RestartAppWrapper" && !scope.oracle.policies.overriding.contains(policy)

@@ -1,5 +1,7 @@
 //! What must hold of policies, after every change.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -143,7 +145,8 @@ fn is_of_one_incident(scope: &Scope<'_>) -> bool {
     let at = |text: &Value| text.as_str().and_then(|text| text.parse::<Timestamp>().ok());
     let Some(then) = earlier.and_then(|earlier| at(&earlier["endedAt"])) else { return false };
     let last_loss = scope.oracle.lost.get(&name).and_then(|all| all.last());
-    last_loss.is_some_and(|since| moment(*since) <= then)
+    // the API keeps whole seconds
+    last_loss.is_some_and(|since| moment(Duration::from_secs(since.as_secs())) <= then)
 }
 
 fn rule_counts(wrapper: &Value) -> impl Iterator<Item = (&str, &str, i64)> {
