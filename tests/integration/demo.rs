@@ -202,18 +202,11 @@ fn every_sample_survives_every_fault() {
 
 /// A story that rightly ends otherwise with a fault: sample, fault, end, and why.
 const OTHERWISE: &[(&str, &str, &str, &str)] = &[
-    ("armada-memory.yaml", "node", "Failed", "its RetryPolicy retries OOMKilled alone"),
     (
         "kep-262-1-maintenance.yaml",
         "pod",
         "Failed",
         "the pod exits with a code that is a bug there",
-    ),
-    (
-        "kep-262-3-free-restarts.yaml",
-        "node",
-        "Failed",
-        "only the Job's reason is free, of 0 restarts",
     ),
     (
         "kep-262-3-free-restarts.yaml",
@@ -235,7 +228,6 @@ const OTHERWISE: &[(&str, &str, &str, &str)] = &[
         "Failed",
         "a deletion is no disruption; 0 restarts",
     ),
-    ("kep-672-3-pilot.yaml", "node", "Failed", "it allows 0 restarts"),
     ("kep-672-3-pilot.yaml", "pod", "Failed", "it allows 0 restarts"),
     ("kep-672-3-pilot.yaml", "component", "Failed", "it allows 0 restarts"),
 ];
