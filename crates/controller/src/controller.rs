@@ -38,6 +38,11 @@ use work::Work;
 
 /// A reconcile that took longer lets others of its namespace go first.
 const SLOW: Duration = Duration::from_secs(1);
+/// A reconcile goes through every pod: it rests for so long a pod, so that the events of a gang cost each the same,
+/// however large it is.
+const REST_PER_POD: Duration = Duration::from_micros(200);
+/// The longest rest.
+const REST_MAX: Duration = Duration::from_secs(1);
 
 /// A controller that is not running yet.
 pub struct Controller {
@@ -115,7 +120,7 @@ impl Controller {
 
 /// Reconciles one AppWrapper, and says when to reconcile it again, also after an error or a panic.
 async fn look(key: Key, context: &Arc<Context>, work: &Work, panics: &Panics) -> Ended {
-    let idle = Ended { retry: Retry::OnChange, yields: false };
+    let idle = Ended { retry: Retry::OnChange, rest: Duration::ZERO, yields: false };
     let Some(stored) = context.store.get(&key) else {
         panics.ended_well(&key);
         return idle;
@@ -134,10 +139,18 @@ async fn look(key: Key, context: &Arc<Context>, work: &Work, panics: &Panics) ->
         Ok(Err(error)) => (failed(&key, &error, context), true),
         Err(Panicked) => (panics.panicked(&stored, context), true),
     };
+    let yields = has_failed || took >= SLOW;
     if context.store.get(&key).is_none() {
         context.forget(&key); // it went meanwhile, and must leave no memory behind
+        return Ended { retry, rest: Duration::ZERO, yields };
     }
-    Ended { retry, yields: has_failed || took >= SLOW }
+    let pods = context.cache.pod_cache(|pods| pods.kept(&key));
+    Ended { retry, rest: rest(pods), yields }
+}
+
+/// How long an AppWrapper of so many pods is not reconciled again because of what happens.
+fn rest(pods: usize) -> Duration {
+    REST_PER_POD.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(REST_MAX)
 }
 
 /// A reconcile that failed is retried after a pause: a longer one where the API server asks for it.

@@ -34,6 +34,8 @@ pub(super) enum Retry {
 pub(super) struct Ended {
     /// When the AppWrapper is reconciled again.
     pub retry: Retry,
+    /// How long what happens does not lead to another reconcile.
+    pub rest: Duration,
     /// It failed or was slow: others of its namespace go first.
     pub yields: bool,
 }
@@ -126,14 +128,14 @@ impl Queue {
         next
     }
 
-    fn done(&self, key: &Key, Ended { retry, yields }: Ended) {
+    fn done(&self, key: &Key, Ended { retry, rest, yields }: Ended) {
         let now = self.now();
         let again = match retry {
             Retry::OnChange => Again::OnChange,
             Retry::After(pause) => Again::At(now.saturating_add(pause)),
             Retry::Pause(pause) => Again::NotBefore(now.saturating_add(pause)),
         };
-        self.schedule().done(key, Done { again, yields }, now);
+        self.schedule().done(key, Done { again, rest, yields }, now);
     }
 }
 
@@ -147,7 +149,7 @@ mod tests {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    const CHANGE: Ended = Ended { retry: Retry::OnChange, yields: false };
+    const CHANGE: Ended = Ended { retry: Retry::OnChange, rest: Duration::ZERO, yields: false };
 
     #[tokio::test(start_paused = true)]
     async fn the_depth_counts_each_appwrapper_once() {
@@ -202,7 +204,7 @@ mod tests {
                 3 => Retry::Pause(Duration::from_secs(50)),
                 _ => Retry::OnChange,
             };
-            Ended { retry, yields: false }
+            Ended { retry, ..CHANGE }
         });
         let changes = async {
             for _ in 0..10 {

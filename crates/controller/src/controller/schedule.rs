@@ -32,6 +32,8 @@ pub(super) struct Places {
 pub(super) struct Done {
     /// When to reconcile again.
     pub again: Again,
+    /// How long what happens does not lead to another reconcile.
+    pub rest: Duration,
     /// It failed or was slow: others of its namespace go first.
     pub yields: bool,
 }
@@ -191,9 +193,10 @@ impl Schedule {
         };
         entry.state = State::Idle;
         entry.yields = done.yields;
+        let rested = now.saturating_add(done.rest);
         entry.not_before = match done.again {
-            Again::OnChange | Again::At(_) => Duration::ZERO,
-            Again::NotBefore(at) => at,
+            Again::OnChange | Again::At(_) => rested,
+            Again::NotBefore(at) => at.max(rested),
         };
         self.running = self.running.saturating_sub(1);
         if let Some(namespace) = self.namespaces.get_mut(&key.namespace) {
@@ -208,7 +211,10 @@ impl Schedule {
             Again::At(at) | Again::NotBefore(at) => self.set_timer(key, at),
         }
         self.line_up(&key.namespace);
-        let is_idle = |entry: &Entry| entry.state == State::Idle && entry.timer.is_none();
+        // an entry that rests is kept; the reconcile of an AppWrapper that is gone has no rest
+        let is_idle = |entry: &Entry| {
+            entry.state == State::Idle && entry.timer.is_none() && entry.not_before <= now
+        };
         if self.entries.get(key).is_some_and(is_idle) {
             self.entries.remove(key);
         }

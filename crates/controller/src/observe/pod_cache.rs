@@ -316,6 +316,12 @@ impl PodCache {
         self.groups.get(key).map_or(0, Group::len)
     }
 
+    /// How many pods a reconcile goes through: those that were not put aside.
+    #[must_use]
+    pub fn kept(&self, key: &Key) -> usize {
+        self.groups.get(key).map_or(0, |group| group.pods.len())
+    }
+
     /// The pods that name an AppWrapper and were not put aside.
     pub fn of(&self, key: &Key) -> impl Iterator<Item = &PodRecord> {
         self.groups.get(key).into_iter().flat_map(|group| group.pods.values())

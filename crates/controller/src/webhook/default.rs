@@ -27,8 +27,10 @@ const LABEL_BYTES_MAX: usize = 63;
 /// | `spec.components[].podSets` | as the template implies | none is declared, and the kind is known |
 /// | annotation `workload.codeflare.dev/policies` | the policies of `spec` | MultiKueue sends it to a worker cluster |
 /// | the policies of `spec` | those of the annotation | `spec` has none |
+/// | finalizer | ours | no other controller manages it: the first write of this one is spared |
 ///
-/// Go: `Default`, which leaves `suspend` to Kueue and infers when it looks.
+/// Go: `Default`, which leaves `suspend` to Kueue and infers when it looks. The controller adds the finalizer to
+/// what admission did not see.
 #[must_use]
 pub fn default(aw: &Value, requester: &Identity, config: &Config) -> Vec<Op> {
     let (Some(metadata), Some(spec)) = (aw["metadata"].as_object(), aw["spec"].as_object()) else {
@@ -45,7 +47,28 @@ pub fn default(aw: &Value, requester: &Identity, config: &Config) -> Vec<Op> {
     }
     ops.extend(pod_sets(spec));
     ops.extend(carried::on_create(metadata, spec));
+    ops.extend(finalizer(metadata, spec));
     ops
+}
+
+/// The finalizer of an AppWrapper that this controller manages.
+fn finalizer(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Option<Op> {
+    let is_ours = match spec.get("managedBy") {
+        None | Some(Value::Null) => true,
+        Some(manager) => manager == keys::CONTROLLER_NAME,
+    };
+    if !is_ours {
+        return None;
+    }
+    match metadata.get("finalizers") {
+        None | Some(Value::Null) => {
+            Some(Op::set(&["metadata", "finalizers"], json!([keys::FINALIZER])))
+        }
+        Some(Value::Array(all)) if all.iter().all(|name| name != keys::FINALIZER) => {
+            Some(Op::set(&["metadata", "finalizers", "-"], keys::FINALIZER.into()))
+        }
+        Some(_) => None,
+    }
 }
 
 /// The labels to set, and whether the AppWrapper then has a queue.

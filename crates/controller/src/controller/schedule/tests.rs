@@ -9,10 +9,10 @@ fn key(text: &str) -> Key {
     Key { namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-const CHANGE: Done = Done { again: Again::OnChange, yields: false };
+const CHANGE: Done = Done { again: Again::OnChange, rest: Duration::ZERO, yields: false };
 
 const fn after(seconds: u64) -> Done {
-    Done { again: Again::At(at(seconds)), yields: false }
+    Done { again: Again::At(at(seconds)), ..CHANGE }
 }
 
 const fn at(seconds: u64) -> Duration {
@@ -93,7 +93,7 @@ fn a_timer_gives_way_to_an_earlier_time_and_to_an_event() {
 
 #[test]
 fn what_must_pause_pauses_whatever_happens() {
-    let pause = Done { again: Again::NotBefore(at(30)), yields: true };
+    let pause = Done { again: Again::NotBefore(at(30)), yields: true, ..CHANGE };
     for happens in [false, true] {
         let mut schedule = with(&["a/1"]);
         taken(&mut schedule);
@@ -106,6 +106,27 @@ fn what_must_pause_pauses_whatever_happens() {
         assert_eq!(taken(&mut schedule), [""; 0], "{happens}");
         schedule.wake(at(30));
         assert_eq!(taken(&mut schedule), ["a/1"], "{happens}");
+    }
+}
+
+#[test]
+fn what_happens_during_a_rest_leads_to_one_reconcile_after_it() {
+    for (done, want) in [(CHANGE, at(3)), (after(2), at(2)), (after(9), at(3))] {
+        for happens_before in [false, true] {
+            let mut schedule = with(&["a/1"]);
+            taken(&mut schedule);
+            if happens_before {
+                schedule.push(&key("a/1"), at(0));
+            }
+            schedule.done(&key("a/1"), Done { rest: at(2), ..done }, at(1));
+            schedule.push(&key("a/1"), at(1));
+            schedule.push(&key("a/1"), at(2));
+            assert_eq!((taken(&mut schedule), schedule.next_due()), (vec![], Some(want)));
+            schedule.wake(want);
+            assert_eq!(taken(&mut schedule), ["a/1"], "{done:?}");
+            schedule.done(&key("a/1"), CHANGE, want);
+            assert_eq!((schedule.next_due(), schedule.entries.len()), (None, 0));
+        }
     }
 }
 
@@ -133,8 +154,8 @@ fn what_fails_falls_behind_in_its_namespace_and_still_has_its_turn() {
 enum Step {
     Push(usize, usize),
     Take,
-    /// One of those under way ends: again after so long, or not before, and whether it yields.
-    Done(usize, Option<(u64, bool)>, bool),
+    /// One of those under way ends: again after so long, or not before, how long it rests, and whether it yields.
+    Done(usize, Option<(u64, bool)>, u64, bool),
     Pass(u64),
 }
 
@@ -142,8 +163,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..6_usize, 0..8_usize).prop_map(|(namespace, name)| Step::Push(namespace, name)),
         4 => Just(Step::Take),
-        3 => (0..8_usize, prop::option::of((0..9_u64, any::<bool>())), any::<bool>())
-            .prop_map(|(one, again, yields)| Step::Done(one, again, yields)),
+        3 => (0..8_usize, prop::option::of((0..9_u64, any::<bool>())), 0..3_u64, any::<bool>())
+            .prop_map(|(one, again, rest, yields)| Step::Done(one, again, rest, yields)),
         1 => (0..5_u64).prop_map(Step::Pass),
     ];
     prop::collection::vec(step, 0..300)
@@ -203,7 +224,7 @@ impl Run {
                 self.owed.insert(key);
             }
             Step::Take => drop(self.take()?),
-            Step::Done(one, again, yields) => {
+            Step::Done(one, again, rest, yields) => {
                 if self.running.is_empty() {
                     return Ok(());
                 }
@@ -213,7 +234,7 @@ impl Run {
                     Some((time, false)) => Again::At(time),
                     Some((time, true)) => Again::NotBefore(time),
                 };
-                self.schedule.done(&key, Done { again: done, yields }, self.now);
+                self.schedule.done(&key, Done { again: done, rest: at(rest), yields }, self.now);
                 if again.is_some() {
                     self.owed.insert(key);
                 }

@@ -59,6 +59,27 @@ fn a_queue_suspends_and_none_leaves_suspend_as_it_is() {
 }
 
 #[test]
+fn an_appwrapper_of_this_controller_has_the_finalizer_from_the_beginning() {
+    let ours = "workload.codeflare.dev/finalizer";
+    let managed = |manager: &str| with(&given_aw(), "/spec/managedBy", json!(manager));
+    let holding = |value: Value| with(&given_aw(), "/metadata/finalizers", value);
+    for (aw, want) in [
+        (given_aw(), json!([ours])),
+        (with(&given_aw(), "/spec/suspend", json!(true)), json!([ours])),
+        (managed("workload.codeflare.dev/appwrapper-controller"), json!([ours])),
+        (managed("kueue.x-k8s.io/multikueue"), json!(null)),
+        (holding(json!(null)), json!([ours])),
+        (holding(json!([])), json!([ours])),
+        (holding(json!(["a/b"])), json!(["a/b", ours])),
+        (holding(json!([ours, "a/b"])), json!([ours, "a/b"])),
+        (holding(json!("broken")), json!("broken")),
+    ] {
+        let found = defaulted(&aw, &given_user("ann"), &Config::default());
+        assert_eq!(found["metadata"]["finalizers"], want, "{aw}");
+    }
+}
+
+#[test]
 fn the_requester_is_written_whatever_the_object_says() {
     let long = "a".repeat(62) + "éé" + &"b".repeat(9);
     for (username, want) in [
@@ -144,7 +165,7 @@ fn what_is_too_broken_is_left_as_it_is() {
     }
     let aw = with(&given_aw(), LABELS, json!("boo"));
     let found = defaulted(&aw, &given_user("ann"), &config("spare"));
-    assert_eq!(found["metadata"], aw["metadata"], "labels of another type stay");
+    assert_eq!(found["metadata"]["labels"], "boo", "labels of another type stay");
 }
 
 /// An AppWrapper with any JSON in one place that is filled in or looked at.
@@ -155,6 +176,7 @@ fn damaged() -> impl Strategy<Value = Value> {
         LABELS,
         "/metadata/labels/kueue.x-k8s.io~1queue-name",
         "/metadata/labels/workload.codeflare.dev~1user",
+        "/metadata/finalizers",
         "/spec",
         "/spec/suspend",
         "/spec/components",
@@ -190,6 +212,7 @@ proptest! {
         for object in [&mut found, &mut before] {
             for (place, name) in [
                 ("/metadata", "labels"),
+                ("/metadata", "finalizers"),
                 ("/spec", "suspend"),
                 ("/spec", "requester"),
                 ("/spec/components/0", "podSets"),

@@ -248,8 +248,8 @@ fn filling_in_happens_on_creation_only() {
     };
     assert_eq!(
         [of("CREATE"), of("UPDATE"), of("DELETE")],
-        [3, 0, 0],
-        "labels, requester and pod sets"
+        [4, 0, 0],
+        "labels, requester, pod sets and finalizer"
     );
 }
 
