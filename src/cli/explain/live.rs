@@ -17,6 +17,7 @@ use crate::observe::cache::Cache;
 use crate::observe::live::{self, Live};
 use crate::observe::memory::ReconcileState;
 use crate::observe::nodes;
+use crate::observe::pod_lists::PodLists;
 use crate::observe::{self, Sources};
 use crate::plan::FreshRead;
 use crate::snapshot::Snapshot;
@@ -46,8 +47,8 @@ pub(in crate::cli) async fn around(
     wrapper: &Wrapper,
     config: &Config,
 ) -> Result<Scene, Error> {
-    let (kinds, cache) = (Live::default(), Cache::default());
-    let eyes = Sources { client, live: &kinds, cache: &cache };
+    let (kinds, cache, lists) = (Live::default(), Cache::default(), PodLists::default());
+    let eyes = Sources { client, live: &kinds, cache: &cache, lists: &lists };
     // everything is read from the API server itself: there is no cache to start from
     let mut memory = ReconcileState::default();
     let attach = world::attach(wrapper, config);

@@ -7,6 +7,7 @@ use appwrapper::observe::assemble::Wrapper;
 use appwrapper::observe::cache::Cache;
 use appwrapper::observe::live::Live;
 use appwrapper::observe::memory::ReconcileState;
+use appwrapper::observe::pod_lists::PodLists;
 use appwrapper::observe::raw_object::RawObject;
 use appwrapper::observe::retry_sources::Attach;
 use appwrapper::observe::{Sources, observe};
@@ -295,8 +296,8 @@ async fn read(client: &Client, case: &Case, name: &str) -> Arc<Wrapper> {
 
 /// What a controller that has just started sees of an AppWrapper.
 async fn look(client: &Client, cache: &Cache, wrapper: &Wrapper) -> Snapshot {
-    let live = Live::default();
-    let eyes = Sources { client, live: &live, cache };
+    let (live, lists) = (Live::default(), PodLists::default());
+    let eyes = Sources { client, live: &live, cache, lists: &lists };
     let mut memory = ReconcileState::default();
     let seen = observe(eyes, wrapper, &mut memory, FreshRead::Gone, &Attach::default()).await;
     seen.expect("the look does not fail")

@@ -299,27 +299,41 @@ pub async fn node(client: &Client, name: &str) -> Result<Option<RawObject>, Erro
 /// The longest value of a label.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// The pods that name an AppWrapper, by a LIST.
+/// The pods of a namespace that name one of these AppWrappers, by one LIST.
 ///
 /// # Errors
 /// Where they cannot be listed, all of them.
-pub async fn listed_pods(client: &Client, appwrapper: &Key) -> Result<Vec<PodRecord>, Error> {
+pub async fn listed_pods(
+    client: &Client,
+    namespace: &str,
+    appwrappers: &[&str],
+) -> Result<Vec<PodRecord>, Error> {
     let mut pods = vec![];
-    let Some(params) = naming(&appwrapper.name) else { return Ok(pods) };
+    let Some(params) = naming(appwrappers) else { return Ok(pods) };
     // what is kept of a page is small, whatever is in its pods
-    let (resource, namespace) = (pod_resource(), Some(appwrapper.namespace.as_str()));
-    pages(client, &resource, namespace, &params, Request::list, |seen| {
+    let resource = pod_resource();
+    pages(client, &resource, Some(namespace), &params, Request::list, |seen| {
         pods.push(PodRecord::of(&seen));
     })
     .await?;
     Ok(pods)
 }
 
-/// Selects the pods that name an AppWrapper. No label holds a longer name than 63 bytes, and the API
-/// server refuses to look for one.
-fn naming(appwrapper: &str) -> Option<ListParams> {
-    let fits = appwrapper.len() <= LABEL_BYTES_MAX;
-    fits.then(|| ListParams::default().labels(&format!("{}={appwrapper}", keys::APPWRAPPER)))
+/// Whether a label can hold the name: the API server refuses to look for a longer one.
+#[must_use]
+pub const fn fits_label(name: &str) -> bool {
+    name.len() <= LABEL_BYTES_MAX
+}
+
+/// Selects the pods that name one of these AppWrappers; none where no label holds such a name.
+fn naming(appwrappers: &[&str]) -> Option<ListParams> {
+    let names: Vec<&str> = appwrappers.iter().copied().filter(|name| fits_label(name)).collect();
+    let selector = match names.as_slice() {
+        [] => return None,
+        [name] => format!("{}={name}", keys::APPWRAPPER),
+        names => format!("{} in ({})", keys::APPWRAPPER, names.join(",")),
+    };
+    Some(ListParams::default().labels(&selector))
 }
 
 /// The same as they are stored.
@@ -331,7 +345,7 @@ pub async fn seen_pods(
     namespace: &str,
     appwrapper: &str,
 ) -> Result<Vec<RawObject>, Error> {
-    let Some(params) = naming(appwrapper) else { return Ok(vec![]) };
+    let Some(params) = naming(&[appwrapper]) else { return Ok(vec![]) };
     list(client, &pod_resource(), Some(namespace), &params).await
 }
 

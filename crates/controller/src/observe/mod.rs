@@ -18,6 +18,7 @@ pub mod memory;
 pub mod nodes;
 pub mod owners;
 pub mod pod_cache;
+pub mod pod_lists;
 pub mod pods;
 pub mod raw_object;
 pub mod records;
@@ -37,6 +38,7 @@ use cache::{Cache, Key, Sync};
 use live::{Error, Live};
 use memory::ReconcileState;
 use nodes::Marks;
+use pod_lists::PodLists;
 use pods::Found;
 use records::PodRecord;
 use retry_sources::Attach;
@@ -50,6 +52,8 @@ pub struct Sources<'a> {
     pub live: &'a Live,
     /// What the watches have shown.
     pub cache: &'a Cache,
+    /// The LISTs of pods that are under way.
+    pub lists: &'a PodLists,
 }
 
 /// Looks at the world around an AppWrapper; `ask` says what must be read from the API server itself.

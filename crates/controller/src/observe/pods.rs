@@ -113,7 +113,8 @@ pub async fn look(
 
 /// Lists the pods that name an AppWrapper, without those that are known to be somebody else's.
 async fn list(eyes: Sources<'_>, key: &Key) -> Result<Vec<PodRecord>, Error> {
-    let mut records = live::listed_pods(eyes.client, key).await?;
+    let known = eyes.cache.pod_cache(|pod_cache| pod_cache.count(key));
+    let mut records = eyes.lists.pods(eyes.client, key, known).await?;
     eyes.cache.pod_cache(|pod_cache| {
         pod_cache.take_in(key, &records);
         records.retain(|record| !pod_cache.is_strangers(key, record));

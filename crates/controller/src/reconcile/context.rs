@@ -16,6 +16,7 @@ use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::live::{self, Live};
 use crate::observe::memory::ReconcileState;
+use crate::observe::pod_lists::PodLists;
 use crate::observe::store::Store;
 use crate::observe::summary::Summary;
 use crate::observe::{Sources, retry_sources};
@@ -31,6 +32,8 @@ pub struct Context {
     pub cache: Cache,
     /// The kinds that are known.
     pub live: Live,
+    /// The LISTs of pods that are under way.
+    pub lists: PodLists,
     /// What users may create.
     pub rights: Rights,
     /// Where events go.
@@ -65,6 +68,7 @@ impl Context {
             client,
             cache: Cache::default(),
             live: Live::default(),
+            lists: PodLists::default(),
             rights: Rights::new(clock.clone()),
             clock,
             metrics: Metrics::new(),
@@ -166,6 +170,6 @@ impl Context {
     }
 
     pub(super) fn eyes(&self) -> Sources<'_> {
-        Sources { client: &self.client, live: &self.live, cache: &self.cache }
+        Sources { client: &self.client, live: &self.live, cache: &self.cache, lists: &self.lists }
     }
 }

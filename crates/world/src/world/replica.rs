@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Poll, Waker};
+use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
 use kube::runtime::watcher::Event;
@@ -112,7 +113,29 @@ pub struct Flight {
     pub hurt: bool,
     /// What it has listed since its last write, by path: pods and components.
     pub listed: BTreeSet<String>,
+    /// It can go on.
+    woken: Arc<Woken>,
 }
+
+/// Whether what a reconcile waits for has come.
+#[derive(Default)]
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Flight {
+    /// It waits for the call of another reconcile.
+    pub fn waits_for_another(&self) -> bool {
+        self.call.is_none() && !self.woken.0.load(Ordering::Relaxed)
+    }
+}
+
+/// How often the client's task is given the chance to hand a request over.
+const HANDOVERS_MAX: usize = 4;
 
 /// How a reconcile ended.
 pub enum Landed {
@@ -356,6 +379,7 @@ impl Replica {
             status_writes: 0,
             hurt: false,
             listed: BTreeSet::new(),
+            woken: Arc::new(Woken(AtomicBool::new(true))),
         };
         self.flights.insert(key.clone(), flight);
         true
@@ -365,7 +389,9 @@ impl Replica {
     pub async fn drive(&mut self, key: &Key, mut event: impl FnMut(Notice)) -> Landed {
         loop {
             let Some(flight) = self.flights.get_mut(key) else { return Landed::Waits };
-            let mut context = std::task::Context::from_waker(Waker::noop());
+            flight.woken.0.store(false, Ordering::Relaxed);
+            let waker = Waker::from(flight.woken.clone());
+            let mut context = std::task::Context::from_waker(&waker);
             let polled = std::panic::catch_unwind(AssertUnwindSafe(|| {
                 flight.work.as_mut().poll(&mut context)
             }));
@@ -383,14 +409,35 @@ impl Replica {
                 }
                 Ok(Poll::Pending) => {}
             }
-            // the client hands requests over in a task of its own
-            tokio::task::yield_now().await;
-            while let Some(call) = self.wire.take() {
-                if let Some(flight) = self.flights.get_mut(key) {
+            let mut waits_for_another = true;
+            for _ in 0..HANDOVERS_MAX {
+                // the client hands requests over in a task of its own
+                tokio::task::yield_now().await;
+                let Some(flight) = self.flights.get_mut(key) else { return Landed::Waits };
+                if let Some(call) = self.wire.take() {
                     flight.calls += 1;
                     flight.call = Some(call);
                     return Landed::Waits;
                 }
+                waits_for_another = flight.waits_for_another();
+                if !waits_for_another {
+                    break;
+                }
+            }
+            if waits_for_another {
+                return Landed::Waits;
+            }
+        }
+    }
+
+    /// A LIST of pods for several AppWrappers is served: each of them has listed.
+    pub fn note_shared_list(&mut self, namespace: &str, uri: &str) {
+        let Some((path, query)) = uri.split_once('?') else { return };
+        let names = query.split_once("+in+%28").and_then(|(_, rest)| rest.split_once("%29"));
+        let Some((names, _)) = names.filter(|_| path.ends_with("/pods")) else { return };
+        for (key, flight) in &mut self.flights {
+            if key.namespace == namespace && names.split("%2C").any(|name| name == key.name) {
+                flight.listed.insert(uri.to_owned());
             }
         }
     }

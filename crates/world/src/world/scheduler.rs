@@ -89,9 +89,11 @@ impl World {
                 }
             }
             for (key, flight) in &replica.flights {
-                let key = key.clone();
-                let waits = flight.call.is_some();
-                all.push(if waits { Step::Serve(index, key) } else { Step::Resume(index, key) });
+                if flight.call.is_some() {
+                    all.push(Step::Serve(index, key.clone()));
+                } else if !flight.waits_for_another() {
+                    all.push(Step::Resume(index, key.clone()));
+                }
             }
             let listed = replica.streams.iter().take(3).all(|stream| stream.at.is_some());
             for (key, at) in &replica.due {

@@ -255,6 +255,7 @@ impl World {
         let violation = calls::check(&scope);
         self.coverage.checks += calls::CALLS.len() as u64;
         let (code, text, changed) = self.carry_out(call, &target, &body, late);
+        self.replicas[index].note_shared_list(&key.namespace, &call.uri);
         if let Some(flight) = self.replicas[index].flights.get_mut(key) {
             if call.is_write() {
                 flight.listed.clear();

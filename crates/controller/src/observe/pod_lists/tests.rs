@@ -1,0 +1,121 @@
+use std::convert::Infallible;
+use std::time::Duration;
+
+use futures::future::join_all;
+use http::Request;
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Every LIST takes a second; each that began, as the AppWrappers that it is about.
+#[derive(Clone, Default)]
+struct Server {
+    begun: Arc<Mutex<Vec<Vec<String>>>>,
+    /// So many of the first fail.
+    failing: usize,
+}
+
+/// The names in a label selector, as a URL has it.
+fn named(uri: &str) -> Vec<String> {
+    let value = uri.split("appwrapper").nth(1).unwrap();
+    let list = value.strip_prefix("+in+%28").and_then(|rest| rest.split("%29").next());
+    let one = || value.strip_prefix("%3D").and_then(|rest| rest.split('&').next());
+    list.or_else(one).unwrap().split("%2C").map(str::to_owned).collect()
+}
+
+/// A pod that is named after the AppWrapper that it names.
+fn pod(name: &str) -> Value {
+    let labels = json!({"workload.codeflare.dev/appwrapper": name});
+    json!({"metadata": {"name": format!("{name}-pod"), "namespace": "n", "uid": "u", "labels": labels}})
+}
+
+impl Server {
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let names = named(&request.uri().to_string());
+                let pods: Vec<Value> = names.iter().map(|name| pod(name)).collect();
+                let count = {
+                    let mut begun = server.begun.lock().unwrap();
+                    begun.push(names);
+                    begun.len()
+                };
+                tokio::time::sleep(Duration::from_secs(1)).await;
+                let code = if count <= server.failing { 500 } else { 200 };
+                let body = json!({"metadata": {}, "items": pods}).to_string();
+                let body = Body::from(body.into_bytes());
+                Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn begun(&self) -> Vec<Vec<String>> {
+        self.begun.lock().unwrap().clone()
+    }
+}
+
+fn key(name: &str) -> Key {
+    Key { namespace: "n".to_owned(), name: name.to_owned() }
+}
+
+/// The pods of an AppWrapper, by name; none where they could not be listed.
+async fn ask(lists: &PodLists, client: &Client, name: &str, known: usize) -> Option<Vec<String>> {
+    let pods = lists.pods(client, &key(name), known).await.ok()?;
+    Some(pods.into_iter().map(|record| record.identity.name).collect())
+}
+
+#[tokio::test(start_paused = true)]
+async fn those_that_wait_share_a_list_that_begins_after_they_asked() {
+    let (lists, server) = (PodLists::default(), Server::default());
+    let client = server.client();
+    let all = ["a", "b", "c"].map(|name| ask(&lists, &client, name, 1));
+    let found = join_all(all).await;
+    assert_eq!(found, ["a", "b", "c"].map(|name| Some(vec![format!("{name}-pod")])));
+    assert_eq!(server.begun(), [vec!["a".to_owned()], vec!["c".to_owned(), "b".to_owned()]]);
+    assert!(lists.namespaces().is_empty(), "nothing is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_appwrapper_with_many_pods_lists_alone() {
+    let (lists, server) = (PodLists::default(), Server::default());
+    let client = server.client();
+    let all = [("a", 1), ("b", SHARED_PODS_MAX + 1), ("c", 1)];
+    let begun = tokio::time::Instant::now();
+    join_all(all.map(|(name, known)| ask(&lists, &client, name, known))).await;
+    assert_eq!(begun.elapsed(), Duration::from_secs(2));
+    assert_eq!(server.begun(), [["a"], ["b"], ["c"]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_fails_fails_the_one_that_made_it_alone() {
+    let (lists, server) = (PodLists::default(), Server { failing: 2, ..Server::default() });
+    let client = server.client();
+    let found = join_all(["a", "b", "c"].map(|name| ask(&lists, &client, name, 1))).await;
+    assert_eq!(found, [None, None, Some(vec!["c-pod".to_owned()])]);
+    let begun = server.begun();
+    assert_eq!(begun.last().unwrap(), &["c"], "{begun:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_gives_up_keeps_nobody_waiting() {
+    for gives_up in ["a", "b", "c"] {
+        for after in [0, 500, 1500] {
+            let (lists, server) = (PodLists::default(), Server::default());
+            let client = server.client();
+            let one = async |name: &'static str| {
+                let listed = ask(&lists, &client, name, 1);
+                let most = if name == gives_up { after } else { 60_000 };
+                tokio::time::timeout(Duration::from_millis(most), listed).await.is_ok()
+            };
+            let answered = join_all(["a", "b", "c"].map(one)).await;
+            let want =
+                ["a", "b", "c"].map(|name| name != gives_up || (name == "a" && after > 1000));
+            assert_eq!(answered, want, "{gives_up} after {after} ms");
+            assert!(lists.namespaces().is_empty(), "nothing is kept");
+        }
+    }
+}
