@@ -171,6 +171,7 @@ async fn steps(
     let config = context.config();
     let mut stored = wrapper.clone();
     let mut ask = FreshRead::Nothing;
+    let mut has_written = false;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let own = limits.retry_policies.clone();
@@ -193,11 +194,17 @@ async fn steps(
         }
         let idle = decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
         if decision.status != wrapper.status || !wrapper.flaws.is_empty() || idle {
+            if has_written {
+                return Ok(Next::After(ECHO_OVERDUE)); // what was written comes back through the watch
+            }
             match written::write(context, memory, &stored, &wrapper, &decision).await? {
-                Written::CachedAppWrapper => {
+                Written::Stored(newer) => {
                     let remarks = remarks.iter().map(ToString::to_string).collect();
                     report::announce(context, memory, &stored, &decision, remarks);
-                    return Ok(requeue(context, memory, &decision));
+                    let Some(newer) = begun(memory, &newer, &decision) else {
+                        return Ok(requeue(context, memory, &decision));
+                    };
+                    (stored, wrapper, has_written) = (newer.clone(), newer, true);
                 }
                 Written::Assumed(assumed) => wrapper = assumed,
             }
@@ -216,6 +223,22 @@ async fn steps(
         ask = FreshRead::Nothing;
     }
     Ok(Next::After(ERROR_PAUSE.0))
+}
+
+/// The AppWrapper whose attempt was begun by a write. It is gone on with at once: later, it would have to be read
+/// again before anything is created.
+fn begun(
+    memory: &mut ReconcileState,
+    written: &RawObject,
+    decision: &Decision,
+) -> Option<Arc<Wrapper>> {
+    if decision.next != Phase::Resuming {
+        return None;
+    }
+    let newer = Wrapper::read(written).ok().filter(|newer| newer.status == decision.status)?;
+    let attempt = crate::decide::current_attempt(&newer.status);
+    memory.focus(&newer.uid, attempt, newer.status.phase);
+    Some(Arc::new(newer))
 }
 
 fn requeue(context: &Context, memory: &ReconcileState, decision: &Decision) -> Next {

@@ -65,9 +65,9 @@ pub struct PodRecord {
     pub pod_set: Option<(usize, usize)>,
     /// The facts; component and pod set are filled in when it is known whose pod it is.
     pub pod: Pod,
-    /// Its deletion is complete: no grace period is left and no finalizer. The API server writes this
-    /// before it removes a pod, so a watch that drops a pod without it only lost sight of it: its label
-    /// changed.
+    /// Its deletion is complete: no grace period is left and no finalizer but that of its Job, with which the API
+    /// server removes the pod in one write. The API server writes this before it removes a pod, so a watch that
+    /// drops a pod without it only lost sight of it: its label changed.
     pub is_over: bool,
 }
 
@@ -305,7 +305,7 @@ impl PodRecord {
         };
         let is_over = seen.meta.deletion_timestamp.is_some()
             && seen.meta.deletion_grace_period_seconds == Some(0)
-            && identity.finalizers.is_empty();
+            && identity.finalizers.iter().all(|name| name == keys::JOB_TRACKING);
         Self { identity, pod_set, pod, is_over }
     }
 }
@@ -381,6 +381,25 @@ mod tests {
 
     fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_deletion_is_complete_without_grace_period_and_finalizers_of_others() {
+        let tracking = "batch.kubernetes.io/job-tracking";
+        let (at, ours) = (json!("2026-01-01T00:00:00Z"), json!([tracking]));
+        let both = json!([tracking, "a/b"]);
+        for (deleted, grace, finalizers, want) in [
+            (at.clone(), json!(0), json!(null), true),
+            (at.clone(), json!(0), ours.clone(), true),
+            (at.clone(), json!(0), both, false),
+            (at, json!(30), ours, false),
+            (json!(null), json!(null), json!(null), false),
+        ] {
+            let metadata = json!({"name": "p", "deletionTimestamp": deleted,
+                "deletionGracePeriodSeconds": grace, "finalizers": finalizers});
+            let seen = seen(&json!({"metadata": metadata}));
+            assert_eq!(PodRecord::of(&seen).is_over, want, "{metadata}");
+        }
     }
 
     #[test]

@@ -15,12 +15,13 @@ use crate::api::{AppWrapperStatus, Phase};
 use crate::decide::Decision;
 use crate::observe::assemble::Wrapper;
 use crate::observe::memory::ReconcileState;
+use crate::observe::raw_object::RawObject;
 use crate::status::{self, Flaws};
 
 /// What came of a status that was to be written.
 pub(super) enum Written {
-    /// It is stored.
-    CachedAppWrapper,
+    /// It is stored: the AppWrapper as it is now.
+    Stored(RawObject),
     /// It is not, and is gone on from as if it were.
     Assumed(Arc<Wrapper>),
 }
@@ -36,10 +37,10 @@ pub(super) async fn write(
 ) -> Result<Written, Error> {
     let error = match send(context, memory, stored, &decision.status).await {
         // what cannot be read and cannot be mended either must not stand in the way
-        Ok(changed) if !changed && decision.status == wrapper.status => {
+        Ok(newer) if !is_newer(&newer, stored) && decision.status == wrapper.status => {
             return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
         }
-        Ok(_) => return Ok(Written::CachedAppWrapper),
+        Ok(newer) => return Ok(Written::Stored(newer)),
         Err(error) if error.is_refusal() => error,
         Err(error) => return Err(error.into()),
     };
@@ -47,11 +48,11 @@ pub(super) async fn write(
     let least = status::minimal(&decision.status);
     if least != decision.status {
         match send(context, memory, stored, &least).await {
-            Ok(true) => {
+            Ok(newer) if is_newer(&newer, stored) => {
                 report::refused(context, &about, &error);
-                return Ok(Written::CachedAppWrapper);
+                return Ok(Written::Stored(newer));
             }
-            Ok(false) => {}
+            Ok(_) => {}
             Err(error) if error.is_refusal() => {}
             Err(error) => return Err(error.into()),
         }
@@ -86,15 +87,18 @@ fn assumed(wrapper: &Wrapper, status: &AppWrapperStatus) -> Arc<Wrapper> {
     Arc::new(Wrapper { status: status.clone(), flaws: Flaws::default(), ..wrapper.clone() })
 }
 
-/// Whether it changed anything.
+/// Whether a write changed anything.
+fn is_newer(written: &RawObject, stored: &Wrapper) -> bool {
+    written.meta.resource_version.as_deref() != Some(stored.version.as_str())
+}
+
 async fn send(
     context: &Context,
     memory: &mut ReconcileState,
     stored: &Wrapper,
     status: &AppWrapperStatus,
-) -> Result<bool, crate::act::Error> {
+) -> Result<RawObject, crate::act::Error> {
     let written = write::write_status(&context.client, stored, status).await?;
-    let version = written.meta.resource_version.as_deref();
-    memory.confirm(version);
-    Ok(version != Some(stored.version.as_str()))
+    memory.confirm(written.meta.resource_version.as_deref());
+    Ok(written)
 }

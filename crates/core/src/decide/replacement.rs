@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Facts, attempts};
+use crate::api::keys;
 use crate::snapshot::{BackoffLimit, Component, Object, Outcome, Pod, PodPhase};
 use crate::tuning::Period;
 
@@ -38,9 +39,6 @@ pub fn is_final(facts: Facts<'_>, pod: &Pod) -> bool {
     Replacement::of(facts).is_final(facts, pod)
 }
 
-/// Finalizer of a pod that its Job has not counted yet.
-const JOB_TRACKING: &str = "batch.kubernetes.io/job-tracking";
-
 /// How many pods of a Job failed, as far as is known, and how many of them it replaces.
 #[derive(Clone, Copy)]
 struct Failures {
@@ -66,7 +64,8 @@ impl Replacement {
                 && is_current
                 && pod.phase == PodPhase::Failed
             {
-                let is_tracked = pod.finalizers.iter().any(|finalizer| finalizer == JOB_TRACKING);
+                let is_tracked =
+                    pod.finalizers.iter().any(|finalizer| finalizer == keys::JOB_TRACKING);
                 let (all, uncounted) = failed.entry((component, set)).or_insert((0, 0));
                 *all += 1;
                 *uncounted += i64::from(is_tracked);
