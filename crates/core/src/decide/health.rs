@@ -161,10 +161,15 @@ fn count<'a>(pods: impl Iterator<Item = &'a Pod>) -> i64 {
     pods.map(|_| 1_i64).sum()
 }
 
-/// Whether the component's object is the one that the running attempt created.
+/// Whether the component's object is the one that the running attempt created: the recorded one or, as long as none
+/// is recorded, one of this attempt. A watch may still show the one of an earlier attempt.
 pub fn is_current(draft: &Draft<'_>, index: usize, component: &Component) -> bool {
     let recorded = draft.status.component_status.get(index).and_then(|status| status.uid.as_ref());
-    component.ours().is_some_and(|object| recorded.is_none_or(|uid| *uid == object.uid))
+    let attempt = attempts::current(&draft.status);
+    component.ours().is_some_and(|object| match recorded {
+        Some(uid) => *uid == object.uid,
+        None => object.attempt.is_none_or(|number| number == attempt),
+    })
 }
 
 /// Whether a component that was created is known to be gone; `None` where a live read must tell.

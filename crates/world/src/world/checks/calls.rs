@@ -216,6 +216,10 @@ fn kept_long_enough(scope: &CallScope<'_>) -> Option<String> {
     }
     let period = match state.phase {
         Phase::Failed => wrapper.tuning.keep,
+        // what a late write has made run has no quota: then everything goes
+        Phase::Succeeded if wrapper.things.values().any(|thing| thing.pod && thing.late) => {
+            return None;
+        }
         Phase::Succeeded => wrapper.tuning.ttl,
         Phase::Empty
         | Phase::Suspended

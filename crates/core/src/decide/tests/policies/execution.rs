@@ -84,6 +84,22 @@ fn any_order_creates_everything_at_once() {
 }
 
 #[test]
+fn an_object_of_an_earlier_attempt_begins_no_step() {
+    let done = || {
+        let world = started().with(ready(INIT)).settled(10);
+        world.succeeds(INIT).pod(0, |pod| pod.phase = PodPhase::Succeeded)
+    };
+    let shown = |attempt: i32| {
+        created(done(), WORKER).object_of(WORKER, |object| object.attempt = Some(attempt))
+    };
+    let first = done().decide(20);
+    assert_eq!(first.actions, [], "what is begun is written first");
+    assert_eq!(shown(7).decide(20).status, first.status, "a watch that shows the past");
+    assert_ne!(shown(0).decide(20).status, first.status);
+    assert_eq!(creates(&shown(7).settled(20), 20), [LAUNCHER]);
+}
+
+#[test]
 fn a_step_that_waits_for_success_holds_the_next_back_until_then() {
     let ready_only = started().with(ready(INIT)).settled(10);
     assert_eq!(creates(&ready_only, 10), NONE, "Ready is not enough");
