@@ -21,7 +21,7 @@ use crate::status::{self, Flaws};
 /// What came of a status that was to be written.
 pub(super) enum Written {
     /// It is stored: the AppWrapper as it is now.
-    Stored(RawObject),
+    Stored(Box<RawObject>),
     /// It is not, and is gone on from as if it were.
     Assumed(Arc<Wrapper>),
 }
@@ -40,7 +40,7 @@ pub(super) async fn write(
         Ok(newer) if !is_newer(&newer, stored) && decision.status == wrapper.status => {
             return Ok(Written::Assumed(assumed(wrapper, &decision.status)));
         }
-        Ok(newer) => return Ok(Written::Stored(newer)),
+        Ok(newer) => return Ok(Written::Stored(Box::new(newer))),
         Err(error) if error.is_refusal() => error,
         Err(error) => return Err(error.into()),
     };
@@ -50,7 +50,7 @@ pub(super) async fn write(
         match send(context, memory, stored, &least).await {
             Ok(newer) if is_newer(&newer, stored) => {
                 report::refused(context, &about, &error);
-                return Ok(Written::Stored(newer));
+                return Ok(Written::Stored(Box::new(newer)));
             }
             Ok(_) => {}
             Err(error) if error.is_refusal() => {}
