@@ -11,7 +11,7 @@ use super::kin::Kin;
 use super::records::ObjectRecord;
 use crate::api::Phase;
 use crate::mutations::{self, Mutation};
-use crate::snapshot::{CreationFailure, FailedJob};
+use crate::snapshot::{CreationFailure, FailedJob, Undetermined};
 
 /// A created object is believed to exist for this long until the watch shows it.
 const CREATED_FOR: Duration = Duration::from_secs(5);
@@ -22,6 +22,10 @@ const CREATE_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Durati
 
 /// A node of which the API server said that it is gone is not asked for again within this time.
 const NODE_GONE_FOR: Duration = Duration::from_secs(5);
+
+/// After an undetermined pod has gone or ended, another may take its place within this time: what makes it is
+/// not known to be ours, and no watch shows it.
+const REPLACED_WITHIN: Duration = Duration::from_secs(10);
 
 /// For how long a version of the AppWrapper is known to be the newest.
 const CONFIRMED_FOR: Duration = Duration::from_secs(2);
@@ -69,6 +73,10 @@ pub struct ReconcileState {
     pub remarks: Vec<String>,
     /// Consecutive errors.
     pub errors: u32,
+    /// Name of an undetermined pod that had not ended, and when it was seen last.
+    undetermined: Option<(String, Duration)>,
+    /// For how long it is kept after it went.
+    kept_for: Option<Duration>,
     /// When the last of them was.
     pub blind_until: Option<Timestamp>,
     /// Since when everything is deleted, where the API server refuses the status that would say so.
@@ -123,7 +131,29 @@ impl ReconcileState {
     /// When to look again for pods that no watch shows, and for those of which the owners are not read yet.
     #[must_use]
     pub fn pods_unseen_for(&self) -> Option<Duration> {
-        self.read_on_in.into_iter().chain(self.kin.read_again_in(self.now)).min()
+        let kept = self.kept_for;
+        self.read_on_in.into_iter().chain(self.kin.read_again_in(self.now)).chain(kept).min()
+    }
+
+    /// Keeps an undetermined pod among those that hold back the release of quota for a while after it has gone
+    /// or ended: what owns it may be about to replace it.
+    pub fn keep_undetermined(&mut self, found: &mut Undetermined) {
+        self.kept_for = None;
+        if found.incomplete {
+            return;
+        }
+        if found.live > found.outlived {
+            let name = found.named.first().map(|(name, _)| name.clone());
+            self.undetermined = Some((name.unwrap_or_default(), self.now));
+        } else if let Some((name, seen)) = &self.undetermined {
+            let left = REPLACED_WITHIN.saturating_sub(self.since(*seen));
+            if !left.is_zero() {
+                self.kept_for = Some(left);
+                found.count += 1;
+                found.live += 1;
+                found.named.push((name.clone(), "its owner may be replacing it".to_owned()));
+            }
+        }
     }
 
     fn since(&self, moment: Duration) -> Duration {
@@ -300,6 +330,33 @@ mod tests {
         assert!(memory.may_delete("u", true), "a forceful one is another");
         memory.tick(DELETE_AGAIN_AFTER);
         assert!(memory.may_delete("u", false));
+    }
+
+    #[test]
+    fn an_undetermined_pod_is_kept_for_a_while_after_it_went() {
+        let found = |count: usize, live, outlived| {
+            let named = vec![("x".to_owned(), "it has no controller".to_owned()); count.min(1)];
+            Undetermined { count, live, outlived, named, ..Undetermined::default() }
+        };
+        let mut memory = ReconcileState::default();
+        let mut seen = |second, mut found: Undetermined| {
+            memory.tick(Duration::from_secs(second));
+            memory.keep_undetermined(&mut found);
+            (found.count, memory.pods_unseen_for().map(|left| left.as_secs()))
+        };
+        assert_eq!(seen(0, found(0, 0, 0)), (0, None), "none was ever seen");
+        assert_eq!(seen(1, found(2, 2, 0)), (2, None), "a watch shows when it goes");
+        assert_eq!(seen(5, found(0, 0, 0)), (1, Some(6)));
+        assert_eq!(
+            seen(6, found(1, 0, 0)),
+            (2, Some(5)),
+            "one that has ended may be replaced, too"
+        );
+        assert_eq!(seen(7, found(1, 1, 0)), (1, None), "it was replaced");
+        assert_eq!(seen(8, found(1, 1, 1)), (2, Some(9)), "what garbage collection deletes is not");
+        let late = Undetermined { incomplete: true, ..found(0, 0, 0) };
+        assert_eq!(seen(9, late), (0, None), "not every owner was read");
+        assert_eq!(seen(17, found(0, 0, 0)), (0, None));
     }
 
     #[test]

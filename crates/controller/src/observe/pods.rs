@@ -92,6 +92,7 @@ pub async fn look(
         let aside = eyes.cache.pod_cache(|pod_cache| pod_cache.holding(&key));
         undetermined.add(aside, NAMED_MAX);
     }
+    memory.keep_undetermined(&mut undetermined);
     put_aside(eyes, wrapper, memory, others);
     for pod in &ours {
         let Pod { component, pod_set, attempt, .. } = *pod;

@@ -2,8 +2,8 @@
 
 use super::draft::Draft;
 use super::policy::Judged;
-use super::{VerdictAction, components, steps};
-use crate::api::{Phase, condition};
+use super::{VerdictAction, components, health, steps};
+use crate::api::{Phase, PodFailurePolicyAction, condition};
 use crate::price::{IGNORED_PODS_MAX, STATUS_MESSAGE_BYTES_MAX};
 
 /// Reason of events about a policy of the AppWrapper itself.
@@ -29,6 +29,7 @@ pub fn invalid_policies(draft: &mut Draft<'_>) {
 
 /// Counts the failed pods that `podFailurePolicy` ignores, each once, and says so once an attempt.
 pub fn ignored_failures(draft: &mut Draft<'_>, judged: &Judged<'_>) {
+    look_when_overdue(draft);
     let known = draft.status.since.as_ref().map_or(&[][..], |since| &since.ignored_pods);
     let room = IGNORED_PODS_MAX.saturating_sub(known.len());
     if room == 0 {
@@ -51,6 +52,21 @@ pub fn ignored_failures(draft: &mut Draft<'_>, judged: &Judged<'_>) {
     let count = i32::try_from(new.len()).unwrap_or(i32::MAX);
     draft.status.ignored_failures = draft.status.ignored_failures.max(0).saturating_add(count);
     draft.since().ignored_pods.extend(new);
+}
+
+/// A pod that is Terminating counts as failed from a moment on, at which nothing else may happen.
+fn look_when_overdue(draft: &mut Draft<'_>) {
+    let facts = draft.facts;
+    let mut rules = facts.snapshot.policies.pod_failure.iter();
+    if !rules.any(|rule| rule.action == PodFailurePolicyAction::Ignore) {
+        return;
+    }
+    let waited_for =
+        facts.snapshot.pods.iter().filter(|pod| pod.terminating && pod.stuck.is_none());
+    let overdue = waited_for.filter_map(|pod| health::overdue_from(facts, pod)).min();
+    if let Some(at) = overdue {
+        draft.look_again(at);
+    }
 }
 
 /// Says what the next step of `executionPolicy` waits for, while nothing else is done.

@@ -405,6 +405,22 @@ fn ignored_pods_are_counted_once() {
     assert!(second.events.is_empty(), "one event an attempt: {:?}", second.events);
 }
 
+/// A pod that Terminating takes too long counts at that moment, not when something else happens later.
+#[test]
+fn an_ignored_pod_that_does_not_go_is_counted_when_it_is_overdue() {
+    let going = Pod { name: "old".into(), uid: "old".into(), terminating: true, ..ready(0) };
+    let going = Pod { due_to_go: Some(at(20)), ..going };
+    let going = going.condition("DisruptionTarget", "True", "EvictionByEvictionAPI");
+    let world = running(&["Job/work:1"]).with(ready(0)).with(going).spec(IGNORE);
+    let before = world.decide(30);
+    assert_eq!(before.status.ignored_failures, 0);
+    let overdue = before.requeue.expect("nothing else may happen");
+    let world = world.written(&before);
+    let second = (overdue - at(0)).get_seconds();
+    assert_eq!(world.decide(second - 1).status.ignored_failures, 0);
+    assert_eq!(world.decide(second).status.ignored_failures, 1);
+}
+
 /// The message of the pod is asked live as it is recorded, and as a replay asks it.
 #[test]
 fn a_pod_that_failed_as_a_whole_speaks_through_its_message() {
