@@ -73,8 +73,8 @@ pub struct ReconcileState {
     pub remarks: Vec<String>,
     /// Consecutive errors.
     pub errors: u32,
-    /// Name of an undetermined pod that had not ended, and when it was seen last.
-    undetermined: Option<(String, Duration)>,
+    /// Name of an undetermined pod that had not ended, and since when it is known that it has ended or gone.
+    undetermined: Option<(String, Option<Duration>)>,
     /// For how long it is kept after it went.
     kept_for: Option<Duration>,
     /// When the last of them was.
@@ -144,9 +144,10 @@ impl ReconcileState {
         }
         if found.live > found.outlived {
             let name = found.named.first().map(|(name, _)| name.clone());
-            self.undetermined = Some((name.unwrap_or_default(), self.now));
-        } else if let Some((name, seen)) = &self.undetermined {
-            let left = REPLACED_WITHIN.saturating_sub(self.since(*seen));
+            self.undetermined = Some((name.unwrap_or_default(), None));
+        } else if let Some((name, gone)) = &mut self.undetermined {
+            let gone = *gone.get_or_insert(self.now);
+            let left = REPLACED_WITHIN.saturating_sub(self.now.saturating_sub(gone));
             if !left.is_zero() {
                 self.kept_for = Some(left);
                 found.count += 1;
@@ -346,17 +347,21 @@ mod tests {
         };
         assert_eq!(seen(0, found(0, 0, 0)), (0, None), "none was ever seen");
         assert_eq!(seen(1, found(2, 2, 0)), (2, None), "a watch shows when it goes");
-        assert_eq!(seen(5, found(0, 0, 0)), (1, Some(6)));
+        assert_eq!(seen(50, found(0, 0, 0)), (1, Some(10)), "however long ago it was seen");
         assert_eq!(
-            seen(6, found(1, 0, 0)),
+            seen(55, found(1, 0, 0)),
             (2, Some(5)),
             "one that has ended may be replaced, too"
         );
-        assert_eq!(seen(7, found(1, 1, 0)), (1, None), "it was replaced");
-        assert_eq!(seen(8, found(1, 1, 1)), (2, Some(9)), "what garbage collection deletes is not");
+        assert_eq!(seen(57, found(1, 1, 0)), (1, None), "it was replaced");
+        assert_eq!(
+            seen(58, found(1, 1, 1)),
+            (2, Some(10)),
+            "what garbage collection deletes is not"
+        );
         let late = Undetermined { incomplete: true, ..found(0, 0, 0) };
-        assert_eq!(seen(9, late), (0, None), "not every owner was read");
-        assert_eq!(seen(17, found(0, 0, 0)), (0, None));
+        assert_eq!(seen(59, late), (0, None), "not every owner was read");
+        assert_eq!(seen(68, found(0, 0, 0)), (0, None));
     }
 
     #[test]
