@@ -189,9 +189,9 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
         component.failed_jobs = failed_jobs(&component, &jobs);
         components.push(component);
     }
-    let records: Vec<PodRecord> = objects_of(wrapper, objects)
+    let records: Vec<Arc<PodRecord>> = objects_of(wrapper, objects)
         .filter(|found| found.kind == "Pod" && found.group.is_empty())
-        .map(|found| PodRecord::of(&found.seen))
+        .map(|found| Arc::new(PodRecord::of(&found.seen)))
         .collect();
     let roots = wrapper.roots(&components);
     let pods = pods(wrapper, &records, &roots, &components, objects);
@@ -221,7 +221,7 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
 /// its pods: there, a pod whose owner is left out is the AppWrapper's where its label names the UID.
 fn pods(
     wrapper: &Wrapper,
-    records: &[PodRecord],
+    records: &[Arc<PodRecord>],
     roots: &BTreeMap<String, Option<usize>>,
     components: &[Component],
     objects: &[Found],

@@ -268,7 +268,7 @@ pub struct Sorted {
 
 /// Tells our pods from the others; one whose owner is not read yet is undetermined.
 #[must_use]
-pub fn pods(records: &[PodRecord], family: &Family<'_>, ancestors: &Ancestors) -> Sorted {
+pub fn pods(records: &[Arc<PodRecord>], family: &Family<'_>, ancestors: &Ancestors) -> Sorted {
     let mut sorted = Sorted::default();
     for record in records {
         let doubt = match family.lineage(record, ancestors) {

@@ -99,7 +99,7 @@ impl Cache {
     }
 
     /// Stores a pod; returns the AppWrappers that are to be looked at.
-    pub fn put_pod(&self, record: PodRecord) -> BTreeSet<Key> {
+    pub fn put_pod(&self, record: Arc<PodRecord>) -> BTreeSet<Key> {
         self.lock().pod_cache.put(record)
     }
 
@@ -109,7 +109,7 @@ impl Cache {
     }
 
     /// Replaces all pods after a new list; returns the AppWrappers that old or new pods name.
-    pub fn replace_pods(&self, records: Vec<PodRecord>) -> BTreeSet<Key> {
+    pub fn replace_pods(&self, records: Vec<Arc<PodRecord>>) -> BTreeSet<Key> {
         self.lock().pod_cache.replace(records)
     }
 
@@ -123,7 +123,7 @@ impl Cache {
     pub fn tally(&self, key: &Key, uid: &str) -> PodTally {
         let mut tally = PodTally::default();
         let inner = self.lock();
-        let is_its = |record: &&PodRecord| {
+        let is_its = |record: &&Arc<PodRecord>| {
             let owner = record.identity.appwrapper_uid.as_deref();
             owner.is_none_or(|owner| owner == uid) // pods of the Go controller name no UID
         };
@@ -271,7 +271,7 @@ impl Cache {
     /// The nodes on which these pods are: what is known of each, or nothing where all nodes have been
     /// listed and it was not among them. Not those of pods that have ended and stay.
     #[must_use]
-    pub fn nodes(&self, pods: &[PodRecord]) -> BTreeMap<String, Option<Node>> {
+    pub fn nodes(&self, pods: &[Arc<PodRecord>]) -> BTreeMap<String, Option<Node>> {
         let inner = self.lock();
         let mut found = BTreeMap::new();
         for pod in pods.iter().map(|record| &record.pod).filter(|pod| !pod.has_ended()) {

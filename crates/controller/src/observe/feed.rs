@@ -1,6 +1,7 @@
 //! What the watches show goes into the cache, and says which AppWrappers are to be looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
 
@@ -12,7 +13,7 @@ use super::retry_sources::RetrySource;
 
 /// The feed of pods; holds the part of a list that has come so far.
 #[derive(Debug, Default)]
-pub struct Pods(Vec<PodRecord>);
+pub struct Pods(Vec<Arc<PodRecord>>);
 
 /// The feed of a wrapped kind; holds the part of a list that has come so far.
 #[derive(Debug)]
@@ -44,13 +45,15 @@ impl Pods {
                 vec![]
             }
             Event::InitApply(seen) => {
-                self.0.push(PodRecord::of(&seen));
+                self.0.push(Arc::new(PodRecord::of(&seen)));
                 vec![]
             }
             Event::InitDone => {
                 cache.replace_pods(std::mem::take(&mut self.0)).into_iter().collect()
             }
-            Event::Apply(seen) => cache.put_pod(PodRecord::of(&seen)).into_iter().collect(),
+            Event::Apply(seen) => {
+                cache.put_pod(Arc::new(PodRecord::of(&seen))).into_iter().collect()
+            }
             Event::Delete(seen) => cache.remove_pod(&PodRecord::of(&seen)).into_iter().collect(),
         }
     }
@@ -212,7 +215,7 @@ mod tests {
                 "labels": {crate::api::keys::APPWRAPPER: "aw"}},
             "spec": {"nodeName": "a"},
         });
-        cache.put_pod(PodRecord::of(&seen(&pod)));
+        cache.put_pod(Arc::new(PodRecord::of(&seen(&pod))));
         let marks =
             Marks::from([("gpu".to_owned(), vec![("health".to_owned(), "BAD".to_owned())])]);
         let mut feed = Nodes::new(marks);
@@ -245,7 +248,7 @@ mod tests {
                 "labels": {crate::api::keys::APPWRAPPER: "aw"}},
             "spec": {"nodeName": "a"},
         });
-        cache.put_pod(PodRecord::of(&seen(&pod)));
+        cache.put_pod(Arc::new(PodRecord::of(&seen(&pod))));
         let mut feed = Nodes::new(Marks::default());
         let node = |status: &str, since: &str, heartbeat: &str| {
             let ready = json!({"type": "Ready", "status": status, "lastTransitionTime": since,

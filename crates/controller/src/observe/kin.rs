@@ -5,6 +5,7 @@
 //! up to 128 owners of pods; a pod whose chain of owners is broken otherwise is undetermined.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::records::{Controller, PodRecord};
@@ -147,7 +148,7 @@ impl Kin {
     }
 
     /// Compares with what is seen; returns the pods that must be read, the one read longest ago first.
-    pub fn missing(&mut self, seen: &[PodRecord], now: Duration) -> Vec<Missing> {
+    pub fn missing(&mut self, seen: &[Arc<PodRecord>], now: Duration) -> Vec<Missing> {
         if self.pods.is_empty() || mutations::is_present(Mutation::RelabelledPodIsGone) {
             return vec![];
         }
@@ -179,13 +180,13 @@ impl Kin {
 
     /// The pods that no watch shows and that are not known to be gone, as they were read last.
     #[must_use]
-    pub fn unseen(&self, namespace: &str) -> Vec<PodRecord> {
+    pub fn unseen(&self, namespace: &str) -> Vec<Arc<PodRecord>> {
         let unseen = self.pods.iter().filter(|(_, known)| known.unseen.is_some());
         let record = |(uid, known): (&String, &Known)| {
             let read = known.unseen.as_ref().and_then(|unseen| unseen.record.clone());
             read.unwrap_or_else(|| known.unread(uid, namespace))
         };
-        unseen.map(record).collect()
+        unseen.map(record).map(Arc::new).collect()
     }
 
     /// When a pod that no watch shows is to be read again.
@@ -221,6 +222,10 @@ mod tests {
         record
     }
 
+    fn seen<const N: usize>(uids: [&str; N]) -> [Arc<PodRecord>; N] {
+        uids.map(|uid| Arc::new(record(uid)))
+    }
+
     fn uids(missing: &[Missing]) -> Vec<&str> {
         missing.iter().map(|missing| missing.uid.as_str()).collect()
     }
@@ -232,25 +237,21 @@ mod tests {
         for uid in ["a", "b", "c"] {
             kin.put_pod(uid, uid, &Place::default());
         }
-        assert_eq!(uids(&kin.missing(&[record("a"), record("b")], at(1))), ["c"]);
+        assert_eq!(uids(&kin.missing(&seen(["a", "b"]), at(1))), ["c"]);
         assert_eq!(kin.read_again_in(at(1)), Some(at(1)), "it was not read");
         kin.exists("c", None, at(1));
         assert_eq!(kin.unseen("n")[0].pod.phase, PodPhase::Unknown);
         kin.exists("c", Some(record("c")), at(2));
-        assert_eq!(kin.unseen("n"), [record("c")]);
-        assert_eq!(uids(&kin.missing(&[record("a")], at(3))), ["b"]);
+        assert_eq!(kin.unseen("n"), seen(["c"]));
+        assert_eq!(uids(&kin.missing(&seen(["a"]), at(3))), ["b"]);
         assert_eq!(
-            uids(&kin.missing(&[record("a")], at(20))),
+            uids(&kin.missing(&seen(["a"]), at(20))),
             ["b"],
             "twice as long after each read"
         );
-        assert_eq!(
-            uids(&kin.missing(&[record("a")], at(22))),
-            ["b", "c"],
-            "never read comes first"
-        );
+        assert_eq!(uids(&kin.missing(&seen(["a"]), at(22))), ["b", "c"], "never read comes first");
         kin.forget("b");
-        assert_eq!(uids(&kin.missing(&[record("c")], at(23))), ["a"], "one came back");
+        assert_eq!(uids(&kin.missing(&seen(["c"]), at(23))), ["a"], "one came back");
         assert_eq!(kin.unseen("n").len(), 1);
     }
 

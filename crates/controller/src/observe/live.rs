@@ -1,7 +1,7 @@
 //! Reads from the API server itself: what a cache may never be asked.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use kube::api::{GetParams, ListParams};
@@ -307,13 +307,13 @@ pub async fn listed_pods(
     client: &Client,
     namespace: &str,
     appwrappers: &[&str],
-) -> Result<Vec<PodRecord>, Error> {
+) -> Result<Vec<Arc<PodRecord>>, Error> {
     let mut pods = vec![];
     let Some(params) = naming(appwrappers) else { return Ok(pods) };
     // what is kept of a page is small, whatever is in its pods
     let resource = pod_resource();
     pages(client, &resource, Some(namespace), &params, Request::list, |seen| {
-        pods.push(PodRecord::of(&seen));
+        pods.push(Arc::new(PodRecord::of(&seen)));
     })
     .await?;
     Ok(pods)

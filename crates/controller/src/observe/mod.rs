@@ -27,6 +27,7 @@ pub mod store;
 pub mod summary;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use kube::Client;
 
@@ -187,7 +188,7 @@ fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
 async fn known_nodes(
     eyes: Sources<'_>,
     memory: &mut ReconcileState,
-    records: &[PodRecord],
+    records: &[Arc<PodRecord>],
     ask: FreshRead,
 ) -> Result<BTreeMap<String, Node>, Error> {
     let mut nodes = BTreeMap::new();

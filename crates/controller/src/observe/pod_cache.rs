@@ -6,6 +6,7 @@
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use super::ancestry::Doubt;
 use super::cache::Key;
@@ -28,7 +29,7 @@ pub struct PodCache {
 /// The pods that name one AppWrapper.
 #[derive(Debug, Default)]
 struct Group {
-    pods: BTreeMap<String, PodRecord>,
+    pods: BTreeMap<String, Arc<PodRecord>>,
     /// Strangers' pods that were put aside, with what they say of whose they are.
     strangers: BTreeMap<String, u64>,
     /// Undetermined pods that were put aside.
@@ -57,7 +58,7 @@ struct Aside {
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct CachedPods {
     /// The pods that name the AppWrapper and were not put aside.
-    pub records: Vec<PodRecord>,
+    pub records: Vec<Arc<PodRecord>>,
     /// UIDs of the pods whose deletion the watch has shown since the last look.
     pub over: BTreeSet<String>,
     /// There are pods of which too little was kept: they must be listed.
@@ -130,7 +131,7 @@ impl Group {
     }
 
     /// Takes a pod in; whether that is a reason to look.
-    fn put(&mut self, record: PodRecord) -> bool {
+    fn put(&mut self, record: Arc<PodRecord>) -> bool {
         let name = &record.identity.name;
         if self.claims_aside(name).is_some_and(|were| were == claims(&record)) {
             return false;
@@ -150,7 +151,7 @@ impl Group {
 impl PodCache {
     /// Stores a pod; returns the AppWrappers that are to be looked at: the one that it names, and the one
     /// that it named before.
-    pub fn put(&mut self, record: PodRecord) -> BTreeSet<Key> {
+    pub fn put(&mut self, record: Arc<PodRecord>) -> BTreeSet<Key> {
         let mut changed = BTreeSet::new();
         let Some(key) = named_by(&record) else { return changed };
         let at = place(&record);
@@ -195,7 +196,7 @@ impl PodCache {
     }
 
     /// Replaces all pods after a new list; returns the AppWrappers that old or new pods name.
-    pub fn replace(&mut self, records: Vec<PodRecord>) -> BTreeSet<Key> {
+    pub fn replace(&mut self, records: Vec<Arc<PodRecord>>) -> BTreeSet<Key> {
         let old: Vec<Key> = self.groups.keys().cloned().collect();
         self.homes.clear();
         let mut fresh: BTreeMap<Key, Group> = BTreeMap::new();
@@ -264,7 +265,7 @@ impl PodCache {
 
     /// Takes in listed pods of which nothing is kept although the watch shows them: they were put aside for
     /// another AppWrapper of the same name.
-    pub fn take_in(&mut self, key: &Key, listed: &[PodRecord]) {
+    pub fn take_in(&mut self, key: &Key, listed: &[Arc<PodRecord>]) {
         let Some(group) = self.groups.get_mut(key) else { return };
         for record in listed {
             let name = &record.identity.name;
@@ -276,7 +277,7 @@ impl PodCache {
     }
 
     /// Takes back pods that were put aside and that a later read has shown to be ours.
-    pub fn take_back<'r>(&mut self, key: &Key, records: impl Iterator<Item = &'r PodRecord>) {
+    pub fn take_back<'r>(&mut self, key: &Key, records: impl Iterator<Item = &'r Arc<PodRecord>>) {
         let Some(group) = self.groups.get_mut(key) else { return };
         for record in records {
             // one that the watch has shown to be gone is not aside
@@ -323,19 +324,22 @@ impl PodCache {
     }
 
     /// The pods that name an AppWrapper and were not put aside.
-    pub fn of(&self, key: &Key) -> impl Iterator<Item = &PodRecord> {
+    pub fn of(&self, key: &Key) -> impl Iterator<Item = &Arc<PodRecord>> {
         self.groups.get(key).into_iter().flat_map(|group| group.pods.values())
     }
 
     /// The pod of a name that names an AppWrapper and was not put aside.
     #[must_use]
     pub fn get(&self, key: &Key, name: &str) -> Option<&PodRecord> {
-        self.groups.get(key)?.pods.get(name)
+        self.groups.get(key)?.pods.get(name).map(AsRef::as_ref)
     }
 
     /// The AppWrappers that have a pod like this.
     pub fn having(&self, wanted: impl Fn(&PodRecord) -> bool) -> BTreeSet<Key> {
-        let has = self.groups.iter().filter(|(_, group)| group.pods.values().any(&wanted));
+        let has = self
+            .groups
+            .iter()
+            .filter(|(_, group)| group.pods.values().any(|record| wanted(record)));
         has.map(|(key, _)| key.clone()).collect()
     }
 }
@@ -360,7 +364,7 @@ mod tests {
         Key { namespace: "n".into(), name: name.into() }
     }
 
-    fn pod(name: &str, aw: &str) -> PodRecord {
+    fn pod(name: &str, aw: &str) -> Arc<PodRecord> {
         let identity = Identity {
             namespace: "n".into(),
             name: name.into(),
@@ -368,12 +372,12 @@ mod tests {
             appwrapper: Some(aw.into()),
             ..Identity::default()
         };
-        PodRecord { identity, ..PodRecord::default() }
+        Arc::new(PodRecord { identity, ..PodRecord::default() })
     }
 
     fn names(pod_cache: &mut PodCache, aw: &str) -> Vec<String> {
         let look = pod_cache.look(&key(aw), "uid");
-        look.records.into_iter().map(|record| record.identity.name).collect()
+        look.records.iter().map(|record| record.identity.name.clone()).collect()
     }
 
     fn not_ours(record: &PodRecord, doubt: Option<Doubt>) -> NotOurs {
@@ -403,7 +407,7 @@ mod tests {
     #[test]
     fn only_a_complete_deletion_is_remembered_as_one() {
         let mut pod_cache = PodCache::default();
-        let over = |name: &str| PodRecord { is_over: true, ..pod(name, "a") };
+        let over = |name: &str| PodRecord { is_over: true, ..PodRecord::clone(&pod(name, "a")) };
         pod_cache.put(pod("p", "a"));
         pod_cache.look(&key("a"), "uid");
         pod_cache.put(pod("q", "a"));
@@ -413,7 +417,7 @@ mod tests {
         assert_eq!(pod_cache.look(&key("a"), "uid"), CachedPods::default(), "told once");
         // of an AppWrapper that nobody looks at nothing is kept
         pod_cache.put(pod("p", "nobody"));
-        pod_cache.remove(&PodRecord { is_over: true, ..pod("p", "nobody") });
+        pod_cache.remove(&PodRecord { is_over: true, ..PodRecord::clone(&pod("p", "nobody")) });
         assert!(!pod_cache.groups.contains_key(&key("nobody")));
     }
 
@@ -429,10 +433,10 @@ mod tests {
         assert!(pod_cache.is_strangers(&key("a"), &stranger));
         assert_eq!(pod_cache.count(&key("a")), 2);
         let mut busy = stranger.clone();
-        busy.pod.phase = PodPhase::Running;
+        Arc::make_mut(&mut busy).pod.phase = PodPhase::Running;
         assert!(pod_cache.put(busy).is_empty(), "its status is nobody's concern");
         let mut claims_more = stranger.clone();
-        claims_more.identity.appwrapper_uid = Some("u".into());
+        Arc::make_mut(&mut claims_more).identity.appwrapper_uid = Some("u".into());
         assert!(!pod_cache.is_strangers(&key("a"), &claims_more));
         assert_eq!(pod_cache.put(claims_more).len(), 1);
         assert_eq!(names(&mut pod_cache, "a"), ["p", "s"]);
@@ -444,7 +448,7 @@ mod tests {
     #[test]
     fn an_undetermined_pod_is_counted_until_it_goes_ends_or_is_ours() {
         let mut pod_cache = PodCache::default();
-        let all: Vec<PodRecord> = (0..5).map(|n| pod(&format!("p{n}"), "a")).collect();
+        let all: Vec<Arc<PodRecord>> = (0..5).map(|n| pod(&format!("p{n}"), "a")).collect();
         for record in &all {
             pod_cache.put(record.clone());
         }
@@ -459,7 +463,7 @@ mod tests {
             "one that holds and goes is a reason to look"
         );
         let mut ended = all[1].clone();
-        ended.pod.phase = PodPhase::Failed;
+        Arc::make_mut(&mut ended).pod.phase = PodPhase::Failed;
         assert_eq!(pod_cache.put(ended.clone()).len(), 1);
         assert_eq!(pod_cache.holding(&key("a")).count, 3);
         pod_cache.put_aside(&key("a"), vec![not_ours(&ended, Some(Doubt::OwnerGone))]);

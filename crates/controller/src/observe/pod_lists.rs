@@ -40,7 +40,7 @@ enum Turn {
     /// It lists, for itself and others.
     List(Lead),
     /// The pods that name it.
-    Listed(Vec<PodRecord>),
+    Listed(Vec<Arc<PodRecord>>),
 }
 
 /// The right to list in a namespace; the next waiter has it when this is dropped.
@@ -61,7 +61,7 @@ impl PodLists {
         client: &Client,
         key: &Key,
         known: usize,
-    ) -> Result<Vec<PodRecord>, Error> {
+    ) -> Result<Vec<Arc<PodRecord>>, Error> {
         if known > SHARED_PODS_MAX || !live::fits_label(&key.name) {
             return live::listed_pods(client, &key.namespace, &[&key.name]).await;
         }
@@ -79,7 +79,7 @@ impl PodLists {
         names.push(&key.name);
         let listed = live::listed_pods(client, &key.namespace, &names).await;
         drop(lead);
-        let mut by_name: BTreeMap<String, Vec<PodRecord>> = BTreeMap::new();
+        let mut by_name: BTreeMap<String, Vec<Arc<PodRecord>>> = BTreeMap::new();
         for record in listed? {
             let name = record.identity.appwrapper.clone().unwrap_or_default();
             by_name.entry(name).or_default().push(record);

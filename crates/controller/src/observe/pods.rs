@@ -1,6 +1,7 @@
 //! The pods around one AppWrapper: which of them are ours, and which hold back the release of its quota.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Sources;
@@ -34,7 +35,7 @@ const UNREAD_MAX: usize = 256;
 /// What was found.
 pub struct Found {
     /// What is known of every pod that was looked at.
-    pub records: Vec<PodRecord>,
+    pub records: Vec<Arc<PodRecord>>,
     /// Ours.
     pub pods: Vec<Pod>,
     /// Those of which it cannot be told.
@@ -113,7 +114,7 @@ pub async fn look(
 }
 
 /// Lists the pods that name an AppWrapper, without those that are known to be somebody else's.
-async fn list(eyes: Sources<'_>, key: &Key) -> Result<Vec<PodRecord>, Error> {
+async fn list(eyes: Sources<'_>, key: &Key) -> Result<Vec<Arc<PodRecord>>, Error> {
     let known = eyes.cache.pod_cache(|pod_cache| pod_cache.count(key));
     let mut records = eyes.lists.pods(eyes.client, key, known).await?;
     eyes.cache.pod_cache(|pod_cache| {
@@ -129,11 +130,12 @@ async fn find_orphans(
     eyes: Sources<'_>,
     wrapper: &Wrapper,
     memory: &ReconcileState,
-    records: &[PodRecord],
+    records: &[Arc<PodRecord>],
 ) -> Vec<Orphan> {
     let kin = &memory.kin;
-    let lives =
-        |record: &&PodRecord| !record.pod.terminating && kin.place(&record.identity.uid).is_some();
+    let lives = |record: &&Arc<PodRecord>| {
+        !record.pod.terminating && kin.place(&record.identity.uid).is_some()
+    };
     let owners =
         records.iter().filter(lives).filter_map(|record| record.identity.controller.as_ref());
     let owners: BTreeSet<&Controller> = owners.filter(|owner| kin.link(owner).is_some()).collect();
@@ -155,7 +157,7 @@ async fn find_missing(
     eyes: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
-    records: &[PodRecord],
+    records: &[Arc<PodRecord>],
 ) -> Result<(), Error> {
     let now = memory.now();
     let (client, namespace, kin) = (eyes.client, &wrapper.namespace, &mut memory.kin);
@@ -192,12 +194,12 @@ async fn read_owners(
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     (roots, components): (&BTreeMap<String, Option<usize>>, &[Component]),
-    records: &[PodRecord],
+    records: &[Arc<PodRecord>],
 ) -> (Ancestors, bool) {
     let (now, namespace) = (memory.now(), &wrapper.namespace);
     let family = Family::new(&wrapper.uid, roots, components, &memory.kin);
     let mut known = Ancestors::new();
-    let mut pending: Vec<&PodRecord> = records.iter().collect();
+    let mut pending: Vec<&Arc<PodRecord>> = records.iter().collect();
     let (mut left, mut read_on_in, mut incomplete) = (READS_MAX, None::<Duration>, false);
     for _ in 0..CHAIN_MAX {
         let mut unread: BTreeSet<Controller> = BTreeSet::new();

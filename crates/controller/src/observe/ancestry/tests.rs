@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -291,7 +293,7 @@ proptest! {
         let named = |mut record: PodRecord, uid: &str| {
             uid.clone_into(&mut record.identity.uid);
             uid.clone_into(&mut record.identity.name);
-            record
+            Arc::new(record)
         };
         let own = named(pod(Some(job("job")), Some("aw")), "own");
         let ancestors = World::ancestors();
@@ -300,9 +302,9 @@ proptest! {
         let alone = assemble::pods(std::slice::from_ref(&own), &family, &ancestors);
         let mut all = vec![own];
         for (number, (owner, label, phase)) in foreign.into_iter().enumerate() {
-            let mut record = named(pod(owner, label.as_deref()), &format!("foreign-{number}"));
+            let mut record = pod(owner, label.as_deref());
             record.pod.phase = PodPhase::ALL[phase];
-            all.push(record);
+            all.push(named(record, &format!("foreign-{number}")));
         }
         let sorted = assemble::pods(&all, &family, &ancestors);
         prop_assert_eq!(&sorted.ours, &alone.ours);

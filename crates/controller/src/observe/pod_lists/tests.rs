@@ -65,7 +65,7 @@ fn key(name: &str) -> Key {
 /// The pods of an AppWrapper, by name; none where they could not be listed.
 async fn ask(lists: &PodLists, client: &Client, name: &str, known: usize) -> Option<Vec<String>> {
     let pods = lists.pods(client, &key(name), known).await.ok()?;
-    Some(pods.into_iter().map(|record| record.identity.name).collect())
+    Some(pods.into_iter().map(|record| record.identity.name.clone()).collect())
 }
 
 #[tokio::test(start_paused = true)]
