@@ -33,7 +33,7 @@ async fn create_in(api: &Api<AppWrapper>, object: &Value) -> Result<AppWrapper, 
 /// Lets a user do everything with AppWrappers and some kinds in a namespace.
 async fn allow(case: &Case, user: &str, rules: Value) {
     let api: Api<Role> = Api::namespaced(case.client.clone(), &case.namespace);
-    let role = json!({"metadata": {"name": user}, "rules": rules});
+    let role = json!({"metadata": {"name": user}, "rules": &rules});
     let role = serde_json::from_value(role).expect("a role");
     api.create(&PostParams::default(), &role).await.expect("it is new");
     let bindings: Api<RoleBinding> = Api::namespaced(case.client.clone(), &case.namespace);
@@ -44,6 +44,11 @@ async fn allow(case: &Case, user: &str, rules: Value) {
     });
     let binding = serde_json::from_value(binding).expect("a binding");
     bindings.create(&PostParams::default(), &binding).await.expect("it is new");
+    for rule in rules.as_array().into_iter().flatten() {
+        let what = json!({"namespace": case.namespace, "verb": "create",
+            "group": rule["apiGroups"][0], "resource": rule["resources"][0]});
+        case.allowed(user, what).await;
+    }
 }
 
 fn all_of(group: &str, resource: &str) -> Value {

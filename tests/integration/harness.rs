@@ -9,6 +9,7 @@ use appwrapper::controller::Controller;
 use appwrapper::metrics::Metrics;
 use controlplane::{ControlPlane, Options};
 use futures::StreamExt;
+use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::client::ClientBuilder;
@@ -338,6 +339,24 @@ impl Case {
     pub async fn patch(&self, name: &str, patch: Value) {
         let (api, params, patch) = (self.wrappers(), PatchParams::default(), Patch::Merge(patch));
         api.patch(name, &params, &patch).await.expect("the patch is accepted");
+    }
+
+    /// Waits until the API server heeds what a user was allowed: its own cache learns of a role a moment later.
+    pub async fn allowed(&self, user: &str, attributes: Value) {
+        let review =
+            json!({"metadata": {}, "spec": {"user": user, "resourceAttributes": attributes}});
+        let review: SubjectAccessReview = serde_json::from_value(review).expect("a question");
+        let reviews: Api<SubjectAccessReview> = Api::all(self.client.clone());
+        let heeded = async {
+            loop {
+                let answer = reviews.create(&PostParams::default(), &review).await;
+                if answer.expect("an answer").status.is_some_and(|said| said.allowed) {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_mins(1), heeded).await.expect("the role counts");
     }
 
     pub async fn delete(&self, api_version: &str, kind: &str, name: &str) {

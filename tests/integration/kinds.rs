@@ -1,8 +1,5 @@
 //! Each kind has its own way to run, succeed and fail; and kinds come and go.
 
-use std::time::Duration;
-
-use k8s_openapi::api::authorization::v1::SubjectAccessReview;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{Api, DeleteParams, PostParams};
@@ -191,22 +188,9 @@ async fn allow(case: &Case, group: &str) {
     let role = serde_json::from_value(role).expect("a role");
     let roles: Api<ClusterRole> = Api::all(case.client.clone());
     roles.create(&PostParams::default(), &role).await.expect("it is accepted");
-    let review = json!({"metadata": {}, "spec": {
-        "user": format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}"),
-        "resourceAttributes": {"group": group, "resource": "things", "verb": "watch"},
-    }});
-    let review: SubjectAccessReview = serde_json::from_value(review).expect("a question");
-    let reviews: Api<SubjectAccessReview> = Api::all(case.client.clone());
-    let heeded = async {
-        loop {
-            let answer = reviews.create(&PostParams::default(), &review).await.expect("an answer");
-            if answer.status.is_some_and(|said| said.allowed) {
-                return;
-            }
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    tokio::time::timeout(Duration::from_mins(1), heeded).await.expect("the role counts");
+    let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
+    let watches = json!({"group": group, "resource": "things", "verb": "watch"});
+    case.allowed(&user, watches).await;
 }
 
 fn definitions(case: &Case) -> Api<CustomResourceDefinition> {
