@@ -46,6 +46,7 @@ pub(super) fn templates_stay() -> Rule {
     };
     Rule::new(format!(
         "!has(self.spec) || !has(oldSelf.spec) || \
+         (self.spec == oldSelf.spec && oldSelf.spec == self.spec) || \
          (has(self.status) && has(self.status.pendingMemory) && \
          self.status.pendingMemory.size() > 0) || ({} && {})",
         same(new, old),
