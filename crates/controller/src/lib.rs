@@ -20,6 +20,7 @@ pub mod listener;
 pub mod metrics;
 pub mod observe;
 pub mod preflight;
+mod rate;
 pub mod reconcile;
 pub mod serve;
 pub mod telemetry;

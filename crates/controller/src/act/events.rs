@@ -20,11 +20,14 @@ use tokio::sync::Notify;
 pub use kube::runtime::events::EventType;
 
 use crate::api::AppWrapper;
+use crate::rate::{Debts, Rate};
 
 /// Events of one namespace that wait; more are dropped.
 const OF_NAMESPACE_MAX: usize = 64;
 /// Events that wait in all; beyond it a namespace has one at most.
 const WAITING_MAX: usize = 1024;
+/// Events of type Normal in one namespace; more are dropped. Each is a call, and the status says the same.
+const NORMAL: Rate = Rate { each: Duration::from_millis(200), at_once: 50 };
 /// How many are sent at the same time, each of another namespace.
 const SENT_AT_ONCE: usize = 16;
 /// How long sending an event may take.
@@ -69,10 +72,18 @@ pub struct Notice {
 #[derive(Clone, Debug, Default)]
 pub struct Events(Arc<Shared>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Notify,
+    normal: Debts<String>,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        let (waiting, changed) = (Mutex::default(), Notify::default());
+        Self { waiting, changed, normal: Debts::new(NORMAL) }
+    }
 }
 
 /// The events that wait, for each namespace in the order in which they were made.
@@ -126,15 +137,21 @@ impl Events {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands in an event; false where it was dropped, since too many are waiting.
+    /// Hands in an event at a moment, which is the time since one that stays the same; false where it was
+    /// dropped, since there were or are too many.
     #[must_use]
     pub fn push(
         &self,
+        now: Duration,
         about: &About<'_>,
         kind: EventType,
         reason: &'static str,
         message: &str,
     ) -> bool {
+        let is_normal = matches!(kind, EventType::Normal);
+        if is_normal && self.0.normal.charge(about.namespace.to_owned(), 1, now).is_err() {
+            return false;
+        }
         let accepted = self.waiting().push(Notice {
             kind,
             namespace: about.namespace.to_owned(),
@@ -229,7 +246,7 @@ mod tests {
 
     fn push(events: &Events, namespace: &str, message: &str) -> bool {
         let about = About { namespace, name: "aw", uid: "u" };
-        events.push(&about, EventType::Normal, "Running", message)
+        events.push(Duration::ZERO, &about, EventType::Warning, "Failed", message)
     }
 
     /// An API server that takes every event but those of a namespace that hangs, and what it took.
@@ -296,6 +313,23 @@ mod tests {
             std::iter::from_fn(|| events.take()).map(|it| it.namespace).take(31).collect();
         assert_eq!(order.iter().collect::<BTreeSet<_>>().len(), 31, "in turns");
         let long = About { namespace: "n", name: "aw", uid: "u" };
-        assert!(events.push(&long, EventType::Warning, "R", &"é".repeat(2000)));
+        assert!(events.push(Duration::ZERO, &long, EventType::Warning, "R", &"é".repeat(2000)));
+    }
+    #[test]
+    fn normal_events_of_a_namespace_have_a_rate_and_warnings_have_not() {
+        let events = Events::default();
+        let push = |second, namespace, kind| {
+            let about = About { namespace, name: "aw", uid: "u" };
+            let is_taken = events.push(Duration::from_secs(second), &about, kind, "R", "m");
+            drop(events.take());
+            is_taken
+        };
+        let count = |second, namespace| {
+            (0..100).filter(|_| push(second, namespace, EventType::Normal)).count()
+        };
+        assert_eq!(count(1, "a"), 50);
+        assert_eq!(count(1, "b"), 50, "each namespace has its own");
+        assert!(push(1, "a", EventType::Warning));
+        assert_eq!(count(2, "a"), 5);
     }
 }

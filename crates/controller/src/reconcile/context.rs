@@ -153,7 +153,7 @@ impl Context {
 
     /// Makes an event. It is sent later, or dropped where too many wait.
     pub fn tell(&self, about: &About<'_>, kind: EventType, reason: &'static str, message: &str) {
-        if !self.events.push(about, kind, reason, message) {
+        if !self.events.push(self.clock.elapsed(), about, kind, reason, message) {
             self.metrics.event_dropped();
         }
     }

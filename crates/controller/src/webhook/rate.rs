@@ -5,8 +5,7 @@
 //! each peer over all users: no client can exhaust the limit of a user at another peer. A check that was made
 //! a moment ago costs little: its results are cached.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ring::digest::{Context, SHA256};
@@ -14,6 +13,7 @@ use ring::digest::{Context, SHA256};
 use super::Identity;
 use crate::clock::Clock;
 use crate::listener::Peer;
+use crate::rate::{Debts, Rate};
 use crate::ttl_cache::TtlCache;
 
 /// A user: so many requests a second, and so many at once.
@@ -24,17 +24,6 @@ const OF_PEER: Rate = Rate { each: Duration::from_micros(2_500), at_once: 2_000 
 const PAID_FOR: Duration = Duration::from_secs(2);
 /// The most questions that are remembered.
 const PAID_MAX: usize = 4_096;
-/// The most users and peers that are remembered.
-const DEBTORS_MAX: usize = 4_096;
-
-/// Requests that may be made.
-#[derive(Clone, Copy, Debug)]
-struct Rate {
-    /// One for each such time that passes.
-    each: Duration,
-    /// How many may come at once.
-    at_once: u32,
-}
 
 /// What a question is about, and who asks: a digest, so that its size does not matter.
 pub(super) type Subject = Vec<u8>;
@@ -114,48 +103,11 @@ fn digest<'a>(texts: impl IntoIterator<Item = &'a str>) -> Vec<u8> {
     context.finish().as_ref().to_vec()
 }
 
-/// For each user or peer, the moment at which all its requests would have been made at the allowed rate.
-#[derive(Debug)]
-struct Debts<K> {
-    rate: Rate,
-    until: Mutex<BTreeMap<K, Duration>>,
-}
-
-impl<K: Ord + Clone> Debts<K> {
-    const fn new(rate: Rate) -> Self {
-        Self { rate, until: Mutex::new(BTreeMap::new()) }
-    }
-
-    fn charge(&self, key: K, requests: u32, now: Duration) -> Result<(), Duration> {
-        let Rate { each, at_once } = self.rate;
-        // what takes more than can ever be there takes all of it
-        let cost = each.saturating_mul(requests.min(at_once));
-        let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
-        let owed = until.get(&key).copied().unwrap_or_default().max(now) + cost;
-        let most = now + each.saturating_mul(at_once);
-        if owed > most {
-            return Err(owed.saturating_sub(most));
-        }
-        until.insert(key, owed);
-        if until.len() > DEBTORS_MAX {
-            until.retain(|_, until| *until > now);
-            // of the rest, forget the half that owes less: that changes least
-            let mut owed: Vec<_> = until.values().copied().collect();
-            owed.sort_unstable();
-            if let Some(middle) = owed.get(DEBTORS_MAX / 2) {
-                until.retain(|_, until| *until > *middle);
-            }
-        }
-        Ok(())
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
 
     use k8s_openapi::jiff::Timestamp;
-    use proptest::prelude::*;
 
     use super::*;
     use crate::clock::ManualClock;
@@ -245,34 +197,5 @@ mod tests {
         ];
         let different: std::collections::BTreeSet<_> = all.iter().collect();
         assert_eq!(different.len(), all.len());
-    }
-
-    proptest! {
-        /// In no span of time does anybody get more than the burst and the rate allow, and memory is bounded.
-        #[test]
-        fn nobody_gets_more_than_the_rate(
-            asked in prop::collection::vec((0..5_u32, 0..700_u32, 0..300_u64), 1..200)
-        ) {
-            let rate = Rate { each: Duration::from_millis(10), at_once: 50 };
-            let debts = Debts::new(rate);
-            let (mut now, mut got) = (Duration::ZERO, BTreeMap::<u32, u32>::new());
-            for (who, requests, pause) in asked {
-                now += Duration::from_millis(pause);
-                if debts.charge(who, requests, now).is_ok() {
-                    *got.entry(who).or_default() += requests.min(rate.at_once);
-                }
-                let most = 50 + now.as_millis() / 10;
-                prop_assert!(got.values().all(|count| u128::from(*count) <= most));
-            }
-        }
-    }
-
-    #[test]
-    fn memory_is_bounded() {
-        let debts = Debts::new(Rate { each: Duration::from_secs(1), at_once: 10 });
-        for number in 0..20_000_u32 {
-            assert_eq!(debts.charge(number, 1 + number % 7, Duration::ZERO), Ok(()));
-            assert!(debts.until.lock().unwrap().len() <= DEBTORS_MAX);
-        }
     }
 }
