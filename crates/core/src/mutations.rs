@@ -44,7 +44,6 @@ mutations! {
     IgnoreSuspend: "ignore-suspend", "Suspension is not answered in Resetting.";
     StaleIsNew: "stale-is-new", "Objects are created by the word of a watch that went back in time.";
     NothingSwept: "nothing-swept", "What came too late stays.";
-    OnlyTheFirstPage: "only-the-first-page", "Only the first page of a list is read.";
     AlwaysWrite: "always-write", "The status is written though nothing has changed.";
     IgnoredIsCounted: "ignored-is-counted", "A failure that podFailurePolicy ignores is counted.";
     RuleLimitUnasked: "rule-limit-unasked", "The limit of a retry policy's rule is not asked.";

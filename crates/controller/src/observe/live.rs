@@ -394,7 +394,6 @@ async fn pages(
         let page = answer.map_err(|error| Error::api(what(), error))?;
         page.items.into_iter().for_each(&mut take);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(_) if mutations::is_present(Mutation::OnlyTheFirstPage) => return Ok(()),
             Some(token) => params.continue_token = Some(token),
             None => return Ok(()),
         }
