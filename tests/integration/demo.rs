@@ -57,14 +57,14 @@ fn in_order(lines: &[Value], beats: &[(&str, &str, &str)]) {
 #[test]
 fn the_story_has_its_beats_in_order() {
     let (lines, result) = told(&[]);
-    // the scheduler chooses the node, the story is of the one that it chose for the worker
-    let lost =
-        lines.iter().find(|line| line["object"] == "Pod/train-worker-0" && line["event"] == "Runs");
-    let lost = lost.and_then(|line| line["message"].as_str()).expect("the worker runs");
-    let lost = lost.split_whitespace().find(|word| word.starts_with("node-")).expect("a node");
-    let lost_node = format!("Node/{lost}");
-    let held = format!("Pod/train-worker-0 on node {lost}");
-    let elsewhere = format!(", not on {lost} again");
+    // the node that fails is the one that the scheduler chose for the worker
+    let runs = |line: &&Value| line["object"] == "Pod/train-worker-0" && line["event"] == "Runs";
+    let message = lines.iter().find(runs).and_then(|line| line["message"].as_str());
+    let mut words = message.expect("the worker runs").split_whitespace();
+    let node = words.find(|word| word.starts_with("node-")).expect("a node");
+    let object = format!("Node/{node}");
+    let blocker = format!("Pod/train-worker-0 on node {node}");
+    let elsewhere = format!(", not on {node} again");
     in_order(
         &lines,
         &[
@@ -72,13 +72,13 @@ fn the_story_has_its_beats_in_order() {
             ("AppWrapper/train", "Running", ""),
             ("AppWrapper/train", "Ready", ""),
             ("AppWrapper/evaluate", "Waits", "0 of 2 nvidia.com/gpu are free"),
-            (&lost_node, "NodeDied", "Pod/train-worker-0"),
-            ("Pod/train-worker-0", "Hangs", lost),
+            (&object, "NodeDied", "Pod/train-worker-0"),
+            ("Pod/train-worker-0", "Hangs", node),
             ("Pod/train-master-0", "Failed", "exit code 1"),
             ("AppWrapper/train", "Unhealthy", "FailedComponent"),
             ("AppWrapper/train", "Resetting", "restart 1 of at most 3"),
             ("AppWrapper/train", "QuotaHeld", "stays reserved"),
-            ("AppWrapper/train", "Warning", &held),
+            ("AppWrapper/train", "Warning", &blocker),
             ("Pod/train-worker-0", "Forced", "force-deleted"),
             ("AppWrapper/train", "EverythingGone", "20 s"),
             ("AppWrapper/train", "Resuming", "attempt 1"),

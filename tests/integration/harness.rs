@@ -341,8 +341,8 @@ impl Case {
         api.patch(name, &params, &patch).await.expect("the patch is accepted");
     }
 
-    /// Waits until the API server heeds what a user was allowed: its own cache learns of a role a moment later.
-    pub async fn allowed(&self, user: &str, attributes: Value) {
+    /// Waits until the API server allows a user something: its authorizer learns of a new role a moment later.
+    pub async fn until_allowed(&self, user: &str, attributes: Value) {
         let review =
             json!({"metadata": {}, "spec": {"user": user, "resourceAttributes": attributes}});
         let review: SubjectAccessReview = serde_json::from_value(review).expect("a question");

@@ -190,7 +190,7 @@ async fn allow(case: &Case, group: &str) {
     roles.create(&PostParams::default(), &role).await.expect("it is accepted");
     let user = format!("system:serviceaccount:{NAMESPACE}:{ACCOUNT}");
     let watches = json!({"group": group, "resource": "things", "verb": "watch"});
-    case.allowed(&user, watches).await;
+    case.until_allowed(&user, watches).await;
 }
 
 fn definitions(case: &Case) -> Api<CustomResourceDefinition> {

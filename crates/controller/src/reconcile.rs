@@ -129,8 +129,7 @@ pub async fn reconcile(
     if wrapper.status.phase == Phase::Empty {
         mutations::block_where_asked(&wrapper.annotations);
     }
-    let attempt = crate::decide::current_attempt(&wrapper.status);
-    memory.focus(&wrapper.uid, attempt, wrapper.status.phase);
+    focus(&mut memory, &wrapper);
     if memory.outdates(&wrapper.version) {
         return Ok(Next::After(ECHO_OVERDUE));
     }
@@ -225,8 +224,8 @@ async fn steps(
     Ok(Next::After(ERROR_PAUSE.0))
 }
 
-/// The AppWrapper whose attempt was begun by a write. It is gone on with at once: later, it would have to be read
-/// again before anything is created.
+/// The AppWrapper after a write that begins an attempt. This reconcile continues with it, since a later one would
+/// have to read it again before it creates anything.
 fn begun(
     memory: &mut ReconcileState,
     written: &RawObject,
@@ -236,9 +235,13 @@ fn begun(
         return None;
     }
     let newer = Wrapper::read(written).ok().filter(|newer| newer.status == decision.status)?;
-    let attempt = crate::decide::current_attempt(&newer.status);
-    memory.focus(&newer.uid, attempt, newer.status.phase);
+    focus(memory, &newer);
     Some(Arc::new(newer))
+}
+
+fn focus(memory: &mut ReconcileState, wrapper: &Wrapper) {
+    let attempt = crate::decide::current_attempt(&wrapper.status);
+    memory.focus(&wrapper.uid, attempt, wrapper.status.phase);
 }
 
 fn requeue(context: &Context, memory: &ReconcileState, decision: &Decision) -> Next {

@@ -339,7 +339,7 @@ fn without_the_webhook_nobody_writes_another_users_name() {
             .await;
         let creates = json!({"namespace": case.namespace, "group": "workload.codeflare.dev",
             "resource": "appwrappers", "verb": "create"});
-        case.allowed("eve", creates).await;
+        case.until_allowed("eve", creates).await;
         install_policies(&case).await;
         let tenant = Tenant { case: &case, name: "eve".to_owned(), client };
         let by = |name: &str, requester: Value| {

@@ -20,13 +20,13 @@ use tokio::sync::Notify;
 pub use kube::runtime::events::EventType;
 
 use crate::api::AppWrapper;
-use crate::rate::{Debts, Rate};
+use crate::rate::{Rate, RateLimiter};
 
 /// Events of one namespace that wait; more are dropped.
 const OF_NAMESPACE_MAX: usize = 64;
 /// Events that wait in all; beyond it a namespace has one at most.
 const WAITING_MAX: usize = 1024;
-/// Events of type Normal in one namespace; more are dropped. Each is a call, and the status says the same.
+/// The rate of Normal events in a namespace; more are dropped. Each is an API call, and the status has the same facts.
 const NORMAL: Rate = Rate { each: Duration::from_millis(200), at_once: 50 };
 /// How many are sent at the same time, each of another namespace.
 const SENT_AT_ONCE: usize = 16;
@@ -76,13 +76,13 @@ pub struct Events(Arc<Shared>);
 struct Shared {
     waiting: Mutex<Waiting>,
     changed: Notify,
-    normal: Debts<String>,
+    normal: RateLimiter<String>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
         let (waiting, changed) = (Mutex::default(), Notify::default());
-        Self { waiting, changed, normal: Debts::new(NORMAL) }
+        Self { waiting, changed, normal: RateLimiter::new(NORMAL) }
     }
 }
 
@@ -137,8 +137,8 @@ impl Events {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands in an event at a moment, which is the time since one that stays the same; false where it was
-    /// dropped, since there were or are too many.
+    /// Queues an event; `now` is monotonic time. False where it was dropped: too many are pending, or Normal
+    /// events of the namespace exceed their rate.
     #[must_use]
     pub fn push(
         &self,
@@ -149,7 +149,7 @@ impl Events {
         message: &str,
     ) -> bool {
         let is_normal = matches!(kind, EventType::Normal);
-        if is_normal && self.0.normal.charge(about.namespace.to_owned(), 1, now).is_err() {
+        if is_normal && self.0.normal.take(about.namespace.to_owned(), 1, now).is_err() {
             return false;
         }
         let accepted = self.waiting().push(Notice {
@@ -315,6 +315,7 @@ mod tests {
         let long = About { namespace: "n", name: "aw", uid: "u" };
         assert!(events.push(Duration::ZERO, &long, EventType::Warning, "R", &"é".repeat(2000)));
     }
+
     #[test]
     fn normal_events_of_a_namespace_have_a_rate_and_warnings_have_not() {
         let events = Events::default();

@@ -23,8 +23,7 @@ const CREATE_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Durati
 /// A node of which the API server said that it is gone is not asked for again within this time.
 const NODE_GONE_FOR: Duration = Duration::from_secs(5);
 
-/// After an undetermined pod has gone or ended, another may take its place within this time: what makes it is
-/// not known to be ours, and no watch shows it.
+/// For so long after an undetermined pod has ended or is gone, its owner may still replace it.
 const REPLACED_WITHIN: Duration = Duration::from_secs(10);
 
 /// For how long a version of the AppWrapper is known to be the newest.
@@ -57,7 +56,7 @@ pub struct ReconcileState {
     gone_nodes: BTreeMap<String, Duration>,
     /// What was once seen to be the AppWrapper's.
     pub kin: Kin,
-    /// Owners of pods are left to be read: look again after this time.
+    /// Owners of pods are left to be read, or an undetermined pod may be replaced: look again after this time.
     pub read_on_in: Option<Duration>,
     /// An owner that may be of ours could not be read in the last look.
     pub missed: bool,
@@ -73,14 +72,20 @@ pub struct ReconcileState {
     pub remarks: Vec<String>,
     /// Consecutive errors.
     pub errors: u32,
-    /// Name of an undetermined pod that had not ended, and since when it is known that it has ended or gone.
-    undetermined: Option<(String, Option<Duration>)>,
-    /// For how long it is kept after it went.
-    kept_for: Option<Duration>,
     /// When the last of them was.
     pub blind_until: Option<Timestamp>,
+    /// The undetermined pod that was seen last.
+    undetermined: Option<UndeterminedPod>,
     /// Since when everything is deleted, where the API server refuses the status that would say so.
     pub deleting: Option<Timestamp>,
+}
+
+/// An undetermined pod that was seen before it ended.
+#[derive(Debug)]
+struct UndeterminedPod {
+    name: String,
+    /// When it was found to have ended or to be gone.
+    ended_at: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -131,29 +136,28 @@ impl ReconcileState {
     /// When to look again for pods that no watch shows, and for those of which the owners are not read yet.
     #[must_use]
     pub fn pods_unseen_for(&self) -> Option<Duration> {
-        let kept = self.kept_for;
-        self.read_on_in.into_iter().chain(self.kin.read_again_in(self.now)).chain(kept).min()
+        self.read_on_in.into_iter().chain(self.kin.read_again_in(self.now)).min()
     }
 
-    /// Keeps an undetermined pod among those that hold back the release of quota for a while after it has gone
-    /// or ended: what owns it may be about to replace it.
+    /// Counts an undetermined pod for a while after it has ended or is gone: its owner may be replacing it, and
+    /// quota must not be released in between.
     pub fn keep_undetermined(&mut self, found: &mut Undetermined) {
-        self.kept_for = None;
         if found.incomplete {
             return;
         }
         if found.live > found.outlived {
-            let name = found.named.first().map(|(name, _)| name.clone());
-            self.undetermined = Some((name.unwrap_or_default(), None));
-        } else if let Some((name, gone)) = &mut self.undetermined {
-            let gone = *gone.get_or_insert(self.now);
-            let left = REPLACED_WITHIN.saturating_sub(self.now.saturating_sub(gone));
-            if !left.is_zero() {
-                self.kept_for = Some(left);
-                found.count += 1;
-                found.live += 1;
-                found.named.push((name.clone(), "its owner may be replacing it".to_owned()));
-            }
+            let name = found.named.first().map(|(name, _)| name.clone()).unwrap_or_default();
+            self.undetermined = Some(UndeterminedPod { name, ended_at: None });
+            return;
+        }
+        let Some(pod) = &mut self.undetermined else { return };
+        let ended_at = *pod.ended_at.get_or_insert(self.now);
+        let left = REPLACED_WITHIN.saturating_sub(self.now.saturating_sub(ended_at));
+        if !left.is_zero() {
+            self.read_on_in = self.read_on_in.into_iter().chain([left]).min();
+            found.count += 1;
+            found.live += 1;
+            found.named.push((pod.name.clone(), "its owner may be replacing it".to_owned()));
         }
     }
 
@@ -334,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn an_undetermined_pod_is_kept_for_a_while_after_it_went() {
+    fn an_undetermined_pod_is_counted_for_a_while_after_it_is_gone() {
         let found = |count: usize, live, outlived| {
             let named = vec![("x".to_owned(), "it has no controller".to_owned()); count.min(1)];
             Undetermined { count, live, outlived, named, ..Undetermined::default() }
@@ -342,6 +346,7 @@ mod tests {
         let mut memory = ReconcileState::default();
         let mut seen = |second, mut found: Undetermined| {
             memory.tick(Duration::from_secs(second));
+            memory.read_on_in = None; // as after the owners were read
             memory.keep_undetermined(&mut found);
             (found.count, memory.pods_unseen_for().map(|left| left.as_secs()))
         };

@@ -93,8 +93,8 @@ pub async fn look(
         let aside = eyes.cache.pod_cache(|pod_cache| pod_cache.holding(&key));
         undetermined.add(aside, NAMED_MAX);
     }
-    memory.keep_undetermined(&mut undetermined);
     put_aside(eyes, wrapper, memory, others);
+    memory.keep_undetermined(&mut undetermined);
     for pod in &ours {
         let Pod { component, pod_set, attempt, .. } = *pod;
         memory.kin.put_pod(&pod.uid, &pod.name, &Place { component, pod_set, attempt });

@@ -384,25 +384,6 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_complete_without_grace_period_and_finalizers_of_others() {
-        let tracking = "batch.kubernetes.io/job-tracking";
-        let (at, ours) = (json!("2026-01-01T00:00:00Z"), json!([tracking]));
-        let both = json!([tracking, "a/b"]);
-        for (deleted, grace, finalizers, want) in [
-            (at.clone(), json!(0), json!(null), true),
-            (at.clone(), json!(0), ours.clone(), true),
-            (at.clone(), json!(0), both, false),
-            (at, json!(30), ours, false),
-            (json!(null), json!(null), json!(null), false),
-        ] {
-            let metadata = json!({"name": "p", "deletionTimestamp": deleted,
-                "deletionGracePeriodSeconds": grace, "finalizers": finalizers});
-            let seen = seen(&json!({"metadata": metadata}));
-            assert_eq!(PodRecord::of(&seen).is_over, want, "{metadata}");
-        }
-    }
-
-    #[test]
     fn a_pod_is_read_by_state_and_not_by_last_state() {
         let record = PodRecord::of(&seen(&json!({
             "metadata": {
@@ -502,6 +483,21 @@ mod tests {
             (
                 json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
                 "finalizers": ["x/hold"]}),
+                false,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+                "finalizers": ["batch.kubernetes.io/job-tracking"]}),
+                true,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+                "finalizers": ["batch.kubernetes.io/job-tracking", "x/hold"]}),
+                false,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30,
+                "finalizers": ["batch.kubernetes.io/job-tracking"]}),
                 false,
             ),
         ] {

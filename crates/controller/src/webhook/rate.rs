@@ -13,7 +13,7 @@ use ring::digest::{Context, SHA256};
 use super::Identity;
 use crate::clock::Clock;
 use crate::listener::Peer;
-use crate::rate::{Debts, Rate};
+use crate::rate::{Rate, RateLimiter};
 use crate::ttl_cache::TtlCache;
 
 /// A user: so many requests a second, and so many at once.
@@ -41,15 +41,15 @@ pub(super) enum Wait {
 #[derive(Debug)]
 pub(super) struct Rates {
     clock: Arc<dyn Clock>,
-    users: Debts<(Option<Peer>, Vec<u8>)>,
-    peers: Debts<Peer>,
+    users: RateLimiter<(Option<Peer>, Vec<u8>)>,
+    peers: RateLimiter<Peer>,
     paid: TtlCache<Subject, ()>,
 }
 
 impl Rates {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let paid = TtlCache::new(clock.clone(), PAID_MAX);
-        Self { clock, users: Debts::new(OF_USER), peers: Debts::new(OF_PEER), paid }
+        Self { clock, users: RateLimiter::new(OF_USER), peers: RateLimiter::new(OF_PEER), paid }
     }
 
     /// Charges a question that takes so many requests of the cluster; one where its answers are remembered.
@@ -66,10 +66,10 @@ impl Rates {
         let now = self.clock.elapsed();
         let requests = if self.paid.get(about).is_some() { 1 } else { requests.saturating_add(1) };
         if let Some(peer) = peer {
-            self.peers.charge(peer, requests, now).map_err(Wait::Peer)?;
+            self.peers.take(peer, requests, now).map_err(Wait::Peer)?;
         }
         let user = (peer, digest([who.username.as_str()]));
-        self.users.charge(user, requests, now).map_err(Wait::User)
+        self.users.take(user, requests, now).map_err(Wait::User)
     }
 
     /// Notes that everything about a question was answered in a way that is remembered.

@@ -54,7 +54,7 @@ pub fn ignored_failures(draft: &mut Draft<'_>, judged: &Judged<'_>) {
     draft.since().ignored_pods.extend(new);
 }
 
-/// A pod that is Terminating counts as failed from a moment on, at which nothing else may happen.
+/// Decides again when a Terminating pod becomes overdue: it counts as failed from then on, and no event says so.
 fn look_when_overdue(draft: &mut Draft<'_>) {
     let facts = draft.facts;
     let mut rules = facts.snapshot.policies.pod_failure.iter();

@@ -405,16 +405,17 @@ fn ignored_pods_are_counted_once() {
     assert!(second.events.is_empty(), "one event an attempt: {:?}", second.events);
 }
 
-/// A pod that Terminating takes too long counts at that moment, not when something else happens later.
+/// A Terminating pod counts as failed as soon as it is overdue, not when the next event arrives.
 #[test]
-fn an_ignored_pod_that_does_not_go_is_counted_when_it_is_overdue() {
-    let going = Pod { name: "old".into(), uid: "old".into(), terminating: true, ..ready(0) };
-    let going = Pod { due_to_go: Some(at(20)), ..going };
-    let going = going.condition("DisruptionTarget", "True", "EvictionByEvictionAPI");
-    let world = running(&["Job/work:1"]).with(ready(0)).with(going).spec(IGNORE);
+fn an_ignored_terminating_pod_is_counted_when_it_is_overdue() {
+    let name = || "old".to_owned();
+    let evicted =
+        Pod { name: name(), uid: name(), terminating: true, due_to_go: Some(at(20)), ..ready(0) }
+            .condition("DisruptionTarget", "True", "EvictionByEvictionAPI");
+    let world = running(&["Job/work:1"]).with(ready(0)).with(evicted).spec(IGNORE);
     let before = world.decide(30);
     assert_eq!(before.status.ignored_failures, 0);
-    let overdue = before.requeue.expect("nothing else may happen");
+    let overdue = before.requeue.expect("it is decided again without an event");
     let world = world.written(&before);
     let second = (overdue - at(0)).get_seconds();
     assert_eq!(world.decide(second - 1).status.ignored_failures, 0);
