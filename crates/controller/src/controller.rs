@@ -4,7 +4,7 @@
 //! AppWrappers ─┬─▶ store ────────────┐
 //!              └─▶ kinds in use ─┐   │
 //! pods, nodes ──▶ cache ─────────┼─▶ queue ─▶ reconcile
-//! one watch a kind ─▶ cache ─────┘   of retry policies and queues, too, where they are named
+//! one watch per kind ─▶ cache ───┘   including RetryPolicies and queues where an AppWrapper names them
 //! ```
 //!
 //! A failure of one AppWrapper does not affect the others: a panic is caught and reported, an error is
@@ -33,16 +33,16 @@ use crate::reconcile::{self, Context, Next};
 use crate::telemetry;
 
 use contain::{Panicked, Panics};
-use queue::{Ended, Queue, Retry};
+use queue::{Ended, Queue, Requeue};
 use work::Work;
 
 /// A reconcile that took longer lets others of its namespace go first.
 const SLOW: Duration = Duration::from_secs(1);
-/// A reconcile goes through every pod: it rests for so long a pod, so that the events of a gang cost each the same,
-/// however large it is.
-const REST_PER_POD: Duration = Duration::from_micros(200);
-/// The longest rest.
-const REST_MAX: Duration = Duration::from_secs(1);
+/// Cool-down per pod. A reconcile visits every pod, so the cool-down grows with their number and bounds the cost of a
+/// large gang's events.
+const COOL_DOWN_PER_POD: Duration = Duration::from_micros(200);
+/// The longest cool-down.
+const COOL_DOWN_MAX: Duration = Duration::from_secs(1);
 
 /// A controller that is not running yet.
 pub struct Controller {
@@ -53,7 +53,7 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// Creates a controller. The client must not retry by itself.
+    /// Creates a controller. The client must be configured without automatic retries.
     #[must_use]
     pub fn new(client: Client, clock: Arc<dyn Clock>, config: Config) -> Self {
         Self::with_metrics(client, clock, config, Metrics::new())
@@ -101,8 +101,8 @@ impl Controller {
         let worked = async {
             leads.await;
             queue.open();
-            context.look_at_all();
-            queue.serve(|key| look(key, &context, &work, &panics)).await;
+            context.requeue_all();
+            queue.serve(|key| reconcile_one(key, &context, &work, &panics)).await;
         };
         let watched = watches::run(context.clone(), queue.clone(), ready);
         let ended = async {
@@ -119,42 +119,42 @@ impl Controller {
 }
 
 /// Reconciles one AppWrapper, and says when to reconcile it again, also after an error or a panic.
-async fn look(key: Key, context: &Arc<Context>, work: &Work, panics: &Panics) -> Ended {
-    let idle = Ended { retry: Retry::OnChange, rest: Duration::ZERO, yields: false };
+async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &Panics) -> Ended {
+    let idle = Ended { requeue: Requeue::OnChange, cool_down: Duration::ZERO, yields: false };
     let Some(stored) = context.store.get(&key) else {
         panics.ended_well(&key);
         return idle;
     };
     let Some(_begun) = work.begin() else { return idle };
     let began = context.clock.elapsed();
-    let looked = contain::caught(reconcile::reconcile(stored.clone(), context.clone())).await;
+    let ended = contain::caught(reconcile::reconcile(stored.clone(), context.clone())).await;
     let took = context.clock.elapsed().saturating_sub(began);
-    context.metrics.reconciled(took, matches!(looked, Ok(Ok(_))));
-    if looked.is_ok() {
+    context.metrics.reconciled(took, matches!(ended, Ok(Ok(_))));
+    if ended.is_ok() {
         panics.ended_well(&key);
     }
-    let (retry, has_failed) = match looked {
-        Ok(Ok(Next::OnChange)) => (Retry::OnChange, false),
-        Ok(Ok(Next::After(pause))) => (Retry::After(pause), false),
+    let (requeue, has_failed) = match ended {
+        Ok(Ok(Next::OnChange)) => (Requeue::OnChange, false),
+        Ok(Ok(Next::After(pause))) => (Requeue::After(pause), false),
         Ok(Err(error)) => (failed(&key, &error, context), true),
         Err(Panicked) => (panics.panicked(&stored, context), true),
     };
     let yields = has_failed || took >= SLOW;
     if context.store.get(&key).is_none() {
         context.forget(&key); // it went meanwhile, and must leave no memory behind
-        return Ended { retry, rest: Duration::ZERO, yields };
+        return Ended { requeue, cool_down: Duration::ZERO, yields };
     }
     let pods = context.cache.pod_cache(|pods| pods.kept(&key));
-    Ended { retry, rest: rest(pods), yields }
+    Ended { requeue, cool_down: cool_down(pods), yields }
 }
 
-/// How long an AppWrapper of so many pods is not reconciled again because of what happens.
-fn rest(pods: usize) -> Duration {
-    REST_PER_POD.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(REST_MAX)
+/// How long changes to an AppWrapper with this many pods trigger no further reconcile.
+fn cool_down(pods: usize) -> Duration {
+    COOL_DOWN_PER_POD.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(COOL_DOWN_MAX)
 }
 
 /// A reconcile that failed is retried after a pause: a longer one where the API server asks for it.
-fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> Retry {
+fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> Requeue {
     let pause = reconcile::error_pause(context, key);
     let cause = telemetry::chain(error);
     tracing::warn!(
@@ -164,8 +164,8 @@ fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> Retry {
         "Reconcile failed; retrying."
     );
     match error.retry_after() {
-        Some(asked) => Retry::Pause(asked.max(pause)),
-        None => Retry::After(pause),
+        Some(asked) => Requeue::NotBefore(asked.max(pause)),
+        None => Requeue::After(pause),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one place where looking, deciding and doing meet.
+//! Reconciles one AppWrapper: the only module that connects `observe`, `decide` and `act`.
 //!
 //! ```text
 //! observe ─▶ Snapshot ─▶ decide ─▶ Decision ─┬─▶ status changed: one guarded write
@@ -43,8 +43,8 @@ mod tests;
 
 /// How often a decision may ask for a read, or go on after an action, in one go.
 const ROUNDS_MAX: usize = 6;
-/// Reconciled again after this time if a write of ours has not come back through the watch.
-const ECHO_OVERDUE: Duration = Duration::from_secs(5);
+/// Requeue after this time if the watch has not delivered our write.
+const WATCH_OVERDUE: Duration = Duration::from_secs(5);
 /// First and longest pause after an error.
 const ERROR_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(1));
 
@@ -61,10 +61,10 @@ pub enum Next {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A read failed.
-    #[error("observe")]
+    #[error("failed to read the cluster state")]
     Observe(#[from] live::Error),
     /// A write failed.
-    #[error("act")]
+    #[error("failed to carry out an action")]
     Act(#[from] act::Error),
 }
 
@@ -131,24 +131,24 @@ pub async fn reconcile(
     }
     focus(&mut memory, &wrapper);
     if memory.outdates(&wrapper.version) {
-        return Ok(Next::After(ECHO_OVERDUE));
+        return Ok(Next::After(WATCH_OVERDUE));
     }
     memory.saw(&wrapper.version);
     let config = context.config();
     let default = config.retry_policy.default_policy_name.as_deref();
     if !observe::is_synced(&context.cache, &wrapper, default) {
-        return Ok(Next::After(ECHO_OVERDUE)); // the end of the first list wakes it earlier
+        return Ok(Next::After(WATCH_OVERDUE)); // the end of the first list wakes it earlier
     }
-    let done = steps(&context, &mut memory, wrapper).await;
+    let done = run_rounds(&context, &mut memory, wrapper).await;
     match done {
         Ok(requeue) => {
             memory.errors = 0;
             Ok(requeue)
         }
-        Err(error) if error.is_stale() => Ok(Next::After(ECHO_OVERDUE)),
+        Err(error) if error.is_stale() => Ok(Next::After(WATCH_OVERDUE)),
         Err(error) => {
             memory.errors = memory.errors.saturating_add(1);
-            memory.blind_until = Some(context.clock.around_now().1);
+            memory.last_gap = Some(context.clock.around_now().1);
             report::too_large(&context, &memory, &stored, &error);
             Err(error)
         }
@@ -162,7 +162,11 @@ pub fn error_pause(context: &Context, key: &Key) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(errors.saturating_sub(1))).min(longest)
 }
 
-async fn steps(
+/// Observes, decides and acts until nothing is left to do now, at most [`ROUNDS_MAX`] times.
+///
+/// A decision either asks for a fresh read, writes the status, or acts; each starts another round. If the rounds run
+/// out, the AppWrapper is requeued.
+async fn run_rounds(
     context: &Context,
     memory: &mut ReconcileState,
     mut wrapper: Arc<Wrapper>,
@@ -175,12 +179,13 @@ async fn steps(
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let own = limits.retry_policies.clone();
         let attach = Attach { own, default: config.retry_policy.default_policy_name.clone() };
-        let mut snapshot = observe::observe(context.eyes(), &wrapper, memory, ask, &attach).await?;
+        let mut snapshot =
+            observe::observe(context.sources(), &wrapper, memory, ask, &attach).await?;
         let (now, anchor) = context.clock.around_now();
         if memory.missed {
-            memory.blind_until = Some(anchor);
+            memory.last_gap = Some(anchor);
         }
-        snapshot.blind_until = memory.blind_until;
+        snapshot.last_gap = memory.last_gap;
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());
@@ -191,16 +196,17 @@ async fn steps(
         if let Some(witness) = &context.witness {
             witness(facts, &decision);
         }
-        let idle = decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
-        if decision.status != wrapper.status || !wrapper.flaws.is_empty() || idle {
+        let writes_unchanged =
+            decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
+        if decision.status != wrapper.status || !wrapper.flaws.is_empty() || writes_unchanged {
             if has_written {
-                return Ok(Next::After(ECHO_OVERDUE)); // what was written comes back through the watch
+                return Ok(Next::After(WATCH_OVERDUE)); // what was written comes back through the watch
             }
             match written::write(context, memory, &stored, &wrapper, &decision).await? {
                 Written::Stored(newer) => {
                     let remarks = remarks.iter().map(ToString::to_string).collect();
                     report::announce(context, memory, &stored, &decision, remarks);
-                    let Some(newer) = begun(memory, &newer, &decision) else {
+                    let Some(newer) = after_attempt_start(memory, &newer, &decision) else {
                         return Ok(requeue(context, memory, &decision));
                     };
                     (stored, wrapper, has_written) = (newer.clone(), newer, true);
@@ -226,7 +232,7 @@ async fn steps(
 
 /// The AppWrapper after a write that begins an attempt. This reconcile continues with it, since a later one would
 /// have to read it again before it creates anything.
-fn begun(
+fn after_attempt_start(
     memory: &mut ReconcileState,
     written: &RawObject,
     decision: &Decision,
@@ -275,7 +281,7 @@ async fn carry_out(
     if decision.actions.iter().any(Action::is_unguarded)
         && !is_newest(context, memory, wrapper, snapshot).await?
     {
-        return Ok(Carried::Later(ECHO_OVERDUE)); // the watch will show what is newer
+        return Ok(Carried::Later(WATCH_OVERDUE)); // the watch will show what is newer
     }
     let mut result = Carried::Done;
     for action in &decision.actions {
@@ -297,12 +303,12 @@ async fn carry_out(
                 delete_one(context, memory, snapshot, target, true).await?;
             }
             Action::ForceDeletePod { name, uid } => {
-                let pod = Victim { resource: &live::pod_resource(), name, uid };
+                let pod = DeleteTarget { resource: &live::pod_resource(), name, uid };
                 send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Forced)
                     .await?;
             }
             Action::DeletePod { name, uid } => {
-                let pod = Victim { resource: &live::pod_resource(), name, uid };
+                let pod = DeleteTarget { resource: &live::pod_resource(), name, uid };
                 send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Graceful)
                     .await?;
             }
@@ -435,8 +441,8 @@ fn sooner(before: Carried, pause: Duration) -> Carried {
     }
 }
 
-/// What is deleted.
-struct Victim<'a> {
+/// The object to delete.
+struct DeleteTarget<'a> {
     resource: &'a kube::core::ApiResource,
     name: &'a str,
     uid: &'a str,
@@ -468,22 +474,22 @@ async fn delete_object(
         Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(()),
         Err(error @ live::Error::Api { .. }) => return Err(error.into()),
     };
-    let victim = Victim { resource: &resource, name, uid };
-    send_delete(context, memory, &snapshot.namespace, &victim, how).await
+    let target = DeleteTarget { resource: &resource, name, uid };
+    send_delete(context, memory, &snapshot.namespace, &target, how).await
 }
 
 async fn send_delete(
     context: &Context,
     memory: &mut ReconcileState,
     namespace: &str,
-    victim: &Victim<'_>,
+    target: &DeleteTarget<'_>,
     how: delete::How,
 ) -> Result<(), Error> {
     let forced = matches!(how, delete::How::Forced | delete::How::ForcedLast);
-    if !memory.may_delete(victim.uid, forced) {
+    if !memory.may_delete(target.uid, forced) {
         return Ok(());
     }
-    let Victim { resource, name, uid } = victim;
+    let DeleteTarget { resource, name, uid } = target;
     let sent = delete::delete(&context.client, resource, namespace, name, uid, how).await;
     if sent.is_err() {
         memory.deletion_failed(uid, forced);

@@ -14,7 +14,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
 use crate::plan::{FreshRead, Orphan};
-use crate::policies::{InForce, Named, Policies};
+use crate::policies::{AppliedRetryPolicies, Named, Policies};
 use crate::quantity::Bytes;
 use lost::Loss;
 use place::{Placement, Site};
@@ -51,11 +51,11 @@ pub struct Snapshot {
     /// Which read was made from the API server itself for this snapshot, after the last write.
     pub answered: FreshRead,
     /// When a call for this AppWrapper failed last: what happened before may not have been written down.
-    pub blind_until: Option<Timestamp>,
+    pub last_gap: Option<Timestamp>,
     /// The policies of its spec.
     pub policies: Arc<Policies>,
     /// The retry policies in force.
-    pub retry: InForce,
+    pub retry: AppliedRetryPolicies,
     /// Kueue suspends and resumes it: it names a queue.
     pub queue_managed: bool,
     /// MultiKueue of a manager cluster created it, and copies its conditions there.

@@ -48,15 +48,15 @@ pub(in crate::cli) async fn around(
     config: &Config,
 ) -> Result<Scene, Error> {
     let (kinds, cache, lists) = (Live::default(), Cache::default(), PodLists::default());
-    let eyes = Sources { client, live: &kinds, cache: &cache, lists: &lists };
+    let sources = Sources { client, live: &kinds, cache: &cache, lists: &lists };
     // everything is read from the API server itself: there is no cache to start from
     let mut memory = ReconcileState::default();
     let attach = world::attach(wrapper, config);
     let mut notes = retry_sources::collect(client, wrapper, &attach, &cache).await?;
-    let mut snapshot = observe::observe(eyes, wrapper, &mut memory, FreshRead::Gone, &attach)
+    let mut snapshot = observe::observe(sources, wrapper, &mut memory, FreshRead::Gone, &attach)
         .await
         .map_err(|error| unlisted(&error))?;
-    notes.extend(if snapshot.retry.avoid_nodes() {
+    notes.extend(if snapshot.retry.may_avoid_nodes() {
         sites(client, &mut snapshot, config).await
     } else {
         of_pods(client, &mut snapshot, config).await

@@ -34,7 +34,7 @@ pub(super) async fn reload(context: Arc<Context>, path: PathBuf) {
         match loaded {
             Ok(config) => {
                 *context.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
-                context.look_at_all();
+                context.requeue_all();
                 tracing::info!(file = %path.display(), "Reloaded the configuration.");
             }
             Err(error) => {

@@ -297,9 +297,9 @@ async fn read(client: &Client, case: &Case, name: &str) -> Arc<Wrapper> {
 /// What a controller that has just started sees of an AppWrapper.
 async fn look(client: &Client, cache: &Cache, wrapper: &Wrapper) -> Snapshot {
     let (live, lists) = (Live::default(), PodLists::default());
-    let eyes = Sources { client, live: &live, cache, lists: &lists };
+    let sources = Sources { client, live: &live, cache, lists: &lists };
     let mut memory = ReconcileState::default();
-    let seen = observe(eyes, wrapper, &mut memory, FreshRead::Gone, &Attach::default()).await;
+    let seen = observe(sources, wrapper, &mut memory, FreshRead::Gone, &Attach::default()).await;
     seen.expect("the look does not fail")
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use super::queue::Retry;
+use super::queue::Requeue;
 use crate::act::events::About;
 use crate::decide::Warning;
 use crate::metrics::{Metrics, Place};
@@ -56,7 +56,7 @@ impl Panics {
     }
 
     /// A reconcile panicked: reports it, and returns when it is retried.
-    pub(super) fn panicked(&self, stored: &CachedAppWrapper, context: &Context) -> Retry {
+    pub(super) fn panicked(&self, stored: &CachedAppWrapper, context: &Context) -> Requeue {
         let key = stored.key();
         let (first, longest) = PAUSE;
         let before = {
@@ -80,6 +80,6 @@ impl Panics {
         let message = "Internal error while reconciling this AppWrapper; retrying. See the \
                        controller's log";
         context.warn(&about, &Warning { reason: INTERNAL_ERROR, message: message.to_owned() });
-        Retry::Pause(pause)
+        Requeue::NotBefore(pause)
     }
 }

@@ -9,7 +9,7 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::schedule::{Again, Done, Places, Schedule};
+use super::schedule::{Done, Places, RequeueAt, Schedule};
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
 
@@ -20,22 +20,22 @@ const IDLE: Duration = Duration::from_hours(1);
 
 /// When an AppWrapper is to be reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Retry {
+pub(super) enum Requeue {
     /// When something happens.
     OnChange,
     /// After this time, or earlier when something happens.
     After(Duration),
     /// After this time, and not earlier, whatever happens.
-    Pause(Duration),
+    NotBefore(Duration),
 }
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ended {
     /// When the AppWrapper is reconciled again.
-    pub retry: Retry,
-    /// How long what happens does not lead to another reconcile.
-    pub rest: Duration,
+    pub requeue: Requeue,
+    /// Cool-down: changes within this time do not trigger a reconcile before it ends.
+    pub cool_down: Duration,
     /// It failed or was slow: others of its namespace go first.
     pub yields: bool,
 }
@@ -128,14 +128,14 @@ impl Queue {
         next
     }
 
-    fn done(&self, key: &Key, Ended { retry, rest, yields }: Ended) {
+    fn done(&self, key: &Key, Ended { requeue, cool_down, yields }: Ended) {
         let now = self.now();
-        let again = match retry {
-            Retry::OnChange => Again::OnChange,
-            Retry::After(pause) => Again::At(now.saturating_add(pause)),
-            Retry::Pause(pause) => Again::NotBefore(now.saturating_add(pause)),
+        let requeue = match requeue {
+            Requeue::OnChange => RequeueAt::OnChange,
+            Requeue::After(pause) => RequeueAt::At(now.saturating_add(pause)),
+            Requeue::NotBefore(pause) => RequeueAt::NotBefore(now.saturating_add(pause)),
         };
-        self.schedule().done(key, Done { again, rest, yields }, now);
+        self.schedule().done(key, Done { requeue, cool_down, yields }, now);
     }
 }
 
@@ -149,7 +149,8 @@ mod tests {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
     }
 
-    const CHANGE: Ended = Ended { retry: Retry::OnChange, rest: Duration::ZERO, yields: false };
+    const CHANGE: Ended =
+        Ended { requeue: Requeue::OnChange, cool_down: Duration::ZERO, yields: false };
 
     #[tokio::test(start_paused = true)]
     async fn the_depth_counts_each_appwrapper_once() {
@@ -198,13 +199,13 @@ mod tests {
         let (at, start) = (RefCell::new(vec![]), Instant::now());
         let serve = queue.serve(async |_| {
             at.borrow_mut().push(start.elapsed().as_secs());
-            let retry = match at.borrow().len() {
-                1 => Retry::After(Duration::from_secs(10)),
-                2 => Retry::After(Duration::from_secs(100)),
-                3 => Retry::Pause(Duration::from_secs(50)),
-                _ => Retry::OnChange,
+            let requeue = match at.borrow().len() {
+                1 => Requeue::After(Duration::from_secs(10)),
+                2 => Requeue::After(Duration::from_secs(100)),
+                3 => Requeue::NotBefore(Duration::from_secs(50)),
+                _ => Requeue::OnChange,
             };
-            Ended { retry, ..CHANGE }
+            Ended { requeue, ..CHANGE }
         });
         let changes = async {
             for _ in 0..10 {

@@ -31,16 +31,16 @@ pub(super) struct Places {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Done {
     /// When to reconcile again.
-    pub again: Again,
-    /// How long what happens does not lead to another reconcile.
-    pub rest: Duration,
+    pub requeue: RequeueAt,
+    /// Cool-down: changes within this time do not trigger a reconcile before it ends.
+    pub cool_down: Duration,
     /// It failed or was slow: others of its namespace go first.
     pub yields: bool,
 }
 
 /// When an AppWrapper is reconciled again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum RequeueAt {
     /// When something happens.
     OnChange,
     /// At this time, or earlier when something happens.
@@ -193,10 +193,10 @@ impl Schedule {
         };
         entry.state = State::Idle;
         entry.yields = done.yields;
-        let rested = now.saturating_add(done.rest);
-        entry.not_before = match done.again {
-            Again::OnChange | Again::At(_) => rested,
-            Again::NotBefore(at) => at.max(rested),
+        let rested = now.saturating_add(done.cool_down);
+        entry.not_before = match done.requeue {
+            RequeueAt::OnChange | RequeueAt::At(_) => rested,
+            RequeueAt::NotBefore(at) => at.max(rested),
         };
         self.running = self.running.saturating_sub(1);
         if let Some(namespace) = self.namespaces.get_mut(&key.namespace) {
@@ -206,9 +206,9 @@ impl Schedule {
             self.waiting = self.waiting.saturating_sub(1);
             self.push(key, now);
         }
-        match done.again {
-            Again::OnChange => {}
-            Again::At(at) | Again::NotBefore(at) => self.set_timer(key, at),
+        match done.requeue {
+            RequeueAt::OnChange => {}
+            RequeueAt::At(at) | RequeueAt::NotBefore(at) => self.set_timer(key, at),
         }
         self.line_up(&key.namespace);
         // an entry that rests is kept; the reconcile of an AppWrapper that is gone has no rest

@@ -21,7 +21,7 @@ pub enum Ancestor {
     /// It exists, and this controls it.
     Exists(Option<Controller>),
     /// It cannot be told.
-    Untold(Doubt),
+    Unknown(Doubt),
 }
 
 /// Owners, by all that a reference to them says: what was read for one reference says nothing of another.
@@ -124,7 +124,7 @@ enum Chain {
     /// It leads through an object that looks like ours, and ends there or elsewhere.
     Detached,
     Broken,
-    Untold(Doubt),
+    Unknown(Doubt),
     Unread(Controller),
 }
 
@@ -161,7 +161,7 @@ impl<'a> Family<'a> {
                 // garbage collection deletes a pod whose owner is gone
                 Chain::Broken if pod.identity.controller.is_some() => (vec![], false),
                 Chain::Broken | Chain::Stranger | Chain::Detached => (vec![], true),
-                Chain::Untold(_) | Chain::Unread(_) => (vec![], false),
+                Chain::Unknown(_) | Chain::Unread(_) => (vec![], false),
             };
             return Lineage::Ours(Ours { place: place.clone(), links, detached });
         }
@@ -179,7 +179,7 @@ impl<'a> Family<'a> {
             {
                 Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
             }
-            Chain::Untold(Doubt::UnknownKind)
+            Chain::Unknown(Doubt::UnknownKind)
                 if mutations::is_present(Mutation::InventedOwnerIsGone) =>
             {
                 Lineage::Ours(Ours { place: place_of(pod, None), ..Ours::default() })
@@ -188,7 +188,7 @@ impl<'a> Family<'a> {
             // nothing of it runs, and nobody would ever take it away
             Chain::Detached if labelled.is_none() || pod.pod.has_ended() => Lineage::Stranger,
             Chain::Detached => Lineage::Undetermined(Doubt::OwnerDetached),
-            Chain::Untold(doubt) => Lineage::Undetermined(doubt),
+            Chain::Unknown(doubt) => Lineage::Undetermined(doubt),
             Chain::Unread(owner) => Lineage::Unread(owner),
             // pods of the Go controller do not name the UID, and those of others may name anything
             Chain::Broken if labelled.is_none() => Lineage::Stranger,
@@ -228,7 +228,7 @@ impl<'a> Family<'a> {
                     let recorded = self.recorded(owner, pod);
                     return recorded.map_or(Chain::Broken, |index| Chain::Ours(Some(index), links));
                 }
-                Some(Ancestor::Untold(doubt)) => return Chain::Untold(*doubt),
+                Some(Ancestor::Unknown(doubt)) => return Chain::Unknown(*doubt),
                 Some(Ancestor::Exists(next)) => {
                     if self.recorded(owner, pod).is_some()
                         || next.is_none() && self.is_like_ours(owner)

@@ -73,7 +73,7 @@ pub struct ReconcileState {
     /// Consecutive errors.
     pub errors: u32,
     /// When the last of them was.
-    pub blind_until: Option<Timestamp>,
+    pub last_gap: Option<Timestamp>,
     /// The undetermined pod that was seen last.
     undetermined: Option<UndeterminedPod>,
     /// Since when everything is deleted, where the API server refuses the status that would say so.
@@ -109,7 +109,7 @@ impl ReconcileState {
             let newest = self.newest.filter(|_| same_object);
             let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
-            let blind_until = self.blind_until.filter(|_| same_object);
+            let last_gap = self.last_gap.filter(|_| same_object);
             let begun_before = !same_object && matches!(phase, Phase::Resuming | Phase::Running);
             let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };
             *self = Self {
@@ -118,7 +118,7 @@ impl ReconcileState {
                 newest,
                 confirmed,
                 remarks,
-                blind_until,
+                last_gap,
                 kin,
                 begun_before,
                 must_list: self.must_list,

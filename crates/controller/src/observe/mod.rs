@@ -62,7 +62,7 @@ pub struct Sources<'a> {
 /// # Errors
 /// Where something that must be read cannot be: an error is never an absence.
 pub async fn observe(
-    eyes: Sources<'_>,
+    sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     ask: FreshRead,
@@ -71,7 +71,7 @@ pub async fn observe(
     let mut components = Vec::with_capacity(wrapper.components.len());
     for index in 0..wrapper.components.len() {
         let mut component = wrapper.components[index].clone();
-        component.presence = presence(eyes, wrapper, memory, &component, index, ask).await?;
+        component.presence = presence(sources, wrapper, memory, &component, index, ask).await?;
         component.creation = memory.failure(index).cloned();
         let attempt = component.ours().map(|object| object.attempt);
         component.existed = memory.existed(index, attempt.flatten());
@@ -82,10 +82,10 @@ pub async fn observe(
         components.push(component);
     }
     let Found { records, pods, undetermined, orphans } =
-        pods::look(eyes, wrapper, memory, &components, ask).await?;
+        pods::classify(sources, wrapper, memory, &components, ask).await?;
     memory.kin.tell_pod_owners(&mut components);
     let mut snapshot = Snapshot {
-        nodes: known_nodes(eyes, memory, &records, ask).await?,
+        nodes: known_nodes(sources, memory, &records, ask).await?,
         components,
         pods,
         undetermined,
@@ -95,12 +95,13 @@ pub async fn observe(
         ..wrapper.snapshot()
     };
     snapshot.mark_lost_pods();
-    retry_sources::fill(&mut snapshot, wrapper, eyes.cache, attach);
-    let asked = wrapper.policies.ask_for_jobs() || snapshot.retry.ask_for_jobs();
+    retry_sources::fill(&mut snapshot, wrapper, sources.cache, attach);
+    let asked = wrapper.policies.needs_jobs() || snapshot.retry.needs_jobs();
     if asked && wrapper.status.phase == Phase::Running {
         for component in &mut snapshot.components {
             let namespace = &wrapper.namespace;
-            component.failed_jobs = jobs::failed(eyes.client, namespace, component, memory).await?;
+            component.failed_jobs =
+                jobs::failed(sources.client, namespace, component, memory).await?;
         }
     }
     Ok(snapshot)
@@ -118,7 +119,7 @@ pub fn is_synced(cache: &Cache, wrapper: &Wrapper, default: Option<&str>) -> boo
 }
 
 async fn presence(
-    eyes: Sources<'_>,
+    sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     component: &Component,
@@ -132,7 +133,7 @@ async fn presence(
     let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
     let seen = memory.kin.component(index).map(str::to_owned);
     let found = |record| wrapper.presence(index, record, &component.pod_sets, seen.as_deref());
-    let cached = match eyes.cache.object(&kind, &at, &wrapper.key()) {
+    let cached = match sources.cache.object(&kind, &at, &wrapper.key()) {
         Some(record) => {
             memory.shown(index);
             Some(record)
@@ -157,9 +158,9 @@ async fn presence(
         // What the cache holds is there; only what it lacks must be asked for.
         FreshRead::Missing | FreshRead::Pods => match cached.map(found) {
             Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
-            Some(_) | None => eyes.live.object(eyes.client, &kind, &at).await,
+            Some(_) | None => sources.live.object(sources.client, &kind, &at).await,
         },
-        FreshRead::Gone => eyes.live.listed_object(eyes.client, &kind, &at).await,
+        FreshRead::Gone => sources.live.listed_object(sources.client, &kind, &at).await,
     };
     match read {
         Ok(Some(record)) => Ok(found(record)),
@@ -186,17 +187,17 @@ fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
 /// What is known of the nodes of these pods. That a node is gone is never concluded from a watch, and a
 /// verdict about pods rests on no older word about their nodes: both are read from the API server itself.
 async fn known_nodes(
-    eyes: Sources<'_>,
+    sources: Sources<'_>,
     memory: &mut ReconcileState,
     records: &[Arc<PodRecord>],
     ask: FreshRead,
 ) -> Result<BTreeMap<String, Node>, Error> {
     let mut nodes = BTreeMap::new();
-    for (name, known) in eyes.cache.nodes(records) {
+    for (name, known) in sources.cache.nodes(records) {
         let node = match known {
             Some(node) if node.lost.is_none() || ask < FreshRead::Pods => node,
             None if ask < FreshRead::Pods && memory.is_node_gone(&name) => nodes::deleted(),
-            known => match live::node(eyes.client, &name).await {
+            known => match live::node(sources.client, &name).await {
                 Ok(Some(seen)) => {
                     let lost = nodes::node(&seen, &Marks::default()).0.lost;
                     Node { lost, ..known.unwrap_or_default() }

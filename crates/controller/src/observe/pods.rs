@@ -19,7 +19,7 @@ use crate::mutations::{self, Mutation};
 use crate::plan::{FreshRead, Orphan};
 use crate::snapshot::{Component, Pod, Undetermined};
 
-/// How many owners are read in one look that turn out not to be ours.
+/// At most this many reads per reconcile of owners that prove not to be ours, and of orphan candidates.
 const READS_MAX: usize = 8;
 /// The next owners are read after this time, where there are more than one look reads.
 const READ_ON_AFTER: Duration = Duration::from_secs(1);
@@ -32,25 +32,25 @@ const UNDETERMINED_MAX: usize = 32;
 /// How many pods wait in full for their owners to be read.
 const UNREAD_MAX: usize = 256;
 
-/// What was found.
+/// The pods around an AppWrapper.
 pub struct Found {
-    /// What is known of every pod that was looked at.
+    /// Every pod that was considered.
     pub records: Vec<Arc<PodRecord>>,
-    /// Ours.
+    /// Pods of this AppWrapper.
     pub pods: Vec<Pod>,
-    /// Those of which it cannot be told.
+    /// Pods that may be of this AppWrapper.
     pub undetermined: Undetermined,
-    /// What continues to create pods of ours after its component is gone.
+    /// Objects that still create pods of this AppWrapper although their component is gone.
     pub orphans: Vec<Orphan>,
 }
 
-/// Looks at the pods that name an AppWrapper, and at those that did when they were seen last.
+/// Tells the pods of an AppWrapper from others that name it, and finds those that named it before.
 ///
 /// # Errors
 /// Where the pods cannot be listed, or what became of one of ours cannot be read. A pod that is not known to
-/// be ours never makes a look fail.
-pub async fn look(
-    eyes: Sources<'_>,
+/// be ours never makes this fail.
+pub async fn classify(
+    sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     components: &[Component],
@@ -58,23 +58,23 @@ pub async fn look(
 ) -> Result<Found, Error> {
     let key = wrapper.key();
     let CachedPods { mut records, over, lacks } =
-        eyes.cache.pod_cache(|pod_cache| pod_cache.look(&key, &wrapper.uid));
+        sources.cache.pod_cache(|pod_cache| pod_cache.look(&key, &wrapper.uid));
     for uid in &over {
         memory.kin.forget(uid);
     }
     memory.must_list |= lacks;
     let lists = ask >= FreshRead::Pods || memory.must_list;
     if lists {
-        records = list(eyes, &key).await?;
+        records = list(sources, &key).await?;
         memory.must_list = false;
     }
-    find_missing(eyes, wrapper, memory, &records).await?;
+    find_missing(sources, wrapper, memory, &records).await?;
     records.extend(memory.kin.unseen(&wrapper.namespace));
 
     let roots = wrapper.roots(components);
     let (ancestors, incomplete) =
-        read_owners(eyes, wrapper, memory, (&roots, components), &records).await;
-    let forbidden = Ancestor::Untold(Doubt::Forbidden);
+        read_owners(sources, wrapper, memory, (&roots, components), &records).await;
+    let forbidden = Ancestor::Unknown(Doubt::Forbidden);
     if mutations::is_present(Mutation::UnreadableOwnerFailsLook)
         && ancestors.values().any(|read| *read == forbidden)
     {
@@ -88,12 +88,12 @@ pub async fn look(
     if lists {
         let uids: BTreeSet<&str> = ours.iter().map(|pod| pod.uid.as_str()).collect();
         let own = records.iter().filter(|record| uids.contains(record.identity.uid.as_str()));
-        eyes.cache.pod_cache(|pod_cache| pod_cache.take_back(&key, own));
+        sources.cache.pod_cache(|pod_cache| pod_cache.take_back(&key, own));
     } else {
-        let aside = eyes.cache.pod_cache(|pod_cache| pod_cache.holding(&key));
+        let aside = sources.cache.pod_cache(|pod_cache| pod_cache.holding(&key));
         undetermined.add(aside, NAMED_MAX);
     }
-    put_aside(eyes, wrapper, memory, others);
+    put_aside(sources, wrapper, memory, others);
     memory.keep_undetermined(&mut undetermined);
     for pod in &ours {
         let Pod { component, pod_set, attempt, .. } = *pod;
@@ -107,17 +107,17 @@ pub async fn look(
         if ours.is_empty() {
             memory.kin.nothing_is_left();
         } else if components.iter().all(|component| component.ours().is_none()) {
-            orphans = find_orphans(eyes, wrapper, memory, &records).await;
+            orphans = find_orphans(sources, wrapper, memory, &records).await;
         }
     }
     Ok(Found { records, pods: ours, undetermined, orphans })
 }
 
 /// Lists the pods that name an AppWrapper, without those that are known to be somebody else's.
-async fn list(eyes: Sources<'_>, key: &Key) -> Result<Vec<Arc<PodRecord>>, Error> {
-    let known = eyes.cache.pod_cache(|pod_cache| pod_cache.count(key));
-    let mut records = eyes.lists.pods(eyes.client, key, known).await?;
-    eyes.cache.pod_cache(|pod_cache| {
+async fn list(sources: Sources<'_>, key: &Key) -> Result<Vec<Arc<PodRecord>>, Error> {
+    let known = sources.cache.pod_cache(|pod_cache| pod_cache.count(key));
+    let mut records = sources.lists.pods(sources.client, key, known).await?;
+    sources.cache.pod_cache(|pod_cache| {
         pod_cache.take_in(key, &records);
         records.retain(|record| !pod_cache.is_strangers(key, record));
     });
@@ -127,7 +127,7 @@ async fn list(eyes: Sources<'_>, key: &Key) -> Result<Vec<Arc<PodRecord>>, Error
 /// The objects that own pods of ours which are not being deleted, and that nothing controls any more. Only
 /// what was once seen between a component and its pods is among them.
 async fn find_orphans(
-    eyes: Sources<'_>,
+    sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &ReconcileState,
     records: &[Arc<PodRecord>],
@@ -142,7 +142,7 @@ async fn find_orphans(
     let mut orphans = vec![];
     for owner in owners.into_iter().take(READS_MAX) {
         // the answer of an earlier read may be older than the deletion of the component
-        let read = live::ancestor(eyes.client, eyes.live, &wrapper.namespace, owner).await;
+        let read = live::ancestor(sources.client, sources.live, &wrapper.namespace, owner).await;
         if matches!(read, Ok(Ancestor::Exists(None))) {
             let Controller { api_version, kind, name, uid } = owner.clone();
             orphans.push(Orphan { api_version, kind, name, uid });
@@ -154,13 +154,13 @@ async fn find_orphans(
 /// Our pods that neither the cache nor the list shows: the deletion of most was seen, and of the others it is
 /// asked what became of them. Few are read one by one, many are looked for in one list.
 async fn find_missing(
-    eyes: Sources<'_>,
+    sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     records: &[Arc<PodRecord>],
 ) -> Result<(), Error> {
     let now = memory.now();
-    let (client, namespace, kin) = (eyes.client, &wrapper.namespace, &mut memory.kin);
+    let (client, namespace, kin) = (sources.client, &wrapper.namespace, &mut memory.kin);
     let mut missing = kin.missing(records, now);
     if missing.len() > GETS_MAX {
         let there = live::pod_uids(client, namespace).await?;
@@ -187,10 +187,10 @@ async fn find_missing(
 
 /// Reads the owners that must be known to tell whose these pods are.
 ///
-/// Those that turn out to be ours cost what they cost. Of others only so many are read in one look, since
-/// anybody can name as many as they like.
+/// Reads that lead to our pods are unlimited. Others are capped at [`READS_MAX`], since anyone can name any number of
+/// owners.
 async fn read_owners(
-    eyes: Sources<'_>,
+    sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     (roots, components): (&BTreeMap<String, Option<usize>>, &[Component]),
@@ -212,8 +212,10 @@ async fn read_owners(
         });
         let mut fresh = vec![];
         for owner in unread {
-            match eyes.cache.owner(namespace, &owner, now) {
-                Some(ancestor) => drop(known.insert(owner, ancestor)),
+            match sources.cache.owner(namespace, &owner, now) {
+                Some(ancestor) => {
+                    known.insert(owner, ancestor);
+                }
                 None => fresh.push((rank(&owner, components), owner)),
             }
         }
@@ -223,23 +225,23 @@ async fn read_owners(
                 (read_on_in, incomplete) = (Some(READ_ON_AFTER), rank < Rank::Other);
                 break;
             }
-            let (ancestor, lasts) = read(eyes, namespace, &owner).await;
+            let (ancestor, lasts) = read(sources, namespace, &owner).await;
             let is_ours = match &ancestor {
                 Ancestor::Exists(Some(next)) => {
                     roots.contains_key(&next.uid) || family.kin.link(next).is_some()
                 }
-                Ancestor::Exists(None) | Ancestor::Gone | Ancestor::Untold(_) => false,
+                Ancestor::Exists(None) | Ancestor::Gone | Ancestor::Unknown(_) => false,
             };
             left -= usize::from(!is_ours);
             let until = lasts.map(|lasts| now.saturating_add(lasts));
-            eyes.cache.put_owner(namespace, owner.clone(), ancestor.clone(), until);
+            sources.cache.put_owner(namespace, owner.clone(), ancestor.clone(), until);
             known.insert(owner, ancestor);
         }
         if left == 0 || pending.is_empty() {
             break;
         }
     }
-    let unavailable = Ancestor::Untold(Doubt::Unavailable);
+    let unavailable = Ancestor::Unknown(Doubt::Unavailable);
     let expected = |owner: &Controller| rank(owner, components) < Rank::Other;
     let missed = known.iter().any(|(owner, read)| *read == unavailable && expected(owner));
     if missed {
@@ -252,9 +254,10 @@ async fn read_owners(
 /// How likely an owner stands between a component and its pods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
-    /// It is of a kind that a component makes, and is named after it.
+    /// As `Expected`, and its name starts with the component's name.
     Named,
-    /// It is of a kind that a component makes, or of one.
+    /// Its kind is one that a component creates, a component's own kind, or of the same API version as a component of
+    /// unknown kind.
     Expected,
     /// No component makes anything of its kind.
     Other,
@@ -280,19 +283,19 @@ fn rank(owner: &Controller, components: &[Component]) -> Rank {
 
 /// Reads an owner; what cannot be told ends after the time that goes with it.
 async fn read(
-    eyes: Sources<'_>,
+    sources: Sources<'_>,
     namespace: &str,
     owner: &Controller,
 ) -> (Ancestor, Option<Duration>) {
-    let untold = |doubt, lasts| (Ancestor::Untold(doubt), Some(lasts));
-    match live::ancestor(eyes.client, eyes.live, namespace, owner).await {
+    let unknown = |doubt, lasts| (Ancestor::Unknown(doubt), Some(lasts));
+    match live::ancestor(sources.client, sources.live, namespace, owner).await {
         Ok(ancestor) => (ancestor, None),
-        Err(Error::NoKind(_)) => untold(Doubt::UnknownKind, DOUBT_FOR),
+        Err(Error::NoKind(_)) => unknown(Doubt::UnknownKind, DOUBT_FOR),
         // a Node or the like, which nothing in a namespace controls
         Err(Error::NotNamespaced(_)) => (Ancestor::Exists(None), Some(10 * DOUBT_FOR)),
         Err(error) => match error.code() {
-            Some(401 | 403) => untold(Doubt::Forbidden, DOUBT_FOR),
-            Some(_) | None => untold(Doubt::Unavailable, READ_AGAIN_AFTER),
+            Some(401 | 403) => unknown(Doubt::Forbidden, DOUBT_FOR),
+            Some(_) | None => unknown(Doubt::Unavailable, READ_AGAIN_AFTER),
         },
     }
 }
@@ -315,7 +318,7 @@ fn summary(others: &[NotOurs]) -> Undetermined {
 /// Puts aside what later looks need not look at again. A wrapped Pod's name is that of a component, which is
 /// looked at by its name.
 fn put_aside(
-    eyes: Sources<'_>,
+    sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     others: Vec<NotOurs>,
@@ -355,5 +358,5 @@ fn put_aside(
         memory.must_list = true;
         memory.read_on_in.get_or_insert(READ_ON_AFTER);
     }
-    eyes.cache.pod_cache(|pod_cache| pod_cache.put_aside(&wrapper.key(), aside));
+    sources.cache.pod_cache(|pod_cache| pod_cache.put_aside(&wrapper.key(), aside));
 }

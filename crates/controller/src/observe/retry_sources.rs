@@ -11,7 +11,9 @@ use super::cache::{Cache, Key, KindKey};
 use super::raw_object::RawObject;
 use crate::api::{GROUP, keys};
 use crate::kinds;
-use crate::policies::{InForce, Missing, RetryPolicy, administered, attached, surplus};
+use crate::policies::{
+    AppliedRetryPolicies, RetryPolicy, UnusablePolicy, administered, attached, surplus,
+};
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 
 /// What is kept of a retry source.
@@ -164,14 +166,14 @@ fn cluster_queue(seen: &RawObject) -> String {
 /// much as they may ask for.
 pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &Attach) {
     snapshot.queue_managed = wrapper.queue.is_some();
-    snapshot.retry = in_force(wrapper, cache, attach);
+    snapshot.retry = applied(wrapper, cache, attach);
     // only a retry asks for them, and only of a pod that does not run: not at each look at a healthy gang
     let runs = |pod: &Pod| {
         pod.lost.is_none() && matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded)
     };
     let ails = snapshot.pods.iter().any(|pod| !runs(pod));
-    let avoid = ails && snapshot.retry.avoid_nodes();
-    let grow = ails && snapshot.retry.grow_memory();
+    let avoid = ails && snapshot.retry.may_avoid_nodes();
+    let grow = ails && snapshot.retry.may_grow_memory();
     if avoid {
         snapshot.sites = cache.sites();
     }
@@ -182,7 +184,7 @@ pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &
     }
 }
 
-fn in_force(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> InForce {
+fn applied(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> AppliedRetryPolicies {
     let (mut local, mut cluster) = (None, None);
     if let Some(queue) = &wrapper.queue {
         let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
@@ -200,23 +202,23 @@ fn in_force(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> InForce {
     }
     let names =
         attached(cluster.as_deref(), local.as_deref(), &attach.own, attach.default.as_deref());
-    let mut in_force = InForce::default();
+    let mut applied = AppliedRetryPolicies::default();
     for name in names {
         let at = Key { namespace: String::new(), name: name.clone() };
         match cache.retry_source(&retry_policies(), &at) {
-            Some(RetrySource::Policy(Ok(policy))) => in_force.policies.push(policy),
+            Some(RetrySource::Policy(Ok(policy))) => applied.policies.push(policy),
             Some(RetrySource::Policy(Err(flaw))) => {
-                in_force.missing.push(Missing { name, flaw: Some(flaw) });
+                applied.unusable.push(UnusablePolicy { name, flaw: Some(flaw) });
             }
             Some(RetrySource::LocalQueue { .. } | RetrySource::ClusterQueue { .. }) | None => {
-                in_force.missing.push(Missing { name, flaw: None });
+                applied.unusable.push(UnusablePolicy { name, flaw: None });
             }
         }
     }
-    in_force.administered =
+    applied.administered =
         administered(cluster.as_deref(), local.as_deref(), &attach.own, attach.default.as_deref());
-    in_force.flaws = surplus(cluster.as_deref(), local.as_deref());
-    in_force
+    applied.flaws = surplus(cluster.as_deref(), local.as_deref());
+    applied
 }
 
 #[cfg(test)]
@@ -296,15 +298,15 @@ mod tests {
         );
         let attach = Attach { own: vec!["own".to_owned()], default: Some("d".to_owned()) };
         let names = |wrapper: &Wrapper, attach: &Attach| {
-            let found = in_force(wrapper, &cache, attach);
+            let found = applied(wrapper, &cache, attach);
             let names: Vec<String> = found.policies.iter().map(|one| one.name.clone()).collect();
-            (names, found.missing)
+            (names, found.unusable)
         };
         let (found, missing) = names(&wrapper(Some("q"), true), &attach);
         assert_eq!(found, ["infra", "team"]);
         let flaw = "invalid type: integer `7`, expected a map";
-        assert_eq!(missing[0], Missing { name: "odd".into(), flaw: Some(flaw.into()) });
-        assert_eq!(missing[1], Missing { name: "own".into(), flaw: None });
+        assert_eq!(missing[0], UnusablePolicy { name: "odd".into(), flaw: Some(flaw.into()) });
+        assert_eq!(missing[1], UnusablePolicy { name: "own".into(), flaw: None });
         let default = Attach { own: vec![], ..attach };
         assert_eq!(names(&wrapper(Some("gone"), false), &default).0, ["d"]);
         assert_eq!(names(&wrapper(None, false), &Attach::default()), (vec![], vec![]));
@@ -341,8 +343,8 @@ mod tests {
                 "spec": {"clusterQueue": "c"},
             }),
         );
-        let found = in_force(&wrapper(Some("q"), false), &cache, &Attach::default());
-        assert_eq!(found.missing.len(), 16);
+        let found = applied(&wrapper(Some("q"), false), &cache, &Attach::default());
+        assert_eq!(found.unusable.len(), 16);
         assert!(
             found.flaws[0].contains("LocalQueue: must list at most 16 RetryPolicies"),
             "{:?}",

@@ -138,7 +138,7 @@ impl Context {
     }
 
     /// Triggers the reconcile of every AppWrapper: something changed that concerns them all.
-    pub fn look_at_all(&self) {
+    pub fn requeue_all(&self) {
         self.changed.send_modify(|count| *count = count.wrapping_add(1));
         for key in self.store.keys() {
             (self.wake)(&key);
@@ -169,7 +169,7 @@ impl Context {
         memories.entry(key.clone()).or_default().clone()
     }
 
-    pub(super) fn eyes(&self) -> Sources<'_> {
+    pub(super) fn sources(&self) -> Sources<'_> {
         Sources { client: &self.client, live: &self.live, cache: &self.cache, lists: &self.lists }
     }
 }

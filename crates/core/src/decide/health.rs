@@ -194,7 +194,7 @@ pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Tim
     }
     let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
     let ended = ended.map(|ended| ended.min(draft.facts.now));
-    let known_from = ended.into_iter().chain(draft.facts.snapshot.blind_until).max();
+    let known_from = ended.into_iter().chain(draft.facts.snapshot.last_gap).max();
     recorded_unready_since(draft, health).map(|since| known_from.map_or(since, |at| at.max(since)))
 }
 

@@ -100,7 +100,7 @@ fn append(message: &mut String, text: &str) {
 
 /// Says which attached retry policies cannot be used, and that they can again. The others hold.
 pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
-    let missing = &draft.facts.snapshot.retry.missing;
+    let missing = &draft.facts.snapshot.retry.unusable;
     let concerned = match next {
         Phase::Suspended
         | Phase::Resuming

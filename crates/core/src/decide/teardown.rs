@@ -1,4 +1,4 @@
-//! The phases on the way down: everything is deleted, and nothing is concluded before it is gone.
+//! Deletion: the phases that release quota or the finalizer only once everything is gone.
 
 use std::time::Duration;
 
@@ -21,7 +21,8 @@ use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Component, Pod, PodPhase, Presence};
 use crate::tuning::Period;
 
-/// What still exists is named after this time, or after a quarter of the grace period if that is less.
+/// What blocks the deletion is reported after this time, or after a quarter of `ForcefulDeletionGracePeriod` if that is
+/// shorter.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
 /// First and last interval at which a forceful deletion is tried again.
 const RETRY_FORCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(1));
@@ -49,30 +50,33 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
     here.to::<Suspending>()
 }
 
-/// Everything goes, then pauses, then comes back.
+/// Deletes everything, waits for the retry pause, then resumes.
 pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
     let since = draft.status.since.as_ref();
     let gone = since.and_then(|since| since.gone.as_ref()).map(|t| t.0);
     let Some(gone) = gone else {
         draft.verdict.retry_after_seconds = Some(pause::left(draft));
-        if !mutations::is_present(Mutation::AttemptsOverlap) && !everything_is_gone(draft) {
+        if !mutations::is_present(Mutation::AttemptsOverlap) && !delete_remaining(draft) {
             return here.stay();
         }
         attempts::end(draft);
         finish(draft, "Resetting", "All resources are deleted; pausing before the next attempt");
-        // False already where another controller began the pause
-        let conditions = &draft.status.conditions;
-        let gone = condition::since(conditions, condition::RESOURCES_DEPLOYED);
-        let gone = gone.filter(|moment| *moment < draft.facts.now).unwrap_or(draft.facts.anchor);
-        let gone = if mutations::is_present(Mutation::ForgetAnchor) {
-            deleting_since(draft)
-        } else {
-            gone
-        };
+        let gone = pause_start(draft);
         draft.status.since = Some(Since { gone: Some(Time(gone)), ..Since::default() });
         return paused(here, draft, gone);
     };
     paused(here, draft, gone)
+}
+
+/// When the pause began, once [`finish`] has said that everything is gone: now, or before where another controller
+/// has said so.
+fn pause_start(draft: &Draft<'_>) -> Timestamp {
+    if mutations::is_present(Mutation::ForgetAnchor) {
+        return deleting_since(draft);
+    }
+    condition::since(&draft.status.conditions, condition::RESOURCES_DEPLOYED)
+        .filter(|changed| *changed < draft.facts.now)
+        .unwrap_or(draft.facts.anchor)
 }
 
 fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
@@ -91,14 +95,14 @@ fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
     if phases::resume(draft, "Reset complete") { here.to::<Resuming>() } else { here.stay() }
 }
 
-/// Everything goes, then the quota is released.
+/// Deletes everything, then releases the quota.
 pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
     let grows = retry::is_growth_due(draft);
     if grows {
         let suspend = draft.facts.snapshot.queue_managed;
         draft.act(Action::GrowMemory { suspend });
     }
-    if !everything_is_gone(draft) || grows {
+    if !delete_remaining(draft) || grows {
         return here.stay();
     }
     retry::end_growth(draft);
@@ -151,7 +155,7 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
         }
         begin(draft, "Succeeded");
     }
-    if everything_is_gone(draft) {
+    if delete_remaining(draft) {
         finish(draft, "Succeeded", "SuccessTTL expired; all resources are deleted");
         draft.status.since = None;
     }
@@ -175,7 +179,7 @@ pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     if draft.status.since.as_ref().is_none_or(|since| since.deleting.is_none()) {
         begin(draft, "Failed");
     }
-    if everything_is_gone(draft) {
+    if delete_remaining(draft) {
         let message = "The AppWrapper failed; all resources are deleted";
         attempts::end(draft);
         finish(draft, "Failed", message);
@@ -205,7 +209,7 @@ fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
 
 /// Everything goes, then the object itself.
 pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move {
-    if everything_is_gone(draft) || mutations::is_present(Mutation::FinalizerEarly) {
+    if delete_remaining(draft) || mutations::is_present(Mutation::FinalizerEarly) {
         draft.act(Action::RemoveFinalizer);
         "All resources are deleted; removing the finalizer".clone_into(&mut draft.verdict.message);
     }
@@ -217,9 +221,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     draft.clear(condition::PODS_READY, reason, "");
     draft.clear(condition::UNDETERMINED_PODS, reason, "");
     remember_objects(draft);
-    let begun = condition::is_true(&draft.status.conditions, condition::DELETING_RESOURCES)
-        .then(|| condition::since(&draft.status.conditions, condition::DELETING_RESOURCES));
-    let begun = begun.flatten().map(Time);
+    let begun = condition_since(draft).map(Time);
     let message = "The components are being deleted";
     draft.condition(condition::DELETING_RESOURCES, true, deleting::INITIATED, message);
     let anchor = Some(draft.anchor());
@@ -273,8 +275,8 @@ fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
     message.clone_into(&mut draft.verdict.message);
 }
 
-/// Deletes what there is, gracefully and then forcefully; whether a LIST showed that nothing is left.
-fn everything_is_gone(draft: &mut Draft<'_>) -> bool {
+/// Requests the deletion of what is left, gracefully and then forcefully. True once a LIST has shown that nothing is.
+fn delete_remaining(draft: &mut Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     let mut components = snapshot.components.iter();
     if mutations::is_present(Mutation::QuotaEarly)
@@ -413,12 +415,13 @@ fn nothing_deployed(draft: &Draft<'_>) -> bool {
 
 pub(super) fn deleting_since(draft: &Draft<'_>) -> Timestamp {
     let stored = draft.status.since.as_ref().and_then(|since| since.deleting.as_ref());
-    stored
-        .map(|time| time.0)
-        .or_else(|| {
-            condition::is_true(&draft.status.conditions, condition::DELETING_RESOURCES)
-                .then(|| condition::since(&draft.status.conditions, condition::DELETING_RESOURCES))
-                .flatten()
-        })
-        .unwrap_or(draft.facts.now)
+    stored.map(|time| time.0).or_else(|| condition_since(draft)).unwrap_or(draft.facts.now)
+}
+
+/// Since when the condition `DeletingResources` is True, if it is.
+fn condition_since(draft: &Draft<'_>) -> Option<Timestamp> {
+    let conditions = &draft.status.conditions;
+    condition::is_true(conditions, condition::DELETING_RESOURCES)
+        .then(|| condition::since(conditions, condition::DELETING_RESOURCES))
+        .flatten()
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! spec.failurePolicy, executionPolicy, podFailurePolicy ─▶ Policies   one AppWrapper's own
-//! RetryPolicy objects ─▶ RetryPolicy ─▶ InForce                       attached to queues and to it
+//! RetryPolicy objects ─▶ RetryPolicy ─▶ AppliedRetryPolicies                       attached to queues and to it
 //! ```
 //!
 //! Admission refuses what cannot be understood. Where an object came past it, a rule that cannot be
@@ -18,8 +18,8 @@ mod unread;
 pub use failure::FailureRule;
 pub use pod_failure::{PodMatcher, PodRule};
 pub use retry::{
-    Happening, InForce, MemoryGrowth, Missing, RetryMatcher, RetryPolicy, RetryRule, administered,
-    attached, surplus,
+    AppliedRetryPolicies, FailureCondition, MemoryGrowth, RetryMatcher, RetryPolicy, RetryRule,
+    UnusablePolicy, administered, attached, surplus,
 };
 pub use steps::Steps;
 pub use target::{PodSets, Targets};
@@ -130,7 +130,7 @@ impl Policies {
 
     /// Whether a rule looks at what the Jobs of a `JobSet` say.
     #[must_use]
-    pub fn ask_for_jobs(&self) -> bool {
+    pub fn needs_jobs(&self) -> bool {
         self.failure.iter().any(|rule| !rule.reasons.is_empty() || !rule.patterns.is_empty())
     }
 }

@@ -1,3 +1,5 @@
+//! RetryPolicies: which ones apply to an AppWrapper, and their rules, validated.
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
@@ -17,28 +19,28 @@ use crate::tuning::{names, shortened};
 
 /// The retry policies that hold for one AppWrapper. Source: Armada retry policies.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct InForce {
+pub struct AppliedRetryPolicies {
     /// Those that are there, in the order in which they are attached.
     pub policies: Vec<Arc<RetryPolicy>>,
     /// Names of those that a queue or the configuration attaches, and not the user alone.
     pub administered: BTreeSet<String>,
     /// Those that are attached and cannot be used.
-    pub missing: Vec<Missing>,
+    pub unusable: Vec<UnusablePolicy>,
     /// What is left out of the lists of queues.
     pub flaws: Vec<String>,
 }
 
 /// A retry policy that is attached and cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Missing {
+pub struct UnusablePolicy {
     /// Its name.
     pub name: String,
-    /// Why it cannot be read, where it is there.
+    /// Why it cannot be read; `None` if it does not exist.
     pub flaw: Option<String>,
 }
 
 /// What is the matter with it, in a sentence.
-impl fmt::Display for Missing {
+impl fmt::Display for UnusablePolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, flaw } = self;
         match flaw {
@@ -57,7 +59,8 @@ pub struct RetryPolicy {
     pub retry_limit: Option<i32>,
     /// What is done where no rule matches.
     pub default_action: RetryAction,
-    /// Its rules that fail are asked before anything that a user wrote.
+    /// If the first of its rules that matches has action `Fail`, the AppWrapper fails, whatever its user wrote. Applies
+    /// only if a queue or the configuration attaches the policy.
     pub overrides: bool,
     /// Delay before a retry.
     pub backoff: Option<Backoff>,
@@ -98,7 +101,7 @@ pub struct RetryRule {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RetryMatcher {
     /// Any of these happened.
-    Conditions(Vec<Happening>),
+    Conditions(Vec<FailureCondition>),
     /// A container ended with such a code.
     ExitCodes {
         /// Whether the code must be among the values or must not.
@@ -114,7 +117,7 @@ pub enum RetryMatcher {
 
 /// What can happen to a pod: the names of `onConditions`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Happening {
+pub enum FailureCondition {
     /// A container used more memory than it may.
     OomKilled,
     /// It was evicted from its node.
@@ -140,15 +143,15 @@ pub struct MemoryGrowth {
     pub max: Option<Bytes>,
 }
 
-/// A name that is none of [`Happening`].
+/// A name that is none of [`FailureCondition`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("must be one of {}", CONDITIONS.join(", "))]
-pub struct HappeningError;
+pub struct FailureConditionError;
 
-impl FromStr for Happening {
-    type Err = HappeningError;
+impl FromStr for FailureCondition {
+    type Err = FailureConditionError;
 
-    fn from_str(text: &str) -> Result<Self, HappeningError> {
+    fn from_str(text: &str) -> Result<Self, FailureConditionError> {
         Ok(match text {
             "OOMKilled" => Self::OomKilled,
             "Evicted" => Self::Evicted,
@@ -157,13 +160,13 @@ impl FromStr for Happening {
             "StorageLimitExceeded" => Self::StorageLimitExceeded,
             "DeadlineExceeded" => Self::DeadlineExceeded,
             "Unschedulable" => Self::Unschedulable,
-            _ => return Err(HappeningError),
+            _ => return Err(FailureConditionError),
         })
     }
 }
 
-impl InForce {
-    /// Those whose rules that fail are asked before anything that a user wrote.
+impl AppliedRetryPolicies {
+    /// The policies that override the user's: attached by a queue or the configuration, with `override` set.
     pub fn overriding(&self) -> impl Iterator<Item = &RetryPolicy> {
         let is_one = |policy: &&Arc<RetryPolicy>| {
             policy.overrides && self.administered.contains(&policy.name)
@@ -171,18 +174,18 @@ impl InForce {
         self.policies.iter().filter(is_one).map(AsRef::as_ref)
     }
 
-    /// Whether a retry may have to avoid a node.
+    /// Whether a policy can make a retry avoid a node.
     #[must_use]
-    pub fn avoid_nodes(&self) -> bool {
+    pub fn may_avoid_nodes(&self) -> bool {
         let by_rule = |rule: &RetryRule| rule.avoid_node == Some(true);
         self.policies.iter().any(|policy| policy.avoid_node || policy.rules.iter().any(by_rule))
     }
 
-    /// Whether a rule looks at what the Jobs of a `JobSet` say: that they ran for too long.
+    /// Whether a rule needs the conditions of a `JobSet`'s Jobs: that they exceeded their deadline.
     #[must_use]
-    pub fn ask_for_jobs(&self) -> bool {
+    pub fn needs_jobs(&self) -> bool {
         let overdue = |rule: &RetryRule| match &rule.matcher {
-            RetryMatcher::Conditions(any) => any.contains(&Happening::DeadlineExceeded),
+            RetryMatcher::Conditions(any) => any.contains(&FailureCondition::DeadlineExceeded),
             RetryMatcher::Categories(names) => names.iter().any(|name| name == "deadline"),
             RetryMatcher::ExitCodes { .. } | RetryMatcher::Message(_) => false,
         };
@@ -194,9 +197,9 @@ impl InForce {
         self.flaws.iter().chain(self.policies.iter().flat_map(|policy| &policy.flaws))
     }
 
-    /// Whether a retry may make memory grow.
+    /// Whether a rule can raise memory requests and limits.
     #[must_use]
-    pub fn grow_memory(&self) -> bool {
+    pub fn may_grow_memory(&self) -> bool {
         let mut rules = self.policies.iter().flat_map(|policy| &policy.rules);
         rules.any(|rule| rule.memory.is_some())
     }
@@ -339,7 +342,7 @@ fn avoids(anti_affinity: &AntiAffinity) -> bool {
 fn matcher(raw: &RawRule, path: &str) -> Result<RetryMatcher, String> {
     let mut given = vec![];
     if !raw.on_conditions.is_empty() {
-        let happenings: Result<Vec<Happening>, _> =
+        let happenings: Result<Vec<FailureCondition>, _> =
             raw.on_conditions.iter().map(|name| name.parse()).collect();
         let happenings = happenings.map_err(|error| format!("{path}.onConditions: {error}"))?;
         given.push(RetryMatcher::Conditions(happenings));

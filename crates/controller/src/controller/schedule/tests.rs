@@ -9,10 +9,11 @@ fn key(text: &str) -> Key {
     Key { namespace: namespace.to_owned(), name: name.to_owned() }
 }
 
-const CHANGE: Done = Done { again: Again::OnChange, rest: Duration::ZERO, yields: false };
+const CHANGE: Done =
+    Done { requeue: RequeueAt::OnChange, cool_down: Duration::ZERO, yields: false };
 
 const fn after(seconds: u64) -> Done {
-    Done { again: Again::At(at(seconds)), ..CHANGE }
+    Done { requeue: RequeueAt::At(at(seconds)), ..CHANGE }
 }
 
 const fn at(seconds: u64) -> Duration {
@@ -93,7 +94,7 @@ fn a_timer_gives_way_to_an_earlier_time_and_to_an_event() {
 
 #[test]
 fn what_must_pause_pauses_whatever_happens() {
-    let pause = Done { again: Again::NotBefore(at(30)), yields: true, ..CHANGE };
+    let pause = Done { requeue: RequeueAt::NotBefore(at(30)), yields: true, ..CHANGE };
     for happens in [false, true] {
         let mut schedule = with(&["a/1"]);
         taken(&mut schedule);
@@ -164,7 +165,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         4 => (0..6_usize, 0..8_usize).prop_map(|(namespace, name)| Step::Push(namespace, name)),
         4 => Just(Step::Take),
         3 => (0..8_usize, prop::option::of((0..9_u64, any::<bool>())), 0..3_u64, any::<bool>())
-            .prop_map(|(one, again, rest, yields)| Step::Done(one, again, rest, yields)),
+            .prop_map(|(one, again, cool_down, yields)| Step::Done(one, again, cool_down, yields)),
         1 => (0..5_u64).prop_map(Step::Pass),
     ];
     prop::collection::vec(step, 0..300)
@@ -224,17 +225,21 @@ impl Run {
                 self.owed.insert(key);
             }
             Step::Take => drop(self.take()?),
-            Step::Done(one, again, rest, yields) => {
+            Step::Done(one, again, cool_down, yields) => {
                 if self.running.is_empty() {
                     return Ok(());
                 }
                 let key = self.running.remove(one % self.running.len());
                 let done = match again.map(|(seconds, pauses)| (self.now + at(seconds), pauses)) {
-                    None => Again::OnChange,
-                    Some((time, false)) => Again::At(time),
-                    Some((time, true)) => Again::NotBefore(time),
+                    None => RequeueAt::OnChange,
+                    Some((time, false)) => RequeueAt::At(time),
+                    Some((time, true)) => RequeueAt::NotBefore(time),
                 };
-                self.schedule.done(&key, Done { again: done, rest: at(rest), yields }, self.now);
+                self.schedule.done(
+                    &key,
+                    Done { requeue: done, cool_down: at(rest), yields },
+                    self.now,
+                );
                 if again.is_some() {
                     self.owed.insert(key);
                 }

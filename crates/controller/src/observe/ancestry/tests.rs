@@ -81,10 +81,10 @@ impl World {
             (job("forged"), Ancestor::Exists(Some(us()))),
             (job("loop"), Ancestor::Exists(Some(job("loop")))),
             (controller("v1", "ConfigMap", "js", "js-uid"), Ancestor::Gone),
-            (controller("v1", "Secret", "s", "s"), Ancestor::Untold(Doubt::Forbidden)),
-            (controller("x/v1", "Y", "y", "y"), Ancestor::Untold(Doubt::UnknownKind)),
-            (job("away"), Ancestor::Untold(Doubt::Unavailable)),
-            (job("late"), Ancestor::Untold(Doubt::Unread)),
+            (controller("v1", "Secret", "s", "s"), Ancestor::Unknown(Doubt::Forbidden)),
+            (controller("x/v1", "Y", "y", "y"), Ancestor::Unknown(Doubt::UnknownKind)),
+            (job("away"), Ancestor::Unknown(Doubt::Unavailable)),
+            (job("late"), Ancestor::Unknown(Doubt::Unread)),
         ])
     }
 

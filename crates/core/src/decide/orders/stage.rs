@@ -15,7 +15,7 @@ const LOOKS_MAX: usize = 12;
 pub fn before(snapshot: &Snapshot, events: &[Fact]) -> Snapshot {
     let mut before = snapshot.clone();
     before.answered = FreshRead::Nothing;
-    before.blind_until = None;
+    before.last_gap = None;
     for Fact { event, .. } in events {
         match event {
             Event::Pod(index) => {

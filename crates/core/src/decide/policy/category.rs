@@ -2,7 +2,7 @@
 
 use super::failure_view::FailureView;
 use crate::config::{CategoryMatcher, FailureCategory};
-use crate::policies::{Happening, PodMatcher};
+use crate::policies::{FailureCondition, PodMatcher};
 use crate::snapshot::{ContainerState, Pod, PodPhase};
 
 /// What kind of failure a pod had.
@@ -119,13 +119,13 @@ pub fn of(view: &FailureView<'_>) -> Category {
         return Category::Node;
     }
     let by_happening = [
-        (Happening::OomKilled, Category::Oom),
-        (Happening::NodeLost, Category::Node),
-        (Happening::StorageLimitExceeded, Category::StorageLimit),
-        (Happening::Evicted, Category::Evicted),
-        (Happening::Preempted, Category::Preempted),
-        (Happening::DeadlineExceeded, Category::Deadline),
-        (Happening::Unschedulable, Category::Unschedulable),
+        (FailureCondition::OomKilled, Category::Oom),
+        (FailureCondition::NodeLost, Category::Node),
+        (FailureCondition::StorageLimitExceeded, Category::StorageLimit),
+        (FailureCondition::Evicted, Category::Evicted),
+        (FailureCondition::Preempted, Category::Preempted),
+        (FailureCondition::DeadlineExceeded, Category::Deadline),
+        (FailureCondition::Unschedulable, Category::Unschedulable),
     ];
     if let Some((_, category)) = by_happening.iter().find(|(one, _)| view.happened(*one)) {
         return *category;

@@ -1,6 +1,6 @@
 //! A closer look at a failure: which of its containers count, and what happened to it.
 
-use crate::policies::Happening;
+use crate::policies::FailureCondition;
 use crate::snapshot::{Container, Pod, Termination};
 
 use super::category::OOM_KILLED;
@@ -74,25 +74,27 @@ impl<'a> FailureView<'a> {
 
     /// Whether this happened. Source: table of conditions of the contract.
     #[must_use]
-    pub fn happened(self, happening: Happening) -> bool {
+    pub fn happened(self, happening: FailureCondition) -> bool {
         let pod_reason = self.pod.and_then(|pod| pod.reason.as_deref());
         let is_evicted = pod_reason == Some("Evicted");
         let target = self.pod.and_then(|pod| pod.true_condition("DisruptionTarget"));
         let target = target.map(|condition| condition.reason.as_str());
         let died_of_node = self.pod.is_some_and(Pod::died_of_node);
         match happening {
-            Happening::OomKilled => self.culprit().is_some_and(|end| end.reason == OOM_KILLED),
-            Happening::Evicted => {
+            FailureCondition::OomKilled => {
+                self.culprit().is_some_and(|end| end.reason == OOM_KILLED)
+            }
+            FailureCondition::Evicted => {
                 is_evicted || died_of_node || target.is_some_and(|reason| reason != PREEMPTED)
             }
-            Happening::NodeLost => died_of_node,
-            Happening::Preempted => target == Some(PREEMPTED),
-            Happening::StorageLimitExceeded => {
+            FailureCondition::NodeLost => died_of_node,
+            FailureCondition::Preempted => target == Some(PREEMPTED),
+            FailureCondition::StorageLimitExceeded => {
                 let message = self.pod.and_then(|pod| pod.message.as_deref()).unwrap_or_default();
                 is_evicted && STORAGE_LIMITS.iter().any(|part| message.contains(part))
             }
-            Happening::DeadlineExceeded => self.overdue || pod_reason == Some(DEADLINE),
-            Happening::Unschedulable => self.pod.is_some_and(|pod| {
+            FailureCondition::DeadlineExceeded => self.overdue || pod_reason == Some(DEADLINE),
+            FailureCondition::Unschedulable => self.pod.is_some_and(|pod| {
                 pod.conditions.iter().any(|c| {
                     c.kind == "PodScheduled" && c.status == "False" && c.reason == "Unschedulable"
                 })

@@ -12,7 +12,7 @@ use crate::decide::policy::category::{self, Category};
 use crate::decide::policy::failure_view::FailureView;
 use crate::decide::policy::place;
 use crate::policies::{
-    FailureRule, Happening, PodMatcher, PodRule, RetryMatcher, RetryPolicy, RetryRule,
+    FailureCondition, FailureRule, PodMatcher, PodRule, RetryMatcher, RetryPolicy, RetryRule,
 };
 use crate::snapshot::{Component, Snapshot};
 use crate::tuning::Limits;
@@ -297,8 +297,8 @@ fn of_retry_rule(
         }
         RetryMatcher::Conditions(any) if any.iter().any(|one| look.happened(*one)) => None,
         RetryMatcher::Conditions(any) => {
-            let of_pod = any.iter().any(|one| *one != Happening::OomKilled);
-            let of_container = any.contains(&Happening::OomKilled);
+            let of_pod = any.iter().any(|one| *one != FailureCondition::OomKilled);
+            let of_container = any.contains(&FailureCondition::OomKilled);
             hidden(evidence)
                 .filter(|_| of_pod)
                 .or_else(|| if of_container { others() } else { None })

@@ -9,7 +9,7 @@ use crate::config::Config;
 use crate::decide::tests::given::{World, at, given};
 use crate::decide::{Decision, VerdictAction};
 use crate::plan::FreshRead;
-use crate::policies::{Missing, Named, Policies, RetryPolicy};
+use crate::policies::{Named, Policies, RetryPolicy, UnusablePolicy};
 use crate::snapshot::{
     Component, Container, ContainerState, FailedJob, Object, Outcome, Pod, PodCondition, PodPhase,
     Presence, Termination,
@@ -86,7 +86,7 @@ impl World {
 
     /// One more retry policy that is attached and does not exist.
     pub fn missing_policy(mut self, name: &str) -> Self {
-        self.snapshot.retry.missing.push(Missing { name: name.into(), flaw: None });
+        self.snapshot.retry.unusable.push(UnusablePolicy { name: name.into(), flaw: None });
         self
     }
 

@@ -234,7 +234,7 @@ fn missing_policies_are_told_and_the_others_apply() {
         !found.decide(26).events.iter().any(|e| e.reason == condition::POLICY_NOT_FOUND),
         "the event comes once"
     );
-    found.snapshot.retry.missing.clear();
+    found.snapshot.retry.unusable.clear();
     let decision = found.decide(27);
     assert!(!condition::is_true(&decision.status.conditions, condition::POLICY_NOT_FOUND));
 }
