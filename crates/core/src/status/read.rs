@@ -1,5 +1,7 @@
 //! Reads a status field by field: what cannot be read is absent, and named.
 
+use std::fmt;
+
 use serde_json::{Map, Value};
 
 use super::evidence::Evidence;
@@ -48,16 +50,14 @@ impl Flaws {
 /// Reads a status as it is stored; `None` where there is none.
 #[must_use]
 pub fn read(raw: Option<&str>, evidence: Evidence) -> Read {
-    let stored = match raw.map(serde_json::from_str::<Value>) {
-        None | Some(Ok(Value::Null)) => Map::new(),
-        Some(Ok(Value::Object(fields))) => fields,
-        Some(Ok(_) | Err(_)) => return evidence.alone(),
-    };
+    let Some(all) = fields(raw) else { return evidence.alone() };
     let mut named = Named::default();
-    let read = named.fields(shape::status(), &stored);
+    let read = named.fields(shape::status(), all);
     let mut flaws = Flaws::default();
+    let stored =
+        |field: &str| fields(raw).and_then(|mut all| all.remove(field)).unwrap_or_default();
     for (field, text) in named.0 {
-        let value = stored.get(&field).cloned().unwrap_or_default();
+        let value = stored(&field);
         flaws.name(&field, text, value);
     }
     // every field is as the definition has it, from which the types are made
@@ -66,18 +66,30 @@ pub fn read(raw: Option<&str>, evidence: Evidence) -> Read {
     };
     if let Some(text) = evidence.contradiction(&status, flaws.stored.contains_key("phase")) {
         status.phase = evidence.oldest_phase(&status);
-        let value = stored.get("phase").cloned().unwrap_or_default();
         let text = format!("{text}; treated as {}", status.phase);
         flaws.named.retain(|named| !named.starts_with("status.phase:"));
-        flaws.name("phase", text, value);
+        flaws.name("phase", text, stored("phase"));
     }
     Read { status, flaws }
+}
+
+/// The fields of a status as they are stored; `None` where it is no object.
+fn fields(raw: Option<&str>) -> Option<Map<String, Value>> {
+    match raw.map(serde_json::from_str::<Value>) {
+        None | Some(Ok(Value::Null)) => Some(Map::new()),
+        Some(Ok(Value::Object(fields))) => Some(fields),
+        Some(Ok(_) | Err(_)) => None,
+    }
 }
 
 /// The same with what the definition refuses cut off: what is written is accepted.
 pub(super) fn within_bounds(status: &AppWrapperStatus) -> AppWrapperStatus {
     let Ok(Value::Object(stored)) = serde_json::to_value(status) else { return status.clone() };
-    let read = Named::default().fields(shape::status(), &stored);
+    let mut named = Named::default();
+    let read = named.fields(shape::status(), stored);
+    if named.0.is_empty() {
+        return status.clone();
+    }
     serde_json::from_value(read.into()).unwrap_or_else(|_| status.clone())
 }
 
@@ -85,18 +97,55 @@ pub(super) fn within_bounds(status: &AppWrapperStatus) -> AppWrapperStatus {
 #[derive(Debug, Default)]
 struct Named(Vec<(String, String)>);
 
+/// Where a value is in the status. Written out only where it has a flaw.
+#[derive(Clone, Copy)]
+enum Path<'a> {
+    /// A field of `status`.
+    Top(&'a str),
+    /// A field of an object.
+    Field(&'a Self, &'a str),
+    /// An item of a list.
+    Item(&'a Self, usize),
+}
+
+impl Path<'_> {
+    /// The field of `status` that the value belongs to.
+    fn top(&self) -> &str {
+        match self {
+            Self::Top(name) => name,
+            Self::Field(parent, _) | Self::Item(parent, _) => parent.top(),
+        }
+    }
+
+    /// Whether the value is this field of `status`.
+    fn is(&self, field: &str) -> bool {
+        matches!(self, Self::Top(name) if *name == field)
+    }
+}
+
+impl fmt::Display for Path<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Top(name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
 impl Named {
-    fn fields(&mut self, shape: &Shape, stored: &Map<String, Value>) -> Map<String, Value> {
+    fn fields(&mut self, shape: &Shape, mut stored: Map<String, Value>) -> Map<String, Value> {
         let Shape::Fields { fields, .. } = shape else { return Map::new() };
         let known = fields.iter().filter_map(|(name, shape)| {
-            let value = stored.get(name)?;
-            Some((name.clone(), self.value(shape, value, name)?))
+            let (name, value) = stored.remove_entry(name)?;
+            let value = self.value(shape, value, Path::Top(&name))?;
+            Some((name, value))
         });
         known.collect()
     }
 
     /// The value as far as it can be read; nothing where none of it can.
-    fn value(&mut self, shape: &Shape, value: &Value, path: &str) -> Option<Value> {
+    fn value(&mut self, shape: &Shape, value: Value, path: Path<'_>) -> Option<Value> {
         match (shape, value) {
             (_, Value::Null) => None,
             (Shape::Text(text), Value::String(value)) => self.text(text, value, path),
@@ -107,7 +156,7 @@ impl Named {
                     .or_else(|| self.flaw(path, "must be a timestamp such as 2026-01-01T00:00:00Z"))
             }
             (Shape::Number { min, max }, Value::Number(number)) => {
-                let Some(whole) = whole(number) else {
+                let Some(whole) = whole(&number) else {
                     return self.flaw(path, &format!("must be a whole number from {min} to {max}"));
                 };
                 let is_trusted = mutations::is_present(Mutation::NegativeCountTrusted);
@@ -118,7 +167,7 @@ impl Named {
                 }
                 Some(within.into())
             }
-            (Shape::Flag, Value::Bool(flag)) => Some((*flag).into()),
+            (Shape::Flag, Value::Bool(flag)) => Some(flag.into()),
             (Shape::List { items, max }, Value::Array(list)) => {
                 Some(self.list(items, list, *max, path).into())
             }
@@ -127,9 +176,9 @@ impl Named {
                 if stored.len() > *max {
                     self.flaw(path, &format!("must have at most {max} entries"));
                 }
-                let texts = stored.iter().take(*max).filter_map(|(key, text)| {
-                    let text = text.as_str().and_then(|text| self.text(value, text, path));
-                    Some((key.clone(), text?))
+                let texts = stored.into_iter().take(*max).filter_map(|(key, text)| {
+                    let Value::String(text) = text else { return None };
+                    Some((key, self.text(value, text, path)?))
                 });
                 Some(Value::Object(texts.collect()))
             }
@@ -137,39 +186,44 @@ impl Named {
         }
     }
 
-    fn object(&mut self, shape: &Shape, stored: &Map<String, Value>, path: &str) -> Option<Value> {
+    fn object(
+        &mut self,
+        shape: &Shape,
+        mut stored: Map<String, Value>,
+        path: Path<'_>,
+    ) -> Option<Value> {
         let Shape::Fields { fields, required } = shape else { return None };
         let mut read = Map::new();
         for (name, shape) in fields {
-            let path = format!("{path}.{name}");
-            let value = stored.get(name).and_then(|value| self.value(shape, value, &path));
-            let value = match value {
-                None if required.contains(name) => {
-                    // without its number, its type or its source an entry says nothing
-                    let instead = shape.instead();
-                    if instead.is_none() {
-                        return self.flaw(&path, "must be given");
-                    }
-                    instead
-                }
-                value => value,
+            let path = Path::Field(&path, name);
+            let entry = stored.remove_entry(name);
+            let value = match entry {
+                Some((name, value)) => self.value(shape, value, path).map(|value| (name, value)),
+                None => None,
             };
-            read.extend(value.map(|value| (name.clone(), value)));
+            if value.is_none() && required.contains(name) {
+                // without its number, its type or its source an entry says nothing
+                let Some(instead) = shape.instead() else {
+                    return self.flaw(path, "must be given");
+                };
+                read.insert(name.clone(), instead);
+            }
+            read.extend(value);
         }
         Some(read.into())
     }
 
-    fn list(&mut self, items: &Shape, list: &[Value], max: usize, path: &str) -> Vec<Value> {
+    fn list(&mut self, items: &Shape, list: Vec<Value>, max: usize, path: Path<'_>) -> Vec<Value> {
         if list.len() > max {
             self.flaw(path, &format!("must have at most {max} items"));
         }
         // the last attempt is the one that runs
-        let surplus = if path == "attempts" { list.len().saturating_sub(max) } else { 0 };
+        let surplus = if path.is("attempts") { list.len().saturating_sub(max) } else { 0 };
         // an entry belongs to the component of its place
-        let holds_place = path == "componentStatus";
+        let holds_place = path.is("componentStatus");
         let mut read = vec![];
-        for (index, item) in list.iter().enumerate().skip(surplus).take(max) {
-            match self.value(items, item, &format!("{path}[{index}]")) {
+        for (index, item) in list.into_iter().enumerate().skip(surplus).take(max) {
+            match self.value(items, item, Path::Item(&path, index)) {
                 Some(value) => read.push(value),
                 None if holds_place => read.push(Value::Object(Map::new())),
                 None => {}
@@ -178,16 +232,17 @@ impl Named {
         read
     }
 
-    fn text(&mut self, allowed: &Text, text: &str, path: &str) -> Option<Value> {
-        if !allowed.words.is_empty() && !allowed.words.iter().any(|word| word == text) {
+    fn text(&mut self, allowed: &Text, text: String, path: Path<'_>) -> Option<Value> {
+        if !allowed.words.is_empty() && !allowed.words.contains(&text) {
             let known: Vec<&str> =
                 allowed.words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
             return self.flaw(path, &format!("must be one of {}", known.join(", ")));
         }
-        if allowed.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
+        if allowed.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(&text)) {
             return self.flaw(path, "does not match the pattern in the CustomResourceDefinition");
         }
-        let Some(max) = allowed.max.filter(|max| text.chars().count() > *max) else {
+        let too_long = |max: &usize| text.len() > *max && text.chars().count() > *max;
+        let Some(max) = allowed.max.filter(too_long) else {
             return Some(text.into());
         };
         self.flaw(path, &format!("must have at most {max} characters, the rest is dropped"));
@@ -195,10 +250,10 @@ impl Named {
     }
 
     /// Names a field. The value is left out: it may be long, and anybody's.
-    fn flaw(&mut self, path: &str, what: &str) -> Option<Value> {
-        let field = path.split(['.', '[']).next().unwrap_or(path).to_owned();
-        if self.0.len() < NAMED_MAX || self.0.iter().all(|(known, _)| *known != field) {
-            self.0.push((field, format!("status.{path}: {what}")));
+    fn flaw(&mut self, path: Path<'_>, what: &str) -> Option<Value> {
+        let field = path.top();
+        if self.0.len() < NAMED_MAX || self.0.iter().all(|(known, _)| known != field) {
+            self.0.push((field.to_owned(), format!("status.{path}: {what}")));
         }
         None
     }
