@@ -75,7 +75,7 @@ pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
     let replay = replay(Facts { snapshot, limits: &limits, config, now, anchor: now });
     let mut all: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     all.extend(answer::flaws(snapshot));
-    all.extend(snapshot.retry.missing.iter().map(ToString::to_string));
+    all.extend(snapshot.retry.unusable.iter().map(ToString::to_string));
     if replay.before > 0 {
         let first = snapshot.status.attempts.first().map_or(0, |attempt| attempt.attempt);
         let before = replay.before;
