@@ -186,6 +186,7 @@ async fn run_rounds(
             memory.last_gap = Some(anchor);
         }
         snapshot.last_gap = memory.last_gap;
+        snapshot.blockers_named_at = memory.blockers_named_at;
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());

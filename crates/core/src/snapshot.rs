@@ -52,6 +52,8 @@ pub struct Snapshot {
     pub answered: FreshRead,
     /// When a call for this AppWrapper failed last: what happened before may not have been written down.
     pub last_gap: Option<Timestamp>,
+    /// When this process last wrote what blocks a deletion.
+    pub blockers_named_at: Option<Timestamp>,
     /// The policies of its spec.
     pub policies: Arc<Policies>,
     /// The retry policies in force.

@@ -26,8 +26,8 @@ const NODE_GONE_FOR: Duration = Duration::from_secs(5);
 /// For so long after an undetermined pod has ended or is gone, its owner may still replace it.
 const REPLACED_WITHIN: Duration = Duration::from_secs(10);
 
-/// For how long a version of the AppWrapper is known to be the newest.
-const CONFIRMED_FOR: Duration = Duration::from_secs(2);
+/// For how long a version of the AppWrapper is known to be the newest: less than a third of the duration of a lease.
+const CONFIRMED_FOR: Duration = Duration::from_secs(4);
 
 /// What this process did lately for one AppWrapper.
 ///
@@ -74,6 +74,8 @@ pub struct ReconcileState {
     pub errors: u32,
     /// When the last of them was.
     pub last_gap: Option<Timestamp>,
+    /// When what blocks a deletion was written last.
+    pub blockers_named_at: Option<Timestamp>,
     /// The undetermined pod that was seen last.
     undetermined: Option<UndeterminedPod>,
     /// Since when everything is deleted, where the API server refuses the status that would say so.

@@ -29,6 +29,9 @@ pub(super) fn announce(
         }
     }
     memory.remarks = remarks;
+    if decision.names_blockers() {
+        memory.blockers_named_at = Some(context.clock.around_now().1);
+    }
     for warning in &decision.events {
         context.warn(&about, warning);
     }

@@ -1,32 +1,49 @@
 //! Names what blocks a deletion.
 
+use std::time::Duration;
+
 use super::draft::Draft;
 use super::force_delete::state_of_node;
 use crate::api::condition;
-use crate::snapshot::{Pod, Undetermined};
+use crate::snapshot::{Pod, Snapshot, Undetermined};
+use crate::tuning::Period;
 
 /// How many of the things that block a deletion are named.
 const NAMED_MAX: usize = 3;
+/// What blocks a deletion is named anew after this time, where what was named is gone.
+const NAME_AGAIN_AFTER: Duration = Duration::from_secs(10);
 
 /// What still exists.
 #[derive(Debug, Default)]
 pub(super) struct Blockers {
-    /// Each with what keeps it.
+    /// The first of them, each with what keeps it.
     named: Vec<String>,
     /// How many more there are.
     more: usize,
+    /// Something that the condition names is still there as the condition has it.
+    is_said: bool,
 }
 
 /// Names what blocks the deletion in `DeletingResources`, and in an event when that is new.
 ///
-/// The message is kept while what it names first still blocks, so that a thousand pods that go one
-/// by one do not cause a thousand writes.
+/// The message is kept while anything that it names still blocks, and for [`NAME_AGAIN_AFTER`], so that a thousand pods
+/// that go one by one do not cause a thousand writes.
 pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: &'static str) {
-    let Some(first) = blockers.named.first() else { return };
+    if blockers.named.is_empty() {
+        return;
+    }
     let kind = condition::DELETING_RESOURCES;
     let old = condition::find(&draft.status.conditions, kind);
-    if old.is_some_and(|old| old.reason == reason && old.message.contains(first.as_str())) {
-        return;
+    if old.is_some_and(|old| old.reason == reason) {
+        let named_at = draft.facts.snapshot.blockers_named_at;
+        let again_from = named_at.map(|at| Period::from_duration(NAME_AGAIN_AFTER).after(at));
+        if blockers.is_said {
+            return;
+        }
+        if let Some(from) = again_from.filter(|from| draft.facts.now < *from) {
+            draft.look_again(from);
+            return;
+        }
     }
     let message = waiting_for(blockers);
     let now = draft.facts.now;
@@ -35,9 +52,9 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
 }
 
 /// One sentence that names what is waited for.
-pub(super) fn waiting_for(Blockers { named, more }: &Blockers) -> String {
-    let first = named.iter().take(NAMED_MAX).cloned().collect::<Vec<_>>().join(", ");
-    match named.len().saturating_sub(NAMED_MAX) + more {
+pub(super) fn waiting_for(Blockers { named, more, is_said: _ }: &Blockers) -> String {
+    let first = named.join(", ");
+    match more {
         0 => format!("Waiting for {first}"),
         more => format!("Waiting for {first} and {more} more"),
     }
@@ -47,27 +64,44 @@ pub(super) fn waiting_for(Blockers { named, more }: &Blockers) -> String {
 /// undetermined owner last.
 pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
     let snapshot = draft.facts.snapshot;
+    let old = condition::find(&draft.status.conditions, condition::DELETING_RESOURCES);
+    let said = old.map_or("", |old| old.message.as_str());
     let mut pods: Vec<&Pod> = snapshot.pods.iter().collect();
-    pods.sort_by_key(|pod| pod.name.clone());
-    let pods = pods.into_iter().map(|pod| {
-        let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
-        let loss = snapshot.loss_of(pod).map(state_of_node).unwrap_or_default();
-        format!("Pod/{}{node}{loss}{}", pod.name, keeps(&pod.finalizers))
-    });
-    let objects = snapshot
+    let is_said_of_pod = |pod: &&Pod| {
+        said.contains(pod.name.as_str()) && said.contains(&blocking_pod(snapshot, pod))
+    };
+    let is_said = !said.is_empty() && pods.iter().any(is_said_of_pod);
+    if pods.len() > NAMED_MAX {
+        pods.select_nth_unstable_by(NAMED_MAX, |one, other| one.name.cmp(&other.name));
+    }
+    let count = pods.len();
+    pods.truncate(NAMED_MAX);
+    pods.sort_by(|one, other| one.name.cmp(&other.name));
+    let objects: Vec<String> = snapshot
         .components
         .iter()
         .filter(|component| component.kind != "Pod")
         .filter_map(|component| Some((component, component.ours()?)))
-        .map(|(component, object)| format!("{}{}", component.title(), keeps(&object.finalizers)));
-    let Blockers { named, more } = undetermined(&snapshot.undetermined);
-    Blockers { named: pods.chain(objects).chain(named).collect(), more }
+        .map(|(component, object)| format!("{}{}", component.title(), keeps(&object.finalizers)))
+        .collect();
+    let Blockers { named: others, more, is_said: _ } = undetermined(&snapshot.undetermined);
+    let is_said = is_said || objects.iter().chain(&others).any(|it| said.contains(it.as_str()));
+    let count = count + objects.len() + others.len() + more;
+    let pods = pods.into_iter().map(|pod| blocking_pod(snapshot, pod));
+    let named: Vec<String> = pods.chain(objects).chain(others).take(NAMED_MAX).collect();
+    Blockers { more: count - named.len(), named, is_said }
+}
+
+fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
+    let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
+    let loss = snapshot.loss_of(pod).map(state_of_node).unwrap_or_default();
+    format!("Pod/{}{node}{loss}{}", pod.name, keeps(&pod.finalizers))
 }
 
 /// The pods whose owner cannot be determined.
 pub(super) fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
-    let more = count.saturating_sub(named.len());
-    Blockers { named: named.iter().map(doubtful).collect(), more }
+    let named: Vec<String> = named.iter().take(NAMED_MAX).map(doubtful).collect();
+    Blockers { more: count.saturating_sub(named.len()), named, is_said: false }
 }
 
 /// The first pod whose owner cannot be determined.

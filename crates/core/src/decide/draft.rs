@@ -96,6 +96,15 @@ impl<'a> Draft<'a> {
         self.events.push(Warning { reason, message: escape(message.as_ref()).into_owned() });
     }
 
+    /// Gives the event of this reason that says no more than this message another text; whether there is one.
+    pub fn reword(&mut self, reason: &str, message: &str, text: &str) -> bool {
+        let message = escape(message);
+        let said =
+            |it: &&mut Warning| it.reason == reason && message.starts_with(it.message.as_str());
+        let event = self.events.iter_mut().find(said);
+        event.map(|event| event.message = escape(text).into_owned()).is_some()
+    }
+
     /// `componentStatus`, one entry for each component, made where it is not there yet.
     pub fn component_status(&mut self) -> &mut Vec<ComponentStatus> {
         let components = &self.facts.snapshot.components;

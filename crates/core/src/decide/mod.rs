@@ -43,6 +43,7 @@ mod verdict;
 
 use k8s_openapi::jiff::Timestamp;
 
+use crate::api::condition::deleting;
 use crate::api::{AppWrapperStatus, Phase, condition};
 use crate::config::Config;
 use crate::mutations::{self, Mutation};
@@ -85,6 +86,15 @@ pub struct Decision {
     pub events: Vec<Warning>,
     /// The decision in words, for people.
     pub verdict: Verdict,
+}
+
+impl Decision {
+    /// Whether it writes what blocks a deletion.
+    #[must_use]
+    pub fn names_blockers(&self) -> bool {
+        let reasons = [deleting::INITIATED, deleting::FORCED, deleting::UNDETERMINED];
+        self.events.iter().any(|event| reasons.contains(&event.reason))
+    }
 }
 
 /// A Kubernetes event of type Warning.

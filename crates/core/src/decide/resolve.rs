@@ -164,6 +164,14 @@ fn say_unhealthy(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     draft.condition(condition::UNHEALTHY, true, problem.reason, &problem.message);
 }
 
+/// Warns that something is recreated because of a problem. Where the same decision warns of the problem itself, one event
+/// says both: each is an API call.
+fn warn_of_restart(draft: &mut Draft<'_>, problem: &Problem<'_>, reason: &'static str, text: &str) {
+    if !draft.reword(problem.reason, &problem.message, text) {
+        draft.warn(reason, text);
+    }
+}
+
 fn describe(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     draft.verdict.reason = Some(problem.reason.to_owned());
     draft.verdict.message.clone_from(&problem.message);
@@ -188,7 +196,7 @@ where
     draft.verdict.retry_after_seconds = Some(pause::left(draft));
     // Kueue must admit the changed size again.
     let anew = !draft.status.pending_memory.is_empty() && draft.facts.snapshot.queue_managed;
-    draft.warn("Resetting", format!("Restarting: {}", problem.message));
+    warn_of_restart(draft, problem, "Resetting", &format!("Restarting: {}", problem.message));
     if anew {
         teardown::begin(draft, "Suspending");
         return here.to::<Suspending>();
@@ -210,7 +218,12 @@ fn recreate(draft: &mut Draft<'_>, problem: &Problem<'_>, index: usize, counted:
     draft.verdict.delete = vec![index];
     let title = draft.facts.snapshot.components[index].title();
     draft.condition(condition::PODS_READY, false, "Recreating", &problem.message);
-    draft.warn("Recreating", format!("Recreating {title}: {}", problem.message));
+    warn_of_restart(
+        draft,
+        problem,
+        "Recreating",
+        &format!("Recreating {title}: {}", problem.message),
+    );
 }
 
 /// Fails the AppWrapper.

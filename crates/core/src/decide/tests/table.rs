@@ -268,8 +268,8 @@ fn a_restart_is_recorded_before_anything_is_deleted() {
     assert_eq!(failure.pod.as_deref(), Some("work-0"));
     assert_eq!(failure.exit_code, Some(3));
     assert_eq!(failure.category.as_deref(), Some("application"));
-    let messages: Vec<_> = decision.events.iter().map(|event| event.reason).collect();
-    assert_eq!(messages, ["FailedComponent", "Resetting"]);
+    let events: Vec<_> = decision.events.iter().map(|it| (it.reason, &it.message[..21])).collect();
+    assert_eq!(events, [("FailedComponent", "Restarting: Job/work ")], "one event says both");
 }
 
 #[test]
@@ -292,6 +292,35 @@ fn deletion_is_graceful_then_forced_then_tried_again() {
     let pod = Action::ForceDeletePod { name: "work-0".into(), uid: "pod-0".into() };
     assert_eq!(forced.actions, [Action::ForceDelete(target), pod]);
     assert_eq!(forced.requeue, Some(at(605)));
+}
+
+/// Rows: which pods are left, seconds after the begin of the deletion, and what is said then.
+#[test]
+fn what_blocks_is_named_anew_once_all_that_was_named_is_gone_and_not_at_once() {
+    let begun = given(Phase::Resetting).pods(&[RunningPod; 6]).presence(Presence::Absent);
+    let first = begun.decide(10);
+    let say = |decision: &Decision| {
+        let conditions = &decision.status.conditions;
+        condition::find(conditions, condition::DELETING_RESOURCES).unwrap().message.clone()
+    };
+    let (one_to_three, four_to_six) = (
+        "Waiting for Pod/work-0 on node node-1, Pod/work-1 on node node-1, Pod/work-2 on node node-1 and 3 more",
+        "Waiting for Pod/work-3 on node node-1, Pod/work-4 on node node-1, Pod/work-5 on node node-1",
+    );
+    assert_eq!(say(&first), one_to_three);
+    let mut world = begun.written(&first);
+    world.snapshot.blockers_named_at = Some(at(10));
+    let pods = world.snapshot.pods.clone();
+    for (left, second, message, events) in
+        [(2..6, 30, one_to_three, 0), (3..6, 12, one_to_three, 0), (3..6, 20, four_to_six, 1)]
+    {
+        world.snapshot.pods = pods[left].to_vec();
+        let decision = world.decide(second);
+        assert_eq!((say(&decision).as_str(), decision.events.len()), (message, events), "{second}");
+        if second == 12 {
+            assert_eq!(decision.requeue, Some(at(20)), "it is not forgotten");
+        }
+    }
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn record_event_and_condition_name_the_rule_that_decided() {
         (
             job().retry_policy("p", again),
             RuleSource::RetryPolicy,
-            "Resetting",
+            "FailedComponent",
             "rule seven of RetryPolicy p",
         ),
     ] {
