@@ -8,8 +8,7 @@ use appwrapper::kinds::{self, OwnershipLabels};
 use appwrapper::observe::ancestry::{Ancestors, Family};
 use appwrapper::observe::assemble;
 use appwrapper::observe::kin::Kin;
-use appwrapper::observe::raw_object::RawObject;
-use appwrapper::observe::records::PodRecord;
+use appwrapper::observe::pod_record::{PodRecord, WatchedPod};
 use appwrapper::snapshot::{Component, Object, Presence};
 use kube::core::WatchEvent;
 use serde_json::{Value, json};
@@ -41,7 +40,7 @@ impl Gang {
         };
         let roots = [("job-uid".to_owned(), Some(0)), ("uid".to_owned(), None)];
         Self {
-            records: (0..PODS).map(|index| Arc::new(read(&pod_event(index)))).collect(),
+            records: (0..PODS).map(|index| read(&pod_event(index))).collect(),
             components: vec![component],
             roots: roots.into(),
             kin: Kin::default(),
@@ -72,11 +71,10 @@ impl Gang {
 }
 
 /// What is kept of a pod that an event of a watch shows.
-pub fn read(event: &str) -> PodRecord {
-    match serde_json::from_str::<WatchEvent<RawObject>>(event).expect("an event") {
-        WatchEvent::Modified(seen) => PodRecord::of(&seen),
-        other => panic!("{other:?}"),
-    }
+pub fn read(event: &str) -> Arc<PodRecord> {
+    let event: WatchEvent<WatchedPod> = serde_json::from_str(event).expect("an event");
+    let WatchEvent::Modified(pod) = event else { unreachable!("the type of the event") };
+    pod.record
 }
 
 fn job() -> Value {

@@ -246,7 +246,7 @@ fn the_kill_switch_holds_from_the_next_decision() {
                 case.wrap("waiting", waiting, vec![pod("waiting", &fails)]).await;
                 case.condition("waiting", "Unhealthy", "True").await;
                 *context.config.write().expect("nobody panicked") = Arc::new(config(0));
-                context.look_at_all();
+                context.requeue_all();
                 case.phase("waiting", "Failed").await;
                 case.phase("granted", "Failed").await;
                 let log = case.log();

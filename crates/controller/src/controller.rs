@@ -40,7 +40,7 @@ use work::Work;
 const SLOW: Duration = Duration::from_secs(1);
 /// Cool-down per pod. A reconcile visits every pod, so the cool-down grows with their number and bounds the cost of a
 /// large gang's events.
-const COOL_DOWN_PER_POD: Duration = Duration::from_micros(200);
+const COOL_DOWN_PER_POD: Duration = Duration::from_micros(500);
 /// The longest cool-down.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(1);
 

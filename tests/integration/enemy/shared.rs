@@ -229,7 +229,7 @@ fn marks_of_nodes_that_are_configured_later_count() {
         case.wrap("aw", json!({}), vec![pod]).await;
         case.condition("aw", "PodsReady", "True").await;
         *context.config.write().expect("nobody panicked") = Arc::new(harness::config());
-        context.look_at_all();
+        context.requeue_all();
         case.warning("aw", "AutopilotNoExecute").await;
         own.clear().await;
     });

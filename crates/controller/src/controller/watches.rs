@@ -1,13 +1,16 @@
 //! The permanent watches: AppWrappers, their pods, and nodes.
 
+use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt};
+use kube::Resource;
 use kube::api::Api;
 use kube::core::ApiResource;
 use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch_kind};
+use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::kinds::Kinds;
@@ -55,21 +58,24 @@ pub(super) async fn run(context: Arc<Context>, queue: Queue, ready: watch::Sende
 }
 
 /// The watch of a resource in all namespaces, started again with a backoff whenever it ends.
-pub(super) fn stream(
+pub(super) fn stream<T>(
     context: &Context,
     resource: &ApiResource,
     config: watcher::Config,
-) -> impl Stream<Item = Result<Event<RawObject>, watcher::Error>> + Send + use<> {
-    let api: Api<RawObject> = Api::all_with(context.client.clone(), resource);
+) -> impl Stream<Item = Result<Event<T>, watcher::Error>> + Send + use<T>
+where
+    T: Resource<DynamicType = ApiResource> + Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let api: Api<T> = Api::all_with(context.client.clone(), resource);
     watch_kind(api, config).default_backoff()
 }
 
 /// Feeds the events of a watch to the cache, and queues the AppWrappers that each concerns.
-async fn follow(
+async fn follow<T>(
     context: &Context,
     queue: &Queue,
-    events: impl Stream<Item = Result<Event<RawObject>, watcher::Error>>,
-    mut take: impl FnMut(Event<RawObject>) -> Vec<Key>,
+    events: impl Stream<Item = Result<Event<T>, watcher::Error>>,
+    mut take: impl FnMut(Event<T>) -> Vec<Key>,
     listed: &watch::Sender<bool>,
 ) {
     let mut events = Box::pin(events);

@@ -7,7 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::kin::{Kin, Place};
-use super::records::{Controller, PodRecord};
+use super::pod_record::PodRecord;
+use super::records::{Controller, group};
 use crate::api::GROUP;
 use crate::kinds::{Kind, OWNER_KIND};
 use crate::mutations::{self, Mutation};
@@ -89,6 +90,17 @@ pub enum Lineage {
     Stranger,
     /// This owner must be read first.
     Unread(Controller),
+}
+
+impl Lineage {
+    /// The owner that must be read first, if one must.
+    #[must_use]
+    pub fn unread(&self) -> Option<&Controller> {
+        match self {
+            Self::Unread(owner) => Some(owner),
+            Self::Ours(_) | Self::Undetermined(_) | Self::Stranger => None,
+        }
+    }
 }
 
 /// A pod of ours.
@@ -299,7 +311,6 @@ impl<'a> Family<'a> {
 
 /// Whether a reference names the object of a component, as far as kind and name tell.
 fn is_object_of(owner: &Controller, component: &Component) -> bool {
-    let group = |version: &str| version.rsplit_once('/').map(|(group, _)| group.to_owned());
     owner.kind == component.kind
         && owner.name == component.name
         && group(&owner.api_version) == group(&component.api_version)

@@ -7,7 +7,8 @@ use super::ancestry::{Ancestors, Doubt, Family, Lineage, Ours};
 use super::cache::KindKey;
 use super::kin::Place;
 use super::pod_cache::{NotOurs, claims};
-use super::records::{Controller, ObjectRecord, PodRecord};
+use super::pod_record::PodRecord;
+use super::records::{Controller, ObjectRecord};
 use crate::api::{
     AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,
 };
@@ -269,9 +270,19 @@ pub struct Sorted {
 /// Tells our pods from the others; one whose owner is not read yet is undetermined.
 #[must_use]
 pub fn pods(records: &[Arc<PodRecord>], family: &Family<'_>, ancestors: &Ancestors) -> Sorted {
+    let lineages = records.iter().map(|record| family.lineage(record, ancestors));
+    sorted(records, lineages, family.components)
+}
+
+/// The same, where it was told already whose each of the pods is.
+pub(super) fn sorted(
+    records: &[Arc<PodRecord>],
+    lineages: impl IntoIterator<Item = Lineage>,
+    components: &[Component],
+) -> Sorted {
     let mut sorted = Sorted::default();
-    for record in records {
-        let doubt = match family.lineage(record, ancestors) {
+    for (record, lineage) in records.iter().zip(lineages) {
+        let doubt = match lineage {
             Lineage::Ours(Ours { place, links, detached }) => {
                 let Place { component, pod_set, attempt } = place;
                 let pod = Pod { component, pod_set, attempt, detached, ..record.pod.clone() };
@@ -290,7 +301,7 @@ pub fn pods(records: &[Arc<PodRecord>], family: &Family<'_>, ancestors: &Ancesto
             doubt,
         });
     }
-    place_unlabelled(&mut sorted.ours, family.components);
+    place_unlabelled(&mut sorted.ours, components);
     sorted
 }
 

@@ -7,8 +7,9 @@ use kube::runtime::watcher::Event;
 
 use super::cache::{Cache, Key, KindKey, appwrapper_of};
 use super::nodes::{self, Marks};
+use super::pod_record::{PodRecord, WatchedPod};
 use super::raw_object::RawObject;
-use super::records::{ObjectRecord, PodRecord};
+use super::records::ObjectRecord;
 use super::retry_sources::RetrySource;
 
 /// The feed of pods; holds the part of a list that has come so far.
@@ -38,24 +39,21 @@ pub struct RetrySources {
 
 impl Pods {
     /// Takes in one event.
-    pub fn take(&mut self, cache: &Cache, event: Event<RawObject>) -> Vec<Key> {
-        match event {
+    pub fn take(&mut self, cache: &Cache, event: Event<WatchedPod>) -> Vec<Key> {
+        let changed = match event {
             Event::Init => {
                 self.0.clear();
-                vec![]
+                return vec![];
             }
-            Event::InitApply(seen) => {
-                self.0.push(Arc::new(PodRecord::of(&seen)));
-                vec![]
+            Event::InitApply(pod) => {
+                self.0.push(pod.record);
+                return vec![];
             }
-            Event::InitDone => {
-                cache.replace_pods(std::mem::take(&mut self.0)).into_iter().collect()
-            }
-            Event::Apply(seen) => {
-                cache.put_pod(Arc::new(PodRecord::of(&seen))).into_iter().collect()
-            }
-            Event::Delete(seen) => cache.remove_pod(&PodRecord::of(&seen)).into_iter().collect(),
-        }
+            Event::InitDone => cache.replace_pods(std::mem::take(&mut self.0)),
+            Event::Apply(pod) => cache.put_pod(pod.record),
+            Event::Delete(pod) => cache.remove_pod(&pod.record),
+        };
+        changed.into_iter().collect()
     }
 }
 

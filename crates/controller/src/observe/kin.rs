@@ -4,11 +4,12 @@
 //! Known to one process only. After a restart the status tells, which records the UIDs of components and of
 //! up to 128 owners of pods; a pod whose chain of owners is broken otherwise is undetermined.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::records::{Controller, PodRecord};
+use super::pod_record::PodRecord;
+use super::records::Controller;
 use crate::mutations::{self, Mutation};
 use crate::price::POD_OWNERS_MAX;
 use crate::snapshot::{Component, PodPhase};
@@ -25,6 +26,8 @@ pub struct Kin {
     components: BTreeMap<usize, String>,
     links: BTreeMap<String, Link>,
     pods: BTreeMap<String, Known>,
+    /// How many times its pods were compared with what is seen.
+    round: u64,
 }
 
 #[derive(Debug)]
@@ -48,6 +51,8 @@ pub struct Place {
 struct Known {
     name: String,
     place: Place,
+    /// The round in which it was seen last.
+    seen: u64,
     /// It is neither in the cache nor in a list, and its deletion was not seen.
     unseen: Option<Unseen>,
 }
@@ -129,7 +134,8 @@ impl Kin {
                 known.place.clone_from(place);
             }
         } else {
-            let known = Known { name: name.to_owned(), place: place.clone(), unseen: None };
+            let (name, place) = (name.to_owned(), place.clone());
+            let known = Known { name, place, seen: self.round, unseen: None };
             self.pods.insert(uid.to_owned(), known);
         }
     }
@@ -152,13 +158,14 @@ impl Kin {
         if self.pods.is_empty() || mutations::is_present(Mutation::RelabelledPodIsGone) {
             return vec![];
         }
-        let seen: BTreeSet<&str> = seen.iter().map(|record| record.identity.uid.as_str()).collect();
-        let mut due = vec![];
-        for (uid, known) in &mut self.pods {
-            if seen.contains(uid.as_str()) {
-                known.unseen = None;
-                continue;
+        self.round += 1;
+        for record in seen {
+            if let Some(known) = self.pods.get_mut(&record.identity.uid) {
+                (known.seen, known.unseen) = (self.round, None);
             }
+        }
+        let mut due = vec![];
+        for (uid, known) in self.pods.iter_mut().filter(|(_, known)| known.seen != self.round) {
             let unseen = known.unseen.get_or_insert_default();
             if unseen.left(now).is_zero() {
                 let missing = Missing { name: known.name.clone(), uid: uid.clone() };

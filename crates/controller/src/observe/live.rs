@@ -8,13 +8,15 @@ use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, ObjectList, Request};
 use kube::discovery::Scope;
 use kube::{Client, Resource};
+use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use super::ancestry::Ancestor;
 use super::assemble::Wrapper;
 use super::cache::{Key, KindKey};
+use super::pod_record::{PodRecord, WatchedPod};
 use super::raw_object::RawObject;
-use super::records::{Controller, Identity, ObjectRecord, PodRecord};
+use super::records::{Controller, Identity, ObjectRecord};
 use super::retry_sources;
 use crate::api::{AppWrapper, keys};
 use crate::client;
@@ -312,8 +314,8 @@ pub async fn listed_pods(
     let Some(params) = naming(appwrappers) else { return Ok(pods) };
     // what is kept of a page is small, whatever is in its pods
     let resource = pod_resource();
-    pages(client, &resource, Some(namespace), &params, Request::list, |seen| {
-        pods.push(Arc::new(PodRecord::of(&seen)));
+    pages(client, &resource, Some(namespace), &params, Request::list, |pod: WatchedPod| {
+        pods.push(pod.record);
     })
     .await?;
     Ok(pods)
@@ -369,13 +371,13 @@ type Lists =
     fn(&Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// Hands over what a LIST with `resourceVersion` unset shows, page by page.
-async fn pages(
+async fn pages<T: Clone + DeserializeOwned>(
     client: &Client,
     resource: &ApiResource,
     namespace: Option<&str>,
     params: &ListParams,
     lists: Lists,
-    mut take: impl FnMut(RawObject),
+    mut take: impl FnMut(T),
 ) -> Result<(), Error> {
     const PAGE: u32 = 500;
     let what = || match namespace {
@@ -387,7 +389,7 @@ async fn pages(
     loop {
         let request = lists(&Request::new(&path), &params)
             .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-        let answer = client.request::<ObjectList<RawObject>>(request).await;
+        let answer = client.request::<ObjectList<T>>(request).await;
         if answer.is_err() && mutations::is_present(Mutation::ErrorIsEmpty) {
             return Ok(());
         }
@@ -439,9 +441,16 @@ pub async fn pod(client: &Client, namespace: &str, name: &str) -> Result<Option<
 pub async fn pod_uids(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Error> {
     let mut uids = BTreeSet::new();
     let lists = Request::list_metadata;
-    pages(client, &pod_resource(), Some(namespace), &ListParams::default(), lists, |seen| {
-        uids.extend(seen.meta.uid);
-    })
+    pages(
+        client,
+        &pod_resource(),
+        Some(namespace),
+        &ListParams::default(),
+        lists,
+        |seen: RawObject| {
+            uids.extend(seen.meta.uid);
+        },
+    )
     .await?;
     Ok(uids)
 }

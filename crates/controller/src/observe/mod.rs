@@ -19,6 +19,7 @@ pub mod nodes;
 pub mod owners;
 pub mod pod_cache;
 pub mod pod_lists;
+pub mod pod_record;
 pub mod pods;
 pub mod raw_object;
 pub mod records;
@@ -40,8 +41,8 @@ use live::{Error, Live};
 use memory::ReconcileState;
 use nodes::Marks;
 use pod_lists::PodLists;
+use pod_record::PodRecord;
 use pods::Found;
-use records::PodRecord;
 use retry_sources::Attach;
 
 /// Where is looked.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use super::ancestry::Doubt;
 use super::cache::Key;
-use super::records::PodRecord;
+use super::pod_record::PodRecord;
 use crate::snapshot::Undetermined;
 
 /// How many deletions are remembered until the next look; of others it is asked what became of them.

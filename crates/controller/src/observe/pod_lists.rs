@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 
 use super::cache::Key;
 use super::live::{self, Error};
-use super::records::PodRecord;
+use super::pod_record::PodRecord;
 
 /// The most AppWrappers of one LIST: all their names are in its URL.
 const NAMES_MAX: usize = 32;

@@ -13,7 +13,8 @@ use super::live::{self, Error};
 use super::memory::ReconcileState;
 use super::owners::DOUBT_FOR;
 use super::pod_cache::{CachedPods, NAMED_MAX, NotOurs};
-use super::records::{Controller, PodRecord};
+use super::pod_record::PodRecord;
+use super::records::Controller;
 use crate::kinds::Kind;
 use crate::mutations::{self, Mutation};
 use crate::plan::{FreshRead, Orphan};
@@ -72,17 +73,14 @@ pub async fn classify(
     records.extend(memory.kin.unseen(&wrapper.namespace));
 
     let roots = wrapper.roots(components);
-    let (ancestors, incomplete) =
+    let (lineages, incomplete) =
         read_owners(sources, wrapper, memory, (&roots, components), &records).await;
-    let forbidden = Ancestor::Unknown(Doubt::Forbidden);
-    if mutations::is_present(Mutation::UnreadableOwnerFailsLook)
-        && ancestors.values().any(|read| *read == forbidden)
-    {
+    let forbidden = Lineage::Undetermined(Doubt::Forbidden);
+    if mutations::is_present(Mutation::UnreadableOwnerFailsLook) && lineages.contains(&forbidden) {
         let nameless = KindKey { api_version: String::new(), kind: String::new() };
         return Err(Error::NotNamespaced(nameless));
     }
-    let family = Family::new(&wrapper.uid, &roots, components, &memory.kin);
-    let Sorted { ours, links, others } = assemble::pods(&records, &family, &ancestors);
+    let Sorted { ours, links, others } = assemble::sorted(&records, lineages, components);
     let mut undetermined = summary(&others);
     undetermined.incomplete = incomplete;
     if lists {
@@ -195,21 +193,16 @@ async fn read_owners(
     memory: &mut ReconcileState,
     (roots, components): (&BTreeMap<String, Option<usize>>, &[Component]),
     records: &[Arc<PodRecord>],
-) -> (Ancestors, bool) {
+) -> (Vec<Lineage>, bool) {
     let (now, namespace) = (memory.now(), &wrapper.namespace);
     let family = Family::new(&wrapper.uid, roots, components, &memory.kin);
     let mut known = Ancestors::new();
-    let mut pending: Vec<&Arc<PodRecord>> = records.iter().collect();
+    let mut lineages: Vec<Lineage> =
+        records.iter().map(|record| family.lineage(record, &known)).collect();
     let (mut left, mut read_on_in, mut incomplete) = (READS_MAX, None::<Duration>, false);
     for _ in 0..CHAIN_MAX {
-        let mut unread: BTreeSet<Controller> = BTreeSet::new();
-        pending.retain(|record| match family.lineage(record, &known) {
-            Lineage::Unread(owner) => {
-                unread.insert(owner);
-                true
-            }
-            Lineage::Ours(_) | Lineage::Undetermined(_) | Lineage::Stranger => false,
-        });
+        let unread: BTreeSet<Controller> =
+            lineages.iter().filter_map(Lineage::unread).cloned().collect();
         let mut fresh = vec![];
         for owner in unread {
             match sources.cache.owner(namespace, &owner, now) {
@@ -237,7 +230,12 @@ async fn read_owners(
             sources.cache.put_owner(namespace, owner.clone(), ancestor.clone(), until);
             known.insert(owner, ancestor);
         }
-        if left == 0 || pending.is_empty() {
+        for (lineage, record) in lineages.iter_mut().zip(records) {
+            if lineage.unread().is_some() {
+                *lineage = family.lineage(record, &known);
+            }
+        }
+        if left == 0 || lineages.iter().all(|lineage| lineage.unread().is_none()) {
             break;
         }
     }
@@ -248,7 +246,7 @@ async fn read_owners(
         read_on_in.get_or_insert(READ_AGAIN_AFTER);
     }
     (memory.read_on_in, memory.missed) = (read_on_in, missed);
-    (known, incomplete || missed)
+    (lineages, incomplete || missed)
 }
 
 /// How likely an owner stands between a component and its pods.

@@ -1,17 +1,16 @@
 //! What is kept of an object: the facts that decisions need, and nothing else.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::Deserialize;
 use serde_json::Value;
 
+use super::pod_record::PodRecord;
 use super::raw_object::RawObject;
 use crate::api::keys;
 use crate::kinds;
-use crate::snapshot::{
-    Container, ContainerState, Outcome, Pod, PodCondition, PodPhase, Report, Termination,
-};
+use crate::snapshot::{Outcome, PodPhase, Report};
 
 /// The longest name of an object.
 const NAME_MAX: usize = 253;
@@ -56,21 +55,6 @@ pub struct Controller {
     pub uid: String,
 }
 
-/// A pod, with whose it is.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PodRecord {
-    /// Identity and ownership.
-    pub identity: Identity,
-    /// Label: component and pod set, by index.
-    pub pod_set: Option<(usize, usize)>,
-    /// The facts; component and pod set are filled in when it is known whose pod it is.
-    pub pod: Pod,
-    /// Its deletion is complete: no grace period is left and no finalizer but that of its Job, with which the API
-    /// server removes the pod in one write. The API server writes this before it removes a pod, so a watch that
-    /// drops a pod without it only lost sight of it: its label changed.
-    pub is_over: bool,
-}
-
 /// A component's object, with whose it is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectRecord {
@@ -100,15 +84,14 @@ impl Identity {
             appwrapper_uid: label(keys::APPWRAPPER_UID),
             attempt: label(keys::ATTEMPT).and_then(|text| text.parse().ok()),
             terminating: meta.deletion_timestamp.is_some(),
-            finalizers: meta
-                .finalizers
-                .iter()
-                .flatten()
-                .take(FINALIZERS_MAX)
-                .map(|name| name.chars().take(NAME_MAX).collect())
-                .collect(),
+            finalizers: named_finalizers(meta.finalizers.as_deref().unwrap_or_default()),
         }
     }
+}
+
+/// What is kept of the finalizers of an object.
+pub(super) fn named_finalizers(all: &[String]) -> Vec<String> {
+    all.iter().take(FINALIZERS_MAX).map(|name| name.chars().take(NAME_MAX).collect()).collect()
 }
 
 impl Controller {
@@ -146,12 +129,16 @@ impl Controller {
     /// Whether both are references to the same object; another version of its group may be named.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        let group = |of: &Self| of.api_version.rsplit_once('/').map(|(group, _)| group.to_owned());
         self.uid == other.uid
             && self.name == other.name
             && self.kind == other.kind
-            && group(self) == group(other)
+            && group(&self.api_version) == group(&other.api_version)
     }
+}
+
+/// The API group of an API version; none where that is the core group.
+pub(super) fn group(api_version: &str) -> Option<&str> {
+    api_version.rsplit_once('/').map(|(group, _)| group)
 }
 
 impl ObjectRecord {
@@ -182,47 +169,6 @@ impl ObjectRecord {
 
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
-struct LeanPod {
-    spec: LeanPodSpec,
-    status: LeanPodStatus,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct LeanPodSpec {
-    node_name: Option<String>,
-    containers: Vec<LeanContainer>,
-    init_containers: Vec<LeanContainer>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct LeanContainer {
-    name: String,
-    restart_policy: String,
-    resources: LeanResources,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LeanResources {
-    limits: BTreeMap<String, Value>,
-    requests: BTreeMap<String, Value>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct LeanPodStatus {
-    phase: Option<String>,
-    reason: Option<String>,
-    message: Option<String>,
-    conditions: Vec<LeanCondition>,
-    container_statuses: Vec<LeanContainerStatus>,
-    init_container_statuses: Vec<LeanContainerStatus>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
 pub(super) struct LeanCondition {
     #[serde(rename = "type")]
     pub(super) kind: String,
@@ -232,197 +178,9 @@ pub(super) struct LeanCondition {
     pub(super) last_transition_time: Option<Time>,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LeanContainerStatus {
-    name: String,
-    state: LeanState,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LeanState {
-    waiting: Option<LeanWaiting>,
-    running: Option<serde::de::IgnoredAny>,
-    terminated: Option<LeanTerminated>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct LeanWaiting {
-    reason: String,
-    message: String,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct LeanTerminated {
-    exit_code: i32,
-    signal: Option<i32>,
-    reason: String,
-    message: String,
-    finished_at: Option<Time>,
-}
-
-impl PodRecord {
-    /// Reads a pod; one that cannot be read counts as Pending, which concludes nothing.
-    #[must_use]
-    pub fn of(seen: &RawObject) -> Self {
-        let lean: LeanPod = serde_json::from_str(seen.raw.get()).unwrap_or_default();
-        let identity = Identity::of(&seen.meta);
-        let labels = seen.meta.labels.as_ref();
-        let pod_set = labels.and_then(|labels| labels.get(keys::POD_SET)).and_then(|text| {
-            let (component, pod_set) = text.split_once('-')?;
-            Some((component.parse().ok()?, pod_set.parse().ok()?))
-        });
-        let resources = lean.spec.resources();
-        let sidecars = lean.spec.sidecars();
-        let status = lean.status;
-        let containers = containers(status.init_container_statuses, true)
-            .map(|one| Container { restartable: sidecars.contains(one.name.as_str()), ..one })
-            .chain(containers(status.container_statuses, false))
-            .collect();
-        let pod = Pod {
-            name: identity.name.clone(),
-            uid: identity.uid.clone(),
-            component: None,
-            pod_set: None,
-            attempt: identity.attempt,
-            node: lean.spec.node_name.filter(|node| !node.is_empty()),
-            phase: phase(status.phase.as_deref()),
-            terminating: identity.terminating,
-            finalizers: identity.finalizers.clone(),
-            due_to_go: seen.meta.deletion_timestamp.as_ref().map(|time| time.0),
-            created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
-            reason: status.reason,
-            message: status.message,
-            conditions: status.conditions.into_iter().filter_map(condition).collect(),
-            containers,
-            resources,
-            lost: None,
-            stuck: None,
-            detached: false,
-        };
-        let is_over = seen.meta.deletion_timestamp.is_some()
-            && seen.meta.deletion_grace_period_seconds == Some(0)
-            && identity.finalizers.iter().all(|name| name == keys::JOB_TRACKING);
-        Self { identity, pod_set, pod, is_over }
-    }
-}
-
-impl LeanPodSpec {
-    /// Names of the init containers that are sidecars.
-    fn sidecars(&self) -> BTreeSet<&str> {
-        let restart = |one: &&LeanContainer| one.restart_policy == "Always";
-        self.init_containers.iter().filter(restart).map(|one| one.name.as_str()).collect()
-    }
-
-    fn resources(&self) -> BTreeSet<String> {
-        self.containers
-            .iter()
-            .chain(&self.init_containers)
-            .flat_map(|container| {
-                container.resources.limits.iter().chain(&container.resources.requests)
-            })
-            .filter(|(_, amount)| !matches!(amount, Value::String(text) if text == "0"))
-            .map(|(name, _)| name.clone())
-            .collect()
-    }
-}
-
-fn phase(text: Option<&str>) -> PodPhase {
-    match text {
-        Some("Running") => PodPhase::Running,
-        Some("Succeeded") => PodPhase::Succeeded,
-        Some("Failed") => PodPhase::Failed,
-        Some("Unknown") => PodPhase::Unknown,
-        _ => PodPhase::Pending,
-    }
-}
-
-/// The conditions that decisions and policies ask for; the rest only takes memory.
-fn condition(lean: LeanCondition) -> Option<PodCondition> {
-    let asked_for = lean.kind != "Initialized" && lean.kind != "ContainersReady";
-    asked_for.then_some(PodCondition {
-        kind: lean.kind,
-        status: lean.status,
-        reason: lean.reason,
-        message: lean.message,
-        since: lean.last_transition_time.map(|time| time.0),
-    })
-}
-
-fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<Item = Container> {
-    statuses.into_iter().map(move |status| {
-        let LeanState { waiting, running, terminated } = status.state;
-        let state = match (terminated, waiting, running) {
-            (Some(end), ..) => ContainerState::Terminated(Termination {
-                exit_code: end.exit_code,
-                signal: end.signal,
-                reason: end.reason,
-                message: end.message,
-                finished_at: end.finished_at.map(|time| time.0),
-            }),
-            (None, Some(LeanWaiting { reason, message }), _) => {
-                ContainerState::Waiting { reason, message }
-            }
-            (None, None, Some(_)) => ContainerState::Running,
-            (None, None, None) => ContainerState::Unknown,
-        };
-        Container { name: status.name, init, restartable: false, state }
-    })
-}
-
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
-
-    fn seen(value: &Value) -> RawObject {
-        serde_json::from_str(&value.to_string()).unwrap()
-    }
-
-    #[test]
-    fn a_pod_is_read_by_state_and_not_by_last_state() {
-        let record = PodRecord::of(&seen(&json!({
-            "metadata": {
-                "name": "p", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
-                "labels": {keys::POD_SET: "1-2", keys::ATTEMPT: "3"},
-                "ownerReferences": [
-                    {"apiVersion": "v1", "kind": "X", "name": "not", "uid": "1"},
-                    {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "2", "controller": true}
-                ]
-            },
-            "spec": {"nodeName": "n", "containers": [
-                {"resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "0"}}}
-            ]},
-            "status": {
-                "phase": "Failed",
-                "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "R"}],
-                "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
-                "containerStatuses": [
-                    {"name": "c", "state": {"terminated": {
-                        "exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:05Z"}}},
-                    {"name": "d", "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 9}}}
-                ]
-            }
-        })));
-        assert_eq!(record.pod_set, Some((1, 2)));
-        assert_eq!(record.identity.attempt, Some(3));
-        assert_eq!(record.identity.controller.as_ref().map(|c| c.uid.as_str()), Some("2"));
-        assert_eq!(record.pod.phase, PodPhase::Failed);
-        let target = record.pod.true_condition("DisruptionTarget");
-        assert_eq!(target.map(|condition| condition.reason.as_str()), Some("R"));
-        assert!(record.pod.terminating);
-        let ended: Vec<_> = record
-            .pod
-            .terminated()
-            .map(|(c, end)| (c.name.as_str(), c.init, end.exit_code))
-            .collect();
-        assert_eq!(ended, [("i", true, 0), ("c", false, 137)]);
-        assert_eq!(record.pod.resources.iter().collect::<Vec<_>>(), ["nvidia.com/gpu"]);
-    }
 
     #[test]
     fn an_owner_reference_from_which_no_request_can_be_made_is_none() {
@@ -466,49 +224,5 @@ mod tests {
         ] {
             assert_eq!(with(at, text), None, "{at} {}", &text[..text.len().min(30)]);
         }
-    }
-
-    #[test]
-    fn only_a_deletion_that_is_complete_is_over() {
-        for (meta, want) in [
-            (json!({}), false),
-            (
-                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}),
-                false,
-            ),
-            (
-                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}),
-                true,
-            ),
-            (
-                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
-                "finalizers": ["x/hold"]}),
-                false,
-            ),
-            (
-                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
-                "finalizers": ["batch.kubernetes.io/job-tracking"]}),
-                true,
-            ),
-            (
-                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
-                "finalizers": ["batch.kubernetes.io/job-tracking", "x/hold"]}),
-                false,
-            ),
-            (
-                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30,
-                "finalizers": ["batch.kubernetes.io/job-tracking"]}),
-                false,
-            ),
-        ] {
-            assert_eq!(PodRecord::of(&seen(&json!({"metadata": meta}))).is_over, want, "{meta}");
-        }
-    }
-
-    #[test]
-    fn a_pod_that_cannot_be_read_concludes_nothing() {
-        let record = PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "status": 7})));
-        assert_eq!(record.pod.phase, PodPhase::Pending);
-        assert_eq!(record.identity.name, "p");
     }
 }

@@ -9,6 +9,7 @@ use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
 use kube::runtime::watcher::Event;
+use serde::de::DeserializeOwned;
 
 use super::judged::{Judged, judge};
 use super::wire::{Call, Wire};
@@ -55,9 +56,20 @@ impl Told {
     }
 
     /// The object as it comes over the wire.
-    fn seen(&self) -> Option<RawObject> {
+    fn seen<T: DeserializeOwned>(&self) -> Option<T> {
         serde_json::from_str(self.object.text()).ok()
     }
+}
+
+/// An event with its object as a watch reads it; none where that cannot be read.
+fn read<T: DeserializeOwned>(event: &Event<&Told>) -> Option<Event<T>> {
+    Some(match *event {
+        Event::Init => Event::Init,
+        Event::InitDone => Event::InitDone,
+        Event::InitApply(told) => Event::InitApply(told.seen()?),
+        Event::Apply(told) => Event::Apply(told.seen()?),
+        Event::Delete(told) => Event::Delete(told.seen()?),
+    })
 }
 
 /// The state that a list shows, after the first so many events.
@@ -274,12 +286,10 @@ impl Replica {
     /// A list, and its end: the state after the first so many events.
     pub fn list(&mut self, stream: usize, log: &[Told], upto: usize, elapsed: Duration) {
         let mut events = vec![Event::Init];
-        for told in state_at(log, upto).into_values() {
-            events.extend(told.seen().map(Event::InitApply));
-        }
+        events.extend(state_at(log, upto).into_values().map(Event::InitApply));
         events.push(Event::InitDone);
         for event in events {
-            self.feed(stream, event, elapsed);
+            self.feed(stream, &event, elapsed);
         }
         self.streams[stream].at = Some(upto);
         self.streams[stream].relist = false;
@@ -287,12 +297,11 @@ impl Replica {
 
     /// One event of a watch.
     pub fn tell(&mut self, stream: usize, told: &Told, elapsed: Duration) {
-        let Some(seen) = told.seen() else { return };
         let event = match told.verb {
-            Verb::Added | Verb::Modified => Event::Apply(seen),
-            Verb::Deleted => Event::Delete(seen),
+            Verb::Added | Verb::Modified => Event::Apply(told),
+            Verb::Deleted => Event::Delete(told),
         };
-        self.feed(stream, event, elapsed);
+        self.feed(stream, &event, elapsed);
     }
 
     /// A kind that is not served cannot be watched.
@@ -304,19 +313,22 @@ impl Replica {
         }
     }
 
-    fn feed(&mut self, stream: usize, event: Event<RawObject>, elapsed: Duration) {
+    fn feed(&mut self, stream: usize, event: &Event<&Told>, elapsed: Duration) {
         let cache = &self.context.cache;
         let mut concerns_all = matches!(event, Event::InitDone);
         let keys = match &mut self.streams[stream].feed {
-            Feed::Wrappers => return self.feed_wrapper(event, elapsed),
-            Feed::Pods(feed) => feed.take(cache, event),
-            Feed::Nodes(feed) => feed.take(cache, event),
-            Feed::Objects(feed) => feed.take(cache, event),
+            Feed::Wrappers => {
+                return read(event).map_or((), |event| self.feed_wrapper(event, elapsed));
+            }
+            Feed::Pods(feed) => read(event).map(|event| feed.take(cache, event)),
+            Feed::Nodes(feed) => read(event).map(|event| feed.take(cache, event)),
+            Feed::Objects(feed) => read(event).map(|event| feed.take(cache, event)),
             Feed::RetrySources(feed) => {
-                concerns_all = feed.take(cache, event);
-                vec![]
+                concerns_all = read(event).is_some_and(|event| feed.take(cache, event));
+                None
             }
         };
+        let keys = keys.unwrap_or_default();
         self.push_all(keys, elapsed);
         if let (true, Topic::Kind(kind)) = (concerns_all, &self.streams[stream].topic) {
             let users = self.context.users_of(kind);

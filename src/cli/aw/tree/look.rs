@@ -12,8 +12,9 @@ use crate::cli::place::{Place, get};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::KindKey;
 use crate::observe::live::{self, Live};
+use crate::observe::pod_record::PodRecord;
 use crate::observe::raw_object::RawObject;
-use crate::observe::records::{Controller, Identity, ObjectRecord, PodRecord};
+use crate::observe::records::{Controller, Identity, ObjectRecord};
 use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence};
 
 /// The longest chain of owners between a component and a pod that is followed.

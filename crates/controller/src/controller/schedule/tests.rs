@@ -119,7 +119,7 @@ fn what_happens_during_a_rest_leads_to_one_reconcile_after_it() {
             if happens_before {
                 schedule.push(&key("a/1"), at(0));
             }
-            schedule.done(&key("a/1"), Done { rest: at(2), ..done }, at(1));
+            schedule.done(&key("a/1"), Done { cool_down: at(2), ..done }, at(1));
             schedule.push(&key("a/1"), at(1));
             schedule.push(&key("a/1"), at(2));
             assert_eq!((taken(&mut schedule), schedule.next_due()), (vec![], Some(want)));
@@ -237,7 +237,7 @@ impl Run {
                 };
                 self.schedule.done(
                     &key,
-                    Done { requeue: done, cool_down: at(rest), yields },
+                    Done { requeue: done, cool_down: at(cool_down), yields },
                     self.now,
                 );
                 if again.is_some() {

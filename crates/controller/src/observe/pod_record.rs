@@ -1,0 +1,435 @@
+//! What is kept of a pod, read from its JSON text in one pass: a gang has thousands of them, and each changes several
+//! times.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use kube::Resource;
+use kube::core::ApiResource;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::raw_object::RawObject;
+use super::records::{Controller, Identity, LeanCondition, named_finalizers};
+use crate::api::keys;
+use crate::snapshot::{Container, ContainerState, Pod, PodCondition, PodPhase, Termination};
+
+/// A pod, with whose it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PodRecord {
+    /// Identity and ownership.
+    pub identity: Identity,
+    /// Label: component and pod set, by index.
+    pub pod_set: Option<(usize, usize)>,
+    /// The facts; component and pod set are filled in when it is known whose pod it is.
+    pub pod: Pod,
+    /// Its deletion is complete: no grace period is left and no finalizer but that of its Job, with which the API
+    /// server removes the pod in one write. The API server writes this before it removes a pod, so a watch that
+    /// drops a pod without it only lost sight of it: its label changed.
+    pub is_over: bool,
+}
+
+/// A pod as a watch or a list shows it.
+#[derive(Clone, Debug)]
+pub struct WatchedPod {
+    /// Its resource version, which the watch continues from; nothing else.
+    meta: ObjectMeta,
+    /// What is kept of it.
+    pub record: Arc<PodRecord>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanPod {
+    metadata: LeanPodMeta,
+    spec: LeanPodSpec,
+    status: LeanPodStatus,
+}
+
+/// The part of the metadata that is used.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanPodMeta {
+    name: String,
+    namespace: String,
+    uid: String,
+    resource_version: Option<String>,
+    labels: LeanLabels,
+    owner_references: Vec<OwnerReference>,
+    finalizers: Vec<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+}
+
+/// The labels of [`keys`] that a pod of an AppWrapper has.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanLabels {
+    #[serde(rename = "workload.codeflare.dev/appwrapper")]
+    appwrapper: Option<String>,
+    #[serde(rename = "workload.codeflare.dev/appwrapper-uid")]
+    appwrapper_uid: Option<String>,
+    #[serde(rename = "workload.codeflare.dev/attempt")]
+    attempt: Option<String>,
+    #[serde(rename = "workload.codeflare.dev/podset")]
+    pod_set: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanPodSpec {
+    node_name: Option<String>,
+    containers: Vec<LeanContainer>,
+    init_containers: Vec<LeanContainer>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanContainer {
+    name: String,
+    restart_policy: String,
+    resources: LeanResources,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanResources {
+    limits: BTreeMap<String, Value>,
+    requests: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanPodStatus {
+    phase: Option<String>,
+    reason: Option<String>,
+    message: Option<String>,
+    conditions: Vec<LeanCondition>,
+    container_statuses: Vec<LeanContainerStatus>,
+    init_container_statuses: Vec<LeanContainerStatus>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanContainerStatus {
+    name: String,
+    state: LeanState,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanState {
+    waiting: Option<LeanWaiting>,
+    running: Option<serde::de::IgnoredAny>,
+    terminated: Option<LeanTerminated>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanWaiting {
+    reason: String,
+    message: String,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanTerminated {
+    exit_code: i32,
+    signal: Option<i32>,
+    reason: String,
+    message: String,
+    finished_at: Option<Time>,
+}
+
+impl PodRecord {
+    /// Reads a pod; one that cannot be read counts as Pending, which concludes nothing.
+    #[must_use]
+    pub fn of(seen: &RawObject) -> Self {
+        Self::read(seen.raw.get()).1
+    }
+
+    /// Its resource version, and what is kept of it.
+    fn read(text: &str) -> (Option<String>, Self) {
+        let LeanPod { mut metadata, spec, status } =
+            serde_json::from_str(text).unwrap_or_else(|_| LeanPod::unread(text));
+        let labels = &metadata.labels;
+        let pod_set = labels.pod_set.as_deref().and_then(|text| {
+            let (component, pod_set) = text.split_once('-')?;
+            Some((component.parse().ok()?, pod_set.parse().ok()?))
+        });
+        let version = metadata.resource_version.take();
+        let created = metadata.creation_timestamp.take().map(|time| time.0);
+        let due_to_go = metadata.deletion_timestamp.as_ref().map(|time| time.0);
+        let grace = metadata.deletion_grace_period_seconds;
+        let identity = metadata.identity();
+        let resources = spec.resources();
+        let sidecars = spec.sidecars();
+        let containers = containers(status.init_container_statuses, true)
+            .map(|one| Container { restartable: sidecars.contains(one.name.as_str()), ..one })
+            .chain(containers(status.container_statuses, false))
+            .collect();
+        let is_over = due_to_go.is_some()
+            && grace == Some(0)
+            && identity.finalizers.iter().all(|name| name == keys::JOB_TRACKING);
+        let pod = Pod {
+            name: identity.name.clone(),
+            uid: identity.uid.clone(),
+            component: None,
+            pod_set: None,
+            attempt: identity.attempt,
+            node: spec.node_name.filter(|node| !node.is_empty()),
+            phase: phase(status.phase.as_deref()),
+            terminating: identity.terminating,
+            finalizers: identity.finalizers.clone(),
+            due_to_go,
+            created,
+            reason: status.reason,
+            message: status.message,
+            conditions: status.conditions.into_iter().filter_map(condition).collect(),
+            containers,
+            resources,
+            lost: None,
+            stuck: None,
+            detached: false,
+        };
+        (version, Self { identity, pod_set, pod, is_over })
+    }
+}
+
+impl LeanPod {
+    /// A pod of which only the metadata can be read.
+    fn unread(text: &str) -> Self {
+        #[derive(Deserialize)]
+        struct Envelope {
+            metadata: LeanPodMeta,
+        }
+        let read = serde_json::from_str::<Envelope>(text);
+        Self { metadata: read.map(|it| it.metadata).unwrap_or_default(), ..Self::default() }
+    }
+}
+
+impl LeanPodMeta {
+    fn identity(self) -> Identity {
+        let LeanLabels { appwrapper, appwrapper_uid, attempt, pod_set: _ } = self.labels;
+        let mut owners = self.owner_references.iter();
+        Identity {
+            namespace: self.namespace,
+            name: self.name,
+            uid: self.uid,
+            controller: owners
+                .find(|owner| owner.controller == Some(true))
+                .and_then(Controller::of),
+            appwrapper,
+            appwrapper_uid,
+            attempt: attempt.and_then(|text| text.parse().ok()),
+            terminating: self.deletion_timestamp.is_some(),
+            finalizers: named_finalizers(&self.finalizers),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for WatchedPod {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        // a pod that cannot be read must not end the list or the watch that it is in
+        let raw = <&RawValue>::deserialize(deserializer)?;
+        let (resource_version, record) = PodRecord::read(raw.get());
+        let meta = ObjectMeta { resource_version, ..ObjectMeta::default() };
+        Ok(Self { meta, record: Arc::new(record) })
+    }
+}
+
+impl Resource for WatchedPod {
+    type DynamicType = ApiResource;
+    type Scope = kube::core::DynamicResourceScope;
+
+    fn kind(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::kind(resource)
+    }
+
+    fn group(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::group(resource)
+    }
+
+    fn version(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::version(resource)
+    }
+
+    fn api_version(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::api_version(resource)
+    }
+
+    fn plural(resource: &ApiResource) -> Cow<'_, str> {
+        RawObject::plural(resource)
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.meta
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.meta
+    }
+}
+
+impl LeanPodSpec {
+    /// Names of the init containers that are sidecars.
+    fn sidecars(&self) -> BTreeSet<&str> {
+        let restart = |one: &&LeanContainer| one.restart_policy == "Always";
+        self.init_containers.iter().filter(restart).map(|one| one.name.as_str()).collect()
+    }
+
+    fn resources(&self) -> BTreeSet<String> {
+        self.containers
+            .iter()
+            .chain(&self.init_containers)
+            .flat_map(|container| {
+                container.resources.limits.iter().chain(&container.resources.requests)
+            })
+            .filter(|(_, amount)| !matches!(amount, Value::String(text) if text == "0"))
+            .map(|(name, _)| name.clone())
+            .collect()
+    }
+}
+
+fn phase(text: Option<&str>) -> PodPhase {
+    match text {
+        Some("Running") => PodPhase::Running,
+        Some("Succeeded") => PodPhase::Succeeded,
+        Some("Failed") => PodPhase::Failed,
+        Some("Unknown") => PodPhase::Unknown,
+        _ => PodPhase::Pending,
+    }
+}
+
+/// The conditions that decisions and policies ask for; the rest only takes memory.
+fn condition(lean: LeanCondition) -> Option<PodCondition> {
+    let asked_for = lean.kind != "Initialized" && lean.kind != "ContainersReady";
+    asked_for.then_some(PodCondition {
+        kind: lean.kind,
+        status: lean.status,
+        reason: lean.reason,
+        message: lean.message,
+        since: lean.last_transition_time.map(|time| time.0),
+    })
+}
+
+fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<Item = Container> {
+    statuses.into_iter().map(move |status| {
+        let LeanState { waiting, running, terminated } = status.state;
+        let state = match (terminated, waiting, running) {
+            (Some(end), ..) => ContainerState::Terminated(Termination {
+                exit_code: end.exit_code,
+                signal: end.signal,
+                reason: end.reason,
+                message: end.message,
+                finished_at: end.finished_at.map(|time| time.0),
+            }),
+            (None, Some(LeanWaiting { reason, message }), _) => {
+                ContainerState::Waiting { reason, message }
+            }
+            (None, None, Some(_)) => ContainerState::Running,
+            (None, None, None) => ContainerState::Unknown,
+        };
+        Container { name: status.name, init, restartable: false, state }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen(value: &Value) -> RawObject {
+        serde_json::from_str(&value.to_string()).unwrap()
+    }
+
+    #[test]
+    fn a_pod_is_read_by_state_and_not_by_last_state() {
+        let record = PodRecord::of(&seen(&json!({
+            "metadata": {
+                "name": "p", "uid": "u", "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "labels": {keys::POD_SET: "1-2", keys::ATTEMPT: "3"},
+                "ownerReferences": [
+                    {"apiVersion": "v1", "kind": "X", "name": "not", "uid": "1"},
+                    {"apiVersion": "batch/v1", "kind": "Job", "name": "j", "uid": "2", "controller": true}
+                ]
+            },
+            "spec": {"nodeName": "n", "containers": [
+                {"resources": {"limits": {"nvidia.com/gpu": "8", "cpu": "0"}}}
+            ]},
+            "status": {
+                "phase": "Failed",
+                "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "R"}],
+                "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
+                "containerStatuses": [
+                    {"name": "c", "state": {"terminated": {
+                        "exitCode": 137, "reason": "OOMKilled", "finishedAt": "2026-01-01T00:00:05Z"}}},
+                    {"name": "d", "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 9}}}
+                ]
+            }
+        })));
+        assert_eq!(record.pod_set, Some((1, 2)));
+        assert_eq!(record.identity.attempt, Some(3));
+        assert_eq!(record.identity.controller.as_ref().map(|c| c.uid.as_str()), Some("2"));
+        assert_eq!(record.pod.phase, PodPhase::Failed);
+        let target = record.pod.true_condition("DisruptionTarget");
+        assert_eq!(target.map(|condition| condition.reason.as_str()), Some("R"));
+        assert!(record.pod.terminating);
+        let ended: Vec<_> = record
+            .pod
+            .terminated()
+            .map(|(c, end)| (c.name.as_str(), c.init, end.exit_code))
+            .collect();
+        assert_eq!(ended, [("i", true, 0), ("c", false, 137)]);
+        assert_eq!(record.pod.resources.iter().collect::<Vec<_>>(), ["nvidia.com/gpu"]);
+    }
+
+    #[test]
+    fn only_a_deletion_that_is_complete_is_over() {
+        for (meta, want) in [
+            (json!({}), false),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30}),
+                false,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0}),
+                true,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+                "finalizers": ["x/hold"]}),
+                false,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+                "finalizers": ["batch.kubernetes.io/job-tracking"]}),
+                true,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 0,
+                "finalizers": ["batch.kubernetes.io/job-tracking", "x/hold"]}),
+                false,
+            ),
+            (
+                json!({"deletionTimestamp": "2026-01-01T00:00:00Z", "deletionGracePeriodSeconds": 30,
+                "finalizers": ["batch.kubernetes.io/job-tracking"]}),
+                false,
+            ),
+        ] {
+            assert_eq!(PodRecord::of(&seen(&json!({"metadata": meta}))).is_over, want, "{meta}");
+        }
+    }
+
+    #[test]
+    fn a_pod_that_cannot_be_read_concludes_nothing() {
+        let record = PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "status": 7})));
+        assert_eq!(record.pod.phase, PodPhase::Pending);
+        assert_eq!(record.identity.name, "p");
+    }
+}
