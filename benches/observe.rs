@@ -24,7 +24,7 @@ fn read(bencher: Bencher<'_, '_>) {
 /// Puts them into the cache.
 #[divan::bench]
 fn cache(bencher: Bencher<'_, '_>) {
-    let records = Gang::new().records;
+    let records = Gang::of(PODS).records;
     let cache = appwrapper::observe::cache::Cache::default();
     bencher.bench(|| {
         black_box(&records)
@@ -37,13 +37,13 @@ fn cache(bencher: Bencher<'_, '_>) {
 /// Tells whose they are.
 #[divan::bench]
 fn classify(bencher: Bencher<'_, '_>) {
-    let gang = Gang::new();
+    let gang = Gang::of(PODS);
     bencher.bench(|| black_box(&gang).classified());
 }
 
 /// Renders the Job.
 #[divan::bench]
 fn render(bencher: Bencher<'_, '_>) {
-    let gang = Gang::new();
+    let gang = Gang::of(PODS);
     bencher.bench(|| black_box(&gang).rendered());
 }

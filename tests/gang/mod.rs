@@ -27,7 +27,8 @@ pub struct Gang {
 }
 
 impl Gang {
-    pub fn new() -> Self {
+    /// A gang of so many pods.
+    pub fn of(pods: usize) -> Self {
         let pod_sets = kinds::infer(&job()).expect("a Job");
         let object = Object { uid: "job-uid".into(), attempt: Some(0), ..Object::default() };
         let component = Component {
@@ -40,7 +41,7 @@ impl Gang {
         };
         let roots = [("job-uid".to_owned(), Some(0)), ("uid".to_owned(), None)];
         Self {
-            records: (0..PODS).map(|index| read(&pod_event(index))).collect(),
+            records: (0..pods).map(|index| read(&pod_event(index))).collect(),
             components: vec![component],
             roots: roots.into(),
             kin: Kin::default(),

@@ -3,6 +3,10 @@
 
 #[path = "../dearest/mod.rs"]
 mod dearest;
+#[allow(dead_code, reason = "not every program that measures uses all of it")]
+#[path = "../gang/mod.rs"]
+mod gang;
+mod gang_cost;
 
 use allocation_counter::{AllocationInfo, measure};
 use appwrapper::config::Config;
