@@ -14,7 +14,7 @@ use crate::metrics::Metrics;
 use crate::observe::cache::Key;
 
 /// A reconcile that waits for an answer of the API server costs little but memory.
-const PLACES: Places = Places { total: 512, per_namespace: 32, reserved: 128 };
+const PLACES: Places = Places { total: 512, per_namespace: 16, reserved: 128 };
 /// How often the time is checked when no reconcile is due.
 const IDLE: Duration = Duration::from_hours(1);
 
