@@ -1,6 +1,5 @@
 //! What can go wrong, and what to do about it.
 
-use std::error::Error;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -97,16 +96,5 @@ impl Failure {
     pub fn api(action: impl Into<String>) -> impl FnOnce(kube::Error) -> Self {
         let action = action.into();
         move |source| Self::Api { action, source }
-    }
-
-    /// The message with those of its causes.
-    pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(error) = cause {
-            text += &format!(": {error}");
-            cause = error.source();
-        }
-        text
     }
 }

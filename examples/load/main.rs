@@ -46,6 +46,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use appwrapper::telemetry::chain;
 use clap::Parser;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -63,7 +64,7 @@ async fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             // there is nobody else to tell
-            drop(writeln!(io::stderr(), "error: {}", failure.chain()));
+            drop(writeln!(io::stderr(), "error: {}", chain(&failure)));
             ExitCode::FAILURE
         }
     }

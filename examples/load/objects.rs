@@ -1,13 +1,10 @@
 //! The objects of the scenarios, and the paths of their collections.
 
+use appwrapper::api::keys;
 use serde_json::{Map, Value, json};
 
-/// Prefix of the annotations that tune an AppWrapper.
-const PREFIX: &str = "workload.codeflare.dev.appwrapper/";
 /// The API version of AppWrappers.
 const API_VERSION: &str = "workload.codeflare.dev/v1beta2";
-/// Label by which an AppWrapper names its `LocalQueue`.
-const QUEUE: &str = "kueue.x-k8s.io/queue-name";
 
 /// Where AppWrappers are.
 pub fn wrappers(namespace: &str) -> String {
@@ -76,13 +73,10 @@ pub fn wrapped_job(name: &str, pods: usize) -> Value {
 }
 
 fn around(name: &str, template: &Value, replicas: usize, path: &str) -> Value {
-    let tuned = [
-        ("failureGracePeriodDuration", "0s"),
-        ("retryPausePeriodDuration", "1s"),
-        ("retryLimit", "100"),
-    ];
+    let tuned =
+        [(keys::FAILURE_GRACE, "0s"), (keys::RETRY_PAUSE, "1s"), (keys::RETRY_LIMIT, "100")];
     let annotations: Map<String, Value> =
-        tuned.into_iter().map(|(key, value)| (format!("{PREFIX}{key}"), json!(value))).collect();
+        tuned.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect();
     json!({
         "apiVersion": API_VERSION, "kind": "AppWrapper",
         "metadata": {"name": name, "annotations": annotations},
@@ -95,7 +89,7 @@ fn around(name: &str, template: &Value, replicas: usize, path: &str) -> Value {
 
 /// The same, suspended and in a queue.
 pub fn queued(mut wrapper: Value, queue: &str) -> Value {
-    wrapper["metadata"]["labels"] = json!({QUEUE: queue});
+    wrapper["metadata"]["labels"] = json!({keys::QUEUE_NAME: queue});
     wrapper["spec"]["suspend"] = json!(true);
     wrapper
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use clap::builder::PossibleValue;
 use clap::{Parser, ValueEnum};
 
 /// Puts load on a controller of AppWrappers, on the repository's test control plane, and measures it.
@@ -36,8 +37,17 @@ pub struct Options {
 }
 
 /// What `--scenario` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Choice {
+    /// This one.
+    One(Scenario),
+    /// All of them but kueue.
+    All,
+}
+
+/// A scenario.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Scenario {
     /// AppWrappers of one pod that runs for 1 s, created as fast as possible
     Churn,
     /// Running AppWrappers of one pod, all of which fail at once
@@ -49,25 +59,6 @@ pub enum Choice {
     /// A quiet namespace beside one whose AppWrappers fail again and again
     Fair,
     /// AppWrappers of one pod that runs for 1 s, through a `ClusterQueue` with room for 50
-    Kueue,
-    /// All of them but kueue
-    All,
-}
-
-/// A scenario.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scenario {
-    /// See [`Choice::Churn`].
-    Churn,
-    /// See [`Choice::Storm`].
-    Storm,
-    /// See [`Choice::Gang`].
-    Gang,
-    /// See [`Choice::Scale`].
-    Scale,
-    /// See [`Choice::Fair`].
-    Fair,
-    /// See [`Choice::Kueue`].
     Kueue,
 }
 
@@ -114,19 +105,37 @@ impl fmt::Display for Unit {
     }
 }
 
+impl ValueEnum for Choice {
+    fn value_variants<'a>() -> &'a [Self] {
+        use Scenario::{Churn, Fair, Gang, Kueue, Scale, Storm};
+        const CHOICES: [Choice; 7] = [
+            Choice::One(Churn),
+            Choice::One(Storm),
+            Choice::One(Gang),
+            Choice::One(Scale),
+            Choice::One(Fair),
+            Choice::One(Kueue),
+            Choice::All,
+        ];
+        &CHOICES
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        match self {
+            Self::One(scenario) => scenario.to_possible_value(),
+            Self::All => Some(PossibleValue::new("all").help("All of them but kueue")),
+        }
+    }
+}
+
 impl Choice {
     /// The scenarios to run, in order.
     pub fn scenarios(self) -> Vec<Scenario> {
         match self {
-            Self::Churn => vec![Scenario::Churn],
-            Self::Storm => vec![Scenario::Storm],
-            Self::Gang => vec![Scenario::Gang],
-            Self::Scale => vec![Scenario::Scale],
-            Self::Fair => vec![Scenario::Fair],
-            Self::Kueue => vec![Scenario::Kueue],
+            Self::One(scenario) => vec![scenario],
             Self::All => {
-                use Scenario::{Churn, Fair, Gang, Scale, Storm};
-                vec![Churn, Storm, Gang, Scale, Fair]
+                let all = Scenario::value_variants().iter().copied();
+                all.filter(|scenario| *scenario != Scenario::Kueue).collect()
             }
         }
     }
@@ -135,12 +144,11 @@ impl Choice {
 impl Options {
     /// What each scenario is run with, in the order of tables and legends.
     pub fn implementations(&self) -> Vec<Implementation> {
-        use Implementation::{Controller, Floor, Other};
         let wanted = |each: &Implementation| match self.only.as_slice() {
-            [] => *each != Other || self.other.is_some(),
+            [] => *each != Implementation::Other || self.other.is_some(),
             only => only.contains(each),
         };
-        [Controller, Other, Floor].into_iter().filter(wanted).collect()
+        Implementation::value_variants().iter().copied().filter(wanted).collect()
     }
 }
 
@@ -149,7 +157,7 @@ impl Scenario {
     pub const fn counted(self) -> &'static str {
         match self {
             Self::Gang => "pods",
-            _ => "AppWrappers",
+            Self::Churn | Self::Storm | Self::Scale | Self::Fair | Self::Kueue => "AppWrappers",
         }
     }
 
@@ -159,7 +167,7 @@ impl Scenario {
         match self {
             Self::Gang => Unit::Pod,
             Self::Fair => Unit::Failure,
-            _ => Unit::AppWrapper,
+            Self::Churn | Self::Storm | Self::Scale | Self::Kueue => Unit::AppWrapper,
         }
     }
 

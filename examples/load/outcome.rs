@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::options::{Implementation, Scenario};
-use crate::stats::{Latencies, rounded};
+use crate::stats::{Latencies, QUANTILES, rounded};
 
 /// One run's measures, by name and in order: the line of JSON and the rows of the table.
 #[derive(Clone, Debug)]
@@ -72,7 +72,7 @@ impl Outcome {
 
     /// Adds p50, p99 and the maximum of latencies.
     pub fn set_latencies(&mut self, name: &str, latencies: &Latencies) {
-        for (suffix, per_mille) in [("p50", 500), ("p99", 990), ("max", 1000)] {
+        for (suffix, per_mille) in QUANTILES {
             self.set_real(format!("{name}_{suffix}"), latencies.quantile(per_mille), 3);
         }
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use clap::ValueEnum;
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
@@ -114,15 +115,14 @@ fn costs(scenario: Scenario, outcomes: &[Outcome]) -> Vec<Plot<'static>> {
 
 /// A line for each implementation that has something measured, in the order of sizes.
 fn over_size(outcomes: &[Outcome], measured: Measured) -> Vec<(Implementation, Vec<(f64, f64)>)> {
-    use Implementation::{Controller, Floor, Other};
-    let line = |implementation| {
-        let of_it = outcomes.iter().filter(|outcome| outcome.implementation == implementation);
+    let line = |implementation: &Implementation| {
+        let of_it = outcomes.iter().filter(|outcome| outcome.implementation == *implementation);
         let mut points: Vec<(f64, f64)> =
             of_it.filter_map(|outcome| Some((real(outcome.size), measured(outcome)?))).collect();
         points.sort_by(|a, b| a.0.total_cmp(&b.0));
-        (implementation, points)
+        (*implementation, points)
     };
-    [Controller, Other, Floor].map(line).into_iter().filter(|(_, it)| !it.is_empty()).collect()
+    Implementation::value_variants().iter().map(line).filter(|(_, it)| !it.is_empty()).collect()
 }
 
 const fn colour(implementation: Implementation) -> RGBColor {

@@ -45,6 +45,9 @@ pub fn seconds(from: Instant, to: Instant) -> f64 {
     }
 }
 
+/// The quantiles that are told, with their names.
+pub const QUANTILES: [(&str, usize); 3] = [("p50", 500), ("p99", 990), ("max", 1000)];
+
 /// A second.
 pub const SECOND: Duration = Duration::from_secs(1);
 

@@ -13,7 +13,7 @@ use crate::observe::{Seen, Watch, as_many};
 use crate::outcome::{Outcome, Point, parts};
 use crate::run::{PATIENCE, Run};
 use crate::site::NAMESPACE;
-use crate::stats::{SECOND, rounded, seconds};
+use crate::stats::{QUANTILES, SECOND, rounded, seconds};
 
 /// The other namespace.
 const QUIET: &str = "quiet";
@@ -94,6 +94,5 @@ async fn probe(run: &Run, quiet: &Watch, tag: &str, begin: Instant) -> Result<Ve
 fn summary(points: &[Point]) -> serde_json::Value {
     let latencies = super::latencies(points);
     let quantile = |per_mille| latencies.quantile(per_mille).map(|value| rounded(value, 3));
-    let named = [("p50", 500), ("p99", 990), ("max", 1000)];
-    parts(named.map(|(name, per_mille)| (name.to_owned(), quantile(per_mille))))
+    parts(QUANTILES.map(|(name, per_mille)| (name.to_owned(), quantile(per_mille))))
 }

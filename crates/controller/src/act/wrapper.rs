@@ -60,7 +60,7 @@ async fn write(
 ///
 /// # Errors
 /// 409 if another client wrote in between; 403 or 422 where it is not allowed.
-pub async fn may_grow_memory(
+pub async fn grow_memory(
     client: &Client,
     wrapper: &Wrapper,
     suspend: bool,

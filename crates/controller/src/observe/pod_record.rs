@@ -215,14 +215,11 @@ impl LeanPod {
 impl LeanPodMeta {
     fn identity(self) -> Identity {
         let LeanLabels { appwrapper, appwrapper_uid, attempt, pod_set: _ } = self.labels;
-        let mut owners = self.owner_references.iter();
         Identity {
             namespace: self.namespace,
             name: self.name,
             uid: self.uid,
-            controller: owners
-                .find(|owner| owner.controller == Some(true))
-                .and_then(Controller::of),
+            controller: Controller::among(&self.owner_references),
             appwrapper,
             appwrapper_uid,
             attempt: attempt.and_then(|text| text.parse().ok()),

@@ -76,10 +76,7 @@ impl Identity {
             namespace: meta.namespace.clone().unwrap_or_default(),
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
-            controller: owners
-                .iter()
-                .find(|owner| owner.controller == Some(true))
-                .and_then(Controller::of),
+            controller: Controller::among(owners),
             appwrapper: label(keys::APPWRAPPER),
             appwrapper_uid: label(keys::APPWRAPPER_UID),
             attempt: label(keys::ATTEMPT).and_then(|text| text.parse().ok()),
@@ -95,6 +92,12 @@ pub(super) fn named_finalizers(all: &[String]) -> Vec<String> {
 }
 
 impl Controller {
+    /// The controller among the owners of an object.
+    #[must_use]
+    pub fn among(owners: &[OwnerReference]) -> Option<Self> {
+        owners.iter().find(|owner| owner.controller == Some(true)).and_then(Self::of)
+    }
+
     /// Reads an owner reference. The API server accepts anything that is not empty there, whatever its
     /// length: a reference that cannot be to an object, or that would lead a request elsewhere, is none.
     #[must_use]

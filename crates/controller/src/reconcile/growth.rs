@@ -18,7 +18,7 @@ pub(super) async fn grow(
     wrapper: &Arc<Wrapper>,
     suspend: bool,
 ) -> Result<Carried, Error> {
-    match write::may_grow_memory(&context.client, wrapper, suspend).await {
+    match write::grow_memory(&context.client, wrapper, suspend).await {
         Ok(written) => {
             let pending = wrapper.status.pending_memory.len();
             tracing::info!(pending, suspend, "Memory increased.");

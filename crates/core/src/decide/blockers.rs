@@ -10,8 +10,8 @@ use crate::tuning::Period;
 
 /// How many of the things that block a deletion are named.
 const NAMED_MAX: usize = 3;
-/// What blocks a deletion is named anew after this time, where what was named is gone.
-const NAME_AGAIN_AFTER: Duration = Duration::from_secs(10);
+/// The message that names what blocks a deletion changes at most this often.
+const MESSAGE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What still exists.
 #[derive(Debug, Default)]
@@ -20,14 +20,14 @@ pub(super) struct Blockers {
     named: Vec<String>,
     /// How many more there are.
     more: usize,
-    /// Something that the condition names is still there as the condition has it.
-    is_said: bool,
+    /// The condition already names one of them, as it is now.
+    is_message_current: bool,
 }
 
 /// Names what blocks the deletion in `DeletingResources`, and in an event when that is new.
 ///
-/// The message is kept while anything that it names still blocks, and for [`NAME_AGAIN_AFTER`], so that a thousand pods
-/// that go one by one do not cause a thousand writes.
+/// The message stays while anything that it names still blocks, and at least for [`MESSAGE_INTERVAL`], so that the
+/// deletion of a thousand pods does not cause a thousand writes.
 pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: &'static str) {
     if blockers.named.is_empty() {
         return;
@@ -35,13 +35,13 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
     let kind = condition::DELETING_RESOURCES;
     let old = condition::find(&draft.status.conditions, kind);
     if old.is_some_and(|old| old.reason == reason) {
-        let named_at = draft.facts.snapshot.blockers_named_at;
-        let again_from = named_at.map(|at| Period::from_duration(NAME_AGAIN_AFTER).after(at));
-        if blockers.is_said {
+        if blockers.is_message_current {
             return;
         }
-        if let Some(from) = again_from.filter(|from| draft.facts.now < *from) {
-            draft.look_again(from);
+        let interval = Period::from_duration(MESSAGE_INTERVAL);
+        let next = draft.facts.snapshot.blockers_named_at.map(|at| interval.after(at));
+        if let Some(next) = next.filter(|next| draft.facts.now < *next) {
+            draft.look_again(next);
             return;
         }
     }
@@ -52,7 +52,7 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
 }
 
 /// One sentence that names what is waited for.
-pub(super) fn waiting_for(Blockers { named, more, is_said: _ }: &Blockers) -> String {
+pub(super) fn waiting_for(Blockers { named, more, is_message_current: _ }: &Blockers) -> String {
     let first = named.join(", ");
     match more {
         0 => format!("Waiting for {first}"),
@@ -65,12 +65,15 @@ pub(super) fn waiting_for(Blockers { named, more, is_said: _ }: &Blockers) -> St
 pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
     let snapshot = draft.facts.snapshot;
     let old = condition::find(&draft.status.conditions, condition::DELETING_RESOURCES);
-    let said = old.map_or("", |old| old.message.as_str());
+    let message = old.map_or("", |old| old.message.as_str());
     let mut pods: Vec<&Pod> = snapshot.pods.iter().collect();
-    let is_said_of_pod = |pod: &&Pod| {
-        said.contains(pod.name.as_str()) && said.contains(&blocking_pod(snapshot, pod))
+    // of few pods only: the message may be anybody's, and long
+    let mentions = message.split("Pod/").skip(1).take(NAMED_MAX);
+    let mentioned: Vec<&str> = mentions.filter_map(|it| it.split([' ', ',']).next()).collect();
+    let is_named = |pod: &&Pod| {
+        mentioned.contains(&pod.name.as_str()) && message.contains(&blocking_pod(snapshot, pod))
     };
-    let is_said = !said.is_empty() && pods.iter().any(is_said_of_pod);
+    let names_pod = pods.iter().any(is_named);
     if pods.len() > NAMED_MAX {
         pods.select_nth_unstable_by(NAMED_MAX, |one, other| one.name.cmp(&other.name));
     }
@@ -84,12 +87,13 @@ pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
         .filter_map(|component| Some((component, component.ours()?)))
         .map(|(component, object)| format!("{}{}", component.title(), keeps(&object.finalizers)))
         .collect();
-    let Blockers { named: others, more, is_said: _ } = undetermined(&snapshot.undetermined);
-    let is_said = is_said || objects.iter().chain(&others).any(|it| said.contains(it.as_str()));
+    let Blockers { named: others, more, .. } = undetermined(&snapshot.undetermined);
+    let mut first = objects.iter().take(NAMED_MAX).chain(&others);
+    let is_message_current = names_pod || first.any(|it| message.contains(it.as_str()));
     let count = count + objects.len() + others.len() + more;
     let pods = pods.into_iter().map(|pod| blocking_pod(snapshot, pod));
     let named: Vec<String> = pods.chain(objects).chain(others).take(NAMED_MAX).collect();
-    Blockers { more: count - named.len(), named, is_said }
+    Blockers { more: count - named.len(), named, is_message_current }
 }
 
 fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
@@ -101,7 +105,7 @@ fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
 /// The pods whose owner cannot be determined.
 pub(super) fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
     let named: Vec<String> = named.iter().take(NAMED_MAX).map(doubtful).collect();
-    Blockers { more: count.saturating_sub(named.len()), named, is_said: false }
+    Blockers { more: count.saturating_sub(named.len()), named, is_message_current: false }
 }
 
 /// The first pod whose owner cannot be determined.

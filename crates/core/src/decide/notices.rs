@@ -100,7 +100,7 @@ fn append(message: &mut String, text: &str) {
 
 /// Says which attached retry policies cannot be used, and that they can again. The others hold.
 pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
-    let missing = &draft.facts.snapshot.retry.unusable;
+    let unusable = &draft.facts.snapshot.retry.unusable;
     let concerned = match next {
         Phase::Suspended
         | Phase::Resuming
@@ -114,11 +114,11 @@ pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
     if !concerned {
         return;
     }
-    if missing.is_empty() {
+    if unusable.is_empty() {
         return draft.clear(condition::POLICY_NOT_FOUND, "PolicyFound", "");
     }
-    let named = missing.iter().take(MISSING_MAX).map(ToString::to_string);
-    let more = missing.len().saturating_sub(MISSING_MAX);
+    let named = unusable.iter().take(MISSING_MAX).map(ToString::to_string);
+    let more = unusable.len().saturating_sub(MISSING_MAX);
     let more = (more > 0).then(|| format!("and {more} more"));
     let text = named.chain(more).collect::<Vec<_>>().join("; ");
     let text = text[..text.floor_char_boundary(STATUS_MESSAGE_BYTES_MAX)].to_owned();

@@ -53,17 +53,16 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
 /// Deletes everything, waits for the retry pause, then resumes.
 pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
     let since = draft.status.since.as_ref();
-    let gone = since.and_then(|since| since.gone.as_ref()).map(|t| t.0);
-    let Some(gone) = gone else {
+    let Some(gone) = since.and_then(|since| since.gone.as_ref()).map(|t| t.0) else {
         draft.verdict.retry_after_seconds = Some(pause::left(draft));
         if !mutations::is_present(Mutation::AttemptsOverlap) && !delete_remaining(draft) {
             return here.stay();
         }
         attempts::end(draft);
         finish(draft, "Resetting", "All resources are deleted; pausing before the next attempt");
-        let gone = pause_start(draft);
-        draft.status.since = Some(Since { gone: Some(Time(gone)), ..Since::default() });
-        return paused(here, draft, gone);
+        let begin = pause_start(draft);
+        draft.status.since = Some(Since { gone: Some(Time(begin)), ..Since::default() });
+        return paused(here, draft, begin);
     };
     paused(here, draft, gone)
 }

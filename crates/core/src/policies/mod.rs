@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! spec.failurePolicy, executionPolicy, podFailurePolicy ─▶ Policies   one AppWrapper's own
-//! RetryPolicy objects ─▶ RetryPolicy ─▶ AppliedRetryPolicies                       attached to queues and to it
+//! RetryPolicy objects ─▶ RetryPolicy ─▶ AppliedRetryPolicies        attached to queues and to it
 //! ```
 //!
 //! Admission refuses what cannot be understood. Where an object came past it, a rule that cannot be

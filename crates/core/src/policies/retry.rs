@@ -342,10 +342,10 @@ fn avoids(anti_affinity: &AntiAffinity) -> bool {
 fn matcher(raw: &RawRule, path: &str) -> Result<RetryMatcher, String> {
     let mut given = vec![];
     if !raw.on_conditions.is_empty() {
-        let happenings: Result<Vec<FailureCondition>, _> =
+        let conditions: Result<Vec<FailureCondition>, _> =
             raw.on_conditions.iter().map(|name| name.parse()).collect();
-        let happenings = happenings.map_err(|error| format!("{path}.onConditions: {error}"))?;
-        given.push(RetryMatcher::Conditions(happenings));
+        let conditions = conditions.map_err(|error| format!("{path}.onConditions: {error}"))?;
+        given.push(RetryMatcher::Conditions(conditions));
     }
     if let Some(codes) = &raw.on_exit_codes {
         let values = codes.values.iter().copied().collect();

@@ -197,18 +197,16 @@ impl Named {
         for (name, shape) in fields {
             let path = Path::Field(&path, name);
             let entry = stored.remove_entry(name);
-            let value = match entry {
-                Some((name, value)) => self.value(shape, value, path).map(|value| (name, value)),
-                None => None,
-            };
-            if value.is_none() && required.contains(name) {
+            let entry =
+                entry.and_then(|(name, value)| Some((name, self.value(shape, value, path)?)));
+            if entry.is_none() && required.contains(name) {
                 // without its number, its type or its source an entry says nothing
                 let Some(instead) = shape.instead() else {
                     return self.flaw(path, "must be given");
                 };
                 read.insert(name.clone(), instead);
             }
-            read.extend(value);
+            read.extend(entry);
         }
         Some(read.into())
     }

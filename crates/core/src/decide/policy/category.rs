@@ -103,7 +103,7 @@ fn configured_fits(view: &FailureView<'_>, matcher: &CategoryMatcher) -> bool {
             view.first_message().is_some_and(|message| pattern.is_match(message))
         }
         CategoryMatcher::Conditions(names) => {
-            names.iter().filter_map(|name| name.parse().ok()).any(|one| view.happened(one))
+            names.iter().filter_map(|name| name.parse().ok()).any(|one| view.has(one))
         }
     }
 }
@@ -118,7 +118,7 @@ pub fn of(view: &FailureView<'_>) -> Category {
     if view.pod.is_some_and(|pod| pod.lost.is_some()) {
         return Category::Node;
     }
-    let by_happening = [
+    let by_condition = [
         (FailureCondition::OomKilled, Category::Oom),
         (FailureCondition::NodeLost, Category::Node),
         (FailureCondition::StorageLimitExceeded, Category::StorageLimit),
@@ -127,7 +127,7 @@ pub fn of(view: &FailureView<'_>) -> Category {
         (FailureCondition::DeadlineExceeded, Category::Deadline),
         (FailureCondition::Unschedulable, Category::Unschedulable),
     ];
-    if let Some((_, category)) = by_happening.iter().find(|(one, _)| view.happened(*one)) {
+    if let Some((_, category)) = by_condition.iter().find(|(one, _)| view.has(*one)) {
         return *category;
     }
     let waits_for = |pod: &Pod, reasons: &[&str]| {

@@ -74,13 +74,13 @@ impl<'a> FailureView<'a> {
 
     /// Whether this happened. Source: table of conditions of the contract.
     #[must_use]
-    pub fn happened(self, happening: FailureCondition) -> bool {
+    pub fn has(self, condition: FailureCondition) -> bool {
         let pod_reason = self.pod.and_then(|pod| pod.reason.as_deref());
         let is_evicted = pod_reason == Some("Evicted");
         let target = self.pod.and_then(|pod| pod.true_condition("DisruptionTarget"));
         let target = target.map(|condition| condition.reason.as_str());
         let died_of_node = self.pod.is_some_and(Pod::died_of_node);
-        match happening {
+        match condition {
             FailureCondition::OomKilled => {
                 self.culprit().is_some_and(|end| end.reason == OOM_KILLED)
             }

@@ -117,7 +117,7 @@ fn matches(case: &Case<'_>, rule: &RetryRule) -> bool {
         init: rule.init_containers,
     };
     match &rule.matcher {
-        RetryMatcher::Conditions(any) => any.iter().any(|one| view.happened(*one)),
+        RetryMatcher::Conditions(any) => any.iter().any(|one| view.has(*one)),
         RetryMatcher::ExitCodes { operator, values } => {
             let code = view.culprit().map_or(0, |end| end.exit_code);
             PodMatcher::takes_code(*operator, values, code)

@@ -295,7 +295,7 @@ fn of_retry_rule(
             let why = || cut(message).map(Why::Unrecorded).or_else(others);
             if missed { elsewhere().or_else(why) } else { None }
         }
-        RetryMatcher::Conditions(any) if any.iter().any(|one| look.happened(*one)) => None,
+        RetryMatcher::Conditions(any) if any.iter().any(|one| look.has(*one)) => None,
         RetryMatcher::Conditions(any) => {
             let of_pod = any.iter().any(|one| *one != FailureCondition::OomKilled);
             let of_container = any.contains(&FailureCondition::OomKilled);

@@ -296,7 +296,7 @@ fn deletion_is_graceful_then_forced_then_tried_again() {
 
 /// Rows: which pods are left, seconds after the begin of the deletion, and what is said then.
 #[test]
-fn what_blocks_is_named_anew_once_all_that_was_named_is_gone_and_not_at_once() {
+fn the_message_changes_once_every_blocker_that_it_names_is_gone_and_10_seconds_have_passed() {
     let begun = given(Phase::Resetting).pods(&[RunningPod; 6]).presence(Presence::Absent);
     let first = begun.decide(10);
     let say = |decision: &Decision| {
