@@ -144,8 +144,13 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
         context.forget(&key); // it went meanwhile, and must leave no memory behind
         return Ended { requeue, cool_down: Duration::ZERO, yields };
     }
-    let pods = context.cache.pod_cache(|pods| pods.kept(&key));
-    Ended { requeue, cool_down: cool_down(pods), yields }
+    // what the controller itself has written is decided about as soon as the watch shows it
+    let cool_down = if reconcile::awaits_own_write(context, &key) {
+        Duration::ZERO
+    } else {
+        cool_down(context.cache.pod_cache(|pods| pods.kept(&key)))
+    };
+    Ended { requeue, cool_down, yields }
 }
 
 /// How long changes to an AppWrapper with this many pods trigger no further reconcile.

@@ -162,6 +162,15 @@ pub fn error_pause(context: &Context, key: &Key) -> Duration {
     first.saturating_mul(2_u32.saturating_pow(errors.saturating_sub(1))).min(longest)
 }
 
+/// Whether the watch has not shown yet what the controller wrote of an AppWrapper.
+pub fn awaits_own_write(context: &Context, key: &Key) -> bool {
+    let memory = context.memory(key);
+    let shown = context.store.get(key);
+    memory
+        .try_lock()
+        .is_ok_and(|memory| shown.is_some_and(|shown| memory.outdates(shown.version())))
+}
+
 /// Observes, decides and acts until nothing is left to do now, at most [`ROUNDS_MAX`] times.
 ///
 /// A decision either asks for a fresh read, writes the status, or acts; each starts another round. If the rounds run

@@ -231,13 +231,13 @@ impl ReconcileState {
         self.created.remove(&index);
     }
 
-    /// A LIST found nothing of a component, on the way down.
-    pub fn listed_absent(&mut self, index: usize) {
+    /// The API server did not find the object of a component, on the way down.
+    pub fn found_absent(&mut self, index: usize) {
         self.absent.insert(index);
     }
 
-    /// Whether a LIST found nothing of a component since this attempt began: reason enough not to ask
-    /// again with every pod that goes. The last word before anything is released is another LIST.
+    /// Whether the API server did not find the object of a component since the deletion of this attempt began:
+    /// reason enough not to ask again with every pod that goes. The last word before anything is released is a LIST.
     #[must_use]
     pub fn is_absent(&self, index: usize) -> bool {
         self.absent.contains(&index)

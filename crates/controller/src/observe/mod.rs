@@ -132,6 +132,16 @@ async fn presence(
     }
     let kind = kind_of(component);
     let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
+    let creates = match wrapper.status.phase {
+        Phase::Resuming | Phase::Running => true,
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => false,
+    };
     let seen = memory.kin.component(index).map(str::to_owned);
     let found = |record| wrapper.presence(index, record, &component.pod_sets, seen.as_deref());
     let cached = match sources.cache.object(&kind, &at, &wrapper.key()) {
@@ -140,16 +150,8 @@ async fn presence(
             Some(record)
         }
         // On the way down only what is seen counts, else a deleted object would live on here.
-        None => match wrapper.status.phase {
-            Phase::Resuming | Phase::Running => memory.recently_created(index).cloned(),
-            Phase::Empty
-            | Phase::Suspended
-            | Phase::Resetting
-            | Phase::Suspending
-            | Phase::Succeeded
-            | Phase::Failed
-            | Phase::Terminating => None,
-        },
+        None if creates => memory.recently_created(index).cloned(),
+        None => None,
     };
     let read = match ask {
         FreshRead::Nothing => {
@@ -166,8 +168,8 @@ async fn presence(
     match read {
         Ok(Some(record)) => Ok(found(record)),
         Ok(None) => {
-            if ask == FreshRead::Gone {
-                memory.listed_absent(index);
+            if !creates {
+                memory.found_absent(index);
             }
             Ok(Presence::Absent)
         }

@@ -294,8 +294,8 @@ fn delete_remaining(draft: &mut Draft<'_>) -> bool {
     // An object that the watch does not show, because its label was removed, creates new pods until it is
     // deleted.
     let unseen = |component: &Component| component.presence == Presence::Unseen;
-    if snapshot.answered != FreshRead::Gone && snapshot.components.iter().any(unseen) {
-        draft.ask(FreshRead::Gone);
+    if snapshot.answered < FreshRead::Missing && snapshot.components.iter().any(unseen) {
+        draft.ask(FreshRead::Missing); // not the pods: a LIST of a gang is dear, and some are known to be left
         return false;
     }
     // what is known of a node must be true now

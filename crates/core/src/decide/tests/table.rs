@@ -296,6 +296,22 @@ fn deletion_is_graceful_then_forced_then_tried_again() {
 
 /// Rows: which pods are left, seconds after the begin of the deletion, and what is said then.
 #[test]
+fn while_pods_are_left_only_the_component_is_read_again() {
+    let deleting = || given(Phase::Resetting).presence(Presence::Unseen);
+    for (what, world, want) in [
+        ("a pod is left", deleting().pods(&[RunningPod]), FreshRead::Missing),
+        ("nothing is left, says the cache", deleting(), FreshRead::Gone),
+        (
+            "the component is gone, a pod is left",
+            deleting().pods(&[RunningPod]).presence(Presence::Absent),
+            FreshRead::Nothing,
+        ),
+    ] {
+        assert_eq!(world.answered(FreshRead::Nothing).ask(1).ask, want, "{what}");
+    }
+}
+
+#[test]
 fn the_message_changes_once_every_blocker_that_it_names_is_gone_and_10_seconds_have_passed() {
     let begun = given(Phase::Resetting).pods(&[RunningPod; 6]).presence(Presence::Absent);
     let first = begun.decide(10);
