@@ -281,7 +281,7 @@ fn what_is_urgent_takes_the_quota_for_a_while() {
     );
     let queue = "
 ---
-apiVersion: kueue.x-k8s.io/v1beta1
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
 metadata: {name: q}
 spec:

@@ -30,8 +30,9 @@ fn every_key_of_the_configuration_has_a_row() {
             _ => _ = keys.insert(section.clone()),
         }
     }
-    // it has no default, so the file has it in a comment
+    // they have no default, so the file has them in comments
     keys.insert("retryPolicy.defaultBackoff".to_owned());
+    keys.insert("retryPolicy.refill".to_owned());
     assert_eq!(rows(&read("docs/admin/configuration.md")), keys);
 }
 

@@ -230,7 +230,7 @@ async fn given_queues(world: &World) {
     made(world, ours, "RetryPolicy", json!({"name": "more"}), json!({ "rules": rules })).await;
     let annotations = json!({"workload.codeflare.dev/retry-policies": "more"});
     let (kueue, metadata) =
-        ("kueue.x-k8s.io/v1beta1", json!({"name": "c", "annotations": annotations}));
+        ("kueue.x-k8s.io/v1beta2", json!({"name": "c", "annotations": annotations}));
     made(world, kueue, "ClusterQueue", metadata, json!({})).await;
     let metadata = json!({"name": "q", "namespace": "default"});
     made(world, kueue, "LocalQueue", metadata, json!({"clusterQueue": "c"})).await;

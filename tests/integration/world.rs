@@ -174,7 +174,11 @@ fn every_mutation_for_the_adversary_is_found() {
 }
 
 #[expect(clippy::print_stdout, reason = "shown with --nocapture")]
-fn all_are_found(mutations: Vec<Mutation>) {
+#[expect(clippy::disallowed_methods, reason = "which one is looked for is said from outside")]
+fn all_are_found(mut mutations: Vec<Mutation>) {
+    if let Ok(name) = std::env::var("MUTATION") {
+        mutations.retain(|mutation| mutation.as_str() == name);
+    }
     let count = mutations.len();
     let mutations = std::sync::Mutex::new(mutations);
     let found = std::sync::Mutex::new(vec![]);

@@ -7,7 +7,7 @@ use super::super::explain::replay::word;
 use super::super::explain::text::span;
 use super::super::term::Colour;
 use crate::api::{Attempt, FailureRecord, Phase, RuleRef, RuleSource, condition};
-use crate::decide::policy::counted_by;
+use crate::decide::policy::{self, counted_by};
 use crate::snapshot::Snapshot;
 
 /// What stands in a table where there is nothing.
@@ -107,8 +107,12 @@ pub(super) fn rule(rule: &RuleRef) -> String {
         | PodFailurePolicy
         | RuleSource::ExitCodeAnnotation
         | FailurePolicy
-        | RetryPolicy => false,
+        | RetryPolicy
+        | RuleSource::StopWhen => false,
     };
+    if rule.source == RuleSource::StopWhen {
+        return policy::place(rule);
+    }
     let counted = counted_by(rule);
     let index = rule.index.filter(|_| counted.is_none());
     let place = match (&rule.policy, &rule.name, index) {

@@ -38,7 +38,7 @@ metadata: {name: n, labels: {a: b}}
 spec: {taints: [{key: k, effect: NoSchedule}]}
 status: {allocatable: {cpu: 8, memory: 64Gi, pods: "10"}}
 ---
-apiVersion: kueue.x-k8s.io/v1beta1
+apiVersion: kueue.x-k8s.io/v1beta2
 kind: ClusterQueue
 metadata: {name: q}
 spec: {resourceGroups: [{coveredResources: [cpu], flavors: [{name: f, resources: [{name: cpu, nominalQuota: 4}]}]}]}

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::Scene;
 use crate::api::{FailureRecord, Phase, RuleRef};
 use crate::config::Config;
-use crate::decide::{Decision, Facts, decide};
+use crate::decide::{Decision, Facts, budget, decide};
 use crate::plan::Action;
 use crate::snapshot::Snapshot;
 use crate::tuning::Limits;
@@ -29,6 +29,9 @@ pub(in crate::cli) struct Explanation {
     pub avoid_nodes: Vec<String>,
     pub create: Vec<String>,
     pub delete: Vec<String>,
+    /// Counted restarts since they were last given back, and when they are next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
     /// The first cause with all that is known of it.
     #[serde(skip)]
     pub record: Option<FailureRecord>,
@@ -41,6 +44,33 @@ pub(in crate::cli) struct Explanation {
     /// What else is worth knowing.
     #[serde(skip)]
     pub notes: Vec<String>,
+}
+
+/// The counted restarts that the limits evaluate, where `refill` gives some back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Budget {
+    pub used: i32,
+    pub global_used: i32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub since: Option<Timestamp>,
+    /// When restarts are given back next, if every pod stays ready.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refill_at: Option<Timestamp>,
+}
+
+impl Budget {
+    fn of(facts: Facts<'_>) -> Option<Self> {
+        let status = &facts.snapshot.status;
+        let since = status.budget.as_ref().map(|budget| budget.since.0);
+        let refill_at = budget::next_refill(status, facts);
+        (since.is_some() || refill_at.is_some()).then(|| Self {
+            used: budget::used(status),
+            global_used: budget::global_used(status),
+            since,
+            refill_at,
+        })
+    }
 }
 
 /// The first cause of a failure.
@@ -83,7 +113,8 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
         return explanation;
     }
     let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
-    let mut decision = decide(Facts { snapshot, limits: &limits, config, now, anchor: now });
+    let facts = Facts { snapshot, limits: &limits, config, now, anchor: now };
+    let mut decision = decide(facts);
     if decision.actions.contains(&Action::AddFinalizer) {
         // The finalizer is a step on the way, taken in the same go.
         let mut next = snapshot.clone();
@@ -93,7 +124,7 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     let mut notes: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     notes.extend(flaws(snapshot));
     notes.extend(scene.notes.iter().cloned());
-    of(scene, &decision, title, notes)
+    Explanation { budget: Budget::of(facts), ..of(scene, &decision, title, notes) }
 }
 
 /// The most flaws of policies that are noted.
@@ -133,6 +164,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         avoid_nodes: decision.status.avoid_nodes.clone(),
         create: titles(&verdict.create),
         delete,
+        budget: None,
         record: verdict.failure.clone(),
         delayed: decision.status.retry_after.is_some(),
         title,

@@ -3,7 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::term::{Colour, Page, Span};
-use super::answer::{Explanation, Failure, Rule};
+use super::answer::{Budget, Explanation, Failure, Rule};
 use crate::api::{Phase, RuleSource};
 use crate::tuning::Period;
 
@@ -31,6 +31,7 @@ pub(in crate::cli) fn details(answer: &Explanation) -> Vec<String> {
     line("failure", answer.failure.as_ref().map(failure).unwrap_or_default());
     line("rule", answer.rule.as_ref().map(rule).unwrap_or_default());
     line("retries", retries(answer));
+    line("budget", answer.budget.as_ref().map(budget).unwrap_or_default());
     line("pause", answer.retry_after_seconds.map(|left| pause(answer, left)).unwrap_or_default());
     line("avoids", answer.avoid_nodes.join(", "));
     line("creates", answer.create.join(", "));
@@ -135,6 +136,20 @@ fn retries(answer: &Explanation) -> String {
     let is_uncounted = answer.rule.as_ref().is_some_and(|rule| rule.source == uncounted);
     let what = if is_uncounted { " uncounted restarts" } else { "" };
     format!("{} of {}{what} used before", retries.used, retries.limit)
+}
+
+fn budget(budget: &Budget) -> String {
+    let mut text = format!("{} counted restarts used", budget.used);
+    if budget.global_used != budget.used {
+        text += &format!(", {} of globalMaxRetries", budget.global_used);
+    }
+    if let Some(since) = budget.since {
+        text += &format!(" since {since}");
+    }
+    if let Some(refill_at) = budget.refill_at {
+        text += &format!("; given back at {refill_at} if pods stay ready");
+    }
+    text
 }
 
 fn pause(answer: &Explanation, left: i64) -> String {

@@ -18,6 +18,8 @@ pub struct Change {
     pub counted_restarts: u32,
     /// How many uncounted restarts began, the recreation of a component included.
     pub uncounted_restarts: u32,
+    /// Whether counted restarts were given back.
+    pub is_refilled: bool,
     /// How many failed pods `podFailurePolicy` ignored.
     pub ignored_failures: u32,
     /// From the end of the failed container, or the failure of the component, to `Unhealthy`.
@@ -60,6 +62,7 @@ impl Change {
                 .collect(),
             counted_restarts: growth(old.resetting_count, new.resetting_count),
             uncounted_restarts: growth(old.uncounted_restarts, new.uncounted_restarts),
+            is_refilled: refilled(new).is_some() && refilled(new) != refilled(old),
             ignored_failures: growth(old.ignored_failures, new.ignored_failures),
             detection: detection(
                 old,
@@ -82,6 +85,11 @@ impl Change {
         gone.conditions.clear();
         Self { teardown: teardown(last, &gone, now), ..Self::default() }
     }
+}
+
+/// When counted restarts were last given back.
+fn refilled(status: &AppWrapperStatus) -> Option<Timestamp> {
+    status.budget.as_ref().map(|budget| budget.since.0)
 }
 
 /// The attempts that one write may have changed: the one that was the last before, and one that was

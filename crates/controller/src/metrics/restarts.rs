@@ -8,8 +8,9 @@ use super::make::{counter, plain_counter, register};
 /// The counters.
 #[derive(Clone, Debug)]
 pub(super) struct Restarts {
-    restarts: IntCounterVec,
+    by_counted: IntCounterVec,
     ignored_failures: IntCounter,
+    refills: IntCounter,
 }
 
 /// Values of the label `counted`.
@@ -30,8 +31,13 @@ impl Restarts {
             "appwrapper_ignored_failures_total",
             "Failed pods that podFailurePolicy ignored.",
         );
+        let refills = plain_counter(
+            "appwrapper_budget_refills_total",
+            "How often counted restarts of an AppWrapper were given back.",
+        );
         Self {
-            restarts: register(registry, restarts),
+            refills: register(registry, refills),
+            by_counted: register(registry, restarts),
             ignored_failures: register(registry, ignored_failures),
         }
     }
@@ -39,8 +45,9 @@ impl Restarts {
     pub(super) fn count(&self, change: &Change) {
         let counts = [change.counted_restarts, change.uncounted_restarts];
         for (counted, count) in COUNTED.iter().zip(counts) {
-            self.restarts.with_label_values(&[*counted]).inc_by(u64::from(count));
+            self.by_counted.with_label_values(&[*counted]).inc_by(u64::from(count));
         }
+        self.refills.inc_by(u64::from(change.is_refilled));
         self.ignored_failures.inc_by(u64::from(change.ignored_failures));
     }
 }

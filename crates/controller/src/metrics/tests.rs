@@ -3,7 +3,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::*;
 use crate::api::condition::{self, deleting, unhealthy};
 use crate::api::{
-    Attempt, AttemptAction, AttemptOutcome, FailureRecord, RuleRef, RuleSource, Since,
+    Attempt, AttemptAction, AttemptOutcome, Budget, FailureRecord, RuleRef, RuleSource, Since,
 };
 
 fn at(second: i64) -> Timestamp {
@@ -221,6 +221,17 @@ fn changes_appear_on_the_page() {
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }
+}
+
+#[test]
+fn a_refill_is_counted_once() {
+    let old = given(Phase::Running, &[]);
+    let budget = Budget { used: 0, global_used: 2, since: Time(at(1)) };
+    let new = AppWrapperStatus { budget: Some(budget.clone()), ..old.clone() };
+    let used = AppWrapperStatus { budget: Some(Budget { used: 1, ..budget }), ..old.clone() };
+    let is_refilled = |old, new| Change::of(old, new, at(2)).is_refilled;
+    assert!(is_refilled(&old, &new));
+    assert!(!is_refilled(&new, &used) && !is_refilled(&new, &new) && !is_refilled(&new, &old));
 }
 
 #[test]

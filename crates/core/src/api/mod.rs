@@ -5,6 +5,7 @@
 //! typed structs that would drop an unknown field there.
 
 mod appwrapper;
+mod budget;
 pub mod condition;
 pub mod keys;
 mod phase;
@@ -15,6 +16,7 @@ mod rules;
 mod status;
 
 pub use appwrapper::{AppWrapper, AppWrapperSpec, Component, PodSet, PodSetInfo};
+pub use budget::{Budget, Refill, StopWhen};
 pub use phase::{Phase, UnknownPhase};
 pub use policy::{
     ExecutionOrder, ExecutionPolicy, ExecutionRule, ExitCodeOperator, FailurePolicy,

@@ -3,6 +3,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::appwrapper::COMPONENTS_MAX;
+use super::budget::{Refill, StopWhen};
 
 /// The longest name of a part of a component: a kind, a slash, a name, a slash, a part.
 const TARGET_MAX: usize = 63 + 1 + 253 + 1 + 63;
@@ -15,6 +16,14 @@ pub struct FailurePolicy {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub max_restarts: Option<i32>,
+
+    /// When restarts that `maxRestarts` or the retry limit limits are given back. Defaults to never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Refill>,
+
+    /// When the AppWrapper fails instead of a counted restart. Defaults to never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_when: Option<StopWhen>,
 
     /// The rules, at most 20, with unique names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

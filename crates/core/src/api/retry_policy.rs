@@ -3,6 +3,7 @@ use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::budget::{Refill, StopWhen};
 use super::policy::ExitCodeOperator;
 
 /// How failed AppWrappers are retried.
@@ -45,6 +46,14 @@ pub struct RetryPolicySpec {
     /// Whether a retry avoids the node on which the failure occurred.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub anti_affinity: Option<AntiAffinity>,
+
+    /// When the retries that the rules of this policy used are given back. Defaults to never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refill: Option<Refill>,
+
+    /// When the AppWrapper fails instead of a retry by a rule of this policy. Defaults to never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_when: Option<StopWhen>,
 
     /// The rules, in order. The first rule that matches applies. Names must be unique.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -236,7 +245,7 @@ pub struct MemoryGrowth {
 }
 
 /// The grammar of durations, for the API server.
-fn period() -> Rule {
+pub(super) fn period() -> Rule {
     Rule::new("self.matches('^[+]?(0|(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h|d))+)$')")
         .message("must be a duration like 90s, 1h30m, 1.5h or 7d (units ns us ms s m h d)")
 }

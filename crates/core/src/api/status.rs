@@ -5,6 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::appwrapper::PodSet;
+use super::budget::Budget;
 use super::phase::Phase;
 
 /// Observed state of an AppWrapper.
@@ -45,6 +46,11 @@ pub struct AppWrapperStatus {
     /// How often each retry policy rule was used.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub retry_counts: Vec<RetryCount>,
+
+    /// Counted restarts that the limits evaluate, if some were given back. If it is not set, the limits evaluate
+    /// `resettingCount`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<Budget>,
 
     /// Time before which no new attempt starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -290,6 +296,8 @@ pub enum RuleSource {
     RetryLimit,
     /// `maxUncountedRestarts`.
     UncountedLimit,
+    /// `stopWhen` of a RetryPolicy or of `spec.failurePolicy`.
+    StopWhen,
 }
 
 /// Retries used before a decision, and the limit that was evaluated.
@@ -375,6 +383,18 @@ pub struct PendingMemory {
     pub limit: Option<String>,
 }
 
+impl Retries {
+    /// The limit that has least left; this one where both have the same.
+    #[must_use]
+    pub const fn nearest(self, other: Self) -> Self {
+        if other.left() < self.left() { other } else { self }
+    }
+
+    const fn left(self) -> i64 {
+        self.limit as i64 - self.used as i64
+    }
+}
+
 impl RuleRef {
     /// A rule that has neither policy nor name: the kill switch, an annotation, the limit.
     #[must_use]
@@ -393,6 +413,7 @@ impl fmt::Display for RuleSource {
             Self::RetryPolicy => "retryPolicy",
             Self::RetryLimit => "retryLimit",
             Self::UncountedLimit => "uncountedLimit",
+            Self::StopWhen => "stopWhen",
         })
     }
 }

@@ -58,7 +58,12 @@ pub struct RetryDefaults {
     pub default_policy_name: Option<String>,
     /// Backoff where neither the rule nor its policy has one.
     pub default_backoff: Option<Backoff>,
+    /// Readiness without interruption after which `globalMaxRetries` counts anew; none: never.
+    pub refill_after: Option<Period>,
 }
+
+/// The shortest readiness that gives restarts back.
+pub const REFILL_AFTER_MIN: Period = Period::from_secs(60);
 
 /// One of the section `failureCategories`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,6 +269,7 @@ impl Default for RetryDefaults {
             max_uncounted_restarts: 100,
             default_policy_name: None,
             default_backoff: None,
+            refill_after: None,
         }
     }
 }

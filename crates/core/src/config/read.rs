@@ -8,11 +8,11 @@ use super::section::Section;
 use super::{
     Admission, Autopilot, Backoff, BackoffError, CONDITIONS, CategoryMatcher, Config, Effect,
     FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, PodsOverQuota,
-    RetryDefaults, Taint, Webhook,
+    REFILL_AFTER_MIN, RetryDefaults, Taint, Webhook,
 };
 use crate::api::ExitCodeOperator;
 use crate::pattern::Pattern;
-use crate::tuning::{FaultTolerance, names};
+use crate::tuning::{FaultTolerance, Period, names};
 
 /// The most categories of failures: each is tried at each failure.
 const CATEGORIES_MAX: usize = 100;
@@ -112,7 +112,24 @@ fn retry_policy(section: &mut Section<'_>) -> RetryDefaults {
         } else {
             None
         },
+        refill_after: if section.has("refill") {
+            section.section("refill", refill_after)
+        } else {
+            None
+        },
     }
+}
+
+fn refill_after(section: &mut Section<'_>) -> Option<Period> {
+    if !section.has("after") {
+        section.problem("after", None, "must be given");
+    }
+    let after = section.maybe_period("after")?;
+    if after < REFILL_AFTER_MIN {
+        let message = format!("must be at least {REFILL_AFTER_MIN}");
+        section.problem("after", Some(&after.to_string()), message);
+    }
+    Some(after)
 }
 
 fn backoff(section: &mut Section<'_>) -> Option<Backoff> {

@@ -24,7 +24,7 @@ fn an_empty_file_is_the_default() {
 /// Every key, with another value than the default's.
 const EVERY_KEY: &str = r#"
 faultTolerance: {admissionGracePeriod: 1s, warmupGracePeriod: 2s, failureGracePeriod: 3s, retryPausePeriod: 4s, retryLimit: 5, deletionOnFailureGracePeriod: 6s, forcefulDeletionGracePeriod: 7s, successTTL: 8s, gracePeriodMaximum: 9s}
-retryPolicy: {globalMaxRetries: 0, maxUncountedRestarts: 7, defaultPolicyName: infra, defaultBackoff: {initialDelay: 10s, multiplier: 3, maxDelay: 1d}}
+retryPolicy: {globalMaxRetries: 0, maxUncountedRestarts: 7, defaultPolicyName: infra, defaultBackoff: {initialDelay: 10s, multiplier: 3, maxDelay: 1d}, refill: {after: 1d}}
 failureCategories:
 - {name: cuda_error, onTerminationMessage: {pattern: "CUDA error"}}
 - {name: oom, onConditions: [OOMKilled]}
@@ -134,6 +134,8 @@ const WRONG: &[(&str, &str, &str)] = &[
         "at most warmupGracePeriod (5m)",
     ),
     ("retryPolicy: {globalMaxRetries: -1}", "retryPolicy.globalMaxRetries: ", "0 to 2147483647"),
+    ("retryPolicy: {refill: {}}", "retryPolicy.refill.after: ", "must be given"),
+    ("retryPolicy: {refill: {after: 59s}}", "retryPolicy.refill.after: ", "at least 1m"),
     (
         "retryPolicy: {maxUncountedRestarts: -1}",
         "retryPolicy.maxUncountedRestarts: ",

@@ -12,6 +12,7 @@
 
 mod attempts;
 mod blockers;
+pub mod budget;
 mod components;
 mod deploy;
 mod draft;

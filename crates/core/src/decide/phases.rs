@@ -8,8 +8,8 @@ use super::orphans::{Orphans, sweep};
 use super::problem::{self, Problem};
 use super::steps::{self, ComponentStage};
 use super::{
-    VerdictAction, attempts, components, deploy, health, notices, pods, resolve, retry, teardown,
-    undetermined,
+    VerdictAction, attempts, budget, components, deploy, health, notices, pods, resolve, retry,
+    teardown, undetermined,
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
@@ -189,6 +189,12 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     note_readiness(draft, &pod_sets);
     if let Some(problem) = problem::most_urgent(draft, problems) {
         return resolve::resolve(here, draft, &problem);
+    }
+    if budget::refill(draft, draft.facts.now) {
+        return here.stay();
+    }
+    if let Some(next) = budget::next_refill(&draft.status, draft.facts) {
+        draft.look_again(next);
     }
     if !has_trouble_coming(draft) {
         draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");

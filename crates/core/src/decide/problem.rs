@@ -141,6 +141,8 @@ impl<'a> Problem<'a> {
             ignored: self.ignored,
             charged: self.is_charged(draft),
             missing: self.reason == unhealthy::MISSING_COMPONENT && self.pod.is_none(),
+            failure: &self.failure,
+            failed_at: self.failed_at,
         })
     }
 

@@ -5,11 +5,12 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::edges::{At, Edge, Failed, Move, Resetting, Suspending};
+use super::policy::stop_when::POISON;
 use super::policy::{Ruling, RulingAction, within_uncounted_limit};
 use super::problem::Problem;
-use super::{VerdictAction, attempts, last_failure, pause, retry, steps, teardown};
+use super::{VerdictAction, attempts, budget, last_failure, pause, retry, steps, teardown};
 use crate::api::condition::{self, unhealthy};
-use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, Since};
+use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, RuleSource, Since};
 use crate::mutations::{self, Mutation};
 use crate::plan::FreshRead;
 
@@ -18,6 +19,9 @@ pub fn resolve<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>)
 where
     P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
 {
+    if budget::refill(draft, problem.failed_at) {
+        return here.stay();
+    }
     let ruling = problem.ruling(draft);
     if problem.evacuation {
         return evacuate(here, draft, problem, ruling);
@@ -69,17 +73,21 @@ where
 
 /// The problem, and what a rule or a limit says about it.
 fn with_reason<'a>(problem: &Problem<'a>, ruling: &Ruling) -> Problem<'a> {
-    let plain = ruling.rule == RuleRef::plain(crate::api::RuleSource::RetryLimit);
+    let plain = ruling.rule == RuleRef::plain(RuleSource::RetryLimit);
     if plain && ruling.action == RulingAction::Restart {
         return problem.clone();
     }
     let message = format!("{}; {}", problem.message, ruling.sentence());
-    Problem { message, ..problem.clone() }
+    let mut failure = problem.failure.clone();
+    if ruling.rule.source == RuleSource::StopWhen {
+        failure.category = Some(POISON.to_owned());
+    }
+    Problem { message, failure, ..problem.clone() }
 }
 
 fn count(draft: &mut Draft<'_>) {
     let more = if mutations::is_present(Mutation::CountTwice) { 2 } else { 1 };
-    draft.status.resetting_count = draft.status.resetting_count.saturating_add(more);
+    budget::count(&mut draft.status, more);
 }
 
 /// Counts what no limit of its own bounds.
@@ -109,7 +117,7 @@ fn evacuate<P>(here: At<P>, draft: &mut Draft<'_>, problem: &Problem<'_>, ruling
 where
     P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
 {
-    if ruling.rule.source == crate::api::RuleSource::KillSwitch {
+    if ruling.rule.source == RuleSource::KillSwitch {
         let problem = with_reason(problem, &ruling);
         draft.verdict.rule = Some(ruling.rule);
         draft.verdict.retries = ruling.retries;

@@ -8,6 +8,7 @@
 //! Admission refuses what cannot be understood. Where an object came past it, a rule that cannot be
 //! understood is left out, and a [`Policies::flaws`] says so; the other rules hold.
 
+mod budget;
 mod failure;
 mod pod_failure;
 mod retry;
@@ -15,6 +16,7 @@ mod steps;
 mod target;
 mod unread;
 
+pub use budget::{BudgetError, BudgetRules, StopWhen, refill_after};
 pub use failure::FailureRule;
 pub use pod_failure::{PodMatcher, PodRule};
 pub use retry::{
@@ -37,6 +39,8 @@ use crate::pattern::Allowance;
 pub struct Policies {
     /// `failurePolicy.maxRestarts`.
     pub max_restarts: Option<i32>,
+    /// `failurePolicy.refill` and `failurePolicy.stopWhen`.
+    pub budget: BudgetRules,
     /// `failurePolicy.rules`, in order.
     pub failure: Vec<FailureRule>,
     /// `podFailurePolicy.rules`, in order.
@@ -88,7 +92,14 @@ impl Policies {
         let failure = spec.failure_policy.as_ref();
         let rules = failure.map_or(&[][..], |policy| &policy.rules);
         let pod_rules = spec.pod_failure_policy.as_ref().map_or(&[][..], |policy| &policy.rules);
+        let budget = BudgetRules::read(
+            failure.and_then(|policy| policy.refill.as_ref()),
+            failure.and_then(|policy| policy.stop_when.as_ref()),
+            "spec.failurePolicy",
+            &mut flaws,
+        );
         Self {
+            budget,
             max_restarts: failure.and_then(|policy| policy.max_restarts).map(|most| most.max(0)),
             failure: failure::read(rules, &unread.failure, components, &mut flaws),
             pod_failure: pod_failure::read(pod_rules, &unread.pod_failure, components, &mut flaws),

@@ -5,6 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::budget::BudgetRules;
 use super::index;
 use super::unread::read_backoff;
 use crate::api::{
@@ -64,6 +65,8 @@ pub struct RetryPolicy {
     pub overrides: bool,
     /// Delay before a retry.
     pub backoff: Option<Backoff>,
+    /// `refill` and `stopWhen`.
+    pub budget: BudgetRules,
     /// A retry avoids the node of the failure.
     pub avoid_node: bool,
     /// The rules, in order.
@@ -319,7 +322,11 @@ impl RetryPolicy {
                  the rest are ignored"
             ));
         }
+        let path = format!("RetryPolicy {name}: spec");
+        let (refill, stop_when) = (spec.refill.as_ref(), spec.stop_when.as_ref());
+        let budget = BudgetRules::read(refill, stop_when, &path, &mut flaws);
         Self {
+            budget,
             name: name.to_owned(),
             retry_limit: spec.retry_limit.map(|limit| limit.max(0)),
             default_action: spec.default_action.unwrap_or(RetryAction::Fail),

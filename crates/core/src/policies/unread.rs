@@ -148,6 +148,12 @@ impl Stored {
             "antiAffinity" => {
                 (from(value).map(|mode| self.spec.anti_affinity = Some(mode)), "it is ignored")
             }
+            "refill" => {
+                (from(value).map(|refill| self.spec.refill = Some(refill)), "it is ignored")
+            }
+            "stopWhen" => {
+                (from(value).map(|stop| self.spec.stop_when = Some(stop)), "it is ignored")
+            }
             "rules" => {
                 self.rules = None;
                 let read = from(value).map(|rules| self.rules = Some(rules));

@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::*;
 use crate::api::{
-    AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, ComponentStatus, FailureRecord,
-    PendingMemory, Phase, PodSetSince, Retries, RetryCount, RuleRef, RuleSource, Since,
+    AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Budget, ComponentStatus,
+    FailureRecord, PendingMemory, Phase, PodSetSince, Retries, RetryCount, RuleRef, RuleSource,
+    Since,
 };
 
 #[test]
@@ -160,6 +161,7 @@ fn full(given: &[Given]) -> AppWrapperStatus {
             RetryCount { policy: name(253), rule: name(63), count: i32::MIN };
             RETRY_COUNTS_MAX
         ],
+        budget: Some(Budget { used: i32::MIN, global_used: i32::MIN, since: moment() }),
         retry_after: Some(moment()),
         avoid_nodes: vec![name(253); AVOIDED_NODES_MAX],
         pending_memory: most

@@ -110,9 +110,9 @@ const BUILT_IN: &[(&str, &str, &str, &str, &str)] = &[
 
 /// The same for Kueue's.
 const KUEUE: &[(&str, &str, &str, &str, &str)] = &[
-    ("kueue.x-k8s.io", "v1beta1", "clusterqueues", "ClusterQueue", "SG"),
-    ("kueue.x-k8s.io", "v1beta1", "localqueues", "LocalQueue", "NSG"),
-    ("kueue.x-k8s.io", "v1beta1", "resourceflavors", "ResourceFlavor", "G"),
+    ("kueue.x-k8s.io", "v1beta2", "clusterqueues", "ClusterQueue", "SG"),
+    ("kueue.x-k8s.io", "v1beta2", "localqueues", "LocalQueue", "NSG"),
+    ("kueue.x-k8s.io", "v1beta2", "resourceflavors", "ResourceFlavor", "G"),
 ];
 
 impl Default for Kinds {

@@ -111,8 +111,10 @@ impl World {
         let found = checks::hostile::check(&scope);
         let found = found.or_else(|| checks::safety::check(&scope));
         let found = found.or_else(|| checks::policies::check(&scope));
+        let found = found.or_else(|| checks::budgets::check(&scope));
         let found = found.or_else(|| checks::meaning::check(&scope));
         self.coverage.checks += checks::policies::POLICIES.len() as u64;
+        self.coverage.checks += checks::budgets::BUDGETS.len() as u64;
         self.coverage.checks += checks::meaning::MEANING.len() as u64;
         if let Some((source, action)) = checks::policies::ruling(&scope) {
             self.coverage.ruling(source, action);

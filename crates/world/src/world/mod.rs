@@ -206,6 +206,7 @@ impl World {
         let mut rng = Rng::new(options.seed, 1);
         let mut scene = Scene::random(&mut rng, &options.faults);
         scene.add_policies(&mut Rng::new(options.seed, 5), &options.faults);
+        scene.add_budgets(&mut Rng::new(options.seed, 7));
         Self::of(options, scene)
     }
 

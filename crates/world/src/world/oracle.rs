@@ -86,6 +86,10 @@ pub struct State {
     pub deployed: bool,
     /// `status.resettingCount`.
     pub count: i64,
+    /// `status.budget.used`; the count where nothing was given back.
+    pub used: i64,
+    /// The same of `globalUsed`.
+    pub global_used: i64,
     /// Number of the running attempt.
     pub attempt: i64,
 }

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::super::replay;
+use super::super::{answer, replay, text};
 use super::{
-    at, explain, explain_with, job, job_that_is, line, pod, scene, tuned, with, wrapper, yaml,
+    at, explain, explain_with, job, job_that_is, line, pod, scene, tuned, two, with, wrapper, yaml,
 };
 
 const FIELDS: [&str; 9] = [
@@ -148,7 +148,7 @@ fn rules_limits_and_delays() {
 #[test]
 fn policies_are_attached_to_queues_and_add_up() {
     let queue = |kind: &str, name: &str, names: &str| {
-        let mut queue = json!({"apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind,
+        let mut queue = json!({"apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind,
             "metadata": {"name": name, "annotations": {
                 "workload.codeflare.dev/retry-policies": names}}});
         if kind == "LocalQueue" {
@@ -317,4 +317,25 @@ fn an_overriding_policy_says_so_in_its_rule() {
     assert_eq!(said, want);
     let end = "; rule never of the overriding RetryPolicy admin fails the AppWrapper";
     assert!(message.ends_with(end), "{message}");
+}
+
+#[test]
+fn the_budget_is_shown_with_the_time_of_the_next_refill() {
+    let spec = json!({"maxRestarts": 3, "refill": {"after": "1h"}});
+    let wrapper = with(wrapper("Running"), "/spec/failurePolicy", spec);
+    let wrapper = with(wrapper, "/status/resettingCount", json!(2));
+    let ready = json!([{"type": "PodsReady", "status": "True", "reason": "Test", "message": "",
+        "lastTransitionTime": at(0)}]);
+    let wrapper = with(wrapper, "/status/conditions", ready);
+    let mut objects = vec![wrapper, job()];
+    objects.extend(two());
+    let (scene, config) = scene("{}", &objects, 22);
+    let said = answer::explain(&scene, &config, at(22).parse().expect("a moment"));
+    let lines = text::details(&said);
+    let line = lines.iter().find(|line| line.contains("budget"));
+    let want = "2 counted restarts used; given back at 2026-01-01T01:00:00Z if pods stay ready";
+    assert_eq!(line, Some(&format!("  budget    {want}")));
+    let json = serde_json::to_value(&said).expect("JSON");
+    let budget = json!({"used": 2, "globalUsed": 2, "refillAt": "2026-01-01T01:00:00Z"});
+    assert_eq!(json["budget"], budget);
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::finding::Findings;
 use super::target::{Parts, Targets};
-use super::{RULES_MAX, items, unused};
+use super::{RULES_MAX, budget, items, unused};
 use crate::api::{FailurePolicyAction, FailurePolicyRule};
 use crate::config::Config;
 use crate::pattern::{self, Allowance};
@@ -49,6 +49,7 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, repo
         }
     }
     patterns(&rules, report);
+    budget::check(policy, "spec.failurePolicy", report);
     if config.retry_policy.global_max_retries == 0 && !rules.is_empty() {
         let message = "has no effect: the configuration disables restarts of any kind";
         report.doubtful("spec.failurePolicy", None, message);

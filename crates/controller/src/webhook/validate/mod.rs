@@ -10,6 +10,7 @@
 //! Objects come as JSON that anybody may have written: every problem is a [`Finding`] with the path
 //! of its field, all are reported, each once, and nothing makes it panic.
 
+mod budget;
 mod carried;
 mod component;
 mod execution;
@@ -132,7 +133,7 @@ fn spec(
     components
 }
 
-/// A retry limit that has no effect because of retry policies or the global limit.
+/// A retry limit, or its refill, that has no effect because of retry policies or the global limit.
 fn unasked_limits(
     spec: &Value,
     metadata: &Value,
@@ -147,9 +148,12 @@ fn unasked_limits(
     let global = config.retry_policy.global_max_retries;
     let policies =
         !limits.retry_policies.is_empty() || config.retry_policy.default_policy_name.is_some();
-    for (field, value) in
-        [(annotation.as_str(), annotated), ("spec.failurePolicy.maxRestarts", restarts.as_deref())]
-    {
+    let refill = spec["failurePolicy"]["refill"]["after"].as_str();
+    for (field, value) in [
+        (annotation.as_str(), annotated),
+        ("spec.failurePolicy.maxRestarts", restarts.as_deref()),
+        ("spec.failurePolicy.refill", refill),
+    ] {
         let Some(value) = value.filter(|_| !report.has_error(field)) else { continue };
         if policies {
             let message = if unused::recreates(spec) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::Value;
 
 use super::finding::Findings;
-use super::{Finding, exit_codes, items, object, schema, size};
+use super::{Finding, budget, exit_codes, items, object, schema, size};
 use crate::api::{Backoff as RawBackoff, RetryAction, RetryRule};
 use crate::config::{Backoff, BackoffError, CONDITIONS, Config};
 use crate::decide::policy::category::Category;
@@ -51,6 +51,7 @@ fn spec(policy: &Value, config: &Config, report: &mut Findings) {
     if let Ok(raw) = serde_json::from_value(spec["backoff"].clone()) {
         backoff(&raw, "spec.backoff", report);
     }
+    budget::check(&spec, "spec", report);
     let mut seen = BTreeMap::new();
     let categories = categories(config);
     let rules = items::<RetryRule>(&spec["rules"], RULES_MAX);

@@ -12,5 +12,6 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
         retries: Some(Retries { used, limit: 0 }),
         by_rule: false,
         retry: None,
+        evidence: None,
     })
 }

@@ -5,6 +5,8 @@
 //!                                pods left ───────▶              granted ─────────────────▶
 //! ```
 //!
+//! Where a counted restart comes of it, [`stop_when`] may fail the AppWrapper instead.
+//!
 //! The same function serves the controller, `explain` and its `--replay`, and the simulated world.
 
 pub mod category;
@@ -16,6 +18,7 @@ pub mod pod_failure;
 mod retry;
 mod retry_limit;
 mod ruling;
+pub mod stop_when;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -25,8 +28,8 @@ use k8s_openapi::jiff::Timestamp;
 pub use pod_failure::Judged;
 pub use ruling::{Retry, Ruling, RulingAction, counted_by, decider, place};
 
-use super::Facts;
-use crate::api::{Retries, RuleRef, RuleSource};
+use super::{Facts, budget};
+use crate::api::{FailureRecord, Retries, RuleRef, RuleSource};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{FailedJob, Pod};
 
@@ -49,13 +52,27 @@ pub struct Case<'a> {
     pub charged: bool,
     /// A component is missing, and no pod of it failed: no retry policy is about that.
     pub missing: bool,
+    /// The first cause, as it is recorded.
+    pub failure: &'a FailureRecord,
+    /// When it happened.
+    pub failed_at: Timestamp,
 }
 
 impl Case<'_> {
-    /// Counted restarts, without the one that this very incident has used.
+    /// Counted restarts that `maxRestarts` or the retry limit limits, without the one that this very incident has
+    /// used.
     #[must_use]
     pub fn used(&self) -> i32 {
-        let used = self.facts.snapshot.status.resetting_count;
+        self.before(budget::used(&self.facts.snapshot.status))
+    }
+
+    /// The same of `globalMaxRetries`.
+    #[must_use]
+    pub fn global_used(&self) -> i32 {
+        self.before(budget::global_used(&self.facts.snapshot.status))
+    }
+
+    fn before(&self, used: i32) -> i32 {
         used.saturating_sub(i32::from(self.charged))
     }
 
@@ -90,7 +107,7 @@ pub const NODE_LOST: &str = "NodeLost";
 /// Asks the stages in order. What was counted already is not counted again, and no limit is asked.
 #[must_use]
 pub fn rule(case: &Case<'_>) -> Ruling {
-    let ruling = stages(case);
+    let ruling = stop_when::rule(case, stages(case));
     if ruling.is_uncounted() && !case.charged {
         return within_uncounted_limit(case.facts, ruling);
     }
@@ -116,7 +133,14 @@ pub fn within_uncounted_limit(facts: Facts<'_>, ruling: Ruling) -> Ruling {
     }
     let rule = RuleRef { source: RuleSource::UncountedLimit, ..ruling.rule };
     let retries = Some(Retries { used, limit });
-    Ruling { action: RulingAction::Fail, rule, retries, by_rule: false, retry: None }
+    Ruling {
+        action: RulingAction::Fail,
+        rule,
+        retries,
+        by_rule: false,
+        retry: None,
+        evidence: None,
+    }
 }
 
 fn stages(case: &Case<'_>) -> Ruling {

@@ -80,13 +80,8 @@ fn retries(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> R
     let global = case.facts.config.retry_policy.global_max_retries;
     let limit = rule.and_then(|rule| rule.retry_limit).or(policy.retry_limit).unwrap_or(global);
     let own = Retries { used: count(case, policy, rule), limit };
-    let all = Retries { used: case.used(), limit: global };
-    let left = |of: &Retries| i64::from(of.limit) - i64::from(of.used);
-    if mutations::is_present(Mutation::RuleLimitUnasked) || left(&all) < left(&own) {
-        all
-    } else {
-        own
-    }
+    let all = Retries { used: case.global_used(), limit: global };
+    if mutations::is_present(Mutation::RuleLimitUnasked) { all } else { own.nearest(all) }
 }
 
 fn retry(case: &Case<'_>, policy: &RetryPolicy, rule: Option<&RetryRule>) -> Retry {

@@ -18,10 +18,11 @@ pub fn rule(case: &Case<'_>, granted: Option<RuleRef>) -> Ruling {
     ruling
 }
 
-/// The counted restarts, and how many `failurePolicy.maxRestarts`, or else the retry limit, allows.
+/// The limit that has least left: `failurePolicy.maxRestarts`, or else the retry limit, or the global one.
 pub fn retries(case: &Case<'_>) -> Retries {
     let facts = case.facts;
-    let used = case.used();
-    let own = facts.snapshot.policies.max_restarts.unwrap_or(facts.limits.retry_limit);
-    Retries { used, limit: own.min(facts.config.retry_policy.global_max_retries) }
+    let limit = facts.snapshot.policies.max_restarts.unwrap_or(facts.limits.retry_limit);
+    let own = Retries { used: case.used(), limit };
+    let global = facts.config.retry_policy.global_max_retries;
+    own.nearest(Retries { used: case.global_used(), limit: global })
 }

@@ -18,6 +18,8 @@ pub struct Ruling {
     pub by_rule: bool,
     /// How it is retried, where a retry policy says so.
     pub retry: Option<Retry>,
+    /// What shows that a retry would be of no use, in words.
+    pub evidence: Option<String>,
 }
 
 /// Restart or fail.
@@ -52,18 +54,18 @@ impl Ruling {
     /// A ruling that asks no limit.
     #[must_use]
     pub const fn unlimited(action: RulingAction, rule: RuleRef) -> Self {
-        Self { action, rule, retries: None, by_rule: true, retry: None }
+        Self { action, rule, retries: None, by_rule: true, retry: None, evidence: None }
     }
 
     /// A counted action, or failure where no restart is left: the rule is named in both cases.
     #[must_use]
     pub fn limited(action: RulingAction, rule: RuleRef, retries: Retries) -> Self {
         if retries.used < retries.limit {
-            return Self { action, rule, retries: Some(retries), by_rule: true, retry: None };
+            return Self { retries: Some(retries), ..Self::unlimited(action, rule) };
         }
         let rule = RuleRef { source: RuleSource::RetryLimit, ..rule };
         let (action, retries) = (RulingAction::Fail, Some(retries));
-        Self { action, rule, retries, by_rule: false, retry: None }
+        Self { action, rule, retries, by_rule: false, retry: None, evidence: None }
     }
 
     /// Whether something is made again that no limit counts.
@@ -80,7 +82,7 @@ impl Ruling {
     #[must_use]
     pub const fn is_of_limits(&self) -> bool {
         match self.rule.source {
-            RuleSource::RetryPolicy | RuleSource::RetryLimit => true,
+            RuleSource::RetryPolicy | RuleSource::RetryLimit | RuleSource::StopWhen => true,
             RuleSource::KillSwitch
             | RuleSource::PodFailurePolicy
             | RuleSource::ExitCodeAnnotation
@@ -114,6 +116,10 @@ impl Ruling {
             RuleSource::UncountedLimit => {
                 format!("limit of uncounted restarts reached{for_place}{left}")
             }
+            RuleSource::StopWhen => {
+                let evidence = self.evidence.as_deref().unwrap_or_default();
+                format!("{} fails the AppWrapper: {evidence}", stop_when(&self.rule))
+            }
             RuleSource::PodFailurePolicy | RuleSource::FailurePolicy | RuleSource::RetryPolicy => {
                 let what = match self.action {
                     RulingAction::Restart => "restarts the AppWrapper",
@@ -134,6 +140,9 @@ impl Ruling {
 #[must_use]
 pub fn place(rule: &RuleRef) -> String {
     let which = if rule.overrides { "the overriding RetryPolicy" } else { "RetryPolicy" };
+    if rule.source == RuleSource::StopWhen {
+        return stop_when(rule);
+    }
     match (&rule.policy, &rule.name, rule.index) {
         (Some(policy), Some(name), _) => format!("rule {name} of {which} {policy}"),
         (Some(policy), None, _) => format!("the default action of {which} {policy}"),
@@ -142,6 +151,14 @@ pub fn place(rule: &RuleRef) -> String {
             format!("rule {index} of podFailurePolicy")
         }
         (None, None, _) => String::new(),
+    }
+}
+
+/// Where the `stopWhen` stands.
+fn stop_when(rule: &RuleRef) -> String {
+    match &rule.policy {
+        Some(policy) => format!("stopWhen of RetryPolicy {policy}"),
+        None => "stopWhen of failurePolicy".to_owned(),
     }
 }
 
@@ -154,7 +171,8 @@ pub fn counted_by(rule: &RuleRef) -> Option<String> {
         | RuleSource::PodFailurePolicy
         | RuleSource::ExitCodeAnnotation
         | RuleSource::FailurePolicy
-        | RuleSource::UncountedLimit => false,
+        | RuleSource::UncountedLimit
+        | RuleSource::StopWhen => false,
     };
     let index = rule.index.filter(|_| follows)?;
     Some(format!("rule {index} of podFailurePolicy"))
@@ -170,7 +188,8 @@ pub fn decider(rule: &RuleRef) -> String {
         | RuleSource::PodFailurePolicy
         | RuleSource::ExitCodeAnnotation
         | RuleSource::FailurePolicy
-        | RuleSource::RetryPolicy => false,
+        | RuleSource::RetryPolicy
+        | RuleSource::StopWhen => false,
     };
     let mut text = match (place.as_str(), is_limit) {
         ("", _) => source.to_string(),

@@ -145,7 +145,8 @@ impl Doubt {
             RuleSource::ExitCodeAnnotation
             | RuleSource::KillSwitch
             | RuleSource::RetryLimit
-            | RuleSource::UncountedLimit => {}
+            | RuleSource::UncountedLimit
+            | RuleSource::StopWhen => {}
         }
     }
 

@@ -171,7 +171,18 @@ impl<'a> Hearing<'a> {
         let (judged, component) = (Rc::new(judged), evidence.component);
         let charged = incidents::is_repeated(&snapshot.status.attempts);
         let missing = evidence.said().0 == unhealthy::MISSING_COMPONENT && pod.is_none();
-        let case = Case { facts, judged, components, pod, component, ignored, charged, missing };
+        let case = Case {
+            facts,
+            judged,
+            components,
+            pod,
+            component,
+            ignored,
+            charged,
+            missing,
+            failure: evidence.record,
+            failed_at: evidence.at.unwrap_or(facts.now),
+        };
         let ruling = policy::rule(&case);
         let by_switch = ruling.rule.source == RuleSource::KillSwitch;
         if evidence.happened == Happened::NodeMarked && !by_switch {

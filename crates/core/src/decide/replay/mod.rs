@@ -21,9 +21,9 @@ mod evaluate;
 mod record;
 
 use super::policy::RulingAction;
-use super::{Facts, incidents, pause, retry};
+use super::{Facts, budget, incidents, pause, retry};
 use crate::api::{
-    AppWrapperStatus, Attempt, AttemptAction, FailureRecord, Retries, RetryCount, RuleRef,
+    AppWrapperStatus, Attempt, AttemptAction, Budget, FailureRecord, Retries, RetryCount, RuleRef,
     RuleSource,
 };
 use evaluate::{Hearing, Judgement};
@@ -92,9 +92,14 @@ pub fn replay(facts: Facts<'_>) -> Replay {
     for attempt in &facts.snapshot.status.attempts {
         status.attempts.push(attempt.clone());
         let Some(failure) = &attempt.failure else { continue };
+        let is_refilled = refill(facts, &mut status, attempt);
         let hearing = Hearing::of(facts, &status, attempt, failure);
         let judgement = hearing.judge();
-        let assumptions = hearing.assumptions(&judgement);
+        let mut assumptions = hearing.assumptions(&judgement);
+        if is_refilled {
+            assumptions
+                .push("pods were ready without interruption: retries were given back".into());
+        }
         count(&mut status, &judgement);
         let (action, rule) = (judgement.action(), judgement.rule());
         let mut replayed = Replayed {
@@ -152,11 +157,25 @@ fn before(status: &AppWrapperStatus) -> AppWrapperStatus {
         let count = less(entry.count, uses(entry));
         RetryCount { count, ..entry.clone() }
     });
+    // what was given back between recorded attempts is given back again
+    let budget = status.budget.as_ref().map(|budget| Budget {
+        used: less(budget.used, recorded),
+        global_used: less(budget.global_used, recorded),
+        since: budget.since.clone(),
+    });
     AppWrapperStatus {
+        budget,
         resetting_count: less(status.resetting_count, recorded),
         retry_counts: retry_counts.filter(|entry| entry.count > 0).collect(),
         ..AppWrapperStatus::default()
     }
+}
+
+/// Gives back what the readiness of an attempt earned; whether that is anything. When the pods were ready first is
+/// recorded, and that they stayed so is assumed.
+fn refill(facts: Facts<'_>, status: &mut AppWrapperStatus, attempt: &Attempt) -> bool {
+    let (Some(ready), Some(failed)) = (&attempt.ready_at, &attempt.failed_at) else { return false };
+    budget::give_back(status, facts, ready.0, failed.0)
 }
 
 /// Writes down what is decided, as the controller does.
@@ -170,7 +189,7 @@ fn count(status: &mut AppWrapperStatus, judgement: &Judgement) {
             matches!(ruling.action, RulingAction::RecreateComponent(_)) && ruling.retries.is_some()
         });
     if counted {
-        status.resetting_count = status.resetting_count.saturating_add(1);
+        budget::count(status, 1);
     }
     let retry = judgement.ruling().and_then(|ruling| ruling.retry.as_ref());
     if let Some(retry) = retry.filter(|_| counted) {
@@ -212,7 +231,10 @@ pub fn title(rule: &RuleRef) -> String {
         RuleSource::RetryLimit if place.is_empty() => "the retry limit".to_owned(),
         RuleSource::RetryLimit => format!("the limit of {place}"),
         RuleSource::UncountedLimit => "the limit of uncounted restarts".to_owned(),
-        RuleSource::PodFailurePolicy | RuleSource::FailurePolicy | RuleSource::RetryPolicy => place,
+        RuleSource::PodFailurePolicy
+        | RuleSource::FailurePolicy
+        | RuleSource::RetryPolicy
+        | RuleSource::StopWhen => place,
     }
 }
 

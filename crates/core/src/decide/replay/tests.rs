@@ -293,6 +293,33 @@ fn a_retry_policy_counts_its_own_rules_and_backs_off() {
 }
 
 #[test]
+fn restarts_are_given_back_and_stopped_in_a_replay() {
+    let record = exited(3, "", "application");
+    let failed = |readiness: i64| {
+        let mut world = recorded(given(Phase::Running), &vec![record.clone(); 3]);
+        for (attempt, start) in world.snapshot.status.attempts.iter_mut().zip([0, 1000, 2000]) {
+            attempt.ready_at = Some(Time(at(start)));
+            attempt.failed_at = Some(Time(at(start + readiness)));
+        }
+        world
+    };
+    let actions = |world: &World, policy: Value| -> Vec<Option<AttemptAction>> {
+        let world = ruled(world.clone(), &json!({ "failurePolicy": policy }));
+        replayed(&world).failures.into_iter().map(|failure| failure.action).collect()
+    };
+    let (restart, fail) = (Some(AttemptAction::Restart), Some(AttemptAction::Fail));
+    let refill = || json!({"maxRestarts": 1, "refill": {"after": "10m"}});
+    assert_eq!(actions(&failed(600), refill()), [restart; 3]);
+    assert_eq!(actions(&failed(599), refill()), [restart, fail, fail]);
+    let stop = || json!({"stopWhen": {"attemptsWithoutProgress": 2, "progressAfter": "10m"}});
+    assert_eq!(actions(&failed(600), stop()), [restart; 3]);
+    assert_eq!(actions(&failed(599), stop())[..2], [restart, fail]);
+    let world = ruled(failed(600), &json!({ "failurePolicy": refill() }));
+    let said = &replayed(&world).failures[1].assumptions;
+    assert!(said.iter().any(|text| text.contains("retries were given back")), "{said:?}");
+}
+
+#[test]
 fn what_a_retry_rule_cannot_be_told_is_said() {
     let cut = "x".repeat(1024);
     let cuda = "failureCategories: [{name: cuda, onTerminationMessage: {pattern: CUDA}}]";

@@ -1,5 +1,6 @@
 //! The invariants: each a function of its own, with the sentence that it checks.
 
+pub mod budgets;
 pub mod calls;
 pub mod hostile;
 pub mod liveness;

@@ -312,7 +312,8 @@ fn given_up_by_right(scope: &Scope<'_>) -> Option<String> {
         return None;
     }
     let (own, tuning) = (&scope.wrapper.own, &scope.wrapper.tuning);
-    let limit = own.max_restarts.unwrap_or(tuning.limit).min(scope.oracle.policies.global.0);
-    let count = scope.wrapper.state.count;
-    (count < limit).then(|| format!("{count} of {limit}"))
+    let limit = own.max_restarts.unwrap_or(tuning.limit);
+    let (state, global) = (scope.wrapper.state, scope.oracle.policies.global.0);
+    let is_left = state.used < limit && state.global_used < global;
+    is_left.then(|| format!("{} of {limit}, {} of {global} in all", state.used, state.global_used))
 }

@@ -145,9 +145,10 @@ fn within_the_limit(scope: &Scope<'_>) -> Option<String> {
     let limit = if policies.may_hold(&own.named, own.queued) {
         global
     } else {
-        own.max_restarts.unwrap_or(tuning.limit).min(global)
+        own.max_restarts.unwrap_or(tuning.limit)
     };
-    (state.count > limit).then(|| format!("{} of {limit}", state.count))
+    let (used, all) = (state.used, state.global_used);
+    (used > limit || all > global).then(|| format!("{used} of {limit}, {all} of {global} in all"))
 }
 
 fn one_object_each(scope: &Scope<'_>) -> Option<String> {

@@ -1,6 +1,7 @@
 //! The policies in the spec of an AppWrapper, read here by other code than the controller's.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -18,6 +19,10 @@ pub struct Own {
     pub parts: Vec<(String, String)>,
     /// `failurePolicy.maxRestarts`.
     pub max_restarts: Option<i64>,
+    /// `failurePolicy.refill.after`.
+    pub refill_after: Option<Duration>,
+    /// `failurePolicy.stopWhen`: attempts in a row, and the readiness that is progress.
+    pub stop_after: Option<(usize, Duration)>,
     /// Retry policies that it names.
     pub named: BTreeSet<String>,
     /// It waits in a queue.
@@ -33,6 +38,17 @@ pub struct Own {
     jobs: Vec<Vec<String>>,
     pod_rules: Vec<Value>,
     failure_rules: Vec<Value>,
+}
+
+/// A duration in whole seconds, as scenes have it.
+fn seconds(value: &Value) -> Option<Duration> {
+    value.as_str()?.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
+}
+
+fn stop_after(stop_when: &Value) -> Option<(usize, Duration)> {
+    let most = stop_when["attemptsWithoutProgress"].as_u64()?;
+    let progress_after = seconds(&stop_when["progressAfter"]).unwrap_or(Duration::from_mins(10));
+    Some((usize::try_from(most).ok()?, progress_after))
 }
 
 /// What `podFailurePolicy` says of a pod.
@@ -95,6 +111,8 @@ impl Own {
             .collect();
         let mut own = Self {
             max_restarts: spec["failurePolicy"]["maxRestarts"].as_i64(),
+            refill_after: seconds(&spec["failurePolicy"]["refill"]["after"]),
+            stop_after: stop_after(&spec["failurePolicy"]["stopWhen"]),
             named: retry::listed(object.annotation(RETRY_POLICIES)).collect(),
             queued: object.label(QUEUE).is_some(),
             steps: vec![0; parts.len()],

@@ -20,14 +20,18 @@ impl State {
         let attempts = status["attempts"].as_array();
         let last = attempts.and_then(|all| all.last());
         let phase = status["phase"].as_str().unwrap_or_default();
+        let count = status["resettingCount"].as_i64().unwrap_or(0);
+        let budget = |field: &str| status["budget"][field].as_i64().unwrap_or(count);
         Self {
+            used: budget("used"),
+            global_used: budget("globalUsed"),
             phase: phase.parse().unwrap_or_default(),
             suspend: object.value["spec"]["suspend"] == true,
             deleting: object.is_deleting(),
             finalizer: object.finalizers().any(|name| name == FINALIZER),
             quota: is_true(&object.value, "QuotaReserved"),
             deployed: is_true(&object.value, "ResourcesDeployed"),
-            count: status["resettingCount"].as_i64().unwrap_or(0),
+            count,
             attempt: last.and_then(|attempt| attempt["attempt"].as_i64()).unwrap_or(0),
         }
     }

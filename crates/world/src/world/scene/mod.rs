@@ -2,6 +2,7 @@
 
 mod act;
 mod author;
+mod budgets;
 mod people;
 mod policies;
 mod tuning;

@@ -335,7 +335,7 @@ impl Writer<'_> {
         const KEY: &str = "workload.codeflare.dev/retry-policies";
         for (kind, name) in [("ClusterQueue", "cq"), ("LocalQueue", "lq")] {
             let mut queue = json!({
-                "apiVersion": "kueue.x-k8s.io/v1beta1", "kind": kind,
+                "apiVersion": "kueue.x-k8s.io/v1beta2", "kind": kind,
                 "metadata": {"name": name}, "spec": {},
             });
             if kind == "LocalQueue" {

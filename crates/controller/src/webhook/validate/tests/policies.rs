@@ -154,6 +154,43 @@ fn wrong_rules_of_a_failure_policy_are_named() {
 }
 
 #[test]
+fn budgets_are_checked() {
+    let of = |budget: Value| judged(&with(&three(), "/spec/failurePolicy", budget));
+    let fine = json!({"refill": {"after": "24h"}, "stopWhen": {"attemptsWithoutProgress": 3,
+        "sameFailureOnNodes": 2, "progressAfter": "10m"}});
+    assert_eq!(of(fine), Vec::<String>::new());
+    for (budget, field, fragment) in [
+        (json!({"refill": {}}), "refill.after", "must be given"),
+        (json!({"refill": {"after": "1 day"}}), "refill.after", "must be a duration"),
+        (json!({"refill": {"after": "59s"}}), "refill.after", "must be at least 1m"),
+        (
+            json!({"stopWhen": {"attemptsWithoutProgress": 0}}),
+            "stopWhen.attemptsWithoutProgress",
+            "must be at least 1",
+        ),
+        (
+            json!({"stopWhen": {"attemptsWithoutProgress": 11}}),
+            "stopWhen.attemptsWithoutProgress",
+            "must be at most 10",
+        ),
+        (
+            json!({"stopWhen": {"sameFailureOnNodes": 1}}),
+            "stopWhen.sameFailureOnNodes",
+            "must be at least 2",
+        ),
+        (
+            json!({"stopWhen": {"sameFailureOnNodes": 2, "progressAfter": "soon"}}),
+            "stopWhen.progressAfter",
+            "must be a duration",
+        ),
+    ] {
+        only(field, &of(budget), &format!("error: spec.failurePolicy.{field}: "), fragment);
+    }
+    let start = "warning: spec.failurePolicy.stopWhen: ";
+    only("nothing", &of(json!({"stopWhen": {"progressAfter": "5m"}})), start, "has no effect");
+}
+
+#[test]
 fn the_reasons_of_a_failure_policy_are_those_of_jobs() {
     let of = |reasons: Value| {
         failure(json!([{"action": "FailAppWrapper", "onJobFailureReasons": reasons}]))

@@ -1,0 +1,116 @@
+//! The budget of restarts: what the limits ask for, and when it is given back.
+//!
+//! `resettingCount` counts every restart and never goes down. Once restarts were given back, `status.budget` counts those
+//! since, and the limits ask that instead.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::Facts;
+use super::draft::Draft;
+use crate::api::{AppWrapperStatus, Budget, condition};
+use crate::mutations::{self, Mutation};
+use crate::tuning::Period;
+
+/// Counted restarts that `maxRestarts` or the retry limit limits.
+#[must_use]
+pub fn used(status: &AppWrapperStatus) -> i32 {
+    let budget = status.budget.as_ref();
+    budget.map_or(status.resetting_count, |budget| budget.used.min(status.resetting_count))
+}
+
+/// Counted restarts that `globalMaxRetries` limits.
+#[must_use]
+pub fn global_used(status: &AppWrapperStatus) -> i32 {
+    let budget = status.budget.as_ref();
+    budget.map_or(status.resetting_count, |budget| budget.global_used.min(status.resetting_count))
+}
+
+/// Counts restarts.
+pub fn count(status: &mut AppWrapperStatus, more: i32) {
+    status.resetting_count = status.resetting_count.saturating_add(more);
+    if let Some(budget) = &mut status.budget {
+        budget.used = budget.used.max(0).saturating_add(more);
+        budget.global_used = budget.global_used.max(0).saturating_add(more);
+    }
+}
+
+/// Gives back what readiness has earned until a moment: a failure's, or now. Whether something was given back: a limit
+/// is asked once that is stored.
+#[must_use]
+pub fn refill(draft: &mut Draft<'_>, until: Timestamp) -> bool {
+    // the status in the making may say already that the pods are not ready any more
+    let stored = &draft.facts.snapshot.status;
+    let Some(since) = ready_since(stored) else { return false };
+    give_back(&mut draft.status, draft.facts, since, until.min(draft.facts.now))
+}
+
+/// When restarts are given back next, if every pod stays ready; none where none were used, or none is given back.
+#[must_use]
+pub fn next_refill(status: &AppWrapperStatus, facts: Facts<'_>) -> Option<Timestamp> {
+    let since = ready_since(status)?;
+    let all = refills(status, facts);
+    all.into_iter().map(|refill| refill.after.after(since)).min()
+}
+
+/// Gives back what readiness from one moment to another earns. Whether that is anything.
+pub fn give_back(
+    status: &mut AppWrapperStatus,
+    facts: Facts<'_>,
+    since: Timestamp,
+    until: Timestamp,
+) -> bool {
+    let mut due = refills(status, facts);
+    due.retain(|refill| refill.after.after(since) <= until);
+    let any = !due.is_empty();
+    for Refill { of, .. } in due {
+        let (used, global_used) = (used(status), global_used(status));
+        let mut budget = |used: i32, global_used: i32| {
+            status.budget = Some(Budget { used, global_used, since: Time(until) });
+        };
+        match of {
+            Limit::Own => budget(0, global_used),
+            Limit::Global => budget(used, 0),
+            Limit::RetryPolicy(name) => status.retry_counts.retain(|entry| entry.policy != name),
+        }
+    }
+    any
+}
+
+/// A limit of which something is used and will be given back.
+struct Refill {
+    of: Limit,
+    after: Period,
+}
+
+enum Limit {
+    /// `maxRestarts` or the retry limit.
+    Own,
+    /// `globalMaxRetries`.
+    Global,
+    /// The limits of this RetryPolicy.
+    RetryPolicy(String),
+}
+
+fn refills(status: &AppWrapperStatus, facts: Facts<'_>) -> Vec<Refill> {
+    let snapshot = facts.snapshot;
+    let own = snapshot.policies.budget.refill_after.filter(|_| used(status) > 0);
+    let global = facts.config.retry_policy.refill_after.filter(|_| global_used(status) > 0);
+    let of_policies = snapshot.retry.policies.iter().filter_map(|policy| {
+        let is_used = status.retry_counts.iter().any(|entry| entry.policy == policy.name);
+        let after = policy.budget.refill_after.filter(|_| is_used)?;
+        Some(Refill { of: Limit::RetryPolicy(policy.name.clone()), after })
+    });
+    let own = own.map(|after| Refill { of: Limit::Own, after });
+    let global = global.map(|after| Refill { of: Limit::Global, after });
+    own.into_iter().chain(global).chain(of_policies).collect()
+}
+
+/// Since when every expected pod is ready without interruption.
+fn ready_since(status: &AppWrapperStatus) -> Option<Timestamp> {
+    if mutations::is_present(Mutation::RefilledUnready) {
+        return status.attempts.last()?.started_at.as_ref().map(|time| time.0);
+    }
+    let is_ready = condition::is_true(&status.conditions, condition::PODS_READY);
+    condition::since(&status.conditions, condition::PODS_READY).filter(|_| is_ready)
+}
