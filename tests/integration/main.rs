@@ -26,6 +26,7 @@ mod access;
 mod admission;
 mod adopted;
 mod aw;
+mod budgets;
 mod certificates;
 mod chart;
 mod conformance;
