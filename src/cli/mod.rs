@@ -9,6 +9,7 @@ mod crd;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
+mod ledger;
 mod place;
 mod run;
 #[cfg(feature = "demo")]
@@ -46,6 +47,13 @@ enum Command {
     Describe(aw::describe::Args),
     /// Show the attempts of an AppWrapper and why each ended
     Attempts(aw::Target),
+    /// Show what the reserved quota of an AppWrapper was used for, and what each attempt cost
+    Eff(aw::Target),
+    /// Report what reserved quota was used for, by queue, user, failure category or node
+    ///
+    /// Only AppWrappers that still exist are in the report. Each counts with all the time that its status
+    /// records; the metric `appwrapper_resource_seconds_total` also covers those that were deleted.
+    Report(aw::report::Args),
     /// Show an AppWrapper and the objects it owns, down to the pods
     Tree(aw::Target),
     /// Delete a failed AppWrapper and recreate it from its own spec
@@ -191,6 +199,8 @@ pub fn main() -> ExitCode {
         Command::List(args) => aw::list::run(&args),
         Command::Describe(args) => aw::describe::run(&args),
         Command::Attempts(args) => aw::attempts::run(&args),
+        Command::Eff(args) => aw::eff::run(&args),
+        Command::Report(args) => aw::report::run(&args),
         Command::Tree(args) => aw::tree::run(&args),
         Command::Retry(args) => aw::retry::run(&args),
         Command::Suspend(args) => aw::switch::suspend(&args),

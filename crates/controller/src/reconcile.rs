@@ -335,6 +335,7 @@ async fn carry_out(
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
                 memory.confirm(written.meta.resource_version.as_deref());
                 context.metrics.removed(&wrapper.status, context.clock.now());
+                report::spent(context, wrapper, None);
             }
         }
     }

@@ -74,6 +74,8 @@ mutations! {
     OwnerUnheard: "owner-unheard", "Limits are asked before the component has said why it failed.";
     MissingIsPodFailure: "missing-is-pod-failure", "Retry policies are asked about a missing component.";
     NoUncountedLimit: "no-uncounted-limit", "Uncounted restarts have no limit.";
+    TeardownUncounted: "teardown-uncounted", "The ledger does not count the time of a deletion.";
+    LostIsProductive: "lost-is-productive", "What an attempt did stays productive after its failure.";
     RefilledUnready: "refilled-unready", "Restarts are given back though pods were not ready for so long.";
     StopWhenUnasked: "stop-when-unasked", "stopWhen is not asked.";
     DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";

@@ -85,6 +85,8 @@ const COMPONENT_CONDITIONS: usize = 2 * CONDITION;
 const ATTEMPT: usize = 12 * SMALL + 8 * (NAME + SMALL) + MESSAGE;
 /// One of `retryCounts`.
 const RETRY_COUNT: usize = NAME + 63 + 2 * SMALL;
+/// The ledger `usage`: a state, a moment, and seconds by state.
+const USAGE: usize = 12 * SMALL;
 /// What stands once: phase, counts, anchors, keys, brackets.
 const FRAME: usize = 2 << 10;
 
@@ -101,11 +103,13 @@ const FRAME: usize = 2 << 10;
 /// | `avoidNodes` | [`AVOIDED_NODES_MAX`] × a name |
 /// | `pendingMemory` | the containers of the pod set that has most of them |
 /// | `since` | 6 moments, and one for each pod set |
+/// | `usage` | a state, a moment, 8 numbers |
 ///
 /// A message has at most [`STATUS_MESSAGE_BYTES_MAX`] bytes, each stored as up to six.
 #[must_use]
 pub fn largest_status<'a>(components: impl IntoIterator<Item = Shape<'a>>) -> usize {
     let mut sum = FRAME
+        + USAGE
         + CONDITIONS_MAX * (CONDITION + MESSAGE)
         + RETRY_COUNTS_MAX * RETRY_COUNT
         + AVOIDED_NODES_MAX * (NAME + 1)

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::super::configuration::Known;
 use super::super::explain::answer::{Explanation, explain};
 use super::super::explain::live::around;
+use super::super::ledger::Ledger;
 use super::super::place::One;
 use super::super::{Error, program, term};
 use super::workload::{self, QueueStatus};
@@ -54,6 +55,8 @@ struct Description {
     managed_by: Option<String>,
     queue: Option<QueueStatus>,
     components: Vec<Member>,
+    /// What its reserved quota was used for.
+    usage: Option<Ledger>,
     /// The failure that the next decision is about, or the last one that was decided.
     failure: Option<Failure>,
     /// The last failure in the worker cluster, where the AppWrapper runs in one.
@@ -143,6 +146,7 @@ async fn look(args: &Args) -> Result<Description, Error> {
         uncounted_restarts: uncounted,
         queue: workload::standing(wrapper.queue.as_deref(), &queued),
         events: last_events(&warnings),
+        usage: wrapper.status.usage.as_ref().map(|usage| Ledger::of(usage, now)),
         ..description(&one, scene.map(|scene| scene.snapshot).as_ref(), next, notes)
     })
 }
@@ -183,6 +187,7 @@ fn description(
         managed_by: wrapper.other_manager().map(str::to_owned),
         queue: None,
         components,
+        usage: None,
         failure: failure(&status.attempts, next.as_ref()),
         last_failure: reported(wrapper),
         next,

@@ -4,8 +4,10 @@
 
 pub(super) mod attempts;
 pub(super) mod describe;
+pub(super) mod eff;
 pub(super) mod list;
 mod reach;
+pub(super) mod report;
 pub(super) mod retry;
 pub(super) mod switch;
 pub(super) mod tree;

@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use super::super::ledger::Ledger;
 use super::Scene;
 use crate::api::{FailureRecord, Phase, RuleRef};
 use crate::config::Config;
@@ -29,6 +30,9 @@ pub(in crate::cli) struct Explanation {
     pub avoid_nodes: Vec<String>,
     pub create: Vec<String>,
     pub delete: Vec<String>,
+    /// What its reserved quota was used for; not there before quota was first reserved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Ledger>,
     /// Counted restarts since they were last given back, and when they are next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
@@ -124,7 +128,8 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     let mut notes: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     notes.extend(flaws(snapshot));
     notes.extend(scene.notes.iter().cloned());
-    Explanation { budget: Budget::of(facts), ..of(scene, &decision, title, notes) }
+    let usage = snapshot.status.usage.as_ref().map(|usage| Ledger::of(usage, now));
+    Explanation { usage, budget: Budget::of(facts), ..of(scene, &decision, title, notes) }
 }
 
 /// The most flaws of policies that are noted.
@@ -164,6 +169,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         avoid_nodes: decision.status.avoid_nodes.clone(),
         create: titles(&verdict.create),
         delete,
+        usage: None,
         budget: None,
         record: verdict.failure.clone(),
         delayed: decision.status.retry_after.is_some(),

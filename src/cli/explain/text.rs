@@ -13,14 +13,14 @@ pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> Page 
     let mut headline = vec![(format!("{}: ", answer.title), None)];
     headline.extend(step(answer, now));
     page.spans(&headline, colours);
-    for line in details(answer) {
+    for line in details(answer, now) {
         page.line(&line);
     }
     page
 }
 
 /// The lines after the headline.
-pub(in crate::cli) fn details(answer: &Explanation) -> Vec<String> {
+pub(in crate::cli) fn details(answer: &Explanation, now: Timestamp) -> Vec<String> {
     let mut lines = vec![];
     let mut line = |name: &str, value: String| {
         if !value.is_empty() {
@@ -36,6 +36,7 @@ pub(in crate::cli) fn details(answer: &Explanation) -> Vec<String> {
     line("avoids", answer.avoid_nodes.join(", "));
     line("creates", answer.create.join(", "));
     line("deletes", answer.delete.join(", "));
+    line("usage", answer.usage.as_ref().map(|usage| usage.line(now)).unwrap_or_default());
     for note in &answer.notes {
         line("note", note.clone());
     }

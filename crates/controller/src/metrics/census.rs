@@ -15,7 +15,8 @@ use prometheus::{CounterVec, GaugeVec, IntGauge, IntGaugeVec};
 
 use super::make::{amount, gauge, level, plain_gauge};
 use super::queues::Queues;
-use super::{QUEUES_MAX, phase_label};
+use super::resources::ResourceSeconds;
+use super::{QUEUES_MAX, Spent, phase_label};
 use crate::api::Phase;
 
 /// A pause between scrapes counts for no more than this: what was in between is not known.
@@ -75,6 +76,7 @@ struct Inner {
     source: Option<Source>,
     leader: IntGauge,
     queues: Queues,
+    resources: ResourceSeconds,
     last: Option<Duration>,
     idle_since: BTreeMap<String, Duration>,
 }
@@ -87,6 +89,7 @@ struct Gauges {
     stuck_pods: IntGauge,
     stuck: IntGauge,
     over_quota: IntGauge,
+    resources: CounterVec,
 }
 
 impl fmt::Debug for World {
@@ -97,23 +100,30 @@ impl fmt::Debug for World {
 
 impl World {
     pub(super) fn new(leader: IntGauge) -> Self {
+        let resources = ResourceSeconds::new();
+        let gauges = Gauges::new(resources.counter());
         let inner = Inner {
             source: None,
             leader,
             queues: Queues::up_to(QUEUES_MAX),
+            resources,
             last: None,
             idle_since: BTreeMap::new(),
         };
-        Self(Arc::new(Mutex::new(inner)), Arc::new(Gauges::new()))
+        Self(Arc::new(Mutex::new(inner)), Arc::new(gauges))
     }
 
     pub(super) fn count_with(&self, source: impl Fn() -> Option<Census> + Send + Sync + 'static) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).source = Some(Box::new(source));
     }
+
+    pub(super) fn spent(&self, spent: &Spent) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).resources.note(spent);
+    }
 }
 
 impl Gauges {
-    fn new() -> Self {
+    fn new(resources: CounterVec) -> Self {
         Self {
             present: gauge(
                 "appwrapper_appwrappers",
@@ -147,12 +157,14 @@ impl Gauges {
                 "appwrapper_pods_over_quota",
                 "AppWrappers with more live pods than they declare.",
             ),
+            resources,
         }
     }
 
-    fn all(&self) -> [&dyn Collector; 7] {
-        let Self { present, idle, longest, seconds, stuck_pods, stuck, over_quota } = self;
-        [present, idle, longest, seconds, stuck_pods, stuck, over_quota]
+    fn all(&self) -> [&dyn Collector; 8] {
+        let Self { present, idle, longest, seconds, stuck_pods, stuck, over_quota, resources } =
+            self;
+        [present, idle, longest, seconds, stuck_pods, stuck, over_quota, resources]
     }
 
     fn show(&self, census: &Census, inner: &mut Inner) {
@@ -166,7 +178,9 @@ impl Gauges {
         for lost in inner.queues.choose(&census.present) {
             // it is not there where nobody was idle
             drop(self.seconds.remove_label_values(&[&lost]));
+            inner.resources.forget(&lost);
         }
+        inner.resources.flush(&inner.queues);
         for each in &census.present {
             let queue = inner.queues.label(&each.queue);
             self.present.with_label_values(&[phase_label(each.phase), queue]).inc();

@@ -5,6 +5,7 @@
 //! a status write ─▶ Change (pure) ─┐
 //! a reconcile, an API call ────────┼─▶ Metrics ─▶ page
 //! a scrape ─▶ Census of the caches ┘
+//! a status write ─▶ Spent (pure) ─▶ kept until a scrape, which chooses the queues that have a label
 //! ```
 //!
 //! Counting is an addition in memory: it makes no call, and cannot fail.
@@ -17,7 +18,9 @@ mod make;
 mod mishaps;
 mod names;
 mod queues;
+mod resources;
 mod restarts;
+mod spent;
 #[cfg(test)]
 mod tests;
 
@@ -41,6 +44,7 @@ pub use census::{Census, Present, QueueKnown};
 pub use change::{Change, Failure};
 pub use mishaps::Place;
 pub use names::OTHER;
+pub use spent::{Spender, Spent};
 
 /// How many queues have a label of their own; the rest is `other`.
 pub const QUEUES_MAX: usize = 1000;
@@ -192,6 +196,11 @@ impl Metrics {
     /// Counts the removal of the finalizer.
     pub fn removed(&self, last: &AppWrapperStatus, now: Timestamp) {
         self.count(&Change::removal(last, now));
+    }
+
+    /// Counts what a write settled of a ledger, at the next scrape.
+    pub fn spent(&self, spent: &Spent) {
+        self.world.spent(spent);
     }
 
     fn count(&self, change: &Change) {

@@ -20,6 +20,11 @@ impl Names {
         Self { known: BTreeSet::new(), most }
     }
 
+    /// The label for a name that is not taken in.
+    pub(super) fn known<'a>(&self, name: &'a str) -> &'a str {
+        if self.known.contains(name) { name } else { OTHER }
+    }
+
     /// The label for a name.
     pub(super) fn label<'a>(&mut self, name: &'a str) -> &'a str {
         if self.known.contains(name) {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::jiff::Timestamp;
+
 use super::ancestry::{Ancestors, Doubt, Family, Lineage, Ours};
 use super::cache::KindKey;
 use super::kin::Place;
@@ -36,6 +38,8 @@ pub struct Wrapper {
     pub uid: String,
     /// Its resource version.
     pub version: String,
+    /// When it was created.
+    pub created: Option<Timestamp>,
     /// It has a deletion timestamp.
     pub deleting: bool,
     /// Its finalizers.
@@ -82,6 +86,13 @@ impl Wrapper {
         let templates = self.spec.components.iter().map(|wrapped| memory_bytes(&wrapped.template));
         let other = self.components.len() * size_of::<Component>() + self.rest_bytes;
         2 * templates.sum::<usize>() + other
+    }
+
+    /// What its pods request together, by resource, each in its own unit.
+    #[must_use]
+    pub fn requested(&self) -> BTreeMap<String, f64> {
+        let pod_sets = self.components.iter().map(|component| component.pod_sets.as_slice());
+        kinds::requested(self.spec.components.iter().zip(pod_sets))
     }
 
     fn inspect(&self, index: usize) -> Component {

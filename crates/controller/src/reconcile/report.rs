@@ -3,8 +3,9 @@
 use super::{Context, Error};
 use crate::act;
 use crate::act::events::{About, EventType};
-use crate::api::{FailureRecord, Phase};
+use crate::api::{AppWrapperStatus, FailureRecord, Phase};
 use crate::decide::{Decision, Verdict, VerdictAction, Warning, current_attempt};
+use crate::metrics::{Spender, Spent};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::memory::ReconcileState;
@@ -21,6 +22,7 @@ pub(super) fn announce(
     let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
     let now = context.clock.now();
     context.metrics.changed(&wrapper.status, &decision.status, now);
+    spent(context, wrapper, Some(&decision.status));
     log(from, to, &decision.verdict);
     if from == Phase::Empty || (memory.remarks != remarks && !memory.remarks.is_empty()) {
         for message in &remarks {
@@ -37,6 +39,22 @@ pub(super) fn announce(
     }
     if let Some((reason, message)) = milestone(from, decision) {
         context.tell(&about, EventType::Normal, reason, &message);
+    }
+}
+
+/// Counts what the write of a status settles of the ledger; without a status, the removal of the AppWrapper.
+pub(super) fn spent(context: &Context, wrapper: &Wrapper, new: Option<&AppWrapperStatus>) {
+    let config = context.config();
+    let (old, created) = (&wrapper.status, wrapper.created);
+    let spender = Spender { old, new, created, categories: &config.failure_categories };
+    let parts = spender.parts(context.clock.now());
+    if !parts.is_empty() {
+        context.metrics.spent(&Spent {
+            queue: wrapper.queue.clone().unwrap_or_default(),
+            requested: wrapper.requested(),
+            was_scheduled: spender.was_scheduled(),
+            parts,
+        });
     }
 }
 

@@ -14,6 +14,7 @@ mod requester;
 mod retry_policy;
 mod rules;
 mod status;
+mod usage;
 
 pub use appwrapper::{AppWrapper, AppWrapperSpec, Component, PodSet, PodSetInfo};
 pub use budget::{Budget, Refill, StopWhen};
@@ -32,6 +33,7 @@ pub use status::{
     AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, ComponentStatus, FailureRecord,
     PendingMemory, PodSetSince, Retries, RetryCount, RuleRef, RuleSource, Since,
 };
+pub use usage::{Usage, UsageSeconds, UsageState};
 
 /// API group of both custom resources.
 pub const GROUP: &str = "workload.codeflare.dev";

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::appwrapper::PodSet;
 use super::budget::Budget;
 use super::phase::Phase;
+use super::usage::Usage;
 
 /// Observed state of an AppWrapper.
 // Go: `AppWrapperStatus`; the fields after `componentStatus` are additions.
@@ -67,6 +68,9 @@ pub struct AppWrapperStatus {
     /// Times from which grace periods are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Since>,
+    /// Where the time went in which quota was reserved. Not set before quota was first reserved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
 }
 
 /// Observed state of a component.

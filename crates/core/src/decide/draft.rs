@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Decision, Facts, Verdict, VerdictAction, Warning};
+use super::{Decision, Facts, Verdict, VerdictAction, Warning, usage};
 use crate::api::{AppWrapperStatus, ComponentStatus, Phase, Since, condition};
 use crate::plan::{Action, FreshRead};
 use crate::price::POD_OWNERS_MAX;
@@ -158,6 +158,9 @@ impl<'a> Draft<'a> {
         if self.status != *stored {
             self.record_pod_owners(next);
             self.status = status::writable(&self.status, stored, self.facts.snapshot.rest_bytes);
+        }
+        if self.status != *stored {
+            self.status.usage = usage::updated(&self);
         }
         if self.ask != FreshRead::Nothing {
             // Nothing may be concluded before the answer.

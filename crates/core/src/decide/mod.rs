@@ -40,6 +40,7 @@ mod retry;
 mod steps;
 mod teardown;
 mod undetermined;
+pub mod usage;
 mod verdict;
 
 use k8s_openapi::jiff::Timestamp;

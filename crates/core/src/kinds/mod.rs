@@ -8,6 +8,7 @@
 //! template ─ render ──▶ the object to create        labels, owner, what Kueue adds
 //! object ─── report ──▶ its own verdict             from the status of its kind
 //! template ─ templates ▶ what its pods ask for       nodes, memory; `grow` writes more of it
+//!               └─ requested ▶ what all of them request together
 //! ```
 //!
 //! Everything here is a pure function of JSON that anybody may have written: whatever it is, the
@@ -27,6 +28,7 @@ pub mod quantity;
 mod registry;
 mod render;
 mod report;
+mod requests;
 mod status;
 mod templates;
 #[cfg(test)]
@@ -44,4 +46,5 @@ pub use quantity::{amount, amounts};
 pub use registry::{End, Kind, Recorded, Reference, record, reference};
 pub use render::{OWNER_API_VERSION, OWNER_KIND, OwnershipLabels, render};
 pub use report::report;
+pub use requests::requested;
 pub use templates::templates;

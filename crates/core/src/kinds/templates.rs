@@ -82,7 +82,7 @@ fn add_info(placement: &mut Placement, info: &PodSetInfo) {
 
 /// What a pod asks for: its containers run together, its init containers one after the other beside
 /// those of them that stay. Go: `resourcehelper.PodRequests`.
-fn requests(spec: &Value) -> BTreeMap<String, f64> {
+pub(super) fn requests(spec: &Value) -> BTreeMap<String, f64> {
     let mut together = BTreeMap::new();
     for one in items(spec, "containers") {
         add(&mut together, &asked(one));

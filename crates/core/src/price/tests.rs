@@ -7,7 +7,7 @@ use super::*;
 use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Budget, ComponentStatus,
     FailureRecord, PendingMemory, Phase, PodSetSince, Retries, RetryCount, RuleRef, RuleSource,
-    Since,
+    Since, Usage, UsageSeconds, UsageState,
 };
 
 #[test]
@@ -175,6 +175,20 @@ fn full(given: &[Given]) -> AppWrapperStatus {
             gone: Some(moment()),
             failed: Some(moment()),
             succeeded: Some(moment()),
+        }),
+        usage: Some(Usage {
+            state: Some(UsageState::Productive),
+            since: Some(moment()),
+            attempt_productive_seconds: i64::MAX,
+            seconds: UsageSeconds {
+                waiting: i64::MAX,
+                starting: i64::MAX,
+                productive: i64::MAX,
+                lost: i64::MAX,
+                teardown: i64::MAX,
+                pause: i64::MAX,
+                idle: i64::MAX,
+            },
         }),
     }
 }

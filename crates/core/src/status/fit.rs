@@ -40,7 +40,7 @@ pub fn writable(
 }
 
 /// Drops what is least needed, step by step, until a status has at most so many bytes. Phase, counts,
-/// deadlines, `QuotaReserved`, `ResourcesDeployed` and the number of the attempt always stay.
+/// deadlines, `QuotaReserved`, `ResourcesDeployed`, the number of the attempt and `usage` always stay.
 #[must_use]
 pub fn fit(mut status: AppWrapperStatus, budget: usize) -> AppWrapperStatus {
     for step in STEPS {

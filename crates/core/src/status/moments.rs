@@ -48,6 +48,7 @@ pub fn settle_moments(
         anchors.into_iter().flatten().for_each(&mut settle);
         since.pod_sets.iter_mut().for_each(|entry| settle(&mut entry.since));
     }
+    status.usage.as_mut().and_then(|usage| usage.since.as_mut()).into_iter().for_each(&mut settle);
     status.budget.iter_mut().for_each(|budget| settle(&mut budget.since));
     for attempt in &mut status.attempts {
         let moments = [

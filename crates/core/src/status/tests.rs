@@ -196,7 +196,7 @@ fn a_moment_after_now_is_now() {
 /// Any JSON that is likely to be read as a status.
 #[expect(clippy::too_many_lines, reason = "one table of cases")]
 fn any_status() -> impl Strategy<Value = Value> {
-    const WORDS: [&str; 34] = [
+    const WORDS: [&str; 38] = [
         "phase",
         "conditions",
         "componentStatus",
@@ -231,6 +231,10 @@ fn any_status() -> impl Strategy<Value = Value> {
         "request",
         "podSet",
         "component",
+        "usage",
+        "state",
+        "seconds",
+        "productive",
     ];
     let leaf = prop_oneof![
         Just(Value::Null),

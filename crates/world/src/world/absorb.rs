@@ -113,9 +113,11 @@ impl World {
         let found = found.or_else(|| checks::policies::check(&scope));
         let found = found.or_else(|| checks::budgets::check(&scope));
         let found = found.or_else(|| checks::meaning::check(&scope));
+        let found = found.or_else(|| checks::usage::check(&scope));
         self.coverage.checks += checks::policies::POLICIES.len() as u64;
         self.coverage.checks += checks::budgets::BUDGETS.len() as u64;
         self.coverage.checks += checks::meaning::MEANING.len() as u64;
+        self.coverage.checks += checks::usage::USAGE.len() as u64;
         if let Some((source, action)) = checks::policies::ruling(&scope) {
             self.coverage.ruling(source, action);
         }

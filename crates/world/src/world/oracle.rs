@@ -3,6 +3,7 @@
 //! Nothing here is read by the controller or taken from it; the checks compare the two.
 
 pub mod components;
+pub mod ledger;
 pub mod own;
 pub mod retry;
 mod wrapper;
@@ -14,6 +15,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use components::{Components, Successes};
+use ledger::Ledger;
 use own::{Own, PodFailure};
 use retry::RetryPolicies;
 use wrapper::thing;
@@ -155,6 +157,8 @@ pub struct Wrapper {
     pub components: Components,
     /// Pods that failed, where its policies judge pods.
     pub failures: BTreeMap<Arc<str>, PodFailure>,
+    /// How long it held quota, and was productive.
+    pub ledger: Ledger,
 }
 
 /// Whether a pod set has all its pods.
@@ -379,6 +383,7 @@ impl Oracle {
         wrapper.tuning = wrapper.tuning.loosest(&tuning);
         wrapper.state = state;
         wrapper.note_state(before, elapsed);
+        wrapper.ledger.note(&object.value);
         wrapper.components.note(&object.value["status"]["componentStatus"], elapsed);
         if is_true(&object.value, "DeletingResources") {
             wrapper.teardown.get_or_insert(elapsed);

@@ -20,8 +20,8 @@ pub(super) fn text(description: &Description, now: Timestamp, colours: bool) -> 
         line.extend(step(next, now));
         page.spans(&line, colours);
         // it stands above, with all that is known of it
-        let rest = Explanation { failure: None, ..next.clone() };
-        for line in details(&rest) {
+        let rest = Explanation { failure: None, usage: None, ..next.clone() };
+        for line in details(&rest, now) {
             page.line(&format!("{:<10}{line}", ""));
         }
     }
@@ -61,6 +61,8 @@ fn facts(description: &Description, now: Timestamp) -> Vec<(&'static str, String
         1 => facts.push(("ignored", "1 failed pod, by podFailurePolicy".to_owned())),
         more => facts.push(("ignored", format!("{more} failed pods, by podFailurePolicy"))),
     }
+    let usage = description.usage.as_ref().map(|usage| ("usage", usage.line(now)));
+    facts.extend(usage);
     if let Some(failure) = &description.failure {
         facts.push(("failure", failed(failure, now)));
         let message = failure.record.message.clone().filter(|text| !text.is_empty());

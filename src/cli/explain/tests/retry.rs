@@ -331,7 +331,7 @@ fn the_budget_is_shown_with_the_time_of_the_next_refill() {
     objects.extend(two());
     let (scene, config) = scene("{}", &objects, 22);
     let said = answer::explain(&scene, &config, at(22).parse().expect("a moment"));
-    let lines = text::details(&said);
+    let lines = text::details(&said, at(22).parse().expect("a moment"));
     let line = lines.iter().find(|line| line.contains("budget"));
     let want = "2 counted restarts used; given back at 2026-01-01T01:00:00Z if pods stay ready";
     assert_eq!(line, Some(&format!("  budget    {want}")));

@@ -7,3 +7,4 @@ mod nodes;
 mod over_quota;
 mod policies;
 mod table;
+mod usage;

@@ -411,7 +411,7 @@ fn the_stages_of_the_policy() {
     let global = |most, used| {
         failed().config(|config| config.retry_policy.global_max_retries = most).retries(used)
     };
-    for (what, world, second, next, source) in [
+    for (what, world, second, next, source) in vec![
         ("terminal code: at once", terminal(&[1, 3]), 20, Phase::Failed, "exitCodeAnnotation"),
         ("another code", terminal(&[1]), 80, Phase::Resetting, "retryLimit"),
         ("retryable code", retryable(&[3]), 80, Phase::Resetting, "retryLimit"),

@@ -7,6 +7,7 @@ pub mod liveness;
 pub mod meaning;
 pub mod policies;
 pub mod safety;
+pub mod usage;
 
 use std::fmt;
 use std::time::Duration;

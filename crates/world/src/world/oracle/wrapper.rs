@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::components::{Components, Successes};
+use super::ledger::Ledger;
 use super::own::{Own, PodFailure};
 use super::{ATTEMPT, FINALIZER, Fullness, POD_SET, SEEN_AFTER, State, Thing, Wrapper};
 use crate::api::Phase;
@@ -78,6 +79,7 @@ impl Wrapper {
             own: Own::of(object),
             components: Components::default(),
             failures: BTreeMap::new(),
+            ledger: Ledger::default(),
         }
     }
 

@@ -1,0 +1,129 @@
+//! What the pods of an AppWrapper request together: the amounts that quota is reserved for.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::Path;
+use super::quantity::amounts;
+use super::templates::requests;
+use crate::api::{Component, PodSet};
+
+/// The amounts by resource, in the unit of each (cores, bytes, devices): over all pod sets, the number of pods
+/// times what one pod requests.
+///
+/// A pod requests the larger of its init containers and its containers together, sidecars included, and its overhead;
+/// its own `resources`, where it has them, stand for those of its containers. Go: `resourcehelper.PodRequests`.
+/// A limit without a request counts as the request. A pod template that cannot be read requests nothing; nor does one
+/// that stands in another object, as that of a TrainJob.
+#[must_use]
+pub fn requested<'a>(
+    components: impl IntoIterator<Item = (&'a Component, &'a [PodSet])>,
+) -> BTreeMap<String, f64> {
+    let mut sum = BTreeMap::new();
+    for (component, pod_sets) in components {
+        for set in pod_sets {
+            let count = f64::from(set.count().max(0));
+            for (resource, amount) in of_pod(component, set) {
+                *sum.entry(resource).or_default() += count * amount;
+            }
+        }
+    }
+    sum.retain(|_, amount: &mut f64| *amount > 0.0 && amount.is_finite());
+    sum
+}
+
+fn of_pod(component: &Component, set: &PodSet) -> BTreeMap<String, f64> {
+    let path = set.path.parse::<Path>().ok();
+    let pod = path.as_ref().and_then(|path| path.get(&component.template).ok());
+    let Some(spec) = pod.and_then(|pod| pod.get("spec")) else { return BTreeMap::new() };
+    let mut all = requests(spec);
+    let overhead = amounts(spec.get("overhead"));
+    for (resource, amount) in of_resources(spec) {
+        let more = overhead.get(&resource).copied().unwrap_or_default();
+        all.insert(resource, amount + more);
+    }
+    all
+}
+
+/// The amounts that a pod requests as a whole.
+fn of_resources(spec: &Value) -> BTreeMap<String, f64> {
+    let mut all = amounts(spec.pointer("/resources/limits"));
+    all.extend(amounts(spec.pointer("/resources/requests")));
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn asked(spec: &Value, replicas: i32) -> BTreeMap<String, f64> {
+        let template = json!({"kind": "Job", "spec": {"template": {"spec": spec}}});
+        let component = Component { template, ..Component::default() };
+        let set = PodSet {
+            replicas: Some(replicas),
+            path: "template.spec.template".into(),
+            ..PodSet::default()
+        };
+        requested([(&component, [set].as_slice())])
+    }
+
+    fn container(requests: &Value) -> Value {
+        json!({"name": "c", "resources": {"requests": requests}})
+    }
+
+    #[test]
+    fn pods_request_what_kubernetes_says() {
+        let two =
+            [container(&json!({"cpu": "500m", "memory": "1Gi"})), container(&json!({"cpu": 1}))];
+        let init = container(&json!({"cpu": 4}));
+        let mut sidecar = container(&json!({"cpu": 2}));
+        sidecar["restartPolicy"] = "Always".into();
+        let limit = json!({"name": "c", "resources": {"limits": {"nvidia.com/gpu": 8}}});
+        for (spec, replicas, want) in [
+            (json!({"containers": two}), 2, json!({"cpu": 3.0, "memory": 2_147_483_648.0})),
+            (
+                json!({"containers": two, "initContainers": [init]}),
+                1,
+                json!({"cpu": 4.0, "memory": 1_073_741_824.0}),
+            ),
+            (
+                json!({"containers": two, "initContainers": [sidecar]}),
+                1,
+                json!({"cpu": 3.5, "memory": 1_073_741_824.0}),
+            ),
+            (
+                json!({"containers": two, "initContainers": [sidecar, init]}),
+                1,
+                json!({"cpu": 6.0, "memory": 1_073_741_824.0}),
+            ),
+            (
+                json!({"containers": [limit], "overhead": {"cpu": "250m"}}),
+                4,
+                json!({"cpu": 1.0, "nvidia.com/gpu": 32.0}),
+            ),
+            (
+                json!({"containers": two, "resources": {"requests": {"cpu": 5}}, "overhead": {"cpu": 1}}),
+                1,
+                json!({"cpu": 6.0, "memory": 1_073_741_824.0}),
+            ),
+            (json!({"containers": two}), 0, json!({})),
+            (json!({"containers": two}), -3, json!({})),
+            (json!({"containers": [container(&json!({"cpu": "lots", "x/y": 0}))]}), 1, json!({})),
+            (json!("odd"), 1, json!({})),
+        ] {
+            assert_eq!(json!(asked(&spec, replicas)), want, "{spec}");
+        }
+    }
+
+    #[test]
+    fn a_template_that_is_not_there_requests_nothing() {
+        let component = Component { template: json!({"kind": "Job"}), ..Component::default() };
+        for path in ["template.spec.template", "no", ""] {
+            let set = PodSet { path: path.into(), ..PodSet::default() };
+            assert_eq!(requested([(&component, [set].as_slice())]), BTreeMap::new(), "{path}");
+        }
+    }
+}

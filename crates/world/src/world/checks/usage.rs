@@ -1,0 +1,73 @@
+//! What must hold of `status.usage`, after every change.
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::{Check, Invariant, Scope, Violation};
+use crate::api::{Usage, UsageState};
+use crate::decide::usage::{seconds_at, total, unsettled};
+use crate::world::moment;
+
+/// The invariants of the ledger.
+pub const USAGE: &[Invariant<Check>] = &[
+    ("U1", "the states add up to the time that quota was held", adds_up),
+    ("U2", "what a failed attempt did is lost, and nothing else", lost_with_a_failure),
+    ("U3", "a state is open only while quota is held", open_while_held),
+];
+
+/// Checks all of them; the first that does not hold.
+#[must_use]
+pub fn check(scope: &Scope<'_>) -> Option<Violation> {
+    if !scope.is_own() {
+        return None;
+    }
+    USAGE.iter().find_map(|(invariant, sentence, check)| {
+        Some(Violation { invariant, sentence, seen: check(scope)? })
+    })
+}
+
+fn usage(scope: &Scope<'_>) -> Option<Usage> {
+    serde_json::from_value(scope.change.object.value["status"]["usage"].clone()).ok()
+}
+
+/// A moment after all that was written: a clock may be ahead.
+fn after_all(scope: &Scope<'_>) -> Timestamp {
+    moment(scope.elapsed + Duration::from_hours(1000))
+}
+
+/// By how many seconds the ledger and the conditions may differ: not at all while all clocks agree.
+fn tolerance(scope: &Scope<'_>) -> i64 {
+    const ROUNDING: Duration = Duration::from_secs(2);
+    let skew = scope.slack.saturating_sub(ROUNDING).as_millis().div_ceil(1000);
+    let skew = i64::try_from(skew).unwrap_or(i64::MAX);
+    skew.saturating_mul(scope.wrapper.ledger.readings.into())
+}
+
+fn adds_up(scope: &Scope<'_>) -> Option<String> {
+    let now = after_all(scope);
+    let held = scope.wrapper.ledger.held(now);
+    let Some(usage) = usage(scope) else {
+        return (held != 0).then(|| format!("no ledger after {held} s"));
+    };
+    let sum = total(&seconds_at(&usage, now));
+    let wrong = (sum - held).abs() > tolerance(scope);
+    wrong.then(|| format!("{} s too many in {usage:?}", sum - held))
+}
+
+fn lost_with_a_failure(scope: &Scope<'_>) -> Option<String> {
+    let (usage, now, ledger) = (usage(scope)?, after_all(scope), &scope.wrapper.ledger);
+    let seconds = seconds_at(&usage, now);
+    let productive = ledger.productive(now);
+    let wrong = (seconds.lost - ledger.lost).abs() > tolerance(scope)
+        || (seconds.productive - productive).abs() > tolerance(scope)
+        || unsettled(&usage, now) > seconds.productive;
+    wrong.then(|| format!("{productive} productive, {} lost, in {usage:?} {now}", ledger.lost))
+}
+
+fn open_while_held(scope: &Scope<'_>) -> Option<String> {
+    let usage = usage(scope)?;
+    let wrong = usage.state.is_some() != scope.wrapper.ledger.holds()
+        || usage.state == Some(UsageState::Lost);
+    wrong.then(|| format!("{usage:?}"))
+}

@@ -1,0 +1,352 @@
+//! `appwrapper report`: what reserved quota was used for, over all AppWrappers that exist.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use serde::Serialize;
+
+use super::super::cluster::unlisted;
+use super::super::explain::text::span;
+use super::super::ledger::{Ledger, Resources, add, hours};
+use super::super::place::{One, Place, appwrappers};
+use super::super::term::{self, Page, Row, table};
+use super::super::{ClusterArgs, Error, Output};
+use super::eff::{held_seconds, with_resources};
+use super::words::{GAP, NOTHING};
+use super::{block_on, now, object_name, tell};
+use crate::api::{AttemptAction, UsageSeconds, UsageState, condition, keys};
+use crate::decide::usage::seconds_at;
+use crate::observe::assemble::Wrapper;
+use crate::observe::live;
+use crate::tuning::Period;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Only AppWrappers that held quota within this time, and failures within it, such as 7d
+    #[arg(long, value_name = "DURATION", default_value = "7d")]
+    since: Period,
+    /// What a row is about
+    #[arg(long, value_enum, default_value_t)]
+    by: By,
+    /// Namespace; defaults to the namespace of the kubeconfig
+    #[arg(short, long, value_parser = object_name)]
+    namespace: Option<String>,
+    /// Report AppWrappers in all namespaces
+    #[arg(short = 'A', long, conflicts_with = "namespace")]
+    all_namespaces: bool,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// What a row is about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "camelCase")]
+enum By {
+    /// A queue: the time of its AppWrappers
+    #[default]
+    Queue,
+    /// A user: the time of the AppWrappers that the user created
+    User,
+    /// A failure category: the attempts that ended in it
+    Cause,
+    /// A node: the attempts whose first failure was on it
+    Node,
+}
+
+/// The report.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Report {
+    by: By,
+    since: Timestamp,
+    /// How many AppWrappers are in it.
+    app_wrappers: usize,
+    /// How many could not be read.
+    unreadable: usize,
+    /// The rows; the one with the most time first.
+    rows: Vec<Line>,
+}
+
+/// One row.
+#[derive(Debug, Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line {
+    /// The queue, user, category or node; empty where there is none.
+    name: String,
+    /// AppWrappers, or failed attempts.
+    count: usize,
+    /// By queue and user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    usage: Option<Ledger>,
+    /// Seconds in which quota was reserved; by cause and node, those of the failed attempts.
+    seconds: i64,
+    /// By queue and user: of the seconds that were neither productive nor can become so. By cause and node: of all.
+    wasted_resource_hours: BTreeMap<String, f64>,
+    resource_hours: BTreeMap<String, f64>,
+}
+
+/// What is summed up.
+#[derive(Default)]
+struct Sum {
+    count: usize,
+    usage: UsageSeconds,
+    seconds: i64,
+    wasted: BTreeMap<String, f64>,
+    hours: BTreeMap<String, f64>,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let seen = block_on(async {
+        let kubeconfig = args.cluster.kubeconfig.as_deref();
+        let Place { client, namespace } = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        let namespace = (!args.all_namespaces).then_some(namespace);
+        let params = ListParams::default();
+        let listed = live::list(&client, &appwrappers(), namespace.as_deref(), &params).await;
+        listed.map_err(|error| unlisted(&error))
+    })?;
+    let now = now();
+    let all = seen.into_iter().map(|seen| {
+        let user = seen.meta.labels.as_ref().and_then(|labels| labels.get(keys::USER)).cloned();
+        One::of(seen).map(|one| (one, user)).map_err(drop)
+    });
+    let report = report(all, args.by, args.since, now);
+    tell(args.output, &report, || text(&report, term::has_colour()))
+}
+
+fn report(
+    all: impl Iterator<Item = Result<(One, Option<String>), ()>>,
+    by: By,
+    within: Period,
+    now: Timestamp,
+) -> Report {
+    let since = now.checked_sub(within.as_duration()).unwrap_or(Timestamp::UNIX_EPOCH);
+    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    let (mut count, mut unreadable) = (0, 0);
+    for one in all {
+        let Ok((one, user)) = one else {
+            unreadable += 1;
+            continue;
+        };
+        let wrapper = &*one.wrapper;
+        if !held_since(wrapper, since) {
+            continue;
+        }
+        count += 1;
+        match by {
+            By::Queue => add_ledger(&mut sums, wrapper.queue.clone(), wrapper, now),
+            By::User => add_ledger(&mut sums, user, wrapper, now),
+            By::Cause | By::Node => add_failures(&mut sums, by, wrapper, since, now),
+        }
+    }
+    let is_ledger = matches!(by, By::Queue | By::User);
+    let mut rows: Vec<Line> =
+        sums.into_iter().map(|(name, sum)| sum.line(name, is_ledger)).collect();
+    rows.sort_by(|a, b| (b.seconds, &a.name).cmp(&(a.seconds, &b.name)));
+    Report { by, since, app_wrappers: count, unreadable, rows }
+}
+
+/// Whether it holds quota, or released it after a moment.
+fn held_since(wrapper: &Wrapper, since: Timestamp) -> bool {
+    let found = condition::find(&wrapper.status.conditions, condition::QUOTA_RESERVED);
+    wrapper.status.usage.is_some()
+        && found
+            .is_some_and(|found| found.status == "True" || found.last_transition_time.0 >= since)
+}
+
+fn add_ledger(
+    sums: &mut BTreeMap<String, Sum>,
+    name: Option<String>,
+    wrapper: &Wrapper,
+    now: Timestamp,
+) {
+    let Some(usage) = &wrapper.status.usage else { return };
+    let (seconds, requested) = (seconds_at(usage, now), wrapper.requested());
+    let ledger = Ledger::closed(&seconds);
+    let sum = sums.entry(name.unwrap_or_default()).or_default();
+    sum.count += 1;
+    sum.seconds = sum.seconds.saturating_add(ledger.held_seconds);
+    for state in UsageState::ALL {
+        let of_state = sum.usage.of_mut(state);
+        *of_state = of_state.saturating_add(seconds.of(state));
+    }
+    let wasted = ledger.held_seconds.saturating_sub(seconds.productive);
+    add(&mut sum.wasted, &hours(&requested, wasted));
+    add(&mut sum.hours, &hours(&requested, ledger.held_seconds));
+}
+
+fn add_failures(
+    sums: &mut BTreeMap<String, Sum>,
+    by: By,
+    wrapper: &Wrapper,
+    since: Timestamp,
+    now: Timestamp,
+) {
+    let requested = wrapper.requested();
+    let is_failure = |action: Option<AttemptAction>| match action {
+        Some(
+            AttemptAction::Restart
+            | AttemptAction::RestartIgnoringLimit
+            | AttemptAction::RecreateComponent
+            | AttemptAction::Fail,
+        ) => true,
+        None => false,
+    };
+    for attempt in wrapper.status.attempts.iter().filter(|one| is_failure(one.action)) {
+        if attempt.failed_at.as_ref().is_some_and(|at| at.0 < since) {
+            continue;
+        }
+        let failure = attempt.failure.clone().unwrap_or_default();
+        let name = if by == By::Node { failure.node } else { failure.category };
+        let seconds = held_seconds(attempt, now).unwrap_or_default();
+        let sum = sums.entry(name.unwrap_or_default()).or_default();
+        sum.count += 1;
+        sum.seconds = sum.seconds.saturating_add(seconds);
+        add(&mut sum.wasted, &hours(&requested, seconds));
+        add(&mut sum.hours, &hours(&requested, seconds));
+    }
+}
+
+impl Sum {
+    fn line(self, name: String, is_ledger: bool) -> Line {
+        Line {
+            name,
+            count: self.count,
+            usage: is_ledger.then(|| Ledger::closed(&self.usage)),
+            seconds: self.seconds,
+            wasted_resource_hours: self.wasted,
+            resource_hours: self.hours,
+        }
+    }
+}
+
+fn text(report: &Report, colours: bool) -> Page {
+    let mut page = Page::default();
+    if report.rows.is_empty() {
+        let what = match report.by {
+            By::Queue | By::User => "AppWrapper held quota",
+            By::Cause | By::Node => "attempt failed",
+        };
+        page.line(&format!("no {what} since {}", report.since));
+    } else {
+        let resources = Resources::of(report.rows.iter().map(|row| &row.resource_hours));
+        let titles = with_resources(titles(report.by), &resources);
+        let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+        let rows: Vec<Row> = report.rows.iter().map(|line| row(line, &resources)).collect();
+        page.append(table((&titles, None), &rows, GAP, colours));
+    }
+    if report.unreadable > 0 {
+        let what = if report.unreadable == 1 { "AppWrapper" } else { "AppWrappers" };
+        page.line(&format!("{} {what} cannot be read", report.unreadable));
+    }
+    page
+}
+
+/// The titles; those of the resources follow, of the time that was not productive.
+const fn titles(by: By) -> &'static [&'static str] {
+    match by {
+        By::Queue => &["QUEUE", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
+        By::User => &["USER", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
+        By::Cause => &["CAUSE", "FAILURES", "TOOK"],
+        By::Node => &["NODE", "FAILURES", "TOOK"],
+    }
+}
+
+fn row(line: &Line, resources: &Resources) -> Row {
+    let name = if line.name.is_empty() { "(none)".to_owned() } else { line.name.clone() };
+    let mut cells = vec![name, line.count.to_string(), span(line.seconds)];
+    if let Some(ledger) = &line.usage {
+        let percent = ledger.goodput_percent;
+        cells.push(percent.map_or_else(|| NOTHING.to_owned(), |percent| format!("{percent}%")));
+        cells.push(span(ledger.of_state(UsageState::Lost)));
+        let productive = ledger.of_state(UsageState::Productive);
+        cells.push(span(ledger.held_seconds.saturating_sub(productive)));
+    }
+    cells.extend(resources.cells(&line.wasted_resource_hours));
+    (cells, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::super::eff::tests::{moment, one, restarted};
+    use super::*;
+
+    fn given() -> Vec<Result<(One, Option<String>), ()>> {
+        let done = json!({
+            "phase": "Succeeded",
+            "conditions": [{"type": "QuotaReserved", "status": "False", "reason": "R",
+                "message": "", "lastTransitionTime": moment(600)}],
+            "usage": {"seconds": {"waiting": 60, "productive": 540}},
+        });
+        let of = |name: &str, queue: &str, user: &str, status: &Value| {
+            Ok((one(name, queue, user, status), Some(user.to_owned())))
+        };
+        vec![
+            of("train", "gpu", "ada", &restarted()),
+            of("again", "gpu", "bob", &restarted()),
+            of("done", "cpu", "ada", &done),
+            of("new", "cpu", "ada", &json!({"phase": "Suspended"})),
+            Err(()),
+        ]
+    }
+
+    fn page(by: By, within: &str) -> String {
+        let report = report(given().into_iter(), by, within.parse().unwrap(), moment(5700));
+        text(&report, false).to_string()
+    }
+
+    #[test]
+    fn rows_are_queues_users_causes_and_nodes() {
+        insta::assert_snapshot!(page(By::Queue, "7d"), @r"
+        QUEUE   APPWRAPPERS   RESERVED   GOODPUT   LOST   NOT PRODUCTIVE   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        gpu     2             3h10m      63%       1h     1h10m            1.16        4.66               9.34
+        cpu     1             10m        90%       0s     1m               0.02        0.07               0.13
+        1 AppWrapper cannot be read
+        ");
+        insta::assert_snapshot!(page(By::User, "7d"), @r"
+        USER   APPWRAPPERS   RESERVED   GOODPUT   LOST   NOT PRODUCTIVE   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        ada    2             1h45m      65%       30m    36m              0.60        2.40               4.80
+        bob    1             1h35m      63%       30m    35m              0.58        2.33               4.67
+        1 AppWrapper cannot be read
+        ");
+        insta::assert_snapshot!(page(By::Cause, "7d"), @r"
+        CAUSE   FAILURES   TOOK   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        node    2          1h4m   1.06        4.26               8.54
+        1 AppWrapper cannot be read
+        ");
+        insta::assert_snapshot!(page(By::Node, "7d"), @r"
+        NODE     FAILURES   TOOK   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        node-1   2          1h4m   1.06        4.26               8.54
+        1 AppWrapper cannot be read
+        ");
+    }
+
+    #[test]
+    fn what_is_older_is_left_out() {
+        let report = |by, within: &str| {
+            report(given().into_iter(), by, within.parse().unwrap(), moment(5700))
+        };
+        assert_eq!(report(By::Queue, "7d").app_wrappers, 3);
+        assert_eq!(report(By::Queue, "1h").app_wrappers, 2, "one released its quota before");
+        assert_eq!(report(By::Cause, "1h").rows.len(), 0, "the failure is older");
+        let json = serde_json::to_value(report(By::Queue, "7d")).unwrap();
+        assert_eq!(json["rows"][0]["name"], "gpu");
+        assert_eq!(json["rows"][0]["usage"]["seconds"]["lost"], 3600);
+        assert_eq!(json["rows"][0]["resourceHours"]["nvidia.com/gpu"], 25.34);
+        assert_eq!(json["unreadable"], 1);
+    }
+
+    #[test]
+    fn nothing_is_said_of_nothing() {
+        let none = report(std::iter::empty(), By::Queue, "1d".parse().unwrap(), moment(86_400));
+        let page = text(&none, false).to_string();
+        assert_eq!(page, "no AppWrapper held quota since 2026-01-01T00:00:00Z\n");
+    }
+}

@@ -1,0 +1,217 @@
+//! The ledger of an AppWrapper, in numbers and in words.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::Serialize;
+
+use super::explain::text::{relative, span};
+use crate::api::{Usage, UsageSeconds, UsageState};
+use crate::decide::usage::{seconds_at, total};
+
+/// Seconds of an hour.
+const HOUR: f64 = 3600.0;
+/// Bytes of a GiB.
+const GIB: f64 = 1_073_741_824.0;
+
+/// The ledger at a moment.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Ledger {
+    /// What the quota is used for; none while none is reserved.
+    pub state: Option<UsageState>,
+    /// When this state began.
+    pub since: Option<Timestamp>,
+    /// Seconds in which quota was reserved.
+    pub held_seconds: i64,
+    /// Productive seconds of 100 in which quota was reserved, rounded down; none before the first.
+    pub goodput_percent: Option<i64>,
+    /// Seconds by state; all of them.
+    pub seconds: BTreeMap<&'static str, i64>,
+}
+
+impl Ledger {
+    pub(super) fn of(usage: &Usage, now: Timestamp) -> Self {
+        let since = usage.since.as_ref().filter(|_| usage.state.is_some());
+        Self {
+            state: usage.state,
+            since: since.map(|since| since.0.min(now)),
+            ..Self::closed(&seconds_at(usage, now))
+        }
+    }
+
+    /// Of seconds alone, which may be those of several AppWrappers.
+    pub(super) fn closed(seconds: &UsageSeconds) -> Self {
+        let held = total(seconds);
+        Self {
+            state: None,
+            since: None,
+            held_seconds: held,
+            goodput_percent: percent(seconds.productive, held),
+            seconds: UsageState::ALL.map(|state| (state.as_str(), seconds.of(state))).into(),
+        }
+    }
+
+    pub(super) fn of_state(&self, state: UsageState) -> i64 {
+        self.seconds.get(state.as_str()).copied().unwrap_or_default()
+    }
+
+    /// In one line: `productive since …; quota reserved for 1h; 80% productive, lost 5m, teardown 7m`.
+    pub(super) fn line(&self, now: Timestamp) -> String {
+        let mut text = match (self.state, self.since) {
+            (Some(state), Some(since)) => {
+                format!("{} since {since} ({}); ", state.as_str(), relative(since, now))
+            }
+            (Some(state), None) => format!("{}; ", state.as_str()),
+            (None, _) => String::new(),
+        };
+        text += &format!("quota reserved for {}", span(self.held_seconds));
+        let Some(percent) = self.goodput_percent else { return text };
+        text += &format!("; {percent}% productive");
+        for state in UsageState::ALL.into_iter().filter(|state| *state != UsageState::Productive) {
+            let seconds = self.of_state(state);
+            if seconds > 0 {
+                text += &format!(", {} {}", state.as_str(), span(seconds));
+            }
+        }
+        text
+    }
+}
+
+/// How many of 100, rounded down; none of nothing.
+pub(super) fn percent(part: i64, whole: i64) -> Option<i64> {
+    let part = i128::from(part) * 100;
+    part.checked_div(i128::from(whole)).and_then(|percent| i64::try_from(percent).ok())
+}
+
+/// The resources of a report: each with its title, and what is counted of it in an hour.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Resources {
+    /// The names, and the titles of their columns.
+    pub columns: Vec<(String, String)>,
+}
+
+impl Resources {
+    /// The most columns: a name is anybody's choice.
+    const MOST: usize = 5;
+    /// The longest name in a title, in characters.
+    const NAME_CHARS_MAX: usize = 40;
+
+    /// CPU and memory, then the others by name.
+    pub(super) fn of<'a>(requested: impl IntoIterator<Item = &'a BTreeMap<String, f64>>) -> Self {
+        let mut names: Vec<&String> = requested.into_iter().flat_map(BTreeMap::keys).collect();
+        let rank = |name: &str| match name {
+            "cpu" => 0,
+            "memory" => 1,
+            "ephemeral-storage" => 3,
+            _ => 2,
+        };
+        names.sort_by_key(|name| (rank(name), *name));
+        names.dedup();
+        let titled = names.into_iter().take(Self::MOST).map(|name| {
+            let title = match name.as_str() {
+                "cpu" => "CPU-HOURS".to_owned(),
+                "memory" => "MEMORY GIB-HOURS".to_owned(),
+                name => {
+                    let name = crate::printable::escape(name);
+                    format!("{}-HOURS", super::term::cut(&name, Self::NAME_CHARS_MAX))
+                }
+            };
+            (name.clone(), title)
+        });
+        Self { columns: titled.collect() }
+    }
+
+    /// One cell for each column: the hours of some seconds of these amounts.
+    pub(super) fn cells(&self, hours: &BTreeMap<String, f64>) -> Vec<String> {
+        let of = |(name, _): &(String, String)| hours.get(name).copied().unwrap_or_default();
+        self.columns.iter().map(of).map(decimal).collect()
+    }
+}
+
+/// What is used of each resource in some seconds: core-hours, GiB-hours of memory, device-hours.
+pub(super) fn hours(requested: &BTreeMap<String, f64>, seconds: i64) -> BTreeMap<String, f64> {
+    let of = |(name, amount): (&String, &f64)| {
+        let unit = if is_bytes(name) { GIB } else { 1.0 };
+        #[expect(clippy::cast_precision_loss, reason = "seconds are below 2^53 each")]
+        let hours = amount / unit * (seconds as f64 / HOUR);
+        (name.clone(), (hours * 100.0).round() / 100.0)
+    };
+    requested.iter().map(of).collect()
+}
+
+fn is_bytes(name: &str) -> bool {
+    name == "memory" || name == "ephemeral-storage" || name.starts_with("hugepages-")
+}
+
+/// Adds amounts of resources to others.
+pub(super) fn add(sum: &mut BTreeMap<String, f64>, more: &BTreeMap<String, f64>) {
+    for (name, amount) in more {
+        *sum.entry(name.clone()).or_default() += amount;
+    }
+}
+
+/// A number for people: at most one decimal.
+fn decimal(amount: f64) -> String {
+    if amount == 0.0 {
+        "0".to_owned()
+    } else if amount < 10.0 {
+        format!("{amount:.2}")
+    } else {
+        format!("{amount:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    use super::*;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + second).unwrap()
+    }
+
+    #[test]
+    fn a_ledger_is_one_line() {
+        let mut usage = Usage {
+            state: Some(UsageState::Productive),
+            since: Some(Time(at(0))),
+            ..Usage::default()
+        };
+        usage.seconds.lost = 300;
+        usage.seconds.teardown = 60;
+        let line = |usage: &Usage, second| Ledger::of(usage, at(second)).line(at(second));
+        assert_eq!(
+            line(&usage, 240),
+            "productive since 2026-01-01T00:00:00Z (4m ago); quota reserved for 10m; 40% \
+             productive, lost 5m, teardown 1m"
+        );
+        usage.state = None;
+        assert_eq!(line(&usage, 240), "quota reserved for 6m; 0% productive, lost 5m, teardown 1m");
+        let new = Usage { state: Some(UsageState::Waiting), ..Usage::default() };
+        assert_eq!(line(&new, 0), "waiting; quota reserved for 0s");
+        // whatever somebody wrote
+        usage.seconds.productive = i64::MAX;
+        assert_eq!(Ledger::of(&usage, at(0)).goodput_percent, Some(99));
+    }
+
+    #[test]
+    fn hours_have_the_unit_of_their_resource() {
+        let requested = |all: &[(&str, f64)]| {
+            all.iter()
+                .map(|(name, amount)| ((*name).to_owned(), *amount))
+                .collect::<BTreeMap<_, _>>()
+        };
+        let all = requested(&[("memory", 2.0 * GIB), ("nvidia.com/gpu", 8.0), ("cpu", 0.5)]);
+        let want = requested(&[("memory", 3.0), ("nvidia.com/gpu", 12.0), ("cpu", 0.75)]);
+        assert_eq!(hours(&all, 5400), want);
+        let resources = Resources::of([&all, &requested(&[("cpu", 1.0), ("a\u{1b}[2J/x", 1.0)])]);
+        let titles: Vec<&str> = resources.columns.iter().map(|(_, title)| title.as_str()).collect();
+        assert_eq!(
+            titles,
+            ["CPU-HOURS", "MEMORY GIB-HOURS", "a\\u{1b}[2J/x-HOURS", "nvidia.com/gpu-HOURS"]
+        );
+        assert_eq!(resources.cells(&hours(&all, 5400)), ["0.75", "3.00", "0", "12"]);
+    }
+}
