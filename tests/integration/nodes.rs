@@ -184,6 +184,21 @@ fn pods_are_lost_when_the_heartbeat_of_their_node_stops_and_wait_for_force() {
 }
 
 #[test]
+fn a_pod_that_is_safe_to_force_delete_is_not_waited_for() {
+    test("a_pod_that_is_safe_to_force_delete_is_not_waited_for", async |case| {
+        let own = Own::new(&case, 2).await;
+        let settings = tuned(&[("failureGracePeriodDuration", "1s")]);
+        let mut pod = own.pod("p", &[("stuck", "")]);
+        pod["metadata"]["annotations"]["kueue.x-k8s.io/safe-to-forcefully-delete"] = "true".into();
+        case.wrap("aw", settings, vec![pod]).await;
+        let node = own.of_pod("p").await;
+        own.silence(&node, true).await;
+        moved(&case, "aw", &node, "NodeUnreachable").await; // by default, force waits ten minutes
+        own.clear().await;
+    });
+}
+
+#[test]
 fn a_node_that_is_ready_again_in_time_has_lost_nothing() {
     test("a_node_that_is_ready_again_in_time_has_lost_nothing", async |case| {
         let own = Own::new(&case, 1).await;

@@ -58,6 +58,7 @@ struct LeanPodMeta {
     uid: String,
     resource_version: Option<String>,
     labels: LeanLabels,
+    annotations: LeanAnnotations,
     owner_references: Vec<OwnerReference>,
     finalizers: Vec<String>,
     creation_timestamp: Option<Time>,
@@ -77,6 +78,14 @@ struct LeanLabels {
     attempt: Option<String>,
     #[serde(rename = "workload.codeflare.dev/podset")]
     pod_set: Option<String>,
+}
+
+/// The annotation of [`keys`] that is read of a pod.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct LeanAnnotations {
+    #[serde(rename = "kueue.x-k8s.io/safe-to-forcefully-delete")]
+    safe_to_force_delete: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -161,6 +170,8 @@ impl PodRecord {
             let (component, pod_set) = text.split_once('-')?;
             Some((component.parse().ok()?, pod_set.parse().ok()?))
         });
+        let annotations = &metadata.annotations;
+        let safe_to_force_delete = annotations.safe_to_force_delete.as_deref() == Some("true");
         let version = metadata.resource_version.take();
         let created = metadata.creation_timestamp.take().map(|time| time.0);
         let due_to_go = metadata.deletion_timestamp.as_ref().map(|time| time.0);
@@ -195,6 +206,7 @@ impl PodRecord {
             lost: None,
             stuck: None,
             detached: false,
+            safe_to_force_delete,
         };
         (version, Self { identity, pod_set, pod, is_over })
     }

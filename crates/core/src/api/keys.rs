@@ -63,6 +63,9 @@ pub const POLICIES: &str = "workload.codeflare.dev/policies";
 /// it, comma-separated.
 pub const QUEUE_RETRY_POLICIES: &str = "workload.codeflare.dev/retry-policies";
 
+/// Annotation of a pod, with the value `true`: it may be force-deleted on a lost node. Source: Kueue, KEP-6757.
+pub const SAFE_TO_FORCE_DELETE: &str = "kueue.x-k8s.io/safe-to-forcefully-delete";
+
 /// Pod-set annotation for Topology-Aware Scheduling: the label that holds a pod's index.
 pub const TAS_POD_INDEX: &str = "workload.codeflare.dev.appwrapper/tas-pod-index-label";
 /// Pod-set annotation for Topology-Aware Scheduling: the label that holds a sub-group's index.

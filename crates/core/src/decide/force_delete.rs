@@ -8,13 +8,14 @@ use crate::snapshot::Pod;
 use crate::snapshot::lost::{Loss, OUT_OF_SERVICE};
 
 /// Terminating pods on nodes that are shut down or gone: nothing runs there, and no kubelet completes the
-/// deletion.
+/// deletion. On a node that is lost in another way, those that may run beside their successors.
 pub fn fenced<'a>(draft: &Draft<'a>) -> impl Iterator<Item = &'a Pod> + use<'a> {
     let snapshot = draft.facts.snapshot;
     let is_fenced = |pod: &&Pod| {
-        snapshot
-            .loss_of(pod)
-            .is_some_and(|loss| !loss.may_return() || mutations::is_present(Mutation::LostIsFenced))
+        snapshot.loss_of(pod).is_some_and(|loss| {
+            let is_stopped = !loss.may_return() || mutations::is_present(Mutation::LostIsFenced);
+            is_stopped || pod.safe_to_force_delete
+        })
     };
     snapshot.pods.iter().filter(|pod| pod.terminating).filter(is_fenced)
 }

@@ -47,6 +47,9 @@ pub struct Pod {
     pub stuck: Option<Timestamp>,
     /// It was ours, and its owner references no longer say so: nothing of ours deletes it with its owner.
     pub detached: bool,
+    /// Its author says that nothing is damaged where it still runs beside its successor:
+    /// [`SAFE_TO_FORCE_DELETE`](crate::api::keys::SAFE_TO_FORCE_DELETE).
+    pub safe_to_force_delete: bool,
 }
 
 /// Phase of a pod.

@@ -275,6 +275,22 @@ fn force_waits_for_a_pod_that_may_still_run_and_for_no_other() {
 }
 
 #[test]
+fn what_is_safe_to_force_delete_goes_at_once_on_a_lost_node_alone() {
+    for (state, want) in [
+        (None, &[][..]),
+        (Some(Lost::NotReady), &["work-0"][..]),
+        (Some(Lost::Unreachable), &["work-0"][..]),
+    ] {
+        let safe = going_down(state).pod(0, |pod| pod.safe_to_force_delete = true);
+        let world = safe.clone().answered(FreshRead::Gone);
+        assert_eq!(forced(&world.ask(1)), want, "{state:?}");
+        if state.is_some() {
+            assert_eq!(safe.ask(1).ask, FreshRead::Gone, "{state:?}: that must be true now");
+        }
+    }
+}
+
+#[test]
 fn what_blocks_a_deletion_is_told_with_its_node() {
     for (state, want) in [
         (None, "Waiting for Pod/work-0 on node node-1, Pod/work-1 on node node-2"),
