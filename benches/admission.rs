@@ -175,6 +175,7 @@ fn admission(cluster: Cluster) -> Admission {
     };
     Admission {
         config: Box::new(move || config.clone()),
+        kueue: Box::new(|| None),
         own_account: Arc::new(OnceLock::new()),
         authorize,
         metrics: Metrics::new(),

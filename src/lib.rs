@@ -13,13 +13,13 @@
 
 pub use appwrapper_controller::{
     act, certificate, client, clock, controller, discovery, election, listener, metrics, observe,
-    preflight, reconcile, serve, telemetry, tls, ttl_cache, webhook,
+    preflight, progress_server, reconcile, serve, telemetry, tls, ttl_cache, webhook,
 };
 pub use appwrapper_core::{
-    api, config, crd, decide, kinds, mutations, pattern, plan, policies, price, printable,
-    quantity, snapshot, status, tuning,
+    api, config, crd, decide, kinds, kueue, mutations, pattern, plan, policies, price, printable,
+    progress, quantity, snapshot, status, suspicion, tuning,
 };
 #[cfg(feature = "demo")]
-pub use appwrapper_world::{sim, world};
+pub use appwrapper_world::{bad_nodes, sim, world};
 
 pub mod cli;

@@ -54,6 +54,8 @@ enum Command {
     /// Only AppWrappers that still exist are in the report. Each counts with all the time that its status
     /// records; the metric `appwrapper_resource_seconds_total` also covers those that were deleted.
     Report(aw::report::Args),
+    /// List the nodes on which failures of AppWrappers began, and which of them are suspect
+    Nodes(aw::nodes::Args),
     /// Show an AppWrapper and the objects it owns, down to the pods
     Tree(aw::Target),
     /// Delete a failed AppWrapper and recreate it from its own spec
@@ -201,6 +203,7 @@ pub fn main() -> ExitCode {
         Command::Attempts(args) => aw::attempts::run(&args),
         Command::Eff(args) => aw::eff::run(&args),
         Command::Report(args) => aw::report::run(&args),
+        Command::Nodes(args) => aw::nodes::run(&args),
         Command::Tree(args) => aw::tree::run(&args),
         Command::Retry(args) => aw::retry::run(&args),
         Command::Suspend(args) => aw::switch::suspend(&args),

@@ -65,7 +65,9 @@ impl Watched {
                 component: index,
                 scheduler_name: Some("scheduler"),
                 avoid_nodes: &avoid,
+                suspect_nodes: None,
                 aversions: &self.aversions,
+                progress: None,
             };
             let pod_sets = &wrapper.components[index].pod_sets;
             let object = kinds::render(component, pod_sets, &stamp).expect("it can be created");

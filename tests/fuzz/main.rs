@@ -23,12 +23,15 @@ use appwrapper::config::Config;
 use appwrapper::kinds;
 use appwrapper::policies::{Named, Policies, RetryPolicy};
 use appwrapper::price;
+use appwrapper::progress::{self, Report};
+use appwrapper::progress_server;
 use appwrapper::tuning::{ExitCodes, Limits, Period};
 use appwrapper::webhook::default::default;
 use appwrapper::webhook::judge::{Endpoint, Progress, judge};
 use appwrapper::webhook::response::AdmissionResponse;
 use appwrapper::webhook::review::{Review, ReviewError};
 use appwrapper::webhook::validate::{self, Requester};
+use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -91,7 +94,7 @@ fn config() -> Config {
 
 /// The answer to a question, as it would be sent.
 fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> AdmissionResponse {
-    match judge(endpoint, review, config, Some("robot")) {
+    match judge(endpoint, review, config, None, Some("robot")) {
         Progress::Final(answer) => answer,
         Progress::Ask(question) => {
             for each in question.wrapped(review) {
@@ -288,6 +291,34 @@ fn any_path_leads_somewhere_or_nowhere() {
             prop_assert_eq!(shown.parse::<kinds::Path>().expect("it parses back"), path);
             let mut template = component.template;
             drop(path_of(&shown).get_mut(&mut template).map(|value| *value = Value::Null));
+        }
+    });
+}
+
+#[test]
+fn any_progress_report_is_read_or_refused() {
+    let cost = Cost::new("reports");
+    proptest!(share(9), |(blows in blows::some(6), text in blows::text())| {
+        let metric = |name: &str, value: &str| json!({"name": name, "value": value});
+        let message = json!({"trainerStatus": {
+            "lastUpdatedTime": "2026-01-05T10:00:00Z", "progressPercentage": 40,
+            "estimatedRemainingSeconds": 600, "metrics": [
+                metric("loss", "nan"), metric("current_step", "1200"), metric("checkpoint", "c"),
+            ],
+        }});
+        let bytes = blows::written(&struck(message, &blows), &text);
+        let read = cost.of(|| {
+            let values = progress_server::read(&bytes)?;
+            let of = |values| Report::new(Timestamp::UNIX_EPOCH, values);
+            Ok::<_, progress_server::Malformed>(values.map(of))
+        })?;
+        match read {
+            Ok(Some(Ok(report))) => {
+                prop_assert_eq!(progress::parse(&report.render()), Ok(report));
+            }
+            Ok(Some(Err(error))) => prop_assert!(error.to_string().chars().count() < 500),
+            Ok(None) => {}
+            Err(error) => prop_assert!(error.to_string().chars().count() < 500, "{}", error),
         }
     });
 }

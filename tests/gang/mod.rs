@@ -65,7 +65,9 @@ impl Gang {
             component: 0,
             scheduler_name: None,
             avoid_nodes: &[],
+            suspect_nodes: None,
             aversions: &[],
+            progress: None,
         };
         kinds::render(&self.wrapped, &self.components[0].pod_sets, &stamp).expect("a Job")
     }

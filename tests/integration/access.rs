@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use appwrapper::clock::SystemClock;
 use appwrapper::config::Config;
+use appwrapper::kueue::KueueSettings;
 use appwrapper::preflight;
 use appwrapper::webhook::Identity;
 use appwrapper::webhook::access::{Reviews, own_account};
@@ -409,5 +410,37 @@ integrations: {frameworks: [workload.codeflare.dev/appwrapper]}",
         assert!(said[1].starts_with(verbs), "{said:#?}");
         let verbs = "the controller may not get, delete, list, watch pods in all namespaces";
         assert!(said[2].starts_with(verbs), "{said:#?}");
+    });
+}
+
+#[test]
+fn the_configuration_of_kueue_is_followed() {
+    test("the_configuration_of_kueue_is_followed", async |case| {
+        let file = |timeout: &str| {
+            format!(
+                "apiVersion: config.kueue.x-k8s.io/v1beta2\nwaitForPodsReady: {{timeout: {timeout}}}"
+            )
+        };
+        install_kueue(&case, &file("10m")).await;
+        let config = config_for(&case, "");
+        let (sender, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let following = preflight::follow(case.client.clone(), &config, |settings| {
+            sender.send(settings).expect("somebody listens");
+        });
+        let changing = async {
+            let timeout = async |told: &mut tokio::sync::mpsc::UnboundedReceiver<KueueSettings>| {
+                let settings = told.recv().await.expect("it is told");
+                assert!(settings.replaces_failed_nodes, "0.18 does by default");
+                settings.wait_for_pods_ready.map(|it| it.timeout.to_string())
+            };
+            assert_eq!(timeout(&mut told).await.as_deref(), Some("10m"));
+            let without = "apiVersion: config.kueue.x-k8s.io/v1beta2".to_owned();
+            for (text, want) in [(file("3m"), Some("3m")), (without, None)] {
+                let changed = json!({"data": {"controller_manager_config.yaml": text}});
+                case.change("v1", "ConfigMap", "kueue-manager-config", changed).await;
+                assert_eq!(timeout(&mut told).await.as_deref(), want);
+            }
+        };
+        tokio::select! { () = following => panic!("it ended"), () = changing => {} }
     });
 }

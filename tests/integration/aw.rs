@@ -15,16 +15,16 @@ use crate::objects::job_set;
 const PROGRAM: &str = env!("CARGO_BIN_EXE_appwrapper");
 
 /// A user: with these rights, in the namespace of a test, and in a directory of its own.
-struct User {
+pub struct User {
     kubeconfig: PathBuf,
     namespace: String,
     folder: PathBuf,
 }
 
 /// What a command said.
-struct Said {
+pub struct Said {
     code: Option<i32>,
-    out: String,
+    pub out: String,
     err: String,
 }
 
@@ -36,7 +36,7 @@ impl User {
         Self { kubeconfig, namespace, folder }
     }
 
-    fn admin(case: &Case) -> Self {
+    pub fn admin(case: &Case) -> Self {
         Self::of(case, plane().kubeconfig())
     }
 
@@ -47,7 +47,14 @@ impl User {
         command
     }
 
-    fn run(&self, arguments: &[&str]) -> Said {
+    /// A command about the cluster, and not about a namespace.
+    pub fn cluster(&self, arguments: &[&str]) -> Said {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).arg("--kubeconfig").arg(&self.kubeconfig);
+        command.output().expect("the program runs").into()
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Said {
         self.command(arguments).output().expect("the program runs").into()
     }
 
@@ -75,7 +82,7 @@ impl From<Output> for Said {
 
 impl Said {
     /// It ended with this code and said all of this.
-    fn with(self, code: i32, parts: &[&str]) -> Self {
+    pub fn with(self, code: i32, parts: &[&str]) -> Self {
         let all = format!("{}{}", self.out, self.err);
         assert_eq!(self.code, Some(code), "{all}");
         for part in parts {

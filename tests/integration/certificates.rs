@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use appwrapper::certificate::{Keeper, Lifetimes, Place};
+use appwrapper::certificate::{Keeper, Lifetimes, Place, Webhooks};
 use appwrapper::clock::{Clock, SystemClock};
 use appwrapper::sim::{ApiServer, Store};
 use appwrapper::tls::{self, Current, Limits, Pair, Validity};
@@ -43,6 +43,11 @@ const WORKERS: usize = 4;
 /// A client's view of one of the configurations.
 fn configurations<K: Resource<DynamicType = ()>>(client: &Client) -> Api<DynamicObject> {
     Api::all_with(client.clone(), &ApiResource::erase::<K>(&()))
+}
+
+/// The names of the configurations.
+fn webhooks(place: &Place) -> &Webhooks {
+    place.webhooks.as_ref().expect("it has configurations")
 }
 
 /// The CA bundles of a configuration; nothing where an entry has none.
@@ -149,8 +154,10 @@ fn a_certificate_is_renewed_under_load_without_a_refused_request() {
         || PLANE.client(),
         |case| async move {
             let place = Place {
-                mutating: "certificates-mutating".to_owned(),
-                validating: "certificates-validating".to_owned(),
+                webhooks: Some(Webhooks {
+                    mutating: "certificates-mutating".to_owned(),
+                    validating: "certificates-validating".to_owned(),
+                }),
                 ..Place::of(&case.namespace)
             };
             let lifetimes = Lifetimes::of(Duration::from_secs(36));
@@ -159,9 +166,9 @@ fn a_certificate_is_renewed_under_load_without_a_refused_request() {
             let mutating = configurations::<MutatingWebhookConfiguration>(&case.client);
             let validating = configurations::<ValidatingWebhookConfiguration>(&case.client);
             let entry = |name: &str, replica: &Replica| entry(&case.namespace, name, &replica.url);
-            configure(&mutating, &place.mutating, &[entry("one", &one)]).await;
+            configure(&mutating, &webhooks(&place).mutating, &[entry("one", &one)]).await;
             let entries = [entry("two", &two), entry("again", &one)];
-            configure(&validating, &place.validating, &entries).await;
+            configure(&validating, &webhooks(&place).validating, &entries).await;
 
             let maps = case.api("v1", "ConfigMap");
             admitted(&maps).await;
@@ -184,8 +191,8 @@ fn a_certificate_is_renewed_under_load_without_a_refused_request() {
 
             mended_after_a_reset(&case, &place, &one).await;
             let params = DeleteParams::default();
-            mutating.delete(&place.mutating, &params).await.expect("it is deleted");
-            validating.delete(&place.validating, &params).await.expect("it is deleted");
+            mutating.delete(&webhooks(&place).mutating, &params).await.expect("it is deleted");
+            validating.delete(&webhooks(&place).validating, &params).await.expect("it is deleted");
         },
     );
 }
@@ -207,12 +214,13 @@ async fn mended_after_a_reset(case: &Case, place: &Place, replica: &Replica) {
     let api = configurations::<ValidatingWebhookConfiguration>(&case.client);
     let entries = json!([entry(&case.namespace, "two", &replica.url)]);
     let patch = Patch::Merge(json!({"webhooks": entries}));
-    let patched = api.patch(&place.validating, &PatchParams::default(), &patch).await;
+    let patched = api.patch(&webhooks(place).validating, &PatchParams::default(), &patch).await;
     assert_eq!(bundles(&patched.expect("the patch is accepted")), None);
     let pair = replica.current.pair().expect("one is served");
-    let mended = await_condition(api, &place.validating, |found: Option<&DynamicObject>| {
-        found.is_some_and(|found| is_trusted_by(&pair, found))
-    });
+    let mended =
+        await_condition(api, &webhooks(place).validating, |found: Option<&DynamicObject>| {
+            found.is_some_and(|found| is_trusted_by(&pair, found))
+        });
     timeout(PATIENCE, mended).await.expect("it is mended").expect("the watch goes on");
     admitted(&case.api("v1", "ConfigMap")).await;
 }
@@ -286,8 +294,8 @@ impl Simulated {
         let mutating = configurations::<MutatingWebhookConfiguration>(&self.client);
         let validating = configurations::<ValidatingWebhookConfiguration>(&self.client);
         let found = [
-            mutating.get_opt(&self.place.mutating).await,
-            validating.get_opt(&self.place.validating).await,
+            mutating.get_opt(&webhooks(&self.place).mutating).await,
+            validating.get_opt(&webhooks(&self.place).validating).await,
         ];
         found.into_iter().filter_map(|found| found.expect("the server answers")).collect()
     }
@@ -327,8 +335,8 @@ async fn a_certificate_outlives_configurations_and_secrets() {
     let url = client(json!({"url": "https://10.1.2.3:9443/"}));
     let mutating = configurations::<MutatingWebhookConfiguration>(&world.client);
     let validating = configurations::<ValidatingWebhookConfiguration>(&world.client);
-    configure(&mutating, &world.place.mutating, &[service.clone(), url]).await;
-    configure(&validating, &world.place.validating, &[service]).await;
+    configure(&mutating, &webhooks(&world.place).mutating, &[service.clone(), url]).await;
+    configure(&validating, &webhooks(&world.place).validating, &[service]).await;
     let second = world.settles("10.1.2.3").await;
     assert!(first != second && second.covers(&"other.elsewhere.svc".try_into().expect("a name")));
     // a day passes, and at no moment anything is wrong

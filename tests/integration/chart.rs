@@ -27,6 +27,9 @@ const REPLACED: [(&str, &str); 7] = [
 /// The role whose rules are made from the registry of kinds.
 const ROLE: &str = "config/rbac/wrapped-kinds.yaml";
 
+/// The folders whose files are in the chart where a value says so.
+const OPTIONAL: [&str; 2] = ["progress", "prometheus"];
+
 /// Helm makes the namespace.
 const LEFT_OUT: &str = "manager/namespace.yaml";
 
@@ -57,7 +60,8 @@ fn chart() -> BTreeMap<String, String> {
     let config = root.join("config").canonicalize().expect("there are manifests");
     let mut made = BTreeMap::new();
     let mut found = [false; REPLACED.len()];
-    let all = files(&config.join("default")).into_iter().chain(files(&config.join("prometheus")));
+    let all = ["default", "progress", "prometheus"].map(|name| files(&config.join(name)));
+    let all = all.into_iter().flatten();
     for file in all {
         let file = file.canonicalize().expect("it is there");
         let text = read(&file);
@@ -78,8 +82,8 @@ fn chart() -> BTreeMap<String, String> {
             *found |= text.contains(from);
             text = text.replace(from, to);
         }
-        if prometheus {
-            text = format!("{{{{- if .Values.prometheus }}}}\n{text}{{{{- end }}}}\n");
+        if let Some(value) = OPTIONAL.iter().find(|value| name.starts_with(&format!("{value}/"))) {
+            text = format!("{{{{- if .Values.{value} }}}}\n{text}{{{{- end }}}}\n");
         }
         made.insert(format!("templates/{}", name.replace('/', "-")), text);
     }

@@ -26,7 +26,8 @@ use crate::kueue::QUEUE;
 const PATIENCE: Duration = Duration::from_mins(2);
 
 /// Kinds of the tests that have no namespace.
-const CLUSTER_SCOPED: [&str; 3] = ["RetryPolicy", "ClusterQueue", "ResourceFlavor"];
+const CLUSTER_SCOPED: [&str; 4] =
+    ["RetryPolicy", "NodeSuspicion", "ClusterQueue", "ResourceFlavor"];
 
 /// The control plane that all tests share.
 pub static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| {
@@ -56,8 +57,9 @@ pub fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime starts")
 }
 
-/// Settings with periods that suit a test; each can be changed by an annotation.
-pub const SETTINGS: &str = "{faultTolerance: {retryPausePeriod: 0s}, autopilot: {resourceTaints:
+/// Settings with periods that suit a test; each can be changed by an annotation. Pods of many tests fail on the same
+/// nodes, and none of those is to be suspect.
+pub const SETTINGS: &str = "{faultTolerance: {retryPausePeriod: 0s}, nodeSuspicion: {threshold: 700}, autopilot: {resourceTaints:
     {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: EVICT, effect: NoExecute}]}}}";
 
 pub fn config() -> Config {

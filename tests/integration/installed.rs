@@ -46,6 +46,7 @@ pub struct Installed {
     folder: PathBuf,
     webhook: u16,
     metrics: u16,
+    progress: u16,
     /// The process of the program.
     pub process: u32,
 }
@@ -69,14 +70,15 @@ impl Installed {
         let folder = plane.state_dir().join("installed");
         fs::create_dir_all(&folder).expect("a folder");
         let settings = serde_saphyr::from_str(settings).expect("settings");
-        let (webhook, metrics) = (free_port(), free_port());
-        let mut installed = Self { plane, settings, folder, webhook, metrics, process: 0 };
-        let manifests = kubectl(
-            installed.plane.kubeconfig(),
-            &["kustomize", concat!(env!("CARGO_MANIFEST_DIR"), "/config/default")],
-            &[],
-        );
-        let manifests = installed.here(&manifests.expect("the manifests fit together"));
+        let [webhook, metrics, progress] = [(); 3].map(|()| free_port());
+        let mut installed =
+            Self { plane, settings, folder, webhook, metrics, progress, process: 0 };
+        let manifests = ["default", "progress"].map(|name| {
+            let folder = format!("{}/config/{name}", env!("CARGO_MANIFEST_DIR"));
+            let made = kubectl(installed.plane.kubeconfig(), &["kustomize", &folder], &[]);
+            made.expect("the manifests fit together")
+        });
+        let manifests = installed.here(&manifests.join("---\n"));
         let applied = kubectl(
             installed.plane.kubeconfig(),
             &["apply", "--server-side", "--force-conflicts", "-f", "-"],
@@ -113,6 +115,9 @@ impl Installed {
         let (health, metrics) = (free_port(), self.metrics);
         let mut settings = self.settings.clone();
         settings["webhook"] = json!({"address": format!("127.0.0.1:{}", self.webhook)});
+        let progress = format!("127.0.0.1:{}", self.progress);
+        settings["progressServer"] =
+            json!({"enabled": true, "address": progress, "url": format!("https://{progress}")});
         settings["health"] = json!({"address": format!("127.0.0.1:{health}")});
         settings["metrics"] = json!({"address": format!("127.0.0.1:{metrics}")});
         let file = |end: &str| self.folder.join(format!("{name}{end}"));

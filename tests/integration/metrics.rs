@@ -20,11 +20,13 @@ use tower::ServiceExt;
 
 use crate::harness::{job, page, runtime_test, test, tuned};
 
-/// On the page only where there is a webhook that was asked, or a certificate.
-const NOT_ALWAYS: [&str; 3] = [
+/// On the page only where there is a webhook or a progress server that was asked, or a certificate.
+const NOT_ALWAYS: [&str; 5] = [
     "appwrapper_admission_answers_total",
     "appwrapper_admission_seconds",
     "appwrapper_certificate_expiry_timestamp_seconds",
+    "appwrapper_progress_reports_total",
+    "appwrapper_progress_writes_total",
 ];
 
 /// A metric of a page.

@@ -67,7 +67,7 @@ impl<'c> Own<'c> {
     }
 
     /// Its kubelet falls silent, or is heard of again.
-    async fn silence(&self, name: &str, silent: bool) {
+    pub async fn silence(&self, name: &str, silent: bool) {
         let leases: Api<Lease> = Api::namespaced(self.case.client.clone(), "kube-node-lease");
         let taken = json!({"holderIdentity": "nobody", "leaseDurationSeconds": 360_000});
         let given = json!({"holderIdentity": null});
@@ -115,7 +115,7 @@ impl<'c> Own<'c> {
     }
 
     /// The node on which a pod is.
-    async fn of_pod(&self, prefix: &str) -> String {
+    pub async fn of_pod(&self, prefix: &str) -> String {
         let pod = self.case.pod(prefix, "Running").await;
         pod.object["spec"]["nodeName"].as_str().expect("it has a node").to_owned()
     }

@@ -12,8 +12,11 @@ use serde_json::{Value, json};
 use crate::enemy::ours::leave_a_replica_set_behind;
 use crate::harness::{Case, job, pod, pod_template, tuned, wrapper};
 use crate::installed::{ACCOUNT, INSTALLED, NAMESPACE, installed_test};
+use crate::kueue::{Queue, no_fit};
 use crate::nodes::Own;
 use crate::objects::{pytorch_job, ray_cluster};
+use crate::progress_server::report_progress;
+use crate::suspicion::evidence_comes_and_goes;
 
 /// A right, or its use: group, resource (with its subresource), verb.
 type Right = (String, String, String);
@@ -170,10 +173,14 @@ async fn use_the_rest(case: &Case) {
     case.condition("lost", "PodsReady", "True").await;
     own.delete(&own.name(0)).await;
     case.condition("lost", "Unhealthy", "True").await;
+    let own = Own::new(case, 2).await;
+    evidence_comes_and_goes(case, &own).await;
+    own.clear().await;
     for name in ["guided", "lost"] {
         case.delete_wrapper(name).await;
         case.gone("AppWrapper", name).await;
     }
+    return_to_the_queue(case).await;
     // the CA for Prometheus is put right
     let config_maps: Api<ConfigMap> = Api::namespaced(case.client.clone(), NAMESPACE);
     let wrong = Patch::Merge(json!({"data": {"ca.crt": "x"}}));
@@ -199,6 +206,17 @@ async fn use_the_rest(case: &Case) {
     cleared.await.expect("Secrets are watched");
 }
 
+/// An AppWrapper that fits nowhere: its Workload is listed and patched.
+async fn return_to_the_queue(case: &Case) {
+    Queue::of("rights-no-fit", 1).create(case).await;
+    case.create(no_fit::unfit("rights-no-fit", "Requeue")).await;
+    let up = ["", "Suspended", "Resuming", "Running"];
+    let down = ["Resetting", "Suspending", "Suspended"];
+    case.phases("aw", &[&up[..], &down[..], &["Resuming", "Running"]].concat()).await;
+    case.delete_wrapper("aw").await;
+    case.gone("AppWrapper", "aw").await;
+}
+
 /// Whoever may read the metrics gets them, and nobody else.
 async fn read_metrics() {
     let said = INSTALLED.scrape("default", "stranger").await;
@@ -216,10 +234,12 @@ fn the_roles_grant_what_is_used_and_no_more() {
         use_the_rest(&case).await;
         leave_a_replica_set_behind(&case).await;
         read_metrics().await;
+        report_progress(&case, "rights").await;
         let roles: Api<ClusterRole> = Api::all(case.client.clone());
         let own: Api<Role> = Api::namespaced(case.client.clone(), NAMESPACE);
         let mut all = granted(own.get(ACCOUNT).await.expect("a role").rules);
-        for name in ["appwrapper-controller", "appwrapper-wrapped-kinds"] {
+        all.extend(granted(own.get("appwrapper-progress").await.expect("a role").rules));
+        for name in ["appwrapper-controller", "appwrapper-progress", "appwrapper-wrapped-kinds"] {
             all.extend(granted(roles.get(name).await.expect("a role").rules));
         }
         let (used, refused) = calls();

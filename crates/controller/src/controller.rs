@@ -16,6 +16,7 @@ mod kinds;
 mod queue;
 mod retry_sources;
 mod schedule;
+mod suspicions;
 mod watches;
 mod work;
 
@@ -102,7 +103,10 @@ impl Controller {
             leads.await;
             queue.open();
             context.requeue_all();
-            queue.serve(|key| reconcile_one(key, &context, &work, &panics)).await;
+            tokio::select! {
+                () = queue.serve(|key| reconcile_one(key, &context, &work, &panics)) => {}
+                () = suspicions::publish(&context) => {}
+            }
         };
         let watched = watches::run(context.clone(), queue.clone(), ready);
         let ended = async {

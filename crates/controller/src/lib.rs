@@ -1,12 +1,12 @@
 //! The controller: what watches a cluster, decides with `appwrapper-core`, and acts; and the servers around it.
 //!
 //! In data order: [`clock`], [`ttl_cache`], [`telemetry`], [`discovery`], [`client`], [`metrics`], [`webhook`],
-//! [`preflight`], [`observe`] (reads), [`act`] (writes), [`reconcile`] (where they meet), [`controller`],
+//! [`preflight`], [`observe`] (reads), [`progress_server`], [`act`] (writes), [`reconcile`] (where they meet), [`controller`],
 //! [`election`], [`listener`], [`tls`] and [`certificate`], [`serve`]. A module uses only modules before it.
 
 use appwrapper_core::{
-    api, config, decide, kinds, mutations, pattern, plan, policies, price, printable, quantity,
-    snapshot, status, tuning,
+    api, config, decide, kinds, kueue, mutations, pattern, plan, policies, price, printable,
+    progress, quantity, snapshot, status, suspicion, tuning,
 };
 
 pub mod act;
@@ -20,6 +20,7 @@ pub mod listener;
 pub mod metrics;
 pub mod observe;
 pub mod preflight;
+pub mod progress_server;
 mod rate;
 pub mod reconcile;
 pub mod serve;

@@ -10,6 +10,8 @@ mod census;
 mod context;
 mod growth;
 mod report;
+mod suspects;
+mod workload;
 mod written;
 
 use std::sync::Arc;
@@ -30,9 +32,10 @@ use crate::observe::nodes;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::Attach;
 use crate::observe::{self, cached_appwrapper::CachedAppWrapper};
-use crate::plan::{Action, FreshRead, Orphan, Target};
+use crate::plan::{Action, Orphan, Target};
 use crate::snapshot::{Component, Snapshot};
 use crate::tuning::Limits;
+use workload::Asked;
 use written::Written;
 
 pub use census::census;
@@ -182,25 +185,22 @@ async fn run_rounds(
 ) -> Result<Next, Error> {
     let config = context.config();
     let mut stored = wrapper.clone();
-    let mut ask = FreshRead::Nothing;
+    let mut asked = Asked::default();
     let mut has_written = false;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let own = limits.retry_policies.clone();
         let attach = Attach { own, default: config.retry_policy.default_policy_name.clone() };
         let mut snapshot =
-            observe::observe(context.sources(), &wrapper, memory, ask, &attach).await?;
+            observe::observe(context.sources(), &wrapper, memory, asked.fresh, &attach).await?;
         let (now, anchor) = context.clock.around_now();
-        if memory.missed {
-            memory.last_gap = Some(anchor);
-        }
-        snapshot.last_gap = memory.last_gap;
-        snapshot.blockers_named_at = memory.blockers_named_at;
+        memory.tell(&mut snapshot, anchor);
+        suspects::fill(context, &wrapper, &mut snapshot, now);
+        asked.complete(&mut snapshot, context);
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());
-        if decision.ask != FreshRead::Nothing {
-            ask = decision.ask;
+        if asked.note(context, memory, &wrapper, &decision).await? {
             continue;
         }
         if let Some(witness) = &context.witness {
@@ -223,7 +223,7 @@ async fn run_rounds(
                 }
                 Written::Assumed(assumed) => wrapper = assumed,
             }
-            ask = FreshRead::Nothing;
+            asked = Asked::default();
             continue;
         }
         match carry_out(context, memory, &wrapper, &snapshot, &decision).await? {
@@ -235,7 +235,7 @@ async fn run_rounds(
             Carried::Done => return Ok(requeue(context, memory, &decision)),
             Carried::Later(pause) => return Ok(Next::After(pause)),
         }
-        ask = FreshRead::Nothing;
+        asked = Asked::default();
     }
     Ok(Next::After(ERROR_PAUSE.0))
 }
@@ -329,6 +329,9 @@ async fn carry_out(
             }
             Action::GrowMemory { suspend } => {
                 return growth::grow(context, memory, wrapper, *suspend).await;
+            }
+            Action::SwitchWorkload { workload, active } => {
+                return workload::switch(context, memory, wrapper, workload, *active).await;
             }
             Action::Suspend => return suspend(context, memory, wrapper).await,
             Action::RemoveFinalizer => {
@@ -429,6 +432,7 @@ async fn create_one(
             checked: config.admission.user_rbac_admission_check,
             required: config.admission.require_requester,
         },
+        progress: context.progress.get(),
     };
     let known = (&context.live, &context.rights);
     let created = create::create(&context.client, known, wrapper, index, component, settings).await;

@@ -1,14 +1,14 @@
-//! The two CustomResourceDefinitions, made from the types. `crds/` holds what this prints.
+//! The three CustomResourceDefinitions, made from the types. `crds/` holds what this prints.
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-use crate::api::{AppWrapper, RetryPolicy};
+use crate::api::{AppWrapper, NodeSuspicion, RetryPolicy};
 use crate::status;
 
-/// Both definitions: AppWrapper, RetryPolicy.
+/// The definitions: `AppWrapper`, `RetryPolicy`, `NodeSuspicion`.
 #[must_use]
-pub fn all() -> [CustomResourceDefinition; 2] {
+pub fn all() -> [CustomResourceDefinition; 3] {
     let mut appwrapper = AppWrapper::crd();
     // The Go project's schema accepts an object without `spec`, and so must ours.
     for version in &mut appwrapper.spec.versions {
@@ -19,10 +19,10 @@ pub fn all() -> [CustomResourceDefinition; 2] {
             fields.filter(|(name, _)| *name == "status").for_each(|(_, it)| status::bound(it));
         }
     }
-    [appwrapper, RetryPolicy::crd()]
+    [appwrapper, RetryPolicy::crd(), NodeSuspicion::crd()]
 }
 
-/// Both definitions as YAML, one document each.
+/// The definitions as YAML, one document each.
 ///
 /// # Errors
 /// Where a definition cannot be written as YAML.

@@ -1,22 +1,25 @@
 //! What an AppWrapper is, what its policies say, and what is decided about it: from facts alone. This crate names no
 //! client, no runtime and no clock, since its manifest has none.
 //!
-//! In data order: [`api`], [`price`], [`quantity`], [`tuning`], [`pattern`], [`config`], [`policies`],
-//! [`printable`], [`plan`], [`snapshot`], [`status`], [`decide`], [`kinds`], [`crd`]. A module uses only
-//! modules before it.
+//! In data order: [`api`], [`price`], [`quantity`], [`tuning`], [`kueue`], [`pattern`], [`config`], [`policies`],
+//! [`printable`], [`progress`], [`plan`], [`snapshot`], [`status`], [`suspicion`], [`decide`], [`kinds`], [`crd`]. A
+//! module uses only modules before it.
 
 pub mod api;
 pub mod config;
 pub mod crd;
 pub mod decide;
 pub mod kinds;
+pub mod kueue;
 pub mod mutations;
 pub mod pattern;
 pub mod plan;
 pub mod policies;
 pub mod price;
 pub mod printable;
+pub mod progress;
 pub mod quantity;
 pub mod snapshot;
 pub mod status;
+pub mod suspicion;
 pub mod tuning;

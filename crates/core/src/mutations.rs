@@ -78,6 +78,16 @@ mutations! {
     LostIsProductive: "lost-is-productive", "What an attempt did stays productive after its failure.";
     RefilledUnready: "refilled-unready", "Restarts are given back though pods were not ready for so long.";
     StopWhenUnasked: "stop-when-unasked", "stopWhen is not asked.";
+    StallUnseen: "stall-unseen", "Missing progress is never a failure.";
+    OldReportIsNew: "old-report-is-new", "A report counts as new whenever it is read.";
+    ReportUnread: "report-unread", "Reports do not move the deadline of a hang.";
+    SuspectTwice: "suspect-twice", "An AppWrapper counts more than once against a node.";
+    NamespaceUnbounded: "namespace-unbounded", "Containers of one namespace make a node suspect.";
+    WithdrawnStays: "withdrawn-stays", "A failure that follows the pod stays evidence against the node.";
+    RecoveryFromAttempt: "recovery-from-attempt", "Kueue's recoveryTimeout is counted from the attempt.";
+    NoFitIsCounted: "no-fit-is-counted", "onNoFit uses a retry.";
+    RequeueEarly: "requeue-early", "A Workload is deactivated while resources exist.";
+    RequeueForgotten: "requeue-forgotten", "A Workload that the controller deactivated stays inactive.";
     DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
 }
 

@@ -1,5 +1,7 @@
 //! Plain data: what a decision asks to be done. Carried out by `act`.
 
+use crate::snapshot::workload::Workload;
+
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -35,6 +37,13 @@ pub enum Action {
     },
     /// Suspend the AppWrapper, in one guarded update: it has more pods than were admitted.
     Suspend,
+    /// Activate the Workload of the AppWrapper, or deactivate it, if it still has this resource version.
+    SwitchWorkload {
+        /// The Workload as it was read.
+        workload: Workload,
+        /// What `spec.active` is to be.
+        active: bool,
+    },
     /// Remove our finalizer: nothing of ours exists.
     RemoveFinalizer,
 }
@@ -84,6 +93,7 @@ impl Action {
     pub const fn is_unguarded(&self) -> bool {
         match self {
             Self::Create(_)
+            | Self::SwitchWorkload { .. }
             | Self::Delete(_)
             | Self::ForceDelete(_)
             | Self::DeletePod { .. }
@@ -109,6 +119,8 @@ impl Action {
             Self::DeleteOrphan(_) => "delete-orphan",
             Self::GrowMemory { .. } => "grow-memory",
             Self::Suspend => "suspend",
+            Self::SwitchWorkload { active: true, .. } => "activate-workload",
+            Self::SwitchWorkload { active: false, .. } => "deactivate-workload",
             Self::RemoveFinalizer => "remove-finalizer",
         }
     }

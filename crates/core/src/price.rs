@@ -14,6 +14,9 @@ use crate::api::PodSet;
 pub const COMPONENTS_MAX: usize = crate::api::NEW_COMPONENTS_MAX;
 /// The most containers of a pod template, init containers included.
 pub const CONTAINERS_MAX: usize = 128;
+/// The most containers of a pod template that are told where to report progress: what is added to each has up
+/// to 1 KiB, and an object has at most 10 pod templates.
+pub const REPORTING_CONTAINERS_MAX: usize = 32;
 /// The most terms of the required node affinity of a pod template: each is written to, where nodes are
 /// avoided.
 pub const NODE_TERMS_MAX: usize = 64;
@@ -38,12 +41,16 @@ pub const SPEC_VALUES_MAX: usize = 32 << 10;
 
 /// The most bytes of a message in the status.
 pub const STATUS_MESSAGE_BYTES_MAX: usize = 1 << 10;
+/// The most bytes of the name of a checkpoint.
+pub const CHECKPOINT_BYTES_MAX: usize = 256;
 /// The most attempts in the status.
 pub const ATTEMPTS_MAX: usize = 10;
 /// The most rules of which the status counts the retries.
 pub const RETRY_COUNTS_MAX: usize = 64;
 /// The most nodes that the status says to avoid.
 pub const AVOIDED_NODES_MAX: usize = 16;
+/// The most suspect nodes that an attempt avoids.
+pub const SUSPECT_NODES_MAX: usize = 32;
 /// The most conditions of the status: ours, and a few of others.
 pub const CONDITIONS_MAX: usize = 12;
 
@@ -70,6 +77,8 @@ pub struct Shape<'a> {
 
 /// A text of a name: a subdomain of Kubernetes, which is stored as it is.
 const NAME: usize = 253 + 2;
+/// A text of a label: the hostname of a node.
+const LABEL: usize = 63 + 2;
 /// A moment, or a UID, or a number, with its key.
 const SMALL: usize = 64;
 /// A message whose every byte is stored as six (`\u003c`).
@@ -82,7 +91,9 @@ const COMPONENT_CONDITIONS: usize = 2 * CONDITION;
 /// What was recorded of one attempt: its moments, outcome, action and counts; the rule's policy and
 /// name; of the failure pod, node, container, reason, category and message. The component's name is
 /// extra.
-const ATTEMPT: usize = 12 * SMALL + 8 * (NAME + SMALL) + MESSAGE;
+const ATTEMPT: usize = 12 * SMALL + 8 * (NAME + SMALL) + MESSAGE + PROGRESS;
+/// The last progress of an attempt: a moment, two numbers, and a checkpoint whose every byte is stored as six.
+const PROGRESS: usize = 5 * SMALL + 6 * CHECKPOINT_BYTES_MAX + 2;
 /// One of `retryCounts`.
 const RETRY_COUNT: usize = NAME + 63 + 2 * SMALL;
 /// The ledger `usage`: a state, a moment, and seconds by state.
@@ -98,9 +109,10 @@ const FRAME: usize = 2 << 10;
 /// | `componentStatus` | for each component: name, kind, API version, its pod sets as they are written in `spec`, UID, 2 conditions without a message |
 /// | `podOwners` | [`POD_OWNERS_MAX`] × a UID, over all components |
 /// | `since.ignoredPods` | [`IGNORED_PODS_MAX`] × a UID |
-/// | `attempts` | [`ATTEMPTS_MAX`] × (names, moments, a message, the longest name of a component) |
+/// | `attempts` | [`ATTEMPTS_MAX`] × (names, moments, a message, a checkpoint, the longest name of a component) |
 /// | `retryCounts` | [`RETRY_COUNTS_MAX`] × (a policy, a rule, a number) |
 /// | `avoidNodes` | [`AVOIDED_NODES_MAX`] × a name |
+/// | `suspectNodes` | [`SUSPECT_NODES_MAX`] × a label, and a word |
 /// | `pendingMemory` | the containers of the pod set that has most of them |
 /// | `since` | 6 moments, and one for each pod set |
 /// | `usage` | a state, a moment, 8 numbers |
@@ -113,6 +125,8 @@ pub fn largest_status<'a>(components: impl IntoIterator<Item = Shape<'a>>) -> us
         + CONDITIONS_MAX * (CONDITION + MESSAGE)
         + RETRY_COUNTS_MAX * RETRY_COUNT
         + AVOIDED_NODES_MAX * (NAME + 1)
+        + SUSPECT_NODES_MAX * (LABEL + 1)
+        + SMALL
         + (POD_OWNERS_MAX + IGNORED_PODS_MAX) * SMALL;
     let (mut name, mut pending) = (0, 0);
     for each in components {

@@ -6,6 +6,7 @@
 pub mod lost;
 pub mod place;
 mod pod;
+pub mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,12 +14,14 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
+use crate::kueue::WaitForPodsReady;
 use crate::plan::{FreshRead, Orphan};
 use crate::policies::{AppliedRetryPolicies, Named, Policies};
 use crate::quantity::Bytes;
 use lost::Loss;
 use place::{Placement, Site};
 pub use pod::{Container, ContainerState, Pod, PodCondition, PodPhase, Termination};
+use workload::WorkloadRead;
 
 /// One look at the world around one AppWrapper.
 #[derive(Clone, Debug, Default)]
@@ -60,10 +63,19 @@ pub struct Snapshot {
     pub retry: AppliedRetryPolicies,
     /// Kueue suspends and resumes it: it names a queue.
     pub queue_managed: bool,
+    /// How long Kueue waits for its pods; none where it does not, where that is not known, and without a queue.
+    pub wait_for_pods_ready: Option<WaitForPodsReady>,
+    /// Kueue may look for a replacement of a failed node of it.
+    pub replaces_failed_nodes: bool,
+    /// Its Workload, where a decision asked for it.
+    pub workload: WorkloadRead,
     /// MultiKueue of a manager cluster created it, and copies its conditions there.
     pub has_manager: bool,
-    /// Every node, where a retry policy may make a retry avoid one; none where they cannot be seen.
+    /// Every node, where a retry policy may make a retry avoid one, or an attempt may require other nodes than suspect
+    /// ones; none where they cannot be seen.
     pub sites: Vec<Arc<Site>>,
+    /// Hostnames of suspect nodes, where an attempt may begin; at most 5 % of the nodes, or one.
+    pub suspects: Vec<String>,
     /// Why the API server refused to let memory grow, where it did.
     pub growth_refused: Option<String>,
     /// Fields of the stored status that could not be read, each with what is allowed.

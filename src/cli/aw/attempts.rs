@@ -10,7 +10,7 @@ use super::super::Error;
 use super::super::term::{self, Colour, Page, Row, table};
 use super::words::{self, GAP, NOTHING};
 use super::{Target, block_on, now, tell};
-use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase};
+use crate::api::{Attempt, AttemptAction, AttemptOutcome, AttemptProgress, Phase};
 use crate::observe::assemble::Wrapper;
 
 /// The recorded attempts of an AppWrapper.
@@ -93,6 +93,9 @@ fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> Page {
         if let Some(message) = message.filter(|message| !message.is_empty()) {
             page.line(&format!("attempt {}: {message}", attempt.attempt));
         }
+        if let Some(progress) = &attempt.progress {
+            page.line(&format!("attempt {}: {}", attempt.attempt, progressed(progress)));
+        }
     }
     page
 }
@@ -119,6 +122,20 @@ fn row(entry: &Entry<'_>, now: Timestamp) -> Row {
     (cells, colour(attempt))
 }
 
+/// How far it got: `last progress at …: step 1200, 40 %, checkpoint step-1000`.
+fn progressed(progress: &AttemptProgress) -> String {
+    let step = progress.step.map(|step| format!("step {step}"));
+    let percent = progress.percent.map(|percent| format!("{percent} %"));
+    let checkpoint = progress.checkpoint.as_ref().map(|name| format!("checkpoint {name}"));
+    let facts: Vec<String> = [step, percent, checkpoint].into_iter().flatten().collect();
+    let at = progress.at.0;
+    if facts.is_empty() {
+        format!("last progress at {at}")
+    } else {
+        format!("last progress at {at}: {}", facts.join(", "))
+    }
+}
+
 /// How it ended, or what it does.
 const fn outcome(attempt: &Attempt) -> &'static str {
     match (attempt.outcome, attempt.action) {
@@ -127,6 +144,7 @@ const fn outcome(attempt: &Attempt) -> &'static str {
         (Some(AttemptOutcome::Suspended), _) => "Suspended",
         (Some(AttemptOutcome::Deleted), _) => "Deleted",
         (Some(AttemptOutcome::ComponentRecreated), _) => "ComponentRecreated",
+        (Some(AttemptOutcome::NoFit), _) => "NoFit",
         (None, Some(_)) => "(ending)",
         (None, None) => "(running)",
     }
@@ -141,7 +159,8 @@ const fn colour(attempt: &Attempt) -> Option<Colour> {
                 AttemptOutcome::Failed
                 | AttemptOutcome::Suspended
                 | AttemptOutcome::Deleted
-                | AttemptOutcome::ComponentRecreated,
+                | AttemptOutcome::ComponentRecreated
+                | AttemptOutcome::NoFit,
             )
             | None,
             _,
@@ -172,6 +191,7 @@ mod tests {
                     "component": "work", "pod": "w-0", "container": "main", "exitCode": 137,
                     "reason": "OOMKilled", "node": "node-1", "message": "last\nwords\u{1b}[2J",
                 },
+                "progress": {"at": moment(50), "step": 12, "percent": 40, "checkpoint": "c-10"},
             },
             {"attempt": 1, "startedAt": moment(100)},
         ]});
@@ -188,6 +208,7 @@ ATTEMPT   STARTED   READY AFTER   ENDED     TOOK    OUTCOME   CAUSE             
 0         2m10s ago   7s            35s ago   1m35s   Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 retries used before
 1         30s ago     -             -         30s     (running) -                        -        -
 attempt 0: last\\nwords\\u{1b}[2J
+attempt 0: last progress at 2026-01-01T00:00:50Z: step 12, 40 %, checkpoint c-10
 ";
         let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert_eq!(words(&text), words(want), "{text}");

@@ -161,6 +161,7 @@ fn attempt(cost: &Cost, resources: &Resources) -> Row {
         Some(AttemptOutcome::Suspended) => "Suspended",
         Some(AttemptOutcome::Deleted) => "Deleted",
         Some(AttemptOutcome::ComponentRecreated) => "ComponentRecreated",
+        Some(AttemptOutcome::NoFit) => "NoFit",
         None => "(running)",
     };
     let mut cells = vec![

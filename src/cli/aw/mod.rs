@@ -6,6 +6,7 @@ pub(super) mod attempts;
 pub(super) mod describe;
 pub(super) mod eff;
 pub(super) mod list;
+pub(super) mod nodes;
 mod reach;
 pub(super) mod report;
 pub(super) mod retry;

@@ -193,7 +193,9 @@ fn add_failures(
             AttemptAction::Restart
             | AttemptAction::RestartIgnoringLimit
             | AttemptAction::RecreateComponent
-            | AttemptAction::Fail,
+            | AttemptAction::Fail
+            | AttemptAction::Hold
+            | AttemptAction::Requeue,
         ) => true,
         None => false,
     };

@@ -10,7 +10,7 @@ use super::super::{Error, program};
 use super::reach::Written;
 use super::workload::{Queued, Workload};
 use super::{Done, Target, block_on};
-use crate::api::Phase;
+use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
 
 /// How often a change is tried after a conflict.
@@ -104,7 +104,10 @@ async fn carry_out(
         }
         SuspendPlan::Workload(workload) => {
             let patch = json!({
-                "metadata": {"uid": workload.uid, "resourceVersion": workload.version},
+                "metadata": {
+                    "uid": workload.uid, "resourceVersion": workload.version,
+                    "annotations": {keys::DEACTIVATED_FOR: null},
+                },
                 "spec": {"active": wish == Wish::Resume},
             });
             let Some(resource) = place.workloads().await? else { return Ok(None) };
@@ -177,6 +180,8 @@ fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> Suspen
 fn of_workload(workload: &Workload, wrapper: &Wrapper, wish: Wish) -> SuspendPlan {
     let name = &workload.name;
     match (wish, workload.active) {
+        // from now on it is the user who has deactivated it
+        (Wish::Suspend, false) if workload.returns => SuspendPlan::Workload(workload.clone()),
         (Wish::Suspend, false) => {
             SuspendPlan::Already(format!("is already suspended: its Workload {name} is not active"))
         }
@@ -209,7 +214,6 @@ fn message(wish: Wish, workload: Option<&str>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::keys;
 
     fn wrapper(phase: Phase, queue: Option<&str>, suspend: bool) -> Wrapper {
         let mut wrapper =
@@ -251,6 +255,10 @@ mod tests {
 
     #[test]
     fn with_a_workload_kueue_does_it() {
+        let returning = Workload { returns: true, ..workload(false) };
+        let taken_over =
+            of_workload(&returning, &wrapper(Phase::Suspended, Some("gpu"), true), Wish::Suspend);
+        assert_eq!(taken_over, SuspendPlan::Workload(returning));
         let wrapper = |suspend| wrapper(Phase::Running, Some("gpu"), suspend);
         let of = |active| Queued::Workload(workload(active));
         let suspend = planned(&wrapper(false), &of(true), Wish::Suspend);

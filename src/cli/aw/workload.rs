@@ -3,6 +3,7 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::api::keys;
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::Identity;
 
@@ -28,6 +29,8 @@ pub(super) struct Workload {
     pub created: Option<Timestamp>,
     /// `spec.active`: Kueue admits it only while this is true.
     pub active: bool,
+    /// The controller has deactivated it, and will activate it again.
+    pub returns: bool,
     pub conditions: Vec<Condition>,
     /// The worker cluster of MultiKueue in which it is admitted.
     pub cluster: Option<String>,
@@ -88,6 +91,11 @@ impl Workload {
             version: seen.meta.resource_version.clone().unwrap_or_default(),
             created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
             active: body.spec.active.unwrap_or(true),
+            returns: seen
+                .meta
+                .annotations
+                .as_ref()
+                .is_some_and(|all| all.contains_key(keys::DEACTIVATED_FOR)),
             conditions: body.status.conditions,
             cluster: body.status.cluster_name,
         }

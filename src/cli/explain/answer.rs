@@ -5,11 +5,13 @@ use serde::Serialize;
 
 use super::super::ledger::Ledger;
 use super::Scene;
-use crate::api::{FailureRecord, Phase, RuleRef};
+use crate::api::{FailureRecord, Phase, RuleRef, SuspectNodes};
 use crate::config::Config;
-use crate::decide::{Decision, Facts, budget, decide};
+use crate::decide::{Decision, Facts, budget, decide, progress, recovery};
 use crate::plan::Action;
+use crate::progress::Report;
 use crate::snapshot::Snapshot;
+use crate::snapshot::workload::WorkloadRead;
 use crate::tuning::Limits;
 
 /// What the controller would decide. Serialised, it has the keys of the contract, in its order.
@@ -28,6 +30,9 @@ pub(in crate::cli) struct Explanation {
     pub retry_after_seconds: Option<i64>,
     pub deadline: Option<Timestamp>,
     pub avoid_nodes: Vec<String>,
+    /// Suspect nodes that the attempt avoids.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspect_nodes: Option<SuspectNodes>,
     pub create: Vec<String>,
     pub delete: Vec<String>,
     /// What its reserved quota was used for; not there before quota was first reserved.
@@ -36,6 +41,12 @@ pub(in crate::cli) struct Explanation {
     /// Counted restarts since they were last given back, and when they are next.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<Budget>,
+    /// The progress that pods report, where `spec.progress` asks for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// When Kueue evicts it if its pods are not ready before; not there where that is not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<Eviction>,
     /// The first cause with all that is known of it.
     #[serde(skip)]
     pub record: Option<FailureRecord>,
@@ -74,6 +85,69 @@ impl Budget {
             since,
             refill_at,
         })
+    }
+}
+
+/// The last progress of the running attempt, and until when a newer report is waited for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Progress {
+    /// The pod that made progress last; none of these before the first report.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub percent: Option<i64>,
+    /// Estimated remaining seconds, when it was reported.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eta_seconds: Option<i64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint: Option<String>,
+    /// When the AppWrapper counts as hanging unless a newer report arrives.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hang_at: Option<Timestamp>,
+}
+
+impl Progress {
+    fn of(known: &progress::Progress) -> Self {
+        let (pod, report) = known.last.as_ref().map(|(pod, report)| (pod, report)).unzip();
+        Self {
+            pod: pod.cloned(),
+            at: report.map(Report::at),
+            step: report.and_then(Report::step),
+            percent: report.and_then(Report::percent),
+            eta_seconds: report.and_then(Report::eta),
+            checkpoint: report.and_then(Report::checkpoint).map(|(name, _)| name.to_owned()),
+            hang_at: known.deadline,
+        }
+    }
+}
+
+/// Kueue's deadline for pods that are not ready, beside the controller's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(in crate::cli) struct Eviction {
+    /// When Kueue evicts it if its pods are not ready before.
+    pub at: Timestamp,
+    /// The field of Kueue's configuration that says so.
+    pub timeout: &'static str,
+    /// Whose deadline ends next: `Kueue` or `Controller`.
+    pub next: &'static str,
+}
+
+impl Eviction {
+    /// By what is known of Kueue's configuration, else as the controller has written it down.
+    fn of(snapshot: &Snapshot, own_deadline: Option<Timestamp>) -> Option<Self> {
+        let status = &snapshot.status;
+        let (timeout, _) = recovery::running_timeout(status)?;
+        let known = recovery::eviction(status, snapshot.wait_for_pods_ready);
+        let stored = status.recovery_deadline.as_ref().map(|deadline| deadline.0);
+        let at = known.map(|eviction| eviction.at).or(stored)?;
+        let next = if own_deadline.is_some_and(|own| own <= at) { "Controller" } else { "Kueue" };
+        Some(Self { at, timeout: timeout.field(), next })
     }
 }
 
@@ -125,11 +199,20 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
         next.finalizer = true;
         decision = decide(Facts { snapshot: &next, limits: &limits, config, now, anchor: now });
     }
+    if decision.ask_workload {
+        let mut next = snapshot.clone();
+        next.workload = WorkloadRead::Refused("its Workload was not read".to_owned());
+        decision = decide(Facts { snapshot: &next, limits: &limits, config, now, anchor: now });
+    }
     let mut notes: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     notes.extend(flaws(snapshot));
     notes.extend(scene.notes.iter().cloned());
     let usage = snapshot.status.usage.as_ref().map(|usage| Ledger::of(usage, now));
-    Explanation { usage, budget: Budget::of(facts), ..of(scene, &decision, title, notes) }
+    let known = progress::of(facts);
+    notes.extend(known.iter().flat_map(|known| known.flaws.iter().cloned()));
+    let (budget, progress) = (Budget::of(facts), known.as_ref().map(Progress::of));
+    let eviction = Eviction::of(snapshot, decision.verdict.deadline);
+    Explanation { usage, budget, progress, eviction, ..of(scene, &decision, title, notes) }
 }
 
 /// The most flaws of policies that are noted.
@@ -167,10 +250,13 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         retry_after_seconds: verdict.retry_after_seconds,
         deadline: verdict.deadline,
         avoid_nodes: decision.status.avoid_nodes.clone(),
+        suspect_nodes: decision.status.suspect_nodes.clone(),
         create: titles(&verdict.create),
         delete,
         usage: None,
         budget: None,
+        progress: None,
+        eviction: None,
         record: verdict.failure.clone(),
         delayed: decision.status.retry_after.is_some(),
         title,

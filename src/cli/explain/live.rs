@@ -18,9 +18,10 @@ use crate::observe::live::{self, Live};
 use crate::observe::memory::ReconcileState;
 use crate::observe::nodes;
 use crate::observe::pod_lists::PodLists;
-use crate::observe::{self, Sources};
+use crate::observe::{self, Sources, workload};
 use crate::plan::FreshRead;
 use crate::snapshot::Snapshot;
+use crate::snapshot::workload::WorkloadRead;
 
 /// Reads an AppWrapper and the objects around it from a cluster.
 ///
@@ -65,6 +66,10 @@ pub(in crate::cli) async fn around(
         snapshot.mark_lost_pods();
     } else {
         snapshot.nodes.values_mut().for_each(|node| node.lost = None);
+    }
+    if wrapper.status.requeue.is_some() {
+        let read = workload::read(client, &kinds, wrapper).await;
+        snapshot.workload = read.unwrap_or_else(|error| WorkloadRead::Refused(error.to_string()));
     }
     let mut scene = world::of(wrapper, snapshot);
     scene.notes.extend(notes);

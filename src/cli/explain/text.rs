@@ -3,8 +3,8 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::term::{Colour, Page, Span};
-use super::answer::{Budget, Explanation, Failure, Rule};
-use crate::api::{Phase, RuleSource};
+use super::answer::{Budget, Eviction, Explanation, Failure, Progress, Rule};
+use crate::api::{Phase, RuleSource, SuspectEffect, SuspectNodes};
 use crate::tuning::Period;
 
 /// The answer as a headline and a few lines.
@@ -31,9 +31,12 @@ pub(in crate::cli) fn details(answer: &Explanation, now: Timestamp) -> Vec<Strin
     line("failure", answer.failure.as_ref().map(failure).unwrap_or_default());
     line("rule", answer.rule.as_ref().map(rule).unwrap_or_default());
     line("retries", retries(answer));
+    line("progress", answer.progress.as_ref().map(|it| progress(it, now)).unwrap_or_default());
     line("budget", answer.budget.as_ref().map(budget).unwrap_or_default());
     line("pause", answer.retry_after_seconds.map(|left| pause(answer, left)).unwrap_or_default());
+    line("kueue", answer.eviction.as_ref().map(|it| eviction(it, answer, now)).unwrap_or_default());
     line("avoids", answer.avoid_nodes.join(", "));
+    line("suspects", answer.suspect_nodes.as_ref().map(suspects).unwrap_or_default());
     line("creates", answer.create.join(", "));
     line("deletes", answer.delete.join(", "));
     line("usage", answer.usage.as_ref().map(|usage| usage.line(now)).unwrap_or_default());
@@ -41,6 +44,15 @@ pub(in crate::cli) fn details(answer: &Explanation, now: Timestamp) -> Vec<Strin
         line("note", note.clone());
     }
     lines
+}
+
+/// The suspect nodes that the attempt avoids, and how.
+fn suspects(nodes: &SuspectNodes) -> String {
+    let how = match nodes.effect {
+        SuspectEffect::Prefer => "pods prefer other nodes than",
+        SuspectEffect::Require => "pods require other nodes than",
+    };
+    format!("{how} {}", nodes.hostnames.join(", "))
 }
 
 /// The phase, the next one, and what is done.
@@ -151,6 +163,40 @@ fn budget(budget: &Budget) -> String {
         text += &format!("; given back at {refill_at} if pods stay ready");
     }
     text
+}
+
+fn progress(progress: &Progress, now: Timestamp) -> String {
+    let mut text = match (&progress.pod, progress.at) {
+        (Some(pod), Some(at)) => format!("pod {pod}, {}", relative(at.min(now), now)),
+        (Some(_), None) | (None, _) => "none reported".to_owned(),
+    };
+    let step = progress.step.map(|step| format!("step {step}"));
+    let percent = progress.percent.map(|percent| format!("{percent} %"));
+    let eta = progress.eta_seconds.map(|eta| format!("{} left", span(eta)));
+    let checkpoint = progress.checkpoint.as_ref().map(|name| format!("checkpoint {name}"));
+    let facts: Vec<String> = [step, percent, eta, checkpoint].into_iter().flatten().collect();
+    if !facts.is_empty() {
+        text += &format!(": {}", facts.join(", "));
+    }
+    if let Some(at) = progress.hang_at {
+        text += &format!(
+            "; counts as a hang at {at}, {}, unless a newer report arrives",
+            relative(at, now)
+        );
+    }
+    text
+}
+
+/// Kueue's deadline, and whose comes next.
+fn eviction(eviction: &Eviction, answer: &Explanation, now: Timestamp) -> String {
+    let Eviction { at, timeout, next } = eviction;
+    let kueue =
+        format!("evicts it at {at}, {}, unless its pods are ready ({timeout})", relative(*at, now));
+    match (answer.deadline, *next) {
+        (None, _) => kueue,
+        (Some(own), "Kueue") => format!("{kueue}; before the controller's deadline at {own}"),
+        (Some(own), _) => format!("{kueue}; the controller's deadline at {own} comes first"),
+    }
 }
 
 fn pause(answer: &Explanation, left: i64) -> String {

@@ -77,6 +77,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     }
     let heartbeat = Heartbeat::new(clock);
     let health = health(&context, &config, checks, heartbeat.clone()).await?;
+    let follows = tokio::spawn(follow(client.clone(), context.clone()));
     let looks = tokio::spawn(warn(client, config));
     let reload = args.config.clone().map(|path| tokio::spawn(reload::reload(context, path)));
     let working = async {
@@ -94,6 +95,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
         never = heartbeat.keep() => never,
     };
     looks.abort();
+    follows.abort();
     if let Some(task) = reload {
         task.abort();
     }
@@ -146,6 +148,12 @@ async fn warn(client: Client, config: Config) {
     for notice in preflight::warnings(&client, &config).await {
         tracing::warn!("{notice}");
     }
+}
+
+/// Follows Kueue's configuration, for decisions and for admission.
+async fn follow(client: Client, context: Arc<Context>) {
+    let config = context.config();
+    preflight::follow(client, &config, |settings| context.set_kueue(settings)).await;
 }
 
 async fn stop_signal() {

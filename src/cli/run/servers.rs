@@ -12,9 +12,11 @@ use tokio::sync::watch;
 
 use super::worker::{Stop, Worker};
 use super::{Error, cluster};
-use crate::certificate::{self, Keeper, Place};
+use crate::certificate::{self, Keeper, Lifetimes, Name, PROGRESS_SERVICE, Place};
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, ServerUrl};
+use crate::kinds::ProgressEndpoint;
+use crate::progress_server::{self, Serving};
 use crate::reconcile::Context;
 use crate::tls::{self, Clients, Current, Limits, Validity};
 use crate::webhook::access::{Reviews, own_account};
@@ -37,23 +39,31 @@ struct Parts {
     context: Arc<Context>,
     config: Config,
     webhook: Option<TcpListener>,
+    progress: Option<TcpListener>,
     metrics: Option<TcpListener>,
     valid: watch::Sender<bool>,
 }
 
 impl Servers {
-    /// Starts the webhook, and the metrics where they are secure; none where there is nothing to serve.
+    /// Starts the webhook, the progress server, and the metrics where they are secure; none where there is
+    /// nothing to serve.
     pub(super) fn start(
         connection: kube::Config,
         context: Arc<Context>,
         config: Config,
     ) -> Result<Option<Self>, Error> {
         let (webhook, metrics) = (&config.webhook, &config.metrics);
+        let progress = &config.progress_server;
         let webhook =
             webhook.enabled.then(|| listen("the webhook", webhook.address)).transpose()?;
         let metrics = metrics.secure.then(|| listen("metrics", metrics.address)).transpose()?;
-        if webhook.is_none() && metrics.is_none() {
+        let progress =
+            progress.enabled.then(|| listen("progress reports", progress.address)).transpose()?;
+        if webhook.is_none() && metrics.is_none() && progress.is_none() {
             return Ok(None);
+        }
+        if progress.is_some() {
+            context.progress.set(Serving::Starting);
         }
         let (valid, is_valid) = watch::channel(false);
         let runtime = Worker::runtime()?;
@@ -61,7 +71,7 @@ impl Servers {
             let _here = runtime.enter();
             cluster::counted(connection, &context.metrics)?
         };
-        let parts = Parts { client, context, config, webhook, metrics, valid };
+        let parts = Parts { client, context, config, webhook, progress, metrics, valid };
         let worker = Worker::start("servers", runtime, async |stop| parts.serve(stop).await)?;
         Ok(Some(Self { worker, is_valid }))
     }
@@ -69,7 +79,7 @@ impl Servers {
 
 impl Parts {
     async fn serve(self, stopped: Stop) -> Result<(), Error> {
-        let Self { client, context, config, webhook, metrics, valid } = self;
+        let Self { client, context, config, webhook, progress, metrics, valid } = self;
         let clock = context.clock.clone();
         let current = Arc::new(Current::new());
         keep(&client, &clock, &config, &current);
@@ -78,25 +88,37 @@ impl Parts {
         if let Some(listener) = webhook {
             let router = router(Arc::new(admission(&client, &context, clock.clone())));
             let clients = config.webhook.client_ca_file.map(clients);
-            serving.push((listener, router, clients, Limits::default()));
+            serving.push((listener, router, current.clone(), clients, Limits::default()));
+        }
+        if let Some(listener) = progress {
+            let current = Arc::new(Current::new());
+            let url = config.progress_server.url.clone();
+            keep_for_pods(&client, &context, &current, url);
+            let desk =
+                progress_server::Desk::new(client.clone(), clock.clone(), context.metrics.clone());
+            let router = desk.router();
+            tokio::spawn(async move { desk.write().await });
+            serving.push((listener, router, current, None, progress_server::limits()));
         }
         if let Some(listener) = metrics {
             let access = serve::Access::new(client, clock);
             let router = serve::metrics_router(context.metrics.clone(), Some(access));
-            serving.push((listener, router, None, Limits::small()));
+            serving.push((listener, router, current.clone(), None, Limits::small()));
         }
-        let serving = serving.into_iter().map(async |(listener, router, clients, limits)| {
-            let listener = tokio::net::TcpListener::from_std(listener)
-                .map_err(|error| Error::Usage(format!("cannot listen: {error}")))?;
-            let (current, stopped) = (current.clone(), stopped.clone());
-            match clients {
-                Some(clients) => {
-                    tls::serve_clients(listener, router, current, clients, limits, stopped).await;
+        let serving =
+            serving.into_iter().map(async |(listener, router, current, clients, limits)| {
+                let listener = tokio::net::TcpListener::from_std(listener)
+                    .map_err(|error| Error::Usage(format!("cannot listen: {error}")))?;
+                let stopped = stopped.clone();
+                match clients {
+                    Some(clients) => {
+                        tls::serve_clients(listener, router, current, clients, limits, stopped)
+                            .await;
+                    }
+                    None => tls::serve(listener, router, current, limits, stopped).await,
                 }
-                None => tls::serve(listener, router, current, limits, stopped).await,
-            }
-            Ok(())
-        });
+                Ok(())
+            });
         try_join_all(serving).await.map(drop)
     }
 }
@@ -116,6 +138,29 @@ fn keep(client: &Client, clock: &Arc<dyn Clock>, config: &Config, current: &Arc<
         let place = Place::of(client.default_namespace());
         tokio::spawn(Keeper::new(client, clock.clone(), current.clone(), place).run());
     }
+}
+
+/// Keeps the certificate of the progress server, and tells where pods reach it.
+fn keep_for_pods(
+    client: &Client,
+    context: &Arc<Context>,
+    current: &Arc<Current>,
+    url: Option<ServerUrl>,
+) {
+    let namespace = client.default_namespace();
+    let name = url.as_ref().and_then(|url| Name::parse(url.host()));
+    let by_service = || format!("https://{PROGRESS_SERVICE}.{namespace}.svc");
+    let url = url.map_or_else(by_service, |url| url.to_string());
+    let told = context.clone();
+    let keeper =
+        Keeper::new(client, context.clock.clone(), current.clone(), Place::progress(namespace))
+            .with_lifetimes(Lifetimes::of_pods())
+            .with_name(name)
+            .telling(move |ca| {
+                let endpoint = ProgressEndpoint { url: url.clone(), ca: ca.to_owned() };
+                told.progress.set(Serving::At(Arc::new(endpoint)));
+            });
+    tokio::spawn(keeper.run());
 }
 
 /// Tells whether the certificate is valid, and when it expires.
@@ -149,9 +194,10 @@ async fn tell(
 fn admission(client: &Client, context: &Arc<Context>, clock: Arc<dyn Clock>) -> Admission {
     let own_account = Arc::new(OnceLock::new());
     tokio::spawn(learn(client.clone(), own_account.clone()));
-    let settings = context.clone();
+    let (settings, kueue) = (context.clone(), context.clone());
     Admission {
         config: Box::new(move || settings.config()),
+        kueue: Box::new(move || kueue.kueue().wait_for_pods_ready),
         own_account,
         authorize: Arc::new(Reviews::new(client.clone(), clock.clone())),
         metrics: context.metrics.clone(),

@@ -13,6 +13,7 @@ mod injection;
 mod laws;
 mod laws_tests;
 mod managers;
+pub mod no_fit;
 mod observer;
 mod preemption;
 mod quota;

@@ -17,6 +17,7 @@ use crate::observe::cache::Key;
 use crate::observe::live::{self, Live};
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::ObjectRecord;
+use crate::progress_server::Serving;
 use crate::snapshot::{Component, CreationFailure, Owner, Presence};
 
 /// What the configuration says about a creation.
@@ -28,6 +29,8 @@ pub struct Settings<'a> {
     pub aversions: Vec<NodeAntiAffinity>,
     /// What is asked about the user who created the AppWrapper.
     pub requester: Asked,
+    /// Where pods report their progress, if the AppWrapper asks for it.
+    pub progress: Serving,
 }
 
 /// Why a component was not created.
@@ -67,6 +70,14 @@ pub async fn create(
         _ if mutations::is_present(Mutation::AvoidedNodeUsed) => &[],
         nodes => nodes,
     };
+    let progress = match &settings.progress {
+        // pods that could not report would count as hanging
+        Serving::Starting if wrapper.spec.progress.is_some() => {
+            return Err(transient("the progress server has no certificate yet").into());
+        }
+        Serving::Disabled | Serving::Starting => None,
+        Serving::At(endpoint) => wrapper.spec.progress.as_ref().map(|_| &**endpoint),
+    };
     let stamp = OwnershipLabels {
         appwrapper: &wrapper.name,
         uid: &wrapper.uid,
@@ -75,7 +86,9 @@ pub async fn create(
         component: index,
         scheduler_name: settings.scheduler_name,
         avoid_nodes,
+        suspect_nodes: wrapper.status.suspect_nodes.as_ref(),
         aversions: &settings.aversions,
+        progress,
     };
     let object = kinds::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
         .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;

@@ -1,4 +1,4 @@
-//! Writes: components, pods, the finalizer, the status and events. Each is safe to repeat.
+//! Writes: components, pods, the finalizer, the status, events and what is known of suspect nodes. Each is safe to repeat.
 //!
 //! Nothing is deleted without the UID that it was seen with, and no AppWrapper is written without the
 //! resource version that it was read with.
@@ -7,6 +7,8 @@ pub mod create;
 pub mod delete;
 pub mod events;
 pub mod rights;
+pub mod suspicions;
+pub mod workload;
 pub mod wrapper;
 
 /// Why a write failed.

@@ -34,6 +34,12 @@ pub const SECRET: &str = "appwrapper-webhook-cert";
 pub const CONFIG_MAP: &str = "appwrapper-webhook-ca";
 /// Its key.
 const AUTHORITIES: &str = "ca.crt";
+/// Name of the Secret of the progress server.
+pub const PROGRESS_SECRET: &str = "appwrapper-progress-cert";
+/// Name of the `ConfigMap` with the authorities of the progress server.
+pub const PROGRESS_CONFIG_MAP: &str = "appwrapper-progress-ca";
+/// Name of the progress server's service.
+pub const PROGRESS_SERVICE: &str = "appwrapper-progress-service";
 /// Name of the webhook's service.
 pub const SERVICE: &str = "appwrapper-webhook-service";
 /// Name of the configuration of the mutating webhook.
@@ -59,6 +65,13 @@ pub struct Place {
     pub config_map: String,
     /// Name of the service.
     pub service: String,
+    /// The webhook configurations by which the server is called; none where it is no webhook.
+    pub webhooks: Option<Webhooks>,
+}
+
+/// The webhook configurations that trust a certificate.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Webhooks {
     /// Name of the `MutatingWebhookConfiguration`.
     pub mutating: String,
     /// Name of the `ValidatingWebhookConfiguration`.
@@ -66,7 +79,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// The usual names, in a namespace.
+    /// The usual names of the webhook's certificate, in a namespace.
     #[must_use]
     pub fn of(namespace: &str) -> Self {
         Self {
@@ -74,8 +87,22 @@ impl Place {
             secret: SECRET.to_owned(),
             config_map: CONFIG_MAP.to_owned(),
             service: SERVICE.to_owned(),
-            mutating: MUTATING.to_owned(),
-            validating: VALIDATING.to_owned(),
+            webhooks: Some(Webhooks {
+                mutating: MUTATING.to_owned(),
+                validating: VALIDATING.to_owned(),
+            }),
+        }
+    }
+
+    /// The names of the progress server's certificate, in a namespace.
+    #[must_use]
+    pub fn progress(namespace: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            secret: PROGRESS_SECRET.to_owned(),
+            config_map: PROGRESS_CONFIG_MAP.to_owned(),
+            service: PROGRESS_SERVICE.to_owned(),
+            webhooks: None,
         }
     }
 }
@@ -91,10 +118,15 @@ pub struct Keeper {
     secret: String,
     config_maps: Api<ConfigMap>,
     config_map: String,
-    configurations: [Configuration; 2],
+    configurations: Vec<Configuration>,
+    /// Is told the bundle, whenever all is as planned.
+    told: Option<Told>,
     /// What was missing when it was last looked for, and has been warned of.
     missing: BTreeSet<String>,
 }
+
+/// Takes the bundle, PEM.
+type Told = Box<dyn Fn(&str) + Send + Sync>;
 
 struct Configuration {
     kind: String,
@@ -150,13 +182,15 @@ impl Keeper {
         current: Arc<Current>,
         place: Place,
     ) -> Self {
-        let Place { namespace, secret, config_map, service, mutating, validating } = place;
+        let Place { namespace, secret, config_map, service, webhooks } = place;
         let secrets = Api::namespaced(client.clone(), &namespace);
         let config_maps = Api::namespaced(client.clone(), &namespace);
-        let configurations = [
-            Configuration::of::<MutatingWebhookConfiguration>(client, mutating),
-            Configuration::of::<ValidatingWebhookConfiguration>(client, validating),
-        ];
+        let configurations = webhooks.map_or_else(Vec::new, |Webhooks { mutating, validating }| {
+            vec![
+                Configuration::of::<MutatingWebhookConfiguration>(client, mutating),
+                Configuration::of::<ValidatingWebhookConfiguration>(client, validating),
+            ]
+        });
         let mut names = configuration::of_service(&service, &namespace);
         names.extend(Name::parse("localhost"));
         let (lifetimes, missing) = (Lifetimes::default(), BTreeSet::new());
@@ -170,8 +204,23 @@ impl Keeper {
             config_maps,
             config_map,
             configurations,
+            told: None,
             missing,
         }
+    }
+
+    /// A name that the certificate covers as well, such as that of a URL.
+    #[must_use]
+    pub fn with_name(mut self, name: Option<Name>) -> Self {
+        self.names.extend(name);
+        self
+    }
+
+    /// Somebody who is told the bundle of authorities, PEM, whenever all is as planned.
+    #[must_use]
+    pub fn telling(mut self, told: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.told = Some(Box::new(told));
+        self
     }
 
     /// Other lifetimes.
@@ -197,7 +246,8 @@ impl Keeper {
                     let cause = telemetry::chain(&error);
                     tracing::warn!(
                         cause,
-                        "Failed to maintain the webhook's certificate; retrying."
+                        secret = self.secret,
+                        "Failed to maintain the certificate; retrying."
                     );
                     let pause = PAUSE.saturating_mul(1 << failures.min(6)).min(PAUSE_MAX);
                     failures += 1;
@@ -216,7 +266,7 @@ impl Keeper {
         let of = |changed: Result<bool, kube::runtime::watcher::Error>| {
             if let Err(error) = &changed {
                 let cause = telemetry::chain(error);
-                tracing::warn!(cause, "A watch of the webhook's certificate failed.");
+                tracing::warn!(cause, "A watch of the certificate failed.");
             }
             std::future::ready(changed.is_ok().then_some(()))
         };
@@ -226,13 +276,14 @@ impl Keeper {
         let authorities =
             authorities.default_backoff().map(|it| it.map(|it| it.is_some())).filter_map(of);
         let secret = stream::select(secret, authorities);
-        let [first, second] = self.configurations.each_ref().map(|configuration| {
+        let configurations = self.configurations.iter().map(|configuration| {
             watch_object(configuration.api.clone(), &configuration.name)
                 .default_backoff()
                 .map(|it| it.map(|it| it.is_some()))
                 .filter_map(of)
+                .boxed()
         });
-        stream::select(secret, stream::select(first, second))
+        stream::select(secret, stream::select_all(configurations))
     }
 
     /// Reads everything and makes the planned changes, until none is left. Returns when to read again.
@@ -256,11 +307,15 @@ impl Keeper {
                 }
             } else if !self.trust(&look.configurations, plan.bundle.as_deref()).await? {
                 self.publish(plan.bundle.as_deref()).await?;
+                if let (Some(told), Some(bundle)) = (&self.told, &plan.bundle) {
+                    told(bundle);
+                }
                 return Ok(plan.look_again);
             }
         }
-        let names = self.configurations.each_ref().map(|it| format!("{}/{}", it.kind, it.name));
-        Err(Error::Unsettled { what: format!("Secret/{}, {}", self.secret, names.join(", ")) })
+        let mut names = vec![format!("Secret/{}", self.secret)];
+        names.extend(self.configurations.iter().map(|it| format!("{}/{}", it.kind, it.name)));
+        Err(Error::Unsettled { what: names.join(", ") })
     }
 
     /// Reads the configurations, and only then the Secret: see [`super::plan`].
@@ -340,7 +395,7 @@ impl Keeper {
             self.config_maps.create(&params, &wanted).await
         };
         match written.map_err(cannot("write", kind, name)) {
-            Ok(_) => tracing::info!("Updated the webhook's CA bundle in {kind}/{name}."),
+            Ok(_) => tracing::info!("Updated the CA bundle in {kind}/{name}."),
             // another replica was first; its write is seen
             Err(error) if error.is_conflict() => {}
             Err(error) => return Err(error),
@@ -371,7 +426,7 @@ impl Keeper {
             };
             let written = api.replace(name, &PostParams::default(), &wanted).await;
             match written.map_err(cannot("write", kind, name)) {
-                Ok(_) => tracing::info!("Updated the webhook's CA bundle in {kind}/{name}."),
+                Ok(_) => tracing::info!("Updated the CA bundle in {kind}/{name}."),
                 Err(error) if error.is_conflict() => {}
                 Err(error) => return Err(error),
             }

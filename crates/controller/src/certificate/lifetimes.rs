@@ -24,6 +24,13 @@ impl Lifetimes {
         Self { life: life.max(LIFE_MIN) }
     }
 
+    /// For a certificate whose authority clients learn once, and many of which live long: 10 years. A client
+    /// that began before a renewal trusts nothing that comes after it.
+    #[must_use]
+    pub fn of_pods() -> Self {
+        Self::of(Duration::from_hours(10 * 365 * 24))
+    }
+
     /// For how long the authorities of two generations are trusted side by side before the second comes
     /// into use, and again before the first is forgotten: a twelfth of the life, at most 10 min. Every API
     /// server and every replica must have seen a change after this time.

@@ -41,6 +41,9 @@
 //! # }
 //! ```
 //!
+//! The progress server has a certificate of its own, with the same keeper and without webhook configurations:
+//! pods learn its authority when they are created, so it lives as long as [`Lifetimes::of_pods`].
+//!
 //! Rights: `secrets` in its own namespace: `create`, and `get`, `list`, `watch`, `update` of
 //! [`SECRET`]; of the two configurations `get`, `list`, `watch`, `update`. Watches name the object, so
 //! that `resourceNames` suffice.
@@ -56,7 +59,9 @@ mod stored;
 
 pub use files::{client_authorities, files};
 pub use generation::{Generation, Served};
-pub use keeper::{Keeper, MUTATING, Place, SECRET, SERVICE, VALIDATING};
+pub use keeper::{
+    Keeper, MUTATING, PROGRESS_SERVICE, Place, SECRET, SERVICE, VALIDATING, Webhooks,
+};
 pub use lifetimes::Lifetimes;
 pub use name::{Name, Names};
 pub use plan::{Change, Faced, Rotation, plan};

@@ -1,4 +1,4 @@
-//! The permanent watches: AppWrappers, their pods, and nodes.
+//! The permanent watches: AppWrappers, their pods, nodes, and what is known of suspect ones.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::watch;
 
 use super::kinds::Kinds;
-use super::{Queue, contain};
+use super::{Queue, contain, suspicions};
 use crate::api::{AppWrapper, keys};
 use crate::config::Autopilot;
 use crate::metrics::Metrics;
@@ -53,6 +53,7 @@ pub(super) async fn run(context: Arc<Context>, queue: Queue, ready: watch::Sende
         pods(&context, &queue, pods_listed),
         nodes(&context, &queue, nodes_listed),
         wrappers(&context, &queue, wrappers_listed),
+        suspicions::watch(&context),
         tell,
     );
 }

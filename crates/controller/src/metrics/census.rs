@@ -29,6 +29,8 @@ pub struct Census {
     pub at: Duration,
     /// The AppWrappers.
     pub present: Vec<Present>,
+    /// Suspect nodes.
+    pub suspect_nodes: usize,
 }
 
 /// One AppWrapper.
@@ -89,6 +91,7 @@ struct Gauges {
     stuck_pods: IntGauge,
     stuck: IntGauge,
     over_quota: IntGauge,
+    suspect_nodes: IntGauge,
     resources: CounterVec,
 }
 
@@ -157,14 +160,27 @@ impl Gauges {
                 "appwrapper_pods_over_quota",
                 "AppWrappers with more live pods than they declare.",
             ),
+            suspect_nodes: plain_gauge(
+                "appwrapper_suspect_nodes",
+                "Nodes that pods of new attempts avoid because failures of AppWrappers began on them.",
+            ),
             resources,
         }
     }
 
-    fn all(&self) -> [&dyn Collector; 8] {
-        let Self { present, idle, longest, seconds, stuck_pods, stuck, over_quota, resources } =
-            self;
-        [present, idle, longest, seconds, stuck_pods, stuck, over_quota, resources]
+    fn all(&self) -> [&dyn Collector; 9] {
+        let Self {
+            present,
+            idle,
+            longest,
+            seconds,
+            stuck_pods,
+            stuck,
+            over_quota,
+            suspect_nodes,
+            resources,
+        } = self;
+        [present, idle, longest, seconds, stuck_pods, stuck, over_quota, suspect_nodes, resources]
     }
 
     fn show(&self, census: &Census, inner: &mut Inner) {
@@ -202,6 +218,7 @@ impl Gauges {
         self.stuck_pods.set(i64::try_from(stuck_pods).unwrap_or(i64::MAX));
         self.stuck.set(count(|each| each.stuck));
         self.over_quota.set(count(|each| each.over_quota));
+        self.suspect_nodes.set(i64::try_from(census.suspect_nodes).unwrap_or(i64::MAX));
     }
 }
 

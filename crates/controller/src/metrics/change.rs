@@ -192,6 +192,8 @@ pub const fn action_label(action: AttemptAction) -> &'static str {
         AttemptAction::RestartIgnoringLimit => "RestartIgnoringLimit",
         AttemptAction::RecreateComponent => "RecreateComponent",
         AttemptAction::Fail => "Fail",
+        AttemptAction::Hold => "Hold",
+        AttemptAction::Requeue => "Requeue",
     }
 }
 
@@ -204,5 +206,6 @@ pub const fn outcome_label(outcome: AttemptOutcome) -> &'static str {
         AttemptOutcome::Suspended => "Suspended",
         AttemptOutcome::Deleted => "Deleted",
         AttemptOutcome::ComponentRecreated => "ComponentRecreated",
+        AttemptOutcome::NoFit => "NoFit",
     }
 }

@@ -18,6 +18,7 @@ mod make;
 mod mishaps;
 mod names;
 mod queues;
+mod reports;
 mod resources;
 mod restarts;
 mod spent;
@@ -36,6 +37,7 @@ use crate::api::{AppWrapperStatus, Phase};
 use make::{counter, gauge, histogram, plain_gauge, plain_histogram, register};
 use mishaps::Mishaps;
 use names::Names;
+use reports::Reports;
 use restarts::Restarts;
 
 pub use admission::Admitted;
@@ -44,6 +46,7 @@ pub use census::{Census, Present, QueueKnown};
 pub use change::{Change, Failure};
 pub use mishaps::Place;
 pub use names::OTHER;
+pub use reports::{ReportWritten, Reported};
 pub use spent::{Spender, Spent};
 
 /// How many queues have a label of their own; the rest is `other`.
@@ -75,6 +78,7 @@ pub struct Metrics {
     mishaps: Mishaps,
     certificate: IntGaugeVec,
     admission: admission::Answers,
+    reports: Reports,
     categories: Arc<Mutex<Names>>,
     world: census::World,
 }
@@ -176,6 +180,7 @@ impl Metrics {
                 ),
             ),
             admission: admission::Answers::register(registry),
+            reports: Reports::register(registry),
             categories: Arc::new(Mutex::new(Names::up_to(CATEGORIES_MAX))),
             world: register(registry, census::World::new(leader.clone())),
             leader,
@@ -263,6 +268,16 @@ impl Metrics {
         took: Duration,
     ) {
         self.admission.count(webhook, operation, answer, took);
+    }
+
+    /// Counts an answer to a progress report.
+    pub fn reported(&self, answer: Reported) {
+        self.reports.answered(answer);
+    }
+
+    /// Counts how the write of a progress report ended.
+    pub fn report_written(&self, result: ReportWritten) {
+        self.reports.written(result);
     }
 
     /// How many AppWrappers are waiting in the work queue.

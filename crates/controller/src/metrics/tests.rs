@@ -292,6 +292,7 @@ fn watching() -> (Metrics, Arc<Mutex<Census>>) {
 #[test]
 fn what_is_there_is_counted_at_each_scrape() {
     let (metrics, world) = watching();
+    world.lock().unwrap().suspect_nodes = 2;
     world.lock().unwrap().present = vec![
         present("1", Phase::Running, "a", false),
         present("2", Phase::Running, "a", true),
@@ -312,6 +313,7 @@ fn what_is_there_is_counted_at_each_scrape() {
         "appwrapper_stuck_pods 2",
         "appwrapper_stuck_deletions 1",
         "appwrapper_pods_over_quota 1",
+        "appwrapper_suspect_nodes 2",
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }
@@ -326,7 +328,8 @@ fn idle_quota_is_summed_from_scrape_to_scrape() {
     let (metrics, world) = watching();
     let look = |second: u64, idle: &[&str]| {
         let all = ["x", "y"].map(|uid| present(uid, Phase::Resuming, "q", idle.contains(&uid)));
-        *world.lock().unwrap() = Census { at: Duration::from_secs(second), present: all.into() };
+        *world.lock().unwrap() =
+            Census { at: Duration::from_secs(second), present: all.into(), suspect_nodes: 2 };
         let page = metrics.page();
         let value = |name: &str| -> f64 {
             let line = page.lines().find(|line| line.starts_with(&format!("{name}{{")));

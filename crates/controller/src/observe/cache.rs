@@ -256,6 +256,19 @@ impl Cache {
         all.map(|(_, site)| site.clone()).collect()
     }
 
+    /// A node, where it is known.
+    #[must_use]
+    pub fn site(&self, name: &str) -> Option<Arc<Site>> {
+        self.lock().nodes.get(name).map(|(_, site)| site.clone())
+    }
+
+    /// How many nodes there are; none before they have been listed once.
+    #[must_use]
+    pub fn node_count(&self) -> Option<usize> {
+        let inner = self.lock();
+        inner.nodes_listed.then_some(inner.nodes.len())
+    }
+
     /// Forgets all nodes: they are watched no more. Returns the AppWrappers that have pods on them.
     pub fn forget_nodes(&self) -> BTreeSet<Key> {
         let mut inner = self.lock();

@@ -11,7 +11,7 @@ use super::kin::Kin;
 use super::records::ObjectRecord;
 use crate::api::Phase;
 use crate::mutations::{self, Mutation};
-use crate::snapshot::{CreationFailure, FailedJob, Undetermined};
+use crate::snapshot::{CreationFailure, FailedJob, Snapshot, Undetermined};
 
 /// A created object is believed to exist for this long until the watch shows it.
 const CREATED_FOR: Duration = Duration::from_secs(5);
@@ -68,6 +68,8 @@ pub struct ReconcileState {
     pub failed_jobs: BTreeMap<String, Vec<FailedJob>>,
     /// Why the API server refused to let memory grow, in this attempt.
     pub growth_refused: Option<String>,
+    /// Why the API server refused to let its Workload be deactivated, in this attempt.
+    pub workload_refused: Option<String>,
     /// The remarks on annotations that were made last.
     pub remarks: Vec<String>,
     /// Consecutive errors.
@@ -98,6 +100,15 @@ struct Failure {
 }
 
 impl ReconcileState {
+    /// What this process alone knows, for a snapshot. Where it missed something, that was up to now.
+    pub fn tell(&mut self, snapshot: &mut Snapshot, now: Timestamp) {
+        if self.missed {
+            self.last_gap = Some(now);
+        }
+        snapshot.last_gap = self.last_gap;
+        snapshot.blockers_named_at = self.blockers_named_at;
+    }
+
     /// Time has passed: `elapsed` is the time since some moment that stays the same.
     pub fn tick(&mut self, elapsed: Duration) {
         self.now = elapsed;

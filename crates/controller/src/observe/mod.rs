@@ -26,6 +26,8 @@ pub mod records;
 pub mod retry_sources;
 pub mod store;
 pub mod summary;
+pub mod suspicions;
+pub mod workload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

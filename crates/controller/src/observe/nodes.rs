@@ -148,6 +148,7 @@ pub fn node(seen: &RawObject, marks: &Marks) -> (Node, Site) {
         taints.map(|LeanTaint { key, value, effect, time_added: _ }| Taint { key, value, effect });
     let site = Site {
         name: seen.meta.name.clone().unwrap_or_default(),
+        uid: seen.meta.uid.clone().unwrap_or_default(),
         taints: taints.filter(Taint::keeps_away).collect(),
         allocatable: kinds::amounts(Some(&lean.status.allocatable)),
         labels,
@@ -225,6 +226,7 @@ mod tests {
         let (_, site) = node(&seen(&object), &Marks::default());
         let want = Site {
             name: "n".into(),
+            uid: String::new(),
             labels: BTreeMap::from([("a".into(), "b".into())]),
             taints: vec![Taint { key: "k".into(), value: "v".into(), effect: "NoSchedule".into() }],
             allocatable: BTreeMap::from([("cpu".into(), 3.5), ("memory".into(), 1024.0)]),

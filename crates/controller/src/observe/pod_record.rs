@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::raw_object::RawObject;
 use super::records::{Controller, Identity, LeanCondition, named_finalizers};
 use crate::api::keys;
+use crate::progress;
 use crate::snapshot::{Container, ContainerState, Pod, PodCondition, PodPhase, Termination};
 
 /// A pod, with whose it is.
@@ -80,12 +81,14 @@ struct LeanLabels {
     pod_set: Option<String>,
 }
 
-/// The annotation of [`keys`] that is read of a pod.
+/// The annotations of [`keys`] that are read of a pod.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct LeanAnnotations {
     #[serde(rename = "kueue.x-k8s.io/safe-to-forcefully-delete")]
     safe_to_force_delete: Option<String>,
+    #[serde(rename = "workload.codeflare.dev/progress")]
+    progress: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -172,6 +175,7 @@ impl PodRecord {
         });
         let annotations = &metadata.annotations;
         let safe_to_force_delete = annotations.safe_to_force_delete.as_deref() == Some("true");
+        let progress = annotations.progress.as_deref().map(progress::parse);
         let version = metadata.resource_version.take();
         let created = metadata.creation_timestamp.take().map(|time| time.0);
         let due_to_go = metadata.deletion_timestamp.as_ref().map(|time| time.0);
@@ -207,6 +211,7 @@ impl PodRecord {
             stuck: None,
             detached: false,
             safe_to_force_delete,
+            progress,
         };
         (version, Self { identity, pod_set, pod, is_over })
     }

@@ -140,7 +140,7 @@ impl Controller {
 }
 
 /// The API group of an API version; none where that is the core group.
-pub(super) fn group(api_version: &str) -> Option<&str> {
+pub(crate) fn group(api_version: &str) -> Option<&str> {
     api_version.rsplit_once('/').map(|(group, _)| group)
 }
 

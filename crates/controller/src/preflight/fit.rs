@@ -7,15 +7,15 @@
 //! fault, since an eviction is a suspension like any other, but the retry was in vain.
 
 use super::Notice;
-use super::kueue::PodsReady;
-use crate::tuning::{FaultTolerance, Period};
+use crate::kueue::{WaitForPodsReady, total};
+use crate::tuning::FaultTolerance;
 
 /// What does not fit; `file` names Kueue's configuration.
-pub(super) fn judge(kueue: PodsReady, ours: &FaultTolerance, file: &str) -> Vec<Notice> {
-    let PodsReady { timeout, recovery } = kueue;
+pub(super) fn judge(kueue: WaitForPodsReady, ours: &FaultTolerance, file: &str) -> Vec<Notice> {
+    let WaitForPodsReady { timeout, recovery_timeout: recovery } = kueue;
     let FaultTolerance { warmup_grace, failure_grace, retry_pause, .. } = ours;
     let mut notices = vec![];
-    let start = sum(&[*warmup_grace, *failure_grace]);
+    let start = total(&[*warmup_grace, *failure_grace]);
     if timeout < start {
         notices.push(Notice(format!(
             "Kueue evicts an AppWrapper whose pods are not ready {timeout} after admission, but \
@@ -24,7 +24,7 @@ pub(super) fn judge(kueue: PodsReady, ours: &FaultTolerance, file: &str) -> Vec<
              {start} or more, or shorten these two periods in faultTolerance"
         )));
     }
-    let retry = sum(&[*failure_grace, *retry_pause, *warmup_grace]);
+    let retry = total(&[*failure_grace, *retry_pause, *warmup_grace]);
     if let Some(recovery) = recovery.filter(|recovery| *recovery < retry) {
         notices.push(Notice(format!(
             "Kueue evicts an AppWrapper whose pods are not ready again {recovery} after a failure, \
@@ -38,16 +38,10 @@ pub(super) fn judge(kueue: PodsReady, ours: &FaultTolerance, file: &str) -> Vec<
     notices
 }
 
-fn sum(periods: &[Period]) -> Period {
-    let total = periods.iter().fold(std::time::Duration::ZERO, |total, period| {
-        total.saturating_add(period.as_duration())
-    });
-    Period::from_duration(total)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tuning::Period;
 
     #[test]
     fn what_does_not_fit_is_said_with_its_numbers() {
@@ -62,7 +56,10 @@ mod tests {
             ("5m", Some("3m"), vec!["5m", "6m", "3m", "7m30s"]),
             ("5m", None, vec!["5m", "6m"]),
         ] {
-            let kueue = PodsReady { timeout: periods(timeout), recovery: recovery.map(periods) };
+            let kueue = WaitForPodsReady {
+                timeout: periods(timeout),
+                recovery_timeout: recovery.map(periods),
+            };
             let notices = judge(kueue, &FaultTolerance::default(), "ConfigMap a/b");
             assert_eq!(notices.len(), want.len() / 2, "{notices:?}");
             for (notice, numbers) in notices.iter().zip(want.chunks(2)) {
@@ -83,7 +80,7 @@ mod tests {
             retry_pause: Period::MAX,
             ..FaultTolerance::default()
         };
-        let kueue = PodsReady { timeout: Period::ZERO, recovery: Some(Period::MAX) };
+        let kueue = WaitForPodsReady { timeout: Period::ZERO, recovery_timeout: Some(Period::MAX) };
         assert_eq!(judge(kueue, &ours, "f").len(), 1);
     }
 }

@@ -14,6 +14,7 @@ use super::{Notice, fit};
 use crate::api::keys;
 use crate::config::Config;
 use crate::discovery;
+use crate::kueue::{KueueSettings, WaitForPodsReady};
 use crate::telemetry;
 use crate::tuning::{FaultTolerance, Period};
 
@@ -32,7 +33,7 @@ pub(super) struct Place {
 
 impl Place {
     /// Kueue's manifests and its chart give the Deployment the name of its service account.
-    fn of(account: &str) -> Self {
+    pub(super) fn of(account: &str) -> Self {
         let parts: Vec<&str> = account.split(':').collect();
         let (namespace, deployment) = match parts.as_slice() {
             ["system", "serviceaccount", namespace, name] => (*namespace, *name),
@@ -81,17 +82,10 @@ struct Waiting {
     recovery: Option<Period>,
 }
 
-/// How long Kueue waits for pods before it evicts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct PodsReady {
-    /// From admission until pods are ready for the first time.
-    pub(super) timeout: Period,
-    /// From the loss of readiness until they are ready again; none: for ever.
-    pub(super) recovery: Option<Period>,
-}
-
-const DEFAULT_CONFIG_MAP: &str = "kueue-manager-config";
+pub(super) const DEFAULT_CONFIG_MAP: &str = "kueue-manager-config";
 const CONFIG_KEY: &str = "controller_manager_config.yaml";
+/// The longest configuration that is read.
+const CONFIG_BYTES_MAX: usize = 128 << 10;
 
 impl Manager {
     pub(super) fn of(deployment: &Deployment) -> Self {
@@ -152,6 +146,19 @@ fn gates(text: &str) -> BTreeMap<String, bool> {
 }
 
 impl Settings {
+    /// Reads the `ConfigMap` that holds the configuration.
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub(super) fn of(map: &ConfigMap) -> Result<Self, String> {
+        let text = map.data.as_ref().and_then(|data| data.get(CONFIG_KEY));
+        let text = text.ok_or_else(|| format!("it has no key {CONFIG_KEY}"))?;
+        if text.len() > CONFIG_BYTES_MAX {
+            return Err(format!("{CONFIG_KEY} has more than {CONFIG_BYTES_MAX} bytes"));
+        }
+        Self::parse(text)
+    }
+
     /// Reads a configuration file of Kueue, of `v1beta1` or `v1beta2`.
     ///
     /// # Errors
@@ -192,7 +199,7 @@ impl Settings {
         &self,
         version: Option<Version>,
         gates: &BTreeMap<String, bool>,
-    ) -> Option<PodsReady> {
+    ) -> Option<WaitForPodsReady> {
         const OLD_DEFAULT: Period = Period::from_secs(5 * 60);
         const DEFAULT: Period = Period::from_secs(30 * 60);
         // from 0.19 on it waits also where nobody asked it to
@@ -212,12 +219,27 @@ impl Settings {
             (waiting, waiting.timeout?)
         };
         let recovery = waiting.recovery.unwrap_or(timeout);
-        Some(PodsReady { timeout, recovery: (!recovery.is_zero()).then_some(recovery) })
+        let recovery_timeout = (!recovery.is_zero()).then_some(recovery);
+        Some(WaitForPodsReady { timeout, recovery_timeout })
+    }
+
+    /// What concerns AppWrappers, with the defaults of its version and the gates of the command line, which stand
+    /// in for those of the file.
+    pub(super) fn of_appwrappers(&self, manager: Option<&Manager>) -> KueueSettings {
+        let version = manager.and_then(|manager| manager.version);
+        let gates = manager.and_then(|manager| manager.gates.as_ref()).unwrap_or(&self.gates);
+        let by_default = version.is_some_and(|version| version >= Version::new(0, 14, 0));
+        let is_on = |gate: &str| gates.get(gate).copied().unwrap_or(by_default);
+        KueueSettings {
+            wait_for_pods_ready: self.pods_ready(version, gates),
+            replaces_failed_nodes: is_on("TopologyAwareScheduling")
+                && is_on("TASFailedNodeReplacement"),
+        }
     }
 }
 
 /// What was read, or why it was not.
-type Reading<T> = Result<T, String>;
+pub(super) type Reading<T> = Result<T, String>;
 
 /// All notices about Kueue.
 fn judge(
@@ -317,9 +339,7 @@ pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
         }
     }
     let place = Place::of(&config.admission.kueue_account);
-    let deployments: Api<Deployment> = Api::namespaced(client.clone(), &place.namespace);
-    let manager = deployments.get(&place.deployment).await;
-    let manager = manager.map(|it| Manager::of(&it)).map_err(|error| reason(&error));
+    let manager = manager(client, &place).await;
     let name = match &manager {
         Ok(manager) => manager.config_map.as_deref(),
         Err(_) => Some(DEFAULT_CONFIG_MAP),
@@ -331,11 +351,16 @@ pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
     judge(&place, &manager, &settings, &config.fault_tolerance)
 }
 
+/// Reads what Kueue's Deployment says.
+pub(super) async fn manager(client: &Client, place: &Place) -> Reading<Manager> {
+    let deployments: Api<Deployment> = Api::namespaced(client.clone(), &place.namespace);
+    let manager = deployments.get(&place.deployment).await;
+    manager.map(|it| Manager::of(&it)).map_err(|error| reason(&error))
+}
+
 async fn settings(client: &Client, place: &Place, name: &str) -> Reading<Settings> {
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &place.namespace);
-    let map = maps.get(name).await.map_err(|error| reason(&error))?;
-    let text = map.data.as_ref().and_then(|data| data.get(CONFIG_KEY));
-    Settings::parse(text.ok_or_else(|| format!("it has no key {CONFIG_KEY}"))?)
+    Settings::of(&maps.get(name).await.map_err(|error| reason(&error))?)
 }
 
 fn reason(error: &kube::Error) -> String {

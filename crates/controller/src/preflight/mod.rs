@@ -4,9 +4,12 @@
 //! what cannot be read is reported, not guessed.
 
 mod fit;
+mod follow;
 mod kueue;
 mod quota;
 mod rights;
+
+pub use follow::follow;
 
 use std::fmt;
 
@@ -29,6 +32,7 @@ pub async fn warnings(client: &Client, config: &Config) -> Vec<Notice> {
     let mut notices: Vec<Notice> = unchecked(config).into_iter().collect();
     notices.extend(kueue::look(client, config).await);
     notices.extend(rights::look(client, &config.admission).await);
+    notices.extend(rights::progress(client, &config.progress_server).await);
     notices
 }
 

@@ -4,11 +4,11 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube::Client;
 
 use super::Notice;
-use crate::config::{Admission, AllowedKind};
+use crate::config::{Admission, AllowedKind, ProgressServer};
 use crate::discovery;
 use crate::kinds::Kind;
 use crate::telemetry;
-use crate::webhook::access::review::{in_time, may_i};
+use crate::webhook::access::review::{Access, in_time, may_i};
 use crate::webhook::access::rules::Target;
 use crate::webhook::authorize::AccessError;
 
@@ -103,6 +103,30 @@ pub(super) async fn look(client: &Client, admission: &Admission) -> Vec<Notice> 
             vec![Notice(said)]
         }
     }
+}
+
+/// Checks the permission of the progress server, if it is enabled.
+pub(super) async fn progress(client: &Client, server: &ProgressServer) -> Option<Notice> {
+    if !server.enabled {
+        return None;
+    }
+    let access = Access {
+        verb: "patch",
+        namespace: None,
+        group: String::new(),
+        version: "v1".to_owned(),
+        resource: "pods".to_owned(),
+    };
+    // where that cannot be told, the kinds cannot be checked either, and that is said
+    let may_patch = may_i(client, access).await.unwrap_or(true);
+    (!may_patch).then(|| {
+        Notice(
+            "progressServer.enabled is true, and the controller may not patch pods: no report is \
+             written, and AppWrappers with spec.progress.startWithin fail; apply config/progress, or \
+             set it to false"
+                .to_owned(),
+        )
+    })
 }
 
 async fn find(client: &Client, kind: &AllowedKind, why: Reason) -> Result<Finding, AccessError> {

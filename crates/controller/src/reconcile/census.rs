@@ -2,6 +2,7 @@
 
 use super::Context;
 use crate::clock::Clock;
+use crate::config::SuspicionEffect;
 use crate::metrics::{Census, Present, QueueKnown};
 use crate::observe::cache::{Cache, Key};
 use crate::observe::cached_appwrapper::CachedAppWrapper;
@@ -20,7 +21,13 @@ pub fn census(context: &Context) -> Census {
         let summary = stored.summary.as_ref().ok().filter(|summary| summary.is_ours)?;
         Some(present(&stored, summary, &context.cache, &config.fault_tolerance, now))
     });
-    Census { at: clock.elapsed(), present: present.collect() }
+    let suspects = match config.node_suspicion.effect {
+        SuspicionEffect::Off => vec![],
+        SuspicionEffect::Prefer | SuspicionEffect::Require => {
+            context.suspicions.suspects(&context.cache, now, &config.node_suspicion)
+        }
+    };
+    Census { at: clock.elapsed(), present: present.collect(), suspect_nodes: suspects.len() }
 }
 
 fn present(

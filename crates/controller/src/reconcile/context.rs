@@ -10,6 +10,7 @@ use crate::act::rights::Rights;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::decide::{Decision, Facts, Warning};
+use crate::kueue::KueueSettings;
 use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
@@ -19,7 +20,9 @@ use crate::observe::memory::ReconcileState;
 use crate::observe::pod_lists::PodLists;
 use crate::observe::store::Store;
 use crate::observe::summary::Summary;
+use crate::observe::suspicions::SuspicionCache;
 use crate::observe::{Sources, retry_sources};
+use crate::progress_server::ProgressState;
 
 /// Is told of each decision, and of the facts that it was made from.
 pub type Witness = Box<dyn Fn(Facts<'_>, &Decision) + Send + Sync>;
@@ -30,6 +33,8 @@ pub struct Context {
     pub client: Client,
     /// What the watches have shown.
     pub cache: Cache,
+    /// What is known of suspect nodes.
+    pub suspicions: SuspicionCache,
     /// The kinds that are known.
     pub live: Live,
     /// The LISTs of pods that are under way.
@@ -44,8 +49,12 @@ pub struct Context {
     pub metrics: Metrics,
     /// The settings; replaced when the file changes.
     pub config: RwLock<Arc<Config>>,
+    /// What is known of Kueue's configuration.
+    pub kueue: RwLock<KueueSettings>,
     /// The AppWrappers, as the watch has shown them.
     pub store: Store,
+    /// Where pods report their progress.
+    pub progress: ProgressState,
     /// Counts the changes that concern every AppWrapper, such as those of the settings.
     pub changed: tokio::sync::watch::Sender<u64>,
     /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
@@ -67,13 +76,16 @@ impl Context {
             events: Events::default(),
             client,
             cache: Cache::default(),
+            suspicions: SuspicionCache::default(),
             live: Live::default(),
             lists: PodLists::default(),
             rights: Rights::new(clock.clone()),
             clock,
             metrics: Metrics::new(),
             config: RwLock::new(Arc::new(config)),
+            kueue: RwLock::default(),
             store: Store::default(),
+            progress: ProgressState::default(),
             changed: tokio::sync::watch::Sender::new(0),
             witness: None,
             wake: Box::new(wake),
@@ -85,6 +97,17 @@ impl Context {
     #[must_use]
     pub fn config(&self) -> Arc<Config> {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What is known of Kueue's configuration now.
+    #[must_use]
+    pub fn kueue(&self) -> KueueSettings {
+        *self.kueue.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes over what was read of Kueue's configuration. The next decision about each AppWrapper uses it.
+    pub fn set_kueue(&self, settings: KueueSettings) {
+        *self.kueue.write().unwrap_or_else(PoisonError::into_inner) = settings;
     }
 
     /// The kinds that must be watched for an AppWrapper: those that it wraps, and those of the retry sources to

@@ -23,6 +23,11 @@ pub(super) fn announce(
     let now = context.clock.now();
     context.metrics.changed(&wrapper.status, &decision.status, now);
     spent(context, wrapper, Some(&decision.status));
+    if let Some(testimony) = &decision.testimony
+        && !context.suspicions.testify(testimony, &context.cache)
+    {
+        tracing::debug!(node = testimony.node, "Evidence about a node was dropped.");
+    }
     log(from, to, &decision.verdict);
     if from == Phase::Empty || (memory.remarks != remarks && !memory.remarks.is_empty()) {
         for message in &remarks {
@@ -89,7 +94,9 @@ fn log(from: Phase, to: Phase, verdict: &Verdict) {
         VerdictAction::Restart
         | VerdictAction::RestartIgnoringLimit
         | VerdictAction::RecreateComponent
-        | VerdictAction::Fail => {
+        | VerdictAction::Fail
+        | VerdictAction::Hold
+        | VerdictAction::Requeue => {
             let FailureRecord { component, pod, node, container, exit_code, category, .. } =
                 verdict.failure.clone().unwrap_or_default();
             let action = verdict.action.as_str();

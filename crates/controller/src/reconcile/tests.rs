@@ -101,6 +101,7 @@ impl Play {
                 | Action::DeletePod { .. }
                 | Action::ForceDeletePod { .. }
                 | Action::DeleteOrphan(_)
+                | Action::SwitchWorkload { .. }
                 | Action::Suspend => {}
             }
         }

@@ -18,7 +18,8 @@ use crate::api::keys;
 use crate::price::MEMORY_BYTES_MAX;
 
 /// The fields of `spec` that the types of the Go project lack, but for `requester`: admission sets it anew.
-pub(super) const FIELDS: [&str; 3] = ["executionPolicy", "failurePolicy", "podFailurePolicy"];
+pub(super) const FIELDS: [&str; 4] =
+    ["executionPolicy", "failurePolicy", "podFailurePolicy", "progress"];
 
 /// What an annotation carries where there are no policies any more.
 const NOTHING: &str = "{}";

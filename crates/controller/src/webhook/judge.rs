@@ -17,6 +17,7 @@ use super::{Identity, carried};
 use crate::api::keys;
 use crate::config::Config;
 use crate::kinds::{Recorded, Reference, record, reference};
+use crate::kueue::WaitForPodsReady;
 use crate::tuning::names;
 
 /// The most objects that are looked for: each costs a request.
@@ -100,18 +101,20 @@ pub struct ClusterChecks {
     pub named: Vec<Named>,
 }
 
-/// Judges a question; `own_account` is the user name of this controller, where it is known.
+/// Judges a question; `kueue` says how long Kueue waits for pods, and `own_account` is the user name of this
+/// controller, where they are known.
 #[must_use]
 pub fn judge(
     endpoint: Endpoint,
     review: &Review,
     config: &Config,
+    kueue: Option<WaitForPodsReady>,
     own_account: Option<&str>,
 ) -> Progress {
     match (endpoint, review.operation) {
         (Endpoint::MutateAppWrapper, Operation::Create) => fill_in(review, config),
         (Endpoint::MutateAppWrapper, Operation::Update) => Progress::Final(follow(review)),
-        (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config),
+        (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config, kueue),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
         (Endpoint::ValidateAppWrapper, Operation::Delete) => {
             Progress::Final(delete::judge(review, config))
@@ -189,12 +192,13 @@ impl Reading {
     }
 }
 
-fn create(review: &Review, config: &Config) -> Progress {
+fn create(review: &Review, config: &Config, kueue: Option<WaitForPodsReady>) -> Progress {
     if review.object.too_deep {
         return Progress::Final(AdmissionResponse::of(&[validate::too_deep()]));
     }
     let aw = &review.object.value;
-    let findings = validate::create(aw, config);
+    let mut findings = validate::create(aw, config);
+    findings.extend(validate::waiting(aw, config, kueue));
     let check_user = config.admission.user_rbac_admission_check;
     let verdict = ask(findings, (0..components(aw).len()).collect(), check_user);
     match verdict {

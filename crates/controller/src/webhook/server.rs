@@ -38,6 +38,7 @@ use super::weight::weight;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::kinds::Reference;
+use crate::kueue::WaitForPodsReady;
 use crate::listener::{Peer, Share, Shares};
 use crate::metrics::{Admitted, Metrics};
 use crate::telemetry;
@@ -75,10 +76,15 @@ pub const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Where the settings come from that hold now.
 pub type Settings = Box<dyn Fn() -> Arc<Config> + Send + Sync>;
 
+/// Where it comes from how long Kueue waits for pods.
+pub type Waiting = Box<dyn Fn() -> Option<WaitForPodsReady> + Send + Sync>;
+
 /// All that questions are answered with.
 pub struct Admission {
     /// The settings that hold now.
     pub config: Settings,
+    /// How long Kueue waits for pods, as far as that is known now.
+    pub kueue: Waiting,
     /// User name of this controller, as soon as it is known.
     pub own_account: Arc<OnceLock<String>>,
     /// Says what may be created.
@@ -246,7 +252,8 @@ impl Desk {
             // everything of it has been copied
             drop(body);
             let own_account = admission.own_account.get().map(String::as_str);
-            let verdict = judge(endpoint, &review, &(admission.config)(), own_account);
+            let verdict =
+                judge(endpoint, &review, &(admission.config)(), (admission.kueue)(), own_account);
             Ok((review, verdict))
         });
         work.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))

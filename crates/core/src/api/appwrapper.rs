@@ -6,7 +6,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
+use super::no_fit::OnNoFit;
 use super::policy::{ExecutionPolicy, FailurePolicy, PodFailurePolicy};
+use super::progress::Progress;
 use super::requester::Requester;
 use super::rules::{
     components_stay, few_components, immutable, immutable_unless_suspended, name_rule,
@@ -64,6 +66,8 @@ const POD_SETS_MAX: usize = 10;
     validation = never_set_later("requester"),
     validation = immutable_unless_suspended("failurePolicy"),
     validation = immutable_unless_suspended("podFailurePolicy"),
+    validation = immutable_unless_suspended("progress"),
+    validation = immutable_unless_suspended("onNoFit"),
     validation = components_stay(),
     validation = pod_sets_stay("p.path"),
     validation = pod_sets_stay("has(p.replicas) ? p.replicas : 1"),
@@ -94,6 +98,14 @@ pub struct AppWrapperSpec {
     /// What to do when a pod fails (KEP-3329).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_failure_policy: Option<PodFailurePolicy>,
+
+    /// When missing progress is a failure. Defaults to never.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<Progress>,
+    /// What to do if the pods cannot be scheduled. Only with a queue of Kueue. If it is not set, the warm-up of the
+    /// pods applies, and a retry is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub on_no_fit: Option<OnNoFit>,
 
     /// The user who created this AppWrapper. The admission webhook sets it on creation, whatever the
     /// request contains; it cannot be changed later.

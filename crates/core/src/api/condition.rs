@@ -39,8 +39,12 @@ pub mod unhealthy {
     pub const AUTOPILOT_NO_EXECUTE: &str = "AutopilotNoExecute";
     /// Too few pods are there, or run, for too long.
     pub const INSUFFICIENT_PODS_READY: &str = "InsufficientPodsReady";
+    /// No pod reports progress for longer than `spec.progress` allows.
+    pub const STALLED: &str = "Stalled";
     /// A pod stays Terminating for longer than `ForcefulDeletionGracePeriod`.
     pub const STUCK_TERMINATING: &str = "StuckTerminating";
+    /// Pods cannot be scheduled for as long as `onNoFit` allows.
+    pub const NO_FIT: &str = "NoFit";
     /// Nothing is wrong (any more). Go's reason for clearing the condition.
     pub const FOUND_NO_FAILED_PODS: &str = "FoundNoFailedPods";
 }

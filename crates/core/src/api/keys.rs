@@ -63,6 +63,12 @@ pub const POLICIES: &str = "workload.codeflare.dev/policies";
 /// it, comma-separated.
 pub const QUEUE_RETRY_POLICIES: &str = "workload.codeflare.dev/retry-policies";
 
+/// Annotation of a pod: the last progress that it reported. `progress` has the format.
+pub const PROGRESS: &str = "workload.codeflare.dev/progress";
+
+/// Annotation of a pod: the CA certificates (PEM) of the progress server, which the pod mounts as a file.
+pub const PROGRESS_CA: &str = "workload.codeflare.dev/progress-ca";
+
 /// Annotation of a pod, with the value `true`: it may be force-deleted on a lost node. Source: Kueue, KEP-6757.
 pub const SAFE_TO_FORCE_DELETE: &str = "kueue.x-k8s.io/safe-to-forcefully-delete";
 
@@ -72,3 +78,9 @@ pub const TAS_POD_INDEX: &str = "workload.codeflare.dev.appwrapper/tas-pod-index
 pub const TAS_SUB_GROUP_INDEX: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-index-label";
 /// Pod-set annotation for Topology-Aware Scheduling: the number of sub-groups.
 pub const TAS_SUB_GROUP_COUNT: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-count";
+
+/// Label that Kueue gives to Workloads: UID of the object that they are for.
+pub const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
+/// Annotation of a Workload that the controller has deactivated to return its AppWrapper to the queue: number of the
+/// attempt.
+pub const DEACTIVATED_FOR: &str = "workload.codeflare.dev.appwrapper/deactivatedForAttempt";

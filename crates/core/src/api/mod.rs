@@ -1,4 +1,4 @@
-//! Wire types: the two custom resources, their keys, phases and conditions. Data only, no logic.
+//! Wire types: the three custom resources, their keys, phases and conditions. Data only, no logic.
 //!
 //! Compatible with `workload.codeflare.dev/v1beta2` of the Go project; what we add is optional and
 //! stands at the top level of `spec` and `status`, because Kueue rewrites `spec.components` through
@@ -8,8 +8,11 @@ mod appwrapper;
 mod budget;
 pub mod condition;
 pub mod keys;
+mod no_fit;
+mod node_suspicion;
 mod phase;
 mod policy;
+mod progress;
 mod requester;
 mod retry_policy;
 mod rules;
@@ -18,12 +21,17 @@ mod usage;
 
 pub use appwrapper::{AppWrapper, AppWrapperSpec, Component, PodSet, PodSetInfo};
 pub use budget::{Budget, Refill, StopWhen};
+pub use no_fit::{NoFitAction, OnNoFit, Requeue};
+pub use node_suspicion::{
+    EvidenceKind, NodeSuspicion, NodeSuspicionSpec, SuspectEffect, SuspectNodes, SuspicionEvidence,
+};
 pub use phase::{Phase, UnknownPhase};
 pub use policy::{
     ExecutionOrder, ExecutionPolicy, ExecutionRule, ExitCodeOperator, FailurePolicy,
     FailurePolicyAction, FailurePolicyRule, OnExitCodes, OnPodCondition, PodFailurePolicy,
     PodFailurePolicyAction, PodFailurePolicyRule, WaitFor,
 };
+pub use progress::{AttemptProgress, Progress};
 pub use requester::Requester;
 pub use retry_policy::{
     AntiAffinity, AntiAffinityMode, Backoff, MemoryGrowth, Mutation, OnTerminationMessage,
@@ -35,7 +43,7 @@ pub use status::{
 };
 pub use usage::{Usage, UsageSeconds, UsageState};
 
-/// API group of both custom resources.
+/// API group of the custom resources.
 pub const GROUP: &str = "workload.codeflare.dev";
 /// The most components of an AppWrapper that is to be created.
 pub const NEW_COMPONENTS_MAX: usize = 128;

@@ -100,14 +100,14 @@ pub struct RetryRule {
     pub include_init_containers: bool,
 
     /// Matches what happened to the pod: `OOMKilled`, `Evicted`, `NodeLost`, `Preempted`,
-    /// `StorageLimitExceeded`, `DeadlineExceeded`, `Unschedulable`.
+    /// `StorageLimitExceeded`, `DeadlineExceeded`, `Unschedulable`, `Stalled`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 20), inner(length(max = 64)))]
     #[x_kube(validation = Rule::new(
         "self.all(c, c in ['OOMKilled', 'Evicted', 'NodeLost', 'Preempted', 'StorageLimitExceeded', \
-         'DeadlineExceeded', 'Unschedulable'])"
+         'DeadlineExceeded', 'Unschedulable', 'Stalled'])"
     ).message("must be one of OOMKilled, Evicted, NodeLost, Preempted, StorageLimitExceeded, \
-               DeadlineExceeded, Unschedulable"))]
+               DeadlineExceeded, Unschedulable, Stalled"))]
     pub on_conditions: Vec<String>,
 
     /// Matches an exit code.

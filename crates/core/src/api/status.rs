@@ -6,7 +6,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::appwrapper::PodSet;
 use super::budget::Budget;
+use super::no_fit::Requeue;
+use super::node_suspicion::SuspectNodes;
 use super::phase::Phase;
+use super::progress::AttemptProgress;
 use super::usage::Usage;
 
 /// Observed state of an AppWrapper.
@@ -57,13 +60,26 @@ pub struct AppWrapperStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Time>,
 
+    /// The return to the queue by `onNoFit`, while it is under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub requeue: Option<Requeue>,
+
     /// Nodes that the next attempt avoids.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub avoid_nodes: Vec<String>,
 
+    /// Suspect nodes that the running attempt avoids.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suspect_nodes: Option<SuspectNodes>,
+
     /// Increased memory, requested by a retry policy, that is not yet written to the templates.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pending_memory: Vec<PendingMemory>,
+
+    /// When Kueue evicts the AppWrapper if its pods are not ready before, by Kueue's `waitForPodsReady`. Set while
+    /// quota is reserved and `PodsReady` is not True, as of the last change of the status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recovery_deadline: Option<Time>,
 
     /// Times from which grace periods are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,6 +228,10 @@ pub struct Attempt {
     /// Number of other pods that failed or were lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub collateral: Option<i32>,
+
+    /// The last progress that a pod reported, if `spec.progress` is set.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub progress: Option<AttemptProgress>,
 }
 
 /// How an attempt ended.
@@ -227,6 +247,8 @@ pub enum AttemptOutcome {
     Deleted,
     /// One component was recreated; the rest stayed.
     ComponentRecreated,
+    /// Its pods could not be scheduled; `onNoFit` ended it.
+    NoFit,
 }
 
 /// Action taken on the failure.
@@ -240,6 +262,10 @@ pub enum AttemptAction {
     RecreateComponent,
     /// Fail.
     Fail,
+    /// The quota was kept for the next attempt, which no limit counts.
+    Hold,
+    /// The quota was given back; the AppWrapper returned to its queue.
+    Requeue,
 }
 
 impl AttemptAction {
@@ -251,6 +277,8 @@ impl AttemptAction {
             Self::RestartIgnoringLimit => "RestartIgnoringLimit",
             Self::RecreateComponent => "RecreateComponent",
             Self::Fail => "Fail",
+            Self::Hold => "Hold",
+            Self::Requeue => "Requeue",
         }
     }
 }

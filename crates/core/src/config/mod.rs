@@ -7,6 +7,8 @@ mod backoff;
 mod error;
 mod read;
 mod section;
+mod server_url;
+mod suspicion;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,6 +18,8 @@ use std::str::FromStr;
 
 pub use backoff::{Backoff, BackoffError};
 pub use error::{Errors, LoadError, Problem};
+pub use server_url::{ServerUrl, ServerUrlError};
+pub use suspicion::{NodeSuspicion, SuspicionEffect, THRESHOLD_MIN};
 
 use crate::api::ExitCodeOperator;
 use crate::pattern::Pattern;
@@ -33,12 +37,16 @@ pub struct Config {
     pub failure_categories: Vec<FailureCategory>,
     /// Avoiding nodes that Autopilot marked.
     pub autopilot: Autopilot,
+    /// Nodes that make AppWrappers fail.
+    pub node_suspicion: NodeSuspicion,
     /// What may be wrapped, and by whom.
     pub admission: Admission,
     /// Scheduler that is set in pods that name none.
     pub scheduler_name: Option<String>,
     /// The admission webhook's server.
     pub webhook: Webhook,
+    /// The server that takes the progress reports of pods.
+    pub progress_server: ProgressServer,
     /// The server of `/metrics`.
     pub metrics: Metrics,
     /// The server of `/healthz` and `/readyz`.
@@ -91,7 +99,7 @@ pub enum CategoryMatcher {
 }
 
 /// The conditions that a rule of a RetryPolicy or a category can name.
-pub const CONDITIONS: [&str; 7] = [
+pub const CONDITIONS: [&str; 8] = [
     "OOMKilled",
     "Evicted",
     "NodeLost",
@@ -99,6 +107,7 @@ pub const CONDITIONS: [&str; 7] = [
     "StorageLimitExceeded",
     "DeadlineExceeded",
     "Unschedulable",
+    "Stalled",
 ];
 
 /// The section `autopilot`.
@@ -198,6 +207,17 @@ pub struct Webhook {
     /// File with the CA certificates (PEM) that client certificates must be signed by; none: no client
     /// certificate is required.
     pub client_ca_file: Option<PathBuf>,
+}
+
+/// The section `progressServer`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProgressServer {
+    /// Whether it is served, and pods of AppWrappers with `spec.progress` are told where it is.
+    pub enabled: bool,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Where pods reach it; none: by its Service.
+    pub url: Option<ServerUrl>,
 }
 
 /// The section `metrics`.
@@ -317,6 +337,12 @@ impl Default for PodsOverQuota {
 impl Default for Webhook {
     fn default() -> Self {
         Self { enabled: true, address: everywhere(9443), cert_dir: None, client_ca_file: None }
+    }
+}
+
+impl Default for ProgressServer {
+    fn default() -> Self {
+        Self { enabled: false, address: everywhere(8444), url: None }
     }
 }
 

@@ -5,17 +5,18 @@ use serde_json::Value;
 
 use super::error::{Errors, Problem};
 use super::section::Section;
+use super::suspicion;
 use super::{
     Admission, Autopilot, Backoff, BackoffError, CONDITIONS, CategoryMatcher, Config, Effect,
     FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, PodsOverQuota,
-    REFILL_AFTER_MIN, RetryDefaults, Taint, Webhook,
+    ProgressServer, REFILL_AFTER_MIN, RetryDefaults, ServerUrlError, Taint, Webhook,
 };
 use crate::api::ExitCodeOperator;
 use crate::pattern::Pattern;
 use crate::tuning::{FaultTolerance, Period, names};
 
 /// The most categories of failures: each is tried at each failure.
-const CATEGORIES_MAX: usize = 100;
+pub(super) const CATEGORIES_MAX: usize = 100;
 
 pub(super) fn config(text: &str) -> Result<Config, Errors> {
     let mut problems = vec![];
@@ -44,9 +45,11 @@ fn root(root: &mut Section<'_>) -> Config {
         retry_policy: root.section("retryPolicy", retry_policy),
         failure_categories: failure_categories(root),
         autopilot: root.section("autopilot", autopilot),
+        node_suspicion: root.section("nodeSuspicion", suspicion::read),
         admission: root.section("admission", admission),
         scheduler_name: root.name("schedulerName"),
         webhook: root.section("webhook", webhook),
+        progress_server: root.section("progressServer", progress_server),
         metrics: root.section("metrics", |section| {
             let default = Metrics::default();
             Metrics {
@@ -190,10 +193,10 @@ fn category(section: &mut Section<'_>) -> Option<FailureCategory> {
     Some(FailureCategory { name: name.filter(|text| is_category(text))?, matcher: matcher? })
 }
 
-const CATEGORY: &str = "must be 1 to 63 lower-case letters, digits, '-' or '_', beginning and ending with a letter or digit";
+pub(super) const CATEGORY: &str = "must be 1 to 63 lower-case letters, digits, '-' or '_', beginning and ending with a letter or digit";
 
 /// An RFC 1123 label, and the underscore that names such as `cuda_error` have.
-fn is_category(text: &str) -> bool {
+pub(super) fn is_category(text: &str) -> bool {
     names::is_label(&text.replace('_', "-"))
 }
 
@@ -291,6 +294,20 @@ fn webhook(section: &mut Section<'_>) -> Webhook {
         address: section.address("address", default.address),
         cert_dir: section.text("certDir").map(PathBuf::from),
         client_ca_file: section.text("clientCAFile").map(PathBuf::from),
+    }
+}
+
+fn progress_server(section: &mut Section<'_>) -> ProgressServer {
+    let default = ProgressServer::default();
+    let text = section.text("url");
+    let url = text.as_ref().and_then(|text| text.parse().ok());
+    if let (Some(text), None) = (&text, &url) {
+        section.problem("url", Some(text), ServerUrlError.to_string());
+    }
+    ProgressServer {
+        enabled: section.flag("enabled", default.enabled),
+        address: section.address("address", default.address),
+        url,
     }
 }
 

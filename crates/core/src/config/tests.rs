@@ -30,9 +30,11 @@ failureCategories:
 - {name: oom, onConditions: [OOMKilled]}
 - {name: disk, onExitCodes: {operator: NotIn, values: [1, 255]}}
 autopilot: {injectAntiAffinities: false, monitorNodes: false, resourceTaints: {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: ERR, effect: NoSchedule}]}}
+nodeSuspicion: {effect: Require, halfLife: 1d, threshold: 150, namespaceShare: 100, hardwareCategories: [cuda_error, disk]}
 admission: {defaultQueueName: main, userRBACAdmissionCheck: false, allowedKinds: [Job.batch, Pod], kueueAccount: kueue, refuseForegroundDeletion: false, requireRequester: true, podsOverQuota: {action: Suspend, gracePeriod: 3s}}
 schedulerName: volcano
 webhook: {enabled: false, address: "127.0.0.1:1", certDir: /certs}
+progressServer: {enabled: true, address: "127.0.0.1:4", url: "https://progress.example.com:9"}
 metrics: {address: "[::1]:2", secure: false}
 health: {address: "0.0.0.0:3"}
 leaderElection: {enabled: false, namespace: system, name: lock, leaseDuration: 30s, renewDeadline: 20s, retryPeriod: 500ms}
@@ -56,6 +58,10 @@ fn the_keys_about_failures_are_read() {
     assert_eq!(config.failure_categories[2].matcher, not_in);
     let taint = &config.autopilot.resource_taints["nvidia.com/gpu"][0];
     assert_eq!((taint.value.as_str(), taint.effect), ("ERR", Effect::NoSchedule));
+    let suspicion = &config.node_suspicion;
+    assert_eq!((suspicion.effect, suspicion.threshold), (SuspicionEffect::Require, 150));
+    assert_eq!((suspicion.half_life.to_string().as_str(), suspicion.namespace_share), ("24h", 100));
+    assert_eq!(suspicion.hardware_categories, ["cuda_error", "disk"]);
     assert!(config.admission.allows("batch", "Job") && config.admission.allows("", "Pod"));
     assert!(!config.admission.allows("", "Secret"));
 }
@@ -134,6 +140,16 @@ const WRONG: &[(&str, &str, &str)] = &[
         "at most warmupGracePeriod (5m)",
     ),
     ("retryPolicy: {globalMaxRetries: -1}", "retryPolicy.globalMaxRetries: ", "0 to 2147483647"),
+    ("nodeSuspicion: {effect: off}", "nodeSuspicion.effect: ", "one of Off, Prefer, Require"),
+    ("nodeSuspicion: {halfLife: 59m}", "nodeSuspicion.halfLife: ", "from 1h to 90d"),
+    ("nodeSuspicion: {threshold: 50}", "nodeSuspicion.threshold: ", "whole number from 51"),
+    ("nodeSuspicion: {threshold: 1001}", "nodeSuspicion.threshold: ", "from 51 to 1000"),
+    ("nodeSuspicion: {namespaceShare: 101}", "nodeSuspicion.namespaceShare: ", "from 1 to 100"),
+    (
+        "nodeSuspicion: {hardwareCategories: [A]}",
+        "nodeSuspicion.hardwareCategories[0]: ",
+        "lower-case",
+    ),
     ("retryPolicy: {refill: {}}", "retryPolicy.refill.after: ", "must be given"),
     ("retryPolicy: {refill: {after: 59s}}", "retryPolicy.refill.after: ", "at least 1m"),
     (
@@ -247,6 +263,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("admission: {allowedKinds: [batch/v1]}", "admission.allowedKinds[0]: ", "Kind.group"),
     ("schedulerName: 'a b'", "schedulerName: ", "lower-case"),
     ("webhook: {address: localhost:1}", "webhook.address: ", "IP address"),
+    (
+        "progressServer: {url: 'http://a'}",
+        "progressServer.url: Invalid value: \"http://a\": ",
+        "https://",
+    ),
+    ("progressServer: {url: 'https://a/b'}", "progressServer.url: ", "no path"),
     ("webhook: {enabled: 1}", "webhook.enabled: ", "true or false"),
     ("leaderElection: {name: A}", "leaderElection.name: ", "lower-case"),
     ("[]", "Invalid value: \"a list\": ", "must be an object"),

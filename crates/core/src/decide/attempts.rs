@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::draft::Draft;
-use super::incidents;
+use super::{incidents, progress};
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome};
 pub use crate::price::ATTEMPTS_MAX;
 use crate::snapshot::{Component, Snapshot};
@@ -53,9 +53,14 @@ pub fn last<'d>(draft: &'d mut Draft<'_>) -> &'d mut Attempt {
     &mut attempts[index]
 }
 
-/// Says how the attempt ended, unless that is already said.
+/// Says how the attempt ended, and how far it got, unless that is already said.
 pub fn outcome(draft: &mut Draft<'_>, outcome: AttemptOutcome) {
-    last(draft).outcome.get_or_insert(outcome);
+    let progress = progress::recorded(draft.facts);
+    let entry = last(draft);
+    if entry.outcome.is_none() {
+        entry.outcome = Some(outcome);
+        entry.progress = progress;
+    }
 }
 
 /// Says that nothing of the attempt exists any more, unless that is already said.
@@ -74,7 +79,9 @@ pub fn ready(draft: &mut Draft<'_>) {
 /// component that is not about an incident which was counted before.
 pub fn is_uncounted(entries: &[Attempt]) -> bool {
     entries.last().is_some_and(|last| match last.action {
-        Some(AttemptAction::RestartIgnoringLimit) => true,
+        Some(
+            AttemptAction::RestartIgnoringLimit | AttemptAction::Hold | AttemptAction::Requeue,
+        ) => true,
         Some(AttemptAction::RecreateComponent) => {
             last.retries.is_none() && !incidents::is_repeated(entries)
         }

@@ -3,12 +3,13 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Decision, Facts, Verdict, VerdictAction, Warning, usage};
+use super::{Decision, Facts, Verdict, VerdictAction, Warning, recovery, usage};
 use crate::api::{AppWrapperStatus, ComponentStatus, Phase, Since, condition};
 use crate::plan::{Action, FreshRead};
 use crate::price::POD_OWNERS_MAX;
 use crate::printable::escape;
 use crate::status;
+use crate::suspicion::Testimony;
 
 /// A decision in the making.
 #[derive(Debug)]
@@ -21,8 +22,11 @@ pub struct Draft<'a> {
     pub verdict: Verdict,
     /// Unhealthy was set to True in this decision; later checks do not clear it.
     pub unhealthy: bool,
+    /// What the failure that is decided about says about its node.
+    pub testimony: Option<Testimony>,
     actions: Vec<Action>,
     ask: FreshRead,
+    ask_workload: bool,
     requeue: Option<Timestamp>,
     events: Vec<Warning>,
 }
@@ -34,8 +38,10 @@ impl<'a> Draft<'a> {
             status: facts.snapshot.status.clone(),
             verdict: Verdict::default(),
             unhealthy: false,
+            testimony: None,
             actions: vec![],
             ask: FreshRead::Nothing,
+            ask_workload: false,
             requeue: None,
             events: vec![],
         }
@@ -77,6 +83,11 @@ impl<'a> Draft<'a> {
     /// Asks for a read before this can be decided.
     pub fn ask(&mut self, ask: FreshRead) {
         self.ask = ask;
+    }
+
+    /// Asks for the Workload to be read before this can be decided.
+    pub const fn ask_workload(&mut self) {
+        self.ask_workload = true;
     }
 
     /// Reconciles again at this time; the earliest counts.
@@ -161,12 +172,16 @@ impl<'a> Draft<'a> {
         }
         if self.status != *stored {
             self.status.usage = usage::updated(&self);
+            let kueue = self.facts.snapshot.wait_for_pods_ready;
+            let eviction = recovery::eviction(&self.status, kueue);
+            self.status.recovery_deadline = eviction.map(|eviction| Time(eviction.at));
         }
-        if self.ask != FreshRead::Nothing {
+        if self.ask != FreshRead::Nothing || self.ask_workload {
             // Nothing may be concluded before the answer.
             self.status = stored.clone();
             self.actions.clear();
             self.events.clear();
+            self.testimony = None;
         } else if self.status != *stored {
             self.actions.clear();
         }
@@ -175,8 +190,10 @@ impl<'a> Draft<'a> {
             status: self.status,
             actions: self.actions,
             ask: self.ask,
+            ask_workload: self.ask_workload,
             requeue: self.requeue,
             events: self.events,
+            testimony: self.testimony,
             verdict: self.verdict,
         }
     }

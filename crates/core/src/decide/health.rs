@@ -183,6 +183,12 @@ pub fn is_missing(draft: &Draft<'_>, index: usize, component: &Component) -> Opt
     }
 }
 
+/// Since when a pod set is ready, as the status that is about to be written has it.
+pub fn ready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
+    let since = draft.status.since.as_ref()?;
+    entry(&since.pod_sets, &health.name()).filter(|entry| entry.ready).map(|entry| entry.since.0)
+}
+
 /// Since when a pod set is not ready: the anchor of admission and warm-up.
 ///
 /// `None` while a pod of it is Terminating: its replacement may only come when it is gone. A pod that

@@ -24,6 +24,8 @@ mod incidents;
 mod input;
 mod last_failure;
 mod machine;
+mod no_fit;
+mod node_replacement;
 mod notices;
 pub mod orders;
 mod orphans;
@@ -33,11 +35,14 @@ mod phases;
 mod pods;
 pub mod policy;
 mod problem;
+pub mod progress;
+pub mod recovery;
 mod replacement;
 pub mod replay;
 mod resolve;
 mod retry;
 mod steps;
+mod suspicion;
 mod teardown;
 mod undetermined;
 pub mod usage;
@@ -51,6 +56,7 @@ use crate::config::Config;
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::Snapshot;
+use crate::suspicion::Testimony;
 use crate::tuning::Limits;
 
 pub use attempts::{ATTEMPTS_MAX, current as current_attempt, shows_later as shows_later_attempt};
@@ -82,15 +88,25 @@ pub struct Decision {
     pub actions: Vec<Action>,
     /// A read that must be made before this can be decided; then nothing else is asked.
     pub ask: FreshRead,
+    /// The Workload must be read before this can be decided; then nothing else is asked.
+    pub ask_workload: bool,
     /// Reconcile again at this time, if nothing happens before.
     pub requeue: Option<Timestamp>,
     /// Kubernetes events to make once the status is written.
     pub events: Vec<Warning>,
+    /// What the failure says about its node, once the status is written.
+    pub testimony: Option<Testimony>,
     /// The decision in words, for people.
     pub verdict: Verdict,
 }
 
 impl Decision {
+    /// Whether something must be read before this can be decided.
+    #[must_use]
+    pub fn asks(&self) -> bool {
+        self.ask != FreshRead::Nothing || self.ask_workload
+    }
+
     /// Whether it writes what blocks a deletion.
     #[must_use]
     pub fn names_blockers(&self) -> bool {
@@ -119,7 +135,7 @@ pub fn decide(facts: Facts<'_>) -> Decision {
     over_quota::note(&mut draft, next);
     input::restore(&mut draft, facts.snapshot, next);
     let mut decision = draft.finish(next);
-    if decision.ask != FreshRead::Nothing {
+    if decision.asks() {
         decision.status.clone_from(&facts.snapshot.status); // also what was wrong with it
     } else if decision.status != facts.snapshot.status {
         decision.actions.clear();

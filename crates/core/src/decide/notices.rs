@@ -79,7 +79,9 @@ pub fn awaited_step(draft: &mut Draft<'_>, next: Phase) {
         | VerdictAction::Restart
         | VerdictAction::RestartIgnoringLimit
         | VerdictAction::RecreateComponent
-        | VerdictAction::Fail => false,
+        | VerdictAction::Fail
+        | VerdictAction::Hold
+        | VerdictAction::Requeue => false,
     };
     if !is_idle || !draft.facts.snapshot.policies.steps.are_ordered() {
         return;

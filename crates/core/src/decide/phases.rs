@@ -8,8 +8,8 @@ use super::orphans::{Orphans, sweep};
 use super::problem::{self, Problem};
 use super::steps::{self, ComponentStage};
 use super::{
-    VerdictAction, attempts, budget, components, deploy, health, notices, pods, resolve, retry,
-    teardown, undetermined,
+    VerdictAction, attempts, budget, components, deploy, health, no_fit, notices, pods, progress,
+    resolve, retry, suspicion, teardown, undetermined,
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
@@ -39,6 +39,9 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
 
 /// Nothing is deployed.
 pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
+    if no_fit::return_to_queue(draft) {
+        return here.stay();
+    }
     if draft.facts.snapshot.suspend {
         // A leader that had lost its lease may have created something after all was gone.
         sweep(draft, Orphans::Any);
@@ -84,7 +87,9 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     draft.condition(condition::UNHEALTHY, false, reason, message);
     draft.clear(condition::DELETING_RESOURCES, condition::deleting::COMPLETE, "");
     attempts::open(draft);
+    suspicion::avoid(draft);
     draft.status.retry_after = None;
+    draft.status.requeue = None;
     draft.status.since = Some(Since { deployed: Some(draft.anchor()), ..Since::default() });
     notices::invalid_policies(draft);
     true
@@ -185,8 +190,10 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     }
     draft.clear(condition::UNDETERMINED_PODS, "NotWaiting", "");
     let pod_sets = components::begun_pod_sets(draft);
-    let problems = pods::of_pods(draft, &judged, &pod_sets);
+    let mut problems = pods::of_pods(draft, &judged, &pod_sets);
     note_readiness(draft, &pod_sets);
+    problems.extend(progress::stalled(draft, &pod_sets));
+    progress::watch(draft, &pod_sets);
     if let Some(problem) = problem::most_urgent(draft, problems) {
         return resolve::resolve(here, draft, &problem);
     }

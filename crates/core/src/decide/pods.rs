@@ -10,6 +10,7 @@ use super::Facts;
 use super::draft::Draft;
 use super::failure;
 use super::health::{self, PodSetHealth};
+use super::no_fit;
 use super::policy::Judged;
 use super::policy::category::Category;
 use super::problem::{Problem, with_pods};
@@ -33,6 +34,7 @@ pub fn of_pods<'a>(
     problems.extend(fatal_pod(draft, judged));
     problems.extend(overruled_pod(draft, judged, pod_sets));
     problems.extend(doomed_nodes(draft));
+    problems.extend(pod_sets.iter().filter_map(|health| no_fit::problem(draft, health)));
     problems.extend(pod_sets.iter().filter_map(|health| too_few_pods(draft, health, &replacement)));
     problems.extend(pod_sets.iter().filter_map(|health| slow_to_terminate(draft, health)));
     for problem in &mut problems {
@@ -214,6 +216,9 @@ fn too_few_pods<'a>(
     replacement: &Replacement,
 ) -> Option<Problem<'a>> {
     if health.ready() || steps::standing(draft, health.component) != ComponentStage::Up {
+        return None;
+    }
+    if no_fit::applies(draft, health) {
         return None;
     }
     let facts = draft.facts;

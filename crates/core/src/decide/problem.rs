@@ -12,7 +12,7 @@ use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, pod_failur
 use super::steps::{self, ComponentStage};
 use super::{Facts, attempts, incidents, pods, replacement};
 use crate::api::condition::unhealthy;
-use crate::api::{FailureRecord, RuleSource};
+use crate::api::{FailureRecord, NoFitAction, RuleSource};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Component, Outcome, Pod};
@@ -48,6 +48,8 @@ pub struct Problem<'a> {
     pub may_return: bool,
     /// Until when the component may still say why it failed, where `failurePolicy` has rules about that.
     pub owner_until: Option<Timestamp>,
+    /// Pods cannot be scheduled, and `onNoFit` says what follows: no policy is evaluated.
+    pub no_fit: Option<NoFitAction>,
     /// Every pod that failed, where that was looked at already.
     pub judged: Option<Rc<Judged<'a>>>,
 }
@@ -76,6 +78,7 @@ impl<'a> Problem<'a> {
             is_final: true,
             may_return: false,
             owner_until: None,
+            no_fit: None,
             judged: None,
         }
     }
@@ -100,6 +103,7 @@ impl<'a> Problem<'a> {
             is_final: pod.has_failed() && replacement::is_final(facts, pod),
             may_return: pod.lost.is_some_and(Loss::may_return) && pod.stuck.is_none(),
             owner_until: None,
+            no_fit: None,
             judged: None,
         }
     }
@@ -141,6 +145,7 @@ impl<'a> Problem<'a> {
             ignored: self.ignored,
             charged: self.is_charged(draft),
             missing: self.reason == unhealthy::MISSING_COMPONENT && self.pod.is_none(),
+            stalled: self.reason == unhealthy::STALLED,
             failure: &self.failure,
             failed_at: self.failed_at,
         })
@@ -353,6 +358,9 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<
     problems.into_iter().min_by_key(|problem| {
         if problem.evacuation {
             return now;
+        }
+        if problem.no_fit.is_some() {
+            return problem.deadline.map_or(now, |deadline| deadline.max(now));
         }
         problem.due(&problem.ruling(draft)).map_or(now, |deadline| deadline.max(now))
     })

@@ -5,10 +5,14 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::edges::{At, Edge, Failed, Move, Resetting, Suspending};
+use super::node_replacement::{self, Replacing};
 use super::policy::stop_when::POISON;
 use super::policy::{Ruling, RulingAction, within_uncounted_limit};
 use super::problem::Problem;
-use super::{VerdictAction, attempts, budget, last_failure, pause, retry, steps, teardown};
+use super::{
+    VerdictAction, attempts, budget, last_failure, no_fit, pause, recovery, retry, steps,
+    suspicion, teardown,
+};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, RuleSource, Since};
 use crate::mutations::{self, Mutation};
@@ -19,6 +23,9 @@ pub fn resolve<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>)
 where
     P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
 {
+    if let Some(action) = problem.no_fit {
+        return no_fit::resolve(here, draft, problem, action);
+    }
     if budget::refill(draft, problem.failed_at) {
         return here.stay();
     }
@@ -36,6 +43,9 @@ where
     }
     if unsure_of_pods(draft, problem) {
         draft.ask(FreshRead::Pods);
+        return here.stay();
+    }
+    if is_awaited(draft, problem) {
         return here.stay();
     }
     draft.verdict.rule = Some(ruling.rule.clone());
@@ -69,6 +79,20 @@ where
         }
         RulingAction::Fail => fail(here, draft, problem),
     }
+}
+
+/// Whether Kueue's replacement of the node is waited for, or the Workload is to be read to tell.
+fn is_awaited(draft: &mut Draft<'_>, problem: &Problem<'_>) -> bool {
+    match node_replacement::replacing(draft, problem) {
+        Replacing::No => return false,
+        Replacing::Unknown => draft.ask_workload(),
+        Replacing::Until(again, deadline) => {
+            wait(draft, problem, Some(deadline));
+            draft.look_again(again);
+            draft.verdict.message += "; Kueue looks for a replacement of the node";
+        }
+    }
+    true
 }
 
 /// The problem, and what a rule or a limit says about it.
@@ -105,6 +129,7 @@ fn unsure_of_pods(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
         unhealthy::FAILED_COMPONENT,
         unhealthy::MISSING_COMPONENT,
         unhealthy::STUCK_TERMINATING,
+        unhealthy::STALLED,
     ];
     // that its node is lost is true now, or a restart comes for nothing
     let lost = problem.pod.is_some_and(|pod| pod.lost.is_some());
@@ -210,6 +235,7 @@ where
         return here.to::<Suspending>();
     }
     teardown::begin(draft, "Resetting");
+    recovery::warn_if_too_late(draft);
     here.to::<Resetting>()
 }
 
@@ -249,7 +275,7 @@ where
 }
 
 /// Writes the failure into the flight recorder, before anything is deleted.
-fn record(
+pub(super) fn record(
     draft: &mut Draft<'_>,
     problem: &Problem<'_>,
     action: AttemptAction,
@@ -262,6 +288,7 @@ fn record(
     let cause = problem.pod.filter(|pod| pod.has_failed());
     let others = problem.judged(draft).failed().saturating_sub(usize::from(cause.is_some()));
     let (rule, retries) = (draft.verdict.rule.clone(), draft.verdict.retries);
+    draft.testimony = suspicion::testimony(draft, problem);
     attempts::outcome(draft, outcome);
     let attempt: &mut Attempt = attempts::last(draft);
     attempt.failed_at = Some(Time(problem.failed_at));

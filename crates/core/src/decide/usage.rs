@@ -23,6 +23,7 @@
 //! - A component in recreation is `idle` if the attempt was ready before, else `waiting` or `starting`.
 //! - A failed AppWrapper that keeps its resources is `idle`, also if it was never ready.
 //! - Seconds between the end of a pod and the write of `PodsReady` False are productive: nobody knew better.
+//! - Productive seconds before the last checkpoint that a pod reported (`spec.progress`) stay productive after a failure.
 //! - A wall clock that steps back ends no state: `since` never decreases, and the time until the clock has caught
 //!   up is not counted twice.
 
@@ -32,7 +33,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{VerdictAction, attempts, components};
+use super::{VerdictAction, attempts, components, progress};
 use crate::api::{AppWrapperStatus, Phase, Usage, UsageSeconds, UsageState, condition};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{Pod, Snapshot};
@@ -84,10 +85,19 @@ pub fn released(usage: &Usage, now: Timestamp) -> Usage {
     Usage { attempt_productive_seconds: 0, ..closed }
 }
 
-/// How many of the productive seconds of an attempt are lost with its failure: all of them, since nothing tells how
-/// much of the work was saved.
-const fn lost(attempt_productive_seconds: i64) -> i64 {
-    attempt_productive_seconds
+/// How many of the productive seconds of an attempt are lost with its failure: those since its last checkpoint, of
+/// which the seconds until the pods stopped being ready are known; all of them if it reported none.
+fn lost(attempt_productive_seconds: i64, since_checkpoint: Option<i64>) -> i64 {
+    since_checkpoint
+        .map_or(attempt_productive_seconds, |since| clamped(since).min(attempt_productive_seconds))
+}
+
+/// Seconds from the last checkpoint until the pods were not ready any more, or until now.
+fn since_checkpoint(draft: &Draft<'_>, stored: &Usage) -> Option<i64> {
+    let saved = progress::saved_at(draft.facts)?;
+    let idle = stored.since.as_ref().filter(|_| stored.state == Some(UsageState::Idle));
+    let ended = idle.map_or(draft.facts.now, |since| since.0);
+    Some(ended.as_second().saturating_sub(saved.as_second()))
 }
 
 /// Seconds since the state began.
@@ -151,7 +161,8 @@ pub(super) fn updated(draft: &Draft<'_>) -> Option<Usage> {
         usage = entered(usage, state, now);
     }
     if has_failed && !mutations::is_present(Mutation::LostIsProductive) {
-        let lost = lost(usage.attempt_productive_seconds).clamp(0, usage.seconds.productive);
+        let lost = lost(usage.attempt_productive_seconds, since_checkpoint(draft, &stored))
+            .clamp(0, usage.seconds.productive);
         usage.seconds.productive -= lost;
         add(&mut usage.seconds, UsageState::Lost, lost);
     }
@@ -183,7 +194,9 @@ const fn decides_failure(action: VerdictAction) -> bool {
         VerdictAction::Restart
         | VerdictAction::RestartIgnoringLimit
         | VerdictAction::RecreateComponent
-        | VerdictAction::Fail => true,
+        | VerdictAction::Fail
+        | VerdictAction::Hold
+        | VerdictAction::Requeue => true,
         VerdictAction::None
         | VerdictAction::Wait
         | VerdictAction::Deploy

@@ -53,6 +53,10 @@ pub enum VerdictAction {
     RecreateComponent,
     /// It has failed.
     Fail,
+    /// Its pods cannot be scheduled: it is restarted, not counted, and keeps its quota.
+    Hold,
+    /// Its pods cannot be scheduled: it gives its quota back and returns to its queue.
+    Requeue,
 }
 
 impl VerdictAction {
@@ -69,6 +73,8 @@ impl VerdictAction {
             Self::RestartIgnoringLimit => "RestartIgnoringLimit",
             Self::RecreateComponent => "RecreateComponent",
             Self::Fail => "Fail",
+            Self::Hold => "Hold",
+            Self::Requeue => "Requeue",
         }
     }
 }

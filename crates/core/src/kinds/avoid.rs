@@ -1,4 +1,4 @@
-//! Nodes that pods stay away from: that of the last failure, and those that a health monitor has marked.
+//! Nodes that pods stay away from: that of the last failure, suspect ones, and those that a health monitor has marked.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::Error;
 use super::fields::Fields;
 use super::quantity::amount as amount_of;
-use crate::api::keys;
+use crate::api::{SuspectEffect, SuspectNodes, keys};
 
 /// Where the terms are, of which one must hold.
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
@@ -41,6 +41,19 @@ pub(super) fn avoid(pod: &mut Fields<'_>, hostnames: &[String]) -> Result<(), Er
     require(pod, &[not_in(keys::HOSTNAME, hostnames)])
 }
 
+/// Adds to a pod template that its pods stay away from suspect nodes.
+pub(super) fn avoid_suspects(
+    pod: &mut Fields<'_>,
+    suspects: Option<&SuspectNodes>,
+) -> Result<(), Error> {
+    let Some(SuspectNodes { effect, hostnames }) = suspects else { return Ok(()) };
+    match effect {
+        SuspectEffect::Require => avoid(pod, hostnames),
+        SuspectEffect::Prefer if hostnames.is_empty() => Ok(()),
+        SuspectEffect::Prefer => prefer(pod, &[not_in(keys::HOSTNAME, hostnames)]),
+    }
+}
+
 /// Adds to a pod template that its pods stay away from nodes with these marks, as far as its containers
 /// use the resources. Go: `addNodeSelectorsToAffinity`.
 pub(super) fn avoid_marks(
@@ -67,7 +80,12 @@ pub(super) fn avoid_marks(
     if preferred.is_empty() {
         return Ok(());
     }
-    let term = json!({"weight": WEIGHT, "preference": {"matchExpressions": preferred}});
+    prefer(pod, &preferred)
+}
+
+/// Adds a preference for nodes that meet all these expressions.
+fn prefer(pod: &mut Fields<'_>, expressions: &[Value]) -> Result<(), Error> {
+    let term = json!({"weight": WEIGHT, "preference": {"matchExpressions": expressions}});
     let mut spec = pod.object("spec")?;
     let mut affinity = spec.object("affinity")?;
     let mut node = affinity.object("nodeAffinity")?;
@@ -218,7 +236,9 @@ mod tests {
                 component: 0,
                 scheduler_name: None,
                 avoid_nodes,
+                suspect_nodes: None,
                 aversions: &[],
+                progress: None,
             };
             super::super::render(&component, &pod_sets, &stamp).unwrap()
         };
@@ -229,6 +249,31 @@ mod tests {
             assert!(spec.remove("affinity").unwrap().to_string().contains("NotIn"));
         }
         assert_eq!(object, rendered(&[]));
+    }
+
+    #[test]
+    fn suspects_are_avoided_by_a_preference_or_a_requirement() {
+        let rendered = |effect, hostnames: &[&str]| {
+            let mut pod = json!({"spec": {}});
+            let hostnames = hostnames.iter().map(|&name| name.to_owned()).collect();
+            let suspects = SuspectNodes { effect, hostnames };
+            let mut fields = Fields::of(&mut pod, "pod".to_owned()).unwrap();
+            // a template that is rendered again does not grow
+            for _ in 0..2 {
+                avoid_suspects(&mut fields, Some(&suspects)).unwrap();
+            }
+            pod["spec"].clone()
+        };
+        let not_in = json!({"key": keys::HOSTNAME, "operator": "NotIn", "values": ["a", "b"]});
+        let term = json!({"weight": WEIGHT, "preference": {"matchExpressions": [not_in]}});
+        let preferred = json!({"affinity": {"nodeAffinity": {PREFERRED: [term]}}});
+        assert_eq!(rendered(SuspectEffect::Prefer, &["a", "b"]), preferred);
+        let required = json!({"nodeSelectorTerms": [{"matchExpressions": [not_in]}]});
+        let required = json!({"affinity": {"nodeAffinity": {REQUIRED: required}}});
+        assert_eq!(rendered(SuspectEffect::Require, &["a", "b"]), required);
+        for effect in [SuspectEffect::Prefer, SuspectEffect::Require] {
+            assert_eq!(rendered(effect, &[]), json!({}));
+        }
     }
 
     fn aversion(resource: &str, value: &str, required: bool) -> NodeAntiAffinity {

@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::api::core::v1::{PodSchedulingGate, Toleration};
 use serde_json::{Map, Value, json};
 
-use super::avoid::{NodeAntiAffinity, avoid, avoid_marks};
+use super::avoid::{NodeAntiAffinity, avoid, avoid_marks, avoid_suspects};
 use super::fields::Fields;
+use super::progress::{ProgressEndpoint, let_report};
 use super::{Error, Kind, Path, PathError};
-use crate::api::{Component, PodSet, PodSetInfo, keys};
+use crate::api::{Component, PodSet, PodSetInfo, SuspectNodes, keys};
 
 /// API version in our owner references.
 pub const OWNER_API_VERSION: &str = "workload.codeflare.dev/v1beta2";
@@ -44,8 +45,12 @@ pub struct OwnershipLabels<'a> {
     pub scheduler_name: Option<&'a str>,
     /// Hostnames of nodes that its pods must not be on.
     pub avoid_nodes: &'a [String],
+    /// Suspect nodes that its pods stay away from.
+    pub suspect_nodes: Option<&'a SuspectNodes>,
     /// Marks of nodes that pods stay away from, where they use a resource.
     pub aversions: &'a [NodeAntiAffinity],
+    /// Where its pods report their progress; none where they do not.
+    pub progress: Option<&'a ProgressEndpoint>,
 }
 
 impl OwnershipLabels<'_> {
@@ -72,7 +77,7 @@ impl OwnershipLabels<'_> {
 ///
 /// On the object: our namespace, our labels, our owner reference as the only one, nothing that the
 /// API server sets, no `status`. On every pod template: our labels, what `podSetInfos` of the same
-/// index adds, and the nodes and the marks of nodes to avoid. Our labels replace the template's and Kueue's of the same keys, because the
+/// index adds, the nodes and the marks of nodes to avoid, and where progress is reported. Our labels replace the template's and Kueue's of the same keys, because the
 /// controller finds its objects by them; everything else of the template stays as it is.
 /// Go: `createComponent`.
 ///
@@ -101,7 +106,11 @@ pub fn render(
         }
         pod.object("metadata")?.object("labels")?.overwrite(labels);
         avoid(&mut pod, stamp.avoid_nodes)?;
+        avoid_suspects(&mut pod, stamp.suspect_nodes)?;
         avoid_marks(&mut pod, stamp.aversions)?;
+        if let Some(endpoint) = stamp.progress {
+            let_report(&mut pod, endpoint, stamp.namespace, stamp.appwrapper)?;
+        }
         if let Some(name) = stamp.scheduler_name {
             let spec = pod.object("spec")?;
             let named = spec.map.get("schedulerName").and_then(Value::as_str);
@@ -212,7 +221,9 @@ mod tests {
         component: 3,
         scheduler_name: None,
         avoid_nodes: &[],
+        suspect_nodes: None,
         aversions: &[],
+        progress: None,
     };
 
     fn given_job(metadata: Value) -> Component {

@@ -10,7 +10,9 @@
 
 mod budget;
 mod failure;
+mod no_fit;
 mod pod_failure;
+mod progress;
 mod retry;
 mod steps;
 mod target;
@@ -18,7 +20,9 @@ mod unread;
 
 pub use budget::{BudgetError, BudgetRules, StopWhen, refill_after};
 pub use failure::FailureRule;
+pub use no_fit::{NoFitError, NoFitRule};
 pub use pod_failure::{PodMatcher, PodRule};
+pub use progress::{ProgressError, ProgressRules};
 pub use retry::{
     AppliedRetryPolicies, FailureCondition, MemoryGrowth, RetryMatcher, RetryPolicy, RetryRule,
     UnusablePolicy, administered, attached, surplus,
@@ -45,8 +49,12 @@ pub struct Policies {
     pub failure: Vec<FailureRule>,
     /// `podFailurePolicy.rules`, in order.
     pub pod_failure: Vec<PodRule>,
+    /// `onNoFit`.
+    pub no_fit: Option<NoFitRule>,
     /// `executionPolicy`.
     pub steps: Steps,
+    /// `progress`.
+    pub progress: Option<ProgressRules>,
     flaws: Vec<String>,
     afforded: Afforded,
 }
@@ -92,6 +100,8 @@ impl Policies {
         let failure = spec.failure_policy.as_ref();
         let rules = failure.map_or(&[][..], |policy| &policy.rules);
         let pod_rules = spec.pod_failure_policy.as_ref().map_or(&[][..], |policy| &policy.rules);
+        let unread_no_fit = unread.no_fit.iter();
+        flaws.extend(unread_no_fit.map(|error| format!("spec.onNoFit: {error}; it is ignored")));
         let budget = BudgetRules::read(
             failure.and_then(|policy| policy.refill.as_ref()),
             failure.and_then(|policy| policy.stop_when.as_ref()),
@@ -100,10 +110,12 @@ impl Policies {
         );
         Self {
             budget,
+            no_fit: no_fit::read(spec.on_no_fit.as_ref(), &mut flaws),
             max_restarts: failure.and_then(|policy| policy.max_restarts).map(|most| most.max(0)),
             failure: failure::read(rules, &unread.failure, components, &mut flaws),
             pod_failure: pod_failure::read(pod_rules, &unread.pod_failure, components, &mut flaws),
             steps: Steps::of(spec.execution_policy.as_ref(), components, &mut flaws),
+            progress: ProgressRules::of(spec.progress.as_ref(), &mut flaws),
             flaws,
             afforded: Afforded::default(),
         }

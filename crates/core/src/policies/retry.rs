@@ -135,6 +135,8 @@ pub enum FailureCondition {
     DeadlineExceeded,
     /// No node takes it.
     Unschedulable,
+    /// No pod reports progress.
+    Stalled,
 }
 
 /// Memory requests and limits grow with each retry.
@@ -163,6 +165,7 @@ impl FromStr for FailureCondition {
             "StorageLimitExceeded" => Self::StorageLimitExceeded,
             "DeadlineExceeded" => Self::DeadlineExceeded,
             "Unschedulable" => Self::Unschedulable,
+            "Stalled" => Self::Stalled,
             _ => return Err(FailureConditionError),
         })
     }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::RetryPolicy;
 use crate::api::{
-    self, FailurePolicyRule, PodFailurePolicyRule, RetryAction, RetryPolicySpec, RetryRule,
+    self, FailurePolicyRule, OnNoFit, PodFailurePolicyRule, RetryAction, RetryPolicySpec, RetryRule,
 };
 use crate::config::Backoff;
 use crate::tuning::shortened;
@@ -23,6 +23,8 @@ const REASON_BYTES_MAX: usize = 300;
 pub struct Unread {
     pub(super) failure: BTreeMap<usize, String>,
     pub(super) pod_failure: BTreeMap<usize, String>,
+    /// Why `onNoFit` cannot be read.
+    pub(super) no_fit: Option<String>,
 }
 
 impl Unread {
@@ -33,6 +35,7 @@ impl Unread {
         let failure = json!({"action": "FailAppWrapper"});
         let pod_failure = json!({"action": "Count"});
         Self {
+            no_fit: removed::<OnNoFit>(spec, "onNoFit"),
             failure: replaced::<FailurePolicyRule>(spec, "/failurePolicy/rules", &failure),
             pod_failure: replaced::<PodFailurePolicyRule>(
                 spec,
@@ -45,8 +48,16 @@ impl Unread {
     /// Whether every rule can be read.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.failure.is_empty() && self.pod_failure.is_empty()
+        self.failure.is_empty() && self.pod_failure.is_empty() && self.no_fit.is_none()
     }
+}
+
+/// Takes out a field of `spec` that cannot be read, and says why.
+fn removed<T: DeserializeOwned>(spec: &mut Value, field: &str) -> Option<String> {
+    let value = spec.get(field).filter(|value| !value.is_null())?;
+    let error = from::<T>(value.clone()).err()?;
+    spec.as_object_mut()?.remove(field);
+    Some(error)
 }
 
 fn replaced<T: DeserializeOwned>(

@@ -5,9 +5,10 @@ use serde_json::json;
 
 use super::*;
 use crate::api::{
-    AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Budget, ComponentStatus,
-    FailureRecord, PendingMemory, Phase, PodSetSince, Retries, RetryCount, RuleRef, RuleSource,
-    Since, Usage, UsageSeconds, UsageState,
+    AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, AttemptProgress, Budget,
+    ComponentStatus, FailureRecord, PendingMemory, Phase, PodSetSince, Requeue, Retries,
+    RetryCount, RuleRef, RuleSource, Since, SuspectEffect, SuspectNodes, Usage, UsageSeconds,
+    UsageState,
 };
 
 #[test]
@@ -125,6 +126,12 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         retries: Some(Retries { used: i32::MIN, limit: i32::MIN }),
         failure: Some(failure),
         collateral: Some(i32::MIN),
+        progress: Some(AttemptProgress {
+            at: moment(),
+            step: Some(i64::MIN),
+            percent: Some(i64::MIN),
+            checkpoint: Some("<".repeat(CHECKPOINT_BYTES_MAX)),
+        }),
     };
     let component = |(index, each): (usize, &Given)| ComponentStatus {
         name: each.name.clone(),
@@ -161,9 +168,15 @@ fn full(given: &[Given]) -> AppWrapperStatus {
             RetryCount { policy: name(253), rule: name(63), count: i32::MIN };
             RETRY_COUNTS_MAX
         ],
+        recovery_deadline: Some(moment()),
+        requeue: Some(Requeue { attempt: i32::MIN, active_after: Some(moment()) }),
         budget: Some(Budget { used: i32::MIN, global_used: i32::MIN, since: moment() }),
         retry_after: Some(moment()),
         avoid_nodes: vec![name(253); AVOIDED_NODES_MAX],
+        suspect_nodes: Some(SuspectNodes {
+            effect: SuspectEffect::Require,
+            hostnames: vec![name(63); SUSPECT_NODES_MAX],
+        }),
         pending_memory: most
             .map_or_else(Vec::new, |each| each.containers.iter().map(grown).collect()),
         since: Some(Since {

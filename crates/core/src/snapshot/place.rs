@@ -14,6 +14,8 @@ const NATIVE: [&str; 3] = ["cpu", "memory", "ephemeral-storage"];
 pub struct Site {
     /// Name of the node.
     pub name: String,
+    /// UID of the node.
+    pub uid: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
     /// Its taints that keep pods away: `NoSchedule`, `NoExecute`.
@@ -199,6 +201,7 @@ mod tests {
         };
         Site {
             name: "n-1".into(),
+            uid: "u-1".into(),
             labels: labels(&[(keys::HOSTNAME, "host-1"), ("zone", "z"), ("gen", "7")]),
             taints: vec![taint("gpu", "NoSchedule"), taint("slow", "PreferNoSchedule")],
             allocatable: map(&[("cpu", 4.0), ("nvidia.com/gpu", 8.0)]),

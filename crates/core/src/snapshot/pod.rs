@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use k8s_openapi::jiff::Timestamp;
 
 use super::lost::Loss;
+use crate::progress::{Malformed, Report};
 
 /// One of our pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -50,6 +51,8 @@ pub struct Pod {
     /// Its author says that nothing is damaged where it still runs beside its successor:
     /// [`SAFE_TO_FORCE_DELETE`](crate::api::keys::SAFE_TO_FORCE_DELETE).
     pub safe_to_force_delete: bool,
+    /// The progress that it reported last, or why that cannot be read; none where it reported none.
+    pub progress: Option<Result<Report, Malformed>>,
 }
 
 /// Phase of a pod.

@@ -57,7 +57,9 @@ fn text(schema: &mut JSONSchemaProps, path: &str) {
     match (path, last) {
         ("phase", _) => schema.enum_ = words(&Phase::ALL.map(Phase::as_str)),
         (_, "status") => schema.enum_ = words(&["True", "False", "Unknown"]),
-        ("avoidNodes[]", _) => schema.pattern = Some(HOSTNAME.to_owned()),
+        ("avoidNodes[]" | "suspectNodes.hostnames[]", _) => {
+            schema.pattern = Some(HOSTNAME.to_owned());
+        }
         ("pendingMemory[].request" | "pendingMemory[].limit", _) => {
             schema.pattern = Some(QUANTITY.to_owned());
         }
@@ -101,7 +103,7 @@ fn items_max(path: &str) -> i64 {
         "componentStatus[].podSets" => 1000,
         "componentStatus[].podOwners" => 128,
         "since.ignoredPods" => 64,
-        "conditions" | "componentStatus[].conditions" => 32,
+        "conditions" | "componentStatus[].conditions" | "suspectNodes.hostnames" => 32,
         _ => ITEMS_MAX,
     }
 }

@@ -123,6 +123,7 @@ fn other_lists(status: &mut AppWrapperStatus) {
         since.deployed = since.deployed.take().max(last);
     }
     status.avoid_nodes.clear();
+    status.suspect_nodes = None;
     status.pending_memory.clear();
     for attempt in &mut status.attempts {
         let Attempt { attempt: number, started_at, outcome, action, .. } = std::mem::take(attempt);

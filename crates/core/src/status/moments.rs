@@ -51,6 +51,7 @@ pub fn settle_moments(
     status.usage.as_mut().and_then(|usage| usage.since.as_mut()).into_iter().for_each(&mut settle);
     status.budget.iter_mut().for_each(|budget| settle(&mut budget.since));
     for attempt in &mut status.attempts {
+        attempt.progress.iter_mut().for_each(|progress| settle(&mut progress.at));
         let moments = [
             &mut attempt.started_at,
             &mut attempt.ready_at,
@@ -58,6 +59,11 @@ pub fn settle_moments(
             &mut attempt.ended_at,
         ];
         moments.into_iter().flatten().for_each(&mut settle);
+    }
+    let active_after = status.requeue.as_mut().and_then(|requeue| requeue.active_after.as_mut());
+    if let Some(after) = active_after.filter(|after| after.0 > retry_after_max) {
+        after.0 = retry_after_max;
+        found = true;
     }
     let is_trusted = mutations::is_present(Mutation::FarRetryAfterTrusted);
     let retry_after_max = if is_trusted { Timestamp::MAX } else { retry_after_max };

@@ -1,5 +1,6 @@
 //! What has changed is taken in: for the watches, the actors, the truth; and every invariant is checked.
 
+use super::actors::workload;
 use super::checks;
 use super::coverage::Happening;
 use super::oracle::{By, State};
@@ -46,6 +47,14 @@ impl World {
             self.trace.note(self.elapsed, "change", &name, &numbers);
             let (store, elapsed) = (&self.store, self.elapsed);
             self.trace.detail(|| describe(store, &change));
+            if self.store.kinds.get(change.object.address.kind).kind == workload::KIND {
+                let ours = source.is_ours();
+                let found = ours.then(|| checks::kueue::switched(&self.oracle, &change)).flatten();
+                if let Some(violation) = found {
+                    self.violated(violation);
+                }
+                continue;
+            }
             let wrongful = source == Source::Late && !self.is_rightful(&change);
             let by =
                 By { ours: source.is_ours(), late: wrongful, hostile: source == Source::Adversary };
@@ -98,6 +107,7 @@ impl World {
             ours: source.is_ours(),
             late,
             elapsed: self.elapsed,
+            prompt: self.options.faults.0.is_empty() && self.adversary.is_none(),
             slack: self.slack(),
         };
         self.coverage.checks += checks::safety::SAFETY.len() as u64;
@@ -112,12 +122,18 @@ impl World {
         let found = found.or_else(|| checks::safety::check(&scope));
         let found = found.or_else(|| checks::policies::check(&scope));
         let found = found.or_else(|| checks::budgets::check(&scope));
+        let found = found.or_else(|| checks::progress::check(&scope));
         let found = found.or_else(|| checks::meaning::check(&scope));
         let found = found.or_else(|| checks::usage::check(&scope));
+        let found = found.or_else(|| checks::suspicion::check(&scope));
+        let found = found.or_else(|| checks::kueue::check(&scope));
         self.coverage.checks += checks::policies::POLICIES.len() as u64;
         self.coverage.checks += checks::budgets::BUDGETS.len() as u64;
+        self.coverage.checks += checks::progress::PROGRESS.len() as u64;
         self.coverage.checks += checks::meaning::MEANING.len() as u64;
         self.coverage.checks += checks::usage::USAGE.len() as u64;
+        self.coverage.checks += checks::suspicion::SUSPICION.len() as u64;
+        self.coverage.checks += checks::kueue::KUEUE.len() as u64;
         if let Some((source, action)) = checks::policies::ruling(&scope) {
             self.coverage.ruling(source, action);
         }

@@ -144,6 +144,9 @@ impl World {
             nodes::set_out_of_service(&mut self.store, &node, false);
             self.deed_mark(&node);
         }
+        if self.kueue.shows_workloads {
+            self.enlarge_nodes();
+        }
         self.retreat();
         self.release_all();
         self.relabel_all();
@@ -166,6 +169,17 @@ impl World {
                 stream.lags_until = Duration::ZERO;
                 stream.relist = true;
             }
+        }
+    }
+
+    /// What Kueue admits fits from now on.
+    fn enlarge_nodes(&mut self) {
+        let Some(kind) = self.store.kinds.by_name("v1", "Node") else { return };
+        let nodes: Vec<_> = self.store.all(kind).map(|node| node.address.clone()).collect();
+        for node in nodes {
+            self.store.change(&node, crate::sim::Part::Status, |node| {
+                node["status"]["allocatable"]["pods"] = "16".into();
+            });
         }
     }
 

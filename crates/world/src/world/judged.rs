@@ -14,7 +14,9 @@ const fn is_about_failure(decision: &Decision) -> bool {
         VerdictAction::Restart
         | VerdictAction::RestartIgnoringLimit
         | VerdictAction::RecreateComponent
-        | VerdictAction::Fail => true,
+        | VerdictAction::Fail
+        | VerdictAction::Hold
+        | VerdictAction::Requeue => true,
         VerdictAction::None
         | VerdictAction::Wait
         | VerdictAction::Deploy

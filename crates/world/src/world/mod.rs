@@ -42,10 +42,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 use crate::clock::ManualClock;
-use crate::config::Config;
+use crate::config::{Config, SuspicionEffect};
 use crate::crd;
+use crate::kueue::{KueueSettings, WaitForPodsReady};
 use crate::observe::retry_sources::{is_retry_source, served_as};
 use crate::sim::{Filter, Garbage, KindId, Store, view};
+use crate::tuning::Period;
 use absorb::Source;
 use actors::kubelet::Kubelets;
 use actors::kueue::Kueue;
@@ -207,6 +209,9 @@ impl World {
         let mut scene = Scene::random(&mut rng, &options.faults);
         scene.add_policies(&mut Rng::new(options.seed, 5), &options.faults);
         scene.add_budgets(&mut Rng::new(options.seed, 7));
+        scene.add_progress(&mut Rng::new(options.seed, 8));
+        scene.add_suspicion(&mut Rng::new(options.seed, 9));
+        scene.add_kueue(&mut Rng::new(options.seed, 10));
         Self::of(options, scene)
     }
 
@@ -217,9 +222,12 @@ impl World {
     #[must_use]
     pub fn of(options: Options, scene: Scene) -> Self {
         let seed = options.seed;
-        let store = new_store();
+        let store = new_store(scene.shows_workloads);
         // the scenes are ours, and a test reads each
-        let config = Config::parse(&scene.config).unwrap_or_default();
+        let mut config = Config::parse(&scene.config).unwrap_or_default();
+        if !scene.has_suspicion() {
+            config.node_suspicion.effect = SuspicionEffect::Off;
+        }
         let mut chance = Rng::new(seed, 2);
         let weights = Weights::random(&mut chance, &options);
         let mut world = Self {
@@ -230,7 +238,7 @@ impl World {
             agenda: Agenda::default(),
             garbage: Garbage::default(),
             kubelets: Kubelets::new(scene.temper),
-            kueue: Kueue::new(scene.quota, scene.ready_within),
+            kueue: Kueue::new(scene.quota, scene.ready_within).showing(scene.shows_workloads),
             script: vec![],
             replicas: vec![],
             logs: BTreeMap::new(),
@@ -291,7 +299,15 @@ impl World {
 
     fn new_replica(&self, leads: bool) -> Replica {
         let clock = Arc::new(ManualClock::at(moment(self.elapsed)));
-        Replica::start(&self.config, clock, leads)
+        let replica = Replica::start(&self.config, clock, leads);
+        if self.kueue.shows_workloads {
+            let within = self.kueue.ready_within.map(Period::from_duration);
+            let wait_for_pods_ready = within
+                .map(|within| WaitForPodsReady { timeout: within, recovery_timeout: Some(within) });
+            let settings = KueueSettings { wait_for_pods_ready, replaces_failed_nodes: false };
+            replica.context.set_kueue(settings);
+        }
+        replica
     }
 
     fn add_node(&mut self, name: &str, room: usize) {
@@ -423,15 +439,20 @@ impl World {
 }
 
 /// A server that knows our definitions. They are the same for every world, and take long to make.
-fn new_store() -> Store {
+fn new_store(shows_workloads: bool) -> Store {
     static STORE: LazyLock<Store> = LazyLock::new(|| {
         let mut store = Store::new(moment(Duration::ZERO));
-        for crd in crd::all() {
+        // nobody here watches NodeSuspicions, and one more kind would give the others that follow another number
+        for crd in crd::all().iter().filter(|crd| crd.spec.names.kind != "NodeSuspicion") {
             store.kinds.define(&serde_json::to_value(crd).unwrap_or_default());
         }
         store
     });
-    STORE.clone()
+    let mut store = STORE.clone();
+    if shows_workloads {
+        store.kinds.define(&actors::workload::definition());
+    }
+    store
 }
 
 /// A moment of the world as a time of day.

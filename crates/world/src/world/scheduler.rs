@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::actors::kueue::Outcome;
 use super::actors::{Env, Task, batch, operators};
+use super::checks;
 use super::coverage::Happening;
 use super::faults::Fault;
 use super::judged::Judged;
@@ -13,6 +14,7 @@ use super::{Options, Source, Weights, World};
 use crate::clock::Clock;
 use crate::observe::cache::Key;
 use crate::reconcile::Next;
+use crate::sim::Address;
 
 /// Something that can happen now.
 #[derive(Clone, Debug)]
@@ -358,11 +360,12 @@ impl World {
             Task::Operator(address) => operators::act(&mut env, address),
             Task::Queue(address) => {
                 let (address, outcome) = self.kueue.act(&mut env, address);
+                self.check_eviction(&address, outcome);
                 let happening = match outcome {
                     Outcome::Admitted => Some(Happening::Admitted),
                     Outcome::Preempted => Some(Happening::Preempted),
                     Outcome::NotReady => Some(Happening::NotReady),
-                    Outcome::Nothing | Outcome::Released => None,
+                    Outcome::Deactivated | Outcome::Nothing | Outcome::Released => None,
                 };
                 if let Some(happening) = happening {
                     self.trace.detail(|| format!("kueue: {} {outcome:?}", address.name));
@@ -384,6 +387,20 @@ impl World {
         };
         self.trace.note(elapsed, "act", &name, &[self.agenda.len() as u64]);
         self.absorb(Source::Others);
+    }
+
+    /// The deadline that the status shows is not after Kueue's.
+    fn check_eviction(&mut self, address: &Address, outcome: Outcome) {
+        if outcome != Outcome::NotReady || !self.kueue.shows_workloads {
+            return;
+        }
+        let Some(object) = self.store.get(address).cloned() else { return };
+        let is_sane = self.oracle.wrappers.get(&object.uid).is_some_and(|wrapper| wrapper.sane);
+        let Some(known) = self.kueue.workloads.get(&object.uid).filter(|_| is_sane) else { return };
+        let found = checks::kueue::evicted(&object, known, self.elapsed, self.slack());
+        if let Some(violation) = found {
+            self.violated(violation);
+        }
     }
 
     /// Time of day as a process sees it.

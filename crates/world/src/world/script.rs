@@ -221,6 +221,17 @@ impl World {
         self.kueue.evict(&mut env, &wrapper, Outcome::Preempted);
     }
 
+    /// A pod ends at a moment, and not before: exit code, reason and message.
+    pub(super) fn end_pod(&mut self, pod: &Object, at: Duration, why: (i64, &str, &str)) {
+        let mut env = Env {
+            store: &mut self.store,
+            rng: &mut self.user_rng,
+            agenda: &mut self.agenda,
+            elapsed: self.elapsed,
+        };
+        self.kubelets.end_at(&mut env, pod, at, why);
+    }
+
     /// A pod with our labels that belongs to somebody else.
     fn impostor(&mut self, name: &str) {
         let uid = self.wrapper(name).map(|wrapper| wrapper.uid.to_string()).unwrap_or_default();

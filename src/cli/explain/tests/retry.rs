@@ -339,3 +339,38 @@ fn the_budget_is_shown_with_the_time_of_the_next_refill() {
     let budget = json!({"used": 2, "globalUsed": 2, "refillAt": "2026-01-01T01:00:00Z"});
     assert_eq!(json["budget"], budget);
 }
+
+#[test]
+fn the_last_progress_is_shown_with_the_deadline() {
+    let wrapper = with(wrapper("Running"), "/spec/progress", json!({"stallAfter": "10m"}));
+    let ready = json!([{"type": "PodsReady", "status": "True", "reason": "Test", "message": "",
+        "lastTransitionTime": at(0)}]);
+    let wrapper = with(wrapper, "/status/conditions", ready);
+    let since = json!({"podSets": [{"podSet": "0-0", "ready": true, "since": at(0)}]});
+    let wrapper = with(wrapper, "/status/since", since);
+    let mut objects = vec![wrapper, job()];
+    objects.extend(two());
+    let report = json!({"at": at(30), "step": 7, "percent": 40, "eta": 90, "checkpoint": "c-5"});
+    let note = |text: String| json!({"workload.codeflare.dev/progress": text});
+    objects[2]["metadata"]["annotations"] = note(report.to_string());
+    objects[3]["metadata"]["annotations"] = note("{}".to_owned());
+    let (scene, config) = scene("{}", &objects, 330);
+    let now = at(330).parse().expect("a moment");
+    let said = answer::explain(&scene, &config, now);
+    let lines = text::details(&said, now);
+    let line = |name: &str| lines.iter().find(|line| line.starts_with(&format!("  {name}")));
+    let deadline = "2026-01-01T00:10:30Z";
+    let want = format!(
+        "  progress  pod w-0, 5m ago: step 7, 40 %, 1m30s left, checkpoint c-5; counts as a hang at \
+         {deadline}, in 5m, unless a newer report arrives"
+    );
+    assert_eq!(line("progress"), Some(&want));
+    let note = line("note").expect("a note");
+    let malformed = "pod w-1: annotation workload.codeflare.dev/progress: is not a JSON object";
+    assert!(note.contains(malformed), "{note}");
+    let json = serde_json::to_value(&said).expect("JSON");
+    assert_eq!((&json["action"], &json["reason"]), (&json!("Wait"), &json!("Stalled")));
+    let progress = json!({"pod": "w-0", "at": at(30), "step": 7, "percent": 40, "etaSeconds": 90,
+        "checkpoint": "c-5", "hangAt": deadline});
+    assert_eq!(json["progress"], progress);
+}

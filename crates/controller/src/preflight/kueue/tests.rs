@@ -134,9 +134,9 @@ fn waiting_for_pods_has_the_defaults_of_its_version() {
         (old("{timeout: 10m}"), v19, None),
     ] {
         let settings = Settings::parse(&file).unwrap();
-        let want = want.map(|(timeout, recovery)| PodsReady {
+        let want = want.map(|(timeout, recovery)| WaitForPodsReady {
             timeout: period(timeout),
-            recovery: recovery.map(period),
+            recovery_timeout: recovery.map(period),
         });
         assert_eq!(settings.pods_ready(version, &settings.gates), want, "{version:?}{file}");
     }

@@ -17,7 +17,7 @@ fn mutated(old: Option<&Value>, new: &Value) -> Value {
     let endpoint = Endpoint::MutateAppWrapper;
     let operation = if old.is_some() { "UPDATE" } else { "CREATE" };
     let review = given_review(endpoint, operation, old.unwrap_or(&Value::Null), new);
-    let answer = match judge(endpoint, &asked(endpoint, &review), &Config::default(), None) {
+    let answer = match judge(endpoint, &asked(endpoint, &review), &Config::default(), None, None) {
         Progress::Final(answer) => answer,
         other => panic!("it is not final: {other:?}"),
     };
@@ -79,32 +79,43 @@ fn what_kueue_copies_gets_its_policies_back() {
     let mut policies = sent(&with_policy(2));
     policies["spec"]["podFailurePolicy"] =
         json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget"}]}]});
+    policies["spec"]["progress"] = json!({"stallAfter": "10m"});
     let stored = mutated(None, &policies);
     // as the types of the Go project have it
     let mut copy = stored.clone();
-    for field in ["failurePolicy", "podFailurePolicy", "executionPolicy", "managedBy", "requester"]
-    {
+    let lost = [
+        "failurePolicy",
+        "podFailurePolicy",
+        "executionPolicy",
+        "progress",
+        "managedBy",
+        "requester",
+    ];
+    for field in lost {
         copy["spec"].as_object_mut().expect("an object").remove(field);
     }
     let found = mutated(None, &copy);
-    for field in ["failurePolicy", "podFailurePolicy", "executionPolicy"] {
+    for field in ["failurePolicy", "podFailurePolicy", "executionPolicy", "progress"] {
         assert_eq!(found["spec"][field], stored["spec"][field], "{field}");
     }
     assert_eq!(errors(&found), [""; 0]);
     // where they were not filled in, nothing runs without them
     let (said, key) = (errors(&copy), format!("metadata.annotations[{KEY}]"));
     assert!(said.iter().all(|each| each.starts_with(&key)), "{said:?}");
-    for (said, field) in said.iter().zip(["failurePolicy", "podFailurePolicy"]) {
+    for (said, field) in said.iter().zip(["failurePolicy", "podFailurePolicy", "progress"]) {
         assert!(said.contains(&format!("must have the same {field} as spec")), "{said}");
     }
-    assert_eq!(said.len(), 2);
+    assert_eq!(said.len(), 3);
 }
 
 #[test]
 fn an_annotation_is_validated_as_the_fields_are() {
     let dear = format!("{{\"failurePolicy\": {{\"rules\": [{}{{}}]}}}}", "{},".repeat(5_000));
     for (text, want) in [
-        ("", "must be a JSON object of executionPolicy, failurePolicy, podFailurePolicy: EOF"),
+        (
+            "",
+            "must be a JSON object of executionPolicy, failurePolicy, podFailurePolicy, progress: EOF",
+        ),
         ("[]", "must be a JSON object of"),
         ("{\"requester\": {\"username\": \"root\"}}", "must have no other fields than"),
         ("{\"failurePolicy\": null}", "must have no other fields than"),

@@ -17,7 +17,7 @@ const LABELS: &str = "/metadata/labels";
 const BAD: &str = "workload.codeflare.dev.appwrapper/retryLimit";
 
 fn judged(endpoint: Endpoint, review: &Value) -> Progress {
-    judge(endpoint, &asked(endpoint, review), &Config::default(), Some(OWN))
+    judge(endpoint, &asked(endpoint, review), &Config::default(), None, Some(OWN))
 }
 
 fn created(aw: &Value) -> Progress {
@@ -91,7 +91,7 @@ fn a_creation_without_errors_asks_about_every_component() {
     let row = |i: usize, name| (format!("spec.components[{i}].template"), "batch/v1", "Job", name);
     assert_eq!(wrapped, [row(0, "a"), row(1, "b")]);
     let config = Config::parse("admission: {userRBACAdmissionCheck: false}").expect("settings");
-    let found = question(judge(VALIDATE, &review, &config, None));
+    let found = question(judge(VALIDATE, &review, &config, None, None));
     assert!(!found.check_user, "the controller is still asked about");
 }
 
@@ -166,7 +166,7 @@ fn only_kueue_and_the_controller_change_suspend_of_what_has_a_queue() {
     }
     let review = given_review(VALIDATE, "UPDATE", &stored(), &running);
     let review = with(&review, "/request/userInfo/username", json!(OWN));
-    let unknown = judge(VALIDATE, &asked(VALIDATE, &review), &Config::default(), None);
+    let unknown = judge(VALIDATE, &asked(VALIDATE, &review), &Config::default(), None, None);
     assert!(!denial(unknown).is_empty(), "nobody is the controller until its name is known");
 }
 
@@ -216,7 +216,7 @@ fn an_object_that_is_too_deep_is_denied_and_an_old_one_can_still_be_finished() {
     let judged = |operation: &str, old: &Value, new: &Value, levels| {
         let review = given_review(VALIDATE, operation, old, new);
         let review = with(&review, "/request/userInfo/username", json!(KUEUE));
-        judge(VALIDATE, &deepened(&review, levels), &config, None)
+        judge(VALIDATE, &deepened(&review, levels), &config, None, None)
     };
     let null = Value::Null;
     for levels in [61, 9_999, 100_000] {
@@ -232,7 +232,8 @@ fn an_object_that_is_too_deep_is_denied_and_an_old_one_can_still_be_finished() {
         assert!(denial(judged("UPDATE", &deep, &other, levels)).contains("must not be changed"));
         assert_eq!(answer(judged("DELETE", &deep, &null, levels)), AdmissionResponse::default());
         let review = given_review(Endpoint::MutateAppWrapper, "CREATE", &null, &deep);
-        let mutated = judge(Endpoint::MutateAppWrapper, &deepened(&review, levels), &config, None);
+        let mutated =
+            judge(Endpoint::MutateAppWrapper, &deepened(&review, levels), &config, None, None);
         assert_eq!(answer(mutated), AdmissionResponse::default(), "validation says what is wrong");
     }
     question(judged("CREATE", &null, &deep, 57));
@@ -258,7 +259,7 @@ fn retry_policies_are_judged_when_they_are_created_and_changed() {
     let of = |operation: &str, old: &Value, new: &Value| {
         let review = given_review(POLICY, operation, old, new);
         let config = Config::default();
-        denial(judge(POLICY, &asked(POLICY, &review), &config, None))
+        denial(judge(POLICY, &asked(POLICY, &review), &config, None, None))
     };
     let (good, null) = (given_policy(), Value::Null);
     let bad = with(&good, "/spec/rules/0/action", json!("Perhaps"));

@@ -107,6 +107,7 @@ fn given(cluster: Cluster) -> Given {
     let config = Arc::new(Config::default());
     let admission = Admission {
         config: Box::new(move || config.clone()),
+        kueue: Box::new(|| None),
         own_account: Arc::new(OnceLock::new()),
         authorize: cluster.clone(),
         metrics: metrics.clone(),

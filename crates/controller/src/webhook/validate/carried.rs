@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::Occasion;
 use super::finding::Findings;
 use super::update::same;
-use crate::api::{ExecutionPolicy, FailurePolicy, PodFailurePolicy, keys};
+use crate::api::{ExecutionPolicy, FailurePolicy, PodFailurePolicy, Progress, keys};
 use crate::webhook::carried::{FIELDS, annotation, read};
 
 pub(super) fn check(metadata: &Value, spec: &Value, occasion: Occasion, report: &mut Findings) {
@@ -24,6 +24,7 @@ pub(super) fn check(metadata: &Value, spec: &Value, occasion: Occasion, report: 
         !match name {
             "executionPolicy" => same::<ExecutionPolicy>(carried, &spec[name]),
             "failurePolicy" => same::<FailurePolicy>(carried, &spec[name]),
+            "progress" => same::<Progress>(carried, &spec[name]),
             _ => same::<PodFailurePolicy>(carried, &spec[name]),
         }
     };

@@ -17,9 +17,12 @@ mod execution;
 mod exit_codes;
 mod failure;
 mod finding;
+mod kueue;
 mod mounts;
+mod no_fit;
 mod object;
 mod pod_failure;
+mod progress;
 mod retry_policy;
 mod schema;
 mod size;
@@ -32,6 +35,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 pub use finding::Finding;
+pub use kueue::waiting;
 pub use retry_policy::retry_policy;
 pub use update::{Requester, growth, update};
 
@@ -127,6 +131,8 @@ fn spec(
     failure::check(&spec["failurePolicy"], &targets, config, report);
     execution::check(&spec, &targets, report);
     pod_failure::check(&spec["podFailurePolicy"], &targets, report);
+    progress::check(&spec["progress"], report);
+    no_fit::check(&spec["onNoFit"], metadata, config, report);
     carried::check(metadata, &spec, occasion, report);
     unused::annotated_exit_codes(limits, &targets, report);
     unasked_limits(&spec, metadata, config, limits, report);

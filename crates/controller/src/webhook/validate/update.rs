@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::finding::{Findings, text};
 use super::{Finding, Occasion, judged};
-use crate::api::{Component, ExecutionPolicy, FailurePolicy, PodFailurePolicy, keys};
+use crate::api::{Component, ExecutionPolicy, FailurePolicy, PodFailurePolicy, Progress, keys};
 use crate::config::Config;
 use crate::price::{METADATA_BYTES_MAX, OBJECT_BYTES_MAX, stored_bytes};
 
@@ -115,6 +115,9 @@ fn spec(old: &Value, new: &Value, requester: Requester, report: &mut Findings) {
         }
         if !same::<PodFailurePolicy>(&old["podFailurePolicy"], &new["podFailurePolicy"]) {
             report.wrong("spec.podFailurePolicy", UNLESS_SUSPENDED);
+        }
+        if !same::<Progress>(&old["progress"], &new["progress"]) {
+            report.wrong("spec.progress", UNLESS_SUSPENDED);
         }
     }
     components(old, new, requester, queued, report);

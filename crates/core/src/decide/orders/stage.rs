@@ -6,6 +6,7 @@ use super::{Event, Fact, Told};
 use crate::api::{Phase, RuleRef};
 use crate::decide::{Decision, Facts, VerdictAction, decide};
 use crate::plan::FreshRead;
+use crate::snapshot::workload::WorkloadRead;
 use crate::snapshot::{ContainerState, Outcome, Pod, PodPhase, Presence, Snapshot};
 
 /// How often something is written, read or waited for in one order.
@@ -16,6 +17,7 @@ pub fn before(snapshot: &Snapshot, events: &[Fact]) -> Snapshot {
     let mut before = snapshot.clone();
     before.answered = FreshRead::Nothing;
     before.last_gap = None;
+    before.workload = WorkloadRead::NotRead;
     for Fact { event, .. } in events {
         match event {
             Event::Pod(index) => {
@@ -92,7 +94,7 @@ impl Stage<'_> {
         for _ in 0..LOOKS_MAX {
             let decision = self.decide(now);
             if decision.status == self.seen.status {
-                return decision.ask == FreshRead::Nothing
+                return !decision.asks()
                     && decision.verdict.action == VerdictAction::None
                     && decision.actions.is_empty();
             }
@@ -128,6 +130,13 @@ impl Stage<'_> {
         let mut now = from;
         for _ in 0..LOOKS_MAX {
             let decision = self.decide(now);
+            if decision.ask_workload {
+                self.seen.workload = match &self.facts.snapshot.workload {
+                    WorkloadRead::NotRead => WorkloadRead::Absent,
+                    known => known.clone(),
+                };
+                continue;
+            }
             if decision.ask != FreshRead::Nothing {
                 self.read(decision.ask, now);
                 continue;
@@ -140,7 +149,9 @@ impl Stage<'_> {
                 | VerdictAction::Restart
                 | VerdictAction::RestartIgnoringLimit
                 | VerdictAction::RecreateComponent
-                | VerdictAction::Fail => {
+                | VerdictAction::Fail
+                | VerdictAction::Hold
+                | VerdictAction::Requeue => {
                     return Some((decision.verdict.action, decision.verdict.rule, now));
                 }
             }

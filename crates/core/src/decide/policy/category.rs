@@ -26,6 +26,8 @@ pub enum Category {
     Image,
     /// Its configuration is wrong.
     Config,
+    /// No pod reports progress.
+    Hang,
     /// A container ended with another code than 0.
     Application,
     /// None of these.
@@ -34,7 +36,7 @@ pub enum Category {
 
 impl Category {
     /// Every one, in the order in which they are asked.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Oom,
         Self::Node,
         Self::StorageLimit,
@@ -44,6 +46,7 @@ impl Category {
         Self::Unschedulable,
         Self::Image,
         Self::Config,
+        Self::Hang,
         Self::Application,
         Self::Unknown,
     ];
@@ -61,6 +64,7 @@ impl Category {
             Self::Image => "image",
             Self::Config => "config",
             Self::Node => "node",
+            Self::Hang => "hang",
             Self::Application => "application",
             Self::Unknown => "unknown",
         }
@@ -126,6 +130,7 @@ pub fn of(view: &FailureView<'_>) -> Category {
         (FailureCondition::Preempted, Category::Preempted),
         (FailureCondition::DeadlineExceeded, Category::Deadline),
         (FailureCondition::Unschedulable, Category::Unschedulable),
+        (FailureCondition::Stalled, Category::Hang),
     ];
     if let Some((_, category)) = by_condition.iter().find(|(one, _)| view.has(*one)) {
         return *category;
@@ -207,5 +212,6 @@ mod tests {
         ] {
             assert_eq!(of(&FailureView::at(&pod)), want, "{pod:?}");
         }
+        assert_eq!(of(&FailureView::of_stall()), Category::Hang);
     }
 }

@@ -24,6 +24,8 @@ pub struct FailureView<'a> {
     pub pod: Option<&'a Pod>,
     /// The component, or its Job, says that it ran for too long.
     pub overdue: bool,
+    /// No pod reports progress. Then there is no pod of the first cause.
+    pub stalled: bool,
     /// The only container that is looked at.
     pub container: Option<&'a str>,
     /// Init containers are looked at, too.
@@ -34,7 +36,13 @@ impl<'a> FailureView<'a> {
     /// All of a pod.
     #[must_use]
     pub const fn at(pod: &'a Pod) -> Self {
-        Self { pod: Some(pod), overdue: false, container: None, init: true }
+        Self { pod: Some(pod), overdue: false, stalled: false, container: None, init: true }
+    }
+
+    /// A hang: nothing happened to any pod.
+    #[must_use]
+    pub const fn of_stall() -> Self {
+        Self { pod: None, overdue: false, stalled: true, container: None, init: true }
     }
 
     /// The containers that ended, of those that are looked at. A container that is named is looked at
@@ -94,6 +102,7 @@ impl<'a> FailureView<'a> {
                 is_evicted && STORAGE_LIMITS.iter().any(|part| message.contains(part))
             }
             FailureCondition::DeadlineExceeded => self.overdue || pod_reason == Some(DEADLINE),
+            FailureCondition::Stalled => self.stalled,
             FailureCondition::Unschedulable => self.pod.is_some_and(|pod| {
                 pod.conditions.iter().any(|c| {
                     c.kind == "PodScheduled" && c.status == "False" && c.reason == "Unschedulable"

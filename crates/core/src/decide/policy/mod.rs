@@ -52,6 +52,8 @@ pub struct Case<'a> {
     pub charged: bool,
     /// A component is missing, and no pod of it failed: no retry policy is about that.
     pub missing: bool,
+    /// No pod reports progress; `pod` is the one that did last, and has not failed.
+    pub stalled: bool,
     /// The first cause, as it is recorded.
     pub failure: &'a FailureRecord,
     /// When it happened.

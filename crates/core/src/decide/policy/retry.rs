@@ -106,8 +106,9 @@ fn matches(case: &Case<'_>, rule: &RetryRule) -> bool {
             || component.jobs.first().is_some_and(|job| failure_view::is_overdue(&job.reason))
     });
     let view = FailureView {
-        pod: case.pod,
+        pod: case.pod.filter(|_| !case.stalled),
         overdue,
+        stalled: case.stalled,
         container: rule.container.as_deref(),
         init: rule.init_containers,
     };

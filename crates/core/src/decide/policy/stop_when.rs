@@ -6,8 +6,8 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::{Case, Ruling, RulingAction};
-use crate::api::{Attempt, AttemptAction, FailureRecord, RuleRef, RuleSource};
-use crate::decide::incidents;
+use crate::api::{Attempt, AttemptAction, AttemptProgress, FailureRecord, RuleRef, RuleSource};
+use crate::decide::{incidents, progress};
 use crate::mutations::{self, Mutation};
 use crate::policies::StopWhen;
 use crate::tuning::Period;
@@ -49,11 +49,16 @@ pub fn rule(case: &Case<'_>, ruling: Ruling) -> Ruling {
 /// What shows that the workload itself is at fault, in words.
 fn evidence(case: &Case<'_>, stop: StopWhen) -> Option<String> {
     let failures = without_progress(case, stop.progress_after);
-    let (count, progress) = (failures.len(), stop.progress_after);
+    let count = failures.len();
     if stop.attempts.is_some_and(|most| count >= most) {
         let attempts =
             if count == 1 { "1 attempt".into() } else { format!("{count} attempts in a row") };
-        return Some(format!("{attempts} failed before pods were ready for {progress}"));
+        let progress = if is_reported(case) {
+            "without a newer step than before".to_owned()
+        } else {
+            format!("before pods were ready for {}", stop.progress_after)
+        };
+        return Some(format!("{attempts} failed {progress}"));
     }
     let last = failures.first()?;
     let code = last.exit_code.filter(|code| *code != 0)?;
@@ -86,29 +91,66 @@ fn without_progress<'a>(case: &Case<'a>, progress_after: Period) -> Vec<&'a Fail
     let entries = &case.facts.snapshot.status.attempts;
     let current = entries.len().saturating_sub(1);
     let mut failures = vec![];
-    if let Some(last) = entries.last()
-        && has_progressed(last, case.failed_at, progress_after)
-    {
+    let has_progressed = |index: usize, ended: Timestamp| {
+        if is_reported(case) {
+            has_got_further(case, index)
+        } else {
+            was_ready_for(&entries[index], ended, progress_after)
+        }
+    };
+    if current < entries.len() && has_progressed(current, case.failed_at) {
         return failures;
     }
     failures.push(case.failure);
     for (index, entry) in entries.iter().enumerate().take(current).rev() {
         let ended = entry.failed_at.as_ref().or(entry.ended_at.as_ref());
-        if ended.is_some_and(|ended| has_progressed(entry, ended.0, progress_after)) {
+        if ended.is_some_and(|ended| has_progressed(index, ended.0)) {
             break;
         }
         let is_counted = match entry.action {
             Some(AttemptAction::Restart) => true,
             Some(AttemptAction::RecreateComponent) => !incidents::is_repeated(&entries[..=index]),
-            Some(AttemptAction::RestartIgnoringLimit | AttemptAction::Fail) | None => false,
+            Some(
+                AttemptAction::RestartIgnoringLimit
+                | AttemptAction::Fail
+                | AttemptAction::Hold
+                | AttemptAction::Requeue,
+            )
+            | None => false,
         };
         failures.extend(entry.failure.as_ref().filter(|_| is_counted));
     }
     failures
 }
 
+/// What is known of the progress of an attempt: recorded, or as its pods report it.
+fn progress_of(case: &Case<'_>, index: usize) -> Option<AttemptProgress> {
+    let entries = &case.facts.snapshot.status.attempts;
+    let recorded = entries.get(index)?.progress.clone();
+    recorded.or_else(|| (index + 1 == entries.len()).then(|| progress::recorded(case.facts))?)
+}
+
+/// Whether the progress of any attempt is known in steps or percent: then readiness alone is none.
+fn is_reported(case: &Case<'_>) -> bool {
+    let is_measured = |one: AttemptProgress| one.step.is_some() || one.percent.is_some();
+    let count = case.facts.snapshot.status.attempts.len();
+    case.facts.snapshot.policies.progress.is_some()
+        && (0..count).any(|index| progress_of(case, index).is_some_and(is_measured))
+}
+
+/// Whether an attempt got further than every one before it: to a later step or, where it reported none, to a larger
+/// percentage.
+fn has_got_further(case: &Case<'_>, index: usize) -> bool {
+    let Some(own) = progress_of(case, index) else { return false };
+    let earlier = (0..index).filter_map(|earlier| progress_of(case, earlier));
+    let further = |of: fn(&AttemptProgress) -> Option<i64>| {
+        of(&own).map(|own| earlier.clone().filter_map(|one| of(&one)).all(|one| one < own))
+    };
+    further(|one| one.step).or_else(|| further(|one| one.percent)).unwrap_or(false)
+}
+
 /// Whether the pods of an attempt were ready for long enough before it ended.
-fn has_progressed(entry: &Attempt, ended: Timestamp, progress_after: Period) -> bool {
+fn was_ready_for(entry: &Attempt, ended: Timestamp, progress_after: Period) -> bool {
     let ready = |Time(ready): &Time| progress_after.after(*ready) <= ended;
     entry.ready_at.as_ref().is_some_and(ready)
 }

@@ -260,6 +260,7 @@ fn of_failure_rule(
         Happened::PodWaits
         | Happened::ComponentLacks
         | Happened::NodeMarked
+        | Happened::Stalled
         | Happened::Hopeless => return None,
     };
     let name = RuleRef {

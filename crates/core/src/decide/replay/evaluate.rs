@@ -180,6 +180,7 @@ impl<'a> Hearing<'a> {
             ignored,
             charged,
             missing,
+            stalled: evidence.happened == Happened::Stalled,
             failure: evidence.record,
             failed_at: evidence.at.unwrap_or(facts.now),
         };

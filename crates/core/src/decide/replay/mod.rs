@@ -23,8 +23,8 @@ mod record;
 use super::policy::RulingAction;
 use super::{Facts, budget, incidents, pause, retry};
 use crate::api::{
-    AppWrapperStatus, Attempt, AttemptAction, Budget, FailureRecord, Retries, RetryCount, RuleRef,
-    RuleSource,
+    AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Budget, FailureRecord, Retries,
+    RetryCount, RuleRef, RuleSource,
 };
 use evaluate::{Hearing, Judgement};
 
@@ -77,7 +77,9 @@ impl Replayed {
             AttemptAction::Restart => Some(true),
             // no limit is asked where the same incident was counted before
             AttemptAction::RecreateComponent => Some(self.retries.is_some()),
-            AttemptAction::RestartIgnoringLimit => Some(false),
+            AttemptAction::RestartIgnoringLimit | AttemptAction::Hold | AttemptAction::Requeue => {
+                Some(false)
+            }
             AttemptAction::Fail => None,
         }
     }
@@ -92,6 +94,9 @@ pub fn replay(facts: Facts<'_>) -> Replay {
     for attempt in &facts.snapshot.status.attempts {
         status.attempts.push(attempt.clone());
         let Some(failure) = &attempt.failure else { continue };
+        if attempt.outcome == Some(AttemptOutcome::NoFit) {
+            continue; // no policy decided about it
+        }
         let is_refilled = refill(facts, &mut status, attempt);
         let hearing = Hearing::of(facts, &status, attempt, failure);
         let judgement = hearing.judge();
@@ -136,7 +141,12 @@ fn before(status: &AppWrapperStatus) -> AppWrapperStatus {
             false
         }
         Some(AttemptAction::Restart | AttemptAction::RecreateComponent) => true,
-        Some(AttemptAction::RestartIgnoringLimit | AttemptAction::Fail) => false,
+        Some(
+            AttemptAction::RestartIgnoringLimit
+            | AttemptAction::Fail
+            | AttemptAction::Hold
+            | AttemptAction::Requeue,
+        ) => false,
         None => attempt.failure.is_some() && *index < last,
     };
     let recorded = status.attempts.iter().enumerate().filter(is_counted).count();
@@ -204,7 +214,10 @@ fn delay(facts: Facts<'_>, status: &AppWrapperStatus, judgement: &Judgement) -> 
             let backoff = judgement.ruling().and_then(|ruling| ruling.retry.as_ref()?.delay);
             Some(pause::seconds(backoff.unwrap_or_else(|| pause::pause(status, facts.limits))))
         }
-        AttemptAction::RecreateComponent | AttemptAction::Fail => None,
+        AttemptAction::RecreateComponent
+        | AttemptAction::Fail
+        | AttemptAction::Hold
+        | AttemptAction::Requeue => None,
     }
 }
 
@@ -215,6 +228,8 @@ fn recorded(attempt: &Attempt) -> String {
         Some(AttemptAction::RestartIgnoringLimit) => "an uncounted restart",
         Some(AttemptAction::RecreateComponent) => "the component recreated",
         Some(AttemptAction::Fail) => "failure",
+        Some(AttemptAction::Hold) => "Hold",
+        Some(AttemptAction::Requeue) => "Requeue",
         None => "nothing",
     };
     let by = attempt.rule.as_ref().map_or_else(|| "no rule".to_owned(), title);

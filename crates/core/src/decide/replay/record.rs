@@ -27,6 +27,8 @@ pub enum Happened {
     NodeMarked,
     /// A component could never be created: no policy is asked.
     Hopeless,
+    /// No pod reported progress.
+    Stalled,
 }
 
 /// Whether the pod was to be disrupted (`DisruptionTarget`), as far as the record tells.
@@ -98,7 +100,7 @@ impl<'a> Evidence<'a> {
             built_in,
             at,
         };
-        if record.pod.is_some() {
+        if record.pod.is_some() && happened != Happened::Stalled {
             evidence.disruption = evidence.disruption();
             evidence.pod = Some(evidence.pod());
         }
@@ -153,7 +155,8 @@ impl<'a> Evidence<'a> {
                 | Category::Deadline
                 | Category::Unschedulable
                 | Category::Image
-                | Category::Config,
+                | Category::Config
+                | Category::Hang,
             )
             | None => Disruption::Unlikely,
         }
@@ -179,6 +182,7 @@ impl<'a> Evidence<'a> {
                 Happened::PodFailed
                 | Happened::ComponentFailed
                 | Happened::ComponentLacks
+                | Happened::Stalled
                 | Happened::Hopeless => PodPhase::Failed,
             },
             // what a rule is about that is taken to match; no policy can ask for it
@@ -259,6 +263,10 @@ impl<'a> Evidence<'a> {
 fn happened(attempt: &Attempt, record: &FailureRecord) -> Happened {
     let reason = record.reason.as_deref().unwrap_or_default();
     let unruled = |action| attempt.action == Some(action) && attempt.rule.is_none();
+    // of what a component says no category is recorded, and containers have one of their own
+    if reason == unhealthy::STALLED && record.container.is_none() && record.category.is_some() {
+        return Happened::Stalled;
+    }
     if record.pod.is_none() {
         return match reason {
             unhealthy::CREATE_FAILED if unruled(AttemptAction::Fail) => Happened::Hopeless,

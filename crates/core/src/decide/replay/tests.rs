@@ -253,6 +253,27 @@ fn exited(code: i32, message: &str, category: &str) -> FailureRecord {
 }
 
 #[test]
+fn a_recorded_hang_is_one_again() {
+    let by_pod = FailureRecord {
+        reason: Some("Stalled".into()),
+        container: None,
+        exit_code: None,
+        ..exited(0, "pod w-0 reported the last progress at …", "hang")
+    };
+    let silent = FailureRecord { pod: None, node: None, ..by_pod.clone() };
+    let policy = json!({"defaultAction": "Fail", "rules": [
+        {"name": "hang", "action": "Retry", "retryLimit": 1, "onFailureCategory": ["hang"]},
+    ]});
+    for record in [by_pod, silent] {
+        let world = recorded(given(Phase::Running), &vec![record; 2]);
+        let replay = replayed(&attach(world, "p", policy.clone()));
+        let actions: Vec<_> = replay.failures.iter().map(|failure| failure.action).collect();
+        assert_eq!(actions, [Some(AttemptAction::Restart), Some(AttemptAction::Fail)]);
+        assert_eq!(replay.failures[0].assumptions, Vec::<String>::new());
+    }
+}
+
+#[test]
 fn a_retry_policy_counts_its_own_rules_and_backs_off() {
     let policy = json!({"retryLimit": 9, "rules": [
         {"name": "oom", "action": "Retry", "onConditions": ["OOMKilled"], "retryLimit": 1,

@@ -6,5 +6,7 @@ mod laws;
 mod nodes;
 mod over_quota;
 mod policies;
+mod recovery;
+mod suspicion;
 mod table;
 mod usage;

@@ -416,7 +416,9 @@ mod tests {
             component: 0,
             scheduler_name: Some("s"),
             avoid_nodes: &[],
+            suspect_nodes: None,
             aversions: &[],
+            progress: None,
         };
         let made = kinds::render(&component, &recorded.pod_sets, &labels).expect("it is right");
         let path: kinds::Path = PATH.parse().expect("it is a path");

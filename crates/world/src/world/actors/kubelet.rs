@@ -4,6 +4,10 @@
 //! plane use: `sim/run-for`, `sim/exit-code`, `sim/reason`, `sim/message`, `sim/disruption`,
 //! `sim/fail-until-attempt`, `sim/never-ready`, `sim/stuck`; and `sim/fail-first`, the number of pods
 //! of a pod set that fail. Chance may add to that.
+//!
+//! `sim/progress-every` makes a pod report a step in its annotation `workload.codeflare.dev/progress` that often:
+//! `sim/progress-steps` times, or until it ends. With `sim/hang-until-attempt`, it stops in earlier attempts alone, and
+//! does not end in them. `sim/checkpoint-every` names a checkpoint every so many steps.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,6 +16,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::nodes::{NodeState, node_state};
+use super::reporter::Reporter;
 use super::scheduler::schedule;
 use super::{Env, Task, has_ended, phase, set_condition};
 use crate::sim::{Address, Deletion, Object, Part, Store};
@@ -53,6 +58,7 @@ struct Life {
     disruption: String,
     sticks: bool,
     gone_at: Option<Duration>,
+    reporter: Option<Reporter>,
 }
 
 /// All nodes and what runs on them.
@@ -139,8 +145,14 @@ impl Kubelets {
         }
     }
 
-    /// A pod fails at a moment, and does not end before.
-    pub fn fail(&mut self, env: &mut Env<'_>, pod: &Object, at: Duration, why: (i64, &str, &str)) {
+    /// A pod ends at a moment, and not before: exit code, reason and message.
+    pub fn end_at(
+        &mut self,
+        env: &mut Env<'_>,
+        pod: &Object,
+        at: Duration,
+        why: (i64, &str, &str),
+    ) {
         let Some(life) = self.lives.get_mut(&pod.uid) else { return };
         life.ends_at = Some(at);
         (life.code, life.reason, life.message) = (why.0, why.1.to_owned(), why.2.to_owned());
@@ -190,6 +202,8 @@ impl Kubelets {
                     disrupt(env, pod, &life.disruption);
                 }
                 end(env, pod, life.code, &life.reason, &life.message);
+            } else if let Some(reporter) = &mut life.reporter {
+                reporter.report(env, pod);
             }
         }
     }
@@ -256,6 +270,10 @@ impl Life {
             ..Self::default()
         };
         life.ends_at = runs_for.and_then(|length| Some(life.runs_at? + length));
+        life.reporter = Reporter::of(pod, attempt);
+        if Reporter::hangs(pod, attempt) {
+            life.ends_at = None;
+        }
         let harmed = life.spoil(env, temper);
         if annotation("sim/never-ready").is_some() {
             life.runs_at = None;
@@ -323,7 +341,10 @@ fn containers(pod: &Value) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-fn begin(env: &mut Env<'_>, pod: &Arc<Object>, life: &Life) {
+fn begin(env: &mut Env<'_>, pod: &Arc<Object>, life: &mut Life) {
+    if let Some(reporter) = &mut life.reporter {
+        reporter.begin(env, pod);
+    }
     let now = env.store.now();
     env.store.change(&pod.address, Part::Status, |pod| {
         pod["status"]["phase"] = "Running".into();

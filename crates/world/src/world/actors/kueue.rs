@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::{Env, Task, is_true};
+use super::{Env, Task, is_true, workload};
 use crate::kinds::quantity::amount;
 use crate::sim::{Address, Object, Part, Store};
 
@@ -44,6 +44,12 @@ pub struct Workload {
     queued: u64,
     ready_by: Option<Duration>,
     again_at: Duration,
+    /// `spec.active` of the object.
+    active: bool,
+    /// When it was admitted last.
+    pub admitted: Duration,
+    /// Its pods were seen to be ready since then.
+    pub saw_ready: bool,
 }
 
 /// Kueue.
@@ -55,6 +61,8 @@ pub struct Kueue {
     pub quota: BTreeMap<String, i64>,
     /// How long pods may take to be ready, where that is asked for.
     pub ready_within: Option<Duration>,
+    /// Workloads are objects.
+    pub shows_workloads: bool,
     counted: u64,
 }
 
@@ -69,6 +77,8 @@ pub enum Outcome {
     Preempted,
     /// Its pods took too long.
     NotReady,
+    /// Its Workload was deactivated.
+    Deactivated,
     /// Its quota was taken back.
     Released,
 }
@@ -81,6 +91,12 @@ impl Kueue {
     #[must_use]
     pub fn new(quota: BTreeMap<String, i64>, ready_within: Option<Duration>) -> Self {
         Self { quota, ready_within, ..Self::default() }
+    }
+
+    /// The same with Workloads as objects, or without.
+    #[must_use]
+    pub fn showing(self, shows_workloads: bool) -> Self {
+        Self { shows_workloads, ..self }
     }
 
     /// What is reserved of each resource.
@@ -114,13 +130,35 @@ impl Kueue {
         if !self.workloads.contains_key(&wrapper.uid) {
             self.enqueue(&wrapper);
         }
+        if self.shows_workloads {
+            let active = workload::ensure(env, &wrapper);
+            if let Some(workload) = self.workloads.get_mut(&wrapper.uid) {
+                workload.active = active;
+            }
+        }
         let Some(workload) = self.workloads.get(&wrapper.uid) else { return nothing };
-        match workload.standing {
+        let event = match workload.standing {
+            WorkloadState::Pending if !workload.active => nothing,
             WorkloadState::Pending => self.admit(env, &wrapper),
             WorkloadState::Admitted => self.look_after(env, &wrapper),
             WorkloadState::Evicting => (address.clone(), self.release(env, &wrapper)),
             WorkloadState::Finished => nothing,
+        };
+        if self.shows_workloads {
+            self.tell(env, &wrapper.uid);
         }
+        event
+    }
+
+    fn tell(&self, env: &mut Env<'_>, uid: &str) {
+        let Some(workload) = self.workloads.get(uid) else { return };
+        let (holds_quota, evicted) = match workload.standing {
+            WorkloadState::Pending => (false, None),
+            WorkloadState::Admitted => (true, Some(false)),
+            WorkloadState::Evicting => (true, Some(true)),
+            WorkloadState::Finished => (false, Some(false)),
+        };
+        workload::tell(env, uid, holds_quota, evicted);
     }
 
     fn gone(&self, store: &Store) -> Vec<Arc<str>> {
@@ -145,6 +183,9 @@ impl Kueue {
             queued: self.counted,
             ready_by: None,
             again_at: Duration::ZERO,
+            active: true,
+            admitted: Duration::ZERO,
+            saw_ready: false,
         };
         self.workloads.insert(wrapper.uid.clone(), workload);
     }
@@ -198,6 +239,7 @@ impl Kueue {
         }
         let before = |other: &Workload| {
             other.standing == WorkloadState::Pending
+                && other.active
                 && env.elapsed >= other.again_at
                 && (-other.priority, other.queued) < (-mine.priority, mine.queued)
                 && self.would_fit(&other.requests, |_| true)
@@ -216,6 +258,8 @@ impl Kueue {
         if let Some(workload) = self.workloads.get_mut(&wrapper.uid) {
             workload.standing = WorkloadState::Admitted;
             workload.ready_by = ready_by;
+            workload.admitted = env.elapsed;
+            workload.saw_ready = false;
         }
         (wrapper.address.clone(), Outcome::Admitted)
     }
@@ -281,10 +325,15 @@ impl Kueue {
             env.store.change(&wrapper.address, Part::Whole, start);
             return nothing;
         }
+        let is_active = self.workloads.get(&wrapper.uid).is_none_or(|known| known.active);
+        if !is_active && !ended {
+            return self.evict(env, wrapper, Outcome::Deactivated);
+        }
         let Some(within) = self.ready_within else { return nothing };
         let workload = self.workloads.get_mut(&wrapper.uid);
         let Some(workload) = workload else { return nothing };
         if is_true(&wrapper.value, "PodsReady") || ended {
+            workload.saw_ready |= !ended;
             workload.ready_by = None;
             return nothing;
         }

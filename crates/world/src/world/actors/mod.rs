@@ -5,8 +5,10 @@ pub mod kubelet;
 pub mod kueue;
 pub mod nodes;
 pub mod operators;
+mod reporter;
 mod scheduler;
 mod verdict;
+pub mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

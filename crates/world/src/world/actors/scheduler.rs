@@ -1,6 +1,6 @@
 //! The scheduler: binds pods to nodes by labels, taints and free resources.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,12 +19,13 @@ pub(super) fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
     }
     let kinds = (env.store.kinds.by_name("v1", "Node"), env.store.kinds.by_name("v1", "Pod"));
     let (Some(nodes), Some(pods)) = kinds else { return };
-    let load = |node: &Object| {
-        let on = |each: &&Arc<Object>| {
-            each.value["spec"]["nodeName"] == *node.address.name && !has_ended(each)
-        };
-        env.store.all(pods).filter(on).count()
-    };
+    let mut loads: BTreeMap<&str, usize> = BTreeMap::new();
+    for each in env.store.all(pods).filter(|each| !has_ended(each)) {
+        if let Some(name) = each.value["spec"]["nodeName"].as_str() {
+            *loads.entry(name).or_insert(0) += 1;
+        }
+    }
+    let load = |node: &Object| loads.get(&*node.address.name).copied().unwrap_or(0);
     let room = |node: &Object| {
         let slots = node.value["status"]["allocatable"]["pods"].as_str();
         slots.and_then(|text| text.parse().ok()).unwrap_or(usize::MAX)
@@ -37,7 +38,9 @@ pub(super) fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
             && is_selected(node, pod)
             && has_resources(env.store, node, pod)
     };
-    let best = env.store.all(nodes).filter(fits).min_by_key(|node| load(node));
+    let likes = preferences(pod);
+    let best = env.store.all(nodes).filter(fits);
+    let best = best.min_by_key(|node| (std::cmp::Reverse(weight(node, &likes)), load(node)));
     let name = best.map(|node| node.address.name.clone());
     let now = env.store.now();
     if let Some(name) = name {
@@ -52,6 +55,22 @@ pub(super) fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
         set_condition(pod, "PodScheduled", false, "Unschedulable", message, &now);
     });
     env.agenda.at(env.elapsed + Duration::from_secs(5), Task::Pod(pod.address.clone()));
+}
+
+/// The terms of a pod's preferred node affinity.
+fn preferences(pod: &Object) -> Vec<&Value> {
+    let node = &pod.value["spec"]["affinity"]["nodeAffinity"];
+    let terms = node["preferredDuringSchedulingIgnoredDuringExecution"].as_array();
+    terms.into_iter().flatten().collect()
+}
+
+/// How much a node is preferred.
+fn weight(node: &Object, preferences: &[&Value]) -> i64 {
+    let fits = |term: &&&Value| {
+        let mut all = term["preference"]["matchExpressions"].as_array().into_iter().flatten();
+        all.all(|one| is_expressed(node, one))
+    };
+    preferences.iter().filter(fits).filter_map(|term| term["weight"].as_i64()).sum()
 }
 
 /// Whether a node has the labels that a pod asks for, by selector and by required affinity.

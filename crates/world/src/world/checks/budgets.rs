@@ -71,13 +71,26 @@ fn stopped(scope: &Scope<'_>) -> Option<String> {
     let entries = status["attempts"].as_array()?;
     let until = entries.iter().position(|one| one == last)?;
     let mut failures = 0;
-    for entry in entries[..=until].iter().rev() {
-        if has_progressed(entry, progress_after) {
+    let reports = entries.iter().any(|entry| entry["progress"]["step"].is_i64());
+    for (index, entry) in entries[..=until].iter().enumerate().rev() {
+        let progressed = if reports {
+            is_further(entry, &entries[..index])
+        } else {
+            has_progressed(entry, progress_after)
+        };
+        if progressed {
             break;
         }
         failures += usize::from(entry["action"] == "Restart");
     }
     (failures >= most).then(|| format!("{failures} of {most}"))
+}
+
+/// Whether an attempt got to a later step than all before it.
+fn is_further(entry: &Value, earlier: &[Value]) -> bool {
+    let step = |entry: &Value| entry["progress"]["step"].as_i64();
+    let before = earlier.iter().filter_map(step).max();
+    step(entry).is_some_and(|own| before.is_none_or(|before| before < own))
 }
 
 /// Whether the pods of an attempt were ready for so long. Times are in whole seconds.

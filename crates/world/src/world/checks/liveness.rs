@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use super::kueue::all_returned;
 use super::{Invariant, Violation};
 use crate::api::Phase;
 use crate::observe::cache::Key;
@@ -48,6 +49,12 @@ pub const LIVENESS: &[Invariant<Check>] = &[
     ("L6", "a succeeded AppWrapper is cleaned up after its TTL", cleaned_up),
     ("L2", "objects of late writes are removed", nothing_late),
     ("S4", "quota is released", quota_is_back),
+    (
+        "L11",
+        "an AppWrapper whose pods stopped reporting is not left running",
+        super::progress::none_hangs,
+    ),
+    ("L12", "a Workload that the controller has deactivated is active again", all_returned),
     ("L7", "every AppWrapper is reconciled", nothing_due),
     ("L8", "the caches show what is stored", caches_agree),
     ("S20", "nothing is written while the controller is idle", no_writes_at_rest),

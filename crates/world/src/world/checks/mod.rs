@@ -3,10 +3,13 @@
 pub mod budgets;
 pub mod calls;
 pub mod hostile;
+pub mod kueue;
 pub mod liveness;
 pub mod meaning;
 pub mod policies;
+pub mod progress;
 pub mod safety;
+pub mod suspicion;
 pub mod usage;
 
 use std::fmt;
@@ -51,6 +54,8 @@ pub struct Scope<'a> {
     pub late: bool,
     /// Time since the world began.
     pub elapsed: Duration,
+    /// Nothing goes wrong in this world: deadlines are kept to the second.
+    pub prompt: bool,
     /// How much clocks may differ, and what rounding to seconds may take.
     pub slack: Duration,
 }

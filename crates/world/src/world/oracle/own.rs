@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::retry;
 use crate::sim::Object;
+use crate::world::actors::kubelet::duration;
 use crate::world::actors::kueue::QUEUE;
 use crate::world::scene::pods_in;
 
@@ -23,6 +24,8 @@ pub struct Own {
     pub refill_after: Option<Duration>,
     /// `failurePolicy.stopWhen`: attempts in a row, and the readiness that is progress.
     pub stop_after: Option<(usize, Duration)>,
+    /// `spec.progress`: `startWithin` and `stallAfter`.
+    pub progress: Option<(Option<Duration>, Option<Duration>)>,
     /// Retry policies that it names.
     pub named: BTreeSet<String>,
     /// It waits in a queue.
@@ -40,14 +43,10 @@ pub struct Own {
     failure_rules: Vec<Value>,
 }
 
-/// A duration in whole seconds, as scenes have it.
-fn seconds(value: &Value) -> Option<Duration> {
-    value.as_str()?.strip_suffix('s')?.parse().ok().map(Duration::from_secs)
-}
-
 fn stop_after(stop_when: &Value) -> Option<(usize, Duration)> {
     let most = stop_when["attemptsWithoutProgress"].as_u64()?;
-    let progress_after = seconds(&stop_when["progressAfter"]).unwrap_or(Duration::from_mins(10));
+    let progress_after =
+        stop_when["progressAfter"].as_str().and_then(duration).unwrap_or(Duration::from_mins(10));
     Some((usize::try_from(most).ok()?, progress_after))
 }
 
@@ -111,8 +110,14 @@ impl Own {
             .collect();
         let mut own = Self {
             max_restarts: spec["failurePolicy"]["maxRestarts"].as_i64(),
-            refill_after: seconds(&spec["failurePolicy"]["refill"]["after"]),
+            refill_after: spec["failurePolicy"]["refill"]["after"].as_str().and_then(duration),
             stop_after: stop_after(&spec["failurePolicy"]["stopWhen"]),
+            progress: spec["progress"].is_object().then(|| {
+                (
+                    spec["progress"]["startWithin"].as_str().and_then(duration),
+                    spec["progress"]["stallAfter"].as_str().and_then(duration),
+                )
+            }),
             named: retry::listed(object.annotation(RETRY_POLICIES)).collect(),
             queued: object.label(QUEUE).is_some(),
             steps: vec![0; parts.len()],

@@ -3,8 +3,11 @@
 mod act;
 mod author;
 mod budgets;
+mod kueue;
 mod people;
 mod policies;
+mod progress;
+mod suspicion;
 mod tuning;
 
 use std::collections::BTreeMap;
@@ -38,6 +41,8 @@ pub struct Scene {
     pub quota: BTreeMap<String, i64>,
     /// Kueue's patience.
     pub ready_within: Option<Duration>,
+    /// Kueue's Workloads are objects, and the controller knows its configuration.
+    pub shows_workloads: bool,
     /// How pods behave.
     pub temper: Temper,
     /// The configuration of the controller, as YAML.

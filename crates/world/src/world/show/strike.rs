@@ -207,7 +207,7 @@ impl Show {
                 continue;
             };
             let said = format!("connection to {} timed out", pod_name(lost.first()));
-            self.fail_at(&pod, self.world.elapsed + after, (1, "Error", &said));
+            self.world.end_pod(&pod, self.world.elapsed + after, (1, "Error", &said));
         }
         self.plan.later(self.world.elapsed + NODE_KEPT, Deed::RemoveNode(node));
     }
@@ -220,18 +220,7 @@ impl Show {
             (1, "Error", "RuntimeError: loss is NaN"),
         ];
         let cause = *self.plan.rng.pick(&causes);
-        self.fail_at(pod, self.world.elapsed, cause);
-    }
-
-    fn fail_at(&mut self, pod: &Object, at: Duration, why: (i64, &str, &str)) {
-        let world = &mut self.world;
-        let mut env = Env {
-            store: &mut world.store,
-            rng: &mut world.user_rng,
-            agenda: &mut world.agenda,
-            elapsed: world.elapsed,
-        };
-        world.kubelets.fail(&mut env, pod, at, why);
+        self.world.end_pod(pod, self.world.elapsed, cause);
     }
 
     fn preempt(&mut self, pod: &Arc<Object>) {

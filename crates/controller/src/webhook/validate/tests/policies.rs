@@ -154,6 +154,23 @@ fn wrong_rules_of_a_failure_policy_are_named() {
 }
 
 #[test]
+fn the_periods_of_progress_are_checked() {
+    let of = |progress: Value| judged(&with(&three(), "/spec/progress", progress));
+    let most = json!({"startWithin": "7d", "stallAfter": "10s"});
+    assert_eq!(of(most), Vec::<String>::new());
+    let range = "must be from 10s to 7d";
+    for (progress, field, fragment) in [
+        (json!({"stallAfter": "9s"}), "stallAfter", range),
+        (json!({"stallAfter": "0"}), "stallAfter", range),
+        (json!({"startWithin": "169h"}), "startWithin", range),
+        (json!({"startWithin": "soon", "stallAfter": "1m"}), "startWithin", "must be a duration"),
+    ] {
+        only(field, &of(progress), &format!("error: spec.progress.{field}: "), fragment);
+    }
+    only("nothing", &of(json!({})), "warning: spec.progress: ", "has no effect");
+}
+
+#[test]
 fn budgets_are_checked() {
     let of = |budget: Value| judged(&with(&three(), "/spec/failurePolicy", budget));
     let fine = json!({"refill": {"after": "24h"}, "stopWhen": {"attemptsWithoutProgress": 3,

@@ -242,7 +242,7 @@ impl Pod {
     }
 
     /// Its only container ended so.
-    pub(super) fn ended(self, container: Container) -> Self {
+    pub(in crate::decide::tests) fn ended(self, container: Container) -> Self {
         Self { containers: vec![container], ..self }
     }
 

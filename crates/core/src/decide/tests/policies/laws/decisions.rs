@@ -184,7 +184,8 @@ proptest! {
                         prop_assert!(pod.component.is_some_and(|index| is_going(&after, index)));
                     }
                     Action::AddFinalizer | Action::Create(_) | Action::GrowMemory { .. }
-                    | Action::DeleteOrphan(_) | Action::Suspend | Action::RemoveFinalizer => {}
+                    | Action::DeleteOrphan(_) | Action::Suspend | Action::SwitchWorkload { .. }
+                    | Action::RemoveFinalizer => {}
                 }
             }
         }

@@ -1,0 +1,409 @@
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use serde_json::Value;
+use tower::ServiceExt;
+
+use super::*;
+use crate::api::keys;
+use crate::clock::ManualClock;
+
+const PATH: &str = "/apis/trainer.kubeflow.org/v1alpha1/namespaces/team/trainjobs/train/status";
+const JOBS: &str = "/apis/batch/v1/namespaces/team/jobs";
+const APPWRAPPERS: &str = "/apis/workload.codeflare.dev/v1beta2/namespaces/team/appwrappers";
+const REVIEWS: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
+
+/// An API server: objects by path, what it was asked, and how it fails.
+#[derive(Clone, Default)]
+struct Cluster(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<String, Value>,
+    calls: Vec<String>,
+    patches: Vec<Value>,
+    broken: Option<(&'static str, u16)>,
+}
+
+fn reply(code: u16, body: &Value) -> http::Response<kube::client::Body> {
+    let body = kube::client::Body::from(body.to_string().into_bytes());
+    http::Response::builder().status(code).body(body).unwrap()
+}
+
+fn status(code: u16) -> http::Response<kube::client::Body> {
+    let body = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code});
+    reply(code, &body)
+}
+
+/// What the API server says of a token: `ACCOUNT/POD/UID`, or a word.
+fn reviewed(token: &str) -> Value {
+    let user = |name: &str, extra: Value| {
+        json!({"authenticated": true, "audiences": [crate::kinds::PROGRESS_AUDIENCE],
+            "user": {"username": name, "extra": extra}})
+    };
+    let of_pod = |name: &str, uid: &str| {
+        json!({"authentication.kubernetes.io/pod-name": [name],
+            "authentication.kubernetes.io/pod-uid": [uid]})
+    };
+    match token.split('/').collect::<Vec<_>>()[..] {
+        ["unbound"] => user("system:serviceaccount:team:default", json!({})),
+        ["person"] => user("ann", of_pod("p", "u")),
+        ["twice"] => {
+            let mut extra = of_pod("p", "u");
+            extra["authentication.kubernetes.io/pod-uid"] = json!(["u", "v"]);
+            user("system:serviceaccount:team:default", extra)
+        }
+        ["path"] => user("system:serviceaccount:team:default", of_pod("../secrets/s", "u")),
+        ["elsewhere"] => {
+            let mut said = user("system:serviceaccount:team:default", of_pod("p", "u"));
+            said["audiences"] = json!(["https://kubernetes.default.svc"]);
+            said
+        }
+        ["unaware"] => {
+            let mut said = user("system:serviceaccount:team:default", of_pod("p", "u"));
+            said["audiences"] = json!(null);
+            said
+        }
+        [namespace, name, uid] => {
+            user(&format!("system:serviceaccount:{namespace}:default"), of_pod(name, uid))
+        }
+        _ => json!({"authenticated": false}),
+    }
+}
+
+impl Cluster {
+    fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        self.0.lock().unwrap()
+    }
+
+    fn client(&self) -> Client {
+        let cluster = self.clone();
+        let service = tower::service_fn(move |request: Request<kube::client::Body>| {
+            let cluster = cluster.clone();
+            async move {
+                let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+                let body = request.into_body().collect_bytes().await?;
+                let body: Value = serde_json::from_slice(&body).unwrap_or_default();
+                Ok::<_, kube::Error>(cluster.serve(method.as_str(), &path, &body))
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    fn serve(&self, method: &str, path: &str, body: &Value) -> http::Response<kube::client::Body> {
+        let mut state = self.state();
+        state.calls.push(format!("{method} {path}"));
+        if let Some((part, code)) = state.broken
+            && path.contains(part)
+        {
+            return status(code);
+        }
+        match (method, path) {
+            ("POST", REVIEWS) => {
+                assert_eq!(body["spec"]["audiences"], json!([crate::kinds::PROGRESS_AUDIENCE]));
+                let said = reviewed(body["spec"]["token"].as_str().unwrap_or_default());
+                let mut review = body.clone();
+                review["status"] = said;
+                reply(201, &review)
+            }
+            ("GET", "/apis/batch/v1") => {
+                let job = json!({"name": "jobs", "kind": "Job", "namespaced": true, "verbs": ["get"],
+                    "singularName": "job"});
+                let list = json!({"kind": "APIResourceList", "groupVersion": "batch/v1",
+                    "resources": [job]});
+                reply(200, &list)
+            }
+            ("GET", _) => match state.objects.get(path) {
+                Some(object) => reply(200, object),
+                None => status(404),
+            },
+            ("PATCH", _) => {
+                state.patches.push(body.clone());
+                let Some(object) = state.objects.get_mut(path) else { return status(404) };
+                if body["metadata"]["uid"] != object["metadata"]["uid"] {
+                    return status(409);
+                }
+                for (key, value) in body["metadata"]["annotations"].as_object().unwrap() {
+                    object["metadata"]["annotations"][key] = value.clone();
+                }
+                reply(200, object)
+            }
+            _ => status(405),
+        }
+    }
+
+    /// Adds an object with a UID and, if it has one, a controller: API version, kind, name, UID.
+    fn add(&self, path: String, uid: &str, owner: Option<[&str; 4]>, spec: &Value) {
+        let name = path.rsplit('/').next().unwrap();
+        let mut object = json!({"metadata": {"name": name, "namespace": "team", "uid": uid,
+            "annotations": {}}, "spec": spec});
+        if let Some([api_version, kind, name, uid]) = owner {
+            object["metadata"]["ownerReferences"] = json!([{"apiVersion": api_version,
+                "kind": kind, "name": name, "uid": uid, "controller": true}]);
+        }
+        self.state().objects.insert(path, object);
+    }
+
+    /// The number of calls whose text has a part, since the last time.
+    fn calls(&self, part: &str) -> usize {
+        let calls = std::mem::take(&mut self.state().calls);
+        calls.iter().filter(|call| call.contains(part)).count()
+    }
+}
+
+fn pod_path(name: &str) -> String {
+    format!("/api/v1/namespaces/team/pods/{name}")
+}
+
+const AW: &str = "workload.codeflare.dev/v1beta2";
+
+/// AppWrapper `train` with Job `job` and its pod `p` (UID `u`); other pods that are not as they should be.
+fn cluster() -> Cluster {
+    let cluster = Cluster::default();
+    let progress = json!({"progress": {"stallAfter": "10m"}});
+    cluster.add(format!("{APPWRAPPERS}/train"), "aw", None, &progress);
+    cluster.add(format!("{APPWRAPPERS}/plain"), "aw2", None, &json!({"progress": null}));
+    cluster.add(format!("{JOBS}/job"), "j", Some([AW, "AppWrapper", "train", "aw"]), &json!({}));
+    cluster.add(format!("{JOBS}/own"), "k", None, &json!({}));
+    for (name, uid, owner) in [
+        ("p", "u", Some(["batch/v1", "Job", "job", "j"])),
+        ("direct", "d", Some([AW, "AppWrapper", "train", "aw"])),
+        ("plain", "l", Some([AW, "AppWrapper", "plain", "aw2"])),
+        ("stale", "s", Some([AW, "AppWrapper", "train", "another"])),
+        ("forged", "f", Some(["batch/v1", "Job", "job", "another"])),
+        ("stranger", "x", Some(["batch/v1", "Job", "own", "k"])),
+        ("lookalike", "o", Some(["evil.example.com/v1", "AppWrapper", "train", "aw"])),
+        ("orphan", "n", None),
+    ] {
+        cluster.add(pod_path(name), uid, owner, &json!({}));
+    }
+    cluster
+}
+
+fn desk(cluster: &Cluster) -> (Arc<ManualClock>, Desk) {
+    let clock = Arc::new(ManualClock::at("2026-01-05T10:00:00Z".parse().unwrap()));
+    (clock.clone(), Desk::new(cluster.client(), clock, Metrics::new()))
+}
+
+struct Answer {
+    code: u16,
+    text: String,
+    retry_after: Option<u64>,
+}
+
+async fn post_to(desk: &Desk, path: &str, token: Option<&str>, body: impl Into<Body>) -> Answer {
+    let mut request = Request::post(path);
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    let answer = desk.router().oneshot(request.body(body.into()).unwrap()).await.unwrap();
+    let code = answer.status().as_u16();
+    let retry_after = answer.headers().get("retry-after");
+    let retry_after = retry_after.map(|value| value.to_str().unwrap().parse().unwrap());
+    let text = answer.into_body().collect().await.unwrap().to_bytes();
+    let text: Value = serde_json::from_slice(&text).unwrap();
+    let text = text["message"].as_str().unwrap_or_default().to_owned();
+    Answer { code, text, retry_after }
+}
+
+fn report_of(step: i64) -> String {
+    let metrics = json!([{"name": "current_step", "value": step.to_string()}]);
+    json!({"trainerStatus": {"progressPercentage": 40, "metrics": metrics}}).to_string()
+}
+
+#[tokio::test]
+async fn each_request_has_its_answer() {
+    let cluster = cluster();
+    let (_, desk) = desk(&cluster);
+    let named = |name: &str| PATH.replace("/train/", &format!("/{name}/"));
+    let elsewhere = PATH.replace("/team/", "/other/");
+    let long = "x".repeat(9_000);
+    let large = " ".repeat(70_000);
+    let good = report_of(7);
+    for (path, token, body, code, text) in [
+        (PATH, Some("team/p/u"), good.as_str(), 200, ""),
+        (PATH, Some("team/direct/d"), &good, 200, ""),
+        (&named("job"), Some("team/p/u"), &good, 200, ""),
+        (PATH, Some("team/p/u"), "{}", 200, ""),
+        (PATH, None, &good, 401, "a bearer token is required"),
+        (PATH, Some(""), &good, 401, "a bearer token is required"),
+        (PATH, Some("nobody"), &good, 401, "the token must be valid"),
+        (PATH, Some("elsewhere"), &good, 401, "with the audience workload.codeflare.dev/progress"),
+        (PATH, Some("unaware"), &good, 401, "with the audience"),
+        (PATH, Some(&long), &good, 401, "the token must be valid"),
+        (PATH, Some("unbound"), &good, 403, "bound to a pod"),
+        (PATH, Some("person"), &good, 403, "of a ServiceAccount"),
+        (PATH, Some("twice"), &good, 403, "bound to a pod"),
+        (PATH, Some("path"), &good, 403, "bound to a pod"),
+        (&elsewhere, Some("team/p/u"), &good, 403, "the namespace of the pod, \"team\""),
+        (PATH, Some("other/p/u"), &good, 403, "the namespace of the pod, \"other\""),
+        (PATH, Some("team/p/another"), &good, 404, "pod p of the token does not exist"),
+        (PATH, Some("team/none/u"), &good, 404, "does not exist"),
+        (PATH, Some("team/stale/s"), &good, 403, "pod stale does not belong to an AppWrapper"),
+        (PATH, Some("team/forged/f"), &good, 403, "does not belong"),
+        (PATH, Some("team/stranger/x"), &good, 403, "does not belong"),
+        (PATH, Some("team/lookalike/o"), &good, 403, "does not belong"),
+        (PATH, Some("team/orphan/n"), &good, 403, "does not belong"),
+        (
+            &named("plain"),
+            Some("team/plain/l"),
+            &good,
+            404,
+            "AppWrapper plain has no spec.progress",
+        ),
+        (&named("victim"), Some("team/p/u"), &good, 404, "the pod's AppWrapper, \"train\""),
+        (PATH, Some("team/p/u"), &large, 413, "at most 65536 bytes"),
+        (PATH, Some("team/p/u"), "{", 400, "the body must be JSON"),
+        ("/elsewhere", Some("team/p/u"), &good, 404, "the path must be"),
+    ] {
+        let answer = post_to(&desk, path, token, body.to_owned()).await;
+        assert_eq!(answer.code, code, "{path} {token:?}: {}", answer.text);
+        assert!(answer.text.contains(text), "{path} {token:?}: {}", answer.text);
+        let got = Request::get(path).body(Body::empty()).unwrap();
+        let got = desk.router().oneshot(got).await.unwrap().status().as_u16();
+        assert_eq!(got, if path == "/elsewhere" { 404 } else { 405 });
+    }
+    let page = desk.0.metrics.page();
+    for line in
+        ["{answer=\"accepted\"} 4", "{answer=\"unauthorized\"} 6", "{answer=\"malformed\"} 2"]
+    {
+        assert!(
+            page.contains(&format!("appwrapper_progress_reports_total{line}")),
+            "{line}: {page}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_api_server_that_fails_is_no_fault_of_the_pod() {
+    for (part, code) in
+        [("tokenreviews", 500), ("/pods/", 503), ("/jobs/", 500), ("/appwrappers/", 429)]
+    {
+        let cluster = cluster();
+        let (clock, desk) = desk(&cluster);
+        cluster.state().broken = Some((part, code));
+        let answer = post_to(&desk, PATH, Some("team/p/u"), report_of(1)).await;
+        assert_eq!((answer.code, answer.retry_after), (503, Some(5)), "{part}: {}", answer.text);
+        cluster.state().broken = None;
+        clock.advance(Duration::from_secs(5));
+        let answer = post_to(&desk, PATH, Some("team/p/u"), report_of(1)).await;
+        assert_eq!(answer.code, 200, "{part}: nothing wrong is remembered: {}", answer.text);
+    }
+    // what this controller may not read is of none of its AppWrappers
+    let cluster = cluster();
+    let (_, desk) = desk(&cluster);
+    cluster.state().broken = Some(("/jobs/", 403));
+    assert_eq!(post_to(&desk, PATH, Some("team/p/u"), report_of(1)).await.code, 403);
+}
+
+#[tokio::test]
+async fn a_pod_costs_few_calls() {
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    let report = async |token: &str, step| {
+        assert_eq!(post_to(&desk, PATH, Some(token), report_of(step)).await.code, 200);
+    };
+    report("team/p/u", 1).await;
+    assert_eq!(cluster.calls(""), 5, "token, pod, discovery, Job, AppWrapper");
+    for step in 2..10 {
+        clock.advance(Duration::from_secs(5));
+        report("team/p/u", step).await;
+    }
+    assert_eq!(cluster.calls(""), 0);
+    clock.advance(token::KEPT_FOR);
+    report("team/p/u", 11).await;
+    assert_eq!(cluster.calls(REVIEWS), 1, "asked anew");
+}
+
+#[tokio::test]
+async fn who_sends_too_much_is_told_to_wait_and_others_are_not() {
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    let mut codes = vec![];
+    for step in 0..15 {
+        codes.push(post_to(&desk, PATH, Some("team/p/u"), report_of(step)).await.code);
+    }
+    assert_eq!(codes.iter().filter(|code| **code == 200).count(), 10);
+    let answer = post_to(&desk, PATH, Some("team/p/u"), report_of(1)).await;
+    assert_eq!((answer.code, answer.retry_after), (429, Some(1)), "{}", answer.text);
+    let other = post_to(&desk, PATH, Some("team/direct/d"), report_of(1)).await;
+    assert_eq!(other.code, 200);
+    clock.advance(Duration::from_secs(1));
+    assert_eq!(post_to(&desk, PATH, Some("team/p/u"), report_of(1)).await.code, 200);
+    // tokens that are worth nothing, from one address
+    let mut codes = vec![];
+    for number in 0..200 {
+        codes.push(post_to(&desk, PATH, Some(&format!("guess-{number}")), "{}").await.code);
+    }
+    assert!(codes.iter().filter(|code| **code == 401).count() <= 100, "{codes:?}");
+    assert_eq!(codes.last(), Some(&429));
+    let known = post_to(&desk, PATH, Some("team/direct/d"), report_of(1)).await;
+    assert_eq!(known.code, 200, "a token that is known needs no question");
+}
+
+/// The annotation of the pod.
+fn annotation(cluster: &Cluster) -> Option<String> {
+    let state = cluster.state();
+    let text = &state.objects[&pod_path("p")]["metadata"]["annotations"][keys::PROGRESS];
+    text.as_str().map(str::to_owned)
+}
+
+/// Lets time pass, in small steps, until something is so.
+async fn until(clock: &ManualClock, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        clock.advance(Duration::from_millis(10));
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("it is never so");
+}
+
+#[tokio::test(start_paused = true)]
+async fn reports_reach_the_annotation_and_what_repeats_is_not_written() {
+    let cluster = cluster();
+    let (clock, desk) = desk(&cluster);
+    let writing = desk.clone();
+    tokio::spawn(async move { writing.write().await });
+    let report = async |step| {
+        let answer = post_to(&desk, PATH, Some("team/p/u"), report_of(step)).await;
+        assert_eq!(answer.code, 200, "{}", answer.text);
+    };
+    let counts = |result: &str| {
+        let page = desk.0.metrics.page();
+        let name = format!("appwrapper_progress_writes_total{{result=\"{result}\"}} ");
+        let found = page.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or("0");
+        found.parse::<u32>().unwrap()
+    };
+    report(1).await;
+    until(&clock, || counts("written") == 1).await;
+    let first = r#"{"at":"2026-01-05T10:00:00Z","percent":40,"step":1}"#;
+    assert_eq!(annotation(&cluster).as_deref(), Some(first));
+    assert_eq!(cluster.state().patches[0]["metadata"]["uid"], "u");
+    report(1).await;
+    until(&clock, || counts("unchanged") == 1).await;
+    assert_eq!((annotation(&cluster).as_deref(), counts("written")), (Some(first), 1));
+    // a failure is no loss
+    cluster.state().broken = Some(("/pods/p", 500));
+    report(2).await;
+    until(&clock, || counts("failed") > 0).await;
+    cluster.state().broken = None;
+    until(&clock, || counts("written") == 2).await;
+    assert!(annotation(&cluster).is_some_and(|text| text.contains("\"step\":2")));
+    // a pod that took its name gets nothing
+    report(3).await;
+    cluster.add(pod_path("p"), "another", None, &json!({}));
+    until(&clock, || counts("gone") == 1).await;
+    assert_eq!((annotation(&cluster), counts("written")), (None, 2));
+    // what may never succeed is given up
+    cluster.add(pod_path("p"), "u", None, &json!({}));
+    cluster.state().broken = Some(("/pods/p", 403));
+    report(4).await;
+    let failed = counts("failed");
+    until(&clock, || counts("failed") > failed).await;
+    cluster.state().broken = None;
+    report(5).await;
+    until(&clock, || counts("written") == 3).await;
+    assert_eq!(counts("failed"), failed + 1);
+}

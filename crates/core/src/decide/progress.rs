@@ -1,0 +1,324 @@
+//! The hang guard: the progress that pods report, and until when a newer report is waited for.
+//!
+//! ```text
+//! pods ready ──startWithin──▶ hang        no report yet, or none since the pods were ready again
+//! last progress ──stallAfter──▶ hang      from the half of it on, `explain` and `why` show when
+//! ```
+//!
+//! Nothing is stored for it: the deadline follows from the annotations of the pods and from when they became ready. It
+//! ends nothing while a pod set is not ready, which other deadlines are about, nor when the work is done: every pod
+//! that reported has succeeded, or the last report says 100 %.
+
+use std::rc::Rc;
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+
+use super::draft::Draft;
+use super::health::{self, PodSetHealth};
+use super::policy::category;
+use super::policy::failure_view::FailureView;
+use super::policy::pod_failure::Judged;
+use super::problem::Problem;
+use super::{Facts, VerdictAction, attempts, components};
+use crate::api::condition::{self, unhealthy};
+use crate::api::{AttemptProgress, FailureRecord, Phase, keys};
+use crate::mutations::{self, Mutation};
+use crate::progress::{AHEAD_MAX, Malformed, Report};
+use crate::snapshot::{Pod, PodPhase, Snapshot};
+use crate::tuning::Period;
+
+/// The most reports that cannot be read, of which one look names the pods.
+const FLAWS_MAX: usize = 3;
+/// The fields of `spec.progress`.
+const START: &str = "startWithin";
+const STALL: &str = "stallAfter";
+
+/// What is known of the progress of the running attempt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Name of the pod that made progress last, and its report.
+    pub last: Option<(String, Report)>,
+    /// When the AppWrapper counts as hanging, unless a newer report arrives; none where nothing is waited for.
+    pub deadline: Option<Timestamp>,
+    /// Reports that cannot be read, each with its pod and the reason; the first few.
+    pub flaws: Vec<String>,
+}
+
+/// A report and the pod that made it.
+#[derive(Clone, Copy, Debug)]
+struct Reported<'a> {
+    pod: &'a Pod,
+    report: &'a Report,
+    /// When it made progress; a clock may be ahead.
+    at: Timestamp,
+}
+
+/// What is waited for, and how long.
+#[derive(Clone, Copy, Debug)]
+struct Guard<'a> {
+    last: Option<Reported<'a>>,
+    since: Timestamp,
+    within: Period,
+    field: &'static str,
+}
+
+/// The progress of an AppWrapper that has `spec.progress`, as far as pods report it; none of another.
+#[must_use]
+pub fn of(facts: Facts<'_>) -> Option<Progress> {
+    facts.snapshot.policies.progress?;
+    let draft = Draft::new(facts);
+    let is_running = facts.snapshot.status.phase == Phase::Running && !facts.snapshot.suspend;
+    let guard = if is_running && !facts.snapshot.deleting {
+        guard(&draft, &components::begun_pod_sets(&draft))
+    } else {
+        None
+    };
+    let last = newest(facts).map(|last| (last.pod.name.clone(), last.report.clone()));
+    let deadline = guard.map(|guard| guard.deadline());
+    Some(Progress { last, deadline, flaws: flaws(facts) })
+}
+
+/// The last progress of the running attempt, for the flight recorder.
+#[must_use]
+pub fn recorded(facts: Facts<'_>) -> Option<AttemptProgress> {
+    facts.snapshot.policies.progress?;
+    let last = newest(facts)?;
+    let checkpoint = saved(facts).map(|(name, _)| name.to_owned());
+    let at = Time(last.at);
+    Some(AttemptProgress {
+        at,
+        step: last.report.step(),
+        percent: last.report.percent(),
+        checkpoint,
+    })
+}
+
+/// When the last checkpoint of the running attempt was reported.
+#[must_use]
+pub fn saved_at(facts: Facts<'_>) -> Option<Timestamp> {
+    facts.snapshot.policies.progress?;
+    saved(facts).map(|(_, at)| at)
+}
+
+/// The problem of an AppWrapper that hangs.
+#[must_use]
+pub fn stalled<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Problem<'a>> {
+    let guard = guard(draft, pod_sets)?;
+    let deadline = guard.deadline();
+    if draft.facts.now < deadline || mutations::is_present(Mutation::StallUnseen) {
+        return None;
+    }
+    let undone = pod_sets.iter().find(|set| !set.done)?;
+    let pod = guard.last.map(|last| last.pod);
+    let index = pod.and_then(|pod| pod.component).unwrap_or(undone.component);
+    let component = draft.facts.snapshot.components.get(index)?;
+    let message = guard.sentence();
+    let failure = FailureRecord {
+        component: Some(component.name.clone()),
+        pod: pod.map(|pod| pod.name.clone()),
+        pod_uid: pod.map(|pod| pod.uid.clone()),
+        node: pod.and_then(|pod| pod.node.clone()),
+        reason: Some(unhealthy::STALLED.to_owned()),
+        message: Some(message.clone()),
+        category: Some(category::name(
+            &FailureView::of_stall(),
+            &draft.facts.config.failure_categories,
+        )),
+        ..FailureRecord::default()
+    };
+    let plain = Problem::of_component(draft, index, unhealthy::STALLED, &message);
+    Some(Problem {
+        failure,
+        pod,
+        failed_at: deadline.min(draft.facts.now),
+        // no pod failed; older ones that were replaced are not about this
+        judged: Some(Rc::new(Judged::default())),
+        ..plain
+    })
+}
+
+/// Decides again when the AppWrapper would hang, and says so once half of the time is over.
+pub fn watch<'a>(draft: &mut Draft<'a>, pod_sets: &[PodSetHealth<'a>]) {
+    if draft.facts.snapshot.policies.progress.is_none() {
+        return;
+    }
+    if let Some(at) = ahead(draft.facts) {
+        draft.look_again(at);
+    }
+    let Some(guard) = guard(draft, pod_sets) else { return };
+    let (now, deadline) = (draft.facts.now, guard.deadline());
+    if now >= deadline {
+        return;
+    }
+    let stall = draft.facts.snapshot.policies.progress.and_then(|rules| rules.stall_after);
+    // a newer report, which wakes nobody, ends the wait for the start, and may be the last one
+    let ends_start = guard.last.is_some() && guard.field == START;
+    let early = stall.filter(|_| ends_start).map(|stall| stall.after(now));
+    draft.look_again(early.map_or(deadline, |early| early.min(deadline)));
+    let passed = now.as_second().saturating_sub(guard.since.as_second());
+    if passed.saturating_mul(2) >= deadline.as_second().saturating_sub(guard.since.as_second()) {
+        draft.verdict.action = VerdictAction::Wait;
+        draft.verdict.deadline = Some(deadline);
+        draft.verdict.reason = Some(unhealthy::STALLED.to_owned());
+        let sentence = guard.sentence();
+        draft.verdict.message =
+            format!("{sentence}; treated as a hang at {deadline} unless progress is reported");
+    }
+}
+
+impl Guard<'_> {
+    fn deadline(&self) -> Timestamp {
+        self.within.after(self.since)
+    }
+
+    /// What is missing, since when, and who reported last.
+    fn sentence(&self) -> String {
+        let Self { last, since, within, field } = self;
+        let Some(last) = last else {
+            return format!(
+                "no progress was reported since pods were ready at {since} ({field} {within})"
+            );
+        };
+        let done = done(last.report).map(|done| format!(": {done}")).unwrap_or_default();
+        let again = if last.at < *since {
+            format!(", none since pods were ready at {since}")
+        } else {
+            String::new()
+        };
+        let (pod, at) = (&last.pod.name, last.at);
+        format!("pod {pod} reported the last progress at {at}{done}{again} ({field} {within})")
+    }
+}
+
+/// What a report says is done: `step 1200, 40 %`.
+#[must_use]
+pub fn done(report: &Report) -> Option<String> {
+    let step = report.step().map(|step| format!("step {step}"));
+    let percent = report.percent().map(|percent| format!("{percent} %"));
+    let all: Vec<String> = step.into_iter().chain(percent).collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+/// What is waited for: nothing while a pod set is not ready, or where the work is done.
+fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'a>> {
+    let facts = draft.facts;
+    let rules = facts.snapshot.policies.progress?;
+    let ready = ready_since(draft, pod_sets)?;
+    let is_open = |one: &Reported<'_>| {
+        let mut own = pod_sets
+            .iter()
+            .filter(|set| Some(set.component) == one.pod.component)
+            .filter(|set| Some(set.pod_set) == one.pod.pod_set);
+        own.any(|set| !set.done) && !one.pod.has_failed()
+    };
+    let reports: Vec<Reported<'a>> = reports(facts).filter(is_open).collect();
+    let last = latest(reports.iter().copied());
+    // a pod that is Terminating ends, however long that takes
+    let goes_on =
+        reports.iter().any(|one| one.pod.phase != PodPhase::Succeeded && !one.pod.terminating);
+    let is_unread = mutations::is_present(Mutation::ReportUnread);
+    let (since, within, field) = match last.filter(|_| !is_unread) {
+        Some(last) if last.at < ready => match (rules.start_within, rules.stall_after) {
+            (Some(start), _) => (ready, Some(start), START),
+            (None, stall) => (ready, stall, STALL),
+        },
+        Some(last) if !goes_on || last.report.percent() == Some(100) => return None,
+        Some(last) => (last.at, rules.stall_after, STALL),
+        None => (ready, rules.start_within, START),
+    };
+    Some(Guard { last, since, within: within?, field })
+}
+
+/// Since when every pod set that is not done is ready, and no component has succeeded: both are progress, too. None where
+/// a pod set is not ready, or none is left.
+fn ready_since(draft: &Draft<'_>, pod_sets: &[PodSetHealth<'_>]) -> Option<Timestamp> {
+    let left = || pod_sets.iter().filter(|set| !set.done);
+    let is_known = !draft.facts.snapshot.undetermined.incomplete;
+    if left().next().is_none() || left().any(|set| !set.ready()) || !is_known {
+        return None;
+    }
+    let recorded = left().filter_map(|set| health::ready_since(draft, set)).max();
+    let status = &draft.status;
+    let first = || {
+        attempts_ready(draft)
+            .or_else(|| condition::since(&status.conditions, condition::PODS_READY))
+    };
+    let ready = recorded.or_else(first).unwrap_or(draft.facts.anchor);
+    let succeeded = status.component_status.iter().filter_map(|component| {
+        let kind = condition::COMPONENT_SUCCEEDED;
+        let is_true = condition::is_true(&component.conditions, kind);
+        condition::since(&component.conditions, kind).filter(|_| is_true)
+    });
+    succeeded.chain([ready]).max()
+}
+
+fn attempts_ready(draft: &Draft<'_>) -> Option<Timestamp> {
+    let last = draft.status.attempts.last()?;
+    last.ready_at.as_ref().map(|time| time.0)
+}
+
+/// Reports of the running attempt that can be read and are not from the future.
+fn reports(facts: Facts<'_>) -> impl Iterator<Item = Reported<'_>> {
+    let now = facts.now;
+    let is_new = mutations::is_present(Mutation::OldReportIsNew);
+    own_pods(facts.snapshot).filter_map(move |pod| {
+        let report =
+            pod.progress.as_ref()?.as_ref().ok().filter(|report| !is_ahead(report, now))?;
+        let at = if is_new { now } else { report.at().min(now) };
+        Some(Reported { pod, report, at })
+    })
+}
+
+fn own_pods(snapshot: &Snapshot) -> impl Iterator<Item = &Pod> {
+    let attempt = attempts::current(&snapshot.status);
+    let is_own = move |pod: &&Pod| {
+        pod.component.is_some() && pod.attempt.is_none_or(|number| number == attempt)
+    };
+    snapshot.pods.iter().filter(is_own)
+}
+
+fn is_ahead(report: &Report, now: Timestamp) -> bool {
+    now.checked_add(AHEAD_MAX).is_ok_and(|latest| report.at() > latest)
+}
+
+/// When the first report becomes readable that is from the future now.
+fn ahead(facts: Facts<'_>) -> Option<Timestamp> {
+    let reports = own_pods(facts.snapshot).filter_map(|pod| pod.progress.as_ref()?.as_ref().ok());
+    let ahead = reports.filter(|report| is_ahead(report, facts.now));
+    ahead.filter_map(|report| report.at().checked_sub(AHEAD_MAX).ok()).min()
+}
+
+/// The newest report; of several at one time, that of the last pod by name.
+fn latest<'a>(reports: impl Iterator<Item = Reported<'a>>) -> Option<Reported<'a>> {
+    reports.max_by(|a, b| (a.at, &a.pod.name).cmp(&(b.at, &b.pod.name)))
+}
+
+fn newest(facts: Facts<'_>) -> Option<Reported<'_>> {
+    latest(reports(facts))
+}
+
+/// The last checkpoint and when it was reported.
+fn saved(facts: Facts<'_>) -> Option<(&str, Timestamp)> {
+    let all = reports(facts).filter_map(|one| one.report.checkpoint());
+    all.map(|(name, at)| (name, at.min(facts.now))).max_by_key(|(name, at)| (*at, *name))
+}
+
+fn flaws(facts: Facts<'_>) -> Vec<String> {
+    let why = |pod: &Pod| match pod.progress.as_ref()? {
+        Err(malformed) => Some(malformed.to_string()),
+        Ok(report) if is_ahead(report, facts.now) => {
+            Some(Malformed::Ahead(report.at()).to_string())
+        }
+        Ok(_) => None,
+    };
+    let flaw = |pod: &Pod| {
+        let why = why(pod)?;
+        Some(format!(
+            "pod {}: annotation {}: {why}; it counts as no report",
+            pod.name,
+            keys::PROGRESS
+        ))
+    };
+    own_pods(facts.snapshot).filter_map(flaw).take(FLAWS_MAX).collect()
+}

@@ -1,0 +1,222 @@
+//! `onNoFit`: pods that cannot be scheduled, and the return to the queue.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use super::build::{in_phase, pod_of, ready, running};
+use crate::api::{AttemptAction, AttemptOutcome, Phase, Requeue, condition};
+use crate::decide::tests::given::{World, at};
+use crate::decide::{Decision, VerdictAction};
+use crate::plan::Action;
+use crate::snapshot::workload::{Workload, WorkloadRead};
+use crate::snapshot::{Pod, PodCondition, PodPhase};
+use crate::tuning::Period;
+
+const HOLD: &str = "onNoFit: {after: 2m, action: Hold}";
+const REQUEUE: &str = "onNoFit: {after: 2m, action: Requeue}";
+
+/// A pod for which the scheduler finds no node since a second.
+fn refused(since: i64) -> Pod {
+    let condition = PodCondition {
+        kind: "PodScheduled".into(),
+        status: "False".into(),
+        reason: "Unschedulable".into(),
+        message: "0/3 nodes are available".into(),
+        since: Some(at(since)),
+    };
+    let pod = pod_of(0, PodPhase::Pending);
+    Pod { node: None, conditions: vec![condition], ..pod }
+}
+
+/// A Job of two pods, of which one runs and one cannot be scheduled since second 10.
+fn unfit(spec: &str) -> World {
+    let mut world = running(&["Job/work:2"]).spec(spec).with(ready(0)).with(refused(10));
+    world.snapshot.queue_managed = true;
+    world
+}
+
+fn workload(active: bool, mark: Option<&str>) -> Workload {
+    Workload {
+        name: "w".into(),
+        uid: "u".into(),
+        version: "7".into(),
+        active,
+        deactivated_for: mark.map(str::to_owned),
+        holds_quota: true,
+        ..Workload::default()
+    }
+}
+
+fn read(mut world: World, workload: Workload) -> World {
+    world.snapshot.workload = WorkloadRead::Found(workload);
+    world
+}
+
+/// Everything is gone since second 200, and the AppWrapper is to return to its queue.
+fn returning(phase: Phase) -> World {
+    let mut world = in_phase(phase, &["Job/work:2"]).spec(REQUEUE).all_gone();
+    world.snapshot.queue_managed = true;
+    world.snapshot.finalizer = true;
+    let status = &mut world.snapshot.status;
+    status.requeue = Some(Requeue { attempt: 0, active_after: Some(Time(at(290))) });
+    if let Some(attempt) = status.attempts.last_mut() {
+        attempt.outcome = Some(AttemptOutcome::NoFit);
+        attempt.action = Some(AttemptAction::Requeue);
+    }
+    if phase == Phase::Resetting {
+        condition::set(
+            &mut status.conditions,
+            condition::RESOURCES_DEPLOYED,
+            false,
+            "T",
+            "",
+            at(200),
+        );
+        condition::set(
+            &mut status.conditions,
+            condition::DELETING_RESOURCES,
+            false,
+            "T",
+            "",
+            at(200),
+        );
+        world = world.since(|since| {
+            since.deleting = None;
+            since.gone = Some(Time(at(200)));
+        });
+    }
+    world
+}
+
+fn switched(decision: &Decision) -> Option<bool> {
+    decision.actions.iter().find_map(|action| match action {
+        Action::SwitchWorkload { active, .. } => Some(*active),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_attempt_whose_pods_find_no_node_ends_and_no_retry_is_used() {
+    for (spec, action, recorded) in [
+        (HOLD, VerdictAction::Hold, AttemptAction::Hold),
+        (REQUEUE, VerdictAction::Requeue, AttemptAction::Requeue),
+    ] {
+        let world = unfit(spec);
+        assert_eq!(world.says_at(129), "Wait 130", "{spec}");
+        let decision = world.decide(130);
+        assert_eq!((decision.next, decision.verdict.action), (Phase::Resetting, action));
+        let status = &decision.status;
+        assert_eq!((status.resetting_count, status.uncounted_restarts), (0, 0), "{spec}");
+        let attempt = &status.attempts[0];
+        let ended = (attempt.outcome, attempt.action, attempt.failed_at.clone());
+        assert_eq!(ended, (Some(AttemptOutcome::NoFit), Some(recorded), Some(Time(at(10)))));
+        assert_eq!(status.requeue.is_some(), spec == REQUEUE);
+        assert!(condition::is_true(&status.conditions, condition::QUOTA_RESERVED), "{spec}");
+        assert_eq!(decision.verdict.counted, Some(false));
+    }
+}
+
+#[test]
+fn only_with_a_queue_and_only_while_a_pod_finds_no_node() {
+    let unqueued = || {
+        let mut world = unfit(HOLD);
+        world.snapshot.queue_managed = false;
+        world
+    };
+    let worker = || {
+        let mut world = unfit(HOLD);
+        world.snapshot.has_manager = true;
+        world
+    };
+    let mut gated = unfit(HOLD);
+    gated.snapshot.pods[1].conditions[0].reason = "SchedulingGated".into();
+    let mut fits = unfit(HOLD);
+    fits.snapshot.pods[1].conditions.clear();
+    for (what, world) in [
+        ("no queue", unqueued()),
+        ("a worker cluster of MultiKueue", worker()),
+        ("gated", gated),
+        ("scheduled meanwhile", fits),
+        ("not set", unfit("failurePolicy: {maxRestarts: 1}")),
+    ] {
+        // the warm-up ends, and the failure grace period after it
+        assert_eq!(world.says_at(359), "Wait 360", "{what}");
+        assert_eq!(world.decide(360).verdict.action, VerdictAction::Restart, "{what}");
+    }
+    let forbidden = unfit(HOLD).configured("retryPolicy: {globalMaxRetries: 0}");
+    assert_eq!(forbidden.decide(130).next, Phase::Running, "no restart of any kind is allowed");
+    assert_eq!(forbidden.decide(360).next, Phase::Failed);
+    let capped = unfit("onNoFit: {after: 90d, action: Hold}");
+    let capped =
+        capped.config(|config| config.fault_tolerance.grace_maximum = Period::from_secs(60));
+    assert_eq!(capped.says_at(20), "Wait 70");
+}
+
+#[test]
+fn the_workload_is_deactivated_once_everything_is_gone_and_never_before() {
+    let decided = unfit(REQUEUE).decide(130);
+    let deleting = read(unfit(REQUEUE).written(&decided), workload(true, None)).decide(131);
+    assert_eq!(switched(&deleting), None, "resources exist");
+    let world = returning(Phase::Resetting);
+    assert!(world.decide(201).ask_workload, "the Workload is read first");
+    for (what, seen, want) in [
+        ("it is active", workload(true, None), Some(false)),
+        ("an old mark means nothing", workload(true, Some("0")), Some(false)),
+        ("we did", workload(false, Some("0")), None),
+        ("Kueue evicts it already", Workload { evicted: true, ..workload(true, None) }, None),
+    ] {
+        let decision = read(world.clone(), seen).decide(500);
+        assert_eq!(switched(&decision), want, "{what}");
+        assert_eq!((decision.next, &decision.status), (Phase::Resetting, &world.snapshot.status));
+    }
+}
+
+#[test]
+fn a_return_that_is_not_possible_keeps_the_quota() {
+    let refused = WorkloadRead::Refused("forbidden".into());
+    let of_user = WorkloadRead::Found(workload(false, None));
+    let of_other = WorkloadRead::Found(workload(false, Some("7")));
+    for seen in [refused, of_user, of_other, WorkloadRead::Absent] {
+        let mut world = returning(Phase::Resetting);
+        world.snapshot.workload = seen;
+        let decision = world.decide(201);
+        assert_eq!((decision.next, decision.status.requeue.clone()), (Phase::Resetting, None));
+        assert!(decision.events.iter().any(|event| event.reason == "RequeueFailed"));
+        let later = world.written(&decision);
+        assert_eq!(later.decide(289).next, Phase::Resetting, "the pause");
+        assert_eq!(later.decide(290).next, Phase::Resuming);
+    }
+}
+
+#[test]
+fn a_suspended_appwrapper_is_activated_after_the_pause_by_whoever_deactivated_it() {
+    let world = returning(Phase::Suspended);
+    assert!(world.decide(250).ask_workload);
+    let free = |active, mark| Workload { holds_quota: false, ..workload(active, mark) };
+    for (what, seen, second, want, is_over) in [
+        ("in the pause", free(false, Some("0")), 289, None, false),
+        ("after it", free(false, Some("0")), 290, Some(true), false),
+        ("Kueue still has the quota", workload(false, Some("0")), 290, None, false),
+        ("it is active", free(true, None), 290, None, true),
+        ("a user's", free(false, None), 290, None, true),
+        ("of an earlier attempt", free(false, Some("1")), 290, None, true),
+    ] {
+        let decision = read(world.clone(), seen).decide(second);
+        assert_eq!(switched(&decision), want, "{what}");
+        assert_eq!(decision.next, Phase::Suspended, "{what}");
+        assert_eq!(decision.status.requeue.is_none(), is_over, "{what}");
+    }
+    let resumed = read(world.suspended(false), free(false, Some("0"))).decide(250);
+    assert_eq!(switched(&resumed), Some(true), "or Kueue would suspend it for ever");
+    let admitted = returning(Phase::Suspended).suspended(false);
+    let admitted = read(admitted, free(true, None)).decide(300);
+    assert_eq!((admitted.next, admitted.status.requeue), (Phase::Resuming, None));
+}
+
+#[test]
+fn pauses_grow_while_nothing_becomes_ready() {
+    let mut world = returning(Phase::Resetting);
+    let entry = world.snapshot.status.attempts[0].clone();
+    world.snapshot.status.attempts = vec![entry; 3];
+    world.snapshot.status.requeue = None;
+    assert_eq!(world.decide(201).verdict.deadline, Some(at(200 + 360)));
+}

@@ -1,0 +1,78 @@
+//! Kueue replaces a failed node: the failure waits.
+
+use super::build::{failed, ready, running};
+use crate::api::Phase;
+use crate::decide::tests::given::{World, at};
+use crate::kueue::WaitForPodsReady;
+use crate::snapshot::workload::{Workload, WorkloadRead};
+use crate::snapshot::{Pod, PodCondition};
+use crate::tuning::Period;
+
+/// A Job of two pods; one was deleted with its node at second 20, and the Job replaces it.
+fn evicted(reason: &str) -> World {
+    let target = PodCondition {
+        kind: "DisruptionTarget".into(),
+        status: "True".into(),
+        reason: reason.into(),
+        ..PodCondition::default()
+    };
+    let pod = failed(0).code(137);
+    let pod = Pod { conditions: vec![target], ..pod };
+    let mut world = running(&["Job/work:2"]).with(ready(0)).with(pod);
+    world.snapshot.queue_managed = true;
+    world.snapshot.replaces_failed_nodes = true;
+    world
+}
+
+fn replacing(mut world: World, nodes: &[&str]) -> World {
+    let unhealthy_nodes = nodes.iter().map(|node| (*node).to_owned()).collect();
+    world.snapshot.workload =
+        WorkloadRead::Found(Workload { unhealthy_nodes, ..Workload::default() });
+    world
+}
+
+#[test]
+fn while_kueue_replaces_the_node_the_failure_waits() {
+    let lost = || evicted("DeletionByTaintManager");
+    let asked = lost().decide(80);
+    assert!(asked.ask_workload, "{asked:?}");
+    assert!(!lost().decide(79).ask_workload, "only when it is decided");
+    let waits = replacing(lost(), &["node-1"]).decide(80);
+    assert_eq!((waits.next, waits.requeue), (Phase::Running, Some(at(90))), "it is read again");
+    assert_eq!(waits.status.resetting_count, 0);
+    for (what, world) in [
+        ("replaced, or given up", replacing(lost(), &[])),
+        ("another node", replacing(lost(), &["node-2"])),
+        ("no failure of a node", replacing(evicted("PreemptionByScheduler"), &["node-1"])),
+    ] {
+        let decision = world.decide(80);
+        assert_eq!(
+            (decision.next, decision.status.resetting_count),
+            (Phase::Resetting, 1),
+            "{what}"
+        );
+    }
+    let mut off = lost();
+    off.snapshot.replaces_failed_nodes = false;
+    assert_eq!(off.decide(80).next, Phase::Resetting, "as without Kueue");
+}
+
+#[test]
+fn it_waits_no_longer_than_kueue_or_the_warm_up() {
+    let world = || replacing(evicted("DeletionByTaintManager"), &["node-1"]);
+    // failed at 20, a grace period of 1m, a warm-up of 5m
+    assert_eq!(world().decide(379).next, Phase::Running);
+    assert_eq!(world().decide(380).next, Phase::Resetting);
+    let mut short = world();
+    let timeout = Period::from_secs(100);
+    short.snapshot.wait_for_pods_ready = Some(WaitForPodsReady { timeout, recovery_timeout: None });
+    assert_eq!(short.decide(99).next, Phase::Running);
+    assert_eq!(short.decide(100).next, Phase::Resetting, "Kueue evicts it by now");
+}
+
+#[test]
+fn a_failure_that_nothing_replaces_does_not_wait() {
+    let world = replacing(evicted("DeletionByTaintManager"), &["node-1"]);
+    let decision = world.fails(0, "BackoffLimitExceeded", "", 20).decide(80);
+    assert_eq!(decision.next, Phase::Resetting);
+}

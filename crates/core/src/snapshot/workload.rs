@@ -1,0 +1,36 @@
+//! The Workload by which Kueue admits an AppWrapper, as it was read.
+
+/// What a read of the Workload showed. It is read only where a decision asks for it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum WorkloadRead {
+    /// It was not read.
+    #[default]
+    NotRead,
+    /// It cannot be read or written, and why.
+    Refused(String),
+    /// There is none that the AppWrapper controls.
+    Absent,
+    /// It is there.
+    Found(Workload),
+}
+
+/// What matters of a Workload. Kueue: `WorkloadSpec`, `WorkloadStatus`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workload {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub version: String,
+    /// `spec.active`: Kueue admits it only while this is true.
+    pub active: bool,
+    /// The attempt in the annotation of the controller that has deactivated it; none where it has none.
+    pub deactivated_for: Option<String>,
+    /// Its condition `QuotaReserved` is True.
+    pub holds_quota: bool,
+    /// Its condition `Evicted` is True.
+    pub evicted: bool,
+    /// `status.unhealthyNodes`: Kueue looks for replacements of these nodes.
+    pub unhealthy_nodes: Vec<String>,
+}

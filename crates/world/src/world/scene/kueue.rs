@@ -1,0 +1,41 @@
+//! Kueue with `waitForPodsReady` that the controller knows, Workloads as objects, and `onNoFit`, by chance.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::{Act, HOSTILE, Scene};
+use crate::world::actors::kueue::QUEUE;
+use crate::world::rng::Rng;
+
+impl Scene {
+    /// In a third of the worlds with a queue. In half of those the nodes are small until everything is healed, so that
+    /// Kueue admits what does not fit.
+    pub fn add_kueue(&mut self, rng: &mut Rng) {
+        if self.quota.is_empty() || !rng.one_in(3) {
+            return;
+        }
+        self.shows_workloads = true;
+        if rng.one_in(2) {
+            self.ready_within = Some(Duration::from_secs(rng.between(60, 400)));
+        }
+        if rng.one_in(2) {
+            for (_, room) in &mut self.nodes {
+                *room = 1;
+            }
+        }
+        for (_, act) in &mut self.script {
+            let Act::Create(object) = act else { continue };
+            let labels = &object["metadata"]["labels"];
+            let is_one = object["kind"] == "AppWrapper"
+                && labels[HOSTILE].is_null()
+                && labels[QUEUE].is_string()
+                && object["spec"].is_object();
+            if is_one && !rng.one_in(3) {
+                let action = if rng.one_in(3) { "Hold" } else { "Requeue" };
+                let after = format!("{}s", rng.between(10, 60));
+                object["spec"]["onNoFit"] = json!({"after": after, "action": action});
+            }
+        }
+    }
+}
