@@ -9,6 +9,8 @@ mod crd;
 #[cfg(feature = "demo")]
 mod demo;
 mod explain;
+#[cfg(feature = "demo")]
+mod fleet;
 mod ledger;
 mod place;
 mod run;

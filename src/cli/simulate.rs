@@ -7,7 +7,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::{DONE, Output, term};
+use super::{DONE, Output, fleet, term};
 use crate::api::Phase;
 use crate::clock::{Clock, SystemClock};
 use crate::world::adversary::Hostility;
@@ -25,6 +25,7 @@ const LINES_MAX: usize = 60;
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Args {
     /// Number of seeds to run
     #[arg(long, default_value_t = 1000, conflicts_with = "trace")]
@@ -50,6 +51,15 @@ pub struct Args {
     /// Run every plan instead: inject each fault at each moment of each call of each scenario
     #[arg(long, conflicts_with_all = ["trace", "seeds"])]
     exhaustive: bool,
+    /// Run a fleet instead: weeks of a large cluster, and what its GPU-hours were used for, by retry policy
+    #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "adversary", "steps"])]
+    fleet: bool,
+    /// Number of days of the fleet
+    #[arg(long, requires = "fleet", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=365))]
+    days: u64,
+    /// Number of nodes of the fleet, with 8 GPUs each
+    #[arg(long, requires = "fleet", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    nodes: u64,
     /// Number of parallel jobs; defaults to the number of CPUs
     #[arg(long)]
     jobs: Option<usize>,
@@ -63,7 +73,9 @@ const VIOLATED: u8 = 1;
 
 /// Runs seeds, one seed, or all plans.
 pub fn run(args: &Args) -> ExitCode {
-    let violated = if args.trace {
+    let violated = if args.fleet {
+        fleet::run(args.seed, args.days, args.nodes, jobs(args), args.output)
+    } else if args.trace {
         trace(args)
     } else if args.exhaustive {
         exhaustive(args)

@@ -19,6 +19,7 @@ pub mod checks;
 pub mod coverage;
 pub mod explore;
 pub mod faults;
+pub mod fleet;
 mod heal;
 mod judged;
 pub mod oracle;
