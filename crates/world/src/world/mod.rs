@@ -209,10 +209,7 @@ impl World {
         let mut rng = Rng::new(options.seed, 1);
         let mut scene = Scene::random(&mut rng, &options.faults);
         scene.add_policies(&mut Rng::new(options.seed, 5), &options.faults);
-        scene.add_budgets(&mut Rng::new(options.seed, 7));
-        scene.add_progress(&mut Rng::new(options.seed, 8));
-        scene.add_suspicion(&mut Rng::new(options.seed, 9));
-        scene.add_kueue(&mut Rng::new(options.seed, 10));
+        scene.add_fleet_parts(options.seed);
         Self::of(options, scene)
     }
 

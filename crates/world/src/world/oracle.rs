@@ -308,6 +308,9 @@ impl Oracle {
             if thing.part.is_none() {
                 thing.part = wrapper.part_of(&thing, owner);
             }
+            if let Some(report) = object.annotation("workload.codeflare.dev/progress") {
+                wrapper.ledger.note_report(report);
+            }
             wrapper.note_thing(object, &thing);
             wrapper.things.insert(object.uid.clone(), thing);
         }

@@ -221,8 +221,7 @@ impl World {
         } else {
             let mut scene = Scene::random(&mut Rng::new(seed, 1), &options.faults);
             scene.add_policies(&mut Rng::new(seed, 5), &options.faults);
-            scene.add_budgets(&mut Rng::new(seed, 7));
-            scene.add_suspicion(&mut Rng::new(seed, 9));
+            scene.add_fleet_parts(seed);
             scene
         };
         adversary.queued = !scene.quota.is_empty();

@@ -5,7 +5,7 @@ use crate::suspicion::suspects_max;
 
 /// The invariants of suspect nodes.
 pub const SUSPICION: &[Invariant<Check>] =
-    &[("S1", "an attempt avoids at most a twentieth of the nodes as suspect, or one", are_few)];
+    &[("N1", "an attempt avoids at most a twentieth of the nodes as suspect, or one", are_few)];
 
 /// Checks all of them; the first that does not hold.
 #[must_use]
@@ -19,8 +19,8 @@ pub fn check(scope: &Scope<'_>) -> Option<Violation> {
 }
 
 fn are_few(scope: &Scope<'_>) -> Option<String> {
-    /// Nodes of the largest cluster here.
-    const NODES_MAX: usize = 19;
     let hostnames = scope.change.object.value["status"]["suspectNodes"]["hostnames"].as_array()?;
-    (hostnames.len() > suspects_max(NODES_MAX)).then(|| format!("{hostnames:?}"))
+    let nodes = scope.store.kinds.by_name("v1", "Node");
+    let count = nodes.map_or(0, |nodes| scope.store.all(nodes).count());
+    (hostnames.len() > suspects_max(count)).then(|| format!("{hostnames:?} of {count} nodes"))
 }

@@ -12,7 +12,11 @@ use crate::world::moment;
 /// The invariants of the ledger.
 pub const USAGE: &[Invariant<Check>] = &[
     ("U1", "the states add up to the time that quota was held", adds_up),
-    ("U2", "what a failed attempt did is lost, and nothing else", lost_with_a_failure),
+    (
+        "U2",
+        "what a failed attempt did since its checkpoint is lost, and nothing else",
+        lost_with_a_failure,
+    ),
     ("U3", "a state is open only while quota is held", open_while_held),
 ];
 
@@ -57,12 +61,13 @@ fn adds_up(scope: &Scope<'_>) -> Option<String> {
 
 fn lost_with_a_failure(scope: &Scope<'_>) -> Option<String> {
     let (usage, now, ledger) = (usage(scope)?, after_all(scope), &scope.wrapper.ledger);
-    let seconds = seconds_at(&usage, now);
-    let productive = ledger.productive(now);
-    let wrong = (seconds.lost - ledger.lost).abs() > tolerance(scope)
-        || (seconds.productive - productive).abs() > tolerance(scope)
+    let (seconds, tolerance) = (seconds_at(&usage, now), tolerance(scope));
+    let (ready, lost) = (ledger.ready(now), ledger.lost());
+    let wrong = seconds.lost < lost.start() - tolerance
+        || seconds.lost > lost.end() + tolerance
+        || (seconds.productive + seconds.lost - ready).abs() > tolerance
         || unsettled(&usage, now) > seconds.productive;
-    wrong.then(|| format!("{productive} productive, {} lost, in {usage:?} {now}", ledger.lost))
+    wrong.then(|| format!("{ready} ready, {lost:?} of it lost, in {usage:?} {now}"))
 }
 
 fn open_while_held(scope: &Scope<'_>) -> Option<String> {

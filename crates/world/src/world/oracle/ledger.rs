@@ -1,6 +1,8 @@
 //! How long an AppWrapper held quota, and was productive, by its conditions alone: kept from the statuses that were
 //! written, without a look at `status.usage`.
 
+use std::ops::RangeInclusive;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -17,8 +19,15 @@ pub struct Ledger {
     of_attempt: i64,
     /// Since when that is so.
     ready_from: Option<i64>,
-    /// The same of attempts that failed.
-    pub lost: i64,
+    /// The same of attempts that failed, where no pod reported a checkpoint before.
+    lost: i64,
+    /// How many of the seconds of other attempts that failed may be productive: those before the last checkpoint that
+    /// was ever reported. Which reports are known when the failure is handled, the statuses do not tell.
+    saved: i64,
+    /// When the last checkpoint of the attempt was reported.
+    checkpoint_at: Option<i64>,
+    /// When the attempt stopped being ready.
+    ended_at: i64,
     /// How many times were taken from a clock: each may be off.
     pub readings: u32,
     /// The attempt that runs, and the failure that was handled last.
@@ -39,6 +48,7 @@ impl Ledger {
             (None, true) => self.ready_from = Some(ready_at),
             (Some(from), false) => {
                 self.of_attempt += ended_at - from;
+                self.ended_at = ended_at;
                 self.ready_from = None;
                 self.readings += 1;
             }
@@ -65,14 +75,42 @@ impl Ledger {
         };
         let failure = failed.map(identity);
         if failure.is_some() && failure != self.failure {
-            self.lost += std::mem::take(&mut self.of_attempt);
+            let worked = std::mem::take(&mut self.of_attempt);
+            let unsaved = self.checkpoint_at.map_or(worked, |at| self.ended_at - at);
+            self.lost += worked;
+            self.saved += worked - unsaved.clamp(0, worked);
             self.failure = failure;
         }
         let number = attempts.last().map_or(Value::Null, |last| last["attempt"].clone());
         if number != self.attempt {
             self.productive += std::mem::take(&mut self.of_attempt);
             self.attempt = number;
+            self.checkpoint_at = None;
         }
+    }
+
+    /// Takes in what a pod reports.
+    pub(super) fn note_report(&mut self, report: &str) {
+        let Ok(report) = serde_json::from_str::<Value>(report) else { return };
+        let at = [&report["checkpointAt"], &report["at"]].into_iter().find_map(Value::as_str);
+        let at = at.and_then(|text| text.parse::<Timestamp>().ok());
+        // reports are read in whole seconds, and no progress is taken for earlier than it was
+        let second = at.map(|at| at.as_second() + i64::from(at.subsec_nanosecond() > 0));
+        if report["checkpoint"].is_string() {
+            self.checkpoint_at = self.checkpoint_at.max(second);
+        }
+    }
+
+    /// For how many seconds attempts were ready that failed: at least and at most, as far as they are lost.
+    #[must_use]
+    pub const fn lost(&self) -> RangeInclusive<i64> {
+        RangeInclusive::new(self.lost - self.saved, self.lost)
+    }
+
+    /// For how many seconds an attempt was ready, whatever became of it.
+    #[must_use]
+    pub fn ready(&self, now: Timestamp) -> i64 {
+        self.lost + self.productive(now)
     }
 
     /// For how many seconds quota was held, at a moment.
@@ -82,8 +120,7 @@ impl Ledger {
     }
 
     /// For how many seconds an attempt was ready that did not fail, at a moment.
-    #[must_use]
-    pub fn productive(&self, now: Timestamp) -> i64 {
+    fn productive(&self, now: Timestamp) -> i64 {
         let open = self.ready_from.map_or(0, |from| now.as_second() - from);
         self.productive + self.of_attempt + open
     }

@@ -9,10 +9,10 @@ use crate::world::actors::kueue::QUEUE;
 use crate::world::rng::Rng;
 
 impl Scene {
-    /// In a third of the worlds with a queue. In half of those the nodes are small until everything is healed, so that
-    /// Kueue admits what does not fit.
-    pub fn add_kueue(&mut self, rng: &mut Rng) {
-        if self.quota.is_empty() || !rng.one_in(3) {
+    /// In a third of the worlds with a queue, or in each. In half of those the nodes are small until everything is
+    /// healed, so that Kueue admits what does not fit.
+    pub(super) fn add_kueue(&mut self, rng: &mut Rng, all: bool) {
+        if self.quota.is_empty() || !all && !rng.one_in(3) {
             return;
         }
         self.shows_workloads = true;
@@ -31,7 +31,7 @@ impl Scene {
                 && labels[HOSTILE].is_null()
                 && labels[QUEUE].is_string()
                 && object["spec"].is_object();
-            if is_one && !rng.one_in(3) {
+            if is_one && (all || !rng.one_in(3)) {
                 let action = if rng.one_in(3) { "Hold" } else { "Requeue" };
                 let after = format!("{}s", rng.between(10, 60));
                 object["spec"]["onNoFit"] = json!({"after": after, "action": action});

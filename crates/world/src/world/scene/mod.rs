@@ -50,6 +50,16 @@ pub struct Scene {
 }
 
 impl Scene {
+    /// Adds what large fleets ask for: budgets, progress, suspect nodes, Kueue's deadline with `onNoFit`. In half of
+    /// the worlds all of it, wherever it applies; in the others each by a chance of its own.
+    pub fn add_fleet_parts(&mut self, seed: u64) {
+        let all = Rng::new(seed, 11).one_in(2);
+        self.add_budgets(&mut Rng::new(seed, 7), all);
+        self.add_progress(&mut Rng::new(seed, 8), all);
+        self.add_suspicion(&mut Rng::new(seed, 9), all);
+        self.add_kueue(&mut Rng::new(seed, 10), all);
+    }
+
     /// The scene of a seed.
     #[must_use]
     pub fn random(rng: &mut Rng, faults: &Faults) -> Self {

@@ -6,16 +6,16 @@ use super::{Act, HOSTILE, Scene, each_pod};
 use crate::world::rng::Rng;
 
 impl Scene {
-    /// Adds the hang guard to half of the AppWrappers of a third of the worlds.
-    pub fn add_progress(&mut self, rng: &mut Rng) {
-        if !rng.one_in(3) {
+    /// Adds the hang guard to half of the AppWrappers of a third of the worlds, or to all AppWrappers.
+    pub(super) fn add_progress(&mut self, rng: &mut Rng, all: bool) {
+        if !all && !rng.one_in(3) {
             return;
         }
         for (_, act) in &mut self.script {
             let Act::Create(object) = act else { continue };
             let is_one =
                 object["kind"] == "AppWrapper" && object["metadata"]["labels"][HOSTILE].is_null();
-            if !is_one || rng.one_in(2) {
+            if !is_one || !all && rng.one_in(2) {
                 continue;
             }
             let every = rng.between(2, 12);
@@ -26,6 +26,9 @@ impl Scene {
                 object["spec"]["progress"]["startWithin"] = format!("{start}s").into();
             }
             let mut life = vec![("sim/progress-every", format!("{every}s"))];
+            if rng.one_in(2) {
+                life.push(("sim/checkpoint-every", rng.between(1, 3).to_string()));
+            }
             if rng.one_in(2) {
                 life.push(("sim/progress-steps", rng.between(0, 6).to_string()));
                 if rng.one_in(2) {

@@ -7,9 +7,9 @@ use crate::world::rng::Rng;
 const SETTINGS: &str = "threshold: 51, namespaceShare: 100";
 
 impl Scene {
-    /// Switches suspicion on in a quarter of the worlds.
-    pub fn add_suspicion(&mut self, rng: &mut Rng) {
-        let effect = match rng.below(8) {
+    /// Switches suspicion on in a quarter of the worlds, or for certain.
+    pub(super) fn add_suspicion(&mut self, rng: &mut Rng, all: bool) {
+        let effect = match rng.below(if all { 2 } else { 8 }) {
             0 => "Prefer",
             1 => "Require",
             _ => return,
