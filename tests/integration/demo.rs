@@ -309,6 +309,55 @@ spec:
 }
 
 #[test]
+fn what_no_node_takes_gives_its_quota_to_another_and_returns() {
+    let (lines, result) = told(&["samples/fleet/no-fit.yaml"]);
+    in_order(
+        &lines,
+        &[
+            ("AppWrapper/big", "Admitted", "2 of 2 nvidia.com/gpu are reserved"),
+            ("AppWrapper/small", "Waits", "0 of 2 nvidia.com/gpu are free"),
+            ("AppWrapper/big", "Unhealthy", "NoFit"),
+            ("AppWrapper/big", "Resetting", "returns to the queue"),
+            ("AppWrapper/big", "EverythingGone", "Kueue takes the quota back"),
+            ("AppWrapper/big", "Suspended", "its quota is released"),
+            ("AppWrapper/small", "Admitted", ""),
+            ("AppWrapper/small", "Succeeded", ""),
+            ("AppWrapper/big", "Admitted", ""),
+            ("AppWrapper/big", "Succeeded", "attempt 1"),
+        ],
+    );
+    assert_eq!(result["phases"], serde_json::json!({"big": "Succeeded", "small": "Succeeded"}));
+    let summary = text(&demo(&["samples/fleet/no-fit.yaml"], ""));
+    assert!(summary.contains("\nbig: quota reserved for "), "{summary}");
+    assert!(!summary.contains("after 1 restart"), "{summary}");
+}
+
+#[test]
+fn a_node_that_is_lost_three_times_is_avoided() {
+    let (lines, result) = told(&["samples/fleet/suspect-nodes.yaml"]);
+    in_order(
+        &lines,
+        &[
+            ("Node/node-2", "NodeDied", "Pod/monday-"),
+            ("AppWrapper/monday", "Succeeded", "attempt 1"),
+            ("Node/node-2", "NodeDied", "Pod/tuesday-"),
+            ("AppWrapper/tuesday", "Succeeded", "attempt 1"),
+            ("Node/node-2", "NodeDied", "Pod/wednesday-"),
+            ("AppWrapper/wednesday", "Avoids", "prefer other nodes than node-2"),
+            ("AppWrapper/wednesday", "Succeeded", "attempt 1"),
+            ("AppWrapper/thursday", "Avoids", "prefer other nodes than node-2"),
+            ("AppWrapper/thursday", "Succeeded", "attempt 0"),
+        ],
+    );
+    let early = ["AppWrapper/monday", "AppWrapper/tuesday"];
+    let avoids = |line: &&Value| line["event"] == "Avoids";
+    assert!(
+        lines.iter().filter(avoids).all(|line| !early.iter().any(|one| line["object"] == *one))
+    );
+    assert_eq!(result["phases"].as_object().map(serde_json::Map::len), Some(4), "{result}");
+}
+
+#[test]
 fn bad_input_is_one_clear_error() {
     let missing = demo(&["samples/nothing.yaml"], "");
     assert_eq!(missing.status.code(), Some(2));

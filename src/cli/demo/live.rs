@@ -55,7 +55,8 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
     // here the terminal may scroll
     let mut page = Page::from(draw(&show, &lines, &title(audience, 1.0), (width, height.max(60))));
     page.line("");
-    for line in words::wrapped(&words::summary(&show), width) {
+    let summary = words::summary(&show);
+    for line in summary.iter().flat_map(|line| words::wrapped(line, width)) {
         page.line(&line);
     }
     term::print(&page);

@@ -182,7 +182,9 @@ async fn plain(mut show: Show, audience: &Audience, output: Output) {
         Output::Text => {
             let mut page = Page::default();
             page.line("");
-            page.line(&words::summary(&show));
+            for line in words::summary(&show) {
+                page.line(&line);
+            }
             term::print(&page);
         }
     }

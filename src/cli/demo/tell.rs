@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::super::term::{Colour, Span};
 use super::words::{amount_text, clock, of_quota, seconds, span};
-use crate::api::{AppWrapperStatus, Phase, Retries, RuleSource, condition};
+use crate::api::{
+    AppWrapperStatus, Phase, Retries, RuleSource, SuspectEffect, SuspectNodes, condition,
+};
 use crate::config::FaultTolerance;
 use crate::decide::pause;
 use crate::sim::{Change, Object, Verb};
@@ -139,6 +141,9 @@ impl Teller {
         if old.phase != new.phase {
             said.extend(entered(object, &old, &new));
         }
+        if new.suspect_nodes != old.suspect_nodes {
+            said.extend(new.suspect_nodes.as_ref().map(avoided));
+        }
         if became(condition::PODS_READY) {
             said.push(("Ready", "all its pods are running".to_owned()));
         }
@@ -151,10 +156,14 @@ impl Teller {
             said.push(("NotReady", found.message.clone()));
         }
         if gone(&new) && !gone(&old) && new.phase == Phase::Resetting {
-            let when = pause_left(&new, &limits(object), now)
-                .map_or_else(|| "at once".to_owned(), |left| format!("in {}", span(left)));
-            let message = format!("all its resources are deleted; the next attempt begins {when}");
-            said.push(("EverythingGone", message));
+            let next = if new.requeue.is_some() {
+                "Kueue takes the quota back".to_owned()
+            } else {
+                let when = pause_left(&new, &limits(object), now)
+                    .map_or_else(|| "at once".to_owned(), |left| format!("in {}", span(left)));
+                format!("the next attempt begins {when}")
+            };
+            said.push(("EverythingGone", format!("all its resources are deleted; {next}")));
         }
         said
     }
@@ -297,6 +306,10 @@ fn entered(object: &Object, old: &AppWrapperStatus, new: &AppWrapperStatus) -> V
         Phase::Succeeded => format!("all components succeeded in attempt {attempt}"),
         Phase::Failed => format!("not retried: {}", why_failed(new)),
         Phase::Terminating => "it is being deleted, with all its resources".to_owned(),
+        Phase::Resetting if new.requeue.is_some() => {
+            "no node takes its pods: all its resources are deleted, and it returns to the queue"
+                .to_owned()
+        }
         Phase::Resetting => {
             let said =
                 ("Resetting", format!("all its resources are deleted and recreated{}", count(new)));
@@ -304,6 +317,16 @@ fn entered(object: &Object, old: &AppWrapperStatus, new: &AppWrapperStatus) -> V
         }
     };
     vec![(new.phase.as_str(), message)]
+}
+
+/// Which nodes its pods avoid.
+fn avoided(suspects: &SuspectNodes) -> Said {
+    let nodes = suspects.hostnames.join(", ");
+    let message = match suspects.effect {
+        SuspectEffect::Prefer => format!("its pods prefer other nodes than {nodes}"),
+        SuspectEffect::Require => format!("its pods require other nodes than {nodes}"),
+    };
+    ("Avoids", message)
 }
 
 fn count(status: &AppWrapperStatus) -> String {

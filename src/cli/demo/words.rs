@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use crate::api::Phase;
 use crate::world::show::{Show, WrapperNow};
 
+use super::super::ledger::Ledger;
+
 /// An amount in thousandths, as a person writes it.
 pub(super) fn amount_text(amount: i64) -> String {
     let giga = 1000 << 30;
@@ -60,8 +62,8 @@ pub(super) fn result(show: &Show) -> Value {
     json!({"phases": phases, "virtualSeconds": seconds(show.elapsed())})
 }
 
-/// The last paragraph for people.
-pub(super) fn summary(show: &Show) -> String {
+/// The last lines for people: what the quota of each AppWrapper was used for, and how they ended.
+pub(super) fn summary(show: &Show) -> Vec<String> {
     let picture = show.picture();
     let one = |wrapper: &WrapperNow| {
         let phase = match wrapper.status.phase {
@@ -76,18 +78,24 @@ pub(super) fn summary(show: &Show) -> String {
         format!("{} is {phase}{again}", wrapper.name)
     };
     let ends: Vec<String> = picture.wrappers.iter().map(one).collect();
+    let now = Show::moment_at(show.elapsed());
+    let ledgers = picture.wrappers.iter().filter_map(|wrapper| {
+        let usage = wrapper.status.usage.as_ref()?;
+        Some(format!("{}: {}.", wrapper.name, Ledger::of(usage, now).line(now)))
+    });
     let missed = show.unstruck();
     let missed = if missed.is_empty() {
         String::new()
     } else {
         format!(" Not injected, because no pod ran: {missed:?}.")
     };
-    format!(
+    let end = format!(
         "{} of virtual time: {}.{missed} The controller's own code made every decision; the \
          cluster was simulated.",
         span(show.elapsed()),
         ends.join("; ")
-    )
+    );
+    ledgers.chain([end]).collect()
 }
 
 /// A text in lines of a width, broken between words.

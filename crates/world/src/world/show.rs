@@ -24,6 +24,10 @@ pub use strike::Misfortune;
 
 /// Annotation of an object that comes later: after so long.
 const COMES_AT: &str = "sim/at";
+/// Annotation of a Node: when it stops reporting, separated by commas, and for how long each time.
+const LOST_AT: &str = "sim/lost-at";
+const LOST_FOR: &str = "sim/lost-for";
+const LOST_FOR_DEFAULT: Duration = Duration::from_mins(2);
 /// What can be told of one step at most before time goes on.
 const STEPS_MAX: u64 = 2_000_000;
 /// Nothing has changed for this long: nothing will, unless somebody has set a clock.
@@ -115,7 +119,13 @@ impl Show {
     /// # Errors
     /// An object that cannot be created: which, and why.
     pub fn new(seed: u64, cast: Cast) -> Result<Self, String> {
-        let scene = Scene { quota: cast.quota, ..Scene::default() };
+        let gives_back = |object: &Value| object["spec"]["onNoFit"].is_object();
+        let scene = Scene {
+            quota: cast.quota,
+            shows_workloads: cast.objects.iter().any(gives_back),
+            config: "{nodeSuspicion: {effect: Prefer}}".to_owned(), // the default
+            ..Scene::default()
+        };
         let mut world = World::of(Options::of(seed, Faults::default()), scene);
         world.keep_events = true;
         let plan = strike::StrikePlan::new(cast.misfortunes, Rng::new(seed, 5));
@@ -150,6 +160,7 @@ impl Show {
         if node["metadata"]["labels"]["kubernetes.io/hostname"].is_null() {
             node["metadata"]["labels"]["kubernetes.io/hostname"] = name.as_str().into();
         }
+        let losses = node["metadata"]["annotations"].clone();
         self.create(node)?;
         let Some(kind) = self.world.store.kinds.by_name("v1", "Node") else { return Ok(()) };
         let address = crate::sim::Address::new(kind, "", &name);
@@ -159,6 +170,12 @@ impl Show {
             node["status"]["allocatable"] = room.unwrap_or_else(|| json!({"pods": "110"}));
         });
         nodes::set_node(&mut self.world.store, &name, None);
+        let lasts = losses[LOST_FOR].as_str().and_then(kubelet::duration);
+        let moments = losses[LOST_AT].as_str().unwrap_or_default().split(',');
+        for at in moments.filter_map(|at| kubelet::duration(at.trim())) {
+            let lasts = lasts.unwrap_or(LOST_FOR_DEFAULT);
+            self.plan.later(at, strike::Deed::LoseNode(name.clone(), lasts));
+        }
         Ok(())
     }
 
@@ -231,6 +248,12 @@ impl Show {
     }
 
     /// The time of day of a moment.
+    #[must_use]
+    pub fn moment_at(at: Duration) -> Timestamp {
+        super::moment(at)
+    }
+
+    /// The time of day of a moment, in whole seconds.
     #[must_use]
     pub fn time(at: Duration) -> String {
         let moment = super::moment(at).to_string();

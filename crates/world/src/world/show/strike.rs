@@ -48,6 +48,10 @@ pub(super) enum Deed {
     Create(Box<Value>),
     /// A node is taken away.
     RemoveNode(String),
+    /// A node stops reporting, for so long.
+    LoseNode(String, Duration),
+    /// A node reports again.
+    RestoreNode(String),
     /// An AppWrapper is resumed.
     Resume(Arc<str>),
     /// Something is back.
@@ -97,7 +101,11 @@ impl Show {
             Deed::RemoveNode(name) => {
                 self.of_kind("v1", "Pod").any(|pod| pod.value["spec"]["nodeName"] == *name.as_str())
             }
-            Deed::Create(_) | Deed::Resume(_) | Deed::Back(..) => true,
+            Deed::Create(_)
+            | Deed::LoseNode(..)
+            | Deed::RestoreNode(_)
+            | Deed::Resume(_)
+            | Deed::Back(..) => true,
         }
     }
 
@@ -198,10 +206,7 @@ impl Show {
             .running()
             .into_iter()
             .partition(|pod| pod.value["spec"]["nodeName"] == *node.as_str());
-        nodes::set_node(&mut self.world.store, &node, Some(self.world.elapsed));
-        let names: Vec<String> = lost.iter().map(|pod| title("Pod", pod)).collect();
-        let message = format!("stops reporting; its pods are lost: {}", names.join(", "));
-        self.say(format!("Node/{node}"), "NodeDied", message);
+        self.silence(&node, &lost);
         for pod in left {
             let Some(after) = pod.annotation(NEEDS_PEERS).and_then(kubelet::duration) else {
                 continue;
@@ -210,6 +215,18 @@ impl Show {
             self.world.end_pod(&pod, self.world.elapsed + after, (1, "Error", &said));
         }
         self.plan.later(self.world.elapsed + NODE_KEPT, Deed::RemoveNode(node));
+    }
+
+    /// A node stops reporting, with these pods.
+    fn silence(&mut self, node: &str, lost: &[Arc<Object>]) {
+        nodes::set_node(&mut self.world.store, node, Some(self.world.elapsed));
+        let names: Vec<String> = lost.iter().map(|pod| title("Pod", pod)).collect();
+        let message = if names.is_empty() {
+            "stops reporting; no pod is on it".to_owned()
+        } else {
+            format!("stops reporting; its pods are lost: {}", names.join(", "))
+        };
+        self.say(format!("Node/{node}"), "NodeDied", message);
     }
 
     /// A pod fails now, as chance has it.
@@ -288,6 +305,15 @@ impl Show {
                 }
             }
             Deed::RemoveNode(name) => self.remove_node(&name),
+            Deed::LoseNode(name, lasts) => {
+                let is_on = |pod: &&Arc<Object>| {
+                    pod.value["spec"]["nodeName"] == *name.as_str() && phase(pod) == "Running"
+                };
+                let lost: Vec<_> = self.of_kind("v1", "Pod").filter(is_on).cloned().collect();
+                self.silence(&name, &lost);
+                self.plan.later(self.world.elapsed + lasts, Deed::RestoreNode(name));
+            }
+            Deed::RestoreNode(name) => nodes::set_node(&mut self.world.store, &name, None),
             Deed::Resume(uid) => {
                 let Some(wrapper) = self.world.store.by_uid(&uid).cloned() else { return };
                 let message = "its owner resumes it";
