@@ -1,4 +1,4 @@
-//! `appwrapper simulate --fleet`.
+//! `appwrapper simulate --fleet`, and `--night`, which tells of one job.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -9,35 +9,103 @@ use serde_json::{Value, json};
 
 use super::Output;
 use super::term::{self, Page, Row, table};
+use crate::world::fleet::night::{self, time_of_day};
 use crate::world::fleet::{FleetOptions, FleetReport, LARGE, Policy, assumptions, simulate};
+
+/// The policies whose stories of the night are told: the defaults, and all parts.
+const TOLD: [Policy; 2] = [Policy::Restarts, Policy::NoFit];
 
 /// Simulates the fleet of a seed with every policy; whether an invariant was violated.
 pub fn run(seed: u64, days: u64, nodes: u64, jobs: usize, output: Output) -> bool {
     let options = FleetOptions { seed, lasts: Duration::from_hours(24 * days), nodes };
-    let reports = reports(&options, jobs);
+    let reports = reports(jobs, |policy| simulate(&options, policy));
     match output {
         Output::Text => {
             term::print(&page(&reports));
-            for (policy, report) in &reports {
-                if let Some(violation) = &report.violation {
-                    term::complain(&format!("{}: {violation}", policy.title()));
-                }
-            }
             term::print_own(&notes());
         }
         Output::Json => term::print_json_line(&document(&options, &reports)),
     }
-    reports.iter().any(|(_, report)| report.violation.is_some())
+    violated(&reports)
+}
+
+/// Tells of the night of a job with 512 GPUs, with every policy; whether an invariant was violated.
+pub fn run_night(jobs: usize, output: Output) -> bool {
+    let reports = reports(jobs, crate::world::fleet::night);
+    match output {
+        Output::Text => {
+            let titles =
+                ["POLICY", "JOB ENDS", "USEFUL GPU-H", "LOST GPU-H", "HUNG GPU-H", "BY HAND"];
+            let rows: Vec<Row> = reports.iter().map(night_row).collect();
+            term::print(&table((&titles, None), &rows, "   ", false));
+            term::print_own(&stories(&reports));
+        }
+        Output::Json => {
+            let one = |(policy, report): &(Policy, FleetReport)| {
+                let told = |(at, text): &(Duration, String)| json!({"time": time_of_day(*at), "seconds": at.as_secs(), "message": text});
+                let story: Vec<Value> = report.story.iter().map(told).collect();
+                json!({"policy": policy.title(), "gpuHours": report, "story": story})
+            };
+            term::print_json_line(&json!({
+                "assumptions": night::assumptions(), "policies": reports.iter().map(one).collect::<Vec<_>>(),
+            }));
+        }
+    }
+    violated(&reports)
+}
+
+fn night_row((policy, report): &(Policy, FleetReport)) -> Row {
+    let last = report.story.last().filter(|(_, text)| text == "Succeeded");
+    let cells = [
+        policy.title().to_owned(),
+        last.map_or_else(|| "-".to_owned(), |(at, _)| night::moment(*at)),
+        format!("{:.0}", report.useful),
+        format!("{:.0}", report.lost),
+        format!("{:.0}", report.hung),
+        report.by_hand.to_string(),
+    ];
+    (cells.into(), None)
+}
+
+fn stories(reports: &[(Policy, FleetReport)]) -> String {
+    let mut text = "\nOf all jobs; BY HAND counts what a person had to do.\n".to_owned();
+    for (policy, report) in reports.iter().filter(|(policy, _)| TOLD.contains(policy)) {
+        text += &format!("\nThe job of 512 GPUs, policy {}:\n", policy.title());
+        for (at, told) in &report.story {
+            text += &format!("  {}  {told}\n", time_of_day(*at));
+        }
+    }
+    text.push('\n');
+    for line in night::assumptions() {
+        text += line;
+        text.push('\n');
+    }
+    text
+}
+
+/// Complains of each invariant that did not hold; whether there is one.
+fn violated(reports: &[(Policy, FleetReport)]) -> bool {
+    let mut found = false;
+    for (policy, report) in reports {
+        if let Some(violation) = &report.violation {
+            term::complain(&format!("{}: {violation}", policy.title()));
+            found = true;
+        }
+    }
+    found
 }
 
 /// The policies run beside each other: they share nothing.
-fn reports(options: &FleetOptions, jobs: usize) -> Vec<(Policy, FleetReport)> {
+fn reports(
+    jobs: usize,
+    simulate: impl Fn(Policy) -> FleetReport + Sync,
+) -> Vec<(Policy, FleetReport)> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(vec![]));
     std::thread::scope(|scope| {
         for _ in 0..jobs.clamp(1, Policy::ALL.len()) {
             scope.spawn(|| {
                 while let Some(policy) = Policy::ALL.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let report = simulate(options, *policy);
+                    let report = simulate(*policy);
                     done.lock().unwrap_or_else(PoisonError::into_inner).push((*policy, report));
                 }
             });

@@ -54,8 +54,11 @@ pub struct Args {
     /// Run a fleet instead: weeks of a large cluster, and what its GPU-hours were used for, by retry policy
     #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "adversary", "steps"])]
     fleet: bool,
+    /// Run one night of a job with 512 GPUs instead, and tell its story, by retry policy
+    #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "adversary", "steps", "fleet"])]
+    night: bool,
     /// Number of days of the fleet
-    #[arg(long, requires = "fleet", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=365))]
+    #[arg(long, requires = "fleet", default_value_t = 14, value_parser = clap::value_parser!(u64).range(1..=365))]
     days: u64,
     /// Number of nodes of the fleet, with 8 GPUs each
     #[arg(long, requires = "fleet", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1024))]
@@ -73,7 +76,9 @@ const VIOLATED: u8 = 1;
 
 /// Runs seeds, one seed, or all plans.
 pub fn run(args: &Args) -> ExitCode {
-    let violated = if args.fleet {
+    let violated = if args.night {
+        fleet::run_night(jobs(args), args.output)
+    } else if args.fleet {
         fleet::run(args.seed, args.days, args.nodes, jobs(args), args.output)
     } else if args.trace {
         trace(args)

@@ -280,7 +280,6 @@ fn a_queued_appwrapper_goes_back_to_its_queue_with_more_memory() {
         let stored = world.wrappers().get("aw").await.expect("it is there");
         assert_eq!(stored.data["spec"]["suspend"], true);
         world.set_suspend(false).await;
-        world.phase("Resuming").await;
         world.pod().await;
         let pod = world.api("v1", "Pod").get("p").await.expect("it is there");
         let resources = &pod.data["spec"]["containers"][0]["resources"];

@@ -31,10 +31,11 @@ pub(super) fn schedule(env: &mut Env<'_>, pod: &Arc<Object>) {
         slots.and_then(|text| text.parse().ok()).unwrap_or(usize::MAX)
     };
     let fits = |node: &&Arc<Object>| {
-        node.annotation(DOWN_SINCE).is_none()
+        // most nodes of a large cluster are full
+        load(node) < room(node)
+            && node.annotation(DOWN_SINCE).is_none()
             && !is_out_of_service(node)
             && node.value["spec"]["unschedulable"] != true
-            && load(node) < room(node)
             && is_selected(node, pod)
             && has_resources(env.store, node, pod)
     };

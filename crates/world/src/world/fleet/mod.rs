@@ -4,9 +4,11 @@
 //! controller runs them in a world. What is not drawn is fixed and written in [`assumptions`]. The rates are those of
 //! published fleets: a mean time to failure of 7.9 h for 1,024 GPUs (arXiv 2410.21680).
 
+pub mod night;
 mod plan;
 mod policy;
 mod run;
+mod story;
 
 use std::time::Duration;
 
@@ -55,6 +57,9 @@ pub struct FleetReport {
     pub large_failures: u64,
     /// How often a person had to act: to resubmit a failed job, or to end a hanging one.
     pub by_hand: u64,
+    /// What happened to the job whose story is told, and when; empty where none is.
+    #[serde(skip)]
+    pub story: Vec<(Duration, String)>,
     /// Steps of the simulation.
     pub steps: u64,
     /// The invariant that did not hold, and at which step: the run ended there.
@@ -94,10 +99,23 @@ const fn real(count: u64) -> f64 {
 /// Where the machine has no room for a runtime.
 #[must_use]
 pub fn simulate(options: &FleetOptions, policy: Policy) -> FleetReport {
+    run(options, Plan::new(options), policy)
+}
+
+/// Runs the night of a job with 512 GPUs with a policy, and tells its story.
+///
+/// # Panics
+/// Where the machine has no room for a runtime.
+#[must_use]
+pub fn night(policy: Policy) -> FleetReport {
+    run(&night::OPTIONS, night::plan(), policy)
+}
+
+fn run(options: &FleetOptions, plan: Plan, policy: Policy) -> FleetReport {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap_or_else(|error| unreachable!("a runtime without any driver: {error}"));
-    runtime.block_on(async { run::Fleet::new(options, policy).run().await })
+    runtime.block_on(async { run::Fleet::new(options, plan, policy).run().await })
 }
 
 #[cfg(test)]

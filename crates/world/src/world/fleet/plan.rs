@@ -57,6 +57,8 @@ pub struct Plan {
     pub(super) jobs: Vec<JobPlan>,
     /// When, which node, what.
     pub(super) incidents: Vec<(Duration, u64, Incident)>,
+    /// The job whose story is told.
+    pub(super) told: Option<usize>,
 }
 
 /// What every row of the table assumes, a line each.
@@ -103,7 +105,7 @@ impl Plan {
             }
         }
         incidents.sort_by_key(|(at, node, _)| (*at, *node));
-        Self { jobs, incidents }
+        Self { jobs, incidents, told: None }
     }
 }
 

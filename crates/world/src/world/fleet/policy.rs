@@ -58,6 +58,11 @@ impl Policy {
         self >= Self::Progress
     }
 
+    /// Whether AppWrappers give their quota back through their Workloads.
+    pub(super) fn requeues(self) -> bool {
+        self >= Self::NoFit
+    }
+
     /// Adds what the policy asks for to the `spec` of an AppWrapper.
     pub(super) fn add_to(self, spec: &mut Value) {
         if self >= Self::Budgets {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::plan::{
     CHECKPOINT, Incident, JobPlan, NOTICED_AFTER, POISONED_AFTER, Plan, RESUBMITTED_AFTER,
 };
-use super::{FleetOptions, FleetReport, GPUS_PER_NODE, LARGE, Policy, real};
+use super::{FleetOptions, FleetReport, GPUS_PER_NODE, LARGE, Policy, real, story};
 use crate::decide::usage;
 use crate::sim::{Deletion, Object, Part, Verb};
 use crate::world::actors::kueue::QUEUE;
@@ -56,6 +56,8 @@ struct Job {
     submitted: u64,
     /// The last ledger of its AppWrapper.
     usage: Value,
+    /// The phase of its AppWrapper.
+    phase: String,
     ended: bool,
 }
 
@@ -76,17 +78,18 @@ pub(super) struct Fleet {
     names: BTreeMap<Arc<str>, usize>,
     agenda: BTreeMap<(Duration, u64), Event>,
     counted: u64,
+    told: Option<usize>,
     report: FleetReport,
 }
 
 impl Fleet {
-    pub(super) fn new(options: &FleetOptions, policy: Policy) -> Self {
-        let plan = Plan::new(options);
+    pub(super) fn new(options: &FleetOptions, plan: Plan, policy: Policy) -> Self {
         let pods = i64::try_from(options.nodes).unwrap_or(i64::MAX / 1000);
         let scene = Scene {
             nodes: (0..options.nodes).map(|node| (node_name(node), 1)).collect(),
             quota: BTreeMap::from([("pods".to_owned(), pods * 1000)]),
             config: policy.config().to_owned(),
+            shows_workloads: policy.requeues(),
             ..Scene::default()
         };
         let job = |plan: &JobPlan| Job {
@@ -97,6 +100,7 @@ impl Fleet {
             attempts: 0,
             submitted: 0,
             usage: Value::Null,
+            phase: String::new(),
             ended: false,
         };
         let mut fleet = Self {
@@ -108,6 +112,7 @@ impl Fleet {
             names: BTreeMap::new(),
             agenda: BTreeMap::new(),
             counted: 0,
+            told: plan.told,
             report: FleetReport::default(),
         };
         for (index, job) in plan.jobs.iter().enumerate() {
@@ -160,14 +165,23 @@ impl Fleet {
         }
     }
 
+    /// Takes down what happened to the job whose story is told.
+    fn tell(&mut self, index: usize, text: impl FnOnce() -> String) {
+        if self.told == Some(index) {
+            self.report.story.push((self.world.elapsed, text()));
+        }
+    }
+
     fn submit(&mut self, index: usize) {
         let job = &mut self.jobs[index];
         if job.submitted > 0 {
             self.report.by_hand += 1;
             let old = name(index, job.submitted);
             delete(&mut self.world, &old);
+            self.tell(index, || "a person submits it again".to_owned());
         } else {
             self.report.submitted += 1;
+            self.tell(index, || "submitted".to_owned());
         }
         let job = &mut self.jobs[index];
         job.submitted += 1;
@@ -179,6 +193,13 @@ impl Fleet {
 
     fn strike(&mut self, node: u64, incident: Incident) {
         let node = node_name(node);
+        if let Some(index) = self.pod_on(&node).and_then(|pod| self.job_of(&pod)) {
+            self.tell(index, || match incident {
+                Incident::Crash(_) => format!("{node} crashes"),
+                Incident::Gpu => format!("a GPU of {node} fails"),
+                Incident::Hang => "it hangs".to_owned(),
+            });
+        }
         match incident {
             Incident::Crash(repair) => {
                 let since = self.world.elapsed;
@@ -219,6 +240,7 @@ impl Fleet {
         let job = &self.jobs[index];
         if job.attempts == attempt && job.hangs_since.is_some() {
             self.report.by_hand += 1;
+            self.tell(index, || "a person notices the hang and ends its pods".to_owned());
             self.end_pods(index, self.world.elapsed, 137);
         }
     }
@@ -308,14 +330,21 @@ impl Fleet {
         if job.ended {
             return;
         }
+        if job.phase != phase {
+            phase.clone_into(&mut job.phase);
+            if let Some(sentence) = story::sentence(status) {
+                self.tell(index, || sentence);
+            }
+        }
         match phase {
             "Succeeded" => {
-                job.ended = true;
+                self.jobs[index].ended = true;
                 self.report.succeeded += 1;
                 self.settle(index);
             }
             // nobody submits again what has a bug
             "Failed" if !is_true(&object.value, "ResourcesDeployed") => {
+                let job = &mut self.jobs[index];
                 job.ended = job.plan.poison;
                 self.settle(index);
                 if !self.jobs[index].ended {
@@ -337,6 +366,7 @@ impl Fleet {
         if job.gpus() >= LARGE {
             self.report.large_attempts += 1;
         }
+        self.tell(index, || format!("runs, with {:.0} h of work left", hours(left)));
         if poison {
             self.end_pods(index, elapsed + POISONED_AFTER, 1);
         } else {
@@ -362,11 +392,19 @@ impl Fleet {
         }
         let kept = if job.plan.poison { Duration::ZERO } else { whole_checkpoints(worked) };
         job.done += kept;
-        self.report.lost += gpus * hours(worked.saturating_sub(kept));
+        let lost = gpus * hours(worked.saturating_sub(kept));
+        self.report.lost += lost;
         self.report.failures += 1;
         if job.gpus() >= LARGE {
             self.report.large_failures += 1;
         }
+        self.tell(index, || {
+            let held = match gpus * hours(hung) {
+                0.0 => String::new(),
+                held => format!(", and it held its quota for {held:.0} while it hung"),
+            };
+            format!("stops: {lost:.0} GPU-hours of work are lost{held}")
+        });
     }
 
     /// Takes down what an AppWrapper reserved, before another takes its place.
@@ -381,6 +419,7 @@ impl Fleet {
     }
 
     fn close(mut self) -> FleetReport {
+        self.told = None;
         for index in 0..self.jobs.len() {
             self.settle(index);
             if let Some(since) = self.jobs[index].ready_at {
