@@ -58,7 +58,7 @@ pub struct Args {
     #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "adversary", "steps", "fleet"])]
     night: bool,
     /// Number of days of the fleet
-    #[arg(long, requires = "fleet", default_value_t = 14, value_parser = clap::value_parser!(u64).range(1..=365))]
+    #[arg(long, requires = "fleet", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=365))]
     days: u64,
     /// Number of nodes of the fleet, with 8 GPUs each
     #[arg(long, requires = "fleet", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1024))]

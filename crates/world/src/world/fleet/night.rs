@@ -45,8 +45,8 @@ pub(super) const OPTIONS: FleetOptions =
 pub fn assumptions() -> [&'static str; 5] {
     [
         "14:00, 15:30, 17:00: 34 jobs of 2 nodes fill the cluster, and the GPU of node-12 fails 20 min later.",
-        "20:00: a job of 64 nodes with 10 h of work. The GPU of node-12 fails at 21:40, 00:20 and 03:40.",
-        "22:50: a collective operation never returns if the job runs.",
+        "20:00: a job of 64 nodes with 10 h of work. The GPU of node-12 fails at 21:40, 22:50 and 00:20.",
+        "01:30: a collective operation never returns if the job runs.",
         "05:10: a node of the job crashes for 2 h, while another job holds 4 nodes; 8 jobs of 8 nodes wait.",
         "Checkpoints and people are those of --fleet: every hour; after 4 h, or 8 h where a job hangs.",
     ]
@@ -70,10 +70,10 @@ pub(super) fn plan() -> Plan {
     jobs.push(job(at(20, 0), JOB_NODES, 600));
     jobs.push(job(at(4, 0), 4, 180));
     jobs.extend(std::iter::repeat_n(job(at(4, 30), 8, 60), 8));
-    for (hour, minute) in [(21, 40), (0, 20), (3, 40)] {
+    for (hour, minute) in [(21, 40), (22, 50), (0, 20)] {
         incidents.push((at(hour, minute), BAD_NODE, Incident::Gpu));
     }
-    incidents.push((at(22, 50), 20, Incident::Hang));
+    incidents.push((at(1, 30), 20, Incident::Hang));
     incidents.push((at(5, 10), 31, Incident::Crash(Duration::from_hours(2))));
     Plan { jobs, incidents, told: Some(told) }
 }

@@ -21,7 +21,7 @@ use crate::world::{NAMESPACE, Options, Source, World, moment};
 /// The annotation by which a pod reports.
 const PROGRESS: &str = "workload.codeflare.dev/progress";
 /// How often a pod reports.
-const REPORTED_EVERY: Duration = Duration::from_mins(10);
+const REPORTED_EVERY: Duration = Duration::from_mins(20);
 /// Later than anything.
 const NEVER: Duration = Duration::from_hours(24 * 3650);
 
@@ -401,7 +401,7 @@ impl Fleet {
         self.tell(index, || {
             let held = match gpus * hours(hung) {
                 0.0 => String::new(),
-                held => format!(", and it held its quota for {held:.0} while it hung"),
+                held => format!("; it hung for {held:.0}"),
             };
             format!("stops: {lost:.0} GPU-hours of work are lost{held}")
         });

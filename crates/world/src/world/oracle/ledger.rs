@@ -78,7 +78,8 @@ impl Ledger {
             let worked = std::mem::take(&mut self.of_attempt);
             let unsaved = self.checkpoint_at.map_or(worked, |at| self.ended_at - at);
             self.lost += worked;
-            self.saved += worked - unsaved.clamp(0, worked);
+            // a clock that was set back makes the time negative
+            self.saved += worked.max(0) - unsaved.clamp(0, worked.max(0));
             self.failure = failure;
         }
         let number = attempts.last().map_or(Value::Null, |last| last["attempt"].clone());
