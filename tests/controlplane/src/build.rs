@@ -1,7 +1,7 @@
 //! The binaries: built at first use, kept until the pinned versions change.
 //!
-//! They lie in `control-plane/<fingerprint>/bin` of Cargo's target directory. Each appears there by
-//! a rename, so a build that was interrupted goes on where it stopped. A lock keeps test processes
+//! They lie in `control-plane/<fingerprint>/bin` of Cargo's target directory, those of one Go module
+//! together. Each appears there by a rename, so a build that was interrupted goes on where it stopped. A lock keeps test processes
 //! that start together from building the same twice.
 
 use std::collections::BTreeMap;
@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 
 use tokio::time::Instant;
 
-use crate::component::{Component, GoModule, Program, Tool};
+use crate::component::{Component, Program, Tool};
 use crate::error::Error;
+use crate::versions::Versions;
 use crate::{env, go};
 
 /// Where the binaries are.
@@ -43,9 +44,9 @@ impl Binaries {
 /// # Errors
 ///
 /// [`Error::GoMissing`], [`Error::Go`] when a build fails, [`Error::Io`].
-pub fn binaries(components: &[Component]) -> Result<Binaries, Error> {
-    let programs: Vec<Program> = components.iter().map(|it| it.program()).collect();
-    let (places, was_missing) = find_or_build(&programs, &GoModule::COMPONENTS)?;
+pub fn binaries(components: &[Component], versions: Versions) -> Result<Binaries, Error> {
+    let programs: Vec<Program> = components.iter().map(|it| it.program(versions)).collect();
+    let (places, was_missing) = find_or_build(&programs)?;
     let built = components.iter().zip(&was_missing).filter(|(_, built)| **built);
     let built = built.map(|(component, _)| *component).collect();
     Ok(Binaries { paths: components.iter().copied().zip(places).collect(), built })
@@ -57,48 +58,46 @@ pub fn binaries(components: &[Component]) -> Result<Binaries, Error> {
 ///
 /// As for [`binaries`].
 pub fn tool(tool: Tool) -> Result<PathBuf, Error> {
-    let (mut places, _) = find_or_build(&[tool.program()], &GoModule::TOOLS)?;
+    let (mut places, _) = find_or_build(&[tool.program()])?;
     Ok(places.remove(0))
 }
 
-/// Where each program is, and whether it had to be built. What `pins` pin is what they depend on.
-fn find_or_build(
-    programs: &[Program],
-    pins: &[GoModule],
-) -> Result<(Vec<PathBuf>, Vec<bool>), Error> {
+/// Where each program is, and whether it had to be built.
+fn find_or_build(programs: &[Program]) -> Result<(Vec<PathBuf>, Vec<bool>), Error> {
     let home = env::target_dir().join("control-plane");
-    let cache = std::path::absolute(home.join(fingerprint(pins)).join("bin"))
-        .map_err(Error::io("find", &home))?;
+    let home = std::path::absolute(&home).map_err(Error::io("find", &home))?;
     let assets = env::assets_dir();
+    let own = |it: &Program| home.join(it.go_module.fingerprint()).join("bin").join(it.name);
     let place = |program: &Program| {
-        let dirs = assets.iter().chain([&cache]);
-        dirs.map(|dir| dir.join(program.name)).find(|path| path.is_file())
+        let given = assets.as_ref().map(|dir| dir.join(program.name));
+        given.into_iter().chain([own(program)]).find(|path| path.is_file())
     };
     let missing = || programs.iter().map(|it| place(it).is_none()).collect::<Vec<bool>>();
     let mut built = missing();
     if built.contains(&true) {
-        fs::create_dir_all(&cache).map_err(Error::io("create", &cache))?;
+        fs::create_dir_all(&home).map_err(Error::io("create", &home))?;
         let _lock = lock(&home.join("build.lock"))?;
         // Another process may have built some while this one waited.
         built = missing();
-        let wanted: Vec<Program> =
-            programs.iter().zip(&built).filter(|(_, missing)| **missing).map(|it| *it.0).collect();
-        build(&wanted, &cache)?;
+        let wanted = programs.iter().zip(&built).filter(|(_, missing)| **missing);
+        let wanted: Vec<(Program, PathBuf)> = wanted.map(|(it, _)| (*it, own(it))).collect();
+        build(&wanted)?;
     }
-    let places = programs.iter().map(|it| place(it).unwrap_or_else(|| cache.join(it.name)));
+    let places = programs.iter().map(|it| place(it).unwrap_or_else(|| own(it)));
     Ok((places.collect(), built))
 }
 
-fn build(programs: &[Program], cache: &Path) -> Result<(), Error> {
-    let ldflags = go::ldflags();
-    for (done, program) in programs.iter().enumerate() {
+fn build(programs: &[(Program, PathBuf)]) -> Result<(), Error> {
+    for (done, (program, finished)) in programs.iter().enumerate() {
         let name = program.name;
         say(&format!("[{}/{}] {name} …", done + 1, programs.len()));
         let start = Instant::now();
-        let unfinished = cache.join(format!(".{name}"));
-        go::build(*program, &unfinished, &ldflags)?;
-        let finished = cache.join(name);
-        fs::rename(&unfinished, &finished).map_err(Error::io("create", &finished))?;
+        let unfinished = finished.with_file_name(format!(".{name}"));
+        if let Some(dir) = unfinished.parent() {
+            fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
+        }
+        go::build(*program, &unfinished)?;
+        fs::rename(&unfinished, finished).map_err(Error::io("create", finished))?;
         say(&format!(" {} s\n", start.elapsed().as_secs()));
     }
     Ok(())
@@ -124,15 +123,4 @@ fn say(text: &str) {
     let mut stderr = io::stderr();
     // Nobody is worse off without the progress.
     drop(stderr.write_all(text.as_bytes()).and_then(|()| stderr.flush()));
-}
-
-/// What the binaries depend on, as a directory's name: FNV-1a, since it must be the same in each
-/// process and Rust release, and nobody attacks it.
-fn fingerprint(modules: &[GoModule]) -> String {
-    let ldflags = go::ldflags();
-    let pins = modules.iter().flat_map(|module| module.pins()).flat_map(str::bytes);
-    let hash = pins.chain(ldflags.bytes()).fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
-    format!("{hash:016x}")
 }

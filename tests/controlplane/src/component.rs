@@ -1,5 +1,8 @@
 //! The parts of a control plane, and where each of them is built from.
 
+use crate::modules::{self, GoModule};
+use crate::versions::Versions;
+
 /// A program that runs as part of a control plane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Component {
@@ -21,17 +24,6 @@ pub enum Component {
     Ray,
     /// The queueing of workloads.
     Kueue,
-}
-
-/// A Go module of ours, a directory under `go/`. There are several because what they pin does not
-/// go together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum GoModule {
-    ControlPlane,
-    Training,
-    Ray,
-    Kubectl,
-    AppWrapper,
 }
 
 /// A program that is no part of a control plane, but that a test may want to use on one. It is built
@@ -61,12 +53,12 @@ impl Tool {
             Self::Kubectl => Program {
                 name: "kubectl",
                 package: "k8s.io/kubernetes/cmd/kubectl",
-                go_module: GoModule::Kubectl,
+                go_module: modules::KUBECTL,
             },
             Self::GoAppWrapper => Program {
                 name: "go-appwrapper",
                 package: "github.com/project-codeflare/appwrapper/cmd",
-                go_module: GoModule::AppWrapper,
+                go_module: modules::APPWRAPPER,
             },
         }
     }
@@ -102,8 +94,8 @@ impl Component {
         }
     }
 
-    pub(crate) const fn program(self) -> Program {
-        Program { name: self.name(), package: self.package(), go_module: self.go_module() }
+    pub(crate) const fn program(self, versions: Versions) -> Program {
+        Program { name: self.name(), package: self.package(), go_module: self.go_module(versions) }
     }
 
     /// The Go package it is built from.
@@ -122,17 +114,15 @@ impl Component {
     }
 
     /// Which of our Go modules pins that package.
-    pub(crate) const fn go_module(self) -> GoModule {
+    pub(crate) const fn go_module(self, versions: Versions) -> GoModule {
         match self {
-            Self::Training => GoModule::Training,
-            Self::Ray => GoModule::Ray,
-            Self::Etcd
-            | Self::ApiServer
-            | Self::ControllerManager
-            | Self::Scheduler
-            | Self::Kwok
-            | Self::JobSet
-            | Self::Kueue => GoModule::ControlPlane,
+            Self::ApiServer | Self::ControllerManager | Self::Scheduler => {
+                versions.kubernetes.go_module()
+            }
+            Self::Kueue => versions.kueue.go_module(),
+            Self::Training => modules::TRAINING,
+            Self::Ray => modules::RAY,
+            Self::Etcd | Self::Kwok | Self::JobSet => modules::CONTROL_PLANE,
         }
     }
 
@@ -145,44 +135,6 @@ impl Component {
             Self::Ray => Some("github.com/ray-project/kuberay/ray-operator"),
             Self::Kueue => Some("sigs.k8s.io/kueue"),
             Self::Etcd | Self::ApiServer | Self::ControllerManager | Self::Scheduler => None,
-        }
-    }
-}
-
-impl GoModule {
-    /// Those of the components.
-    pub(crate) const COMPONENTS: [Self; 3] = [Self::ControlPlane, Self::Training, Self::Ray];
-    /// Those of the tools, which do not make the components be built again.
-    pub(crate) const TOOLS: [Self; 2] = [Self::Kubectl, Self::AppWrapper];
-
-    /// Its directory, below `go/`.
-    pub(crate) const fn dir(self) -> &'static str {
-        match self {
-            Self::ControlPlane => "control-plane",
-            Self::Training => "training",
-            Self::Ray => "ray",
-            Self::Kubectl => "kubectl",
-            Self::AppWrapper => "appwrapper",
-        }
-    }
-
-    /// What it pins: the texts of its `go.mod` and `go.sum`.
-    pub(crate) const fn pins(self) -> [&'static str; 2] {
-        match self {
-            Self::ControlPlane => [
-                include_str!("../go/control-plane/go.mod"),
-                include_str!("../go/control-plane/go.sum"),
-            ],
-            Self::Training => {
-                [include_str!("../go/training/go.mod"), include_str!("../go/training/go.sum")]
-            }
-            Self::Ray => [include_str!("../go/ray/go.mod"), include_str!("../go/ray/go.sum")],
-            Self::Kubectl => {
-                [include_str!("../go/kubectl/go.mod"), include_str!("../go/kubectl/go.sum")]
-            }
-            Self::AppWrapper => {
-                [include_str!("../go/appwrapper/go.mod"), include_str!("../go/appwrapper/go.sum")]
-            }
         }
     }
 }

@@ -7,7 +7,7 @@ const TARGET_MARK: &str = "CACHEDIR.TAG";
 
 /// The directory with ready-made binaries, if the user names one.
 pub(crate) fn assets_dir() -> Option<PathBuf> {
-    variable("KUBEBUILDER_ASSETS")
+    variable("KUBEBUILDER_ASSETS").map(PathBuf::from)
 }
 
 /// Cargo's target directory: the running test lies in it, wherever it was put.
@@ -18,11 +18,12 @@ pub(crate) fn target_dir() -> PathBuf {
         .flat_map(|exe| exe.ancestors())
         .find(|dir| dir.join(TARGET_MARK).is_file())
         .map(Path::to_path_buf)
-        .or_else(|| variable("CARGO_TARGET_DIR"))
+        .or_else(|| variable("CARGO_TARGET_DIR").map(PathBuf::from))
         .unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"))
 }
 
+/// A variable that is set to something.
 #[expect(clippy::disallowed_methods, reason = "this module is the edge of the crate")]
-fn variable(name: &str) -> Option<PathBuf> {
-    std::env::var(name).ok().filter(|value| !value.is_empty()).map(PathBuf::from)
+pub(crate) fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

@@ -15,6 +15,16 @@ pub enum Error {
         /// What was to be built or read.
         missing: String,
     },
+    /// The environment asks for a version that there is not.
+    #[error("{variable}={chosen}: the test control plane has only {known}")]
+    Version {
+        /// The variable.
+        variable: &'static str,
+        /// What it says.
+        chosen: String,
+        /// The versions that there are.
+        known: String,
+    },
     /// A command of the Go tool failed.
     #[error("`{command}` failed; it said:\n{output}")]
     Go {

@@ -27,9 +27,11 @@
 //! [`ControlPlane::kubeconfig_of`]. `kubectl`, for tests that want it, is built by [`build::tool`]
 //! when one asks.
 //!
+//! `CONTROLPLANE_KUBERNETES` and `CONTROLPLANE_KUEUE` choose other versions: see [`versions`].
+//!
 //! What pods do is written in their annotations: see [`annotations`].
 //!
-//! Pure: [`annotations`], `component`, `flags`, `config`, `manifest`. The rest does I/O.
+//! Pure: [`annotations`], `component`, `modules`, `flags`, `config`, `manifest`. The rest does I/O.
 
 pub mod annotations;
 pub mod build;
@@ -40,6 +42,7 @@ mod error;
 mod flags;
 mod go;
 mod manifest;
+mod modules;
 mod objects;
 mod operators;
 mod options;
@@ -48,8 +51,10 @@ mod plane;
 mod probe;
 mod site;
 mod supervisor;
+pub mod versions;
 
 pub use component::{Component, Tool};
 pub use error::Error;
 pub use options::Options;
 pub use plane::ControlPlane;
+pub use versions::Versions;

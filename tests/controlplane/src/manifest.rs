@@ -44,6 +44,16 @@ pub(crate) const fn definitions_dir(component: Component) -> Option<&'static str
 /// Where `JobSet` and Kueue have their webhook configurations.
 pub(crate) const WEBHOOKS: &str = "config/components/webhook/manifests.yaml";
 
+/// Where Kueue says which of its kinds it converts between versions.
+pub(crate) const CONVERSIONS: &str = "config/components/crd/kustomization.yaml";
+
+/// Whether a kustomization adds the conversion webhook to a definition. Kueue refuses to convert any
+/// other kind, so that nobody could list it in its older version.
+pub(crate) fn is_converted(kustomization: &str, definition: &Definition) -> bool {
+    let patch = format!("- path: patches/webhook_in_{}.yaml", definition.plural);
+    kustomization.lines().any(|line| line.trim_end() == patch)
+}
+
 /// Where KWOK has the stages of nodes.
 pub(crate) const NODE_STAGES: [&str; 2] = [
     "kustomize/stage/node/fast/node-initialize.yaml",
@@ -99,6 +109,18 @@ mod tests {
         assert_eq!(want.name(), "rayjobs.ray.io");
         assert_eq!(Definition::from_file_name("ray.io_rayjobs.yaml"), Some(want));
         assert_eq!(Definition::from_file_name("kustomization.yaml"), None);
+    }
+
+    #[test]
+    fn only_what_the_kustomization_says_is_converted() {
+        let kustomization = "patches:\n- path: patches/webhook_in_workloads.yaml\n\
+            #- path: patches/webhook_in_resourceflavors.yaml\n";
+        let is_converted = |plural: &str| {
+            let definition = Definition { group: "x".to_owned(), plural: plural.to_owned() };
+            is_converted(kustomization, &definition)
+        };
+        assert!(is_converted("workloads"));
+        assert!(!is_converted("resourceflavors"));
     }
 
     #[test]

@@ -38,18 +38,29 @@ pub(crate) async fn define(
             definitions.push((definition, text));
         }
     }
-    let (names, texts): (Vec<Definition>, Vec<String>) = definitions.into_iter().unzip();
-    let each = texts.into_iter().map(|text| {
-        let yaml = if component == Component::Kueue {
+    let converted = converted(setup, component)?;
+    let each = definitions.iter().map(|(definition, text)| {
+        let yaml = if manifest::is_converted(&converted, definition) {
             let port = setup.site.ports.kueue.webhook;
-            manifest::with_conversion(&text, port, &setup.ca_bundle())
+            manifest::with_conversion(text, port, &setup.ca_bundle())
         } else {
-            text
+            text.clone()
         };
         objects::create_definition(&setup.client, yaml.into_bytes())
     });
     try_join_all(each).await?;
+    let names: Vec<Definition> =
+        definitions.into_iter().map(|(definition, _)| definition).collect();
     served(setup, server, &names).await
+}
+
+/// The kustomization that names the kinds which Kueue converts; empty for other components.
+fn converted(setup: &Setup<'_>, component: Component) -> Result<String, Error> {
+    if component != Component::Kueue {
+        return Ok(String::new());
+    }
+    let path = setup.manifests(component)?.join(manifest::CONVERSIONS);
+    fs::read_to_string(&path).map_err(Error::io("read", &path))
 }
 
 /// Waits until these are served.

@@ -23,6 +23,7 @@ use crate::manifest::{Definition, NODE_STAGES};
 use crate::options::Options;
 use crate::site::Site;
 use crate::supervisor::{Process, Supervisor};
+use crate::versions::Versions;
 use crate::{config, flags, go, objects, operators, probe};
 
 /// A running control plane. It ends with [`ControlPlane::stop`], when it is dropped, and at the
@@ -53,23 +54,28 @@ impl ControlPlane {
     /// Those of [`build::binaries`], and whatever keeps a component from becoming ready; the state
     /// directory then stays, with the logs.
     pub async fn start(options: Options) -> Result<Self, Error> {
+        let versions = Versions::chosen()?;
         let components = options.components();
-        let binaries = blocking(move || build::binaries(&components)).await?;
-        match Box::pin(Self::try_start(&options, &binaries)).await {
+        let binaries = blocking(move || build::binaries(&components, versions)).await?;
+        match Box::pin(Self::try_start(&options, versions, &binaries)).await {
             Err(error) if error.is_worth_a_second_try() => {
-                Box::pin(Self::try_start(&options, &binaries)).await
+                Box::pin(Self::try_start(&options, versions, &binaries)).await
             }
             outcome => outcome,
         }
     }
 
-    async fn try_start(options: &Options, binaries: &Binaries) -> Result<Self, Error> {
+    async fn try_start(
+        options: &Options,
+        versions: Versions,
+        binaries: &Binaries,
+    ) -> Result<Self, Error> {
         let site = Site::new(options.state_dir.as_deref())?;
         let mut supervisor = Supervisor::new(&site.dir)?;
         if options.state_dir.is_some() {
             supervisor.keep();
         }
-        let outcome = Self::bring_up(&site, options, binaries, &supervisor).await;
+        let outcome = Self::bring_up(&site, options, versions, binaries, &supervisor).await;
         let (config, client, processes) = match outcome {
             Ok(parts) => parts,
             Err(error) => {
@@ -93,6 +99,7 @@ impl ControlPlane {
     async fn bring_up(
         site: &Site,
         options: &Options,
+        versions: Versions,
         binaries: &Binaries,
         supervisor: &Supervisor,
     ) -> Result<(Config, Client, Vec<Process>), Error> {
@@ -107,7 +114,7 @@ impl ControlPlane {
             manifests: BTreeMap::new(),
         };
         let components = options.components();
-        let manifests = blocking(move || go::manifest_dirs(&components));
+        let manifests = blocking(move || go::manifest_dirs(&components, versions));
         let ((etcd, server), manifests) = try_join!(start_server(&setup), manifests)?;
         setup.manifests = manifests;
         let mut processes = start_others(&setup, &server).await?;

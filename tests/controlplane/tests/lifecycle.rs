@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use controlplane::{ControlPlane, Options, annotations, build};
+use controlplane::{ControlPlane, Options, Versions, annotations, build};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -25,8 +25,9 @@ const ATTEMPT: &str = "workload.codeflare.dev/attempt";
 #[tokio::test(flavor = "multi_thread")]
 async fn pods_live_as_told_and_nothing_survives_its_owner() {
     let options = options();
-    build::binaries(&options.components()).expect("they are built");
-    let again = build::binaries(&options.components()).expect("they are there");
+    let versions = Versions::chosen().expect("there are such versions");
+    build::binaries(&options.components(), versions).expect("they are built");
+    let again = build::binaries(&options.components(), versions).expect("they are there");
     assert_eq!(again.built(), []);
 
     let (mut owner, dir) = start_owner();

@@ -148,21 +148,21 @@ fn ten_pod_sets_are_admitted_and_eleven_are_refused() {
 }
 
 #[test]
-fn eleven_pod_sets_that_nobody_refuses_wait_for_ever() {
-    without_webhook("eleven_pod_sets_that_nobody_refuses_wait_for_ever", async |case| {
+fn pod_sets_for_which_kueue_has_no_room_wait_for_ever() {
+    without_webhook("pod_sets_for_which_kueue_has_no_room_wait_for_ever", async |case| {
         case.record_workloads().await;
-        Queue::of("kueue-eleven", 20).create(&case).await;
+        Queue::of("kueue-nineteen", 20).create(&case).await;
         let of = |name: &str, count: usize| {
             let pods = (0..count).map(|it| pod(&format!("{name}-{it}"), &[("run-for", "0s")]));
-            queued(name, "kueue-eleven", json!({}), pods.collect())
+            queued(name, "kueue-nineteen", json!({}), pods.collect())
         };
-        // Kueue cannot make a Workload of it.
-        case.create(of("eleven", 11)).await;
-        case.phase("eleven", "Suspended").await;
+        // Kueue cannot make a Workload of it: one has at most 10 pod sets in 0.18, and 18 in 0.19.
+        case.create(of("nineteen", 19)).await;
+        case.phase("nineteen", "Suspended").await;
         case.create(of("after", 1)).await;
         case.phase("after", "Succeeded").await;
         let log = case.log();
-        assert_eq!(log.workloads("eleven").count(), 0);
-        assert_eq!(log.uids("Pod", "eleven").len(), 0);
+        assert_eq!(log.workloads("nineteen").count(), 0);
+        assert_eq!(log.uids("Pod", "nineteen").len(), 0);
     });
 }

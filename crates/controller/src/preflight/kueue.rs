@@ -202,17 +202,18 @@ impl Settings {
     ) -> Option<WaitForPodsReady> {
         const OLD_DEFAULT: Period = Period::from_secs(5 * 60);
         const DEFAULT: Period = Period::from_secs(30 * 60);
+        // the gate is of 0.19 and counts for both versions of the file; older releases do not start with it
+        if gates.get("DisableWaitForPodsReady") == Some(&true) {
+            return None;
+        }
         // from 0.19 on it waits also where nobody asked it to
-        let by_default = version.is_some_and(|version| version >= Version::new(0, 19, 0))
-            && gates.get("DisableWaitForPodsReady") != Some(&true);
+        let by_default = version.is_some_and(|version| version >= Version::new(0, 19, 0));
         let (waiting, timeout) = if self.is_old {
             let waiting = self.pods_ready.filter(|waiting| waiting.enable)?;
             (waiting, waiting.timeout.unwrap_or(OLD_DEFAULT))
         } else if by_default {
             let waiting = self.pods_ready.unwrap_or_default();
             (waiting, waiting.timeout.filter(|it| !it.is_zero()).unwrap_or(DEFAULT))
-        } else if gates.get("DisableWaitForPodsReady") == Some(&true) {
-            return None;
         } else {
             // without a timeout it does not start
             let waiting = self.pods_ready?;

@@ -128,6 +128,7 @@ fn waiting_for_pods_has_the_defaults_of_its_version() {
         (section("{}"), v18, None),
         (disabled(""), v19, None),
         (disabled("waitForPodsReady: {timeout: 5m}"), v19, None),
+        (disabled("waitForPodsReady: {enable: true}").replace("v1beta2", "v1beta1"), v19, None),
         (old("{enable: true}"), v18, Some(("5m", Some("5m")))),
         (old("{enable: true, timeout: 10m}"), v18, Some(("10m", Some("10m")))),
         (old("{timeout: 10m}"), v18, None),
