@@ -57,7 +57,7 @@ pub fn binaries(components: &[Component]) -> Result<Binaries, Error> {
 ///
 /// As for [`binaries`].
 pub fn tool(tool: Tool) -> Result<PathBuf, Error> {
-    let (mut places, _) = find_or_build(&[tool.program()], &GoModule::TOOLS)?;
+    let (mut places, _) = find_or_build(&[tool.program()], tool.pins())?;
     Ok(places.remove(0))
 }
 

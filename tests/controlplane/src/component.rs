@@ -32,6 +32,7 @@ pub(crate) enum GoModule {
     Ray,
     Kubectl,
     AppWrapper,
+    Kubelet,
 }
 
 /// A program that is no part of a control plane, but that a test may want to use on one. It is built
@@ -42,6 +43,8 @@ pub enum Tool {
     Kubectl,
     /// The Go controller of the same API.
     GoAppWrapper,
+    /// The agent of a real node.
+    Kubelet,
 }
 
 /// What the Go tool needs to know of a program.
@@ -68,6 +71,20 @@ impl Tool {
                 package: "github.com/project-codeflare/appwrapper/cmd",
                 go_module: GoModule::AppWrapper,
             },
+            Self::Kubelet => Program {
+                name: "kubelet",
+                package: "k8s.io/kubernetes/cmd/kubelet",
+                go_module: GoModule::Kubelet,
+            },
+        }
+    }
+
+    /// The modules that it is built again with. Those of the older tools are kept together, since machines
+    /// have them built already.
+    pub(crate) const fn pins(self) -> &'static [GoModule] {
+        match self {
+            Self::Kubectl | Self::GoAppWrapper => &GoModule::TOOLS,
+            Self::Kubelet => &[GoModule::Kubelet],
         }
     }
 }
@@ -163,6 +180,7 @@ impl GoModule {
             Self::Ray => "ray",
             Self::Kubectl => "kubectl",
             Self::AppWrapper => "appwrapper",
+            Self::Kubelet => "kubelet",
         }
     }
 
@@ -182,6 +200,9 @@ impl GoModule {
             }
             Self::AppWrapper => {
                 [include_str!("../go/appwrapper/go.mod"), include_str!("../go/appwrapper/go.sum")]
+            }
+            Self::Kubelet => {
+                [include_str!("../go/kubelet/go.mod"), include_str!("../go/kubelet/go.sum")]
             }
         }
     }

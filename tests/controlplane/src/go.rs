@@ -109,9 +109,12 @@ mod tests {
 
     /// They share the link flags, which say one version.
     #[test]
-    fn kubectl_is_of_the_version_of_the_server() {
-        let versions = [GoModule::ControlPlane, GoModule::Kubectl]
-            .map(|module| super::pinned(module.pins()[0], "k8s.io/kubernetes"));
-        assert!(versions[0].is_some() && versions[0] == versions[1], "{versions:?}");
+    fn kubectl_and_kubelet_are_of_the_version_of_the_server() {
+        let version = |module: GoModule| super::pinned(module.pins()[0], "k8s.io/kubernetes");
+        let server = version(GoModule::ControlPlane);
+        assert!(server.is_some());
+        for module in [GoModule::Kubectl, GoModule::Kubelet] {
+            assert_eq!(version(module), server, "{module:?}");
+        }
     }
 }

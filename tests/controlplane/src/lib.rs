@@ -27,7 +27,9 @@
 //! [`ControlPlane::kubeconfig_of`]. `kubectl`, for tests that want it, is built by [`build::tool`]
 //! when one asks.
 //!
-//! What pods do is written in their annotations: see [`annotations`].
+//! A [`RealNode`] is a node with a kubelet and containers, for what KWOK cannot show.
+//!
+//! What pods do on KWOK's nodes is written in their annotations: see [`annotations`].
 //!
 //! Pure: [`annotations`], `component`, `flags`, `config`, `manifest`. The rest does I/O.
 
@@ -46,6 +48,7 @@ mod options;
 mod pki;
 mod plane;
 mod probe;
+mod real_node;
 mod site;
 mod supervisor;
 
@@ -53,3 +56,4 @@ pub use component::{Component, Tool};
 pub use error::Error;
 pub use options::Options;
 pub use plane::ControlPlane;
+pub use real_node::{Image, NodeOptions, RealNode};
