@@ -168,7 +168,7 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         case.wrap("run", json!({}), vec![set, job("side", json!({}), &[])]).await;
         user.run(&["wait", "run", "--for=running", "--timeout=2m"]).with(0, &["run: Running"]);
         case.ready("run", 0).await;
-        user.run(&["list"]).with(0, &["Running", "reserved", "pods ready"]);
+        user.run(&["list"]).with(0, &["Running", "reserved", "pods running"]);
         user.run(&["why", "run"]).with(0, &["JobSet/set: exists; pods: 1 Running"]);
         user.run(&["attempts", "run"]).with(0, &["(running)"]);
         let (tree, _) = user.json(&["tree", "run"]);
@@ -183,7 +183,7 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         let (waited, code) = user.json(&["wait", "run", "--for=Succeeded", "--timeout=1s"]);
         assert_eq!((code, &waited["timedOut"]), (Some(1), &json!(true)));
         user.run(&["wait", "run", "--for=Succeeded", "--timeout=0"])
-            .with(1, &["it is Running, pods ready"]);
+            .with(1, &["it is Running, pods running"]);
         user.run(&["retry", "run"]).with(1, &["is Running and has not failed"]);
         user.run(&["resume", "run"]).with(0, &["is not suspended"]);
         user.run(&["suspend", "run"]).with(0, &["suspended (spec.suspend)"]);

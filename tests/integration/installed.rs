@@ -59,7 +59,7 @@ pub struct Program {
 }
 
 /// The program that is tested: that of the same build, or the one of `APPWRAPPER_TESTS_PROGRAM`.
-fn program() -> PathBuf {
+pub fn program() -> PathBuf {
     let other = std::env::var_os("APPWRAPPER_TESTS_PROGRAM");
     other.map_or_else(|| env!("CARGO_BIN_EXE_appwrapper").into(), PathBuf::from)
 }
@@ -73,12 +73,8 @@ impl Installed {
         let [webhook, metrics, progress] = [(); 3].map(|()| free_port());
         let mut installed =
             Self { plane, settings, folder, webhook, metrics, progress, process: 0 };
-        let manifests = ["default", "progress"].map(|name| {
-            let folder = format!("{}/config/{name}", env!("CARGO_MANIFEST_DIR"));
-            let made = kubectl(installed.plane.kubeconfig(), &["kustomize", &folder], &[]);
-            made.expect("the manifests fit together")
-        });
-        let manifests = installed.here(&manifests.join("---\n"));
+        let documents = on_loopback(&built(&["default", "progress"]), webhook);
+        let manifests: String = documents.iter().map(|it| format!("---\n{it}\n")).collect();
         let applied = kubectl(
             installed.plane.kubeconfig(),
             &["apply", "--server-side", "--force-conflicts", "-f", "-"],
@@ -90,24 +86,6 @@ impl Installed {
         program.until_ready(&installed);
         // It ends soon after the control plane, which ends with the tests: its Lease is lost then.
         installed
-    }
-
-    /// The manifests with the webhook on loopback: there are no services here.
-    fn here(&self, manifests: &str) -> String {
-        let yaml = serde_saphyr::options! { strict_booleans: true };
-        let documents: Vec<Value> =
-            serde_saphyr::from_multiple_with_options(manifests, yaml).expect("YAML");
-        let mut text = String::new();
-        for mut document in documents {
-            let webhooks = document.get_mut("webhooks").and_then(Value::as_array_mut);
-            for webhook in webhooks.into_iter().flatten() {
-                let client = &mut webhook["clientConfig"];
-                let path = client["service"]["path"].as_str().expect("a path").to_owned();
-                *client = json!({"url": format!("https://127.0.0.1:{}{path}", self.webhook)});
-            }
-            text += &format!("---\n{document}\n");
-        }
-        text
     }
 
     /// Starts a program with the rights of the ServiceAccount.
@@ -213,25 +191,60 @@ async fn token(client: kube::Client, namespace: &str, account: &str) -> String {
 impl Program {
     /// Waits until the webhook answers, by asking it as anybody would.
     fn until_ready(&mut self, installed: &Installed) {
-        let probe = r#"{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-            "metadata": {"name": "probe", "namespace": "default"}, "spec": {"components": []}}"#;
-        let arguments = ["create", "--dry-run=server", "-f", "-"];
-        for _ in 0..600 {
-            let said = kubectl(installed.plane.kubeconfig(), &arguments, probe.as_bytes());
-            if said.as_ref().is_err_and(|said| !said.contains("failed calling webhook")) {
-                return;
-            }
+        until_the_webhook_answers(installed.plane.kubeconfig(), || {
             let ended = self.child.try_wait().expect("it can be asked");
             assert!(ended.is_none(), "it has ended: {}", self.said());
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        panic!("the webhook never answered: {}", self.said());
+            self.said()
+        });
     }
 
     /// What the program has said.
     fn said(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
+}
+
+/// The manifests of these directories of `config/`.
+pub fn built(directories: &[&str]) -> String {
+    let built = directories.iter().map(|name| {
+        let folder = format!("{}/config/{name}", env!("CARGO_MANIFEST_DIR"));
+        let kustomize = ["kustomize", folder.as_str()];
+        kubectl(Path::new(""), &kustomize, &[]).expect("the manifests fit together")
+    });
+    built.collect::<Vec<_>>().join("---\n")
+}
+
+/// The manifests with the webhook on loopback: there are no services here.
+pub fn on_loopback(manifests: &str, webhook: u16) -> Vec<Value> {
+    let yaml = serde_saphyr::options! { strict_booleans: true };
+    let mut documents: Vec<Value> =
+        serde_saphyr::from_multiple_with_options(manifests, yaml).expect("YAML");
+    for document in &mut documents {
+        let webhooks = document.get_mut("webhooks").and_then(Value::as_array_mut);
+        for one in webhooks.into_iter().flatten() {
+            let client = &mut one["clientConfig"];
+            let path = client["service"]["path"].as_str().expect("a path").to_owned();
+            *client = json!({"url": format!("https://127.0.0.1:{webhook}{path}")});
+        }
+    }
+    documents
+}
+
+/// Waits until the webhook answers, by asking it as anybody would; `said` is what its server says meanwhile.
+pub fn until_the_webhook_answers(kubeconfig: &Path, mut said: impl FnMut() -> String) {
+    let probe = r#"{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "metadata": {"name": "probe", "namespace": "default"}, "spec": {"components": []}}"#;
+    let arguments = ["create", "--dry-run=server", "-f", "-"];
+    let mut last = String::new();
+    for _ in 0..600 {
+        let answer = kubectl(kubeconfig, &arguments, probe.as_bytes());
+        if answer.as_ref().is_err_and(|answer| !answer.contains("failed calling webhook")) {
+            return;
+        }
+        last = said();
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    panic!("the webhook never answered: {last}");
 }
 
 /// A port on loopback that nobody uses now.

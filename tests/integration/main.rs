@@ -63,6 +63,7 @@ mod policies;
 mod progress;
 mod progress_server;
 mod proxy;
+mod real_node;
 mod release;
 mod replicas;
 mod rights;

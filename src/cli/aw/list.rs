@@ -58,7 +58,7 @@ struct Item {
     uncounted_restarts: i32,
     quota_reserved: bool,
     created: Option<Timestamp>,
-    /// Its pods are ready, or what it waits for.
+    /// Its pods are running, or what it waits for.
     state: String,
 }
 
@@ -120,7 +120,7 @@ fn has_odd_phase(wrapper: &Wrapper) -> bool {
     wrapper.flaws.stored.contains_key("phase")
 }
 
-/// Its pods are ready, or what it waits for, in a few words.
+/// Its pods are running, or what it waits for, in a few words.
 pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
     if let Some(manager) = wrapper.other_manager() {
         return format!("managed by {manager}");
@@ -163,8 +163,8 @@ fn running(wrapper: &Wrapper) -> String {
     }
     match condition::find(conditions, condition::PODS_READY) {
         Some(ready) if ready.status == "True" => match awaited(wrapper) {
-            Some(step) => format!("pods ready; {step} not created yet"),
-            None => "pods ready".to_owned(),
+            Some(step) => format!("pods running; {step} not created yet"),
+            None => "pods running".to_owned(),
         },
         Some(ready) if !ready.message.is_empty() => format!("waiting for pods: {}", ready.message),
         Some(_) | None => "waiting for its pods".to_owned(),
@@ -259,7 +259,7 @@ mod tests {
             ("", json!({"phase": "Suspended"}), "waiting for spec.suspend to be false"),
             ("", json!({"phase": "Resuming"}), "creating its components"),
             ("", json!({"phase": "Running"}), "waiting for its pods"),
-            ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods ready"),
+            ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods running"),
             (
                 "",
                 json!({"phase": "Running", "conditions": [ready("False", "pod set a-0: 1 of 2 pods")]}),
@@ -316,7 +316,8 @@ mod tests {
         let spec = json!({"components": [job("init"), job("work")], "executionPolicy": {
             "executionPolicyOrder": "InOrder",
             "rules": [{"targetComponents": ["init"], "waitForComponentsStatus": "Succeeded"}]}});
-        for (begun, want) in [(1, "pods ready; step 2 of 2 not created yet"), (2, "pods ready")] {
+        for (begun, want) in [(1, "pods running; step 2 of 2 not created yet"), (2, "pods running")]
+        {
             let object = json!({"metadata": {"name": "aw", "namespace": "ns"}, "spec": spec,
                 "status": status(begun)});
             let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();

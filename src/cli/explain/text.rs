@@ -160,7 +160,7 @@ fn budget(budget: &Budget) -> String {
         text += &format!(" since {since}");
     }
     if let Some(refill_at) = budget.refill_at {
-        text += &format!("; given back at {refill_at} if pods stay ready");
+        text += &format!("; given back at {refill_at} if pods keep running");
     }
     text
 }
@@ -190,8 +190,10 @@ fn progress(progress: &Progress, now: Timestamp) -> String {
 /// Kueue's deadline, and whose comes next.
 fn eviction(eviction: &Eviction, answer: &Explanation, now: Timestamp) -> String {
     let Eviction { at, timeout, next } = eviction;
-    let kueue =
-        format!("evicts it at {at}, {}, unless its pods are ready ({timeout})", relative(*at, now));
+    let kueue = format!(
+        "evicts it at {at}, {}, unless its pods are running ({timeout})",
+        relative(*at, now)
+    );
     match (answer.deadline, *next) {
         (None, _) => kueue,
         (Some(own), "Kueue") => format!("{kueue}; before the controller's deadline at {own}"),

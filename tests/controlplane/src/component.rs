@@ -34,6 +34,8 @@ pub enum Tool {
     Kubectl,
     /// The Go controller of the same API.
     GoAppWrapper,
+    /// The agent of a real node.
+    Kubelet,
 }
 
 /// What the Go tool needs to know of a program.
@@ -59,6 +61,11 @@ impl Tool {
                 name: "go-appwrapper",
                 package: "github.com/project-codeflare/appwrapper/cmd",
                 go_module: modules::APPWRAPPER,
+            },
+            Self::Kubelet => Program {
+                name: "kubelet",
+                package: "k8s.io/kubernetes/cmd/kubelet",
+                go_module: modules::KUBELET,
             },
         }
     }

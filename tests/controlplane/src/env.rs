@@ -10,6 +10,16 @@ pub(crate) fn assets_dir() -> Option<PathBuf> {
     variable("KUBEBUILDER_ASSETS").map(PathBuf::from)
 }
 
+/// Where a program is: a path is taken as it is, a name is looked for in `PATH`.
+pub(crate) fn program(name: impl AsRef<Path>) -> Option<PathBuf> {
+    let name = name.as_ref();
+    if name.is_absolute() {
+        return name.is_file().then(|| name.to_path_buf());
+    }
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path).map(|dir| dir.join(name)).find(|path| path.is_file())
+}
+
 /// Cargo's target directory: the running test lies in it, wherever it was put.
 pub(crate) fn target_dir() -> PathBuf {
     let running = std::env::current_exe().ok();

@@ -33,6 +33,14 @@ pub enum Error {
         /// The end of what it wrote to its standard error.
         output: String,
     },
+    /// A tool of the machine failed.
+    #[error("{command} failed; it said:\n{output}")]
+    Command {
+        /// The command line.
+        command: String,
+        /// The end of what it wrote to its standard error.
+        output: String,
+    },
     /// A file or a process could not be handled.
     #[error("{action}")]
     Io {

@@ -77,12 +77,14 @@ fn api_server(site: &Site, options: &Options) -> Vec<String> {
         "--service-account-issuer=https://kubernetes.default".to_owned(),
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
-        // Pods need no tokens here, and must not wait for the account of a new namespace.
-        "--disable-admission-plugins=ServiceAccount".to_owned(),
         "--allow-privileged".to_owned(),
         "--max-requests-inflight=2000".to_owned(),
         "--max-mutating-requests-inflight=1000".to_owned(),
     ];
+    if !options.service_accounts {
+        // Pods need no tokens here, and must not wait for the account of a new namespace.
+        arguments.push("--disable-admission-plugins=ServiceAccount".to_owned());
+    }
     if options.audit {
         arguments.push(format!("--audit-policy-file={}", site.audit_policy().display()));
         arguments.push(format!("--audit-log-path={}", site.audit_log().display()));

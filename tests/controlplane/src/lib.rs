@@ -29,7 +29,9 @@
 //!
 //! `CONTROLPLANE_KUBERNETES` and `CONTROLPLANE_KUEUE` choose other versions: see [`versions`].
 //!
-//! What pods do is written in their annotations: see [`annotations`].
+//! A [`RealNode`] is a node with a kubelet and containers, for what KWOK cannot show.
+//!
+//! What pods do on KWOK's nodes is written in their annotations: see [`annotations`].
 //!
 //! Pure: [`annotations`], `component`, `modules`, `flags`, `config`, `manifest`. The rest does I/O.
 
@@ -49,6 +51,7 @@ mod options;
 mod pki;
 mod plane;
 mod probe;
+mod real_node;
 mod site;
 mod supervisor;
 pub mod versions;
@@ -57,4 +60,5 @@ pub use component::{Component, Tool};
 pub use error::Error;
 pub use options::Options;
 pub use plane::ControlPlane;
+pub use real_node::{Image, NodeOptions, RealNode};
 pub use versions::Versions;

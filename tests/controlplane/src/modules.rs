@@ -32,6 +32,7 @@ pub(crate) const TRAINING: GoModule = go_module!("training");
 pub(crate) const RAY: GoModule = go_module!("ray");
 pub(crate) const KUBECTL: GoModule = go_module!("kubectl");
 pub(crate) const APPWRAPPER: GoModule = go_module!("appwrapper");
+pub(crate) const KUBELET: GoModule = go_module!("kubelet");
 
 impl GoModule {
     /// The version of a module that it pins, as in `v1.36.0`.
@@ -87,8 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn kubectl_is_of_the_version_of_the_server() {
-        let versions = [CONTROL_PLANE, KUBECTL].map(|module| module.version("k8s.io/kubernetes"));
-        assert!(versions[0].is_some() && versions[0] == versions[1], "{versions:?}");
+    fn kubectl_and_kubelet_are_of_the_version_of_the_server() {
+        let version = |module: GoModule| module.version("k8s.io/kubernetes");
+        let server = version(CONTROL_PLANE);
+        assert!(server.is_some());
+        assert_eq!([KUBECTL, KUBELET].map(version), [server; 2]);
     }
 }

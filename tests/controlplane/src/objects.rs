@@ -82,15 +82,22 @@ async fn try_are_served(client: &Client, group: &str, plurals: &[&str]) -> kube:
 pub(crate) async fn nodes_are_ready(client: &Client, count: usize) -> bool {
     let api: Api<Node> = Api::all(client.clone());
     let Ok(nodes) = api.list(&ListParams::default()).await else { return false };
-    let usable = |node: &&Node| {
-        let tainted = node.spec.as_ref().and_then(|it| it.taints.as_ref());
-        let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
-        tainted.is_none_or(Vec::is_empty)
-            && node.name_any().starts_with("node-")
-            && conditions
-                .is_some_and(|all| all.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
-    };
+    let usable = |node: &&Node| takes_pods(node) && node.name_any().starts_with("node-");
     nodes.iter().filter(usable).count() >= count
+}
+
+/// Whether one node has reported, and pods may go there.
+pub(crate) async fn node_is_ready(client: &Client, name: &str) -> bool {
+    let api: Api<Node> = Api::all(client.clone());
+    api.get_opt(name).await.ok().flatten().is_some_and(|node| takes_pods(&node))
+}
+
+fn takes_pods(node: &Node) -> bool {
+    let tainted = node.spec.as_ref().and_then(|it| it.taints.as_ref());
+    let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
+    tainted.is_none_or(Vec::is_empty)
+        && conditions
+            .is_some_and(|all| all.iter().any(|it| it.type_ == "Ready" && it.status == "True"))
 }
 
 async fn get(client: &Client, path: &str) -> bool {

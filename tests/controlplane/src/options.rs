@@ -32,6 +32,9 @@ pub struct Options {
     pub kueue_config: Value,
     /// Keep an audit log of all requests; see [`crate::ControlPlane::audit_log`].
     pub audit: bool,
+    /// Give pods tokens of their ServiceAccounts, as clusters do: for pods that run on a
+    /// [`RealNode`](crate::RealNode), and use them. Then a pod cannot be created before its account.
+    pub service_accounts: bool,
     /// Definitions to have in place before kube-controller-manager starts. Its garbage collector
     /// looks for new kinds every 30 seconds only, and until then does not see their owners go.
     pub crds: Vec<CustomResourceDefinition>,
@@ -52,6 +55,7 @@ impl Default for Options {
             kueue: false,
             kueue_config: json!({}),
             audit: false,
+            service_accounts: false,
             crds: Vec::new(),
             state_dir: None,
         }

@@ -71,7 +71,7 @@ impl ControlPlane {
         binaries: &Binaries,
     ) -> Result<Self, Error> {
         let site = Site::new(options.state_dir.as_deref())?;
-        let mut supervisor = Supervisor::new(&site.dir)?;
+        let mut supervisor = Supervisor::new(&site.dir, &[])?;
         if options.state_dir.is_some() {
             supervisor.keep();
         }
@@ -216,7 +216,7 @@ impl Setup<'_> {
         let mut command = Command::new(self.binaries.path(component).ok_or_else(missing)?);
         command.args(flags::arguments(component, self.site, self.options, config));
         command.envs(environment.iter().copied()).current_dir(&self.site.dir);
-        self.supervisor.start(component, command)
+        self.supervisor.start(component.name(), command)
     }
 
     /// The directory of the module that has a component's manifests.
@@ -336,13 +336,13 @@ async fn client_config(kubeconfig: &Path) -> Result<Config, Error> {
     Ok(config)
 }
 
-async fn shut_down(supervisor: Supervisor, processes: Vec<Process>) {
+pub(crate) async fn shut_down(supervisor: Supervisor, processes: Vec<Process>) {
     // An error would say that this runtime is ending, and then so does the process.
     drop(spawn_blocking(move || supervisor.shut_down(processes)).await);
 }
 
 /// Runs what blocks where it may.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let ended = |source| Error::Io { action: "run in a thread".to_owned(), source };

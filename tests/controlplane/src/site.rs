@@ -53,7 +53,7 @@ impl Site {
                 fs::create_dir_all(dir).map_err(Error::io("create", dir))?;
                 std::path::absolute(dir).map_err(Error::io("find", dir))?
             }
-            None => fresh_dir(&env::target_dir().join("control-plane").join("run"))?,
+            None => fresh_dir()?,
         };
         let ports = Ports::free().map_err(Error::io("find free ports for", &dir))?;
         let pki = Pki::generate()?;
@@ -120,9 +120,15 @@ impl Ports {
     }
 }
 
+/// A port on loopback that nobody uses now.
+pub(crate) fn free_port() -> io::Result<u16> {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr().map(|address| address.port())
+}
+
 /// A directory that nobody else has: the process id is not enough, since ids come back.
-fn fresh_dir(parent: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn fresh_dir() -> Result<PathBuf, Error> {
     const TRIES: u32 = 10_000;
+    let parent = &env::target_dir().join("control-plane").join("run");
     fs::create_dir_all(parent).map_err(Error::io("create", parent))?;
     for number in 0..TRIES {
         let dir = parent.join(format!("{}-{number}", std::process::id()));

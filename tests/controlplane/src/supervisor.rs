@@ -12,23 +12,36 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-use crate::Component;
 use crate::error::{Error, tail_of};
 
 const ANCHOR: &str = "read -r _";
 
-/// Arguments: the group to kill and the directory to remove. It kills more than once because a
-/// component that is just being started may join the group late, and it gives up after two seconds
-/// because what nobody has reaped yet still counts as a member.
+/// Arguments: the group to kill, the directory to remove, and cgroups whose processes are killed, too. It
+/// kills more than once because a component that is just being started may join the group late, and it
+/// gives up after two seconds because what nobody has reaped yet still counts as a member. A container
+/// may take longer to end than a process: its memory is freed first.
 const WARDEN: &str = r#"
 keep=
 while read -r word; do [ "$word" = keep ] && keep=yes; done
+group=$1 dir=$2
+shift 2
 tries=0
-while kill -s KILL -- "-$1" 2>/dev/null && [ $tries -lt 40 ]; do
+while kill -s KILL -- "-$group" 2>/dev/null && [ $tries -lt 40 ]; do
     tries=$((tries + 1))
     sleep 0.05
 done
-[ -n "$keep" ] || rm -rf -- "$2" || { sleep 1; rm -rf -- "$2"; }
+if [ $# -gt 0 ]; then
+    tries=0
+    while [ $tries -lt 200 ]; do
+        found=$(find "$@" -name cgroup.procs -exec cat {} + 2>/dev/null | sort -u)
+        [ -n "$found" ] || break
+        kill -s KILL $found 2>/dev/null
+        tries=$((tries + 1))
+        sleep 0.05
+    done
+    find "$@" -depth -type d -exec rmdir {} \; 2>/dev/null
+fi
+[ -n "$keep" ] || rm -rf -- "$dir" || { sleep 1; rm -rf -- "$dir"; }
 "#;
 
 /// While it exists, the components run.
@@ -40,12 +53,14 @@ pub(crate) struct Supervisor {
 }
 
 impl Supervisor {
-    /// `dir` gets the logs, and is removed at the end unless [`Self::keep`] was called.
-    pub(crate) fn new(dir: &Path) -> Result<Self, Error> {
+    /// `dir` gets the logs, and is removed at the end unless [`Self::keep`] was called; so are the cgroups, in
+    /// any case, and with them every process that is still in them.
+    pub(crate) fn new(dir: &Path, cgroups: &[PathBuf]) -> Result<Self, Error> {
         let anchor = shell(ANCHOR, &[]).map_err(spawn_error("the anchor shell"))?;
         let group = anchor.id().to_string();
-        let warden = shell(WARDEN, &[group.as_ref(), dir.as_os_str()])
-            .map_err(spawn_error("the warden shell"))?;
+        let mut arguments = vec![group.as_ref(), dir.as_os_str()];
+        arguments.extend(cgroups.iter().map(|it| it.as_os_str()));
+        let warden = shell(WARDEN, &arguments).map_err(spawn_error("the warden shell"))?;
         Ok(Self { anchor, warden, dir: dir.to_path_buf() })
     }
 
@@ -55,22 +70,19 @@ impl Supervisor {
         drop(self.warden.stdin.as_mut().map(|stdin| stdin.write_all(b"keep\n")));
     }
 
-    /// Starts a component in the group, with its output in `<dir>/<name>.log`.
-    pub(crate) fn start(
-        &self,
-        component: Component,
-        mut command: Command,
-    ) -> Result<Process, Error> {
-        let log = self.dir.join(format!("{}.log", component.name()));
-        let stdout = File::create(&log).map_err(Error::io("create", &log))?;
+    /// Starts a program in the group, with its output appended to `<dir>/<name>.log`.
+    pub(crate) fn start(&self, name: &'static str, mut command: Command) -> Result<Process, Error> {
+        let log = self.dir.join(format!("{name}.log"));
+        let stdout = File::options().create(true).append(true).open(&log);
+        let stdout = stdout.map_err(Error::io("create", &log))?;
         let stderr = stdout.try_clone().map_err(Error::io("open", &log))?;
         let group = i32::try_from(self.anchor.id()).map_err(|_| Error::Io {
             action: "name the process group".to_owned(),
             source: io::ErrorKind::InvalidData.into(),
         })?;
         command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(group);
-        let child = command.spawn().map_err(spawn_error(component.name()))?;
-        Ok(Process { component, log, child: Mutex::new(child) })
+        let child = command.spawn().map_err(spawn_error(name))?;
+        Ok(Process { name, log, child: Mutex::new(child) })
     }
 
     /// Ends all components and returns when they are gone.
@@ -86,10 +98,10 @@ impl Supervisor {
     }
 }
 
-/// A component that was started.
+/// A program that was started.
 #[derive(Debug)]
 pub(crate) struct Process {
-    component: Component,
+    name: &'static str,
     log: PathBuf,
     child: Mutex<Child>,
 }
@@ -100,7 +112,19 @@ impl Process {
     }
 
     pub(crate) const fn name(&self) -> &'static str {
-        self.component.name()
+        self.name
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.lock().unwrap_or_else(PoisonError::into_inner).id()
+    }
+
+    /// Kills it, and returns when it is gone.
+    pub(crate) fn kill(self) {
+        let mut child = self.child.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // They fail only for a child that has ended.
+        drop(child.kill());
+        drop(child.wait());
     }
 
     /// An error once it has ended.

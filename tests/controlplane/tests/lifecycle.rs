@@ -9,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use controlplane::{ControlPlane, Options, Versions, annotations, build};
+use controlplane::{ControlPlane, NodeOptions, Options, RealNode, Versions, annotations, build};
 use k8s_openapi::api::core::v1::{ContainerStateTerminated, Pod};
 use kube::api::{DeleteParams, PostParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -30,7 +30,7 @@ async fn pods_live_as_told_and_nothing_survives_its_owner() {
     let again = build::binaries(&options.components(), versions).expect("they are there");
     assert_eq!(again.built(), []);
 
-    let (mut owner, dir) = start_owner();
+    let (mut owner, dir) = start_owner("owner");
     let client = client(&dir.join("kubeconfig")).await;
     let pods = Api::<Pod>::namespaced(client, "default");
     pods_end_as_their_annotations_say(&pods).await;
@@ -56,14 +56,65 @@ async fn owner() {
     std::io::stdin().read_to_end(&mut Vec::new()).expect("a pipe");
 }
 
+/// Containers, mounts and cgroups go, too.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "nightly: needs root and containerd; builds a kubelet"]
+async fn nothing_of_a_real_node_survives_its_owner() {
+    if let Some(why) = RealNode::obstacle() {
+        let said = writeln!(std::io::stderr(), "skipped: no real node here: {why}");
+        return said.expect("standard error is there");
+    }
+    let (mut owner, dir) = start_owner("node_owner");
+    let kubeconfig = dir.join("kubeconfig");
+    let pods = Api::<Pod>::namespaced(client(&kubeconfig).await, "default");
+    let pod = json!({"metadata": {"name": "sleeps"}, "spec": {
+        "hostNetwork": true,
+        "containers": [{"name": "main", "image": "test/pause:1", "imagePullPolicy": "Never"}],
+    }});
+    let pod = serde_json::from_value(pod).expect("it is a pod");
+    pods.create(&PostParams::default(), &pod).await.expect("it is valid");
+    eventually(|| async { phase_of(&get(&pods, "sleeps").await) == "Running" }).await;
+    assert!(!cgroups_of(&dir).is_empty(), "or the next check means nothing");
+    owner.kill().expect("it is ours");
+    owner.wait().expect("it is ours");
+    // a cgroup cannot be removed while a process is in it
+    eventually(|| async { cgroups_of(&dir).is_empty() && !dir.exists() }).await;
+    let mounts = std::fs::read_to_string("/proc/self/mounts").expect("it can be read");
+    assert!(!mounts.contains(dir.to_str().expect("it is UTF-8")), "{mounts}");
+}
+
+/// Not a test: the process that owns a control plane and a node.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "runs as a child of the test above"]
+async fn node_owner() {
+    static OWNED: OnceLock<(ControlPlane, RealNode)> = OnceLock::new();
+    let options = Options { nodes: 0, ..Options::default() };
+    let plane = ControlPlane::start(options).await.expect("it starts");
+    let options = NodeOptions { name: "real".to_owned(), memory_mib: None };
+    let node = RealNode::start(&plane, options).await.expect("it starts");
+    let (_, node) = OWNED.get_or_init(|| (plane, node));
+    let mut stdout = std::io::stdout();
+    writeln!(stdout, "\n{MARK}{}", node.dir().display()).expect("the parent reads it");
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("a pipe");
+}
+
+/// The cgroups of the node of a directory, in every hierarchy.
+fn cgroups_of(dir: &Path) -> Vec<PathBuf> {
+    let name = format!("appwrapper-node-{}", dir.file_name().expect("a name").to_string_lossy());
+    let root = Path::new("/sys/fs/cgroup");
+    let below = std::fs::read_dir(root).expect("cgroups").flatten().map(|entry| entry.path());
+    let all = below.chain([root.to_path_buf()]).map(|hierarchy| hierarchy.join(&name));
+    all.filter(|path| path.exists()).collect()
+}
+
 fn options() -> Options {
     Options { nodes: 1, ..Options::default() }
 }
 
-fn start_owner() -> (Child, PathBuf) {
+fn start_owner(name: &str) -> (Child, PathBuf) {
     let this = std::env::current_exe().expect("it runs");
     let mut command = Command::new(this);
-    command.args(["--exact", "owner", "--ignored", "--nocapture"]);
+    command.args(["--exact", name, "--ignored", "--nocapture"]);
     let mut child =
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("it runs now");
     let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();

@@ -203,7 +203,7 @@ impl PodRecord {
             due_to_go,
             created,
             reason: status.reason,
-            message: status.message,
+            message: status.message.map(trimmed),
             conditions: status.conditions.into_iter().filter_map(condition).collect(),
             containers,
             resources,
@@ -331,6 +331,13 @@ fn condition(lean: LeanCondition) -> Option<PodCondition> {
     })
 }
 
+/// A message as it is told, recorded and compared with patterns: programs end theirs with a line break, and
+/// kubelets end some with a space.
+fn trimmed(mut message: String) -> String {
+    message.truncate(message.trim_end().len());
+    message
+}
+
 fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<Item = Container> {
     statuses.into_iter().map(move |status| {
         let LeanState { waiting, running, terminated } = status.state;
@@ -339,11 +346,11 @@ fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<I
                 exit_code: end.exit_code,
                 signal: end.signal,
                 reason: end.reason,
-                message: end.message,
+                message: trimmed(end.message),
                 finished_at: end.finished_at.map(|time| time.0),
             }),
             (None, Some(LeanWaiting { reason, message }), _) => {
-                ContainerState::Waiting { reason, message }
+                ContainerState::Waiting { reason, message: trimmed(message) }
             }
             (None, None, Some(_)) => ContainerState::Running,
             (None, None, None) => ContainerState::Unknown,
@@ -401,6 +408,23 @@ mod tests {
             .collect();
         assert_eq!(ended, [("i", true, 0), ("c", false, 137)]);
         assert_eq!(record.pod.resources.iter().collect::<Vec<_>>(), ["nvidia.com/gpu"]);
+    }
+
+    #[test]
+    fn the_end_of_a_message_is_trimmed() {
+        let container = |state: serde_json::Value| json!({"name": "c", "state": state});
+        let record = PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "status": {
+            "message": "was low on memory. ",
+            "initContainerStatuses": [container(json!({"waiting": {"reason": "R", "message": " a\n"}}))],
+            "containerStatuses": [container(json!({"terminated": {"exitCode": 3, "message": "a\n b\r\n"}}))],
+        }})));
+        assert_eq!(record.pod.message.as_deref(), Some("was low on memory."));
+        let ContainerState::Waiting { message, .. } = &record.pod.containers[0].state else {
+            panic!("{record:?}")
+        };
+        assert_eq!(message, " a");
+        let (_, end) = record.pod.terminated().next().unwrap();
+        assert_eq!(end.message, "a\n b");
     }
 
     #[test]

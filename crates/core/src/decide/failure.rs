@@ -69,7 +69,7 @@ pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> Fai
         }
         (Some((container, end)), ..) => (
             Some(container),
-            first([&end.reason, pod.reason.as_deref().unwrap_or_default()]),
+            reason_of(pod, end),
             first([&end.message, pod.message.as_deref().unwrap_or_default()]),
         ),
         (None, Some(target), ..) if pod.reason.is_none() => {
@@ -94,6 +94,17 @@ pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> Fai
         reason,
         message: message.map(|text| shorten(&text)),
         category: Some(category::name(&look(pod, component), &facts.config.failure_categories)),
+    }
+}
+
+/// Why a pod failed of which a container failed: that the pod was ended as a whole comes before how its
+/// containers then ended, but for one that was out of memory by itself.
+fn reason_of(pod: &Pod, end: &Termination) -> Option<String> {
+    let whole = pod.reason.as_deref().unwrap_or_default();
+    if end.reason == category::OOM_KILLED {
+        first([&end.reason])
+    } else {
+        first([whole, &end.reason])
     }
 }
 
@@ -202,6 +213,32 @@ mod tests {
             sentence(&record),
             "pod p on node n: container early exited with code 7 (Error)"
         );
+    }
+
+    #[test]
+    fn a_pod_that_was_ended_as_a_whole_says_why() {
+        let world = given(Phase::Running);
+        let (snapshot, limits) = (&world.snapshot, &world.limits);
+        let facts = Facts { snapshot, limits, config: &world.config, now: at(0), anchor: at(0) };
+        let killed = |reason: &str, of_pod: Option<&str>| {
+            let mut container = ended("main", 137, 20);
+            if let ContainerState::Terminated(end) = &mut container.state {
+                end.reason = reason.into();
+            }
+            let reason = of_pod.map(str::to_owned);
+            let pod = Pod { containers: vec![container], reason, ..Pod::default() };
+            let record = super::of_pod(facts, &pod, None);
+            (record.exit_code.unwrap(), record.reason.unwrap(), record.category.unwrap())
+        };
+        for (reason, of_pod, want) in [
+            ("Error", Some("DeadlineExceeded"), ("DeadlineExceeded", "deadline")),
+            ("Error", Some("Evicted"), ("Evicted", "evicted")),
+            ("OOMKilled", Some("Evicted"), ("OOMKilled", "oom")),
+            ("Error", None, ("Error", "application")),
+        ] {
+            let told = killed(reason, of_pod);
+            assert_eq!((told.0, told.1.as_str(), told.2.as_str()), (137, want.0, want.1));
+        }
     }
 
     #[test]

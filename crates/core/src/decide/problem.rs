@@ -247,7 +247,8 @@ pub fn failed_component<'a>(
     let mut problem = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
     let of_it = failed_pods(draft, Some(index));
     let counts = |pod: &&&Pod| failed.is_empty() || judged.ignores(pod).is_none();
-    if let Some(pod) = of_it.iter().find(counts).copied() {
+    let disrupted = if of_it.is_empty() { disrupted_pod(draft, index) } else { None };
+    if let Some(pod) = of_it.iter().find(counts).copied().or(disrupted) {
         let said = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
         problem.message = format!("{text}; {}", said.message);
         problem.failure = said.failure;
@@ -262,6 +263,21 @@ pub fn failed_component<'a>(
     problem.components = with_pods(draft, judged, &unmended, failed);
     problem.judged = Some(judged.clone());
     Some(problem)
+}
+
+/// The pod of a component that was first to be ended from outside, and still is in its grace period. A Job counts it
+/// as failed at once, and may fail seconds before the pod does.
+fn disrupted_pod<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
+    let attempt = attempts::current(&draft.facts.snapshot.status);
+    let pods = draft.facts.snapshot.pods.iter().filter(|pod| {
+        pod.component == Some(index)
+            && pod.is_going()
+            && pod.attempt.is_none_or(|number| number == attempt)
+    });
+    let disrupted =
+        pods.filter_map(|pod| Some((pod.true_condition("DisruptionTarget")?.since, pod)));
+    let first = disrupted.min_by_key(|(since, pod)| (since.is_none(), *since, pod.name.clone()));
+    first.map(|(_, pod)| pod)
 }
 
 /// A component that was created and is gone. A pod of it that failed is the first cause.

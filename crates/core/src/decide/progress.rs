@@ -177,12 +177,12 @@ impl Guard<'_> {
         let Self { last, since, within, field } = self;
         let Some(last) = last else {
             return format!(
-                "no progress was reported since pods were ready at {since} ({field} {within})"
+                "no progress was reported since all pods were running at {since} ({field} {within})"
             );
         };
         let done = done(last.report).map(|done| format!(": {done}")).unwrap_or_default();
         let again = if last.at < *since {
-            format!(", none since pods were ready at {since}")
+            format!(", none since all pods were running at {since}")
         } else {
             String::new()
         };

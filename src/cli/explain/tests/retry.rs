@@ -333,7 +333,7 @@ fn the_budget_is_shown_with_the_time_of_the_next_refill() {
     let said = answer::explain(&scene, &config, at(22).parse().expect("a moment"));
     let lines = text::details(&said, at(22).parse().expect("a moment"));
     let line = lines.iter().find(|line| line.contains("budget"));
-    let want = "2 counted restarts used; given back at 2026-01-01T01:00:00Z if pods stay ready";
+    let want = "2 counted restarts used; given back at 2026-01-01T01:00:00Z if pods keep running";
     assert_eq!(line, Some(&format!("  budget    {want}")));
     let json = serde_json::to_value(&said).expect("JSON");
     let budget = json!({"used": 2, "globalUsed": 2, "refillAt": "2026-01-01T01:00:00Z"});

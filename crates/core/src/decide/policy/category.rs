@@ -86,6 +86,9 @@ const CONFIG_REASONS: [&str; 4] = [
     "PreCreateHookError",
 ];
 
+/// Reasons of a container that ended before its program ran: its command is not there, or may not be run.
+const START_REASONS: [&str; 2] = ["StartError", "ContainerCannotRun"];
+
 /// The name of the category of a failure: the first that fits.
 ///
 /// Judged by the first container that failed, init containers too.
@@ -151,6 +154,11 @@ pub fn of(view: &FailureView<'_>) -> Category {
         Some(pod) if waits_for(pod, &IMAGE_REASONS) => Category::Image,
         Some(pod) if waits_for(pod, &CONFIG_REASONS) => Category::Config,
         Some(pod) if collected(pod) => Category::Node,
+        Some(_)
+            if view.culprit().is_some_and(|end| START_REASONS.contains(&end.reason.as_str())) =>
+        {
+            Category::Config
+        }
         Some(_) if view.culprit().is_some() => Category::Application,
         Some(_) | None => Category::Unknown,
     }
@@ -206,6 +214,7 @@ mod tests {
             (target("DeletionByPodGC"), Category::Node),
             (reason("NodeLost"), Category::Node),
             (Pod { phase: PodPhase::Unknown, ..Pod::default() }, Category::Node),
+            (container(ended("StartError", 128)), Category::Config),
             (container(ended("Error", 1)), Category::Application),
             (container(ended("Completed", 0)), Category::Unknown),
             (Pod::default(), Category::Unknown),

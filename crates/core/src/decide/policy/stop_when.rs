@@ -56,7 +56,7 @@ fn evidence(case: &Case<'_>, stop: StopWhen) -> Option<String> {
         let progress = if is_reported(case) {
             "without a newer step than before".to_owned()
         } else {
-            format!("before pods were ready for {}", stop.progress_after)
+            format!("before pods were running for {}", stop.progress_after)
         };
         return Some(format!("{attempts} failed {progress}"));
     }

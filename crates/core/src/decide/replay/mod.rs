@@ -103,7 +103,7 @@ pub fn replay(facts: Facts<'_>) -> Replay {
         let mut assumptions = hearing.assumptions(&judgement);
         if is_refilled {
             assumptions
-                .push("pods were ready without interruption: retries were given back".into());
+                .push("pods were running without interruption: retries were given back".into());
         }
         count(&mut status, &judgement);
         let (action, rule) = (judgement.action(), judgement.rule());

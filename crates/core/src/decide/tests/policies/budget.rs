@@ -191,7 +191,7 @@ fn attempts_in_a_row_without_progress_stop() {
     assert_eq!(last.failure.as_ref().unwrap().category.as_deref(), Some("poison"));
     let unhealthy = condition::find(&decision.status.conditions, condition::UNHEALTHY).unwrap();
     let evidence = "stopWhen of failurePolicy fails the AppWrapper: \
-                    3 attempts in a row failed before pods were ready for 10m";
+                    3 attempts in a row failed before pods were running for 10m";
     assert!(unhealthy.message.ends_with(evidence), "{}", unhealthy.message);
 }
 

@@ -1,8 +1,9 @@
 //! The flight recorder: what is written of a failure before anything is deleted.
 
-use super::build::{container, failed, running};
+use super::build::{container, failed, ready, running};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, RuleSource, condition};
 use crate::decide::tests::given::{World, at};
+use crate::snapshot::Pod;
 
 fn job() -> World {
     running(&["Job/work:3"])
@@ -97,6 +98,32 @@ fn without_a_pod_only_component_reason_and_message_are_told() {
     };
     assert_eq!(failure, want);
     assert_eq!(decision.status.attempts[0].collateral, Some(0));
+}
+
+/// A Job counts a pod that is Terminating as failed, and may fail while the pod still uses its grace period.
+#[test]
+fn a_pod_that_is_being_disrupted_is_why_its_job_failed() {
+    let going = |reason: &str| {
+        let pod = ready(0).condition("DisruptionTarget", "True", reason);
+        Pod { terminating: true, due_to_go: Some(at(60)), ..pod }
+    };
+    let again = "{rules: [{name: moved, action: Retry, onConditions: [Preempted]}]}";
+    for (reason, category, rule) in [
+        ("EvictionByEvictionAPI", "evicted", None),
+        ("PreemptionByScheduler", "preempted", Some("moved")),
+        ("DeletionByTaintManager", "node", None),
+    ] {
+        let world = running(&["Job/work:1"]).with(going(reason)).retry_policy("p", again);
+        let verdict = world.fails(0, "BackoffLimitExceeded", "", 25).decide(26).verdict;
+        let failure = verdict.failure.unwrap();
+        assert_eq!(failure.pod.as_deref(), Some("work-0"));
+        assert_eq!(failure.reason.as_deref(), Some(reason));
+        assert_eq!(failure.category.as_deref(), Some(category));
+        assert_eq!(verdict.rule.unwrap().name.as_deref(), rule, "{reason}");
+    }
+    let user = running(&["Job/work:1"]).with(Pod { terminating: true, ..ready(0) });
+    let failure = user.fails(0, "BackoffLimitExceeded", "", 25).decide(26).verdict.failure.unwrap();
+    assert_eq!(failure.pod, None, "nothing says that it was ended from outside");
 }
 
 #[test]
