@@ -71,4 +71,5 @@ mod samples;
 mod suspending;
 mod suspicion;
 mod switchover;
+mod terminal;
 mod world;

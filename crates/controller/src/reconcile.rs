@@ -8,6 +8,7 @@
 
 mod census;
 mod context;
+mod failure_log;
 mod growth;
 mod report;
 mod suspects;
@@ -216,6 +217,7 @@ async fn run_rounds(
                 Written::Stored(newer) => {
                     let remarks = remarks.iter().map(ToString::to_string).collect();
                     report::announce(context, memory, &stored, &decision, remarks);
+                    failure_log::keep(context, &wrapper, &snapshot, &decision).await;
                     let Some(newer) = after_attempt_start(memory, &newer, &decision) else {
                         return Ok(requeue(context, memory, &decision));
                     };

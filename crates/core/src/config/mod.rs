@@ -5,6 +5,7 @@
 
 mod backoff;
 mod error;
+mod failure_logs;
 mod read;
 mod section;
 mod server_url;
@@ -18,6 +19,7 @@ use std::str::FromStr;
 
 pub use backoff::{Backoff, BackoffError};
 pub use error::{Errors, LoadError, Problem};
+pub use failure_logs::FailureLogs;
 pub use server_url::{ServerUrl, ServerUrlError};
 pub use suspicion::{NodeSuspicion, SuspicionEffect, THRESHOLD_MIN};
 
@@ -35,6 +37,8 @@ pub struct Config {
     pub retry_policy: RetryDefaults,
     /// The administrator's categories of failures, in order; the built-in ones come after.
     pub failure_categories: Vec<FailureCategory>,
+    /// The logs that are kept of failures.
+    pub failure_logs: FailureLogs,
     /// Avoiding nodes that Autopilot marked.
     pub autopilot: Autopilot,
     /// Nodes that make AppWrappers fail.

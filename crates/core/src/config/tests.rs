@@ -29,6 +29,7 @@ failureCategories:
 - {name: cuda_error, onTerminationMessage: {pattern: "CUDA error"}}
 - {name: oom, onConditions: [OOMKilled]}
 - {name: disk, onExitCodes: {operator: NotIn, values: [1, 255]}}
+failureLogs: {enabled: true, lines: 50, maxBytes: 4Ki, redact: ["token=\\S+"]}
 autopilot: {injectAntiAffinities: false, monitorNodes: false, resourceTaints: {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: ERR, effect: NoSchedule}]}}
 nodeSuspicion: {effect: Require, halfLife: 1d, threshold: 150, namespaceShare: 100, hardwareCategories: [cuda_error, disk]}
 admission: {defaultQueueName: main, userRBACAdmissionCheck: false, allowedKinds: [Job.batch, Pod], kueueAccount: kueue, refuseForegroundDeletion: false, requireRequester: true, podsOverQuota: {action: Suspend, gracePeriod: 3s}}
@@ -56,6 +57,9 @@ fn the_keys_about_failures_are_read() {
     let values = BTreeSet::from([1, 255]);
     let not_in = CategoryMatcher::ExitCodes { operator: ExitCodeOperator::NotIn, values };
     assert_eq!(config.failure_categories[2].matcher, not_in);
+    let redact = vec![Pattern::new(r"token=\S+").unwrap()];
+    let logs = FailureLogs { enabled: true, lines: 50, bytes_max: 4096, redact };
+    assert_eq!(config.failure_logs, logs);
     let taint = &config.autopilot.resource_taints["nvidia.com/gpu"][0];
     assert_eq!((taint.value.as_str(), taint.effect), ("ERR", Effect::NoSchedule));
     let suspicion = &config.node_suspicion;
@@ -227,6 +231,12 @@ const WRONG: &[(&str, &str, &str)] = &[
         "failureCategories[0].onExitCodes.values: ",
         "at least one",
     ),
+    ("failureLogs: {lines: 0}", "failureLogs.lines: ", "whole number from 1"),
+    ("failureLogs: {lines: 1001}", "failureLogs.lines: ", "at most 1000"),
+    ("failureLogs: {maxBytes: 1023}", "failureLogs.maxBytes: ", "string"),
+    ("failureLogs: {maxBytes: '1023'}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
+    ("failureLogs: {maxBytes: 65Ki}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
+    ("failureLogs: {redact: ['(']}", "failureLogs.redact[0]: ", "unclosed group"),
     (
         "autopilot: {resourceTaints: {gpu: [{key: a, effect: No}]}}",
         "autopilot.resourceTaints[gpu][0].effect: Invalid value: \"No\": ",
