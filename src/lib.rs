@@ -17,7 +17,7 @@ pub use appwrapper_controller::{
 };
 pub use appwrapper_core::{
     api, config, crd, decide, failure_log, kinds, kueue, mutations, pattern, plan, policies, price,
-    printable, progress, quantity, snapshot, status, suspicion, tuning,
+    printable, progress, quantity, record, snapshot, status, suspicion, tuning,
 };
 #[cfg(feature = "demo")]
 pub use appwrapper_world::{bad_nodes, sim, world};

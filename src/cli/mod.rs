@@ -85,6 +85,8 @@ enum Command {
     /// With --failed or --attempt, the pod is usually gone: then the command prints what the controller
     /// kept of its log, if the administrator has set `failureLogs` in the configuration.
     Logs(aw::logs::Args),
+    /// List AppWrappers that were deleted, if the administrator has them recorded
+    History(aw::history::Args),
     /// Delete an AppWrapper, wait until it is gone, and show what blocks the deletion
     Delete(aw::delete::Args),
     /// Run the controller
@@ -246,6 +248,7 @@ pub fn main() -> ExitCode {
         Command::Wait(args) => aw::wait::run(&args),
         Command::Watch(args) => aw::watch::run(&args),
         Command::Logs(args) => aw::logs::run(&args),
+        Command::History(args) => aw::history::run(&args),
         Command::Delete(args) => aw::delete::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Crd => crd::crd(),

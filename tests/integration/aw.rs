@@ -364,7 +364,7 @@ fn usage_and_reach_have_exit_codes_of_their_own() {
     });
     std::fs::write(&nowhere, config.to_string()).expect("it is written");
     let nowhere = nowhere.to_str().expect("a path");
-    let all: [&[&str]; 11] = [
+    let all: [&[&str]; 12] = [
         &["list"],
         &["why", "a"],
         &["attempts", "a"],
@@ -376,6 +376,7 @@ fn usage_and_reach_have_exit_codes_of_their_own() {
         &["watch", "a"],
         &["delete", "a"],
         &["logs", "a"],
+        &["history"],
     ];
     for arguments in all {
         let said = run(&[arguments, &["--kubeconfig", nowhere]].concat());

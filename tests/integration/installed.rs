@@ -73,7 +73,7 @@ impl Installed {
         let [webhook, metrics, progress] = [(); 3].map(|()| free_port());
         let mut installed =
             Self { plane, settings, folder, webhook, metrics, progress, process: 0 };
-        let manifests = ["default", "logs", "progress"].map(|name| {
+        let manifests = ["default", "history", "logs", "progress"].map(|name| {
             let folder = format!("{}/config/{name}", env!("CARGO_MANIFEST_DIR"));
             let made = kubectl(installed.plane.kubeconfig(), &["kustomize", &folder], &[]);
             made.expect("the manifests fit together")
@@ -119,6 +119,7 @@ impl Installed {
         settings["progressServer"] =
             json!({"enabled": true, "address": progress, "url": format!("https://{progress}")});
         settings["failureLogs"] = json!({"enabled": true, "redact": ["secret=\\S+"]});
+        settings["history"] = json!({"enabled": true});
         settings["health"] = json!({"address": format!("127.0.0.1:{health}")});
         settings["metrics"] = json!({"address": format!("127.0.0.1:{metrics}")});
         let file = |end: &str| self.folder.join(format!("{name}{end}"));

@@ -45,6 +45,7 @@ mod hostile;
 mod image;
 mod inputs;
 mod installed;
+mod kept;
 mod kinds;
 mod kueue;
 mod lifecycle;

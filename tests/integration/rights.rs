@@ -242,7 +242,7 @@ fn the_roles_grant_what_is_used_and_no_more() {
         let own: Api<Role> = Api::namespaced(case.client.clone(), NAMESPACE);
         let mut all = granted(own.get(ACCOUNT).await.expect("a role").rules);
         all.extend(granted(own.get("appwrapper-progress").await.expect("a role").rules));
-        let roles_of = ["controller", "logs", "progress", "wrapped-kinds"];
+        let roles_of = ["controller", "history", "logs", "progress", "wrapped-kinds"];
         for name in roles_of.map(|name| format!("appwrapper-{name}")) {
             all.extend(granted(roles.get(&name).await.expect("a role").rules));
         }

@@ -3,12 +3,12 @@
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{Patch, PatchParams};
 use serde_json::{Value, json};
 
-use crate::aw::{PROGRAM, Said, User, failing};
+use crate::aw::{PROGRAM, Said, User};
 use crate::harness::{Case, job, plane, pod, test, tuned, wrapper};
-use crate::installed::{INSTALLED, installed_test, kubectl};
+use crate::installed::kubectl;
 use crate::objects::{config_map, service};
 
 /// Starts a command whose output is read while it runs.
@@ -20,14 +20,9 @@ fn started(user: &User, arguments: &[&str]) -> Child {
 fn first_line(child: &mut Child) -> String {
     let out = child.stdout.as_mut().expect("it is piped");
     // byte by byte, so that nothing of the next line is taken
-    let mut line = vec![];
-    for byte in out.bytes() {
-        match byte.expect("it can be read") {
-            b'\n' => break,
-            byte => line.push(byte),
-        }
-    }
-    String::from_utf8(line).expect("UTF-8")
+    let mut line = String::new();
+    BufReader::with_capacity(1, out).read_line(&mut line).expect("UTF-8");
+    line.trim_end().to_owned()
 }
 
 /// All that a command said whose first line was read before.
@@ -90,8 +85,8 @@ fn a_watch_has_a_line_for_each_change_and_ends_with_the_appwrapper() {
 
 /// A terminal is made by `script`, which every Linux with util-linux has.
 #[test]
-fn a_watch_on_a_terminal_draws_in_place_and_gives_the_terminal_back() {
-    test("a_watch_on_a_terminal_draws_in_place_and_gives_the_terminal_back", async |case| {
+fn a_watch_draws_on_a_terminal_and_gives_it_back() {
+    test("a_watch_draws_on_a_terminal_and_gives_it_back", async |case| {
         let user = User::admin(&case);
         case.wrap("seen", json!({}), vec![pod("p", &[])]).await;
         case.ready("seen", 0).await;
@@ -158,7 +153,7 @@ fn a_deletion_waits_and_says_what_blocks_it() {
         let last = case.until("only the other finalizer is left", |log| {
             let last = log.last("AppWrapper", "kept")?;
             let finalizers = &last.object["metadata"]["finalizers"];
-            (finalizers == &json!(["example.com/keep"])).then_some(())
+            (*finalizers == json!(["example.com/keep"])).then_some(())
         });
         last.await;
         let said = user.run(&["delete", "kept", "--timeout=0"]);
@@ -248,82 +243,15 @@ fn shells_and_kubectl_complete_commands_and_live_names() {
             script.with(0, &["APPWRAPPER_COMPLETE", "appwrapper"]);
         }
         let folder = std::path::Path::new(PROGRAM).parent().expect("a folder").display();
-        let line = format!("appwrapper why --kubeconfig {kubeconfig} -n {} tr", case.namespace);
+        let typed = format!("appwrapper why --kubeconfig {kubeconfig} -n {} tr", case.namespace);
         let script = format!(
             "PATH={folder}:$PATH; source <(appwrapper completion bash)
-            COMP_LINE='{line}'; COMP_WORDS=($COMP_LINE); COMP_CWORD=6; COMP_TYPE=9
+            COMP_LINE='{typed}'; COMP_WORDS=($COMP_LINE); COMP_CWORD=6; COMP_TYPE=9
             _clap_complete_appwrapper appwrapper tr -n; printf '%s ' \"${{COMPREPLY[@]}}\""
         );
         let bash: Said = Command::new("bash").args(["-c", &script]).output().expect("bash").into();
         assert_eq!(bash.out.trim(), "train-a train-b", "{}", bash.err);
     });
-}
-
-/// The ConfigMaps with logs in the namespace of a test.
-async fn kept_logs(case: &Case) -> Vec<DynamicObject> {
-    let all = ListParams::default().labels("workload.codeflare.dev/failure-log");
-    case.api("v1", "ConfigMap").list(&all).await.expect("an answer").items
-}
-
-#[test]
-fn the_log_of_a_failure_outlives_its_pod_and_goes_with_the_appwrapper() {
-    installed_test(
-        "the_log_of_a_failure_outlives_its_pod_and_goes_with_the_appwrapper",
-        async |case| {
-            let user = User::of(&case, INSTALLED.plane.kubeconfig());
-            case.wrap("runs", json!({}), vec![pod("r", &[])]).await;
-            case.ready("runs", 0).await;
-            let said = user.run(&["logs", "runs", "--tail=2"]).with(0, &[]);
-            assert_eq!(said.out, "secret=hunter2\nline 120\n");
-            user.run(&["logs", "runs", "--failed"]).with(1, &["no failure of a pod is recorded"]);
-
-            case.create(failing("bad")).await;
-            case.condition("bad", "QuotaReserved", "False").await;
-            case.gone("Pod", "bad-p").await;
-            let said = user
-                .run(&["logs", "bad", "--failed"])
-                .with(0, &["line 21\n", "line 118\n[redacted]\nline 120"]);
-            assert_eq!(said.out.lines().count(), 100, "{}", said.out);
-            let (json, _) = user.json(&["logs", "bad", "--attempt=0"]);
-            let log = &json["logs"][0];
-            assert_eq!((&log["kept"], &log["attempt"]), (&json!(true), &json!(0)), "{json}");
-            assert_eq!((&log["pod"], &log["container"]), (&json!("bad-p"), &json!("main")));
-            user.run(&["logs", "bad", "--attempt=7"]).with(1, &["attempt 7 is not recorded"]);
-            user.run(&["logs", "bad"]).with(0, &["it has no pods with a log"]);
-            let kept = kept_logs(&case).await;
-            assert_eq!(kept.len(), 2, "one for each attempt");
-            assert!(kept.iter().all(|map| map.data["immutable"] == json!(true)), "{kept:?}");
-
-            // whoever may not read ConfigMaps reads no logs, and a ConfigMap of somebody else is none
-            let uid =
-                case.wrappers().get("bad").await.expect("it is there").data["status"]["attempts"]
-                    [1]["failure"]["podUID"]
-                    .as_str()
-                    .expect("a UID")
-                    .to_owned();
-            let name = format!("appwrapper-log-{uid}");
-            case.delete("v1", "ConfigMap", &name).await;
-            user.run(&["logs", "bad", "--failed"]).with(1, &["nothing was kept"]);
-            case.create(
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
-            "data": {"log": "forged"}}),
-            )
-            .await;
-            user.run(&["logs", "bad", "--failed"]).with(1, &["was not made for it"]);
-            case.delete("v1", "ConfigMap", &name).await;
-            case.delete_wrapper("bad").await;
-            while !kept_logs(&case).await.is_empty() {
-                tokio::task::yield_now().await;
-            }
-
-            let settings = tuned(&[("retryLimit", "6"), ("failureGracePeriodDuration", "0s")]);
-            let life = [("run-for", "0s"), ("exit-code", "3")];
-            case.create(wrapper("often", settings, vec![pod("often-p", &life)])).await;
-            case.condition("often", "QuotaReserved", "False").await;
-            case.phase("often", "Failed").await;
-            assert_eq!(kept_logs(&case).await.len(), 5, "those of the last failures");
-        },
-    );
 }
 
 /// The flags of a command, as its help names them.

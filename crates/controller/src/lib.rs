@@ -6,7 +6,7 @@
 
 use appwrapper_core::{
     api, config, decide, failure_log, kinds, kueue, mutations, pattern, plan, policies, price,
-    printable, progress, quantity, snapshot, status, suspicion, tuning,
+    printable, progress, quantity, record, snapshot, status, suspicion, tuning,
 };
 
 pub mod act;

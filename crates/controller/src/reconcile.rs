@@ -10,6 +10,7 @@ mod census;
 mod context;
 mod failure_log;
 mod growth;
+mod record;
 mod report;
 mod suspects;
 mod workload;
@@ -337,6 +338,7 @@ async fn carry_out(
             }
             Action::Suspend => return suspend(context, memory, wrapper).await,
             Action::RemoveFinalizer => {
+                record::keep(context, wrapper).await;
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
                 memory.confirm(written.meta.resource_version.as_deref());
                 context.metrics.removed(&wrapper.status, context.clock.now());

@@ -2,7 +2,7 @@
 //! client, no runtime and no clock, since its manifest has none.
 //!
 //! In data order: [`api`], [`price`], [`quantity`], [`tuning`], [`kueue`], [`pattern`], [`config`], [`policies`],
-//! [`printable`], [`progress`], [`plan`], [`snapshot`], [`status`], [`failure_log`], [`suspicion`], [`decide`], [`kinds`], [`crd`]. A
+//! [`printable`], [`progress`], [`plan`], [`snapshot`], [`status`], [`failure_log`], [`record`], [`suspicion`], [`decide`], [`kinds`], [`crd`]. A
 //! module uses only modules before it.
 
 pub mod api;
@@ -20,6 +20,7 @@ pub mod price;
 pub mod printable;
 pub mod progress;
 pub mod quantity;
+pub mod record;
 pub mod snapshot;
 pub mod status;
 pub mod suspicion;

@@ -6,6 +6,7 @@ pub(super) mod attempts;
 pub(super) mod delete;
 pub(super) mod describe;
 pub(super) mod eff;
+pub(super) mod history;
 pub(super) mod list;
 pub(super) mod logs;
 pub(super) mod nodes;

@@ -24,6 +24,7 @@ use crate::observe::summary::Summary;
 use crate::observe::suspicions::SuspicionCache;
 use crate::observe::{Sources, retry_sources};
 use crate::progress_server::ProgressState;
+use crate::record::Allowance;
 
 /// The most logs that are read at the same time: each takes at most 1 MiB, and a place among the reconciles.
 const LOG_READS_MAX: usize = 8;
@@ -61,6 +62,8 @@ pub struct Context {
     pub progress: ProgressState,
     /// Places for the logs that are read at the same time.
     pub(super) log_reads: Semaphore,
+    /// The records of deleted AppWrappers that may still be written.
+    pub(crate) records: Mutex<Allowance>,
     /// Counts the changes that concern every AppWrapper, such as those of the settings.
     pub changed: tokio::sync::watch::Sender<u64>,
     /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
@@ -93,6 +96,7 @@ impl Context {
             store: Store::default(),
             progress: ProgressState::default(),
             log_reads: Semaphore::new(LOG_READS_MAX),
+            records: Mutex::default(),
             changed: tokio::sync::watch::Sender::new(0),
             witness: None,
             wake: Box::new(wake),

@@ -87,3 +87,6 @@ pub const DEACTIVATED_FOR: &str = "workload.codeflare.dev.appwrapper/deactivated
 
 /// Label of a ConfigMap with the end of a log: the AppWrapper whose failure it is about.
 pub const FAILURE_LOG: &str = "workload.codeflare.dev/failure-log";
+
+/// Label of a ConfigMap with the record of an AppWrapper that was deleted: its name.
+pub const RECORD: &str = "workload.codeflare.dev/record";

@@ -6,6 +6,7 @@
 mod backoff;
 mod error;
 mod failure_logs;
+mod history;
 mod read;
 mod section;
 mod server_url;
@@ -20,6 +21,7 @@ use std::str::FromStr;
 pub use backoff::{Backoff, BackoffError};
 pub use error::{Errors, LoadError, Problem};
 pub use failure_logs::FailureLogs;
+pub use history::History;
 pub use server_url::{ServerUrl, ServerUrlError};
 pub use suspicion::{NodeSuspicion, SuspicionEffect, THRESHOLD_MIN};
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub failure_categories: Vec<FailureCategory>,
     /// The logs that are kept of failures.
     pub failure_logs: FailureLogs,
+    /// The records that are kept of AppWrappers that are deleted.
+    pub history: History,
     /// Avoiding nodes that Autopilot marked.
     pub autopilot: Autopilot,
     /// Nodes that make AppWrappers fail.

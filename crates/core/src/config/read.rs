@@ -10,7 +10,7 @@ use super::{
     FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, PodsOverQuota,
     ProgressServer, REFILL_AFTER_MIN, RetryDefaults, ServerUrlError, Taint, Webhook,
 };
-use super::{failure_logs, suspicion};
+use super::{failure_logs, history, suspicion};
 use crate::api::ExitCodeOperator;
 use crate::pattern::Pattern;
 use crate::tuning::{FaultTolerance, Period, names};
@@ -45,6 +45,7 @@ fn root(root: &mut Section<'_>) -> Config {
         retry_policy: root.section("retryPolicy", retry_policy),
         failure_categories: failure_categories(root),
         failure_logs: root.section("failureLogs", failure_logs::read),
+        history: root.section("history", history::read),
         autopilot: root.section("autopilot", autopilot),
         node_suspicion: root.section("nodeSuspicion", suspicion::read),
         admission: root.section("admission", admission),
