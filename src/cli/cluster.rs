@@ -1,13 +1,12 @@
 //! Connecting to a cluster.
 
-use std::path::Path;
 use std::time::Duration;
 
 use kube::client::ClientBuilder;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 
-use super::Error;
+use super::{ClusterArgs, Error};
 use crate::client;
 use crate::election::{LeaderWrites, Leadership};
 use crate::metrics::Metrics;
@@ -23,8 +22,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(100);
 ///
 /// # Errors
 /// Where there is no usable kubeconfig.
-pub async fn connect(kubeconfig: Option<&Path>) -> Result<Client, Error> {
-    Client::try_from(config(kubeconfig).await?).map_err(|error| no_client(&error))
+pub async fn connect(args: &ClusterArgs) -> Result<Client, Error> {
+    Client::try_from(config(args).await?).map_err(|error| no_client(&error))
 }
 
 /// The same of settings that were read before, with every call counted and limited in time.
@@ -50,16 +49,20 @@ pub fn fenced(config: Config, metrics: &Metrics, leadership: Leadership) -> Resu
 ///
 /// # Errors
 /// Where there is no usable kubeconfig.
-pub async fn config(kubeconfig: Option<&Path>) -> Result<Config, Error> {
-    let mut config = match kubeconfig {
+pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
+    let options =
+        KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
+    let mut config = match &args.kubeconfig {
         Some(path) => {
             let cannot = |error| {
                 Error::Usage(format!("kubeconfig {}: {}", path.display(), telemetry::chain(&error)))
             };
             let file = Kubeconfig::read_from(path).map_err(cannot)?;
-            Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-                .await
-                .map_err(cannot)?
+            Config::from_custom_kubeconfig(file, &options).await.map_err(cannot)?
+        }
+        None if args.context.is_some() => {
+            let read = Config::from_kubeconfig(&options).await;
+            read.map_err(|error| Error::Usage(format!("kubeconfig: {}", telemetry::chain(&error))))?
         }
         None => Config::infer().await.map_err(|error| {
             Error::Cluster(format!(

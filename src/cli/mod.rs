@@ -4,6 +4,7 @@ mod aw;
 mod bundle;
 mod cluster;
 mod complaint;
+mod complete;
 mod configuration;
 mod crd;
 #[cfg(feature = "demo")]
@@ -18,6 +19,7 @@ mod run;
 mod simulate;
 pub mod term;
 mod validate;
+mod wrap;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -72,6 +74,21 @@ enum Command {
     Resume(aw::Target),
     /// Wait until an AppWrapper reaches a phase or is deleted
     Wait(aw::wait::Args),
+    /// Watch an AppWrapper until it has ended
+    ///
+    /// On a terminal, a live view of its state, its pods and the last changes; elsewhere, one line for
+    /// each change. Exits with 0 if it has succeeded, with 1 if it has failed or was deleted, and with
+    /// 130 after Ctrl-C.
+    Watch(aw::Target),
+    /// Print the logs of an AppWrapper: of its pods, or of the first cause of a failure
+    ///
+    /// With --failed or --attempt, the pod is usually gone: then the command prints what the controller
+    /// kept of its log, if the administrator has set `failureLogs` in the configuration.
+    Logs(aw::logs::Args),
+    /// List AppWrappers that were deleted, if the administrator has them recorded
+    History(aw::history::Args),
+    /// Delete an AppWrapper, wait until it is gone, and show what blocks the deletion
+    Delete(aw::delete::Args),
     /// Run the controller
     Run(run::Args),
     /// Print the CustomResourceDefinitions
@@ -86,6 +103,18 @@ enum Command {
     Simulate(simulate::Args),
     /// Check AppWrappers and RetryPolicies in files, without a cluster
     Validate(validate::Args),
+    /// Make one AppWrapper of ordinary manifests: a Job, a ConfigMap, a Service
+    ///
+    /// The AppWrapper is validated as `validate` does, and printed. It gets the namespace and the queue
+    /// of the manifests. What a cluster added to an object, such as its UID and its status, is left out.
+    Wrap(wrap::WrapArgs),
+    /// Print a script that completes commands, flags and names of AppWrappers in a shell
+    ///
+    /// bash: source <(appwrapper completion bash); zsh: source <(appwrapper completion zsh);
+    /// fish: appwrapper completion fish | source
+    Completion(complete::Args),
+    /// Print the manifests that an AppWrapper wraps, each with its namespace and queue
+    Unwrap(wrap::UnwrapArgs),
 }
 
 /// How results are printed.
@@ -105,6 +134,9 @@ pub struct ClusterArgs {
     /// configuration
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
+    /// Context of the kubeconfig; defaults to its current one
+    #[arg(long, value_name = "NAME")]
+    pub context: Option<String>,
 }
 
 /// Why a command could not do its work.
@@ -197,6 +229,9 @@ fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error>
 /// Runs the command that the arguments name; clap itself ends the process on wrong usage, with 2.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(code) = complete::answer() {
+        return code;
+    }
     let matches = Cli::command().bin_name(program()).get_matches();
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
@@ -211,6 +246,10 @@ pub fn main() -> ExitCode {
         Command::Suspend(args) => aw::switch::suspend(&args),
         Command::Resume(args) => aw::switch::resume(&args),
         Command::Wait(args) => aw::wait::run(&args),
+        Command::Watch(args) => aw::watch::run(&args),
+        Command::Logs(args) => aw::logs::run(&args),
+        Command::History(args) => aw::history::run(&args),
+        Command::Delete(args) => aw::delete::run(&args),
         Command::Run(args) => run::run(&args),
         Command::Crd => crd::crd(),
         #[cfg(feature = "demo")]
@@ -219,6 +258,9 @@ pub fn main() -> ExitCode {
         #[cfg(feature = "demo")]
         Command::Simulate(args) => Ok(simulate::run(&args)),
         Command::Validate(args) => validate::run(&args),
+        Command::Completion(args) => complete::script(&args),
+        Command::Wrap(args) => wrap::wrap(&args),
+        Command::Unwrap(args) => wrap::unwrap(&args),
     };
     outcome.unwrap_or_else(|error| {
         term::complain(&error.to_string());

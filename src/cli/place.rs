@@ -1,6 +1,5 @@
 //! A namespace of a cluster, and an AppWrapper in it as it is stored.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -8,8 +7,8 @@ use kube::api::GetParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
-use super::Error;
 use super::cluster::{self, unanswered};
+use super::{ClusterArgs, Error};
 use crate::api::AppWrapper;
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
@@ -50,12 +49,9 @@ impl One {
 }
 
 impl Place {
-    /// A namespace of the cluster of a kubeconfig; by default that of the kubeconfig.
-    pub(super) async fn of(
-        kubeconfig: Option<&Path>,
-        namespace: Option<&str>,
-    ) -> Result<Self, Error> {
-        let client = cluster::connect(kubeconfig).await?;
+    /// A namespace of a cluster; by default that of the kubeconfig.
+    pub(super) async fn of(args: &ClusterArgs, namespace: Option<&str>) -> Result<Self, Error> {
+        let client = cluster::connect(args).await?;
         let namespace = namespace.unwrap_or_else(|| client.default_namespace()).to_owned();
         Ok(Self { client, namespace })
     }

@@ -41,6 +41,19 @@ impl Shown {
         Self(spans.iter().map(painted).collect())
     }
 
+    /// The same, cut to the width of a terminal before it is painted.
+    #[must_use]
+    pub fn fitted(spans: &[Span], width: usize, colours: bool) -> Self {
+        let mut left = width;
+        let cut = |(text, colour): &Span| {
+            let part: String = printable::escape(text).chars().take(left).collect();
+            left -= part.chars().count();
+            (part, *colour)
+        };
+        let line = Self::spans(&spans.iter().map(cut).collect::<Vec<_>>(), colours);
+        if colours { line } else { line.trimmed() }
+    }
+
     /// The same line without spaces at its end.
     #[must_use]
     pub fn trimmed(self) -> Self {
@@ -102,7 +115,13 @@ pub fn print(page: &Page) {
     write(&page.to_string());
 }
 
-/// Prints text that this program alone wrote, such as its own definitions.
+/// Prints a text for people, where more will follow; false where nobody reads it any more (`| head`).
+#[must_use]
+pub fn print_on(page: &Page) -> bool {
+    written(&page.to_string()).is_ok()
+}
+
+/// Prints text that this program alone wrote, such as its own definitions, or that commands no terminal for certain.
 pub fn print_own(text: &str) {
     write(text);
 }
@@ -118,13 +137,27 @@ pub fn print_json(answer: &impl Serialize) -> Result<(), serde_json::Error> {
 
 /// Prints a value as JSON, on one line.
 pub fn print_json_line(value: &serde_json::Value) {
-    write(&(printable::escape_json(&value.to_string()).into_owned() + "\n"));
+    drop(written(&json_line(value)));
+}
+
+/// The same, where more will follow; false where nobody reads it any more.
+#[must_use]
+pub fn print_json_on(value: &serde_json::Value) -> bool {
+    written(&json_line(value)).is_ok()
+}
+
+fn json_line(value: &serde_json::Value) -> String {
+    printable::escape_json(&value.to_string()).into_owned() + "\n"
 }
 
 /// A reader that has gone away (`| head`) is no error.
 fn write(text: &str) {
+    drop(written(text));
+}
+
+fn written(text: &str) -> std::io::Result<()> {
     let mut out = std::io::stdout().lock();
-    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
 }
 
 /// Prints an error. It may have several lines.
@@ -218,24 +251,31 @@ pub type Row = (Vec<String>, Option<Colour>);
 /// whole.
 #[must_use]
 pub fn table(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str, colours: bool) -> Page {
+    let lines = columns(titles, rows, gap);
+    Page(lines.into_iter().map(|line| Shown::spans(&[line], colours)).collect())
+}
+
+/// The lines of such a table, not yet painted.
+#[must_use]
+pub fn columns(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str) -> Vec<Span> {
     let (titles, colour) = titles;
     let titles: Row = (titles.iter().map(|title| (*title).to_owned()).collect(), colour);
     let cell = |cell: &String| cut(&printable::escape(cell), CELL_CHARS_MAX).into_owned();
     let cells =
         rows.iter().map(|(cells, colour)| (cells.iter().map(cell).collect::<Vec<_>>(), *colour));
     let all: Vec<Row> = std::iter::once(titles).chain(cells).collect();
-    let columns = all.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0);
+    let count = all.iter().map(|(cells, _)| cells.len()).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = all.iter().filter_map(|(cells, _)| cells.get(column));
         cells.map(|cell| cell.chars().count()).max().unwrap_or(0)
     };
-    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let widths: Vec<usize> = (0..count).map(width).collect();
     let line = |(cells, colour): &Row| {
         let padded: Vec<String> =
             cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
-        Shown::spans(&[(padded.join(gap).trim_end().to_owned(), *colour)], colours)
+        (padded.join(gap).trim_end().to_owned(), *colour)
     };
-    Page(all.iter().map(line).collect())
+    all.iter().map(line).collect()
 }
 
 /// Columns and rows of the terminal, from the environment or from `stty`; else a usual size.

@@ -12,24 +12,24 @@ use crate::installed::{INSTALLED, installed_test};
 use crate::kueue::{Queue, queued};
 use crate::objects::job_set;
 
-const PROGRAM: &str = env!("CARGO_BIN_EXE_appwrapper");
+pub const PROGRAM: &str = env!("CARGO_BIN_EXE_appwrapper");
 
 /// A user: with these rights, in the namespace of a test, and in a directory of its own.
 pub struct User {
     kubeconfig: PathBuf,
     namespace: String,
-    folder: PathBuf,
+    pub folder: PathBuf,
 }
 
 /// What a command said.
 pub struct Said {
-    code: Option<i32>,
+    pub code: Option<i32>,
     pub out: String,
-    err: String,
+    pub err: String,
 }
 
 impl User {
-    fn of(case: &Case, kubeconfig: &Path) -> Self {
+    pub fn of(case: &Case, kubeconfig: &Path) -> Self {
         let folder = plane().state_dir().join("users").join(&case.namespace);
         std::fs::create_dir_all(&folder).expect("a folder");
         let (kubeconfig, namespace) = (kubeconfig.to_owned(), case.namespace.clone());
@@ -40,7 +40,7 @@ impl User {
         Self::of(case, plane().kubeconfig())
     }
 
-    fn command(&self, arguments: &[&str]) -> Command {
+    pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(PROGRAM);
         command.args(arguments).arg("-n").arg(&self.namespace).current_dir(&self.folder);
         command.arg("--kubeconfig").arg(&self.kubeconfig);
@@ -59,7 +59,7 @@ impl User {
     }
 
     /// The answer as JSON, and the exit code.
-    fn json(&self, arguments: &[&str]) -> (Value, Option<i32>) {
+    pub fn json(&self, arguments: &[&str]) -> (Value, Option<i32>) {
         let said = self.run(&[arguments, &["-o", "json"]].concat());
         let json = serde_json::from_str(&said.out);
         (json.unwrap_or_else(|_| panic!("{arguments:?}: {} {}", said.out, said.err)), said.code)
@@ -93,7 +93,7 @@ impl Said {
 }
 
 /// An AppWrapper whose only pod ends with code 3, and words that would clear the screen.
-fn failing(name: &str) -> Value {
+pub fn failing(name: &str) -> Value {
     let life =
         [("run-for", "1s"), ("exit-code", "3"), ("message", "no \x1b[2Jgood"), ("reason", "Odd")];
     let settings = tuned(&[("retryLimit", "1"), ("failureGracePeriodDuration", "0s")]);
@@ -364,7 +364,7 @@ fn usage_and_reach_have_exit_codes_of_their_own() {
     });
     std::fs::write(&nowhere, config.to_string()).expect("it is written");
     let nowhere = nowhere.to_str().expect("a path");
-    let all: [&[&str]; 8] = [
+    let all: [&[&str]; 12] = [
         &["list"],
         &["why", "a"],
         &["attempts", "a"],
@@ -373,6 +373,10 @@ fn usage_and_reach_have_exit_codes_of_their_own() {
         &["suspend", "a"],
         &["resume", "a"],
         &["wait", "a", "--for=Running"],
+        &["watch", "a"],
+        &["delete", "a"],
+        &["logs", "a"],
+        &["history"],
     ];
     for arguments in all {
         let said = run(&[arguments, &["--kubeconfig", nowhere]].concat());

@@ -28,7 +28,7 @@ const REPLACED: [(&str, &str); 7] = [
 const ROLE: &str = "config/rbac/wrapped-kinds.yaml";
 
 /// The folders whose files are in the chart where a value says so.
-const OPTIONAL: [&str; 2] = ["progress", "prometheus"];
+const OPTIONAL: [&str; 4] = ["history", "logs", "progress", "prometheus"];
 
 /// Helm makes the namespace.
 const LEFT_OUT: &str = "manager/namespace.yaml";
@@ -60,7 +60,8 @@ fn chart() -> BTreeMap<String, String> {
     let config = root.join("config").canonicalize().expect("there are manifests");
     let mut made = BTreeMap::new();
     let mut found = [false; REPLACED.len()];
-    let all = ["default", "progress", "prometheus"].map(|name| files(&config.join(name)));
+    let all = ["default", "history", "logs", "progress", "prometheus"]
+        .map(|name| files(&config.join(name)));
     let all = all.into_iter().flatten();
     for file in all {
         let file = file.canonicalize().expect("it is there");

@@ -73,7 +73,7 @@ impl Installed {
         let [webhook, metrics, progress] = [(); 3].map(|()| free_port());
         let mut installed =
             Self { plane, settings, folder, webhook, metrics, progress, process: 0 };
-        let documents = on_loopback(&built(&["default", "progress"]), webhook);
+        let documents = on_loopback(&built(&["default", "history", "logs", "progress"]), webhook);
         let manifests: String = documents.iter().map(|it| format!("---\n{it}\n")).collect();
         let applied = kubectl(
             installed.plane.kubeconfig(),
@@ -96,6 +96,8 @@ impl Installed {
         let progress = format!("127.0.0.1:{}", self.progress);
         settings["progressServer"] =
             json!({"enabled": true, "address": progress, "url": format!("https://{progress}")});
+        settings["failureLogs"] = json!({"enabled": true, "redact": ["secret=\\S+"]});
+        settings["history"] = json!({"enabled": true});
         settings["health"] = json!({"address": format!("127.0.0.1:{health}")});
         settings["metrics"] = json!({"address": format!("127.0.0.1:{metrics}")});
         let file = |end: &str| self.folder.join(format!("{name}{end}"));

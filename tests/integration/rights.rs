@@ -9,6 +9,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRole, PolicyRule, Role};
 use kube::api::{Api, Patch, PatchParams};
 use serde_json::{Value, json};
 
+use crate::aw::failing;
 use crate::enemy::ours::leave_a_replica_set_behind;
 use crate::harness::{Case, job, pod, pod_template, tuned, wrapper};
 use crate::installed::{ACCOUNT, INSTALLED, NAMESPACE, installed_test};
@@ -176,7 +177,9 @@ async fn use_the_rest(case: &Case) {
     let own = Own::new(case, 2).await;
     evidence_comes_and_goes(case, &own).await;
     own.clear().await;
-    for name in ["guided", "lost"] {
+    case.create(failing("failed")).await;
+    case.condition("failed", "QuotaReserved", "False").await;
+    for name in ["failed", "guided", "lost"] {
         case.delete_wrapper(name).await;
         case.gone("AppWrapper", name).await;
     }
@@ -239,8 +242,9 @@ fn the_roles_grant_what_is_used_and_no_more() {
         let own: Api<Role> = Api::namespaced(case.client.clone(), NAMESPACE);
         let mut all = granted(own.get(ACCOUNT).await.expect("a role").rules);
         all.extend(granted(own.get("appwrapper-progress").await.expect("a role").rules));
-        for name in ["appwrapper-controller", "appwrapper-progress", "appwrapper-wrapped-kinds"] {
-            all.extend(granted(roles.get(name).await.expect("a role").rules));
+        let roles_of = ["controller", "history", "logs", "progress", "wrapped-kinds"];
+        for name in roles_of.map(|name| format!("appwrapper-{name}")) {
+            all.extend(granted(roles.get(&name).await.expect("a role").rules));
         }
         let (used, refused) = calls();
         assert!(refused.is_empty(), "refused: {refused:#?}");

@@ -14,6 +14,7 @@ mod absent;
 mod contain;
 mod kinds;
 mod queue;
+mod records;
 mod retry_sources;
 mod schedule;
 mod suspicions;
@@ -106,6 +107,7 @@ impl Controller {
             tokio::select! {
                 () = queue.serve(|key| reconcile_one(key, &context, &work, &panics)) => {}
                 () = suspicions::publish(&context) => {}
+                () = records::tidy(&context) => {}
             }
         };
         let watched = watches::run(context.clone(), queue.clone(), ready);

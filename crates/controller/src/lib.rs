@@ -5,8 +5,8 @@
 //! [`election`], [`listener`], [`tls`] and [`certificate`], [`serve`]. A module uses only modules before it.
 
 use appwrapper_core::{
-    api, config, decide, kinds, kueue, mutations, pattern, plan, policies, price, printable,
-    progress, quantity, snapshot, status, suspicion, tuning,
+    api, config, decide, failure_log, kinds, kueue, mutations, pattern, plan, policies, price,
+    printable, progress, quantity, record, snapshot, status, suspicion, tuning,
 };
 
 pub mod act;

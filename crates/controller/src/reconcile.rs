@@ -8,7 +8,9 @@
 
 mod census;
 mod context;
+mod failure_log;
 mod growth;
+mod record;
 mod report;
 mod suspects;
 mod workload;
@@ -216,6 +218,7 @@ async fn run_rounds(
                 Written::Stored(newer) => {
                     let remarks = remarks.iter().map(ToString::to_string).collect();
                     report::announce(context, memory, &stored, &decision, remarks);
+                    failure_log::keep(context, &wrapper, &snapshot, &decision).await;
                     let Some(newer) = after_attempt_start(memory, &newer, &decision) else {
                         return Ok(requeue(context, memory, &decision));
                     };
@@ -335,6 +338,7 @@ async fn carry_out(
             }
             Action::Suspend => return suspend(context, memory, wrapper).await,
             Action::RemoveFinalizer => {
+                record::keep(context, wrapper).await;
                 let written = write::remove_finalizer(&context.client, wrapper).await?;
                 memory.confirm(written.meta.resource_version.as_deref());
                 context.metrics.removed(&wrapper.status, context.clock.now());

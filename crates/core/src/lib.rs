@@ -2,13 +2,14 @@
 //! client, no runtime and no clock, since its manifest has none.
 //!
 //! In data order: [`api`], [`price`], [`quantity`], [`tuning`], [`kueue`], [`pattern`], [`config`], [`policies`],
-//! [`printable`], [`progress`], [`plan`], [`snapshot`], [`status`], [`suspicion`], [`decide`], [`kinds`], [`crd`]. A
+//! [`printable`], [`progress`], [`plan`], [`snapshot`], [`status`], [`failure_log`], [`record`], [`suspicion`], [`decide`], [`kinds`], [`crd`]. A
 //! module uses only modules before it.
 
 pub mod api;
 pub mod config;
 pub mod crd;
 pub mod decide;
+pub mod failure_log;
 pub mod kinds;
 pub mod kueue;
 pub mod mutations;
@@ -19,6 +20,7 @@ pub mod price;
 pub mod printable;
 pub mod progress;
 pub mod quantity;
+pub mod record;
 pub mod snapshot;
 pub mod status;
 pub mod suspicion;

@@ -86,9 +86,19 @@ fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> Page {
         page.line(&format!("{namespace}/{name}: {phase}; no attempts recorded"));
         return page;
     }
-    let rows: Vec<Row> = recorded.attempts.iter().map(|entry| row(entry, now)).collect();
+    of_entries(&recorded.attempts, now, colours)
+}
+
+/// A table of attempts, and what they said.
+pub(super) fn page(attempts: &[Attempt], now: Timestamp, colours: bool) -> Page {
+    let entries: Vec<Entry<'_>> = attempts.iter().map(|attempt| entry(attempt, now)).collect();
+    of_entries(&entries, now, colours)
+}
+
+fn of_entries(entries: &[Entry<'_>], now: Timestamp, colours: bool) -> Page {
+    let rows: Vec<Row> = entries.iter().map(|entry| row(entry, now)).collect();
     let mut page = table((&TITLES, None), &rows, GAP, colours);
-    for Entry { attempt, .. } in &recorded.attempts {
+    for Entry { attempt, .. } in entries {
         let message = attempt.failure.as_ref().and_then(|failure| failure.message.as_ref());
         if let Some(message) = message.filter(|message| !message.is_empty()) {
             page.line(&format!("attempt {}: {message}", attempt.attempt));

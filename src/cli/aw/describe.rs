@@ -198,7 +198,7 @@ fn description(
 }
 
 /// Since when it is in its phase. Resuming and Running: since its attempt began.
-fn since(one: &One) -> Option<Timestamp> {
+pub(super) fn since(one: &One) -> Option<Timestamp> {
     let status = &one.wrapper.status;
     let anchors = status.since.clone().unwrap_or_default();
     let turned = |kind: &str, value: &str| {

@@ -64,8 +64,8 @@ struct Item {
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let (seen, place) = block_on(async {
-        let kubeconfig = args.cluster.kubeconfig.as_deref();
-        let Place { client, namespace } = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        let Place { client, namespace } =
+            Place::of(&args.cluster, args.namespace.as_deref()).await?;
         let namespace = (!args.all_namespaces).then_some(namespace);
         let mut params = ListParams::default();
         params.label_selector.clone_from(&args.selector);

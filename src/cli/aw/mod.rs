@@ -3,23 +3,30 @@
 //! [`reach`] reads and writes. Pure functions decide what to do and what to print.
 
 pub(super) mod attempts;
+pub(super) mod delete;
 pub(super) mod describe;
 pub(super) mod eff;
+pub(super) mod history;
 pub(super) mod list;
+pub(super) mod logs;
 pub(super) mod nodes;
 mod reach;
 pub(super) mod report;
 pub(super) mod retry;
+mod sights;
 pub(super) mod switch;
 pub(super) mod tree;
 pub(super) mod wait;
+pub(super) mod watch;
 mod words;
 mod workload;
 
 use std::process::ExitCode;
 
+use clap_complete::engine::ArgValueCompleter;
 use serde::Serialize;
 
+use super::complete::names_in_the_cluster;
 use super::place::Place;
 use super::term::{self, Page};
 use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on};
@@ -30,7 +37,7 @@ use crate::tuning::names;
 #[derive(Debug, clap::Args)]
 pub(super) struct Target {
     /// Name of the AppWrapper
-    #[arg(value_parser = object_name)]
+    #[arg(value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: String,
     /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
@@ -45,7 +52,7 @@ pub(super) struct Target {
 impl Target {
     /// Where it is.
     async fn place(&self) -> Result<Place, Error> {
-        Place::of(self.cluster.kubeconfig.as_deref(), self.namespace.as_deref()).await
+        Place::of(&self.cluster, self.namespace.as_deref()).await
     }
 }
 

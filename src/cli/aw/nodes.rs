@@ -77,7 +77,7 @@ enum Effect {
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let (stored, sites, known) = block_on(async {
-        let Place { client, .. } = Place::of(args.cluster.kubeconfig.as_deref(), None).await?;
+        let Place { client, .. } = Place::of(&args.cluster, None).await?;
         let known = Configured::of(args.config.as_deref(), &client).await?;
         let params = ListParams::default();
         let resource = ApiResource::erase::<NodeSuspicion>(&());

@@ -103,8 +103,8 @@ struct Sum {
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let seen = block_on(async {
-        let kubeconfig = args.cluster.kubeconfig.as_deref();
-        let Place { client, namespace } = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        let Place { client, namespace } =
+            Place::of(&args.cluster, args.namespace.as_deref()).await?;
         let namespace = (!args.all_namespaces).then_some(namespace);
         let params = ListParams::default();
         let listed = live::list(&client, &appwrappers(), namespace.as_deref(), &params).await;

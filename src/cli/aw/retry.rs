@@ -9,18 +9,16 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::process::ExitCode;
 
-use futures::StreamExt;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, Preconditions};
-use kube::runtime::watcher::{self, Event, watcher};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::super::configuration::Known;
-use super::super::place::{One, Place, appwrappers};
+use super::super::place::{One, Place};
 use super::super::{Error, json, program, term};
 use super::reach::Written;
-use super::wait::tolerate;
+use super::sights::Sights;
 use super::workload::Queued;
 use super::{Done, Target, block_on, now, words};
 use crate::api::{Phase, keys};
@@ -227,7 +225,7 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
     }
     let file = kept.place();
     term::progress(&format!("{name}: waiting until it is gone; its manifest is in {file}"));
-    gone(place, one).await.map_err(|error| kept.explain(&error))?;
+    Sights::of(place, one).gone().await.map_err(|error| kept.explain(&error))?;
     match place.create(manifest, false).await {
         Ok(Written::Yes) => {
             kept.forget();
@@ -240,29 +238,6 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
         Ok(Written::Refused(why)) => Ok(Replaced::Lost { why, manifest: kept.place() }),
         Err(error) => Ok(Replaced::Lost { why: error.to_string(), manifest: kept.place() }),
     }
-}
-
-/// Waits until the AppWrapper that was seen is gone.
-async fn gone(place: &Place, one: &One) -> Result<(), Error> {
-    let config = watcher::Config::default().fields(&format!("metadata.name={}", one.wrapper.name));
-    let mut events = Box::pin(watcher(place.api(&appwrappers()), config));
-    let mut listed = false;
-    while let Some(event) = events.next().await {
-        match event {
-            Ok(Event::Init) => listed = false,
-            Ok(Event::InitApply(seen) | Event::Apply(seen)) => {
-                listed = true;
-                if seen.meta.uid.as_deref() != Some(one.wrapper.uid.as_str()) {
-                    return Ok(());
-                }
-            }
-            Ok(Event::Delete(_)) => return Ok(()),
-            Ok(Event::InitDone) if !listed => return Ok(()),
-            Ok(Event::InitDone) => {}
-            Err(error) => tolerate(error).await?,
-        }
-    }
-    Err(Error::Cluster("the watch ended unexpectedly".to_owned()))
 }
 
 /// The manifest in a file of the current directory, until the new AppWrapper exists: whatever happens to

@@ -1,24 +1,17 @@
 //! `appwrapper wait`: until an AppWrapper reaches a phase, or can never reach it.
 
 use std::process::ExitCode;
-use std::time::Duration;
 
-use futures::StreamExt;
-use kube::runtime::watcher::{self, Event, watcher};
 use serde::Serialize;
 
-use super::super::cluster::unanswered;
-use super::super::place::{One, Place, appwrappers};
+use super::super::place::{One, Place};
 use super::super::{Error, term};
 use super::list::state;
+use super::sights::{Sight, Sights};
 use super::{Done, Target, block_on, now, words};
 use crate::api::Phase;
-use crate::observe::live;
-use crate::observe::raw_object::RawObject;
+use crate::observe::assemble::Wrapper;
 use crate::tuning::Period;
-
-/// How long a watch waits after an error before it is tried again.
-const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -37,14 +30,6 @@ pub(in crate::cli) struct Args {
 enum Goal {
     Phase(Phase),
     Deleted,
-}
-
-/// What is seen of an AppWrapper.
-#[derive(Clone, Debug)]
-enum Sight {
-    Is(Box<One>),
-    /// There is none of that name, or another one.
-    Gone,
 }
 
 /// What follows from it.
@@ -132,46 +117,17 @@ struct Course {
 }
 
 impl Course {
-    /// Watches until there is a verdict. An error of the API server is no verdict: it is asked again.
+    /// Watches until there is a verdict.
     async fn watch(&mut self, place: &Place) -> Result<(Sight, WaitState), Error> {
-        let name = self.last.wrapper.name.clone();
-        let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-        let mut events = Box::pin(watcher(place.api(&appwrappers()), config));
-        let mut listed = false;
-        while let Some(event) = events.next().await {
-            let sight = match event {
-                Ok(Event::Init) => {
-                    listed = false;
-                    continue;
-                }
-                Ok(Event::InitApply(seen)) => {
-                    listed = true;
-                    self.sight(seen)
-                }
-                Ok(Event::Apply(seen)) => self.sight(seen),
-                Ok(Event::InitDone) if listed => continue,
-                Ok(Event::InitDone | Event::Delete(_)) => Some(Sight::Gone),
-                Err(error) => {
-                    tolerate(error).await?;
-                    continue;
-                }
-            };
-            let Some(sight) = sight else { continue };
+        let mut sights = Sights::of(place, &self.last);
+        loop {
+            let sight = sights.next().await?;
             let verdict = judge(self.goal, &sight);
             match (&sight, &verdict) {
                 (Sight::Is(one), WaitState::Wait) => self.note(one),
                 _ => return Ok((sight, verdict)),
             }
         }
-        Err(Error::Cluster("the watch ended unexpectedly".to_owned()))
-    }
-
-    /// What is seen; none where it cannot be read.
-    fn sight(&self, seen: RawObject) -> Option<Sight> {
-        if seen.meta.uid.as_deref() != Some(self.last.wrapper.uid.as_str()) {
-            return Some(Sight::Gone);
-        }
-        One::of(seen).ok().map(|one| Sight::Is(one.into()))
     }
 
     fn note(&mut self, one: &One) {
@@ -182,19 +138,6 @@ impl Course {
         }
         self.last = one.clone();
     }
-}
-
-/// Waits a little after an error of a watch; one that does not pass by itself ends the command.
-pub(super) async fn tolerate(error: watcher::Error) -> Result<(), Error> {
-    if let watcher::Error::InitialListFailed(error)
-    | watcher::Error::WatchStartFailed(error)
-    | watcher::Error::WatchFailed(error) = &error
-        && matches!(live::code(error), Some(401 | 403))
-    {
-        return Err(unanswered(error));
-    }
-    tokio::time::sleep(PAUSE_AFTER_ERROR).await;
-    Ok(())
 }
 
 fn judge(goal: Goal, sight: &Sight) -> WaitState {
@@ -224,7 +167,7 @@ fn judge(goal: Goal, sight: &Sight) -> WaitState {
 }
 
 /// Why it failed.
-fn cause(wrapper: &crate::observe::assemble::Wrapper) -> String {
+pub(super) fn cause(wrapper: &Wrapper) -> String {
     let recorded = words::last_failure(&wrapper.status.attempts);
     let cause = recorded.map(|(_, failure)| words::cause(failure));
     cause.filter(|cause| !cause.is_empty()).unwrap_or_else(|| state(wrapper, now()))
@@ -261,6 +204,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::observe::raw_object::RawObject;
 
     fn sight(phase: &str, deleting: bool) -> Sight {
         let mut object = json!({

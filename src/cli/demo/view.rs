@@ -90,17 +90,9 @@ fn table(titles: &[&str], rows: Vec<Vec<Span>>) -> Vec<Vec<Span>> {
     all
 }
 
-/// A line of a frame: cut where it would be too wide, then painted.
+/// A line of a frame.
 fn fit(spans: &[Span], frame: Frame) -> Shown {
-    let mut left = frame.width;
-    let cut = |(text, colour): &Span| {
-        let part: String = escape(text).chars().take(left).collect();
-        left -= part.chars().count();
-        (part, *colour)
-    };
-    let parts: Vec<Span> = spans.iter().map(cut).collect();
-    let line = Shown::spans(&parts, frame.colours);
-    if frame.colours { line } else { line.trimmed() }
+    Shown::fitted(spans, frame.width, frame.colours)
 }
 
 const fn colour_of(phase: Phase) -> Option<Colour> {

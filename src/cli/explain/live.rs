@@ -28,9 +28,8 @@ use crate::snapshot::workload::WorkloadRead;
 /// # Errors
 /// There is no such AppWrapper, it cannot be read, or the cluster does not answer.
 pub(super) fn scene(args: &Args, name: &str) -> Result<(Scene, Config), Error> {
-    let kubeconfig = args.cluster.kubeconfig.as_deref();
     super::super::block_on(async {
-        let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        let place = Place::of(&args.cluster, args.namespace.as_deref()).await?;
         let Known { config, doubt } = Known::of(args.config.as_deref(), &place.client).await?;
         let one = place.one(name).await?;
         let mut scene = around(&place.client, &one.wrapper, &config).await?;

@@ -51,7 +51,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     telemetry::log_panics();
     let config = super::configured(args.config.as_deref())?;
-    let connection = cluster::config(args.cluster.kubeconfig.as_deref()).await?;
+    let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
     let client = cluster::counted(connection.clone(), &metrics)?;
     let version = client.apiserver_version().await.map_err(|error| {

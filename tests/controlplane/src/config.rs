@@ -1,5 +1,7 @@
 //! The configuration files and the objects that a control plane begins with. Pure.
 
+use std::path::Path;
+
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
@@ -120,6 +122,27 @@ pub(crate) fn node(name: &str, cpu: &str) -> Value {
             "annotations": { "kwok.x-k8s.io/node": "fake" },
         },
         "status": { "capacity": resources, "allocatable": resources },
+    })
+}
+
+/// The log of every container on KWOK's nodes, in the format of container runtimes: 120 numbered lines, of which the
+/// last but one has a secret.
+pub(crate) fn pod_log() -> String {
+    let text = |number: u32| match number {
+        119 => "secret=hunter2".to_owned(),
+        number => format!("line {number}"),
+    };
+    let line = |number| format!("2026-01-01T00:00:00.000000000Z stdout F {}\n", text(number));
+    (1..=120).map(line).collect()
+}
+
+/// The file from which KWOK serves it.
+pub(crate) fn logs(file: &Path) -> Value {
+    json!({
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "ClusterLogs",
+        "metadata": { "name": "all" },
+        "spec": { "logs": [{ "logsFile": file, "follow": false }] },
     })
 }
 

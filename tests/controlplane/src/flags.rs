@@ -21,6 +21,9 @@ pub(crate) fn arguments(
             "--manage-all-nodes=true".to_owned(),
             "--node-lease-duration-seconds=40".to_owned(),
             format!("--server-address=127.0.0.1:{}", site.ports.kwok),
+            // there the API server finds the logs of pods
+            "--node-ip=127.0.0.1".to_owned(),
+            format!("--node-port={}", site.ports.kwok),
         ],
         Component::JobSet => Vec::new(),
         Component::Kueue => vec!["--zap-log-level=2".to_owned()],
@@ -78,6 +81,8 @@ fn api_server(site: &Site, options: &Options) -> Vec<String> {
         "--service-cluster-ip-range=10.0.0.0/24".to_owned(),
         "--authorization-mode=Node,RBAC".to_owned(),
         "--allow-privileged".to_owned(),
+        // names of KWOK's nodes lead nowhere
+        "--kubelet-preferred-address-types=InternalIP".to_owned(),
         "--max-requests-inflight=2000".to_owned(),
         "--max-mutating-requests-inflight=1000".to_owned(),
     ];

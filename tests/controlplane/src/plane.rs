@@ -317,6 +317,10 @@ async fn start_nodes(setup: &Setup<'_>) -> Result<Option<Process>, Error> {
         stages.push_str("\n---\n");
         stages.push_str(&fs::read_to_string(&path).map_err(Error::io("read", &path))?);
     }
+    let log = setup.site.dir.join("pod.log");
+    fs::write(&log, config::pod_log()).map_err(Error::io("write", &log))?;
+    stages.push_str("\n---\n");
+    stages.push_str(&config::logs(&log).to_string());
     let path = setup.site.dir.join("stages.yaml");
     fs::write(&path, stages).map_err(Error::io("write", &path))?;
     let kwok = setup.launch(Component::Kwok, Some(&path), &[])?;

@@ -1,6 +1,9 @@
 //! What leaves the machine: each script with stand-ins for the programs that it calls.
 
 use std::fs;
+use std::process::Command;
+
+use serde_json::Value;
 
 use super::{DIGEST, assert_fails, copies, read, run, script, stand_in};
 
@@ -185,5 +188,43 @@ fn an_audit_that_cannot_look_says_so() {
         let (ended, _, said) = run(&mut script(&folder, ".ci/audit"));
         assert_eq!(ended, code, "{lines}: {said}");
         assert!(said.contains(want), "{lines}: {said}");
+    }
+}
+
+#[test]
+fn the_plugin_is_packed_with_a_manifest_that_fits() {
+    let folder = copies("krew", &["scripts/krew", "config/krew/aw.yaml", "LICENSE"]);
+    let dist = folder.join("dist");
+    fs::create_dir_all(&dist).expect("a folder");
+    let address = "https://example.com/releases/v1.2.3";
+    let pack = || {
+        let mut command = script(&folder, "scripts/krew");
+        command.args(["v1.2.3", "dist", address, "https://example.com/"]);
+        command
+    };
+    fs::write(dist.join("appwrapper-linux-amd64"), "one").expect("it is written");
+    assert_fails(&mut pack(), "appwrapper-linux-arm64 is missing");
+    fs::write(dist.join("appwrapper-linux-arm64"), "two").expect("it is written");
+    let (code, _, said) = run(&mut pack());
+    assert_eq!(code, 0, "{said}");
+    let text = read(&dist.join("aw.yaml"));
+    assert!(!text.contains('@') && !text.contains("scripts/"), "{text}");
+    let manifest: Value = serde_saphyr::from_str(&text).expect("YAML");
+    assert_eq!(manifest["spec"]["version"], "v1.2.3");
+    assert_eq!(manifest["metadata"]["name"], "aw", "kubectl-aw is the plugin of this name");
+    for (index, architecture, content) in [(0, "amd64", "one"), (1, "arm64", "two")] {
+        let platform = &manifest["spec"]["platforms"][index];
+        let name = format!("kubectl-aw-linux-{architecture}.tar.gz");
+        assert_eq!(platform["selector"]["matchLabels"]["arch"], architecture);
+        assert_eq!(platform["uri"], format!("{address}/{name}"));
+        let archive = dist.join(&name);
+        let (_, sum, _) = run(Command::new("sha256sum").arg(&archive));
+        assert!(sum.starts_with(platform["sha256"].as_str().expect("a text")), "{sum}");
+        let bin = platform["bin"].as_str().expect("a text");
+        let (code, packed, said) = run(Command::new("tar").arg("xzOf").arg(&archive).arg(bin));
+        assert_eq!((code, packed.as_str()), (0, content), "{said}");
+        let (_, list, _) = run(Command::new("tar").arg("tvzf").arg(&archive));
+        assert!(list.starts_with("-rwxr-xr-x") || list.contains("\n-rwxr-xr-x"), "{list}");
+        assert!(list.contains("LICENSE"), "{list}");
     }
 }

@@ -6,6 +6,8 @@
 pub mod create;
 pub mod delete;
 pub mod events;
+pub mod failure_log;
+pub mod record;
 pub mod rights;
 pub mod suspicions;
 pub mod workload;

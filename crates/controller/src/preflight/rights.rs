@@ -4,7 +4,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube::Client;
 
 use super::Notice;
-use crate::config::{Admission, AllowedKind, ProgressServer};
+use crate::config::{Admission, AllowedKind, FailureLogs, ProgressServer};
 use crate::discovery;
 use crate::kinds::Kind;
 use crate::telemetry;
@@ -110,16 +110,7 @@ pub(super) async fn progress(client: &Client, server: &ProgressServer) -> Option
     if !server.enabled {
         return None;
     }
-    let access = Access {
-        verb: "patch",
-        namespace: None,
-        group: String::new(),
-        version: "v1".to_owned(),
-        resource: "pods".to_owned(),
-    };
-    // where that cannot be told, the kinds cannot be checked either, and that is said
-    let may_patch = may_i(client, access).await.unwrap_or(true);
-    (!may_patch).then(|| {
+    may_not(client, "patch", "pods").await.then(|| {
         Notice(
             "progressServer.enabled is true, and the controller may not patch pods: no report is \
              written, and AppWrappers with spec.progress.startWithin fail; apply config/progress, or \
@@ -127,6 +118,31 @@ pub(super) async fn progress(client: &Client, server: &ProgressServer) -> Option
                 .to_owned(),
         )
     })
+}
+
+/// Checks the permission to read logs, if they are to be kept.
+pub(super) async fn logs(client: &Client, logs: &FailureLogs) -> Option<Notice> {
+    let lacks = logs.enabled && may_not(client, "get", "pods/log").await;
+    lacks.then(|| {
+        Notice(
+            "failureLogs.enabled is true, and the controller may not get pods/log: no log is kept; \
+             apply config/logs, or set it to false"
+                .to_owned(),
+        )
+    })
+}
+
+/// Whether the controller lacks a permission of the core group. Where that cannot be told, the kinds cannot be checked
+/// either, and that is said.
+async fn may_not(client: &Client, verb: &'static str, resource: &str) -> bool {
+    let access = Access {
+        verb,
+        namespace: None,
+        group: String::new(),
+        version: "v1".to_owned(),
+        resource: resource.to_owned(),
+    };
+    !may_i(client, access).await.unwrap_or(true)
 }
 
 async fn find(client: &Client, kind: &AllowedKind, why: Reason) -> Result<Finding, AccessError> {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kube::Client;
+use tokio::sync::Semaphore;
 
 use crate::act::events::{About, EventType, Events};
 use crate::act::rights::Rights;
@@ -23,6 +24,10 @@ use crate::observe::summary::Summary;
 use crate::observe::suspicions::SuspicionCache;
 use crate::observe::{Sources, retry_sources};
 use crate::progress_server::ProgressState;
+use crate::record::Allowance;
+
+/// The most logs that are read at the same time: each takes at most 1 MiB, and a place among the reconciles.
+const LOG_READS_MAX: usize = 8;
 
 /// Is told of each decision, and of the facts that it was made from.
 pub type Witness = Box<dyn Fn(Facts<'_>, &Decision) + Send + Sync>;
@@ -55,6 +60,10 @@ pub struct Context {
     pub store: Store,
     /// Where pods report their progress.
     pub progress: ProgressState,
+    /// Places for the logs that are read at the same time.
+    pub(super) log_reads: Semaphore,
+    /// The records of deleted AppWrappers that may still be written.
+    pub(crate) records: Mutex<Allowance>,
     /// Counts the changes that concern every AppWrapper, such as those of the settings.
     pub changed: tokio::sync::watch::Sender<u64>,
     /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
@@ -86,6 +95,8 @@ impl Context {
             kueue: RwLock::default(),
             store: Store::default(),
             progress: ProgressState::default(),
+            log_reads: Semaphore::new(LOG_READS_MAX),
+            records: Mutex::default(),
             changed: tokio::sync::watch::Sender::new(0),
             witness: None,
             wake: Box::new(wake),

@@ -84,3 +84,9 @@ pub const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 /// Annotation of a Workload that the controller has deactivated to return its AppWrapper to the queue: number of the
 /// attempt.
 pub const DEACTIVATED_FOR: &str = "workload.codeflare.dev.appwrapper/deactivatedForAttempt";
+
+/// Label of a ConfigMap with the end of a log: the AppWrapper whose failure it is about.
+pub const FAILURE_LOG: &str = "workload.codeflare.dev/failure-log";
+
+/// Label of a ConfigMap with the record of an AppWrapper that was deleted: its name.
+pub const RECORD: &str = "workload.codeflare.dev/record";

@@ -5,6 +5,8 @@
 
 mod backoff;
 mod error;
+mod failure_logs;
+mod history;
 mod read;
 mod section;
 mod server_url;
@@ -18,6 +20,8 @@ use std::str::FromStr;
 
 pub use backoff::{Backoff, BackoffError};
 pub use error::{Errors, LoadError, Problem};
+pub use failure_logs::FailureLogs;
+pub use history::History;
 pub use server_url::{ServerUrl, ServerUrlError};
 pub use suspicion::{NodeSuspicion, SuspicionEffect, THRESHOLD_MIN};
 
@@ -35,6 +39,10 @@ pub struct Config {
     pub retry_policy: RetryDefaults,
     /// The administrator's categories of failures, in order; the built-in ones come after.
     pub failure_categories: Vec<FailureCategory>,
+    /// The logs that are kept of failures.
+    pub failure_logs: FailureLogs,
+    /// The records that are kept of AppWrappers that are deleted.
+    pub history: History,
     /// Avoiding nodes that Autopilot marked.
     pub autopilot: Autopilot,
     /// Nodes that make AppWrappers fail.

@@ -5,12 +5,12 @@ use serde_json::Value;
 
 use super::error::{Errors, Problem};
 use super::section::Section;
-use super::suspicion;
 use super::{
     Admission, Autopilot, Backoff, BackoffError, CONDITIONS, CategoryMatcher, Config, Effect,
     FailureCategory, Health, LeaderElection, Metrics, OverQuotaAction, PodsOverQuota,
     ProgressServer, REFILL_AFTER_MIN, RetryDefaults, ServerUrlError, Taint, Webhook,
 };
+use super::{failure_logs, history, suspicion};
 use crate::api::ExitCodeOperator;
 use crate::pattern::Pattern;
 use crate::tuning::{FaultTolerance, Period, names};
@@ -44,6 +44,8 @@ fn root(root: &mut Section<'_>) -> Config {
         fault_tolerance: root.section("faultTolerance", fault_tolerance),
         retry_policy: root.section("retryPolicy", retry_policy),
         failure_categories: failure_categories(root),
+        failure_logs: root.section("failureLogs", failure_logs::read),
+        history: root.section("history", history::read),
         autopilot: root.section("autopilot", autopilot),
         node_suspicion: root.section("nodeSuspicion", suspicion::read),
         admission: root.section("admission", admission),

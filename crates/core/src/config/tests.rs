@@ -29,6 +29,8 @@ failureCategories:
 - {name: cuda_error, onTerminationMessage: {pattern: "CUDA error"}}
 - {name: oom, onConditions: [OOMKilled]}
 - {name: disk, onExitCodes: {operator: NotIn, values: [1, 255]}}
+failureLogs: {enabled: true, lines: 50, maxBytes: 4Ki, redact: ["token=\\S+"]}
+history: {enabled: true, ttl: 1d, perNamespace: 7, total: 8}
 autopilot: {injectAntiAffinities: false, monitorNodes: false, resourceTaints: {nvidia.com/gpu: [{key: autopilot.ibm.com/gpuhealth, value: ERR, effect: NoSchedule}]}}
 nodeSuspicion: {effect: Require, halfLife: 1d, threshold: 150, namespaceShare: 100, hardwareCategories: [cuda_error, disk]}
 admission: {defaultQueueName: main, userRBACAdmissionCheck: false, allowedKinds: [Job.batch, Pod], kueueAccount: kueue, refuseForegroundDeletion: false, requireRequester: true, podsOverQuota: {action: Suspend, gracePeriod: 3s}}
@@ -56,6 +58,11 @@ fn the_keys_about_failures_are_read() {
     let values = BTreeSet::from([1, 255]);
     let not_in = CategoryMatcher::ExitCodes { operator: ExitCodeOperator::NotIn, values };
     assert_eq!(config.failure_categories[2].matcher, not_in);
+    let redact = vec![Pattern::new(r"token=\S+").unwrap()];
+    let logs = FailureLogs { enabled: true, lines: 50, bytes_max: 4096, redact };
+    assert_eq!(config.failure_logs, logs);
+    let ttl = crate::tuning::Period::from_secs(86_400);
+    assert_eq!(config.history, History { enabled: true, ttl, per_namespace: 7, total: 8 });
     let taint = &config.autopilot.resource_taints["nvidia.com/gpu"][0];
     assert_eq!((taint.value.as_str(), taint.effect), ("ERR", Effect::NoSchedule));
     let suspicion = &config.node_suspicion;
@@ -109,7 +116,7 @@ appwrapper: {}
             "metrics.address: Invalid value: \":8443\": must be an IP address and a port, such as 0.0.0.0:8443 or [::]:8443",
             "metrics.secure: Invalid value: \"yes\": must be true or false",
             "health: Invalid value: \"7\": must be an object",
-            "appwrapper: Invalid value: \"an object\": unknown key: did you mean autopilot?",
+            "appwrapper: Invalid value: \"an object\": unknown key: did you mean failureLogs?",
         ]
     );
 }
@@ -227,6 +234,17 @@ const WRONG: &[(&str, &str, &str)] = &[
         "failureCategories[0].onExitCodes.values: ",
         "at least one",
     ),
+    ("failureLogs: {lines: 0}", "failureLogs.lines: ", "whole number from 1"),
+    ("failureLogs: {lines: 1001}", "failureLogs.lines: ", "at most 1000"),
+    ("failureLogs: {maxBytes: 1023}", "failureLogs.maxBytes: ", "string"),
+    ("failureLogs: {maxBytes: '1023'}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
+    ("failureLogs: {maxBytes: 65Ki}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
+    ("failureLogs: {redact: ['(']}", "failureLogs.redact[0]: ", "unclosed group"),
+    ("history: {ttl: 0s}", "history.ttl: ", "more than 0s"),
+    ("history: {ttl: 366d}", "history.ttl: ", "at most 365d"),
+    ("history: {perNamespace: 0}", "history.perNamespace: ", "whole number from 1"),
+    ("history: {perNamespace: 10001}", "history.perNamespace: ", "at most 10000"),
+    ("history: {total: 50001}", "history.total: ", "at most 50000"),
     (
         "autopilot: {resourceTaints: {gpu: [{key: a, effect: No}]}}",
         "autopilot.resourceTaints[gpu][0].effect: Invalid value: \"No\": ",

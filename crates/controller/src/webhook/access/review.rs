@@ -31,19 +31,24 @@ pub struct Access {
     pub group: String,
     /// Version of the API group.
     pub version: String,
-    /// The resource: the plural that paths have.
+    /// The resource: the plural that paths have, and a subresource after it: `pods/log`.
     pub resource: String,
 }
 
 impl Access {
     fn attributes(self) -> ResourceAttributes {
         let Self { verb, namespace, group, version, resource } = self;
+        let (resource, subresource) = match resource.split_once('/') {
+            Some((resource, subresource)) => (resource.to_owned(), Some(subresource.to_owned())),
+            None => (resource, None),
+        };
         ResourceAttributes {
             verb: Some(verb.to_owned()),
             namespace,
             group: Some(group),
             version: Some(version),
             resource: Some(resource),
+            subresource,
             // Kubernetes authorizes a creation without looking at a name
             name: None,
             ..ResourceAttributes::default()

@@ -1,0 +1,80 @@
+//! Keeps records of AppWrappers that are deleted, as ConfigMaps; see [`crate::record`].
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{Api, ListParams, PostParams};
+use kube::core::{ApiResource, Request};
+use kube::{Client, Resource};
+use serde_json::json;
+
+use super::{Error, delete};
+use crate::api::keys;
+use crate::observe::assemble::Wrapper;
+use crate::observe::live;
+use crate::record::{Kept, RECORD_KEY, Record, config_map};
+
+/// How many ConfigMaps are read at a time.
+const PAGE: u32 = 500;
+/// The most ConfigMaps that are read: whoever may create them chooses how many have the label.
+const READ_MAX: usize = 100_000;
+
+/// Keeps a record; one that is there already is as good.
+///
+/// # Errors
+/// It cannot be stored.
+pub async fn keep(client: &Client, wrapper: &Wrapper, record: &Record) -> Result<(), Error> {
+    let text = record.json();
+    let (Some(name), false) = (config_map(&wrapper.uid), text.is_empty()) else { return Ok(()) };
+    let what = || format!("create ConfigMap {name}");
+    let object = json!({
+        "apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {
+            "name": name, "namespace": wrapper.namespace, "labels": {keys::RECORD: wrapper.name},
+        },
+        "immutable": true,
+        "data": {RECORD_KEY: text},
+    });
+    let request = Request::new(ConfigMap::url_path(&(), Some(&wrapper.namespace)))
+        .create(&PostParams::default(), object.to_string().into_bytes())
+        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
+    match client.request_text(request).await {
+        Ok(_) => Ok(()),
+        Err(error) if live::code(&error) == Some(409) => Ok(()),
+        Err(error) => Err(Error::new(what(), error)),
+    }
+}
+
+/// The ConfigMaps with the label of records, in all namespaces.
+///
+/// # Errors
+/// They cannot be listed.
+pub async fn list(client: &Client) -> Result<Vec<Kept>, Error> {
+    let api: Api<ConfigMap> = Api::all(client.clone());
+    let mut params = ListParams::default().labels(keys::RECORD).limit(PAGE);
+    let mut all = vec![];
+    loop {
+        let page = api.list_metadata(&params).await;
+        let page = page.map_err(|error| Error::new("list the records", error))?;
+        all.extend(page.items.into_iter().filter_map(|object| {
+            Some(Kept {
+                created: object.metadata.creation_timestamp?.0,
+                namespace: object.metadata.namespace?,
+                name: object.metadata.name?,
+                uid: object.metadata.uid?,
+            })
+        }));
+        match page.metadata.continue_.filter(|token| !token.is_empty()) {
+            Some(token) if all.len() < READ_MAX => params = params.continue_token(&token),
+            Some(_) | None => return Ok(all),
+        }
+    }
+}
+
+/// Deletes a record.
+///
+/// # Errors
+/// The API server refused or could not be asked.
+pub async fn remove(client: &Client, kept: &Kept) -> Result<(), Error> {
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    let how = delete::How::Graceful;
+    delete::delete(client, &resource, &kept.namespace, &kept.name, &kept.uid, how).await
+}

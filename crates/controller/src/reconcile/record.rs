@@ -1,0 +1,57 @@
+//! Keeps a record of an AppWrapper before its finalizer is removed.
+
+use std::sync::PoisonError;
+use std::time::Duration;
+
+use super::Context;
+use crate::act::record as act;
+use crate::config::History;
+use crate::observe::assemble::Wrapper;
+use crate::record::Record;
+use crate::telemetry;
+
+/// How long it may take: the deletion waits for it.
+const WITHIN: Duration = Duration::from_secs(3);
+/// The longest name of a user that is kept, in characters.
+const USER_CHARS_MAX: usize = 256;
+
+/// Keeps a record, if the configuration says so and an attempt was begun. What goes wrong is logged, and changes nothing
+/// else.
+pub(super) async fn keep(context: &Context, wrapper: &Wrapper) {
+    let config = context.config();
+    if !config.history.enabled || wrapper.status.attempts.is_empty() {
+        return;
+    }
+    if let Err(cause) = kept(context, wrapper, &config.history).await {
+        tracing::warn!(cause, "No record was kept.");
+    }
+}
+
+/// Keeps a record.
+///
+/// # Errors
+/// Why it is not kept.
+async fn kept(context: &Context, wrapper: &Wrapper, settings: &History) -> Result<(), String> {
+    let may_write = {
+        let mut allowance = context.records.lock().unwrap_or_else(PoisonError::into_inner);
+        allowance.take(&wrapper.namespace, settings)
+    };
+    if !may_write {
+        return Err("too many AppWrappers were deleted lately".to_owned());
+    }
+    let user = wrapper.spec.requester.as_ref().map(|requester| requester.username.as_str());
+    let record = Record {
+        name: wrapper.name.clone(),
+        uid: wrapper.uid.clone(),
+        queue: wrapper.queue.clone(),
+        user: user.map(|user| user.chars().take(USER_CHARS_MAX).collect()),
+        created: wrapper.created,
+        deleted: Some(context.clock.now()),
+        ..Record::of(&wrapper.status)
+    };
+    let kept = Box::pin(act::keep(&context.client, wrapper, &record));
+    match tokio::time::timeout(WITHIN, kept).await {
+        Ok(done) => done.map_err(|error| telemetry::chain(&error)),
+        Err(_) => Err(format!("no answer within {} s", WITHIN.as_secs())),
+    }
+}

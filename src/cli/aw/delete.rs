@@ -1,0 +1,325 @@
+//! `appwrapper delete`: deletes an AppWrapper, waits until it is gone, and shows what it waits for.
+
+use std::io::IsTerminal;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, Preconditions};
+use serde::Serialize;
+
+use super::super::configuration::Known;
+use super::super::explain::live::around;
+use super::super::place::{One, Place};
+use super::super::{Error, term};
+use super::reach::Written;
+use super::sights::{Sight, Sights};
+use super::{Done, Target, block_on, now, words};
+use crate::api::{condition, keys};
+use crate::snapshot::{Owner, Pod, Presence, Snapshot};
+use crate::tuning::Period;
+
+/// Time between two looks at what blocks.
+const LOOK: Duration = Duration::from_secs(5);
+/// How many things that block are named.
+const NAMED_MAX: usize = 5;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Maximum time to wait, such as 90s or 1h30m; by default without limit. The deletion itself goes on
+    #[arg(long, value_name = "DURATION", conflicts_with = "no_wait")]
+    timeout: Option<Period>,
+    /// Do not wait until it is gone
+    #[arg(long)]
+    no_wait: bool,
+}
+
+/// How it ended.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Deletion {
+    deleted: bool,
+    timed_out: bool,
+    /// What still exists, and what keeps it.
+    waiting_for: Vec<String>,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    block_on(delete(args))?.tell(args.target.output)
+}
+
+async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
+    let place = args.target.place().await?;
+    let one = place.one(&args.target.name).await?;
+    let name = &one.wrapper.name;
+    let done = |yes: bool, facts: Deletion, message: &str| Done {
+        namespace: place.namespace.clone(),
+        name: name.clone(),
+        yes,
+        facts,
+        message: format!("{}/{name}: {message}", place.namespace),
+    };
+    let seen = Preconditions { uid: Some(one.wrapper.uid.clone()), resource_version: None };
+    match place.delete(name, &DeleteParams::background().preconditions(seen)).await? {
+        Written::Yes => {}
+        Written::Conflict => {
+            let why = "was deleted and recreated meanwhile: the new one is left unchanged";
+            return Ok(done(false, Deletion::default(), why));
+        }
+        Written::Refused(why) => {
+            // somebody else was faster
+            if place.find(name).await?.is_some() {
+                let why = format!("is not deleted: refused: {why}");
+                return Ok(done(false, Deletion::default(), &why));
+            }
+        }
+    }
+    if args.no_wait {
+        let message = "is being deleted; the controller deletes its resources first";
+        return Ok(done(true, Deletion::default(), message));
+    }
+    let mut wait = Waiting { last: one.clone(), told: vec![] };
+    let gone = wait.until_gone(&place);
+    let is_gone = match args.timeout {
+        Some(timeout) => {
+            tokio::time::timeout(timeout.as_duration(), gone).await.ok().transpose()?
+        }
+        None => Some(gone.await?),
+    };
+    if is_gone.is_some() {
+        return Ok(done(true, Deletion { deleted: true, ..Deletion::default() }, "deleted"));
+    }
+    let waiting_for = blocked(&place, &wait.last).await;
+    let timeout = args.timeout.map(|timeout| format!(" after {timeout}")).unwrap_or_default();
+    let mut message = format!("is not deleted{timeout}; it is waiting for:");
+    for it in &waiting_for {
+        message += &format!("\n{it}");
+    }
+    Ok(done(false, Deletion { deleted: false, timed_out: true, waiting_for }, &message))
+}
+
+/// The AppWrapper as it was seen last, and what was told.
+struct Waiting {
+    last: One,
+    told: Vec<String>,
+}
+
+impl Waiting {
+    /// Waits until it is gone; tells somebody who looks on what it waits for, when that changes.
+    async fn until_gone(&mut self, place: &Place) -> Result<(), Error> {
+        let mut sights = Sights::of(place, &self.last);
+        let mut looks = tokio::time::interval(LOOK);
+        looks.reset();
+        loop {
+            tokio::select! {
+                sight = sights.next() => match sight? {
+                    Sight::Is(one) => self.last = *one,
+                    Sight::Gone => return Ok(()),
+                },
+                _ = looks.tick(), if std::io::stderr().is_terminal() => self.tell(place).await,
+            }
+        }
+    }
+
+    async fn tell(&mut self, place: &Place) {
+        let blocked = blocked(place, &self.last).await;
+        if blocked != self.told {
+            for it in &blocked {
+                term::progress(&format!("waiting for {it}"));
+            }
+            self.told = blocked;
+        }
+    }
+}
+
+/// What blocks the deletion, read from the cluster as far as the user may.
+async fn blocked(place: &Place, one: &One) -> Vec<String> {
+    let config = Known::of_cluster(&place.client).await.config;
+    match around(&place.client, &one.wrapper, &config).await {
+        Ok(scene) => blockers(one, Some(&scene.snapshot), now()),
+        Err(error) => {
+            let mut all = blockers(one, None, now());
+            all.push(format!("(cannot read its components and pods: {error})"));
+            all
+        }
+    }
+}
+
+/// What blocks the deletion of an AppWrapper: pods, components, then its own finalizers.
+fn blockers(one: &One, snapshot: Option<&Snapshot>, now: Timestamp) -> Vec<String> {
+    let mut all = snapshot.map(|snapshot| existing(snapshot, now)).unwrap_or_default();
+    if snapshot.is_none()
+        && let Some(told) = deleting(one)
+    {
+        all.push(told.to_owned());
+    }
+    let more = all.len().saturating_sub(NAMED_MAX);
+    all.truncate(NAMED_MAX);
+    if more > 0 {
+        all.push(format!("{more} more"));
+    }
+    let finalizers = one.seen.meta.finalizers.as_deref().unwrap_or_default();
+    let others: Vec<&str> =
+        finalizers.iter().map(String::as_str).filter(|name| *name != keys::FINALIZER).collect();
+    let is_ours = others.len() < finalizers.len();
+    if !others.is_empty() {
+        all.push(format!("finalizers of the AppWrapper: {}", others.join(", ")));
+    }
+    if is_ours && all.is_empty() {
+        all.push(match one.wrapper.other_manager() {
+            Some(manager) => format!("{manager} to remove the finalizer {}", keys::FINALIZER),
+            None => format!(
+                "the controller to remove the finalizer {}; if this lasts, check that it is running",
+                keys::FINALIZER
+            ),
+        });
+    }
+    all
+}
+
+/// What the controller says of it.
+fn deleting(one: &One) -> Option<&str> {
+    let said = condition::find(&one.wrapper.status.conditions, condition::DELETING_RESOURCES)?;
+    (said.status == "True" && !said.message.is_empty()).then_some(said.message.as_str())
+}
+
+/// What still exists: pods first, since components wait for them.
+fn existing(snapshot: &Snapshot, now: Timestamp) -> Vec<String> {
+    let mut pods: Vec<&Pod> = snapshot.pods.iter().collect();
+    pods.sort_by(|a, b| (a.due_to_go, &a.name).cmp(&(b.due_to_go, &b.name)));
+    let pods = pods.into_iter().map(|pod| described(snapshot, pod, now));
+    let objects = snapshot.components.iter().filter(|component| component.kind != "Pod");
+    let objects = objects.filter_map(|component| match &component.presence {
+        Presence::Present(object) if object.owner == Owner::Us => {
+            let state = if object.terminating { ", being deleted" } else { "" };
+            let keeps = keeps(&object.finalizers);
+            Some(format!("{}/{}{state}{keeps}", component.kind, component.name))
+        }
+        Presence::Present(_) | Presence::Absent | Presence::Unseen | Presence::NoKind => None,
+    });
+    let undetermined =
+        snapshot.undetermined.named.iter().map(|(name, why)| {
+            format!("Pod/{name}, which has the labels of this AppWrapper ({why})")
+        });
+    pods.chain(objects).chain(undetermined).collect()
+}
+
+fn described(snapshot: &Snapshot, pod: &Pod, now: Timestamp) -> String {
+    let mut text = format!("Pod/{}", pod.name);
+    if let Some(node) = &pod.node {
+        text += &format!(" on node {node}");
+        if snapshot.loss_of(pod).is_some() {
+            text += ", which is lost";
+        }
+    }
+    match pod.due_to_go {
+        Some(due) if due < now => {
+            text += &format!(", Terminating, overdue for {}", words::age(Some(due), now));
+        }
+        Some(_) => text += ", Terminating",
+        None => text += &format!(", {}", pod.phase.as_str()),
+    }
+    text + &keeps(&pod.finalizers)
+}
+
+fn keeps(finalizers: &[String]) -> String {
+    if finalizers.is_empty() {
+        String::new()
+    } else {
+        format!(", finalizers {}", finalizers.join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::observe::raw_object::RawObject;
+    use crate::snapshot::{Component, Object};
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + second).unwrap()
+    }
+
+    fn one(finalizers: &[&str], message: &str) -> One {
+        let object = json!({
+            "metadata": {"name": "aw", "namespace": "ns", "uid": "u", "finalizers": finalizers},
+            "spec": {"components": []},
+            "status": {"phase": "Terminating", "conditions": [
+                {"type": "DeletingResources", "status": "True", "reason": "R", "message": message,
+                 "lastTransitionTime": at(0)}]},
+        });
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        One::of(seen).unwrap()
+    }
+
+    fn pod(name: &str, due: Option<i64>, finalizers: &[&str]) -> Pod {
+        Pod {
+            name: name.into(),
+            node: Some("node-1".into()),
+            due_to_go: due.map(at),
+            terminating: due.is_some(),
+            finalizers: finalizers.iter().map(|name| (*name).to_owned()).collect(),
+            ..Pod::default()
+        }
+    }
+
+    #[test]
+    fn pods_components_and_finalizers_are_named() {
+        let object = Object {
+            owner: Owner::Us,
+            terminating: true,
+            finalizers: vec!["foregroundDeletion".into()],
+            ..Object::default()
+        };
+        let job = Component {
+            kind: "Job".into(),
+            name: "j".into(),
+            presence: Presence::Present(object),
+            ..Component::default()
+        };
+        let snapshot = Snapshot {
+            pods: vec![pod("b", Some(200), &[]), pod("a", Some(40), &["x/y"]), pod("c", None, &[])],
+            components: vec![job],
+            ..Snapshot::default()
+        };
+        let said = blockers(&one(&[keys::FINALIZER], ""), Some(&snapshot), at(100));
+        assert_eq!(
+            said,
+            [
+                "Pod/c on node node-1, Pending",
+                "Pod/a on node node-1, Terminating, overdue for 60s, finalizers x/y",
+                "Pod/b on node node-1, Terminating",
+                "Job/j, being deleted, finalizers foregroundDeletion",
+            ]
+        );
+    }
+
+    #[test]
+    fn few_of_many_are_named() {
+        let pods = (0..1000).map(|n| pod(&format!("p-{n:03}"), Some(10), &[])).collect();
+        let snapshot = Snapshot { pods, ..Snapshot::default() };
+        let said = blockers(&one(&[keys::FINALIZER, "a/b"], ""), Some(&snapshot), at(0));
+        assert_eq!(said.len(), NAMED_MAX + 2);
+        assert_eq!(said[NAMED_MAX], "995 more");
+        assert_eq!(said[NAMED_MAX + 1], "finalizers of the AppWrapper: a/b");
+    }
+
+    #[test]
+    fn where_nothing_exists_the_finalizer_is_named() {
+        let empty = Snapshot::default();
+        for (finalizers, snapshot, want) in [
+            (vec![keys::FINALIZER], Some(&empty), vec!["the controller to remove the finalizer"]),
+            (vec!["a/b"], Some(&empty), vec!["finalizers of the AppWrapper: a/b"]),
+            (vec![keys::FINALIZER], None, vec!["Waiting for Pod/p"]),
+            (vec![], Some(&empty), vec![]),
+        ] {
+            let said = blockers(&one(&finalizers, "Waiting for Pod/p"), snapshot, at(0));
+            assert_eq!(said.len(), want.len(), "{said:?}");
+            assert!(said.iter().zip(want).all(|(said, want)| said.starts_with(want)), "{said:?}");
+        }
+    }
+}

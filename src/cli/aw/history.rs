@@ -1,0 +1,181 @@
+//! `appwrapper history`: AppWrappers that were deleted, as the controller has recorded them.
+
+use std::process::ExitCode;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::core::ApiResource;
+use serde::{Deserialize, Serialize};
+
+use super::super::cluster::unlisted;
+use super::super::place::Place;
+use super::super::term::{self, Colour, Page, Row, table};
+use super::super::{ClusterArgs, DONE, Error, Output};
+use super::words::{self, GAP, NOTHING};
+use super::{attempts, block_on, now, object_name, tell};
+use crate::api::{AttemptOutcome, keys};
+use crate::observe::live;
+use crate::observe::raw_object::RawObject;
+use crate::record::{RECORD_KEY, Record};
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Only AppWrappers of this name, with their attempts
+    #[arg(value_parser = object_name)]
+    name: Option<String>,
+    /// Namespace; defaults to the namespace of the kubeconfig
+    #[arg(short, long, value_parser = object_name)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+    /// Output format
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Output,
+}
+
+/// The records of a namespace, the last one at the end.
+#[derive(Debug, Serialize)]
+struct Past {
+    namespace: String,
+    items: Vec<Record>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Data {
+    data: std::collections::BTreeMap<String, String>,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let past = block_on(async {
+        let place = Place::of(&args.cluster, args.namespace.as_deref()).await?;
+        let resource = ApiResource::erase::<ConfigMap>(&());
+        let labels = match &args.name {
+            Some(name) => format!("{}={name}", keys::RECORD),
+            None => keys::RECORD.to_owned(),
+        };
+        let params = ListParams::default().labels(&labels);
+        let listed = live::list(&place.client, &resource, Some(&place.namespace), &params).await;
+        let listed = listed.map_err(|error| unlisted(&error))?;
+        Ok(Past { items: records(&listed), namespace: place.namespace })
+    })?;
+    if past.items.is_empty() && args.output == Output::Text {
+        term::remark(&format!(
+            "no deleted AppWrappers are recorded in namespace {}; the administrator can have the controller record \
+             them: history in its configuration",
+            past.namespace
+        ));
+        return Ok(DONE);
+    }
+    let (now, colours) = (now(), term::has_colour());
+    tell(args.output, &past, || text(&past.items, args.name.is_some(), now, colours))
+}
+
+/// The records that can be read, by the time of the deletion.
+fn records(listed: &[RawObject]) -> Vec<Record> {
+    let read = |seen: &RawObject| {
+        let Data { data } = serde_json::from_str(seen.raw.get()).ok()?;
+        serde_json::from_str::<Record>(data.get(RECORD_KEY)?).ok()
+    };
+    let mut all: Vec<Record> = listed.iter().filter_map(read).collect();
+    all.sort_by(|a, b| (a.deleted, &a.name, &a.uid).cmp(&(b.deleted, &b.name, &b.uid)));
+    all
+}
+
+const TITLES: [&str; 8] =
+    ["NAME", "OUTCOME", "QUEUE", "USER", "RESTARTS", "LAST FAILURE", "TOOK", "DELETED"];
+
+fn text(records: &[Record], with_attempts: bool, now: Timestamp, colours: bool) -> Page {
+    let rows: Vec<Row> = records.iter().map(|record| row(record, now)).collect();
+    let mut page = table((&TITLES, None), &rows, GAP, colours);
+    for record in records.iter().filter(|_| with_attempts) {
+        page.line("");
+        let deleted = record.deleted.map(|at| format!(", deleted {}", words::moment(at, now)));
+        page.line(&format!("{}{}", record.name, deleted.unwrap_or_default()));
+        page.append(attempts::page(&record.attempts, now, colours));
+    }
+    page
+}
+
+fn row(record: &Record, now: Timestamp) -> Row {
+    let dash = || NOTHING.to_owned();
+    let outcome = record.attempts.last().and_then(|attempt| attempt.outcome);
+    let (word, colour) = match outcome {
+        Some(AttemptOutcome::Succeeded) => ("Succeeded", Some(Colour::Green)),
+        Some(AttemptOutcome::Failed) => ("Failed", Some(Colour::Red)),
+        Some(AttemptOutcome::Suspended) => ("Suspended", None),
+        Some(AttemptOutcome::NoFit) => ("NoFit", None),
+        Some(AttemptOutcome::Deleted | AttemptOutcome::ComponentRecreated) | None => {
+            ("Deleted", None)
+        }
+    };
+    let cause =
+        words::last_failure(&record.attempts).map(|(_, failure)| words::short_cause(failure));
+    let age = |at: Option<Timestamp>| match at {
+        Some(at) => format!("{} ago", words::age(Some(at), now)),
+        None => dash(),
+    };
+    let cells = vec![
+        record.name.clone(),
+        word.to_owned(),
+        record.queue.clone().unwrap_or_else(dash),
+        record.user.clone().unwrap_or_else(dash),
+        record.restarts.to_string(),
+        cause.filter(|cause| !cause.is_empty()).unwrap_or_else(dash),
+        words::exactly(words::between(record.created, record.deleted)),
+        age(record.deleted),
+    ];
+    (cells, colour)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen(text: &str) -> RawObject {
+        let object = json!({"metadata": {"name": "c"}, "data": {RECORD_KEY: text}});
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    #[test]
+    fn records_are_read_in_order_and_what_cannot_be_read_is_left_out() {
+        let record = |name: &str, at: &str| json!({"name": name, "deleted": at}).to_string();
+        let all = [
+            seen(&record("b", "2026-01-01T00:01:00Z")),
+            seen("{"),
+            seen(&record("a", "2026-01-01T00:00:00Z")),
+        ];
+        let names: Vec<String> = records(&all).into_iter().map(|record| record.name).collect();
+        assert_eq!(names, ["a", "b"]);
+    }
+
+    #[test]
+    fn a_record_has_a_line_and_its_attempts() {
+        let record = json!({
+            "name": "train\u{1b}[2J", "queue": "gpu", "user": "ann", "restarts": 1,
+            "created": "2026-01-01T00:00:00Z", "deleted": "2026-01-01T00:10:00Z",
+            "attempts": [
+                {"attempt": 0, "outcome": "Failed", "failure": {"pod": "w-0", "container": "main", "exitCode": 3}},
+                {"attempt": 1, "outcome": "Succeeded"},
+            ],
+        });
+        let now: Timestamp = "2026-01-01T00:11:00Z".parse().unwrap();
+        let all = records(&[seen(&record.to_string())]);
+        let page = text(&all, true, now, false).to_string();
+        let lines: Vec<&str> = page.lines().collect();
+        assert_eq!(
+            lines[1]
+                .split("   ")
+                .map(str::trim)
+                .filter(|cell| !cell.is_empty())
+                .collect::<Vec<_>>(),
+            ["train\\u{1b}[2J", "Succeeded", "gpu", "ann", "1", "w-0/main 3", "10m", "60s ago"]
+        );
+        assert!(lines[3].starts_with("train\\u{1b}[2J, deleted 2026-01-01T00:10:00Z"), "{page}");
+        assert!(lines[4].starts_with("ATTEMPT") && lines.len() == 7, "{page}");
+        assert!(!text(&all, false, now, false).to_string().contains("ATTEMPT"));
+    }
+}

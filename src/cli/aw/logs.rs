@@ -1,0 +1,225 @@
+//! `appwrapper logs`: of the running pods, or what the controller kept of the first cause of a failure.
+
+mod kept;
+mod running;
+
+use std::process::ExitCode;
+
+use serde::Serialize;
+
+use super::super::place::{One, Place};
+use super::super::term::{Page, cut};
+use super::super::{Error, Output};
+use super::{Target, block_on, tell};
+use crate::api::FailureRecord;
+
+/// The longest line that is shown, in characters.
+const LINE_CHARS_MAX: usize = 4096;
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    #[command(flatten)]
+    target: Target,
+    /// Log of the first cause of the failure of this attempt
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
+    attempt: Option<i32>,
+    /// Log of the first cause of the last failure
+    #[arg(long, conflicts_with = "attempt")]
+    failed: bool,
+    /// Only containers of this name
+    #[arg(short, long, value_name = "NAME")]
+    container: Option<String>,
+    /// Number of lines of each container; at most 10000
+    #[arg(long, value_name = "LINES", default_value_t = 100,
+        value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    tail: i64,
+}
+
+/// Logs, and what is worth knowing about them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Collected {
+    namespace: String,
+    name: String,
+    logs: Vec<Log>,
+    notes: Vec<String>,
+}
+
+/// The end of the log of a container.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Log {
+    attempt: Option<i32>,
+    pod: String,
+    container: String,
+    /// The controller kept it before the pod was deleted.
+    kept: bool,
+    text: String,
+}
+
+/// Whose log is asked for.
+#[derive(Clone, Debug, PartialEq)]
+enum Wish {
+    /// Those of all pods that there are.
+    Running,
+    /// That of the first cause of a failure.
+    Failure(i32, Box<FailureRecord>),
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let logs = block_on(look(args))?;
+    let several = logs.logs.len() > 1;
+    if args.target.output == Output::Text {
+        for note in &logs.notes {
+            super::term::remark(&format!("note: {note}"));
+        }
+    }
+    tell(args.target.output, &logs, || text(&logs.logs, several))
+}
+
+async fn look(args: &Args) -> Result<Collected, Error> {
+    let place = args.target.place().await?;
+    let one = place.one(&args.target.name).await?;
+    let wish = wish(&one, args.attempt, args.failed).map_err(|why| {
+        Error::Negative(format!("AppWrapper {}/{}: {why}", place.namespace, args.target.name))
+    })?;
+    let (mut logs, notes) = match wish {
+        Wish::Running => running::all(&place, &one, args).await?,
+        Wish::Failure(attempt, failure) => {
+            let log = of_failure(&place, &one, attempt, &failure, args).await?;
+            (vec![log], vec![])
+        }
+    };
+    for log in &mut logs {
+        log.text = last_lines(&log.text, args.tail);
+    }
+    let (namespace, name) = (place.namespace.clone(), args.target.name.clone());
+    Ok(Collected { namespace, name, logs, notes })
+}
+
+/// Whose log is meant.
+///
+/// # Errors
+/// No failure of a pod is recorded that could be meant.
+fn wish(one: &One, attempt: Option<i32>, failed: bool) -> Result<Wish, String> {
+    let attempts = &one.wrapper.status.attempts;
+    let of_pods = attempts.iter().rev().filter_map(|entry| {
+        let failure = entry.failure.as_ref().filter(|failure| failure.pod_uid.is_some())?;
+        Some((entry.attempt, failure))
+    });
+    let mut of_pods = of_pods.filter(|(number, _)| attempt.is_none_or(|wanted| wanted == *number));
+    match (attempt, failed) {
+        (None, false) => Ok(Wish::Running),
+        (Some(_), _) | (None, true) => match (of_pods.next(), attempt) {
+            (Some((number, failure)), _) => Ok(Wish::Failure(number, failure.clone().into())),
+            (None, None) => Err("no failure of a pod is recorded".to_owned()),
+            (None, Some(wanted)) => {
+                let known = attempts.iter().any(|entry| entry.attempt == wanted);
+                let running = known && attempts.last().is_some_and(|last| last.attempt == wanted);
+                Err(if running {
+                    format!(
+                        "no failure of a pod is recorded in attempt {wanted}; for the logs of its pods, \
+                             leave out --attempt"
+                    )
+                } else if known {
+                    format!("no failure of a pod is recorded in attempt {wanted}")
+                } else {
+                    format!("attempt {wanted} is not recorded")
+                })
+            }
+        },
+    }
+}
+
+/// The log of a pod that failed: as it is, where the pod still exists; else what was kept.
+async fn of_failure(
+    place: &Place,
+    one: &One,
+    attempt: i32,
+    failure: &FailureRecord,
+    args: &Args,
+) -> Result<Log, Error> {
+    if let Some(log) = running::of_failure(place, attempt, failure, args).await? {
+        return Ok(log);
+    }
+    kept::log(place, one, attempt, failure).await
+}
+
+/// At most so many lines from the end.
+fn last_lines(text: &str, lines: i64) -> String {
+    let all: Vec<&str> = text.lines().collect();
+    let skipped = all.len().saturating_sub(usize::try_from(lines).unwrap_or(usize::MAX));
+    all[skipped..].join("\n")
+}
+
+/// Line by line, with pod and container before each where there are several logs.
+fn text(logs: &[Log], several: bool) -> Page {
+    let mut page = Page::default();
+    for log in logs {
+        for line in log.text.lines() {
+            let prefix =
+                if several { format!("[{}/{}] ", log.pod, log.container) } else { String::new() };
+            page.line(&format!("{prefix}{}", cut(line, LINE_CHARS_MAX)));
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::observe::raw_object::RawObject;
+
+    fn one(attempts: &Value) -> One {
+        let object = json!({
+            "metadata": {"name": "aw", "namespace": "ns", "uid": "u"},
+            "spec": {"components": []}, "status": {"phase": "Running", "attempts": attempts},
+        });
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        One::of(seen).unwrap()
+    }
+
+    #[test]
+    fn a_failure_is_found_by_its_attempt_or_is_the_last() {
+        let failed = |attempt: i32, uid: &str| json!({"attempt": attempt, "outcome": "Failed", "failure": {"pod": "p", "podUID": uid}});
+        let lost = json!({"attempt": 2, "outcome": "Failed", "failure": {"component": "c"}});
+        let one = one(&json!([failed(0, "a"), failed(1, "b"), lost, {"attempt": 3}]));
+        let of = |attempt, failed| match wish(&one, attempt, failed) {
+            Ok(Wish::Running) => Ok((-1, String::new())),
+            Ok(Wish::Failure(number, failure)) => Ok((number, failure.pod_uid.unwrap_or_default())),
+            Err(why) => Err(why),
+        };
+        assert_eq!(of(None, false), Ok((-1, String::new())));
+        assert_eq!(of(None, true), Ok((1, "b".to_owned())));
+        assert_eq!(of(Some(0), false), Ok((0, "a".to_owned())));
+        for (attempt, want) in [
+            (2, "no failure of a pod is recorded in attempt 2"),
+            (3, "leave out --attempt"),
+            (7, "attempt 7 is not recorded"),
+        ] {
+            let why = of(Some(attempt), false).unwrap_err();
+            assert!(why.ends_with(want), "{why}");
+        }
+        let none = wish(&super::tests::one(&json!([])), None, true).unwrap_err();
+        assert_eq!(none, "no failure of a pod is recorded");
+    }
+
+    #[test]
+    fn lines_are_escaped_and_say_whose_they_are() {
+        let log = |pod: &str, text: &str| Log {
+            pod: pod.into(),
+            container: "main".into(),
+            text: text.into(),
+            ..Log::default()
+        };
+        let logs = [log("a", "one\n\x1b[2Jtwo"), log("b", "three")];
+        assert_eq!(
+            text(&logs, true).to_string(),
+            "[a/main] one\n[a/main] \\u{1b}[2Jtwo\n[b/main] three\n"
+        );
+        assert_eq!(text(&logs[..1], false).to_string(), "one\n\\u{1b}[2Jtwo\n");
+        assert_eq!(last_lines("a\nb\nc", 2), "b\nc");
+    }
+}

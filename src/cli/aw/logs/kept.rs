@@ -1,0 +1,87 @@
+//! The end of a log that the controller kept before its pod was deleted.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::core::ApiResource;
+use serde::Deserialize;
+
+use super::Log;
+use crate::api::FailureRecord;
+use crate::cli::Error;
+use crate::cli::cluster::{said, unanswered};
+use crate::cli::place::{One, Place, get};
+use crate::failure_log::{LOG_KEY, config_map};
+use crate::observe::live;
+use crate::observe::raw_object::RawObject;
+
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Data {
+    data: std::collections::BTreeMap<String, String>,
+}
+
+/// What was kept of the log of a failure.
+///
+/// # Errors
+/// Nothing was kept, or the user may not read it.
+pub(super) async fn log(
+    place: &Place,
+    one: &One,
+    attempt: i32,
+    failure: &FailureRecord,
+) -> Result<Log, Error> {
+    let pod = failure.pod.clone().unwrap_or_default();
+    let no = |why: String| {
+        let place = format!("AppWrapper {}/{}", place.namespace, one.wrapper.name);
+        Err(Error::Negative(format!("{place}: the log of pod {pod} in attempt {attempt}: {why}")))
+    };
+    let Some(name) = failure.pod_uid.as_deref().and_then(config_map) else {
+        return no("its UID is none".to_owned());
+    };
+    let resource = ApiResource::erase::<ConfigMap>(&());
+    let seen = match get(&place.client, &resource, Some(&place.namespace), &name).await {
+        Ok(seen) => seen,
+        Err(error) if live::code(&error) == Some(404) => {
+            return no("the pod is gone, and nothing was kept; the administrator can have the controller keep \
+                       logs: failureLogs in its configuration"
+                .to_owned());
+        }
+        Err(error) if live::code(&error) == Some(403) => return no(said(&error)),
+        Err(error) => return Err(unanswered(&error)),
+    };
+    match text(&seen, &one.wrapper.uid) {
+        Some((container, text)) => {
+            Ok(Log { attempt: Some(attempt), pod, container, kept: true, text })
+        }
+        None => no(format!("ConfigMap {name} was not made for it")),
+    }
+}
+
+/// Container and log of a ConfigMap that an AppWrapper owns.
+fn text(seen: &RawObject, owner: &str) -> Option<(String, String)> {
+    let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
+    owners.iter().find(|each| each.uid == owner)?;
+    let Data { mut data } = serde_json::from_str(seen.raw.get()).ok()?;
+    Some((data.remove("container").unwrap_or_default(), data.remove(LOG_KEY)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_a_config_map_of_the_appwrapper_is_its_log() {
+        let seen = |owner: &str, key: &str| -> RawObject {
+            let owner =
+                json!({"apiVersion": "a/v1", "kind": "AppWrapper", "name": "aw", "uid": owner});
+            let object = json!({"metadata": {"name": "c", "ownerReferences": [owner]},
+                "data": {"container": "main", key: "one\ntwo"}});
+            serde_json::from_str(&object.to_string()).unwrap()
+        };
+        let want = Some(("main".to_owned(), "one\ntwo".to_owned()));
+        assert_eq!(text(&seen("u", "log"), "u"), want);
+        assert_eq!(text(&seen("other", "log"), "u"), None);
+        assert_eq!(text(&seen("u", "text"), "u"), None);
+    }
+}

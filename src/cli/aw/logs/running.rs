@@ -1,0 +1,133 @@
+//! Logs of pods that exist, through the API server.
+
+use super::{Args, Log};
+use crate::act::failure_log;
+use crate::api::FailureRecord;
+use crate::cli::Error;
+use crate::cli::cluster::{unanswered, unlisted};
+use crate::cli::place::{One, Place, get};
+use crate::observe::live::{self, pod_resource};
+use crate::observe::pod_record::PodRecord;
+
+/// The most logs that are read: each is a request.
+const LOGS_MAX: usize = 100;
+
+/// The logs of all pods of the AppWrapper, by pod and container, and notes about those that could not be read.
+pub(super) async fn all(
+    place: &Place,
+    one: &One,
+    args: &Args,
+) -> Result<(Vec<Log>, Vec<String>), Error> {
+    let seen = live::seen_pods(&place.client, &place.namespace, &one.wrapper.name).await;
+    let seen = seen.map_err(|error| unlisted(&error))?;
+    let pods = seen.iter().map(PodRecord::of).filter(|record| {
+        record.identity.appwrapper_uid.as_deref() == Some(one.wrapper.uid.as_str())
+    });
+    let pods: Vec<PodRecord> = pods.collect();
+    let places = containers(pods, args.container.as_deref());
+    let mut notes = vec![];
+    if places.len() > LOGS_MAX {
+        notes.push(format!("only the first {LOGS_MAX} of {} containers are shown", places.len()));
+    }
+    if places.is_empty() {
+        notes.push("it has no pods with a log; for the last failure, use --failed".to_owned());
+    }
+    let mut logs = vec![];
+    for (attempt, pod, container) in places.into_iter().take(LOGS_MAX) {
+        match read(place, &pod, &container, args).await {
+            Ok(text) => logs.push(Log { attempt, pod, container, kept: false, text }),
+            Err(error) => notes.push(format!("{pod}/{container}: {error}")),
+        }
+    }
+    Ok((logs, notes))
+}
+
+/// The containers whose logs there may be: attempt, pod, container.
+fn containers(
+    mut pods: Vec<PodRecord>,
+    container: Option<&str>,
+) -> Vec<(Option<i32>, String, String)> {
+    pods.sort_by(|a, b| a.pod.name.cmp(&b.pod.name));
+    let of = |record: PodRecord| {
+        let pod = record.pod;
+        let named = pod.containers.into_iter().map(|one| one.name);
+        let wanted = named.filter(|name| container.is_none_or(|wanted| wanted == name));
+        wanted.map(|name| (pod.attempt, pod.name.clone(), name)).collect::<Vec<_>>()
+    };
+    pods.into_iter().filter(|record| record.pod.node.is_some()).flat_map(of).collect()
+}
+
+/// The log of the pod of a failure; none where the pod does not exist any more, or its log does not.
+pub(super) async fn of_failure(
+    place: &Place,
+    attempt: i32,
+    failure: &FailureRecord,
+    args: &Args,
+) -> Result<Option<Log>, Error> {
+    let Some(name) = &failure.pod else { return Ok(None) };
+    let record = match get(&place.client, &pod_resource(), Some(&place.namespace), name).await {
+        Ok(seen) => PodRecord::of(&seen),
+        Err(error) if matches!(live::code(&error), Some(403 | 404)) => return Ok(None),
+        Err(error) => return Err(unanswered(&error)),
+    };
+    let wanted = args.container.as_ref().or(failure.container.as_ref());
+    let first = || record.pod.containers.iter().find(|one| !one.init).map(|one| &one.name);
+    let (Some(container), true) =
+        (wanted.or_else(first), failure.pod_uid.as_ref() == Some(&record.pod.uid))
+    else {
+        return Ok(None);
+    };
+    // without the right to read it, or without its node, there may be what was kept
+    let text = read(place, name, container, args).await.ok();
+    Ok(text.map(|text| Log {
+        attempt: Some(attempt),
+        pod: name.clone(),
+        container: container.clone(),
+        kept: false,
+        text,
+    }))
+}
+
+/// # Errors
+/// Why it cannot be read.
+async fn read(place: &Place, pod: &str, container: &str, args: &Args) -> Result<String, String> {
+    let of = (pod, container);
+    let log = failure_log::read(&place.client, &place.namespace, of, args.tail).await;
+    log.map(|log| String::from_utf8_lossy(&log).into_owned()).map_err(|error| error.said())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::snapshot::{Container, Pod};
+
+    #[test]
+    fn every_container_of_a_pod_that_has_a_node_is_asked() {
+        let pod = |name: &str, node: Option<&str>, containers: &[&str]| {
+            let container =
+                |name: &&str| Container { name: (*name).to_owned(), ..Container::default() };
+            let pod = Pod {
+                name: name.into(),
+                node: node.map(str::to_owned),
+                attempt: Some(1),
+                containers: containers.iter().map(container).collect(),
+                ..Pod::default()
+            };
+            PodRecord { pod, ..PodRecord::default() }
+        };
+        let all = || {
+            vec![
+                pod("b", Some("n"), &["main"]),
+                pod("a", Some("n"), &["setup", "main"]),
+                pod("c", None, &["main"]),
+            ]
+        };
+        let named = |container| {
+            let all = containers(all(), container).into_iter();
+            all.map(|(_, pod, container)| format!("{pod}/{container}")).collect::<Vec<_>>()
+        };
+        assert_eq!(named(None), ["a/setup", "a/main", "b/main"]);
+        assert_eq!(named(Some("main")), ["a/main", "b/main"]);
+        assert_eq!(named(Some("other")), Vec::<String>::new());
+    }
+}

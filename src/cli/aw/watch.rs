@@ -1,0 +1,235 @@
+//! `appwrapper watch`: an AppWrapper until it has ended. On a terminal a view that is drawn again and again,
+//! elsewhere a line for each change.
+
+mod view;
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use kube::api::Api;
+use kube::runtime::watcher::{self, Event, watcher};
+
+use super::super::place::{One, Place};
+use super::super::term::{self, Page, Screen};
+use super::super::{DONE, Error, Output};
+use super::sights::{Sight, Sights};
+use super::{Target, block_on, now, wait};
+use crate::api::{Phase, keys};
+use crate::cli::cluster::said;
+use crate::observe::live::pod_resource;
+use crate::observe::pod_record::{PodRecord, WatchedPod};
+use view::{Change, Frame, Scene};
+
+/// Time between two pictures: ages are in seconds.
+const FRAME: Duration = Duration::from_secs(1);
+/// The most changes that are kept for the view.
+const CHANGES_MAX: usize = 50;
+/// The most pods that are kept: a gang has thousands, and a terminal has no room for them.
+const PODS_MAX: usize = 20_000;
+/// Exit code after Ctrl-C, as a shell has it of a program that the signal ends.
+const INTERRUPTED: u8 = 130;
+
+/// Why nothing more is seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    Succeeded,
+    /// It has failed, for this reason.
+    Failed(String),
+    Deleted,
+    /// Ctrl-C.
+    Interrupted,
+    /// Nobody reads what is printed.
+    Unread,
+}
+
+pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
+    let end = block_on(async {
+        let place = target.place().await?;
+        let one = place.one(&target.name).await?;
+        let course = Course { changes: vec![], one };
+        let mut stop = pin!(tokio::signal::ctrl_c());
+        // from now on the signal does not end the process by itself
+        drop(futures::poll!(&mut stop));
+        match target.output {
+            Output::Text if term::is_terminal() => live(&place, course, stop).await,
+            output => lines(&place, course, output, stop).await,
+        }
+    })?;
+    let name = &target.name;
+    match end {
+        End::Succeeded | End::Unread => Ok(DONE),
+        End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
+        End::Failed(why) => Err(Error::Negative(format!("AppWrapper {name} has failed: {why}"))),
+        End::Deleted => Err(Error::Negative(format!("AppWrapper {name} was deleted"))),
+    }
+}
+
+/// The AppWrapper as it was seen last, and what changed before.
+struct Course {
+    one: One,
+    changes: Vec<Change>,
+}
+
+impl Course {
+    /// What is new about it, where something is that a line is worth.
+    fn note(&mut self, sight: Sight) -> Option<Change> {
+        let change = match sight {
+            Sight::Is(one) => {
+                self.one = *one;
+                Change::of(&self.one.wrapper, now())
+            }
+            Sight::Gone => Change::deleted(now()),
+        };
+        if self.changes.last().is_some_and(|last| last.is_same(&change)) {
+            return None;
+        }
+        if self.changes.len() == CHANGES_MAX {
+            self.changes.remove(0);
+        }
+        self.changes.push(change.clone());
+        Some(change)
+    }
+
+    /// How it ended, where it has.
+    fn end(&self) -> Option<End> {
+        if self.changes.last().is_some_and(Change::is_deletion) {
+            return Some(End::Deleted);
+        }
+        match self.one.wrapper.status.phase {
+            Phase::Succeeded => Some(End::Succeeded),
+            Phase::Failed => Some(End::Failed(wait::cause(&self.one.wrapper))),
+            Phase::Empty
+            | Phase::Suspended
+            | Phase::Resuming
+            | Phase::Running
+            | Phase::Resetting
+            | Phase::Suspending
+            | Phase::Terminating => None,
+        }
+    }
+}
+
+/// Prints a line for each change.
+async fn lines(
+    place: &Place,
+    mut course: Course,
+    output: Output,
+    mut stop: impl Future + Unpin,
+) -> Result<End, Error> {
+    let mut sights = Sights::of(place, &course.one);
+    let mut sight = Sight::Is(course.one.clone().into());
+    loop {
+        if let Some(change) = course.note(sight) {
+            let is_read = match output {
+                Output::Json => term::print_json_on(&change.json()),
+                Output::Text => {
+                    let mut page = Page::default();
+                    page.line(&change.line());
+                    term::print_on(&page)
+                }
+            };
+            if !is_read {
+                return Ok(End::Unread);
+            }
+        }
+        if let Some(end) = course.end() {
+            return Ok(end);
+        }
+        sight = tokio::select! {
+            seen = sights.next() => seen?,
+            _ = &mut stop => return Ok(End::Interrupted),
+        };
+    }
+}
+
+/// Draws a view until it has ended; its last picture stays.
+async fn live(
+    place: &Place,
+    mut course: Course,
+    mut stop: impl Future + Unpin,
+) -> Result<End, Error> {
+    let mut sights = Sights::of(place, &course.one);
+    let mut pods = Pods::of(place, &course.one);
+    course.note(Sight::Is(course.one.clone().into()));
+    let mut ticks = tokio::time::interval(FRAME);
+    let screen = Screen::enter();
+    let end = loop {
+        if let Some(end) = course.end() {
+            break end;
+        }
+        tokio::select! {
+            seen = sights.next() => drop(course.note(seen?)),
+            () = pods.next() => {}
+            _ = &mut stop => break End::Interrupted,
+            // a storm of changes is drawn once a second, too
+            _ = ticks.tick() => screen.draw(&draw(&course, &pods)),
+        }
+    };
+    drop(screen);
+    term::print(&Page::from(draw(&course, &pods)));
+    Ok(end)
+}
+
+fn draw(course: &Course, pods: &Pods) -> Vec<term::Shown> {
+    let (width, height) = term::size();
+    let scene = Scene {
+        one: &course.one,
+        pods: pods.known.values().map(|record| &**record).collect(),
+        changes: &course.changes,
+        note: pods.note.as_deref(),
+    };
+    view::view(&scene, now(), Frame { width, height, colours: term::has_colour() })
+}
+
+/// The pods of an AppWrapper, as far as the user may see them.
+struct Pods {
+    events: BoxStream<'static, watcher::Result<Event<WatchedPod>>>,
+    uid: String,
+    known: BTreeMap<String, Arc<PodRecord>>,
+    /// Why they are not seen.
+    note: Option<String>,
+}
+
+impl Pods {
+    fn of(place: &Place, one: &One) -> Self {
+        let labels = format!("{}={}", keys::APPWRAPPER, one.wrapper.name);
+        let api = Api::namespaced_with(place.client.clone(), &place.namespace, &pod_resource());
+        let events = watcher(api, watcher::Config::default().labels(&labels)).boxed();
+        Self { events, uid: one.wrapper.uid.clone(), known: BTreeMap::new(), note: None }
+    }
+
+    /// Waits for a change. What cannot be seen is noted, and never ends.
+    async fn next(&mut self) {
+        match self.events.next().await {
+            Some(Ok(Event::Init)) => self.known.clear(),
+            Some(Ok(Event::InitApply(pod) | Event::Apply(pod))) => self.keep(pod.record),
+            Some(Ok(Event::Delete(pod))) => drop(self.known.remove(&pod.record.identity.name)),
+            Some(Ok(Event::InitDone)) => self.note = None,
+            Some(Err(error)) => {
+                let (watcher::Error::InitialListFailed(cause)
+                | watcher::Error::WatchStartFailed(cause)
+                | watcher::Error::WatchFailed(cause)) = &error
+                else {
+                    return tokio::time::sleep(FRAME).await;
+                };
+                self.note = Some(format!("cannot watch pods: {}", said(cause)));
+                tokio::time::sleep(FRAME).await;
+            }
+            None => std::future::pending().await,
+        }
+    }
+
+    fn keep(&mut self, record: Arc<PodRecord>) {
+        let name = record.identity.name.clone();
+        let is_ours = record.identity.appwrapper_uid.as_deref() == Some(self.uid.as_str());
+        if is_ours && (self.known.len() < PODS_MAX || self.known.contains_key(&name)) {
+            self.known.insert(name, record);
+        }
+    }
+}

@@ -1,0 +1,210 @@
+//! Completion in shells: commands and flags as `clap` knows them, and the names of AppWrappers in the cluster.
+//!
+//! A shell runs this program again with [`VARIABLE`] in its environment; kubectl runs it under the name
+//! [`FOR_KUBECTL`].
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{CommandFactory, ValueEnum};
+use clap_complete::engine::{self, CompletionCandidate};
+use clap_complete::env::{CompleteEnv, Shells};
+use kube::api::{Api, ListParams};
+
+use super::place::{Place, appwrappers};
+use super::{Cli, ClusterArgs, DONE, Error, PLUGIN, block_on, program, term};
+use crate::observe::raw_object::RawObject;
+use crate::tuning::names;
+
+/// The environment variable by which a shell asks.
+const VARIABLE: &str = "APPWRAPPER_COMPLETE";
+/// How long the cluster may take: somebody is waiting with a finger on the key.
+const WITHIN: Duration = Duration::from_secs(2);
+/// The most names that are read: nobody reads more.
+const NAMES_MAX: u32 = 500;
+/// Completions are all that there are: no names of files. Cobra: `ShellCompDirectiveNoFileComp`.
+const NO_FILES: &str = ":4";
+/// The name under which kubectl finds what completes its plugin `kubectl aw`.
+const FOR_KUBECTL: &str = "kubectl_complete-aw";
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Shell {
+    Bash,
+    Zsh,
+    Fish,
+}
+
+/// Answers a shell or kubectl, where one of them asks.
+pub(super) fn answer() -> Option<ExitCode> {
+    let arguments: Vec<OsString> = std::env::args_os().collect();
+    if is_for_kubectl(arguments.first()?) {
+        // what cannot be completed has no completions
+        let lines = completions(&arguments[1..]).unwrap_or_else(|_| vec![NO_FILES.to_owned()]);
+        term::print_own(&(lines.join("\n") + "\n"));
+        return Some(DONE);
+    }
+    CompleteEnv::with_factory(Cli::command).var(VARIABLE).complete();
+    None
+}
+
+fn is_for_kubectl(program: &OsStr) -> bool {
+    Path::new(program).file_stem().is_some_and(|name| name == FOR_KUBECTL)
+}
+
+/// Prints the script with which a shell asks.
+pub(super) fn script(args: &Args) -> Result<ExitCode, Error> {
+    let name = match args.shell {
+        Shell::Bash => "bash",
+        Shell::Zsh => "zsh",
+        Shell::Fish => "fish",
+    };
+    let bin = if program() == "appwrapper" { "appwrapper" } else { PLUGIN };
+    let cannot = |why: String| Error::Usage(format!("cannot write the script: {why}"));
+    let shells = Shells::builtins();
+    let shell = shells.completer(name).ok_or_else(|| cannot(format!("unknown shell {name}")))?;
+    let mut text = vec![];
+    let written = shell.write_registration(VARIABLE, bin, bin, bin, &mut text);
+    written.map_err(|error| cannot(error.to_string()))?;
+    term::print_own(&String::from_utf8_lossy(&text));
+    Ok(DONE)
+}
+
+/// What kubectl reads, in the way of the library that it is made with: a completion of the last word on each line, its
+/// description after a tab; then that there are no others.
+fn completions(words: &[OsString]) -> std::io::Result<Vec<String>> {
+    let mut all: Vec<OsString> = vec![PLUGIN.into()];
+    all.extend(words.iter().cloned());
+    if words.is_empty() {
+        all.push(OsString::new());
+    }
+    let index = all.len() - 1;
+    let mut command = Cli::command();
+    command.build();
+    let found = engine::complete(&mut command, all, index, None)?;
+    let line = |candidate: CompletionCandidate| {
+        let value = candidate.get_value().to_string_lossy().into_owned();
+        let help = candidate.get_help().map(ToString::to_string).unwrap_or_default();
+        match help.lines().next() {
+            Some(help) => format!("{value}\t{help}"),
+            None => value,
+        }
+    };
+    let shown = found.into_iter().filter(|candidate| !candidate.is_hide_set());
+    Ok(shown.map(line).chain([NO_FILES.to_owned()]).collect())
+}
+
+/// The names of AppWrappers that begin with what is typed; none where the cluster does not answer in time.
+pub(super) fn names_in_the_cluster(typed: &OsStr) -> Vec<CompletionCandidate> {
+    let Some(typed) = typed.to_str() else { return vec![] };
+    let words: Vec<String> =
+        std::env::args_os().filter_map(|word| word.into_string().ok()).collect();
+    let (cluster, namespace) = place(&words);
+    let names = block_on(async {
+        let listed = tokio::time::timeout(WITHIN, listed(&cluster, namespace.as_deref())).await;
+        Ok(listed.ok().flatten().unwrap_or_default())
+    });
+    let names = names.unwrap_or_default();
+    names.into_iter().filter(|name| name.starts_with(typed)).map(CompletionCandidate::new).collect()
+}
+
+async fn listed(cluster: &ClusterArgs, namespace: Option<&str>) -> Option<Vec<String>> {
+    let Place { client, namespace } = Place::of(cluster, namespace).await.ok()?;
+    let api: Api<RawObject> = Api::namespaced_with(client, &namespace, &appwrappers());
+    let listed = api.list_metadata(&ListParams::default().limit(NAMES_MAX)).await.ok()?;
+    let names = listed.items.into_iter().filter_map(|object| object.metadata.name);
+    // nothing else may reach the shell
+    Some(names.filter(|name| names::is_subdomain(name)).collect())
+}
+
+/// The cluster and the namespace that a command line names so far. A shell hands it over after `--`, kubectl as it is.
+fn place(arguments: &[String]) -> (ClusterArgs, Option<String>) {
+    let begin = match arguments.first() {
+        Some(program) if is_for_kubectl(program.as_ref()) => Some(0),
+        Some(_) | None => arguments.iter().position(|word| word == "--"),
+    };
+    let words = &arguments[begin.map_or(arguments.len(), |begin| begin + 1)..];
+    let value = |flags: &[&str]| {
+        words.iter().enumerate().rev().find_map(|(index, word)| {
+            if flags.contains(&word.as_str()) {
+                return words.get(index + 1).cloned();
+            }
+            let joined = flags.iter().find_map(|flag| word.strip_prefix(flag)?.strip_prefix('='));
+            let short = flags.iter().filter(|flag| !flag.starts_with("--"));
+            let joined = joined.or_else(|| short.clone().find_map(|flag| word.strip_prefix(flag)));
+            joined.map(str::to_owned)
+        })
+    };
+    let cluster = ClusterArgs {
+        kubeconfig: value(&["--kubeconfig"]).map(Into::into),
+        context: value(&["--context"]),
+    };
+    (cluster, value(&["-n", "--namespace"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(words: &[&str]) -> Vec<String> {
+        let words: Vec<OsString> = words.iter().map(Into::into).collect();
+        completions(&words).unwrap()
+    }
+
+    #[test]
+    fn commands_and_flags_are_completed() {
+        let all = of(&["wa"]);
+        assert_eq!(all.last().map(String::as_str), Some(NO_FILES));
+        let names: Vec<&str> =
+            all.iter().map(|line| line.split('\t').next().unwrap_or_default()).collect();
+        assert_eq!(names, ["wait", "watch", NO_FILES]);
+        assert!(all[1].starts_with("watch\tWatch an AppWrapper"), "{all:?}");
+        let flags = of(&["logs", "--"]).join("\n");
+        assert!(flags.contains("--failed\t") && flags.contains("--attempt"), "{flags}");
+        let values = of(&["list", "-o", ""]).join("\n");
+        assert!(values.contains("text") && values.contains("json"), "{values}");
+        assert!(of(&[]).len() > 10, "all commands");
+    }
+
+    #[test]
+    fn cluster_and_namespace_are_those_of_the_command_line() {
+        let of = |words: &[&str]| {
+            let words: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+            let (cluster, namespace) = place(&words);
+            let file = cluster.kubeconfig.map(|path| path.display().to_string());
+            (namespace, cluster.context, file)
+        };
+        let text = |text: &str| Some(text.to_owned());
+        for (words, want) in [
+            (&["/bin/kubectl_complete-aw", "why", "-n", "a", ""][..], (text("a"), None, None)),
+            (&["x", "--", "x", "why", "-na", ""], (text("a"), None, None)),
+            (&["x", "--", "x", "--namespace=a", "--context", "c"], (text("a"), text("c"), None)),
+            (&["x", "--", "x", "--kubeconfig", "f", "-n=b"], (text("b"), None, text("f"))),
+            (&["x", "-n", "a", "--", "x", "why"], (None, None, None)),
+            (&["x", "why", "-n", "a"], (None, None, None)),
+            (&["x", "--", "x", "-n"], (None, None, None)),
+        ] {
+            assert_eq!(of(words), want, "{words:?}");
+        }
+    }
+
+    #[test]
+    fn each_shell_has_a_script_that_asks_this_program() {
+        for name in ["bash", "zsh", "fish"] {
+            let mut text = vec![];
+            let shells = Shells::builtins();
+            let shell = shells.completer(name).unwrap();
+            shell.write_registration(VARIABLE, PLUGIN, PLUGIN, PLUGIN, &mut text).unwrap();
+            let text = String::from_utf8(text).unwrap();
+            assert!(text.contains(VARIABLE) && text.contains(PLUGIN), "{text}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! One AppWrapper of ordinary manifests. Pure.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Value, json};
+
+use super::super::bundle::Document;
+use crate::api::{GROUP, keys};
+use crate::kinds::{self, Kind};
+use crate::tuning::shortened;
+
+/// What the API server or another owner has put into the metadata of an object that was read from a cluster.
+const SERVER_SET: [&str; 9] = [
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+    "ownerReferences",
+];
+
+/// Groups of kinds of Kubernetes itself that have no pods, whatever their version.
+const WITHOUT_PODS: [&str; 5] =
+    ["", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io"];
+
+/// Labels by which Kueue admits an object alone; an AppWrapper has them for all of its components.
+pub(super) const KUEUE_LABELS: [&str; 2] = [keys::QUEUE_NAME, PRIORITY_CLASS];
+
+/// The `WorkloadPriorityClass` of an object.
+const PRIORITY_CLASS: &str = "kueue.x-k8s.io/priority-class";
+
+/// What the user asks for.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Wish {
+    pub name: Option<String>,
+    pub namespace: Option<String>,
+    pub queue: Option<String>,
+}
+
+/// An AppWrapper, and what is worth knowing about it.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Packed {
+    pub manifest: Value,
+    pub notes: Vec<String>,
+}
+
+/// Makes one AppWrapper of objects, in their order.
+///
+/// # Errors
+/// What has to be decided first, and by whom.
+pub(super) fn pack(documents: &[Document], wish: &Wish) -> Result<Packed, String> {
+    if let Some(ours) = documents.iter().find(|document| document.group() == GROUP) {
+        let title = ours.title();
+        return Err(format!("{}: {title}: an object of {GROUP} cannot be wrapped", ours.origin));
+    }
+    let mut notes = vec![];
+    let namespace = agreed(
+        documents,
+        |document| document.text("/metadata/namespace"),
+        wish.namespace.as_deref(),
+        "namespace",
+        "--namespace",
+    )?;
+    let mut labels = Map::new();
+    for (key, wished, option) in [
+        (keys::QUEUE_NAME, wish.queue.as_deref(), "--queue"),
+        (PRIORITY_CLASS, None, "one of them"),
+    ] {
+        let of = |document: &Document| label(&document.value, key).to_owned();
+        let found = documents.iter().map(of).filter(|value| !value.is_empty());
+        if let Some(wished) = wished {
+            let replaced: BTreeSet<String> = found.filter(|value| value != wished).collect();
+            let replaced = replaced.iter().map(|it| shortened(it)).collect::<Vec<_>>().join(", ");
+            if !replaced.is_empty() {
+                notes.push(format!(
+                    "{option} {wished} replaces the queue of the manifests: {replaced}"
+                ));
+            }
+            labels.insert(key.to_owned(), wished.into());
+        } else if let Some(value) =
+            agreed(documents, |document| label(&document.value, key), None, key, option)?
+        {
+            labels.insert(key.to_owned(), value.into());
+        }
+    }
+    let name =
+        wish.name.clone().or_else(|| name(documents)).ok_or_else(|| {
+            "the name of the AppWrapper: no object has a name; set --name".to_owned()
+        })?;
+    let components: Vec<Value> = documents
+        .iter()
+        .map(|document| json!({"template": template(document, &mut notes)}))
+        .collect();
+    let mut metadata = Map::from_iter([("name".to_owned(), name.into())]);
+    if let Some(namespace) = namespace {
+        metadata.insert("namespace".to_owned(), namespace.into());
+    }
+    if !labels.is_empty() {
+        metadata.insert("labels".to_owned(), labels.into());
+    }
+    let manifest = json!({
+        "apiVersion": format!("{GROUP}/v1beta2"),
+        "kind": "AppWrapper",
+        "metadata": metadata,
+        "spec": {"components": components},
+    });
+    Ok(Packed { manifest, notes })
+}
+
+/// The one value that the objects that have one agree on, and the user's wish with them.
+fn agreed<'a>(
+    documents: &'a [Document],
+    of: impl Fn(&'a Document) -> &'a str,
+    wish: Option<&'a str>,
+    what: &str,
+    option: &str,
+) -> Result<Option<&'a str>, String> {
+    let given = documents.iter().map(|document| (of(document), Some(document)));
+    let mut given = wish.map(|wish| (wish, None)).into_iter().chain(given);
+    let mut given = given.by_ref().filter(|(value, _)| !value.is_empty());
+    let Some((first, whose)) = given.next() else { return Ok(None) };
+    match given.find(|(value, _)| *value != first) {
+        None => Ok(Some(first)),
+        Some((other, by)) => {
+            let named = |document: Option<&Document>| {
+                document.map_or_else(
+                    || option.to_owned(),
+                    |it| format!("{}: {}", it.origin, it.title()),
+                )
+            };
+            Err(format!(
+                "{what}: {:?} ({}) and {:?} ({}) differ: an AppWrapper has one",
+                shortened(first),
+                named(whose),
+                shortened(other),
+                named(by)
+            ))
+        }
+    }
+}
+
+fn label<'a>(object: &'a Value, key: &str) -> &'a str {
+    object["metadata"]["labels"][key].as_str().unwrap_or_default()
+}
+
+/// The name of the first object that has pods; else of the first that has a name.
+fn name(documents: &[Document]) -> Option<String> {
+    let name = |document: &Document| {
+        Some(document.text("/metadata/name")).filter(|name| !name.is_empty()).map(str::to_owned)
+    };
+    let with_pods = documents.iter().filter(|document| has_pods(&document.value));
+    with_pods.chain(documents).find_map(name)
+}
+
+/// Whether the pods of an object are counted without its author declaring them.
+pub(super) fn has_pods(object: &Value) -> bool {
+    let reads_them = kinds::reference(object).is_some();
+    reads_them || kinds::infer(object).is_ok_and(|pod_sets| !pod_sets.is_empty())
+}
+
+/// An object as the template of a component: without what a cluster has added, and without what the AppWrapper has
+/// for all of its components.
+fn template(document: &Document, notes: &mut Vec<String>) -> Value {
+    let mut object = document.value.clone();
+    let title = document.title();
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object.get_mut("metadata").and_then(Value::as_object_mut) {
+        metadata.remove("namespace");
+        for field in SERVER_SET {
+            metadata.remove(field);
+        }
+        if metadata.remove("finalizers").is_some() {
+            notes.push(format!(
+                "{title}: metadata.finalizers are left out: they would block its deletion"
+            ));
+        }
+        for label in KUEUE_LABELS {
+            remove(metadata, "labels", label);
+        }
+        remove(metadata, "annotations", "kubectl.kubernetes.io/last-applied-configuration");
+    }
+    let kind = Kind::of_object(&object);
+    if kind.is_known() {
+        for path in ["/spec", "/spec/runPolicy"] {
+            let fields = object.pointer_mut(path).and_then(Value::as_object_mut);
+            if let Some(fields) =
+                fields.filter(|fields| fields.get("suspend") == Some(&true.into()))
+            {
+                fields.remove("suspend");
+                let path = path.trim_start_matches('/').replace('/', ".");
+                notes.push(format!(
+                    "{title}: {path}.suspend is left out: nothing would resume it; Kueue suspends the AppWrapper"
+                ));
+            }
+        }
+    } else if !WITHOUT_PODS.contains(&document.group()) {
+        notes.push(format!(
+            "{title}: pods of this kind are not known; if it has some, declare them in podSets of its component"
+        ));
+    }
+    object
+}
+
+/// Removes an entry, and the map where that leaves it empty.
+fn remove(metadata: &mut Map<String, Value>, map: &str, key: &str) {
+    let Some(entries) = metadata.get_mut(map).and_then(Value::as_object_mut) else { return };
+    if entries.remove(key).is_some() && entries.is_empty() {
+        metadata.remove(map);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::read;
+    use super::*;
+    use crate::config::Config;
+    use crate::webhook::validate;
+
+    const JOB: &str = "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: train, namespace: team, labels: {kueue.x-k8s.io/queue-name: gpu}}
+spec:
+  suspend: true
+  template:
+    spec: {restartPolicy: Never, containers: [{name: main, image: i}]}
+";
+    const CONFIG: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, labels: {team: vision}}
+data: {a: b}
+";
+
+    fn packed(yaml: &str, wish: &Wish) -> Result<Packed, String> {
+        pack(&read(yaml), wish)
+    }
+
+    #[test]
+    fn objects_become_components_and_what_they_share_becomes_the_appwrappers() {
+        let Packed { manifest, notes } =
+            packed(&format!("{CONFIG}---{JOB}"), &Wish::default()).unwrap();
+        assert_eq!(
+            manifest["metadata"],
+            json!({"name": "train", "namespace": "team", "labels": {keys::QUEUE_NAME: "gpu"}})
+        );
+        let template = |index: usize| &manifest["spec"]["components"][index]["template"];
+        assert_eq!(
+            template(0)["metadata"],
+            json!({"name": "settings", "labels": {"team": "vision"}})
+        );
+        assert_eq!(template(1)["metadata"], json!({"name": "train"}));
+        assert_eq!(template(1)["spec"].get("suspend"), None);
+        assert_eq!(notes.len(), 1, "{notes:?}");
+        assert!(notes[0].starts_with("Job/train: spec.suspend is left out"), "{notes:?}");
+        assert_eq!(validate::offline(&manifest, &Config::default()), vec![]);
+    }
+
+    #[test]
+    fn what_a_cluster_added_is_left_out() {
+        let mut documents = read(CONFIG);
+        documents[0].value["status"] = json!({"x": 1});
+        let metadata = documents[0].value["metadata"].as_object_mut().unwrap();
+        for field in SERVER_SET {
+            metadata.insert(field.to_owned(), json!("x"));
+        }
+        metadata.insert("finalizers".to_owned(), json!(["a/b"]));
+        let applied = json!({"kubectl.kubernetes.io/last-applied-configuration": "{}"});
+        metadata.insert("annotations".to_owned(), applied);
+        let Packed { manifest, notes } = pack(&documents, &Wish::default()).unwrap();
+        let clean = packed(CONFIG, &Wish::default()).unwrap();
+        assert_eq!(manifest, clean.manifest);
+        assert!(notes[0].contains("metadata.finalizers are left out"), "{notes:?}");
+        assert_eq!(clean.notes, Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_differs_is_decided_by_the_user() {
+        let other = JOB.replace("gpu", "cpu").replace("name: train", "name: eval");
+        let both = format!("{JOB}---{other}");
+        let wish = |queue: Option<&str>, namespace: Option<&str>| Wish {
+            queue: queue.map(str::to_owned),
+            namespace: namespace.map(str::to_owned),
+            name: None,
+        };
+        let error = packed(&both, &wish(None, None)).unwrap_err();
+        assert!(error.contains("\"gpu\" (f.yaml, document 1 (line 2): Job/train)"), "{error}");
+        assert!(error.contains("\"cpu\" (f.yaml, document 2"), "{error}");
+        let Packed { manifest, notes } = packed(&both, &wish(Some("big"), None)).unwrap();
+        assert_eq!(manifest["metadata"]["labels"][keys::QUEUE_NAME], "big");
+        assert!(notes[0].contains("--queue big replaces the queue of the manifests: cpu, gpu"));
+        let error = packed(JOB, &wish(None, Some("other"))).unwrap_err();
+        assert!(error.contains("namespace: \"other\" (--namespace) and \"team\""), "{error}");
+        let Packed { manifest, .. } = packed(CONFIG, &wish(Some("q"), Some("other"))).unwrap();
+        assert_eq!(manifest["metadata"]["namespace"], "other");
+        let elsewhere = CONFIG.replace("name: settings", "name: settings, namespace: other");
+        assert!(packed(&format!("{JOB}---{elsewhere}"), &wish(None, None)).is_err());
+    }
+
+    #[test]
+    fn the_name_is_that_of_the_first_object_with_pods_or_the_users() {
+        for (yaml, name, want) in [
+            (format!("{CONFIG}---{JOB}"), None, Ok("train")),
+            (CONFIG.to_owned(), None, Ok("settings")),
+            (JOB.to_owned(), Some("mine"), Ok("mine")),
+            ("kind: ConfigMap\napiVersion: v1\n".to_owned(), None, Err(())),
+        ] {
+            let wish = Wish { name: name.map(str::to_owned), ..Wish::default() };
+            let packed = packed(&yaml, &wish);
+            let name = packed.as_ref().map(|it| it.manifest["metadata"]["name"].as_str().unwrap());
+            assert_eq!(name.map_err(|_| ()), want, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn an_appwrapper_is_not_wrapped_and_an_unknown_kind_is_noted() {
+        let ours =
+            "apiVersion: workload.codeflare.dev/v1beta2\nkind: AppWrapper\nmetadata: {name: a}";
+        assert!(packed(ours, &Wish::default()).unwrap_err().contains("cannot be wrapped"));
+        let unknown = "apiVersion: example.com/v1\nkind: Thing\nmetadata: {name: a}";
+        let Packed { notes, .. } = packed(unknown, &Wish::default()).unwrap();
+        assert!(notes[0].contains("declare them in podSets"), "{notes:?}");
+    }
+}
