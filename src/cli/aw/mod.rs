@@ -5,12 +5,15 @@
 pub(super) mod attempts;
 pub(super) mod describe;
 pub(super) mod eff;
+pub(super) mod export;
 pub(super) mod list;
 pub(super) mod nodes;
 mod reach;
 pub(super) mod report;
 pub(super) mod retry;
+pub(super) mod story;
 pub(super) mod switch;
+pub(super) mod timeline;
 pub(super) mod tree;
 pub(super) mod wait;
 mod words;
@@ -50,7 +53,7 @@ impl Target {
 }
 
 /// A name that an object can have. Anything else would lead to another place of the API.
-fn object_name(text: &str) -> Result<String, String> {
+pub(super) fn object_name(text: &str) -> Result<String, String> {
     if names::is_subdomain(text) {
         Ok(text.to_owned())
     } else {

@@ -53,7 +53,7 @@ pub(in crate::cli) async fn around(
     // everything is read from the API server itself: there is no cache to start from
     let mut memory = ReconcileState::default();
     let attach = world::attach(wrapper, config);
-    let mut notes = retry_sources::collect(client, wrapper, &attach, &cache).await?;
+    let mut notes = retry_sources::collect(client, wrapper, &attach, &cache).await?.notes;
     let mut snapshot = observe::observe(sources, wrapper, &mut memory, FreshRead::Gone, &attach)
         .await
         .map_err(|error| unlisted(&error))?;

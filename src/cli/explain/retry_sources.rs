@@ -8,20 +8,30 @@ use super::super::place::get;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::live::{self, retry_source_resource};
+use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::{self, Attach, RetrySource};
 use crate::policies::attached;
 
-/// Reads these objects into the cache; returns notes about those that could not be read.
+/// What was read.
+pub(in crate::cli) struct Collected {
+    /// The objects themselves, with their kinds.
+    pub objects: Vec<(KindKey, RawObject)>,
+    /// About those that could not be read.
+    pub notes: Vec<String>,
+}
+
+/// Reads these objects into the cache.
 ///
 /// # Errors
 /// The cluster does not answer.
-pub(super) async fn collect(
+pub(in crate::cli) async fn collect(
     client: &Client,
     wrapper: &Wrapper,
     attach: &Attach,
     cache: &Cache,
-) -> Result<Vec<String>, Error> {
-    let mut reader = Reader { client, cache, notes: vec![] };
+) -> Result<Collected, Error> {
+    let found = Collected { objects: vec![], notes: vec![] };
+    let mut reader = Reader { client, cache, found };
     let (mut of_local, mut of_cluster) = (None, None);
     if let Some(queue) = &wrapper.queue {
         let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
@@ -41,13 +51,13 @@ pub(super) async fn collect(
         let at = Key { namespace: String::new(), name };
         reader.read(&retry_sources::retry_policies(), at).await?;
     }
-    Ok(reader.notes)
+    Ok(reader.found)
 }
 
 struct Reader<'a> {
     client: &'a Client,
     cache: &'a Cache,
-    notes: Vec<String>,
+    found: Collected,
 }
 
 impl Reader<'_> {
@@ -63,12 +73,13 @@ impl Reader<'_> {
             Ok(seen) => {
                 let retry_source = RetrySource::of(&seen, kind);
                 self.cache.put_retry_source(kind, at, retry_source.clone());
+                self.found.objects.push((kind.clone(), seen));
                 Ok(Some(retry_source))
             }
             Err(error) if live::code(&error) == Some(404) => Ok(None),
             Err(error) if live::code(&error) == Some(403) => {
                 let (kind, name, why) = (&kind.kind, &at.name, said(&error));
-                self.notes.push(format!("cannot read {kind} {name}: {why}"));
+                self.found.notes.push(format!("cannot read {kind} {name}: {why}"));
                 Ok(None)
             }
             Err(error) => Err(unanswered(&error)),
