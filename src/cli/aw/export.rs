@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 
 use k8s_openapi::jiff::Timestamp;
-use kube::api::ListParams;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
@@ -74,7 +73,7 @@ async fn collect(place: &Place, name: &str) -> Result<Exported, Error> {
         retry_sources::collect(&place.client, wrapper, &attach, &Cache::default()).await?;
     objects.extend(sources.objects);
     notes.extend(sources.notes);
-    objects.extend(workloads(place, &wrapper.uid, &mut notes).await?);
+    objects.extend(workloads(place, &wrapper.uid, &mut notes).await);
     match place.warnings(&wrapper.uid).await {
         Ok(events) => objects.extend(events.into_iter().map(|seen| (kind("v1", "Event"), seen))),
         Err(note) => notes.push(note),
@@ -149,25 +148,20 @@ async fn nodes(
 }
 
 /// Its Workloads, where Kueue is installed and they may be read.
-async fn workloads(
-    place: &Place,
-    uid: &str,
-    notes: &mut Vec<String>,
-) -> Result<Vec<(KindKey, RawObject)>, Error> {
-    let Some(resource) = place.workloads().await? else { return Ok(vec![]) };
-    let params = ListParams::default();
-    match live::list(&place.client, &resource, Some(&place.namespace), &params).await {
-        Ok(all) => {
+async fn workloads(place: &Place, uid: &str, notes: &mut Vec<String>) -> Vec<(KindKey, RawObject)> {
+    match place.listed_workloads().await {
+        Ok(None) => vec![],
+        Ok(Some((resource, all))) => {
             let key = kind(&resource.api_version, &resource.kind);
             let is_its = |seen: &RawObject| {
                 let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
                 owners.iter().any(|owner| owner.uid == uid)
             };
-            Ok(all.into_iter().filter(is_its).map(|seen| (key.clone(), seen)).collect())
+            all.into_iter().filter(is_its).map(|seen| (key.clone(), seen)).collect()
         }
         Err(error) => {
             notes.push(format!("cannot list Workloads: {}", unread(&error)));
-            Ok(vec![])
+            vec![]
         }
     }
 }

@@ -128,7 +128,9 @@ impl Known {
         let Gathered { one, scene, .. } = &self.gathered;
         let wrapper = &*one.wrapper;
         let description = describe(&self.gathered, now);
-        let deadlines = deadlines(&description, now);
+        let since = wrapper.status.since.as_ref();
+        let is_gone = since.is_some_and(|since| since.gone.is_some());
+        let deadlines = deadlines(&description, is_gone, now);
         let pods = scene.as_ref().map(|scene| scene.snapshot.pods.as_slice()).unwrap_or_default();
         let objects = self.found.objects.iter().map(|(_, seen)| seen);
         let mut lives = pods::lives(pods, objects);
@@ -187,14 +189,14 @@ fn is_warning_about(seen: &RawObject, uid: &str) -> bool {
     event["type"] == "Warning" && event["involvedObject"]["uid"] == uid
 }
 
-/// What is to come, the first first.
-fn deadlines(description: &Description, now: Timestamp) -> Vec<Deadline> {
+/// What is to come, the first first; and whether all resources of the last attempt are gone.
+fn deadlines(description: &Description, is_gone: bool, now: Timestamp) -> Vec<Deadline> {
     let Some(next) = &description.next else { return vec![] };
     let mut all = vec![];
     let mut add = |at: Option<Timestamp>, what: String| {
         all.extend(at.filter(|at| *at > now).map(|at| Deadline { at, what }));
     };
-    add(next.deadline, verdict(next));
+    add(next.deadline, verdict(next, is_gone));
     let eviction = next.eviction.as_ref();
     add(eviction.map(|it| it.at), "Kueue evicts it unless its pods are ready".to_owned());
     let progress = next.progress.as_ref();
@@ -208,10 +210,16 @@ fn deadlines(description: &Description, now: Timestamp) -> Vec<Deadline> {
 }
 
 /// What the controller does at its deadline.
-fn verdict(next: &Explanation) -> String {
-    match (next.phase, &next.reason) {
-        (Phase::Resetting, _) if next.delete.is_empty() => "the next attempt begins".to_owned(),
-        (_, Some(reason)) => format!("deadline of the controller: {reason}"),
-        (_, None) => "deadline of the controller".to_owned(),
+fn verdict(next: &Explanation, is_gone: bool) -> String {
+    match next.phase {
+        Phase::Resetting if is_gone => "the next attempt begins".to_owned(),
+        Phase::Resetting | Phase::Suspending | Phase::Terminating => {
+            "the controller forces the deletion".to_owned()
+        }
+        Phase::Succeeded | Phase::Failed => "the controller deletes its resources".to_owned(),
+        Phase::Empty | Phase::Suspended | Phase::Resuming | Phase::Running => match &next.reason {
+            Some(reason) => format!("the controller acts: {reason}"),
+            None => "the controller acts".to_owned(),
+        },
     }
 }

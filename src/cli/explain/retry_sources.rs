@@ -3,11 +3,11 @@
 use kube::Client;
 
 use super::super::Error;
-use super::super::cluster::{said, unanswered, unlisted};
-use super::super::place::get;
+use super::super::cluster::{said, unanswered};
+use super::super::place::{get, served};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
-use crate::observe::live::{self, retry_source_resource};
+use crate::observe::live;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::{self, Attach, RetrySource};
 use crate::policies::attached;
@@ -63,26 +63,26 @@ struct Reader<'a> {
 impl Reader<'_> {
     /// Reads a retry source, where there is one. Who may not read it is told so.
     async fn read(&mut self, kind: &KindKey, at: Key) -> Result<Option<RetrySource>, Error> {
-        let resource = match retry_source_resource(self.client, kind).await {
-            Ok(resource) => resource,
-            Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(None),
-            Err(error @ live::Error::Api { .. }) => return Err(unlisted(&error)),
-        };
         let namespace = Some(at.namespace.as_str()).filter(|name| !name.is_empty());
-        match get(self.client, &resource, namespace, &at.name).await {
-            Ok(seen) => {
-                let retry_source = RetrySource::of(&seen, kind);
-                self.cache.put_retry_source(kind, at, retry_source.clone());
-                self.found.objects.push((kind.clone(), seen));
-                Ok(Some(retry_source))
+        for resource in served(kind) {
+            match get(self.client, &resource, namespace, &at.name).await {
+                Ok(seen) => {
+                    let retry_source = RetrySource::of(&seen, kind);
+                    self.cache.put_retry_source(kind, at, retry_source.clone());
+                    let kind = KindKey { api_version: resource.api_version, kind: resource.kind };
+                    self.found.objects.push((kind, seen));
+                    return Ok(Some(retry_source));
+                }
+                // there is none, or this version is not served
+                Err(error) if live::code(&error) == Some(404) => {}
+                Err(error) if live::code(&error) == Some(403) => {
+                    let (kind, name, why) = (&kind.kind, &at.name, said(&error));
+                    self.found.notes.push(format!("cannot read {kind} {name}: {why}"));
+                    return Ok(None);
+                }
+                Err(error) => return Err(unanswered(&error)),
             }
-            Err(error) if live::code(&error) == Some(404) => Ok(None),
-            Err(error) if live::code(&error) == Some(403) => {
-                let (kind, name, why) = (&kind.kind, &at.name, said(&error));
-                self.found.notes.push(format!("cannot read {kind} {name}: {why}"));
-                Ok(None)
-            }
-            Err(error) => Err(unanswered(&error)),
         }
+        Ok(None)
     }
 }

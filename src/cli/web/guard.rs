@@ -13,7 +13,7 @@ const TOKEN_BYTES: usize = 16;
 
 /// What an answer may load and do: only this server's own files, and no page of another origin may hold it.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-                      base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+                      img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// Headers of every answer. There are none for other origins (CORS).
 pub(super) const HEADERS: [(header::HeaderName, HeaderValue); 6] = [

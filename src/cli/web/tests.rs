@@ -90,7 +90,8 @@ async fn an_export_is_shown_as_it_was() {
 async fn a_reader_follows_the_rows_and_their_changes() {
     let rows = Arc::new(rows::Rows::default());
     let seen = |name: &str| {
-        let object = json!({"metadata": {"name": name, "namespace": "ns"}, "spec": {"components": []}});
+        let object =
+            json!({"metadata": {"name": name, "namespace": "ns"}, "spec": {"components": []}});
         serde_json::from_str(&object.to_string()).unwrap()
     };
     rows.take(vec![Event::Init, Event::InitApply(seen("a")), Event::InitDone]);

@@ -9,19 +9,19 @@ use crate::cli::term::cut;
 use crate::printable;
 
 /// Width of a drawing, in its own units.
-const WIDTH: i64 = 1000;
+const WIDTH: i64 = 780;
 /// Where the bars begin, and end.
-const LEFT: i64 = 250;
-const RIGHT: i64 = 990;
+const LEFT: i64 = 210;
+const RIGHT: i64 = 770;
 /// The height of a row of an attempt, and of a pod.
 const ATTEMPT_HEIGHT: i64 = 34;
 const POD_HEIGHT: i64 = 20;
 /// The most characters of a name, of the line under it, and of a title.
-const NAME_CHARS_MAX: usize = 34;
-const END_CHARS_MAX: usize = 42;
+const NAME_CHARS_MAX: usize = 27;
+const END_CHARS_MAX: usize = 32;
 const TITLE_CHARS_MAX: usize = 90;
 /// The most marks of the axis.
-const TICKS_MAX: i64 = 7;
+const TICKS_MAX: i64 = 6;
 /// Distances of the marks, in seconds.
 const STEPS: [i64; 24] = [
     1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200,
@@ -63,7 +63,7 @@ pub(super) fn drawing(timeline: &Timeline, title: &str) -> Drawing {
     let grid = pen.grid(top, bottom);
     pen.shapes.splice(back..back, grid);
     pen.marks(top, bottom);
-    pen.y = bottom + 26;
+    pen.y = bottom + 38;
     pen.legend();
     for note in &timeline.notes {
         pen.y += 18;
@@ -182,7 +182,7 @@ impl Pen<'_> {
     }
 
     fn legend(&mut self) {
-        let mut x = LEFT;
+        let mut x = 8;
         for stage in
             Stage::ALL.into_iter().filter(|stage| self.used.contains(stage)).collect::<Vec<_>>()
         {

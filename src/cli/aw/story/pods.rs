@@ -99,12 +99,22 @@ fn life(pod: &Pod, seen: &RawObject) -> Life {
         pod_set: pod.component.zip(pod.pod_set),
         node: pod.node.clone(),
         created: pod.created.unwrap_or_default(),
-        started: times().filter_map(|times| times.started_at).min(),
+        started: times().filter_map(|times| times.started_at).min().or_else(|| ran_from(pod)),
         ended: times().filter_map(|times| times.finished_at).max().filter(|_| is_over),
         deleting,
         gone: None,
         failed: pod.phase == PodPhase::Failed || pod.lost.is_some(),
         state: format!("{}{on}", pod.phase.as_str()),
+    }
+}
+
+/// When a pod ran, where no container says when it started: since it was ready, at the latest.
+fn ran_from(pod: &Pod) -> Option<Timestamp> {
+    match pod.phase {
+        PodPhase::Pending | PodPhase::Unknown => None,
+        PodPhase::Running | PodPhase::Succeeded | PodPhase::Failed => {
+            pod.true_condition("Ready").and_then(|ready| ready.since).or(pod.created)
+        }
     }
 }
 

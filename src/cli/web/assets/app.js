@@ -115,7 +115,7 @@ function playing(info) {
         if (byId("queues").open) await queues();
         await (chosen() ? read() : undefined);
       }
-      say(info.title);
+      say("");
     } catch (error) {
       say(error.message, true);
     } finally {

@@ -12,8 +12,8 @@ export class Player {
 
   /** `moved(second)` is called when the time is another. */
   constructor(info, moved) {
-    this.info = info;
     this.moments = info.moments;
+    this.lines = info.lines.map((line) => ({ ...line, second: Math.floor(seconds(line.at)) }));
     this.moved = moved;
     this.slider = byId("slider");
     this.slider.min = 0;
@@ -68,12 +68,12 @@ export class Player {
 
   /** The lines until now, the last in sight. */
   #tell() {
-    const until = this.info.lines.filter((line) => seconds(line.at) < this.now() + 1);
+    const until = this.lines.filter((line) => line.second <= this.now());
     if (until.length === this.#drawn) return;
     this.#drawn = until.length;
     const list = byId("lines");
     list.replaceChildren(...until.slice(-300).map((line) => {
-      const at = Math.floor(seconds(line.at));
+      const at = line.second;
       const about = line.object ? `${line.object}  ` : "";
       return el("li", { "data-at": at }, el("time", {}, span(at - this.moments[0])), `${about}${line.text}`);
     }));

@@ -11,7 +11,7 @@ export function show(story) {
   article.replaceChildren(
     el("h2", {}, `${description.namespace}/${description.name} `,
       el("span", { class: `phase ${tone(description.phase ?? "")}` }, phaseName(description.phase ?? ""))),
-    el("p", { class: "muted" }, story.heading),
+    el("p", { class: "muted" }, story.heading.slice(`${description.namespace}/${description.name}: `.length)),
     ...story.deadlines.slice(0, 3).map(next),
     part("Timeline", drawing(story.drawing), el("p", { id: "detail", "aria-live": "polite" })),
     part("Why", lines(story.why)),

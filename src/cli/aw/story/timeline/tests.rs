@@ -173,7 +173,7 @@ fn contradicting_times_are_put_in_order() {
         let drawing = drawing(&timeline, "ns/train");
         for shape in &drawing.shapes {
             if let Shape::Bar { x, width, .. } = shape {
-                assert!((0..=990).contains(x) && x + width <= 995, "{shape:?}");
+                assert!((0..=770).contains(x) && x + width <= 780, "{shape:?}");
             }
         }
     }
