@@ -1,7 +1,7 @@
 //! The answers to the page's requests.
 
 use axum::extract::Request;
-use axum::http::header::{ALLOW, CONTENT_TYPE};
+use axum::http::header::{ALLOW, CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::http::{HeaderValue, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 use k8s_openapi::jiff::Timestamp;
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::super::Error;
 use super::super::aw::object_name;
-use super::super::aw::story::STYLE;
+use super::super::aw::story::{STYLE, Story, html};
 use super::Source;
 use super::guard::{Guard, HEADERS};
 use super::stream::events;
@@ -102,13 +102,13 @@ async fn page(site: &Site, path: &str, asked: &Asked) -> Response {
         ("rows", Source::Played(recording)) => data(&recording.rows(asked.at)),
         ("queues", Source::Live(live)) => data(&live.queues().await),
         ("queues", Source::Played(recording)) => data(&recording.queues(asked.at)),
-        ("story", Source::Live(live)) => {
-            let now = SystemClock.now();
-            told(live.story(&asked.namespace, &asked.name, now).await)
-        }
-        ("story", Source::Played(recording)) => {
-            told(recording.story(&asked.namespace, &asked.name, asked.at))
-        }
+        ("story", _) => told(story(site, asked).await, |story| data(&story)),
+        ("picture.svg", _) => told(story(site, asked).await, |story| {
+            picture("image/svg+xml", &asked.name, "svg", story.svg())
+        }),
+        ("picture.html", _) => told(story(site, asked).await, |story| {
+            picture("text/html; charset=utf-8", &asked.name, "html", html(&story))
+        }),
         _ => (StatusCode::NOT_FOUND, "not found\n").into_response(),
     }
 }
@@ -120,9 +120,22 @@ fn data(answer: &impl Serialize) -> Response {
     }
 }
 
-fn told(story: Result<impl Serialize, Error>) -> Response {
+async fn story(site: &Site, asked: &Asked) -> Result<Story, Error> {
+    match &site.source {
+        Source::Live(live) => live.story(&asked.namespace, &asked.name, SystemClock.now()).await,
+        Source::Played(recording) => recording.story(&asked.namespace, &asked.name, asked.at),
+    }
+}
+
+/// A file to keep: the browser saves it, and does not show it here.
+fn picture(kind: &'static str, name: &str, extension: &str, text: String) -> Response {
+    let file = format!("attachment; filename=\"{name}.{extension}\"");
+    ([(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, file)], text).into_response()
+}
+
+fn told(story: Result<Story, Error>, answer: impl FnOnce(Story) -> Response) -> Response {
     match story {
-        Ok(story) => data(&story),
+        Ok(story) => answer(story),
         Err(error) => {
             let status = match error {
                 Error::Negative(_) | Error::Usage(_) => StatusCode::NOT_FOUND,

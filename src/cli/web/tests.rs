@@ -79,6 +79,14 @@ async fn an_export_is_shown_as_it_was() {
     assert_eq!(story["now"], "2026-01-01T00:10:00Z");
     assert_eq!(story["attempts"]["rows"][0][5], "Failed");
     assert_eq!(story["why"][0]["value"], "Pod/w: does not exist");
+    for (file, begin) in [("picture.svg", "<svg "), ("picture.html", "<!DOCTYPE html>")] {
+        let (status, headers, body) =
+            get(&site, own, &format!("{file}?namespace=team&name=train")).await;
+        assert_eq!(status, StatusCode::OK, "{file}: {body}");
+        assert!(headers.contains("attachment; filename=\\\"train."), "{headers}");
+        assert!(body.starts_with(begin) && !body.contains("<img"), "{body}");
+        assert!(body.contains("&lt;img src=x"), "{body}");
+    }
     let gone = get(&site, own, "story?namespace=team&name=other").await;
     assert_eq!(gone.0, StatusCode::NOT_FOUND);
     assert!(gone.2.contains("team/other does not exist"), "{}", gone.2);

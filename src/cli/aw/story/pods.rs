@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_life_is_read_from_the_object() {
-        let moment = |second| Timestamp::from_second(1_767_225_600 + second).unwrap();
+        let moment = |second: i64| Timestamp::from_second(1_767_225_600 + second).unwrap();
         let pod = json!({
             "metadata": {"name": "w-0", "uid": "u", "creationTimestamp": moment(0),
                 "deletionTimestamp": moment(60), "deletionGracePeriodSeconds": 30},

@@ -13,7 +13,7 @@ export function show(story) {
       el("span", { class: `phase ${tone(description.phase ?? "")}` }, phaseName(description.phase ?? ""))),
     el("p", { class: "muted" }, story.heading.slice(`${description.namespace}/${description.name}: `.length)),
     ...story.deadlines.slice(0, 3).map(next),
-    part("Timeline", drawing(story.drawing), el("p", { id: "detail", "aria-live": "polite" })),
+    part("Timeline", drawing(story.drawing), el("p", { id: "detail", "aria-live": "polite" }), save(story)),
     part("Why", lines(story.why)),
     ...(story.attempts ? [part("Attempts", table(story.attempts))] : []),
     ...(story.ledger ? [part("Reserved quota", el("p", {}, story.ledger.summary), table(story.ledger))] : []),
@@ -35,6 +35,13 @@ export function countDown(now) {
     const text = left > 0 ? `in ${span(left)}` : "now";
     if (element.textContent !== text) element.textContent = text;
   }
+}
+
+/** Links to the same as files. */
+function save({ now, description: { namespace, name } }) {
+  const query = new URLSearchParams({ namespace, name, at: Math.floor(seconds(now)) });
+  const link = (file, text) => el("a", { href: `${file}?${query}`, download: "", "data-focus": file }, text);
+  return el("p", {}, "Save as ", link("picture.svg", "image"), " or ", link("picture.html", "document"));
 }
 
 const part = (title, ...children) => el("section", { "aria-label": title }, el("h3", {}, title), ...children);
