@@ -131,7 +131,7 @@ fn a_long_first_wait_hides_nothing() {
         text(&timeline),
         "89980 to 90060\nattempt 0: waiting 89980-90000, starting 90000-90030, running 90030-90060\n"
     );
-    assert_eq!(timeline.notes, ["it waited 1d1h before its first attempt"]);
+    assert_eq!(timeline.notes, ["it waited 25h before its first attempt"]);
 }
 
 #[test]
