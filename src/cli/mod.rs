@@ -65,7 +65,7 @@ enum Command {
     Timeline(aw::timeline::Args),
     /// Print an AppWrapper and the objects around it as a bundle, for explain -f, timeline -f and web -f
     ///
-    /// Values of environment variables and the data of Secrets and ConfigMaps are left out.
+    /// Values of environment variables and the data of `Secret`s and `ConfigMap`s are left out.
     Export(aw::export::Args),
     /// Delete a failed AppWrapper and recreate it from its own spec
     ///

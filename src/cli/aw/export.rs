@@ -192,8 +192,8 @@ fn list(exported: Exported, now: Timestamp) -> Result<Value, Error> {
     Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
 }
 
-/// Leaves out what no decision needs and what may be secret: values of environment variables, the data of Secrets and
-/// ConfigMaps, here and in the templates of components; who wrote which field; the images of nodes.
+/// Leaves out what no decision needs and what may be secret: values of environment variables, the data of `Secret`s and
+/// `ConfigMap`s, here and in the templates of components; who wrote which field; the images of nodes.
 fn leave_out(value: &mut Value) {
     match value {
         Value::Object(object) => {
@@ -205,7 +205,7 @@ fn leave_out(value: &mut Value) {
                     "data" | "stringData" | "binaryData" if is_data => blank(field),
                     "env" => hide_values(field),
                     "status" if is_node => {
-                        drop(field.as_object_mut().map(|it| it.remove("images")))
+                        drop(field.as_object_mut().map(|it| it.remove("images")));
                     }
                     "metadata" => lighten(field),
                     _ => leave_out(field),

@@ -126,7 +126,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         show.map_err(|message| Error::Usage(placed(&places, message)))
     };
     if args.web {
-        let recording = block_on(async { Ok(recording::record(begin()?, &audience.notes).await) })?;
+        let recorded = async { Ok(Box::pin(recording::record(begin()?, &audience.notes)).await) };
+        let recording = block_on(recorded)?;
         return web::play(args.port, recording);
     }
     block_on(async {

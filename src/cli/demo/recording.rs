@@ -6,7 +6,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
-use super::super::web::{Change, Queue, Queues, Recording, Resource, Told};
+use super::super::web::{Change, LocalQueue, Queues, Recording, Share, Told};
 use super::HORIZON;
 use super::tell::{Line, Teller};
 use super::words::amount_text;
@@ -19,7 +19,7 @@ use crate::world::show::{Beat, Show, What};
 /// Runs a show to its end.
 pub(super) async fn record(mut show: Show, notes: &[Line]) -> Recording {
     let mut taken = Taken::default();
-    taken.recording.title = "demo".to_owned();
+    "demo".clone_into(&mut taken.recording.title);
     taken.recording.lines.extend(notes.iter().map(told));
     loop {
         let goes_on = show.advance(HORIZON, HORIZON).await;
@@ -38,7 +38,7 @@ pub(in crate::cli) fn of_film(film: Film, title: String) -> Recording {
     let line = |(at, text)| Told { at: moment(at), object: String::new(), text };
     Recording {
         title,
-        end: changes.last().map_or(moment(Duration::ZERO), |last| last.at),
+        end: changes.last().map_or_else(|| moment(Duration::ZERO), |last| last.at),
         changes,
         lines: film.lines.into_iter().map(line).collect(),
         ..Recording::default()
@@ -121,14 +121,15 @@ fn workload(wrapper: &Value, state: WorkloadState) -> Value {
 
 /// The simulated Kueue has one ClusterQueue, and all of it is shown.
 fn queues(quota: &BTreeMap<String, (i64, i64)>) -> Queues {
-    let resource = |(name, (reserved, all)): (&String, &(i64, i64))| Resource {
+    let resource = |(name, (reserved, all)): (&String, &(i64, i64))| Share {
         resource: name.clone(),
         reserved: amount_text(*reserved),
         all: Some(amount_text(*reserved)),
         quota: Some(amount_text(*all)),
-        ..Resource::default()
+        ..Share::default()
     };
     let resources = quota.iter().map(resource).collect();
-    let queue = Queue { cluster_queue: "kueue".to_owned(), resources, ..Queue::default() };
+    let queue =
+        LocalQueue { cluster_queue: "kueue".to_owned(), resources, ..LocalQueue::default() };
     Queues { queues: vec![queue], notes: vec![] }
 }

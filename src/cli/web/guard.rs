@@ -54,7 +54,7 @@ impl Guard {
         let mut bytes = [0; TOKEN_BYTES];
         let filled = SystemRandom::new().fill(&mut bytes);
         filled.map_err(|_| Error::Usage("cannot read random numbers for a token".to_owned()))?;
-        let token = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = format!("{:032x}", u128::from_be_bytes(bytes));
         Ok(Self { token, hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")] })
     }
 

@@ -35,7 +35,7 @@ pub(super) use played::Recording;
 #[cfg(feature = "demo")]
 pub(super) use played::{Change, Told};
 #[cfg(feature = "demo")]
-pub(super) use queues::{Queue, Queues, Resource};
+pub(super) use queues::{LocalQueue, Queues, Share};
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -58,8 +58,8 @@ pub(super) struct Args {
 
 /// What the page shows.
 enum Source {
-    Live(Live),
-    Played(Recording),
+    Live(Box<Live>),
+    Played(Box<Recording>),
 }
 
 /// Serves the page until it is interrupted.
@@ -74,7 +74,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
         let live = Live::new(place, args.all_namespaces);
         let watch = tokio::spawn(live.watch());
-        let served = show(args.port, Source::Live(live)).await;
+        let served = show(args.port, Source::Live(Box::new(live))).await;
         watch.abort();
         served
     })
@@ -82,7 +82,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// Serves a recording until it is interrupted.
 pub(super) fn play(port: u16, recording: Recording) -> Result<ExitCode, Error> {
-    block_on(show(port, Source::Played(recording)))
+    block_on(show(port, Source::Played(Box::new(recording))))
 }
 
 async fn show(port: u16, source: Source) -> Result<ExitCode, Error> {

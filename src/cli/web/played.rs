@@ -120,12 +120,11 @@ impl Recording {
         let mut objects: Vec<Now<'_>> = vec![];
         for Change { at, value, gone } in self.changes.iter().take_while(|change| change.at <= at) {
             let now = Now { value, gone: gone.then_some(*at) };
-            match places.get(&id(value)) {
-                Some(index) => objects[*index] = now,
-                None => {
-                    places.insert(id(value), objects.len());
-                    objects.push(now);
-                }
+            if let Some(index) = places.get(&id(value)) {
+                objects[*index] = now;
+            } else {
+                places.insert(id(value), objects.len());
+                objects.push(now);
             }
         }
         objects

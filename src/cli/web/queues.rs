@@ -14,31 +14,31 @@ const RESOURCES_MAX: usize = 50;
 /// The queues, and what could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(in crate::cli) struct Queues {
-    pub queues: Vec<Queue>,
+    pub queues: Vec<LocalQueue>,
     pub notes: Vec<String>,
 }
 
-/// A LocalQueue.
+/// A `LocalQueue`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(in crate::cli) struct Queue {
+pub(in crate::cli) struct LocalQueue {
     pub namespace: String,
     pub name: String,
     pub cluster_queue: String,
     /// Workloads that wait, and that are admitted.
     pub pending: i64,
     pub admitted: i64,
-    pub resources: Vec<Resource>,
+    pub resources: Vec<Share>,
 }
 
 /// A resource of a flavor, in Kubernetes quantities.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct Resource {
+pub(in crate::cli) struct Share {
     pub flavor: String,
     pub resource: String,
     /// What is reserved through this queue.
     pub reserved: String,
-    /// What is reserved in its ClusterQueue, and how much there is; none where that may not be read.
+    /// What is reserved in its `ClusterQueue`, and how much there is; none where that may not be read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub all: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,7 +88,7 @@ struct LeanResource {
     nominal_quota: String,
 }
 
-/// The queues of a namespace, or of all, with the quota of their ClusterQueues.
+/// The queues of a namespace, or of all, with the quota of their `ClusterQueue`s.
 pub(super) fn queues(locals: &[RawObject], clusters: &[RawObject], notes: Vec<String>) -> Queues {
     // one that cannot be read says nothing
     let lean = |seen: &RawObject| serde_json::from_str::<Lean>(seen.raw.get()).unwrap_or_default();
@@ -98,7 +98,7 @@ pub(super) fn queues(locals: &[RawObject], clusters: &[RawObject], notes: Vec<St
         let Identity { namespace, name, .. } = Identity::of(&seen.meta);
         let local = lean(seen);
         let cluster = clusters.get(&local.spec.cluster_queue);
-        Queue {
+        LocalQueue {
             namespace,
             name,
             pending: local.status.pending_workloads,
@@ -110,8 +110,8 @@ pub(super) fn queues(locals: &[RawObject], clusters: &[RawObject], notes: Vec<St
     Queues { queues: locals.iter().take(QUEUES_MAX).map(queue).collect(), notes }
 }
 
-fn resources(local: &Lean, cluster: Option<&Lean>) -> Vec<Resource> {
-    let mut all: BTreeMap<(&str, &str), Resource> = BTreeMap::new();
+fn resources(local: &Lean, cluster: Option<&Lean>) -> Vec<Share> {
+    let mut all: BTreeMap<(&str, &str), Share> = BTreeMap::new();
     let quota = cluster.iter().flat_map(|cluster| &cluster.spec.resource_groups);
     for (flavor, of) in each(quota.flat_map(|group| &group.flavors)) {
         entry(&mut all, flavor, of).quota = Some(of.nominal_quota.clone());
@@ -135,15 +135,15 @@ fn each<'l>(
 }
 
 fn entry<'a, 'l>(
-    all: &'a mut BTreeMap<(&'l str, &'l str), Resource>,
+    all: &'a mut BTreeMap<(&'l str, &'l str), Share>,
     flavor: &'l LeanFlavor,
     of: &'l LeanResource,
-) -> &'a mut Resource {
-    all.entry((&flavor.name, &of.name)).or_insert_with(|| Resource {
+) -> &'a mut Share {
+    all.entry((&flavor.name, &of.name)).or_insert_with(|| Share {
         flavor: flavor.name.clone(),
         resource: of.name.clone(),
         reserved: "0".to_owned(),
-        ..Resource::default()
+        ..Share::default()
     })
 }
 

@@ -49,7 +49,7 @@ impl Reader {
             return Some(message);
         }
         match timeout(SILENCE_MAX, self.changes.recv()).await {
-            Ok(Ok(change)) => Some(message("change", &*change)),
+            Ok(Ok(change)) => Some(message("change", &change)),
             // it is too far behind: it starts again
             Ok(Err(RecvError::Lagged(_))) => {
                 let (now, changes) = self.rows.follow();

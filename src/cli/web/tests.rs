@@ -55,7 +55,7 @@ fn recording() -> Recording {
 
 #[tokio::test]
 async fn an_export_is_shown_as_it_was() {
-    let site = site(Source::Played(recording()));
+    let site = site(Source::Played(Box::new(recording())));
     let own = "127.0.0.1:8001";
     let (status, headers, page) = get(&site, own, "").await;
     assert_eq!(status, StatusCode::OK);

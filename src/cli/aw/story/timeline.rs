@@ -250,13 +250,11 @@ fn row(
 
 /// The wait for admission before an attempt: before the first, and after one that gave its quota back.
 fn wait(given: &Given<'_>, before: Option<&Attempt>, started: Timestamp) -> Option<Span> {
+    let first = given.wrapper.status.attempts.first();
     let from = match before {
-        Some(before) if gave_quota_back(before) => at(before.ended_at.as_ref())?,
-        Some(_) => return None,
-        None if given.wrapper.status.attempts.first().is_some_and(|first| first.attempt == 0) => {
-            given.created?
-        }
-        None => return None,
+        Some(before) => at(before.ended_at.as_ref()).filter(|_| gave_quota_back(before))?,
+        // those before it may no longer be recorded
+        None => given.created.filter(|_| first.is_some_and(|first| first.attempt == 0))?,
     };
     let note = given.wrapper.queue.as_ref().map(|queue| format!("queue {queue}"));
     (from < started).then(|| Span {
@@ -290,7 +288,7 @@ fn edges(given: &Given<'_>, attempt: &Attempt, next: Option<&Attempt>) -> Vec<(S
     if failing.is_none() && is_last && attempt.outcome.is_none() {
         let unhealthy = condition::is_true(&status.conditions, condition::UNHEALTHY);
         let turned = condition::since(&status.conditions, condition::UNHEALTHY);
-        failing = at(anchors.failed_pods.as_ref()).or(turned.filter(|_| unhealthy));
+        failing = at(anchors.failed_pods.as_ref()).or_else(|| turned.filter(|_| unhealthy));
     }
     let recorded = given.deletions.get(&attempt.attempt).copied();
     let deleting = recorded.or_else(|| at(anchors.deleting.as_ref()).filter(|_| is_last));
@@ -342,13 +340,18 @@ const fn outcome(outcome: AttemptOutcome) -> &'static str {
     }
 }
 
+/// Indexes of a component and of its pod set; none where that is not known.
+type PodSetKey = Option<(usize, usize)>;
+/// Lives of pods, by the name of the pod.
+type ByName<'l> = BTreeMap<&'l str, Vec<&'l Life>>;
+
 /// The pods of each pod set; pods of one name, which follow each other, share a row.
 fn pod_sets(given: &Given<'_>) -> Vec<Group> {
-    let mut sets: BTreeMap<Option<(usize, usize)>, BTreeMap<&str, Vec<&Life>>> = BTreeMap::new();
+    let mut sets: BTreeMap<PodSetKey, ByName<'_>> = BTreeMap::new();
     for life in given.lives {
         sets.entry(life.pod_set).or_default().entry(&life.name).or_default().push(life);
     }
-    let group = |(set, pods): (Option<(usize, usize)>, BTreeMap<&str, Vec<&Life>>)| {
+    let group = |(set, pods): (PodSetKey, ByName<'_>)| {
         let mut rows: Vec<Row> = pods.values().map(|lives| pod(given, lives)).collect();
         rows.sort_by_key(|row| !row.failed);
         let left_out = rows.len().saturating_sub(PODS_MAX);
