@@ -4,9 +4,9 @@ pub(super) mod answer;
 pub(super) mod live;
 mod objects;
 pub(super) mod replay;
-mod retry_sources;
+pub(super) mod retry_sources;
 pub(super) mod text;
-mod world;
+pub(super) mod world;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,8 +15,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::bundle::{self, Document};
 use super::{ClusterArgs, DONE, Error, Output, tell, term};
-use crate::clock::{Clock, ManualClock, SystemClock};
-use crate::config::Config;
+use crate::clock::{Clock, SystemClock};
 use crate::snapshot::Snapshot;
 
 const EXAMPLES: &str = "\
@@ -62,7 +61,7 @@ pub(super) struct Args {
     /// cluster), whether they differ, and the rule that applies.
     #[arg(long)]
     replay: bool,
-    /// Time of the decision; defaults to now
+    /// Time of the decision; defaults to the time of an export, else to now
     #[arg(long, conflicts_with = "replay", value_name = "RFC3339", value_parser = moment)]
     now: Option<Timestamp>,
     /// Output format
@@ -83,20 +82,19 @@ pub(super) struct Scene {
     pub(super) notes: Vec<String>,
 }
 
-fn moment(text: &str) -> Result<Timestamp, String> {
+pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
     text.parse().map_err(|_| "must be a timestamp such as 2026-01-01T00:00:00Z".to_owned())
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let now = match args.now {
-        Some(moment) => ManualClock::at(moment).now(),
-        None => SystemClock.now(),
-    };
+    let mut now = args.now.unwrap_or_else(|| SystemClock.now());
     let (scene, config) = if let Some(name) = &args.name {
         live::scene(args, name)?
     } else {
         let config = super::configured(args.config.as_deref())?;
-        (bundled(&args.files, &config, now)?, config)
+        let documents = read(&args.files)?;
+        now = args.now.or_else(|| bundle::exported_at(&documents)).unwrap_or(now);
+        (world::scene(documents, &config, now).map_err(Error::Usage)?, config)
     };
     let colours = term::has_colour();
     if args.replay {
@@ -109,11 +107,14 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     Ok(DONE)
 }
 
-fn bundled(paths: &[PathBuf], config: &Config, now: Timestamp) -> Result<Scene, Error> {
+/// The objects of files.
+///
+/// # Errors
+/// A file cannot be read, or something in it is no object.
+pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Document>, Error> {
     let sources = bundle::sources(paths).map_err(|error| Error::Usage(error.to_string()))?;
     let documents: Result<Vec<Document>, _> = bundle::documents(&sources).into_iter().collect();
-    let documents = documents.map_err(|flaw| Error::Usage(flaw.to_string()))?;
-    world::scene(documents, config, now).map_err(Error::Usage)
+    documents.map_err(|flaw| Error::Usage(flaw.to_string()))
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@ mod run;
 mod simulate;
 pub mod term;
 mod validate;
+mod web;
 mod wrap;
 
 use std::ffi::OsString;
@@ -62,6 +63,12 @@ enum Command {
     Nodes(aw::nodes::Args),
     /// Show an AppWrapper and the objects it owns, down to the pods
     Tree(aw::Target),
+    /// Write the timeline of an AppWrapper to a file, as an SVG image or an HTML document
+    Timeline(aw::timeline::Args),
+    /// Print an AppWrapper and the objects around it as a bundle, for explain -f, timeline -f and web -f
+    ///
+    /// Values of environment variables and the data of `Secret`s and `ConfigMap`s are left out.
+    Export(aw::export::Args),
     /// Delete a failed AppWrapper and recreate it from its own spec
     ///
     /// A server-side dry run comes first, so that nothing is deleted that cannot be recreated. Until
@@ -72,6 +79,8 @@ enum Command {
     Suspend(aw::Target),
     /// Resume a suspended AppWrapper
     Resume(aw::Target),
+    /// Serve a page on 127.0.0.1 that shows AppWrappers, with the rights of the kubeconfig; changes nothing
+    Web(web::Args),
     /// Wait until an AppWrapper reaches a phase or is deleted
     Wait(aw::wait::Args),
     /// Watch an AppWrapper until it has ended
@@ -242,9 +251,12 @@ pub fn main() -> ExitCode {
         Command::Report(args) => aw::report::run(&args),
         Command::Nodes(args) => aw::nodes::run(&args),
         Command::Tree(args) => aw::tree::run(&args),
+        Command::Timeline(args) => aw::timeline::run(&args),
+        Command::Export(args) => aw::export::run(&args),
         Command::Retry(args) => aw::retry::run(&args),
         Command::Suspend(args) => aw::switch::suspend(&args),
         Command::Resume(args) => aw::switch::resume(&args),
+        Command::Web(args) => web::run(&args),
         Command::Wait(args) => aw::wait::run(&args),
         Command::Watch(args) => aw::watch::run(&args),
         Command::Logs(args) => aw::logs::run(&args),
@@ -256,7 +268,7 @@ pub fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Explain(args) => explain::run(&args),
         #[cfg(feature = "demo")]
-        Command::Simulate(args) => Ok(simulate::run(&args)),
+        Command::Simulate(args) => simulate::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Completion(args) => complete::script(&args),
         Command::Wrap(args) => wrap::wrap(&args),

@@ -4,15 +4,17 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;
-use kube::core::{ApiResource, Request};
+use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::{Client, Resource};
 
 use super::cluster::{self, unanswered};
 use super::{ClusterArgs, Error};
 use crate::api::AppWrapper;
 use crate::observe::assemble::Wrapper;
+use crate::observe::cache::KindKey;
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
+use crate::observe::retry_sources::served_as;
 
 /// A namespace of a cluster.
 pub(super) struct Place {
@@ -82,6 +84,22 @@ impl Place {
     pub(super) fn nobody(&self, name: &str) -> String {
         format!("AppWrapper {}/{name} not found", self.namespace)
     }
+}
+
+/// The resources by which a kind of Kueue's or a RetryPolicy may be served, the best version first. Their plurals are
+/// known, so that nobody has to ask discovery for them: a call each time.
+pub(super) fn served(kind: &KindKey) -> Vec<ApiResource> {
+    let resource = |kind: KindKey| {
+        let (group, version) = kind.api_version.rsplit_once('/').unwrap_or(("", &kind.api_version));
+        let name = kind.kind.to_lowercase();
+        let plural = match name.strip_suffix('y') {
+            Some(stem) => format!("{stem}ies"),
+            None => format!("{name}s"),
+        };
+        let gvk = GroupVersionKind::gvk(group, version, &kind.kind);
+        ApiResource::from_gvk_with_plural(&gvk, &plural)
+    };
+    served_as(kind).into_iter().map(resource).collect()
 }
 
 /// An object as it is stored.

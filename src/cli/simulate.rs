@@ -7,13 +7,15 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
-use super::{DONE, Output, fleet, term};
+use super::demo::recording;
+use super::{DONE, Error, Output, fleet, term, web};
 use crate::api::Phase;
 use crate::clock::{Clock, SystemClock};
 use crate::world::adversary::Hostility;
 use crate::world::coverage::{Coverage, Happening};
 use crate::world::explore::{Total, explore, run_one};
 use crate::world::faults::{Fault, Faults};
+use crate::world::film;
 use crate::world::plans::{self, Outcome};
 use crate::world::shrink::{self, Smallest};
 use crate::world::{Options, RunReport};
@@ -45,6 +47,12 @@ pub struct Args {
     /// Number of steps of each seed before all faults end
     #[arg(long, default_value_t = Options::of(0, Faults::default()).steps)]
     steps: u64,
+    /// Run one seed, and serve a page on 127.0.0.1 that plays it
+    #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "fleet", "output"])]
+    web: bool,
+    /// Port of the page; by default, any that is free
+    #[arg(long, value_name = "PORT", requires = "web", default_value_t = 0)]
+    port: u16,
     /// Faults to leave out, by their number in the run
     #[arg(long, value_delimiter = ',', requires = "trace")]
     without: Vec<u64>,
@@ -75,7 +83,13 @@ pub struct Args {
 const VIOLATED: u8 = 1;
 
 /// Runs seeds, one seed, or all plans.
-pub fn run(args: &Args) -> ExitCode {
+///
+/// # Errors
+/// The page cannot be served.
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    if args.web {
+        return play(args);
+    }
     let violated = if args.night {
         fleet::run_night(jobs(args), args.output)
     } else if args.fleet {
@@ -87,7 +101,18 @@ pub fn run(args: &Args) -> ExitCode {
     } else {
         many(args)
     };
-    if violated { ExitCode::from(VIOLATED) } else { DONE }
+    Ok(if violated { ExitCode::from(VIOLATED) } else { DONE })
+}
+
+/// Plays the run of a seed on a page.
+fn play(args: &Args) -> Result<ExitCode, Error> {
+    let seed = args.seed;
+    let (film, report) = film::record(Options { steps: args.steps, ..options(args, seed) });
+    let end = report.violation.map_or_else(
+        || "every invariant holds".to_owned(),
+        |(violation, step)| format!("step {step}: {violation}"),
+    );
+    web::play(args.port, recording::of_film(film, format!("seed {seed}; {end}")))
 }
 
 fn trace(args: &Args) -> bool {

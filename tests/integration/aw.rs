@@ -54,6 +54,18 @@ impl User {
         command.output().expect("the program runs").into()
     }
 
+    /// A command that needs no cluster, in the user's directory.
+    pub fn cluster_free(&self, arguments: &[&str]) -> Said {
+        let mut command = Command::new(PROGRAM);
+        command.args(arguments).current_dir(&self.folder);
+        command.output().expect("the program runs").into()
+    }
+
+    /// A file in its directory.
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.folder.join(name)
+    }
+
     pub fn run(&self, arguments: &[&str]) -> Said {
         self.command(arguments).output().expect("the program runs").into()
     }

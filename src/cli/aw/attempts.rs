@@ -16,7 +16,7 @@ use crate::observe::assemble::Wrapper;
 /// The recorded attempts of an AppWrapper.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Recorded<'a> {
+pub(super) struct Recorded<'a> {
     namespace: &'a str,
     name: &'a str,
     phase: Phase,
@@ -26,13 +26,13 @@ struct Recorded<'a> {
     /// Failed pods that `podFailurePolicy` ignored, since the first attempt.
     ignored_failures: i32,
     /// The last is the one that runs, where one does.
-    attempts: Vec<Entry<'a>>,
+    pub attempts: Vec<Entry<'a>>,
 }
 
 /// One attempt: what is recorded, and how long it was.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Entry<'a> {
+pub(super) struct Entry<'a> {
     #[serde(flatten)]
     attempt: &'a Attempt,
     /// From its start until every pod was ready.
@@ -48,7 +48,7 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
     tell(target.output, &recorded, || text(&recorded, now, term::has_colour()))
 }
 
-fn recorded(wrapper: &Wrapper, now: Timestamp) -> Recorded<'_> {
+pub(super) fn recorded(wrapper: &Wrapper, now: Timestamp) -> Recorded<'_> {
     let status = &wrapper.status;
     Recorded {
         namespace: &wrapper.namespace,
@@ -75,7 +75,8 @@ fn at(time: Option<&Time>) -> Option<Timestamp> {
     time.map(|time| time.0)
 }
 
-const TITLES: [&str; 9] =
+/// The titles of the cells of an attempt.
+pub(super) const TITLES: [&str; 9] =
     ["ATTEMPT", "STARTED", "READY AFTER", "ENDED", "TOOK", "OUTCOME", "CAUSE", "NODE", "DECISION"];
 
 fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> Page {
@@ -111,25 +112,31 @@ fn of_entries(entries: &[Entry<'_>], now: Timestamp, colours: bool) -> Page {
 }
 
 fn row(entry: &Entry<'_>, now: Timestamp) -> Row {
-    let attempt = entry.attempt;
-    let dash = || NOTHING.to_owned();
-    let ago = |time: Option<&Time>| match at(time) {
-        Some(time) => format!("{} ago", words::age(Some(time), now)),
-        None => dash(),
-    };
-    let failure = attempt.failure.as_ref();
-    let cells = vec![
-        attempt.attempt.to_string(),
-        ago(attempt.started_at.as_ref()),
-        words::exactly(entry.ready_after_seconds),
-        ago(attempt.ended_at.as_ref()),
-        words::exactly(entry.took_seconds),
-        outcome(attempt).to_owned(),
-        failure.map(words::short_cause).filter(|cause| !cause.is_empty()).unwrap_or_else(dash),
-        failure.and_then(|failure| failure.node.clone()).unwrap_or_else(dash),
-        words::decision(attempt).unwrap_or_else(dash),
-    ];
-    (cells, colour(attempt))
+    (entry.cells(now), colour(entry.attempt))
+}
+
+impl Entry<'_> {
+    /// What is said of it under the [`TITLES`].
+    pub(super) fn cells(&self, now: Timestamp) -> Vec<String> {
+        let (entry, attempt) = (self, self.attempt);
+        let dash = || NOTHING.to_owned();
+        let ago = |time: Option<&Time>| match at(time) {
+            Some(time) => format!("{} ago", words::age(Some(time), now)),
+            None => dash(),
+        };
+        let failure = attempt.failure.as_ref();
+        vec![
+            attempt.attempt.to_string(),
+            ago(attempt.started_at.as_ref()),
+            words::exactly(entry.ready_after_seconds),
+            ago(attempt.ended_at.as_ref()),
+            words::exactly(entry.took_seconds),
+            outcome(attempt).to_owned(),
+            failure.map(words::short_cause).filter(|cause| !cause.is_empty()).unwrap_or_else(dash),
+            failure.and_then(|failure| failure.node.clone()).unwrap_or_else(dash),
+            words::decision(attempt).unwrap_or_else(dash),
+        ]
+    }
 }
 
 /// How far it got: `last progress at …: step 1200, 40 %, checkpoint step-1000`.

@@ -1,20 +1,21 @@
 //! `appwrapper describe`, or `why`: how an AppWrapper is doing, why, and what comes next.
 
-mod text;
+pub(in crate::cli) mod text;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::configuration::Known;
+use super::super::explain::Scene;
 use super::super::explain::answer::{Explanation, explain};
 use super::super::explain::live::around;
 use super::super::ledger::Ledger;
-use super::super::place::One;
+use super::super::place::{One, Place};
 use super::super::{Error, program, term};
-use super::workload::{self, QueueStatus};
+use super::workload::{self, QueueStatus, Queued};
 use super::{Target, block_on, now, tell, words};
 use crate::api::{Attempt, FailureRecord, Phase, condition, keys};
 use crate::config::Config;
@@ -35,13 +36,25 @@ pub(in crate::cli) struct Args {
     config: Option<PathBuf>,
 }
 
+/// What was read of an AppWrapper and around it.
+pub(in crate::cli) struct Gathered {
+    pub one: One,
+    pub config: Config,
+    pub queued: Queued,
+    /// Warning events about it.
+    pub warnings: Vec<RawObject>,
+    /// None where it could not be read.
+    pub scene: Option<Scene>,
+    pub notes: Vec<String>,
+}
+
 /// Everything that is said.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Description {
-    namespace: String,
-    name: String,
-    phase: Phase,
+pub(in crate::cli) struct Description {
+    pub namespace: String,
+    pub name: String,
+    pub phase: Phase,
     /// Since when, as far as that is recorded.
     since: Option<Timestamp>,
     created: Option<Timestamp>,
@@ -62,7 +75,7 @@ struct Description {
     /// The last failure in the worker cluster, where the AppWrapper runs in one.
     last_failure: Option<Reported>,
     /// What the controller would do now.
-    next: Option<Explanation>,
+    pub next: Option<Explanation>,
     /// What the user can do.
     advice: Option<String>,
     events: Vec<Warning>,
@@ -115,15 +128,26 @@ struct Warning {
 }
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
-    let description = block_on(look(args))?;
-    let colours = term::has_colour();
-    tell(args.target.output, &description, || text::text(&description, now(), colours))
+    let gathered = block_on(async {
+        let place = args.target.place().await?;
+        gather(&place, &args.target.name, args.config.as_deref()).await
+    })?;
+    let now = now();
+    let description = describe(&gathered, now);
+    tell(args.target.output, &description, || text::text(&description, now, term::has_colour()))
 }
 
-async fn look(args: &Args) -> Result<Description, Error> {
-    let place = args.target.place().await?;
-    let Known { config, doubt } = Known::of(args.config.as_deref(), &place.client).await?;
-    let one = place.one(&args.target.name).await?;
+/// Reads an AppWrapper and what is around it. What may not be read is noted.
+///
+/// # Errors
+/// There is no such AppWrapper, it cannot be read, or the cluster does not answer.
+pub(in crate::cli) async fn gather(
+    place: &Place,
+    name: &str,
+    config: Option<&Path>,
+) -> Result<Gathered, Error> {
+    let Known { config, doubt } = Known::of(config, &place.client).await?;
+    let one = place.one(name).await?;
     let wrapper = &*one.wrapper;
     let queued = place.workload(&wrapper.uid).await?;
     let mut notes = vec![];
@@ -139,16 +163,22 @@ async fn look(args: &Args) -> Result<Description, Error> {
             None
         }
     };
-    let now = now();
-    let next = scene.as_ref().map(|scene| explain(scene, &config, now));
-    let uncounted = Uncounted::of(wrapper, &config);
-    Ok(Description {
-        uncounted_restarts: uncounted,
-        queue: workload::standing(wrapper.queue.as_deref(), &queued),
-        events: last_events(&warnings),
+    Ok(Gathered { one, config, queued, warnings, scene, notes })
+}
+
+/// What is said of it at a moment.
+pub(in crate::cli) fn describe(gathered: &Gathered, now: Timestamp) -> Description {
+    let Gathered { one, config, queued, warnings, scene, notes } = gathered;
+    let wrapper = &*one.wrapper;
+    let next = scene.as_ref().map(|scene| explain(scene, config, now));
+    let snapshot = scene.as_ref().map(|scene| &scene.snapshot);
+    Description {
+        uncounted_restarts: Uncounted::of(wrapper, config),
+        queue: workload::standing(wrapper.queue.as_deref(), queued),
+        events: last_events(warnings),
         usage: wrapper.status.usage.as_ref().map(|usage| Ledger::of(usage, now)),
-        ..description(&one, scene.map(|scene| scene.snapshot).as_ref(), next, notes)
-    })
+        ..description(one, snapshot, next, notes.clone())
+    }
 }
 
 impl Uncounted {

@@ -19,14 +19,14 @@ use crate::observe::assemble::Wrapper;
 /// What the quota of an AppWrapper was used for.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Efficiency {
+pub(super) struct Efficiency {
     namespace: String,
     name: String,
     phase: Phase,
     /// None before quota was first reserved.
-    usage: Option<Ledger>,
+    pub usage: Option<Ledger>,
     /// What all its pods request together, each resource in its own unit.
-    requests: BTreeMap<String, f64>,
+    pub requests: BTreeMap<String, f64>,
     /// By state: what the resources of `requests` come to, in hours; of bytes, GiB-hours.
     resource_hours: BTreeMap<&'static str, BTreeMap<String, f64>>,
     attempts: Vec<Cost>,
@@ -35,7 +35,7 @@ struct Efficiency {
 /// What an attempt cost, from its beginning until all its resources were deleted.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Cost {
+pub(super) struct Cost {
     attempt: i32,
     outcome: Option<AttemptOutcome>,
     /// Category of its failure.
@@ -55,7 +55,7 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
     tell(target.output, &efficiency, || text(&efficiency, now, term::has_colour()))
 }
 
-fn efficiency(wrapper: &Wrapper, now: Timestamp) -> Efficiency {
+pub(super) fn efficiency(wrapper: &Wrapper, now: Timestamp) -> Efficiency {
     let requests = wrapper.requested();
     let usage = wrapper.status.usage.as_ref().map(|usage| Ledger::of(usage, now));
     let by_state = |ledger: &Ledger| {
@@ -128,8 +128,18 @@ fn text(efficiency: &Efficiency, now: Timestamp, colours: bool) -> Page {
 }
 
 fn states(efficiency: &Efficiency, ledger: &Ledger, resources: &Resources, colours: bool) -> Page {
-    let titles = with_resources(&["STATE", "TIME", "PERCENT"], resources);
+    let (titles, rows) = state_rows(efficiency, ledger, resources);
     let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
+    table((&titles, None), &rows, GAP, colours)
+}
+
+/// What the quota was used for: titles, and a row for each state.
+pub(super) fn state_rows(
+    efficiency: &Efficiency,
+    ledger: &Ledger,
+    resources: &Resources,
+) -> (Vec<String>, Vec<Row>) {
+    let titles = with_resources(&["STATE", "TIME", "PERCENT"], resources);
     let row = |name: &str, seconds: i64, colour: Option<Colour>| -> Row {
         let share = percent(seconds, ledger.held_seconds);
         let share = share.map_or_else(|| NOTHING.to_owned(), |share| format!("{share}%"));
@@ -142,7 +152,7 @@ fn states(efficiency: &Efficiency, ledger: &Ledger, resources: &Resources, colou
         .map(|state| row(state.as_str(), ledger.of_state(state), colour(state)))
         .collect();
     rows.push(row("all", ledger.held_seconds, None));
-    table((&titles, None), &rows, GAP, colours)
+    (titles, rows)
 }
 
 fn attempts(efficiency: &Efficiency, resources: &Resources, colours: bool) -> Page {

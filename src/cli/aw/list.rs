@@ -47,7 +47,7 @@ struct Listed {
 /// What is said of an AppWrapper.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Item {
+pub(in crate::cli) struct Item {
     namespace: String,
     name: String,
     /// None where it cannot be read.
@@ -60,6 +60,16 @@ struct Item {
     created: Option<Timestamp>,
     /// Its pods are running, or what it waits for.
     state: String,
+    /// Before when it is not retried.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    retry_after: Option<Timestamp>,
+}
+
+impl Item {
+    /// Namespace and name.
+    pub(in crate::cli) fn key(&self) -> (&str, &str) {
+        (&self.namespace, &self.name)
+    }
 }
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
@@ -90,7 +100,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     tell(args.output, &listed, || text(&listed.items, args.all_namespaces, now, colours))
 }
 
-fn item(seen: &RawObject, now: Timestamp) -> Item {
+pub(in crate::cli) fn item(seen: &RawObject, now: Timestamp) -> Item {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let named = Item {
         namespace: text(&seen.meta.namespace),
@@ -108,6 +118,7 @@ fn item(seen: &RawObject, now: Timestamp) -> Item {
                 &wrapper.status.conditions,
                 condition::QUOTA_RESERVED,
             ),
+            retry_after: wrapper.status.retry_after.as_ref().map(|time| time.0),
             state: term::cut(&state(&wrapper, now), STATE_CHARS_MAX).into_owned(),
             ..named
         },

@@ -6,6 +6,7 @@ pub(super) mod attempts;
 pub(super) mod delete;
 pub(super) mod describe;
 pub(super) mod eff;
+pub(super) mod export;
 pub(super) mod history;
 pub(super) mod list;
 pub(super) mod logs;
@@ -14,7 +15,9 @@ mod reach;
 pub(super) mod report;
 pub(super) mod retry;
 mod sights;
+pub(super) mod story;
 pub(super) mod switch;
+pub(super) mod timeline;
 pub(super) mod tree;
 pub(super) mod wait;
 pub(super) mod watch;
@@ -57,7 +60,7 @@ impl Target {
 }
 
 /// A name that an object can have. Anything else would lead to another place of the API.
-fn object_name(text: &str) -> Result<String, String> {
+pub(super) fn object_name(text: &str) -> Result<String, String> {
     if names::is_subdomain(text) {
         Ok(text.to_owned())
     } else {

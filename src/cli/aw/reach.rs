@@ -8,11 +8,12 @@ use serde_json::Value;
 
 use super::super::Error;
 use super::super::cluster::{unanswered, unlisted, unread};
-use super::super::place::{One, Place, appwrappers};
+use super::super::place::{One, Place, appwrappers, served};
 use super::workload::{self, Queued};
 use crate::api::keys;
 use crate::discovery;
 use crate::observe::assemble::Wrapper;
+use crate::observe::cache::KindKey;
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
 
@@ -49,13 +50,30 @@ impl Place {
 
     /// The Workload of an AppWrapper.
     pub(super) async fn workload(&self, uid: &str) -> Result<Queued, Error> {
-        let Some(resource) = self.workloads().await? else { return Ok(Queued::NoKueue) };
-        let params = ListParams::default();
-        match live::list(&self.client, &resource, Some(&self.namespace), &params).await {
-            Ok(all) => Ok(workload::of_owner(&all, uid)),
+        match self.listed_workloads().await {
+            Ok(Some((_, all))) => Ok(workload::of_owner(&all, uid)),
+            Ok(None) => Ok(Queued::NoKueue),
             Err(error) if error.code() == Some(403) => Ok(Queued::Hidden(unread(&error))),
             Err(error) => Err(unlisted(&error)),
         }
+    }
+
+    /// All Workloads of the namespace; none without Kueue.
+    pub(super) async fn listed_workloads(
+        &self,
+    ) -> Result<Option<(ApiResource, Vec<RawObject>)>, live::Error> {
+        let api_version = format!("{}/*", keys::KUEUE_GROUP);
+        let kind = KindKey { api_version, kind: "Workload".to_owned() };
+        for resource in served(&kind) {
+            let params = ListParams::default();
+            match live::list(&self.client, &resource, Some(&self.namespace), &params).await {
+                Ok(all) => return Ok(Some((resource, all))),
+                // this version is not served
+                Err(error) if error.code() == Some(404) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// Warning events about an object, in no order.

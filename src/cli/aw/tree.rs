@@ -1,7 +1,7 @@
 //! `appwrapper tree`: an AppWrapper, its components, and what they made, down to the pods.
 
 mod grow;
-mod look;
+pub(in crate::cli) mod look;
 
 use std::process::ExitCode;
 
@@ -11,10 +11,13 @@ use super::super::Error;
 use super::super::term::{self, Colour, Page};
 use super::{Target, block_on, tell, words};
 use grow::{Node, grow};
+use look::Found;
+
+use crate::observe::assemble::Wrapper;
 
 /// A tree, and what could not be read.
 #[derive(Debug, Serialize)]
-struct Tree {
+pub(in crate::cli) struct Tree {
     namespace: String,
     #[serde(flatten)]
     root: Node,
@@ -26,12 +29,17 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
         let place = target.place().await?;
         let one = place.one(&target.name).await?;
         let found = look::look(&place, &one.wrapper).await?;
-        let phase = words::phase(one.wrapper.status.phase).to_owned();
-        let root = Node::new("AppWrapper", &one.wrapper.name, phase);
-        let root = grow(root, &one.wrapper.uid, found.components, found.things);
-        Ok(Tree { namespace: one.wrapper.namespace.clone(), root, notes: found.notes })
+        Ok(tree(&one.wrapper, &found))
     })?;
     tell(target.output, &tree, || text(&tree, term::has_colour()))
+}
+
+/// The tree of what was found.
+pub(in crate::cli) fn tree(wrapper: &Wrapper, found: &Found) -> Tree {
+    let phase = words::phase(wrapper.status.phase).to_owned();
+    let root = Node::new("AppWrapper", &wrapper.name, phase);
+    let root = grow(root, &wrapper.uid, found.components.clone(), found.things.clone());
+    Tree { namespace: wrapper.namespace.clone(), root, notes: found.notes.clone() }
 }
 
 fn text(tree: &Tree, colours: bool) -> Page {

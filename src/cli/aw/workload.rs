@@ -9,7 +9,7 @@ use crate::observe::records::Identity;
 
 /// What is known of an AppWrapper's Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Queued {
+pub(in crate::cli) enum Queued {
     /// The cluster serves no Workloads: Kueue is not installed.
     NoKueue,
     /// Kueue has not created one for it.
@@ -22,7 +22,7 @@ pub(super) enum Queued {
 
 /// What matters of a Workload. Kueue: `WorkloadSpec`, `WorkloadStatus`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Workload {
+pub(in crate::cli) struct Workload {
     pub name: String,
     pub uid: String,
     pub version: String,
@@ -39,7 +39,7 @@ pub(super) struct Workload {
 /// A condition of a Workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default)]
-pub(super) struct Condition {
+pub(in crate::cli) struct Condition {
     #[serde(rename = "type")]
     pub kind: String,
     pub status: String,

@@ -8,6 +8,7 @@ mod tree;
 
 use std::fmt;
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 pub use source::{Source, sources};
@@ -81,6 +82,17 @@ impl Document {
     pub fn is_ours(&self, kind: &str) -> bool {
         self.kind() == kind && self.group() == crate::api::GROUP
     }
+}
+
+/// The annotation of an exported AppWrapper that says when it was exported.
+pub const EXPORTED_AT: &str = "workload.codeflare.dev/exported-at";
+
+/// When the AppWrapper of a bundle was exported; none where it was not, or where the annotation is no time.
+#[must_use]
+pub fn exported_at(documents: &[Document]) -> Option<Timestamp> {
+    let wrapper = documents.iter().find(|document| document.is_ours("AppWrapper"))?;
+    let annotation = wrapper.value.pointer("/metadata/annotations")?.get(EXPORTED_AT)?;
+    annotation.as_str()?.parse().ok()
 }
 
 /// The group of an API version; empty for the core group.

@@ -2,6 +2,7 @@
 
 mod cast;
 mod live;
+pub(super) mod recording;
 mod shape;
 mod tell;
 mod view;
@@ -16,7 +17,7 @@ use serde_json::json;
 
 use super::bundle::{self, Document, Source};
 use super::term::{self, Page, Shown};
-use super::{DONE, Error, Output};
+use super::{DONE, Error, Output, block_on, web};
 use crate::config::Config;
 use crate::world::show::{Misfortune, Show};
 use tell::{Line, Teller};
@@ -41,6 +42,12 @@ pub(super) struct Args {
     /// Faults to inject while the first AppWrapper runs; comma-separated or repeated
     #[arg(long, value_enum, value_delimiter = ',', value_name = "FAULT")]
     fault: Vec<Fault>,
+    /// Run it to its end, and serve a page on 127.0.0.1 that plays it
+    #[arg(long, conflicts_with_all = ["speed", "output"])]
+    web: bool,
+    /// Port of the page; by default, any that is free
+    #[arg(long, value_name = "PORT", requires = "web", default_value_t = 0)]
+    port: u16,
     /// Output format
     #[arg(short, long, value_enum, default_value_t)]
     output: Output,
@@ -112,14 +119,19 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let places = places(&documents);
     let lives = 40 + args.seed.wrapping_mul(7) % 41;
     let prepared = cast::prepare(documents, misfortunes, lives);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime
-        .map_err(|error| Error::Usage(format!("cannot start the async runtime: {error}")))?;
-    runtime.block_on(async {
+    let notes = prepared.notes.into_iter().map(|(object, text)| Line::note(object, text)).collect();
+    let audience = Audience { notes, speed: args.speed, seed: args.seed };
+    let begin = || {
         let show = Show::new(args.seed, prepared.cast);
-        let show = show.map_err(|message| Error::Usage(placed(&places, message)))?;
-        let notes = prepared.notes.into_iter().map(|(object, text)| Line::note(object, text));
-        let audience = Audience { notes: notes.collect(), speed: args.speed, seed: args.seed };
+        show.map_err(|message| Error::Usage(placed(&places, message)))
+    };
+    if args.web {
+        let recorded = async { Ok(Box::pin(recording::record(begin()?, &audience.notes)).await) };
+        let recording = block_on(recorded)?;
+        return web::play(args.port, recording);
+    }
+    block_on(async {
+        let show = begin()?;
         if args.output == Output::Text && term::is_terminal() {
             let seen = live::live(show, &audience).await;
             return Ok(if seen { DONE } else { ExitCode::from(130) });

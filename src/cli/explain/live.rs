@@ -1,5 +1,6 @@
 //! The same scene, read from a cluster.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
@@ -52,11 +53,11 @@ pub(in crate::cli) async fn around(
     // everything is read from the API server itself: there is no cache to start from
     let mut memory = ReconcileState::default();
     let attach = world::attach(wrapper, config);
-    let mut notes = retry_sources::collect(client, wrapper, &attach, &cache).await?;
+    let mut notes = retry_sources::collect(client, wrapper, &attach, &cache).await?.notes;
     let mut snapshot = observe::observe(sources, wrapper, &mut memory, FreshRead::Gone, &attach)
         .await
         .map_err(|error| unlisted(&error))?;
-    notes.extend(if snapshot.retry.may_avoid_nodes() {
+    notes.extend(if snapshot.retry.may_avoid_nodes() || nodes_of_pods(&snapshot).len() > 1 {
         sites(client, &mut snapshot, config).await
     } else {
         of_pods(client, &mut snapshot, config).await
@@ -75,7 +76,13 @@ pub(in crate::cli) async fn around(
     Ok(scene)
 }
 
-/// Reads all nodes, where a retry may have to avoid one.
+/// The names of the nodes of its pods.
+fn nodes_of_pods(snapshot: &Snapshot) -> BTreeSet<String> {
+    snapshot.pods.iter().filter_map(|pod| pod.node.clone()).collect()
+}
+
+/// Reads all nodes, where a retry may have to avoid one, or where the pods are on several: one call is less than one
+/// for each.
 async fn sites(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
     let marks = nodes::marks(&config.autopilot);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
@@ -83,12 +90,16 @@ async fn sites(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Opt
         Ok(listed) => listed,
         Err(error) => return Some(unseen(&unread(&error))),
     };
+    let (names, all) = (nodes_of_pods(snapshot), snapshot.retry.may_avoid_nodes());
     for seen in listed {
         let (node, site) = nodes::node(&seen, &marks);
-        snapshot.nodes.insert(site.name.clone(), node);
-        snapshot.sites.push(Arc::new(site));
+        if all || names.contains(&site.name) {
+            snapshot.nodes.insert(site.name.clone(), node);
+        }
+        if all {
+            snapshot.sites.push(Arc::new(site));
+        }
     }
-    let names: Vec<String> = snapshot.pods.iter().filter_map(|pod| pod.node.clone()).collect();
     for name in names {
         snapshot.nodes.entry(name).or_insert_with(nodes::deleted);
     }
@@ -103,9 +114,7 @@ fn unseen(why: &str) -> String {
 async fn of_pods(client: &Client, snapshot: &mut Snapshot, config: &Config) -> Option<String> {
     let marks = nodes::marks(&config.autopilot);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
-    let names: std::collections::BTreeSet<String> =
-        snapshot.pods.iter().filter_map(|pod| pod.node.clone()).collect();
-    for name in names {
+    for name in nodes_of_pods(snapshot) {
         match get(client, &resource, None, &name).await {
             Ok(seen) => drop(snapshot.nodes.insert(name, nodes::node(&seen, &marks).0)),
             Err(error) if live::code(&error) == Some(404) => {

@@ -3,25 +3,35 @@
 use kube::Client;
 
 use super::super::Error;
-use super::super::cluster::{said, unanswered, unlisted};
-use super::super::place::get;
+use super::super::cluster::{said, unanswered};
+use super::super::place::{get, served};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
-use crate::observe::live::{self, retry_source_resource};
+use crate::observe::live;
+use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::{self, Attach, RetrySource};
 use crate::policies::attached;
 
-/// Reads these objects into the cache; returns notes about those that could not be read.
+/// What was read.
+pub(in crate::cli) struct Collected {
+    /// The objects themselves, with their kinds.
+    pub objects: Vec<(KindKey, RawObject)>,
+    /// About those that could not be read.
+    pub notes: Vec<String>,
+}
+
+/// Reads these objects into the cache.
 ///
 /// # Errors
 /// The cluster does not answer.
-pub(super) async fn collect(
+pub(in crate::cli) async fn collect(
     client: &Client,
     wrapper: &Wrapper,
     attach: &Attach,
     cache: &Cache,
-) -> Result<Vec<String>, Error> {
-    let mut reader = Reader { client, cache, notes: vec![] };
+) -> Result<Collected, Error> {
+    let found = Collected { objects: vec![], notes: vec![] };
+    let mut reader = Reader { client, cache, found };
     let (mut of_local, mut of_cluster) = (None, None);
     if let Some(queue) = &wrapper.queue {
         let at = Key { namespace: wrapper.namespace.clone(), name: queue.clone() };
@@ -41,37 +51,38 @@ pub(super) async fn collect(
         let at = Key { namespace: String::new(), name };
         reader.read(&retry_sources::retry_policies(), at).await?;
     }
-    Ok(reader.notes)
+    Ok(reader.found)
 }
 
 struct Reader<'a> {
     client: &'a Client,
     cache: &'a Cache,
-    notes: Vec<String>,
+    found: Collected,
 }
 
 impl Reader<'_> {
     /// Reads a retry source, where there is one. Who may not read it is told so.
     async fn read(&mut self, kind: &KindKey, at: Key) -> Result<Option<RetrySource>, Error> {
-        let resource = match retry_source_resource(self.client, kind).await {
-            Ok(resource) => resource,
-            Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(None),
-            Err(error @ live::Error::Api { .. }) => return Err(unlisted(&error)),
-        };
         let namespace = Some(at.namespace.as_str()).filter(|name| !name.is_empty());
-        match get(self.client, &resource, namespace, &at.name).await {
-            Ok(seen) => {
-                let retry_source = RetrySource::of(&seen, kind);
-                self.cache.put_retry_source(kind, at, retry_source.clone());
-                Ok(Some(retry_source))
+        for resource in served(kind) {
+            match get(self.client, &resource, namespace, &at.name).await {
+                Ok(seen) => {
+                    let retry_source = RetrySource::of(&seen, kind);
+                    self.cache.put_retry_source(kind, at, retry_source.clone());
+                    let kind = KindKey { api_version: resource.api_version, kind: resource.kind };
+                    self.found.objects.push((kind, seen));
+                    return Ok(Some(retry_source));
+                }
+                // there is none, or this version is not served
+                Err(error) if live::code(&error) == Some(404) => {}
+                Err(error) if live::code(&error) == Some(403) => {
+                    let (kind, name, why) = (&kind.kind, &at.name, said(&error));
+                    self.found.notes.push(format!("cannot read {kind} {name}: {why}"));
+                    return Ok(None);
+                }
+                Err(error) => return Err(unanswered(&error)),
             }
-            Err(error) if live::code(&error) == Some(404) => Ok(None),
-            Err(error) if live::code(&error) == Some(403) => {
-                let (kind, name, why) = (&kind.kind, &at.name, said(&error));
-                self.notes.push(format!("cannot read {kind} {name}: {why}"));
-                Ok(None)
-            }
-            Err(error) => Err(unanswered(&error)),
         }
+        Ok(None)
     }
 }

@@ -21,10 +21,16 @@ pub(super) fn text(answer: &Explanation, now: Timestamp, colours: bool) -> Page 
 
 /// The lines after the headline.
 pub(in crate::cli) fn details(answer: &Explanation, now: Timestamp) -> Vec<String> {
-    let mut lines = vec![];
-    let mut line = |name: &str, value: String| {
+    let line = |(name, value): (&str, String)| format!("  {name:<9} {value}");
+    facts(answer, now).into_iter().map(line).collect()
+}
+
+/// The same as names and values.
+pub(in crate::cli) fn facts(answer: &Explanation, now: Timestamp) -> Vec<(&'static str, String)> {
+    let mut facts = vec![];
+    let mut line = |name: &'static str, value: String| {
         if !value.is_empty() {
-            lines.push(format!("  {name:<9} {value}"));
+            facts.push((name, value));
         }
     };
     line("why", why(answer));
@@ -43,7 +49,7 @@ pub(in crate::cli) fn details(answer: &Explanation, now: Timestamp) -> Vec<Strin
     for note in &answer.notes {
         line("note", note.clone());
     }
-    lines
+    facts
 }
 
 /// The suspect nodes that the attempt avoids, and how.

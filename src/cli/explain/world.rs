@@ -15,7 +15,7 @@ use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP};
 use crate::config::Config;
 use crate::observe::ancestry::{self, Ancestor, Ancestors, Family, Lineage};
 use crate::observe::assemble::{self, Wrapper};
-use crate::observe::cache::{Cache, Key};
+use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::kin::Kin;
 use crate::observe::pod_record::PodRecord;
 use crate::observe::raw_object::RawObject;
@@ -26,11 +26,50 @@ use crate::plan::FreshRead;
 use crate::snapshot::{Component, FailedJob, Pod, Presence, Snapshot};
 use crate::tuning::Limits;
 
+/// A bundle that was read: an AppWrapper and the objects around it.
+pub(in crate::cli) struct Bundle {
+    pub seen: RawObject,
+    pub wrapper: Arc<Wrapper>,
+    objects: Vec<Found>,
+}
+
 /// An object of the bundle.
 struct Found {
+    api_version: String,
     group: String,
     kind: String,
     seen: RawObject,
+}
+
+impl Bundle {
+    /// Reads the objects of a bundle.
+    ///
+    /// # Errors
+    /// There is not exactly one AppWrapper, or something cannot be read.
+    pub(in crate::cli) fn of(documents: Vec<Document>, now: Timestamp) -> Result<Self, String> {
+        for document in &documents {
+            check(document)?;
+        }
+        let (mut wrapper, mut others) = the_appwrapper(documents)?;
+        complete(&mut wrapper, &mut others, now);
+        let (seen, wrapper) = stored(&wrapper)?;
+        none_twice(&others)?;
+        let objects = others.iter().map(found).collect::<Result<_, _>>()?;
+        Ok(Self { seen, wrapper, objects })
+    }
+
+    /// What its objects show.
+    pub(in crate::cli) fn scene(&self, config: &Config) -> Scene {
+        of(&self.wrapper, snapshot(&self.wrapper, &self.objects, config))
+    }
+
+    /// The objects around the AppWrapper, with their kinds.
+    pub(in crate::cli) fn into_objects(self) -> Vec<(KindKey, RawObject)> {
+        let keyed = |found: Found| {
+            (KindKey { api_version: found.api_version, kind: found.kind }, found.seen)
+        };
+        self.objects.into_iter().map(keyed).collect()
+    }
 }
 
 impl Found {
@@ -52,16 +91,7 @@ pub(super) fn scene(
     config: &Config,
     now: Timestamp,
 ) -> Result<Scene, String> {
-    for document in &documents {
-        check(document)?;
-    }
-    let (mut wrapper, mut others) = the_appwrapper(documents)?;
-    complete(&mut wrapper, &mut others, now);
-    let wrapper = stored(&wrapper)?;
-    none_twice(&others)?;
-    let objects: Vec<Found> = others.iter().map(found).collect::<Result<_, _>>()?;
-    let snapshot = snapshot(&wrapper, &objects, config);
-    Ok(of(&wrapper, snapshot))
+    Ok(Bundle::of(documents, now)?.scene(config))
 }
 
 /// An AppWrapper, and what was seen around it.
@@ -116,9 +146,10 @@ fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>),
     }
 }
 
-fn stored(document: &Document) -> Result<Arc<Wrapper>, String> {
-    let read = Wrapper::read(&found(document)?.seen).map(Arc::new);
-    read.map_err(|flaw| {
+fn stored(document: &Document) -> Result<(RawObject, Arc<Wrapper>), String> {
+    let seen = found(document)?.seen;
+    let read = Wrapper::read(&seen).map(Arc::new);
+    let wrapper = read.map_err(|flaw| {
         let part = |name: &str| document.value.get(name).filter(|part| !part.is_null());
         let spec = part("spec").and_then(|spec| complaint::<AppWrapperSpec>(spec, "spec"));
         let status = || complaint::<AppWrapperStatus>(part("status")?, "status");
@@ -126,7 +157,8 @@ fn stored(document: &Document) -> Result<Arc<Wrapper>, String> {
             Some((field, why)) => unreadable(document, &field, &why),
             None => format!("{}: {}: {}", document.origin, document.title(), without_place(&flaw)),
         }
-    })
+    })?;
+    Ok((seen, wrapper))
 }
 
 /// Reads the metadata; the rest is read by its kind.
@@ -134,7 +166,8 @@ fn found(document: &Document) -> Result<Found, String> {
     match serde_json::from_str::<RawObject>(&document.value.to_string()) {
         Ok(seen) => {
             let (group, kind) = (document.group().to_owned(), document.kind().to_owned());
-            Ok(Found { group, kind, seen })
+            let api_version = document.text("/apiVersion").to_owned();
+            Ok(Found { api_version, group, kind, seen })
         }
         Err(error) => {
             let metadata = document.value.get("metadata").unwrap_or(&Value::Null);
@@ -252,7 +285,7 @@ fn pods(
 }
 
 /// The retry policies that the AppWrapper and the configuration name.
-pub(super) fn attach(wrapper: &Wrapper, config: &Config) -> Attach {
+pub(in crate::cli) fn attach(wrapper: &Wrapper, config: &Config) -> Attach {
     let (limits, _) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
     let default = config.retry_policy.default_policy_name.clone();
     Attach { own: limits.retry_policies, default }

@@ -44,12 +44,17 @@ pub fn run_one(options: Options) -> RunReport {
 /// Where the machine has no room for a runtime.
 #[must_use]
 pub fn run(make: impl FnOnce() -> World) -> RunReport {
+    run_async(async { make().run().await })
+}
+
+/// Does something inside the runtime that a world needs.
+pub(super) fn run_async<T>(work: impl Future<Output = T>) -> T {
     thread_local! {
         static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
             .build()
             .unwrap_or_else(|error| unreachable!("a runtime without any driver: {error}"));
     }
-    RUNTIME.with(|runtime| runtime.block_on(async { make().run().await }))
+    RUNTIME.with(|runtime| runtime.block_on(work))
 }
 
 /// Runs seeds from `first` on, on so many threads; `done` hears of each.

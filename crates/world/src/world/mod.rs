@@ -19,6 +19,7 @@ pub mod checks;
 pub mod coverage;
 pub mod explore;
 pub mod faults;
+pub mod film;
 pub mod fleet;
 mod heal;
 mod judged;
@@ -197,6 +198,8 @@ pub struct World {
     hash_of_calls: u64,
     violation: Option<(Violation, u64)>,
     adversary: Option<Adversary>,
+    /// What happened when, where it is recorded.
+    film: Option<film::Film>,
 }
 
 impl World {
@@ -264,6 +267,7 @@ impl World {
             hash_of_calls: 0,
             violation: None,
             adversary: None,
+            film: None,
             options,
         };
         world.set_up(&scene.nodes, scene.objects, scene.script);
@@ -331,6 +335,11 @@ impl World {
 
     /// Runs to the end: faults, then healing, then rest.
     pub async fn run(mut self) -> RunReport {
+        self.go_on_to_the_end().await;
+        self.report()
+    }
+
+    async fn go_on_to_the_end(&mut self) {
         while self.violation.is_none() && self.trace.steps < self.options.steps && self.is_busy() {
             self.step().await;
         }
@@ -338,7 +347,6 @@ impl World {
             self.heal();
             self.come_to_rest().await;
         }
-        self.report()
     }
 
     fn report(mut self) -> RunReport {

@@ -62,16 +62,17 @@ impl World {
         let possible = self.possible();
         if possible.is_empty() {
             self.wait();
-            return;
+        } else {
+            if self.faults_on {
+                self.strike();
+            }
+            let step = self.choose(&possible);
+            // a strike may have taken away what was possible
+            self.take(step).await;
+            let pass = Duration::from_millis(self.chance.between(0, 8));
+            self.pass(pass);
         }
-        if self.faults_on {
-            self.strike();
-        }
-        let step = self.choose(&possible);
-        // a strike may have taken away what was possible
-        self.take(step).await;
-        let pass = Duration::from_millis(self.chance.between(0, 8));
-        self.pass(pass);
+        self.film();
     }
 
     fn possible(&self) -> Vec<Step> {

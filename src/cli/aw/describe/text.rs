@@ -4,8 +4,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::super::words::{self, moment};
 use super::{Description, Failure, Uncounted};
-use crate::cli::explain::answer::Explanation;
 use crate::cli::explain::text::{details, step};
+use crate::cli::explain::{self, answer::Explanation};
 use crate::cli::term::{Colour, Page, Span};
 
 /// A headline, then one line for each thing that there is to say.
@@ -19,24 +19,53 @@ pub(super) fn text(description: &Description, now: Timestamp, colours: bool) -> 
         let mut line = vec![(format!("{:<10}  ", "next"), None)];
         line.extend(step(next, now));
         page.spans(&line, colours);
-        // it stands above, with all that is known of it
-        let rest = Explanation { failure: None, usage: None, ..next.clone() };
-        for line in details(&rest, now) {
+        for line in details(&rest(next), now) {
             page.line(&format!("{:<10}{line}", ""));
         }
     }
+    for (name, value) in ends(description, now) {
+        page.line(&format!("{name:<10}  {value}"));
+    }
+    page
+}
+
+/// The headline as one text.
+pub(in crate::cli) fn heading(description: &Description, now: Timestamp) -> String {
+    headline(description, now).into_iter().map(|(text, _)| text).collect()
+}
+
+/// All lines after the headline, as names and values; a line without a name goes on with the one before.
+pub(in crate::cli) fn said(
+    description: &Description,
+    now: Timestamp,
+) -> Vec<(&'static str, String)> {
+    let mut said = facts(description, now);
+    if let Some(next) = &description.next {
+        said.push(("next", step(next, now).into_iter().map(|(text, _)| text).collect()));
+        said.extend(explain::text::facts(&rest(next), now));
+    }
+    said.extend(ends(description, now));
+    said
+}
+
+/// What is not said of the next step: it stands above, with all that is known of it.
+fn rest(next: &Explanation) -> Explanation {
+    Explanation { failure: None, usage: None, ..next.clone() }
+}
+
+/// What stands after what comes next.
+fn ends(description: &Description, now: Timestamp) -> Vec<(&'static str, String)> {
+    let mut ends = vec![];
     for (index, event) in description.events.iter().enumerate() {
         let name = if index == 0 { "warnings" } else { "" };
         let times =
             if event.count > 1 { format!(" ({} times)", event.count) } else { String::new() };
         let age = words::age(event.at, now);
-        page.line(&format!("{name:<10}  {age} ago, {}: {}{times}", event.reason, event.message));
+        ends.push((name, format!("{age} ago, {}: {}{times}", event.reason, event.message)));
     }
-    let advice = description.advice.iter().map(|advice| ("advice", advice));
-    for (name, said) in advice.chain(description.notes.iter().map(|note| ("note", note))) {
-        page.line(&format!("{name:<10}  {said}"));
-    }
-    page
+    ends.extend(description.advice.iter().map(|advice| ("advice", advice.clone())));
+    ends.extend(description.notes.iter().map(|note| ("note", note.clone())));
+    ends
 }
 
 /// What stands before what comes next: names and values, one for each line.

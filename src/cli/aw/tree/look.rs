@@ -24,9 +24,11 @@ const OWNERS_MAX: usize = 200;
 
 /// What was found.
 #[derive(Debug, Default)]
-pub(super) struct Found {
-    pub components: Vec<Member>,
-    pub things: Vec<Thing>,
+pub(in crate::cli) struct Found {
+    pub(super) components: Vec<Member>,
+    pub(super) things: Vec<Thing>,
+    /// The objects themselves, each with its kind; what the components own may be among them twice.
+    pub objects: Vec<(KindKey, RawObject)>,
     /// What could not be read.
     pub notes: Vec<String>,
 }
@@ -59,13 +61,15 @@ fn made_by(kind: &KindKey) -> Vec<KindKey> {
 
 /// Reads the components, what is known to stand between them and their pods, the pods, and whatever else
 /// owns those. What may not be read is noted.
-pub(super) async fn look(place: &Place, wrapper: &Wrapper) -> Result<Found, Error> {
+pub(in crate::cli) async fn look(place: &Place, wrapper: &Wrapper) -> Result<Found, Error> {
     let live = Live::default();
     let mut found = Found::default();
     let mut between = BTreeSet::new();
     for index in 0..wrapper.components.len() {
         let component = &wrapper.components[index];
-        let member = member(place, &live, wrapper, index, component, &mut found.notes).await?;
+        let (member, object) =
+            member(place, &live, wrapper, index, component, &mut found.notes).await?;
+        found.objects.extend(object.map(|object| (kind_of(component), object)));
         found.components.push(member);
         between.extend(made_by(&kind_of(component)));
     }
@@ -79,26 +83,63 @@ pub(super) async fn look(place: &Place, wrapper: &Wrapper) -> Result<Found, Erro
         };
         if let Some(listed) = permitted(listed, &kind.kind, &mut found.notes)? {
             found.things.extend(listed.iter().filter_map(|seen| thing(seen, &kind)));
+            found.objects.extend(listed.into_iter().map(|seen| (kind.clone(), seen)));
         }
     }
     let pods = live::seen_pods(&place.client, &place.namespace, &wrapper.name).await;
     let pods = permitted(pods, "Pod", &mut found.notes)?.unwrap_or_default();
     let mut orphans = BTreeSet::new();
     climb(place, &live, wrapper, &pods, &mut found, &mut orphans).await?;
-    for seen in &pods {
-        let record = PodRecord::of(seen);
-        let Some(owner) = &record.identity.controller else { continue };
-        let labelled = record.identity.appwrapper_uid.as_deref() == Some(wrapper.uid.as_str());
-        let mut node = pod_node(&record.pod, restarts(seen));
-        let owner = if orphans.contains(&owner.uid) && labelled {
-            node.state += ", its owner is gone";
-            wrapper.uid.clone()
-        } else {
-            owner.uid.clone()
-        };
-        found.things.push(Thing { uid: record.identity.uid, owner, node });
-    }
+    found.things.extend(pods.iter().filter_map(|seen| pod_thing(seen, wrapper, &orphans)));
+    found.objects.extend(pods.into_iter().map(|seen| (pod_kind(), seen)));
     Ok(found)
+}
+
+fn pod_kind() -> KindKey {
+    KindKey { api_version: "v1".to_owned(), kind: "Pod".to_owned() }
+}
+
+/// The same of objects that were read before; what is not among them does not exist.
+pub(in crate::cli) fn among(wrapper: &Wrapper, objects: Vec<(KindKey, RawObject)>) -> Found {
+    let known: BTreeSet<&str> =
+        objects.iter().filter_map(|(_, seen)| seen.meta.uid.as_deref()).collect();
+    let mut found = Found::default();
+    for (index, component) in wrapper.components.iter().enumerate() {
+        let kind = kind_of(component);
+        let object = objects.iter().find(|(of, seen)| {
+            *of == kind && seen.meta.name.as_deref() == Some(component.name.as_str())
+        });
+        found.components.push(match object {
+            Some((_, seen)) => seen_member(wrapper, index, component, &kind, seen),
+            None => plain(component, "does not exist"),
+        });
+    }
+    for (kind, seen) in objects.iter().filter(|(kind, _)| kind.kind != "Workload") {
+        if !kind.is_pod() {
+            found.things.extend(thing(seen, kind));
+            continue;
+        }
+        let owner = Identity::of(&seen.meta).controller.map(|owner| owner.uid);
+        let orphaned = owner.into_iter().filter(|uid| !known.contains(uid.as_str())).collect();
+        found.things.extend(pod_thing(seen, wrapper, &orphaned));
+    }
+    found.objects = objects;
+    found
+}
+
+/// A pod in the tree; none that nobody controls. One whose owner is gone is under the AppWrapper of its label.
+fn pod_thing(seen: &RawObject, wrapper: &Wrapper, orphans: &BTreeSet<String>) -> Option<Thing> {
+    let record = PodRecord::of(seen);
+    let owner = record.identity.controller.as_ref()?;
+    let labelled = record.identity.appwrapper_uid.as_deref() == Some(wrapper.uid.as_str());
+    let mut node = pod_node(&record.pod, restarts(seen));
+    let owner = if orphans.contains(&owner.uid) && labelled {
+        node.state += ", its owner is gone";
+        wrapper.uid.clone()
+    } else {
+        owner.uid.clone()
+    };
+    Some(Thing { uid: record.identity.uid, owner, node })
 }
 
 /// What was read; none where it may not be, or its kind is not there, with a note.
@@ -121,7 +162,7 @@ fn permitted<T>(
     }
 }
 
-/// A component, and its object where it is the AppWrapper's.
+/// A component, and the object of its name.
 async fn member(
     place: &Place,
     live: &Live,
@@ -129,47 +170,59 @@ async fn member(
     index: usize,
     component: &Component,
     notes: &mut Vec<String>,
-) -> Result<Member, Error> {
+) -> Result<(Member, Option<RawObject>), Error> {
     let kind = kind_of(component);
-    let plain = |state: &str| Member {
-        uid: None,
-        node: Node::new(&component.kind, &component.name, state.to_owned()),
-    };
+    let alone = |state: &str| Ok((plain(component, state), None));
     if component.name.is_empty() || component.kind.is_empty() {
-        return Ok(plain("cannot be created from its template"));
+        return alone("cannot be created from its template");
     }
     let resource = match live.resource(&place.client, &kind).await {
         Ok(resource) => resource,
         Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => {
-            return Ok(plain("its kind is not served by the cluster"));
+            return alone("its kind is not served by the cluster");
         }
         Err(error) => return Err(unlisted(&error)),
     };
-    let read = get(&place.client, &resource, Some(&place.namespace), &component.name).await;
-    let seen = match read {
-        Ok(seen) => seen,
-        Err(error) if live::code(&error) == Some(404) => return Ok(plain("does not exist")),
+    match get(&place.client, &resource, Some(&place.namespace), &component.name).await {
+        Ok(seen) => Ok((seen_member(wrapper, index, component, &kind, &seen), Some(seen))),
+        Err(error) if live::code(&error) == Some(404) => alone("does not exist"),
         Err(error) => {
             let error = live::Error::api("get", error);
             permitted::<()>(Err(error), &component.kind, notes)?;
-            return Ok(plain("unknown: access forbidden"));
+            alone("unknown: access forbidden")
         }
-    };
-    let record = ObjectRecord::of(&seen, &kind.api_version, &kind.kind);
-    let pod = kind.is_pod().then(|| pod_node(&PodRecord::of(&seen).pod, restarts(&seen)));
+    }
+}
+
+/// A component of which nothing more is known.
+fn plain(component: &Component, state: &str) -> Member {
+    Member { uid: None, node: Node::new(&component.kind, &component.name, state.to_owned()) }
+}
+
+/// A component and its object, where that is the AppWrapper's.
+fn seen_member(
+    wrapper: &Wrapper,
+    index: usize,
+    component: &Component,
+    kind: &KindKey,
+    seen: &RawObject,
+) -> Member {
+    let plain = |state: &str| plain(component, state);
+    let record = ObjectRecord::of(seen, &kind.api_version, &kind.kind);
+    let pod = kind.is_pod().then(|| pod_node(&PodRecord::of(seen).pod, restarts(seen)));
     match wrapper.presence(index, record, &component.pod_sets, None) {
         Presence::Present(Object { owner: Owner::Us, uid, report, terminating, .. }) => {
             let (state, bad) = state(&report.outcome, terminating);
             let known = Node { bad, ..Node::new(&component.kind, &component.name, state) };
-            Ok(Member { uid: Some(uid), node: pod.unwrap_or(known) })
+            Member { uid: Some(uid), node: pod.unwrap_or(known) }
         }
-        Presence::Present(Object { owner, .. }) => Ok(plain(&match owner {
+        Presence::Present(Object { owner, .. }) => plain(&match owner {
             Owner::Stranger(whose) => format!("its name is taken: the object is owned by {whose}"),
             Owner::Former | Owner::Us => {
                 "its name is taken by an object of the previous AppWrapper of this name".to_owned()
             }
-        })),
-        Presence::Unseen | Presence::Absent | Presence::NoKind => Ok(plain("does not exist")),
+        }),
+        Presence::Unseen | Presence::Absent | Presence::NoKind => plain("does not exist"),
     }
 }
 
@@ -241,6 +294,7 @@ async fn climb(
                     let above = Identity::of(&seen.meta).controller;
                     next.extend(above.map(|owner| (owner.uid.clone(), owner)));
                     found.things.extend(thing(&seen, &kind));
+                    found.objects.push((kind, seen));
                 }
                 Some(_) => drop(orphans.insert(uid)),
                 None => {}

@@ -1,0 +1,306 @@
+//! `appwrapper export`: an AppWrapper and the objects around it, as a bundle.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use k8s_openapi::jiff::Timestamp;
+use kube::core::ApiResource;
+use serde_json::{Value, json};
+
+use super::super::bundle::EXPORTED_AT;
+use super::super::cluster::{said, unread};
+use super::super::configuration::Known;
+use super::super::explain::{retry_sources, world};
+use super::super::place::{Place, get};
+use super::super::{ClusterArgs, DONE, Error, json, term};
+use super::tree::look;
+use super::{block_on, now, object_name};
+use crate::observe::ancestry;
+use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::cache::{Cache, KindKey};
+use crate::observe::live;
+use crate::observe::pod_record::PodRecord;
+use crate::observe::raw_object::RawObject;
+use crate::observe::records::Identity;
+
+/// The most nodes that are exported: those of the pods, by name.
+const NODES_MAX: usize = 200;
+/// What stands for a value that is left out.
+const LEFT_OUT: &str = "(left out)";
+
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct Args {
+    /// Name of the AppWrapper
+    #[arg(value_parser = object_name)]
+    name: String,
+    /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
+    #[arg(short, long, value_parser = object_name)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+/// What an export is made of.
+struct Exported {
+    wrapper: Value,
+    /// The objects around it, each with its kind.
+    objects: Vec<(KindKey, RawObject)>,
+    notes: Vec<String>,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let exported = block_on(async {
+        let kubeconfig = args.cluster.kubeconfig.as_deref();
+        let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        collect(&place, &args.name).await
+    })?;
+    exported.notes.iter().for_each(|note| term::remark(&format!("note: {note}")));
+    term::print_own(&json(&list(exported, now())?)?);
+    Ok(DONE)
+}
+
+/// Reads everything that has a say in a decision about an AppWrapper.
+async fn collect(place: &Place, name: &str) -> Result<Exported, Error> {
+    let Known { config, doubt } = Known::of_cluster(&place.client).await;
+    let one = place.one(name).await?;
+    let wrapper = &*one.wrapper;
+    let found = look::look(place, wrapper).await?;
+    let mut notes: Vec<String> = found.notes.into_iter().chain(doubt).collect();
+    let mut objects = ours(wrapper, found.objects);
+    objects.extend(nodes(place, &objects, &mut notes).await);
+    let attach = world::attach(wrapper, &config);
+    let sources =
+        retry_sources::collect(&place.client, wrapper, &attach, &Cache::default()).await?;
+    objects.extend(sources.objects);
+    notes.extend(sources.notes);
+    objects.extend(workloads(place, &wrapper.uid, &mut notes).await);
+    match place.warnings(&wrapper.uid).await {
+        Ok(events) => objects.extend(events.into_iter().map(|seen| (kind("v1", "Event"), seen))),
+        Err(note) => notes.push(note),
+    }
+    Ok(Exported { wrapper: one.value()?, objects, notes })
+}
+
+fn kind(api_version: &str, kind: &str) -> KindKey {
+    KindKey { api_version: api_version.to_owned(), kind: kind.to_owned() }
+}
+
+/// The objects that have the names of its components, and those that belong to it by their owners or, where an owner
+/// is gone, by their label; each once.
+fn ours(wrapper: &Wrapper, objects: Vec<(KindKey, RawObject)>) -> Vec<(KindKey, RawObject)> {
+    let components: BTreeSet<(KindKey, &str)> =
+        wrapper.components.iter().map(|one| (kind_of(one), one.name.as_str())).collect();
+    let all: Vec<_> =
+        objects.into_iter().map(|(kind, seen)| (Identity::of(&seen.meta), kind, seen)).collect();
+    let is_named = |of: &Identity, kind: &KindKey| components.contains(&(kind.clone(), &of.name));
+    let mut known = BTreeSet::from([wrapper.uid.clone()]);
+    // each round finds what those of the round before own
+    for _ in 0..=ancestry::CHAIN_MAX {
+        let before = known.len();
+        for (of, kind, _) in &all {
+            let is_owned = of.controller.as_ref().is_some_and(|owner| known.contains(&owner.uid));
+            let is_labelled = kind.is_pod() && of.appwrapper_uid.as_ref() == Some(&wrapper.uid);
+            if is_owned || is_labelled || is_named(of, kind) {
+                known.insert(of.uid.clone());
+            }
+        }
+        if known.len() == before {
+            break;
+        }
+    }
+    let mut taken = BTreeSet::new();
+    let is_first = |of: &Identity| known.contains(&of.uid) && taken.insert(of.uid.clone());
+    all.into_iter().filter_map(with(is_first)).collect()
+}
+
+/// The kind and the object, where the identity fits.
+fn with(
+    mut fits: impl FnMut(&Identity) -> bool,
+) -> impl FnMut((Identity, KindKey, RawObject)) -> Option<(KindKey, RawObject)> {
+    move |(of, kind, seen)| fits(&of).then_some((kind, seen))
+}
+
+/// The nodes of its pods, as far as they may be read.
+async fn nodes(
+    place: &Place,
+    objects: &[(KindKey, RawObject)],
+    notes: &mut Vec<String>,
+) -> Vec<(KindKey, RawObject)> {
+    let pods = objects.iter().filter(|(kind, _)| kind.is_pod());
+    let names: BTreeSet<String> =
+        pods.filter_map(|(_, seen)| PodRecord::of(seen).pod.node).collect();
+    if names.len() > NODES_MAX {
+        notes.push(format!("only {NODES_MAX} of {} nodes are exported", names.len()));
+    }
+    let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
+    let mut found = vec![];
+    for name in names.into_iter().take(NODES_MAX) {
+        match get(&place.client, &resource, None, &name).await {
+            Ok(seen) => found.push((kind("v1", "Node"), seen)),
+            Err(error) if live::code(&error) == Some(404) => {}
+            Err(error) => {
+                notes.push(format!("cannot read nodes: {}", said(&error)));
+                break;
+            }
+        }
+    }
+    found
+}
+
+/// Its Workloads, where Kueue is installed and they may be read.
+async fn workloads(place: &Place, uid: &str, notes: &mut Vec<String>) -> Vec<(KindKey, RawObject)> {
+    match place.listed_workloads().await {
+        Ok(None) => vec![],
+        Ok(Some((resource, all))) => {
+            let key = kind(&resource.api_version, &resource.kind);
+            let is_its = |seen: &RawObject| {
+                let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
+                owners.iter().any(|owner| owner.uid == uid)
+            };
+            all.into_iter().filter(is_its).map(|seen| (key.clone(), seen)).collect()
+        }
+        Err(error) => {
+            notes.push(format!("cannot list Workloads: {}", unread(&error)));
+            vec![]
+        }
+    }
+}
+
+/// The export as a List, the AppWrapper first.
+fn list(exported: Exported, now: Timestamp) -> Result<Value, Error> {
+    let mut wrapper = exported.wrapper;
+    if let Some(metadata) = wrapper.get_mut("metadata").and_then(Value::as_object_mut) {
+        let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.insert(EXPORTED_AT.to_owned(), json!(now));
+        }
+    }
+    let mut items = vec![wrapper];
+    for (kind, seen) in exported.objects {
+        let mut value: Value = serde_json::from_str(seen.raw.get()).map_err(|error| {
+            let name = seen.meta.name.unwrap_or_default();
+            Error::Negative(format!("{} {name} cannot be read: {error}", kind.kind))
+        })?;
+        // the items of a list come without them
+        if let Some(object) = value.as_object_mut() {
+            object.entry("apiVersion").or_insert_with(|| json!(kind.api_version));
+            object.entry("kind").or_insert_with(|| json!(kind.kind));
+        }
+        items.push(value);
+    }
+    items.iter_mut().for_each(leave_out);
+    Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
+}
+
+/// Leaves out what no decision needs and what may be secret: values of environment variables, the data of `Secret`s and
+/// `ConfigMap`s, here and in the templates of components; who wrote which field; the images of nodes.
+fn leave_out(value: &mut Value) {
+    match value {
+        Value::Object(object) => {
+            let kind = object.get("kind").and_then(Value::as_str).unwrap_or_default();
+            let is_data = kind == "Secret" || kind == "ConfigMap";
+            let is_node = kind == "Node";
+            for (key, field) in object.iter_mut() {
+                match key.as_str() {
+                    "data" | "stringData" | "binaryData" if is_data => blank(field),
+                    "env" => hide_values(field),
+                    "status" if is_node => {
+                        drop(field.as_object_mut().map(|it| it.remove("images")));
+                    }
+                    "metadata" => lighten(field),
+                    _ => leave_out(field),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(leave_out),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn lighten(metadata: &mut Value) {
+    let Some(metadata) = metadata.as_object_mut() else { return };
+    metadata.remove("managedFields");
+    if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+}
+
+fn blank(data: &mut Value) {
+    let Some(data) = data.as_object_mut() else { return };
+    data.values_mut().for_each(|value| *value = json!(LEFT_OUT));
+}
+
+fn hide_values(env: &mut Value) {
+    let values = env.as_array_mut().into_iter().flatten();
+    for value in values.filter_map(|variable| variable.get_mut("value")) {
+        *value = json!(LEFT_OUT);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::place::One;
+    use super::*;
+
+    fn seen(value: &Value) -> RawObject {
+        serde_json::from_str(&value.to_string()).unwrap()
+    }
+
+    #[test]
+    fn what_may_be_secret_is_left_out() {
+        let env = json!([{"name": "TOKEN", "value": "s3cret"}, {"name": "X", "valueFrom": {}}]);
+        let pod = json!({
+            "metadata": {"name": "p", "uid": "p", "managedFields": [1]},
+            "spec": {"containers": [{"name": "main", "env": env}]},
+        });
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
+            "data": {"key": "s3cret"}, "stringData": {"key": "s3cret"}});
+        let wrapper = json!({
+            "metadata": {"name": "train", "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": "s3cret", "a": "b",
+            }},
+            "spec": {"components": [{"template": secret}, {"template": pod}]},
+        });
+        let objects = vec![(kind("v1", "Pod"), seen(&pod))];
+        let exported = Exported { wrapper, objects, notes: vec![] };
+        let list = list(exported, Timestamp::UNIX_EPOCH).unwrap();
+        assert!(!list.to_string().contains("s3cret"), "{list:#}");
+        let annotations = &list["items"][0]["metadata"]["annotations"];
+        assert_eq!(*annotations, json!({"a": "b", EXPORTED_AT: "1970-01-01T00:00:00Z"}));
+        let pod = &list["items"][1];
+        assert_eq!((&pod["kind"], &pod["apiVersion"]), (&json!("Pod"), &json!("v1")));
+        assert_eq!(pod["metadata"], json!({"name": "p", "uid": "p"}));
+        let env = &pod["spec"]["containers"][0]["env"];
+        assert_eq!(env[0], json!({"name": "TOKEN", "value": LEFT_OUT}));
+        let secret = &list["items"][0]["spec"]["components"][0]["template"];
+        assert_eq!(secret["data"], json!({"key": LEFT_OUT}));
+    }
+
+    #[test]
+    fn only_what_belongs_to_it_is_exported() {
+        let owned = |name: &str, owner: &str| {
+            seen(&json!({"metadata": {"name": name, "uid": name, "ownerReferences": [
+                {"apiVersion": "v1", "kind": "X", "name": "x", "uid": owner, "controller": true},
+            ]}}))
+        };
+        let wrapper = One::of(seen(&json!({
+            "metadata": {"name": "train", "namespace": "ns", "uid": "aw"},
+            "spec": {"components": [{"template": {
+                "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "mine"},
+                "spec": {"template": {"spec": {"containers": [{"name": "a", "image": "b"}]}}},
+            }}]},
+        })));
+        let job = || kind("batch/v1", "Job");
+        let objects = vec![
+            (kind("v1", "Pod"), owned("pod", "between")),
+            (job(), owned("between", "mine")),
+            (job(), owned("other", "elsewhere")),
+            (job(), owned("mine", "a-stranger")),
+            (kind("v1", "Pod"), owned("stranger", "other")),
+            (kind("v1", "Pod"), owned("pod", "between")),
+        ];
+        let found = ours(&wrapper.unwrap().wrapper, objects);
+        let names: Vec<_> = found.iter().map(|(_, seen)| seen.meta.name.as_deref()).collect();
+        assert_eq!(names, [Some("pod"), Some("between"), Some("mine")]);
+    }
+}

@@ -1,0 +1,75 @@
+//! `appwrapper timeline`: a picture of an AppWrapper to keep, such as for a ticket.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::super::bundle::exported_at;
+use super::super::explain;
+use super::super::place::Place;
+use super::super::term;
+use super::super::{ClusterArgs, DONE, Error, configured};
+use super::story::{self, Known, Story};
+use super::{block_on, now, object_name};
+
+#[derive(Debug, clap::Args)]
+#[group(skip)]
+pub(in crate::cli) struct Args {
+    /// Name of an AppWrapper in the cluster; use -f to read an export instead
+    #[arg(
+        value_parser = object_name, required_unless_present = "files", conflicts_with = "files"
+    )]
+    name: Option<String>,
+    /// Export, or another bundle: file, directory, or - for standard input
+    #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
+    files: Vec<PathBuf>,
+    /// Write the timeline to this file, as an SVG image
+    #[arg(long, value_name = "FILE", required_unless_present = "html")]
+    svg: Option<PathBuf>,
+    /// Write the timeline, the reasons, the attempts and the use of quota to this file, as an HTML document
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Time that the picture shows, with -f; defaults to the time of the export, else to now
+    #[arg(long, value_name = "RFC3339", requires = "files", value_parser = explain::moment)]
+    now: Option<Timestamp>,
+    /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
+    #[arg(short, long, requires = "name", value_parser = object_name)]
+    namespace: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterArgs,
+}
+
+pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let (known, now) = if let Some(name) = &args.name {
+        let known = block_on(async {
+            let kubeconfig = args.cluster.kubeconfig.as_deref();
+            let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+            Known::of_cluster(&place, name).await
+        })?;
+        (known, now())
+    } else {
+        let documents = explain::read(&args.files)?;
+        let now = args.now.or_else(|| exported_at(&documents)).unwrap_or_else(now);
+        let config = configured(None)?;
+        (Known::of_bundle(documents, &config, now).map_err(Error::Usage)?, now)
+    };
+    let story = known.story(now);
+    save(args.svg.as_deref(), &story, Story::svg)?;
+    save(args.html.as_deref(), &story, story::html)?;
+    Ok(DONE)
+}
+
+/// Writes a document, where a file for it is named.
+fn save(
+    file: Option<&Path>,
+    story: &Story,
+    document: impl Fn(&Story) -> String,
+) -> Result<(), Error> {
+    let Some(file) = file else { return Ok(()) };
+    let name = file.display();
+    std::fs::write(file, document(story))
+        .map_err(|error| Error::Usage(format!("{name}: {error}")))?;
+    term::remark(&format!("{name} written"));
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The rows of the list, as they are now, and their changes for those who look on.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::runtime::watcher::Event;
+use serde::Serialize;
+use tokio::sync::broadcast;
+
+use super::super::aw::list::{Item, item};
+use crate::observe::raw_object::RawObject;
+use crate::observe::records::Identity;
+use k8s_openapi::jiff::Timestamp;
+
+/// The most rows; beyond them, the page says that there are more.
+const ROWS_MAX: usize = 20_000;
+/// The most messages that somebody who looks on may be behind.
+const BEHIND_MAX: usize = 256;
+
+/// Namespace and name.
+type Key = (String, String);
+
+/// A change of the list.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct Change {
+    /// New and changed rows.
+    pub set: Vec<Item>,
+    /// Rows that are gone: namespace and name.
+    pub gone: Vec<Key>,
+    /// The list is complete for the first time, or again.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub complete: bool,
+    /// Why the list may be old; empty where it is not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+/// The rows, shared by the watch and those who look on.
+#[derive(Debug)]
+pub(super) struct Rows {
+    inner: Mutex<Inner>,
+    changes: broadcast::Sender<Arc<Change>>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    rows: BTreeMap<Key, (u64, Item)>,
+    /// Number of the list under way: rows of an earlier one are gone when it is complete.
+    round: u64,
+    complete: bool,
+    problem: Option<String>,
+}
+
+impl Default for Rows {
+    fn default() -> Self {
+        Self { inner: Mutex::default(), changes: broadcast::channel(BEHIND_MAX).0 }
+    }
+}
+
+impl Rows {
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The rows as they are, and what will change from here on.
+    pub(super) fn follow(&self) -> (Change, broadcast::Receiver<Arc<Change>>) {
+        let inner = self.lock();
+        let set = inner.rows.values().map(|(_, item)| item.clone()).collect();
+        let problem = inner.problem.clone();
+        let now = Change { set, gone: vec![], complete: inner.complete, problem };
+        (now, self.changes.subscribe())
+    }
+
+    /// Takes over what a watch saw.
+    pub(super) fn take(&self, events: Vec<Event<RawObject>>) {
+        let mut inner = self.lock();
+        let mut change = Change::default();
+        if inner.problem.take().is_some() {
+            change.problem = Some(String::new());
+        }
+        for event in events {
+            match event {
+                Event::Init => inner.round += 1,
+                Event::InitApply(seen) | Event::Apply(seen) => {
+                    change.set.extend(inner.put(&seen));
+                }
+                Event::Delete(seen) => {
+                    let key = key(&seen);
+                    inner.rows.remove(&key);
+                    change.set.retain(|item| item.key() != (&key.0, &key.1));
+                    change.gone.push(key);
+                }
+                Event::InitDone => {
+                    let round = inner.round;
+                    let old = inner.rows.extract_if(.., |_, (of, _)| *of < round);
+                    change.gone.extend(old.map(|(key, _)| key));
+                    (inner.complete, change.complete) = (true, true);
+                }
+            }
+        }
+        if inner.problem.is_some() {
+            change.problem.clone_from(&inner.problem);
+        }
+        // nobody may look on
+        drop(self.changes.send(Arc::new(change)));
+    }
+
+    /// The watch has failed, and is tried again.
+    pub(super) fn failed(&self, problem: String) {
+        let mut inner = self.lock();
+        if inner.problem.as_ref() == Some(&problem) {
+            return;
+        }
+        inner.problem = Some(problem.clone());
+        let change = Change { problem: Some(problem), ..Change::default() };
+        drop(self.changes.send(Arc::new(change)));
+    }
+}
+
+impl Inner {
+    /// The row of an object, where it is new or has changed.
+    fn put(&mut self, seen: &RawObject) -> Option<Item> {
+        // no time is in the words: the page counts down itself
+        let item = item(seen, Timestamp::MAX);
+        let (key, round) = (key(seen), self.round);
+        if let Some((of, known)) = self.rows.get_mut(&key) {
+            *of = round;
+            if *known == item {
+                return None;
+            }
+            known.clone_from(&item);
+            return Some(item);
+        }
+        if self.rows.len() >= ROWS_MAX {
+            self.problem = Some(format!("only {ROWS_MAX} AppWrappers are listed"));
+            return None;
+        }
+        self.rows.insert(key, (round, item.clone()));
+        Some(item)
+    }
+}
+
+fn key(seen: &RawObject) -> Key {
+    let Identity { namespace, name, .. } = Identity::of(&seen.meta);
+    (namespace, name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn seen(name: &str, phase: &str) -> RawObject {
+        let object = json!({"metadata": {"name": name, "namespace": "ns"},
+            "spec": {"components": []}, "status": {"phase": phase}});
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    fn names(change: &Change) -> (Vec<&str>, Vec<&str>) {
+        let set = change.set.iter().map(|item| item.key().1).collect();
+        (set, change.gone.iter().map(|(_, name)| name.as_str()).collect())
+    }
+
+    #[test]
+    fn those_who_look_on_hear_of_what_changes_and_of_nothing_else() {
+        let rows = Rows::default();
+        let list = |all: &[(&str, &str)]| {
+            let all = all.iter().map(|(name, phase)| Event::InitApply(seen(name, phase)));
+            std::iter::once(Event::Init).chain(all).chain([Event::InitDone]).collect::<Vec<_>>()
+        };
+        rows.take(list(&[("a", "Running"), ("b", "Running")]));
+        let (now, mut changes) = rows.follow();
+        assert_eq!((names(&now), now.complete), ((vec!["a", "b"], vec![]), true));
+        rows.take(vec![Event::Apply(seen("a", "Running")), Event::Apply(seen("b", "Failed"))]);
+        assert_eq!(names(&changes.try_recv().unwrap()), (vec!["b"], vec![]));
+        rows.take(vec![Event::Apply(seen("c", "Running")), Event::Delete(seen("c", "Running"))]);
+        assert_eq!(names(&changes.try_recv().unwrap()), (vec![], vec!["c"]));
+        rows.failed("gone away".into());
+        rows.failed("gone away".into());
+        assert_eq!(changes.try_recv().unwrap().problem.as_deref(), Some("gone away"));
+        // a is no longer in the list after the reconnection
+        rows.take(list(&[("b", "Failed")]));
+        let change = changes.try_recv().unwrap();
+        assert_eq!((names(&change), change.problem.as_deref()), ((vec![], vec!["a"]), Some("")));
+        assert!(changes.try_recv().is_err());
+    }
+}
