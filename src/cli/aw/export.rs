@@ -50,8 +50,7 @@ struct Exported {
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let exported = block_on(async {
-        let kubeconfig = args.cluster.kubeconfig.as_deref();
-        let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        let place = Place::of(&args.cluster, args.namespace.as_deref()).await?;
         collect(&place, &args.name).await
     })?;
     exported.notes.iter().for_each(|note| term::remark(&format!("note: {note}")));

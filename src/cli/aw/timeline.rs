@@ -43,8 +43,7 @@ pub(in crate::cli) struct Args {
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let (known, now) = if let Some(name) = &args.name {
         let known = block_on(async {
-            let kubeconfig = args.cluster.kubeconfig.as_deref();
-            let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+            let place = Place::of(&args.cluster, args.namespace.as_deref()).await?;
             Known::of_cluster(&place, name).await
         })?;
         (known, now())

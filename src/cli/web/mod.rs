@@ -70,8 +70,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         return play(args.port, recording);
     }
     block_on(async {
-        let kubeconfig = args.cluster.kubeconfig.as_deref();
-        let place = Place::of(kubeconfig, args.namespace.as_deref()).await?;
+        let place = Place::of(&args.cluster, args.namespace.as_deref()).await?;
         let live = Live::new(place, args.all_namespaces);
         let watch = tokio::spawn(live.watch());
         let served = show(args.port, Source::Live(Box::new(live))).await;
