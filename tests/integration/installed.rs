@@ -74,7 +74,8 @@ impl Installed {
         let mut installed =
             Self { plane, settings, folder, webhook, metrics, progress, process: 0 };
         let documents = on_loopback(&built(&["default", "history", "logs", "progress"]), webhook);
-        let manifests: String = documents.iter().map(|it| format!("---\n{it}\n")).collect();
+        let documents: Vec<String> = documents.iter().map(Value::to_string).collect();
+        let manifests = format!("---\n{}\n", documents.join("\n---\n"));
         let applied = kubectl(
             installed.plane.kubeconfig(),
             &["apply", "--server-side", "--force-conflicts", "-f", "-"],

@@ -32,7 +32,7 @@ pub struct Options {
     pub kueue_config: Value,
     /// Keep an audit log of all requests; see [`crate::ControlPlane::audit_log`].
     pub audit: bool,
-    /// Give pods tokens of their ServiceAccounts, as clusters do: for pods that run on a
+    /// Give pods tokens of their accounts, as clusters do: for pods that run on a
     /// [`RealNode`](crate::RealNode), and use them. Then a pod cannot be created before its account.
     pub service_accounts: bool,
     /// Definitions to have in place before kube-controller-manager starts. Its garbage collector

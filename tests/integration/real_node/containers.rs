@@ -89,6 +89,12 @@ fn codes() -> Vec<Row> {
             "its command does not exist",
             template(json!({"name": "main", "command": ["/none"]})),
         ),
+    ]
+}
+
+/// What the kubelet does about containers that do not do well.
+fn probes() -> Vec<Row> {
+    vec![
         row(
             "liveness",
             "its liveness probe fails",
@@ -197,7 +203,9 @@ async fn seen(case: Case, rows: Vec<Row>) {
 #[test]
 #[ignore = "nightly: needs root and containerd; builds a kubelet"]
 fn containers_end_with_codes() {
-    on_real_node("containers_end_with_codes", async |case, _| seen(case, codes()).await);
+    on_real_node("containers_end_with_codes", async |case, _| {
+        seen(case, codes().into_iter().chain(probes()).collect()).await;
+    });
 }
 
 #[test]
@@ -224,9 +232,9 @@ fn a_pod_that_crashes_again_and_again_runs() {
             let waiting = &last.object["status"]["containerStatuses"][0]["state"]["waiting"];
             (waiting["reason"] == "CrashLoopBackOff").then(|| last.clone())
         };
-        let crashed = case.until("it crashes again and again", crashes).await;
+        let seen = case.until("it crashes again and again", crashes).await;
         let running = case.condition("crash", "PodsReady", "True").await;
-        let wrote = told(&crashed.object);
+        let wrote = told(&seen.object);
         let wrote = wrote.split(", restarts").next().unwrap_or_default();
         let done = "`restartPolicy: Always`: exits with 3 again and again";
         all([on_the_page(done, wrote, &said(&running.object))]);

@@ -31,20 +31,21 @@ pub(super) fn may_be_made() -> bool {
         })
 }
 
-/// The hierarchies that a kubelet uses: of version 2, or else every one of version 1.
+/// The hierarchies that a kubelet uses: of version 2, or else every one of version 1, and beside them one of version 2
+/// without controllers, in which runc makes cgroups, too.
 fn hierarchies() -> Vec<PathBuf> {
     let one = Path::new(MOUNTS);
     if one.join("cgroup.controllers").is_file() {
         return vec![one.to_owned()];
     }
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
-    version_1(&mounts).map(PathBuf::from).collect()
+    mounted(&mounts).map(PathBuf::from).collect()
 }
 
-fn version_1(mounts: &str) -> impl Iterator<Item = &str> {
+fn mounted(mounts: &str) -> impl Iterator<Item = &str> {
     mounts.lines().filter_map(|line| {
         let [_, place, kind, ..] = line.split(' ').collect::<Vec<_>>()[..] else { return None };
-        (kind == "cgroup").then_some(place)
+        ["cgroup", "cgroup2"].contains(&kind).then_some(place)
     })
 }
 
@@ -56,7 +57,8 @@ impl Cgroups {
         let roots: Vec<PathBuf> = hierarchies().iter().map(|it| it.join(&name)).collect();
         // of version 1, this hierarchy limits nothing by itself
         let tracked = roots.iter().find(|root| root.starts_with(Path::new(MOUNTS).join("pids")));
-        let daemons = tracked.or(roots.first()).cloned().unwrap_or_default().join("daemons");
+        let daemons =
+            tracked.or_else(|| roots.first()).cloned().unwrap_or_default().join("daemons");
         Self { name, roots, daemons }
     }
 
@@ -119,9 +121,10 @@ fn collect(dir: &Path, pod: &str, within: bool, found: &mut Vec<u32>) {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn hierarchies_of_version_1_are_found() {
+    fn hierarchies_are_found() {
         let mounts = "tmpfs /sys/fs/cgroup tmpfs rw 0 0\ncgroup /sys/fs/cgroup/pids cgroup rw 0 0\n\
                       cgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n";
-        assert_eq!(super::version_1(mounts).collect::<Vec<_>>(), ["/sys/fs/cgroup/pids"]);
+        let want = ["/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"];
+        assert_eq!(super::mounted(mounts).collect::<Vec<_>>(), want);
     }
 }

@@ -183,7 +183,9 @@ impl RealNode {
     /// Kills the kubelet: the node does not report any more, and its containers run on.
     pub fn kill_kubelet(&self) {
         let kubelet = self.kubelet.lock().unwrap_or_else(PoisonError::into_inner).take();
-        kubelet.map(Process::kill);
+        if let Some(kubelet) = kubelet {
+            kubelet.kill();
+        }
     }
 
     /// Starts the kubelet again after [`Self::kill_kubelet`], and waits until the node is ready.
