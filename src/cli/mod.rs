@@ -117,13 +117,13 @@ enum Command {
     /// The AppWrapper is validated as `validate` does, and printed. It gets the namespace and the queue
     /// of the manifests. What a cluster added to an object, such as its UID and its status, is left out.
     Wrap(wrap::WrapArgs),
+    /// Print the manifests that an AppWrapper wraps, each with its namespace and queue
+    Unwrap(wrap::UnwrapArgs),
     /// Print a script that completes commands, flags and names of AppWrappers in a shell
     ///
     /// bash: source <(appwrapper completion bash); zsh: source <(appwrapper completion zsh);
     /// fish: appwrapper completion fish | source
     Completion(complete::Args),
-    /// Print the manifests that an AppWrapper wraps, each with its namespace and queue
-    Unwrap(wrap::UnwrapArgs),
 }
 
 /// How results are printed.
