@@ -10,9 +10,6 @@ use crate::harness::{Case, Log};
 
 /// Uses memory until there is none.
 const EAT: &str = "tail /dev/zero";
-/// How long pods may take to start that never do; others take less, also on a busy machine.
-const SOON: &[(&str, &str)] =
-    &[("admissionGracePeriodDuration", "10s"), ("warmupGracePeriodDuration", "10s")];
 
 fn limited(script: &str, resource: &str, limit: &str) -> Value {
     let mut template = shell(script);
@@ -32,7 +29,7 @@ fn container_with(mut template: Value, field: &str, value: Value) -> Value {
 }
 
 fn row(name: &'static str, done: &'static str, template: Value) -> Row {
-    Row { name, done, template, bare: false, settings: &[] }
+    Row { name, done, template, bare: false }
 }
 
 /// How containers end by themselves.
@@ -153,30 +150,29 @@ fn limits() -> Vec<Row> {
 
 /// Pods of which no container runs.
 fn waiting() -> Vec<Row> {
-    let soon = |name, done, template| Row { settings: SOON, ..row(name, done, template) };
     let image = |image: &str, policy: &str| {
         template(json!({"name": "main", "image": image, "imagePullPolicy": policy}))
     };
     let from = json!([{"configMapRef": {"name": "missing"}}]);
     let elsewhere = json!({"kubernetes.io/hostname": "none"});
     vec![
-        soon(
+        row(
             "no-image",
             "its image is not on the node, `imagePullPolicy: Never`",
             image("test/none:1", "Never"),
         ),
-        soon(
+        row(
             "no-registry",
             "nothing listens where its image should be",
             image("127.0.0.1:1/none:1", "Always"),
         ),
-        soon("image-name", "the name of its image is malformed", image("test/NONE:1", "Always")),
-        soon(
+        row("image-name", "the name of its image is malformed", image("test/NONE:1", "Always")),
+        row(
             "no-config",
             "its ConfigMap does not exist",
             container_with(shell("true"), "envFrom", from),
         ),
-        soon(
+        row(
             "nowhere",
             "no node has the label that it selects",
             with(shell("true"), "nodeSelector", elsewhere),
@@ -217,7 +213,20 @@ fn limits_are_enforced() {
 #[test]
 #[ignore = "nightly: needs root and containerd; builds a kubelet"]
 fn pods_that_never_run_are_told() {
-    on_real_node("pods_that_never_run_are_told", async |case, _| seen(case, waiting()).await);
+    on_real_node("pods_that_never_run_are_told", async |case, _| {
+        let rows = waiting();
+        for row in &rows {
+            row.create(&case).await;
+        }
+        for row in &rows {
+            row.give_up(&case).await;
+        }
+        let mut checked = vec![];
+        for row in &rows {
+            checked.push(row.check(&case).await);
+        }
+        all(checked);
+    });
 }
 
 /// Its phase is Running all the time, and that is what counts.

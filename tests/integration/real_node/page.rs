@@ -17,8 +17,6 @@ pub struct Row {
     pub template: Value,
     /// Its component is a Pod, and not a Job.
     pub bare: bool,
-    /// Its annotations, without their prefix.
-    pub settings: &'static [(&'static str, &'static str)],
 }
 
 /// A pod template with one container, which runs a script of the shell.
@@ -74,7 +72,18 @@ impl Row {
     pub async fn create(&self, case: &Case) {
         let around = if self.bare { pod } else { job };
         let component = around(self.name, self.template.clone());
-        case.create(once(self.name, self.settings, component)).await;
+        case.create(once(self.name, &[], component)).await;
+    }
+
+    /// Waits until it is known why its pod does not run, and lets the AppWrapper wait no longer.
+    pub async fn give_up(&self, case: &Case) {
+        let known = |log: &Log| {
+            let told = told(&states_of_first(log, self.name).last()?.object);
+            (told != "Pending" && !told.ends_with("ContainerCreating")).then_some(())
+        };
+        case.until(&format!("why {} does not run", self.name), known).await;
+        let soon = [("admissionGracePeriodDuration", "1s"), ("warmupGracePeriodDuration", "1s")];
+        case.patch(self.name, json!({"metadata": {"annotations": tuned(&soon)}})).await;
     }
 
     /// Waits until it has ended, and compares it with the page.
