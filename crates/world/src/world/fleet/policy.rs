@@ -2,6 +2,8 @@
 
 use serde_json::{Value, json};
 
+use crate::world::actors::kueue::QUEUE;
+
 /// The configuration without suspicion.
 const TRUSTING: &str = "{nodeSuspicion: {effect: \"Off\"}}";
 /// Failures of a GPU point to the node, and one namespace is trusted with that: all jobs of the fleet are of one.
@@ -49,7 +51,7 @@ impl Policy {
     }
 
     /// The annotation `retryLimit`.
-    pub(super) fn retry_limit(self) -> &'static str {
+    fn retry_limit(self) -> &'static str {
         if self == Self::ByHand { "0" } else { "3" }
     }
 
@@ -64,7 +66,7 @@ impl Policy {
     }
 
     /// Adds what the policy asks for to the `spec` of an AppWrapper.
-    pub(super) fn add_to(self, spec: &mut Value) {
+    fn add_to(self, spec: &mut Value) {
         if self >= Self::Budgets {
             spec["failurePolicy"] = json!({
                 "maxRestarts": 3, "refill": {"after": "24h"}, "stopWhen": {"attemptsWithoutProgress": 2},
@@ -76,5 +78,35 @@ impl Policy {
         if self >= Self::NoFit {
             spec["onNoFit"] = json!({"after": "4m", "action": "Requeue"});
         }
+    }
+
+    /// An AppWrapper of a Job with a pod on each of its nodes.
+    pub(super) fn appwrapper(self, name: &str, nodes: u64) -> Value {
+        let job = json!({
+            "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+            "spec": {
+                "parallelism": nodes, "completions": nodes, "completionMode": "Indexed", "backoffLimit": 0,
+                "template": {"spec": {
+                    "restartPolicy": "Never", "containers": [{"name": "main", "image": "trainer"}],
+                }},
+            },
+        });
+        let mut spec = json!({
+            "suspend": true,
+            "components": [{
+                "podSets": [{"replicas": nodes, "path": "template.spec.template"}], "template": job,
+            }],
+        });
+        self.add_to(&mut spec);
+        json!({
+            "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "metadata": {
+                "name": name, "labels": {QUEUE: "fleet"},
+                "annotations": {
+                    "workload.codeflare.dev.appwrapper/retryLimit": self.retry_limit(),
+                },
+            },
+            "spec": spec,
+        })
     }
 }

@@ -12,7 +12,6 @@ use super::plan::{
 use super::{FleetOptions, FleetReport, GPUS_PER_NODE, LARGE, Policy, real, story};
 use crate::decide::usage;
 use crate::sim::{Deletion, Object, Part, Verb};
-use crate::world::actors::kueue::QUEUE;
 use crate::world::actors::{has_ended, is_true, nodes, phase};
 use crate::world::faults::Faults;
 use crate::world::scene::Scene;
@@ -58,7 +57,8 @@ struct Job {
     usage: Value,
     /// The phase of its AppWrapper.
     phase: String,
-    ended: bool,
+    /// What the AppWrapper of this submission reserved is taken down: it has ended.
+    settled: bool,
 }
 
 impl Job {
@@ -101,7 +101,7 @@ impl Fleet {
             submitted: 0,
             usage: Value::Null,
             phase: String::new(),
-            ended: false,
+            settled: false,
         };
         let mut fleet = Self {
             options: *options,
@@ -184,9 +184,10 @@ impl Fleet {
             self.tell(index, || "submitted".to_owned());
         }
         let job = &mut self.jobs[index];
+        job.settled = false;
         job.submitted += 1;
         let name = name(index, job.submitted);
-        let object = appwrapper(&name, job.plan.nodes, self.policy);
+        let object = self.policy.appwrapper(&name, job.plan.nodes);
         self.names.insert(name.as_str().into(), index);
         self.world.create(object);
     }
@@ -317,6 +318,9 @@ impl Fleet {
     }
 
     fn note(&mut self, index: usize, object: &Object) {
+        if self.jobs[index].settled {
+            return;
+        }
         let status = &object.value["status"];
         let phase = status["phase"].as_str().unwrap_or_default();
         self.jobs[index].usage = status["usage"].clone();
@@ -327,9 +331,6 @@ impl Fleet {
             (Some(_), true) | (None, false) => {}
         }
         let job = &mut self.jobs[index];
-        if job.ended {
-            return;
-        }
         if job.phase != phase {
             phase.clone_into(&mut job.phase);
             if let Some(sentence) = story::sentence(status) {
@@ -338,16 +339,13 @@ impl Fleet {
         }
         match phase {
             "Succeeded" => {
-                self.jobs[index].ended = true;
                 self.report.succeeded += 1;
                 self.settle(index);
             }
             // nobody submits again what has a bug
             "Failed" if !is_true(&object.value, "ResourcesDeployed") => {
-                let job = &mut self.jobs[index];
-                job.ended = job.plan.poison;
                 self.settle(index);
-                if !self.jobs[index].ended {
+                if !self.jobs[index].plan.poison {
                     self.at(self.world.elapsed + RESUBMITTED_AFTER, Event::Submit(index));
                 }
             }
@@ -410,6 +408,9 @@ impl Fleet {
     /// Takes down what an AppWrapper reserved, before another takes its place.
     fn settle(&mut self, index: usize) {
         let job = &mut self.jobs[index];
+        if std::mem::replace(&mut job.settled, true) {
+            return;
+        }
         let usage = std::mem::take(&mut job.usage);
         let Ok(usage) = serde_json::from_value::<crate::api::Usage>(usage) else { return };
         let seconds = usage::seconds_at(&usage, moment(self.world.elapsed));
@@ -468,34 +469,4 @@ fn delete(world: &mut World, name: &str) {
     };
     let address = crate::sim::Address::new(kind, NAMESPACE, name);
     drop(world.store.delete(&address, &Deletion::default()));
-}
-
-/// A Job with a pod on each of its nodes.
-fn appwrapper(name: &str, nodes: u64, policy: Policy) -> Value {
-    let job = json!({
-        "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
-        "spec": {
-            "parallelism": nodes, "completions": nodes, "completionMode": "Indexed", "backoffLimit": 0,
-            "template": {"spec": {
-                "restartPolicy": "Never", "containers": [{"name": "main", "image": "trainer"}],
-            }},
-        },
-    });
-    let mut spec = json!({
-        "suspend": true,
-        "components": [{
-            "podSets": [{"replicas": nodes, "path": "template.spec.template"}], "template": job,
-        }],
-    });
-    policy.add_to(&mut spec);
-    json!({
-        "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-        "metadata": {
-            "name": name, "labels": {QUEUE: "fleet"},
-            "annotations": {
-                "workload.codeflare.dev.appwrapper/retryLimit": policy.retry_limit(),
-            },
-        },
-        "spec": spec,
-    })
 }
