@@ -72,7 +72,7 @@ fn a_watch_has_a_line_for_each_change_and_ends_with_the_appwrapper() {
         case.wrap("long", json!({}), vec![pod("q", &[])]).await;
         case.ready("long", 0).await;
         let mut interrupted = started(&user, &["watch", "long"]);
-        assert!(first_line(&mut interrupted).contains("pods ready"));
+        assert!(first_line(&mut interrupted).contains("pods running"));
         signal(&interrupted, "-INT");
         assert_eq!(interrupted.wait().expect("it ends").code(), Some(130));
         let mut deleted = started(&user, &["watch", "long"]);

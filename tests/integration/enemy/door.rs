@@ -29,6 +29,9 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// Where attackers come from.
 const ATTACKERS: [Ipv4Addr; 2] = [Ipv4Addr::new(127, 0, 0, 66), Ipv4Addr::new(127, 0, 0, 67)];
 
+/// Where those come from who hold one connection: attackers of another test lose theirs to the places that they take.
+const VISITOR: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 68);
+
 /// The webhook's port, as anybody sees it.
 #[derive(Clone)]
 struct Door {
@@ -90,7 +93,7 @@ impl Door {
 
     /// What is answered to a review: the status of HTTP, and the body.
     async fn ask(&self, review: &str) -> (u16, String) {
-        let mut stream = self.connect(ATTACKERS[0]).await.expect("it is open");
+        let mut stream = self.connect(VISITOR).await.expect("it is open");
         let request = self.head(review.len()) + review;
         stream.write_all(request.as_bytes()).await.expect("it is read");
         answer(&mut stream).await
@@ -188,7 +191,7 @@ fn idle_and_slow_connections_do_not_close_the_webhook() {
 fn a_body_that_is_too_large_is_refused_by_its_length() {
     installed_test("a_body_that_is_too_large", async |case| {
         let door = Door::find(&case.client).await;
-        let mut stream = door.connect(ATTACKERS[0]).await.expect("it is open");
+        let mut stream = door.connect(VISITOR).await.expect("it is open");
         stream.write_all(door.head(8 << 20).as_bytes()).await.expect("it is read");
         let (status, text) = answer(&mut stream).await;
         assert_eq!(status, 413, "{text}");
