@@ -110,6 +110,24 @@ fn the_story_of_the_readme_is_the_demos() {
 }
 
 #[test]
+fn the_night_of_the_fleet_page_is_the_simulators() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_appwrapper"));
+    let told = command.args(["simulate", "--night"]).output().expect("the program runs");
+    assert_eq!(told.status.code(), Some(0), "{}", complaint(&told));
+    let told = text(&told);
+    let page = std::fs::read_to_string(root().join("docs/user/fleet.md")).expect("it is there");
+    let blocks: Vec<&str> = page.split("```text\n").skip(1).collect();
+    let lines = blocks.iter().take(3).flat_map(|block| {
+        block.split("```").next().unwrap_or_default().lines().collect::<Vec<_>>()
+    });
+    let lines: Vec<&str> = lines.collect();
+    assert!(lines.len() > 20, "{lines:?}");
+    for line in lines {
+        assert!(told.lines().any(|one| one.trim() == line), "docs show {line:?}:\n{told}");
+    }
+}
+
+#[test]
 fn the_same_seed_gives_the_same_bytes_and_another_seed_the_same_end() {
     for arguments in [vec![], vec!["-o", "json"], vec!["samples/jobset.yaml", "--fault", "pod"]] {
         let (one, two) = (demo(&arguments, ""), demo(&arguments, ""));
