@@ -27,6 +27,7 @@ const FOUND: &[(u64, &str)] = &[
     (2067, "a pod of an earlier attempt that stuck was waited for without end in Resuming"),
     (5969, "a Job had counted a pod that still seemed to run: the next step began too early"),
     (4201, "a component was created again, and another's failure was recorded as the cause"),
+    (1459, "after a hang, the only node was avoided, and no pod ever ran again"),
     (6696, "a leader created what its own write, ten seconds old, still seemed to want"),
 ];
 

@@ -167,11 +167,12 @@ fn cluster_queue(seen: &RawObject) -> String {
 pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &Attach) {
     snapshot.queue_managed = wrapper.queue.is_some();
     snapshot.retry = applied(wrapper, cache, attach);
-    // only a retry asks for them, and only of a pod that does not run: not at each look at a healthy gang
+    // only a retry asks for them, and only of a pod that does not run, or of a hang: not at each look at a healthy gang
     let runs = |pod: &Pod| {
         pod.lost.is_none() && matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded)
     };
-    let ails = snapshot.pods.iter().any(|pod| !runs(pod));
+    let may_hang = snapshot.policies.progress.is_some();
+    let ails = may_hang || snapshot.pods.iter().any(|pod| !runs(pod));
     let avoid = ails && snapshot.retry.may_avoid_nodes();
     let grow = ails && snapshot.retry.may_grow_memory();
     if avoid {

@@ -398,7 +398,12 @@ impl World {
         let Some(object) = self.store.get(address).cloned() else { return };
         let is_sane = self.oracle.wrappers.get(&object.uid).is_some_and(|wrapper| wrapper.sane);
         let Some(known) = self.kueue.workloads.get(&object.uid).filter(|_| is_sane) else { return };
-        let found = checks::kueue::evicted(&object, known, self.elapsed, self.slack());
+        let found = checks::kueue::evicted(
+            &object,
+            known,
+            self.kueue.ready_within,
+            (self.elapsed, self.slack()),
+        );
         if let Some(violation) = found {
             self.violated(violation);
         }

@@ -82,8 +82,8 @@ fn returned_without_quota(wrapper: &Wrapper, workload: &Object) -> Option<Violat
 pub fn evicted(
     wrapper: &Object,
     known: &Workload,
-    elapsed: Duration,
-    slack: Duration,
+    within: Option<Duration>,
+    (elapsed, slack): (Duration, Duration),
 ) -> Option<Violation> {
     let text = &wrapper.value["status"]["recoveryDeadline"];
     let deadline: Timestamp = text.as_str()?.parse().ok()?;
@@ -99,7 +99,10 @@ pub fn evicted(
         // the pods were ready for so short that Kueue did not see it
         (false, true) => return None,
     };
-    let latest = moment(elapsed + slack + lag);
+    // nor that they were ready once more: it counts on, and the controller from the last time that they were
+    let unseen = within.and_then(|within| unready.checked_add(within).ok());
+    let unseen = unseen.filter(|_| known.saw_ready).unwrap_or(Timestamp::MIN);
+    let latest = moment(elapsed + slack + lag).max(unseen);
     (deadline > latest).then(|| Violation {
         invariant: "K4",
         sentence: "recoveryDeadline is never after the eviction",
