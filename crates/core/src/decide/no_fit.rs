@@ -127,6 +127,8 @@ where
     if mutations::is_present(Mutation::NoFitIsCounted) {
         super::budget::count(&mut draft.status, 1);
     }
+    // the node that is avoided may be the only one with room
+    draft.status.avoid_nodes.clear();
     draft.verdict.action = said;
     draft.verdict.counted = Some(false);
     draft.verdict.delete = teardown::deletable(draft);
