@@ -97,7 +97,8 @@ fn found_in_time(scope: &Scope<'_>) -> Option<String> {
     let (start, stall) = scope.wrapper.own.progress?;
     let before = scope.change.before.as_ref()?;
     let seen = (scope.store, &scope.change.object.value);
-    let all = reports(scope.wrapper, seen, &["Running", "Succeeded"]);
+    // the pod that reported last may fail while the hang is written
+    let all = reports(scope.wrapper, seen, &["Running", "Succeeded", "Failed"]);
     let ready = condition_since(&before.value["status"], "PodsReady");
     let components = before.value["status"]["componentStatus"].as_array();
     let succeeded =
