@@ -2,13 +2,13 @@
 
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{LogParams, PostParams};
+use kube::api::LogParams;
 use kube::client::Body;
 use kube::core::{ApiResource, Request, Status};
 use kube::{Client, Resource};
 use serde_json::json;
 
-use super::{Error, delete};
+use super::{Error, create_once, delete};
 use crate::api::keys;
 use crate::config::FailureLogs;
 use crate::failure_log::{LOG_KEY, READ_BYTES_MAX, Wanted, config_map, excerpt};
@@ -37,16 +37,7 @@ pub async fn keep(
     if log.is_empty() {
         return Ok(());
     }
-    let what = || format!("create ConfigMap {name}");
-    let object = object(wrapper, wanted, &name, &log);
-    let request = Request::new(ConfigMap::url_path(&(), Some(&wrapper.namespace)))
-        .create(&PostParams::default(), object.to_string().into_bytes())
-        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
-    match client.request_text(request).await {
-        Ok(_) => Ok(()),
-        Err(error) if live::code(&error) == Some(409) => Ok(()),
-        Err(error) => Err(Error::new(what(), error)),
-    }
+    create_once(client, wrapper, &name, &object(wrapper, wanted, &name, &log)).await
 }
 
 /// The AppWrapper owns it without controlling it, so that it is deleted with the AppWrapper and is none of its

@@ -13,6 +13,14 @@ pub mod suspicions;
 pub mod workload;
 pub mod wrapper;
 
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::PostParams;
+use kube::core::Request;
+use kube::{Client, Resource};
+use serde_json::Value;
+
+use crate::observe::assemble::Wrapper;
+
 /// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
@@ -64,4 +72,22 @@ fn said(error: &kube::Error) -> String {
         kube::Error::Api(status) => status.message.clone(),
         other => other.to_string(),
     }
+}
+
+/// Creates a ConfigMap in the namespace of an AppWrapper; one of its name that is there already is as good.
+///
+/// # Errors
+/// It cannot be stored.
+async fn create_once(
+    client: &Client,
+    wrapper: &Wrapper,
+    name: &str,
+    object: &Value,
+) -> Result<(), Error> {
+    let what = || format!("create ConfigMap {name}");
+    let request = Request::new(ConfigMap::url_path(&(), Some(&wrapper.namespace)))
+        .create(&PostParams::default(), object.to_string().into_bytes())
+        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
+    let created = client.request_text(request).await.map(drop).map_err(|it| Error::new(what(), it));
+    created.or_else(|error| if error.code() == Some(409) { Ok(()) } else { Err(error) })
 }

@@ -1,15 +1,14 @@
 //! Keeps records of AppWrappers that are deleted, as ConfigMaps; see [`crate::record`].
 
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{Api, ListParams, PostParams};
-use kube::core::{ApiResource, Request};
-use kube::{Client, Resource};
+use kube::Client;
+use kube::api::{Api, ListParams};
+use kube::core::ApiResource;
 use serde_json::json;
 
-use super::{Error, delete};
+use super::{Error, create_once, delete};
 use crate::api::keys;
 use crate::observe::assemble::Wrapper;
-use crate::observe::live;
 use crate::record::{Kept, RECORD_KEY, Record, config_map};
 
 /// How many ConfigMaps are read at a time.
@@ -24,7 +23,6 @@ const READ_MAX: usize = 100_000;
 pub async fn keep(client: &Client, wrapper: &Wrapper, record: &Record) -> Result<(), Error> {
     let text = record.json();
     let (Some(name), false) = (config_map(&wrapper.uid), text.is_empty()) else { return Ok(()) };
-    let what = || format!("create ConfigMap {name}");
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {
@@ -33,14 +31,7 @@ pub async fn keep(client: &Client, wrapper: &Wrapper, record: &Record) -> Result
         "immutable": true,
         "data": {RECORD_KEY: text},
     });
-    let request = Request::new(ConfigMap::url_path(&(), Some(&wrapper.namespace)))
-        .create(&PostParams::default(), object.to_string().into_bytes())
-        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
-    match client.request_text(request).await {
-        Ok(_) => Ok(()),
-        Err(error) if live::code(&error) == Some(409) => Ok(()),
-        Err(error) => Err(Error::new(what(), error)),
-    }
+    create_once(client, wrapper, &name, &object).await
 }
 
 /// The ConfigMaps with the label of records, in all namespaces.
