@@ -11,7 +11,7 @@ const REPLACED: [(&str, &str); 7] = [
     ("namespace: appwrapper-system", "namespace: {{ .Release.Namespace }}"),
     (".appwrapper-system.svc", ".{{ .Release.Namespace }}.svc"),
     ("namespaces: [appwrapper-system]", "namespaces: [\"{{ .Release.Namespace }}\"]"),
-    ("image: appwrapper:0.1.0", "image: {{ .Values.image }}"),
+    ("image: appwrapper:0.2.0", "image: {{ .Values.image }}"),
     ("replicas: 2", "replicas: {{ .Values.replicas }}"),
     (
         "        resources:\n          requests: {cpu: 100m, memory: 64Mi}\n          \

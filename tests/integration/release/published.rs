@@ -13,7 +13,7 @@ const NOTE: &str = r#"echo "$(basename "$0") $*" >>calls"#;
 #[test]
 fn the_image_is_made_of_the_static_binaries() {
     let folder = copies("image", &["scripts/image", "Dockerfile"]);
-    let reference = "registry.example:5000/team/appwrapper:0.1.0";
+    let reference = "registry.example:5000/team/appwrapper:0.2.0";
     let image = || {
         let mut command = script(&folder, "scripts/image");
         command.arg(reference);
@@ -39,7 +39,7 @@ fn the_image_is_made_of_the_static_binaries() {
         "--platform linux/amd64,linux/arm64 ",
         "--build-arg BINARY=prebuilt ",
         &format!("--tag {reference} --push"),
-        "org.opencontainers.image.version=0.1.0 ",
+        "org.opencontainers.image.version=0.2.0 ",
         "org.opencontainers.image.revision=0123abc ",
     ] {
         assert!(calls.contains(want), "{want}: {calls}");
@@ -85,7 +85,7 @@ fn a_pushed_chart_is_named_by_its_digest() {
     let registry = "registry.example/team/charts";
     assert_fails(&mut publish(), "chart.tgz");
     fs::write(folder.join("chart.tgz"), "").expect("it is written");
-    let pushed = format!("{NOTE}\necho Pushed: {registry}/appwrapper:0.1.0\necho Digest: {DIGEST}");
+    let pushed = format!("{NOTE}\necho Pushed: {registry}/appwrapper:0.2.0\necho Digest: {DIGEST}");
     stand_in(&folder, "helm", &pushed);
     let (code, output, said) = run(&mut publish());
     assert_eq!((code, output), (0, format!("digest={DIGEST}\n")), "{said}");
