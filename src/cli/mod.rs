@@ -9,6 +9,8 @@ mod configuration;
 mod crd;
 #[cfg(feature = "demo")]
 mod demo;
+#[cfg(test)]
+mod documented;
 mod explain;
 #[cfg(feature = "demo")]
 mod fleet;

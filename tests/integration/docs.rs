@@ -85,9 +85,22 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The anchor of a title, as GitHub and mdBook make it.
+fn anchor(title: &str) -> String {
+    let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// Whether a page has a title with this anchor.
+fn has_title(page: &Path, wanted: &str) -> bool {
+    let text = std::fs::read_to_string(page).expect("it can be read");
+    let mut titles = text.lines().filter(|line| line.starts_with('#'));
+    titles.any(|line| anchor(line.trim_start_matches('#').trim()) == wanted)
+}
+
 /// Links between the documents lead somewhere.
 #[test]
-fn links_lead_to_files() {
+fn links_lead_to_files_and_titles() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut all = vec![];
     pages(&root.join("docs"), &mut all);
@@ -96,12 +109,16 @@ fn links_lead_to_files() {
     for path in all {
         let text = std::fs::read_to_string(&path).expect("it can be read");
         for (_, rest) in text.match_indices("](").map(|(at, _)| text.split_at(at + 2)) {
-            let target = rest.split([')', '#']).next().unwrap_or_default();
-            if !target.is_empty() && !target.contains("://") {
-                let target = path.with_file_name(target);
-                assert!(target.exists(), "{} names {}", path.display(), target.display());
-                count += 1;
+            let link = rest.split(')').next().unwrap_or_default();
+            let (target, title) = link.split_once('#').unwrap_or((link, ""));
+            if link.contains("://") {
+                continue;
             }
+            let target = if target.is_empty() { path.clone() } else { path.with_file_name(target) };
+            assert!(target.exists(), "{} names {}", path.display(), target.display());
+            let is_there = title.is_empty() || has_title(&target, title);
+            assert!(is_there, "{} names {link}", path.display());
+            count += 1;
         }
     }
     assert!(count > 20, "the links were found");

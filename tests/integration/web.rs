@@ -13,14 +13,14 @@ use crate::harness::{plane, pod, test, tuned, wrapper};
 const PROGRAM: &str = env!("CARGO_BIN_EXE_appwrapper");
 
 /// A command that serves the page.
-struct Served {
+pub struct Served {
     child: Child,
     /// Its URL, with the token.
     url: String,
 }
 
 impl Served {
-    fn start(command: &mut Command) -> Self {
+    pub fn start(command: &mut Command) -> Self {
         let mut child = command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -56,7 +56,7 @@ impl Served {
     }
 
     /// Data of the page.
-    fn json(&self, below: &str) -> Value {
+    pub fn json(&self, below: &str) -> Value {
         let (host, path) = self.parts();
         let answer = self.answer("GET", host, &format!("{path}{below}"));
         let body = answer.split_once("\r\n\r\n").expect("a body").1;
