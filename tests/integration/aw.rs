@@ -3,11 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use controlplane::Tool;
+use controlplane::{ControlPlane, Tool};
 use kube::api::{Api, DynamicObject, PostParams};
 use serde_json::{Value, json};
 
-use crate::harness::{Case, job, plane, pod, test, tuned, wrapper};
+use crate::harness::{Case, Log, job, plane, pod, quota_without_a_gap, test, tuned, wrapper};
 use crate::installed::{INSTALLED, installed_test};
 use crate::kueue::{Queue, queued};
 use crate::objects::job_set;
@@ -38,6 +38,28 @@ impl User {
 
     pub fn admin(case: &Case) -> Self {
         Self::of(case, plane().kubeconfig())
+    }
+
+    /// Somebody who may read AppWrappers in the namespace of a test and do this to them, and nothing else.
+    async fn with_rights(case: &Case, plane: &ControlPlane, name: &str, verbs: &[&str]) -> Self {
+        let verbs = [&["get", "list", "watch"], verbs].concat();
+        let rules = json!([{"apiGroups": ["workload.codeflare.dev"], "resources": ["appwrappers"],
+                            "verbs": verbs}]);
+        let api = "rbac.authorization.k8s.io";
+        let meta = json!({"name": name});
+        let role = json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": meta, "rules": rules});
+        case.create(role).await;
+        case.create(json!({
+            "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": meta,
+            "roleRef": {"apiGroup": api, "kind": "Role", "name": name},
+            "subjects": [{"apiGroup": api, "kind": "User", "name": name}],
+        }))
+        .await;
+        let kubeconfig = plane.kubeconfig_of(name, &[]).expect("a kubeconfig");
+        let user = Self::of(case, &kubeconfig);
+        // rights are seen a moment later
+        assert!((0..600).any(|_| user.run(&["list"]).code == Some(0)), "never");
+        user
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
@@ -235,17 +257,39 @@ fn through_a_queue_kueue_suspends_resumes_and_admits_anew() {
         user.run(&["why", "first"]).with(0, &["aw-queue: admitted"]);
         user.run(&["why", "second"]).with(0, &["not admitted: Pending:"]);
 
-        let suspended = user.run(&["suspend", "first"]);
-        suspended.with(0, &["through Kueue", "releases its quota immediately"]);
+        let owner = User::with_rights(&case, &INSTALLED.plane, "owner-of-first", &["patch"]).await;
+        owner.run(&["suspend", "first"]).with(0, &["then Kueue releases its quota"]);
         case.phase("first", "Suspended").await;
-        user.run(&["suspend", "first"]).with(0, &["is already suspended"]);
+        owner.run(&["suspend", "first"]).with(0, &["is already suspended"]);
+        owner.run(&["list"]).with(0, &["suspended by its annotation active"]);
         case.ready("second", 0).await;
-        user.run(&["why", "first"]).with(0, &["deactivated"]);
+        let why = ["deactivated", "to resume it: appwrapper resume first"];
+        user.run(&["why", "first"]).with(0, &why);
+        // what waits in the queue leaves it
+        case.create(queued("waits", "aw-queue", json!({}), vec![pod("w", &[])])).await;
+        case.workload("waits", "QuotaReserved", "False").await;
+        owner.run(&["suspend", "waits"]).with(0, &["then Kueue releases its quota"]);
+        let inactive = |log: &Log, name: &str| {
+            let last = log.workloads(name).last()?;
+            (last.object["spec"]["active"] == false).then_some(())
+        };
+        case.until("the Workload is inactive", |log| inactive(log, "waits")).await;
         case.end_pod("q", "0").await;
         case.phase("second", "Succeeded").await;
         user.run(&["suspend", "second"]).with(1, &["it has succeeded"]);
-        user.run(&["resume", "first"]).with(0, &["waiting for admission"]);
+        owner.run(&["resume", "first"]).with(0, &["it returns to its queue"]);
         case.ready("first", 1).await;
+        quota_without_a_gap(&case.log(), "first");
+        let again = case.phase("first", "Running").await;
+        assert_eq!(again.attempts()[0]["outcome"], "Suspended", "{:?}", again.attempts());
+        assert_eq!(inactive(&case.log(), "waits"), Some(()));
+        user.run(&["delete", "waits"]).with(0, &[]);
+        // an administrator's deactivation is not the owner's to undo
+        case.activate("first", false).await;
+        case.phase("first", "Suspended").await;
+        owner.run(&["resume", "first"]).with(1, &["not suspended by its annotation"]);
+        user.run(&["resume", "first"]).with(0, &["waiting for admission"]);
+        case.ready("first", 2).await;
 
         let settings = tuned(&[("retryLimit", "0"), ("failureGracePeriodDuration", "0s")]);
         case.create(queued("third", "aw-queue", settings, vec![pod("r", &[])])).await;
@@ -269,23 +313,7 @@ fn what_could_not_be_created_again_is_not_deleted() {
         let created = case.create(failing("kept")).await;
         case.condition("kept", "QuotaReserved", "False").await;
         case.phase("kept", "Failed").await;
-        let viewer = "viewer-who-deletes";
-        let rules = json!([{"apiGroups": ["workload.codeflare.dev"], "resources": ["appwrappers"],
-                            "verbs": ["get", "list", "watch", "delete"]}]);
-        let api = "rbac.authorization.k8s.io";
-        let meta = json!({"name": "deletes"});
-        let role = json!({"apiVersion": format!("{api}/v1"), "kind": "Role", "metadata": meta, "rules": rules});
-        case.create(role).await;
-        case.create(json!({
-            "apiVersion": format!("{api}/v1"), "kind": "RoleBinding", "metadata": meta,
-            "roleRef": {"apiGroup": api, "kind": "Role", "name": "deletes"},
-            "subjects": [{"apiGroup": api, "kind": "User", "name": viewer}],
-        }))
-        .await;
-        let kubeconfig = plane().kubeconfig_of(viewer, &[]).expect("a kubeconfig");
-        let user = User::of(&case, &kubeconfig);
-        // rights are seen a moment later
-        assert!((0..600).any(|_| user.run(&["list"]).code == Some(0)), "never");
+        let user = User::with_rights(&case, plane(), "viewer-who-deletes", &["delete"]).await;
         user.run(&["retry", "kept"]).with(1, &["is left unchanged", "cannot create resource"]);
         let stored = case.wrappers().get("kept").await.expect("it is there");
         assert_eq!(stored.metadata.uid, created.metadata.uid);
@@ -417,5 +445,35 @@ fn kubectl_finds_its_plugin() {
         plugin(&["list", "-A"]).with(0, &["NAMESPACE ", namespace]);
         let advice = plugin(&["retry", "new", "-n", namespace]);
         advice.with(1, &["kubectl aw suspend new, then kubectl aw resume new"]);
+    });
+}
+
+/// The requests of a user, from the audit log.
+fn requests(name: &str) -> Vec<String> {
+    let log = INSTALLED.plane.audit_log().expect("it is kept");
+    let log = std::fs::read_to_string(log).expect("it can be read");
+    let events = log.lines().filter(|line| line.contains(name));
+    let events = events.filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let theirs = events.filter(|event| event["impersonatedUser"]["username"] == name);
+    theirs.map(|event| format!("{} {}", event["verb"], event["requestURI"])).collect()
+}
+
+#[test]
+fn the_reasons_take_at_most_ten_calls() {
+    installed_test("the_reasons_take_at_most_ten_calls", async |case| {
+        let name = "asks-for-reasons";
+        let kubeconfig = INSTALLED.plane.kubeconfig_of(name, &["system:masters"]);
+        let user = User::of(&case, &kubeconfig.expect("a kubeconfig"));
+        Queue::of("aw-calls", 8).create(&case).await;
+        let settings = tuned(&[("failureGracePeriodDuration", "0s"), ("retryLimit", "1")]);
+        let life = [("run-for", "1s"), ("fail-until-attempt", "1"), ("exit-code", "3")];
+        let workers = job("train", json!({"parallelism": 6}), &[]);
+        let set = job_set("set", json!({}), &[("w", &[])]);
+        let parts = vec![workers, pod("flaky", &life), set];
+        case.create(queued("train", "aw-calls", settings, parts)).await;
+        case.ready("train", 1).await;
+        user.run(&["why", "train"]).with(0, &["aw-calls: admitted", "exit code 3"]);
+        let calls = requests(name);
+        assert!((1..=10).contains(&calls.len()), "{calls:#?}");
     });
 }

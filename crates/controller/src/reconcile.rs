@@ -292,7 +292,7 @@ async fn carry_out(
     decision: &Decision,
 ) -> Result<Carried, Error> {
     if decision.actions.iter().any(Action::is_unguarded)
-        && !is_newest(context, memory, wrapper, snapshot).await?
+        && !is_newest(context, memory, wrapper, snapshot, decision).await?
     {
         return Ok(Carried::Later(WATCH_OVERDUE)); // the watch will show what is newer
     }
@@ -389,14 +389,18 @@ fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
 /// Whether an AppWrapper is as it was read, by the API server's own word. Creations and deletions carry
 /// no precondition on it, and the watch of a process that has just started may show the past.
 ///
-/// Our own write is no proof where a later attempt shows: another leader has begun it since.
+/// Our own write is no proof where a later attempt shows: another leader has begun it since. Nor is it for a Workload that
+/// was read later: another leader may have activated it.
 async fn is_newest(
     context: &Context,
     memory: &mut ReconcileState,
     wrapper: &Wrapper,
     snapshot: &Snapshot,
+    decision: &Decision,
 ) -> Result<bool, Error> {
-    if !memory.is_confirmed(&wrapper.version) || shows_later_attempt(snapshot) {
+    let switches = |action: &Action| matches!(action, Action::SwitchWorkload { .. });
+    let doubts = shows_later_attempt(snapshot) || decision.actions.iter().any(switches);
+    if doubts || !memory.is_confirmed(&wrapper.version) {
         let newest = live::version(&context.client, wrapper).await?;
         memory.confirm(newest.as_deref());
         return Ok(newest.as_deref() == Some(wrapper.version.as_str()));

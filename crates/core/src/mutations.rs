@@ -87,6 +87,7 @@ mutations! {
     RecoveryFromAttempt: "recovery-from-attempt", "Kueue's recoveryTimeout is counted from the attempt.";
     NoFitIsCounted: "no-fit-is-counted", "onNoFit uses a retry.";
     RequeueEarly: "requeue-early", "A Workload is deactivated while resources exist.";
+    InactiveRuns: "inactive-runs", "The annotation `active` is ignored.";
     RequeueForgotten: "requeue-forgotten", "A Workload that the controller deactivated stays inactive.";
     DeadlineForgotten: "deadline-forgotten", "Nothing is looked at again when a period is over.";
 }

@@ -291,7 +291,9 @@ fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
     }
     match wrapper.status.phase {
         Phase::Failed => Some(format!("to recreate it from its own spec: {program} retry {name}")),
-        Phase::Suspended if wrapper.queue.is_none() && wrapper.spec.suspend => {
+        Phase::Suspended
+            if wrapper.is_inactive() || wrapper.queue.is_none() && wrapper.spec.suspend =>
+        {
             Some(format!("to resume it: {program} resume {name}"))
         }
         Phase::Empty => Some(

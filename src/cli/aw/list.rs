@@ -12,7 +12,7 @@ use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
 use super::words::{self, GAP, NOTHING};
 use super::{block_on, now, object_name, tell};
-use crate::api::{Phase, condition};
+use crate::api::{AppWrapperStatus, Phase, condition};
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
@@ -142,6 +142,9 @@ pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
     let status = &wrapper.status;
     match status.phase {
         Phase::Empty => "waiting for the controller".to_owned(),
+        Phase::Suspended | Phase::Resetting if wrapper.is_inactive() && !is_deleting(status) => {
+            "suspended by its annotation active".to_owned()
+        }
         Phase::Suspended => match &wrapper.queue {
             Some(queue) => format!("waiting for admission by queue {queue}"),
             None => "waiting for spec.suspend to be false".to_owned(),
@@ -154,9 +157,7 @@ pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
             Some(after) if after.0 > now => {
                 format!("retrying in {}", words::rounded(after.0.as_second() - now.as_second()))
             }
-            Some(_) | None if status.since.as_ref().is_some_and(|since| since.gone.is_some()) => {
-                "pausing before its next attempt".to_owned()
-            }
+            Some(_) | None if !is_deleting(status) => "pausing before its next attempt".to_owned(),
             Some(_) | None => "waiting until resources of its last attempt are deleted".to_owned(),
         },
         Phase::Suspending | Phase::Terminating => {
@@ -165,6 +166,12 @@ pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
         Phase::Succeeded => NOTHING.to_owned(),
         Phase::Failed => failed(wrapper),
     }
+}
+
+/// Resources of its last attempt exist.
+fn is_deleting(status: &AppWrapperStatus) -> bool {
+    let is_gone = status.since.as_ref().is_some_and(|since| since.gone.is_some());
+    status.phase == Phase::Resetting && !is_gone
 }
 
 fn running(wrapper: &Wrapper) -> String {

@@ -1,4 +1,4 @@
-//! `appwrapper suspend` and `resume`: by `spec.suspend`, or by the Workload where Kueue has the say.
+//! `appwrapper suspend` and `resume`: by `spec.suspend`, or by the annotation `active` where Kueue has the say.
 
 use std::process::ExitCode;
 
@@ -32,8 +32,10 @@ enum SuspendPlan {
     /// It cannot be done.
     No(String),
     /// `spec.suspend` of the AppWrapper.
-    Wrapper,
-    /// `spec.active` of its Workload.
+    Spec,
+    /// Its annotation `active`: the controller does the rest.
+    Annotation,
+    /// `spec.active` of its Workload, which somebody else has deactivated.
     Workload(Workload),
 }
 
@@ -43,7 +45,7 @@ enum SuspendPlan {
 struct Switched {
     action: Wish,
     changed: bool,
-    /// The Workload through which Kueue does it.
+    /// The Workload that was activated.
     workload: Option<String>,
 }
 
@@ -91,15 +93,21 @@ async fn carry_out(
         facts: Switched { action: wish, changed, workload },
         message: format!("{}/{}: {message}", wrapper.namespace, wrapper.name),
     };
+    let identity = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
+    let message = message(wish, &plan);
     let (written, workload) = match plan {
         SuspendPlan::Already(how) => return Ok(Some(done(true, false, None, how))),
         SuspendPlan::No(why) => return Ok(Some(done(false, false, None, why))),
-        SuspendPlan::Wrapper => {
+        SuspendPlan::Spec => {
             let suspend = wish == Wish::Suspend;
-            let patch = json!({
-                "metadata": {"uid": wrapper.uid, "resourceVersion": wrapper.version},
-                "spec": {"suspend": suspend},
-            });
+            let patch = json!({"metadata": identity, "spec": {"suspend": suspend}});
+            (place.patch(&appwrappers(), &wrapper.name, patch).await?, None)
+        }
+        SuspendPlan::Annotation => {
+            let mut metadata = identity;
+            let active = wish == Wish::Resume;
+            metadata["annotations"] = json!({keys::ACTIVE: active.to_string()});
+            let patch = json!({"metadata": metadata});
             (place.patch(&appwrappers(), &wrapper.name, patch).await?, None)
         }
         SuspendPlan::Workload(workload) => {
@@ -108,17 +116,14 @@ async fn carry_out(
                     "uid": workload.uid, "resourceVersion": workload.version,
                     "annotations": {keys::DEACTIVATED_FOR: null},
                 },
-                "spec": {"active": wish == Wish::Resume},
+                "spec": {"active": true},
             });
             let Some(resource) = place.workloads().await? else { return Ok(None) };
             (place.patch(&resource, &workload.name, patch).await?, Some(workload.name))
         }
     };
     Ok(match written {
-        Written::Yes => {
-            let message = message(wish, workload.as_deref());
-            Some(done(true, true, workload, message))
-        }
+        Written::Yes => Some(done(true, true, workload, message)),
         Written::Refused(why) => Some(done(false, false, workload, format!("refused: {why}"))),
         Written::Conflict => None,
     })
@@ -156,57 +161,72 @@ fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> Suspen
         };
         return SuspendPlan::No(why + &retry);
     }
+    let is_inactive = wrapper.is_inactive();
     match (queued, &wrapper.queue) {
+        // it holds without Kueue, too
+        (_, _) if wish == Wish::Resume && is_inactive => SuspendPlan::Annotation,
         (Queued::Workload(workload), _) => of_workload(workload, wrapper, wish),
-        (Queued::Hidden(why), Some(queue)) => SuspendPlan::No(format!(
-            "it is in queue {queue} and controlled by its Workload, which you cannot list: {why}"
-        )),
         // Kueue has not seen it yet, or will not: it would take the field for its own
-        (Queued::Nothing, Some(queue)) => SuspendPlan::No(format!(
-            "it is in queue {queue}, but Kueue has not created its Workload (yet), and only Kueue \
-             may set spec.suspend"
-        )),
+        (Queued::Nothing | Queued::Hidden(_), Some(queue)) => match wish {
+            Wish::Suspend if is_inactive => SuspendPlan::Already(ALREADY.to_owned()),
+            Wish::Suspend => SuspendPlan::Annotation,
+            Wish::Resume if !wrapper.spec.suspend => SuspendPlan::Already(RUNS.to_owned()),
+            Wish::Resume => SuspendPlan::No(format!(
+                "it is not suspended by its annotation {}: Kueue has to admit it from queue {queue}",
+                keys::ACTIVE
+            )),
+        },
         (Queued::NoKueue, Some(_))
         | (Queued::NoKueue | Queued::Nothing | Queued::Hidden(_), None) => {
             match (wish, wrapper.spec.suspend) {
-                (Wish::Suspend, true) => SuspendPlan::Already("is already suspended".to_owned()),
-                (Wish::Resume, false) => SuspendPlan::Already("is not suspended".to_owned()),
-                (Wish::Suspend, false) | (Wish::Resume, true) => SuspendPlan::Wrapper,
+                (Wish::Suspend, true) => SuspendPlan::Already(ALREADY.to_owned()),
+                (Wish::Resume, false) => SuspendPlan::Already(RUNS.to_owned()),
+                (Wish::Suspend, false) | (Wish::Resume, true) => SuspendPlan::Spec,
             }
         }
     }
 }
 
+/// What is said where there is nothing to suspend, and nothing to resume.
+const ALREADY: &str = "is already suspended";
+const RUNS: &str = "is not suspended";
+
+/// Of a Workload that can be seen; the annotation does not ask for a resumption.
 fn of_workload(workload: &Workload, wrapper: &Wrapper, wish: Wish) -> SuspendPlan {
     let name = &workload.name;
     match (wish, workload.active) {
-        // from now on it is the user who has deactivated it
-        (Wish::Suspend, false) if workload.returns => SuspendPlan::Workload(workload.clone()),
-        (Wish::Suspend, false) => {
-            SuspendPlan::Already(format!("is already suspended: its Workload {name} is not active"))
+        (Wish::Suspend, _) if wrapper.is_inactive() => SuspendPlan::Already(ALREADY.to_owned()),
+        (Wish::Suspend, false) if !workload.returns => {
+            SuspendPlan::Already(format!("{ALREADY}: its Workload {name} is not active"))
         }
+        // one that the controller has deactivated for a while stays so from now on
+        (Wish::Suspend, true | false) => SuspendPlan::Annotation,
         (Wish::Resume, true) if wrapper.spec.suspend => SuspendPlan::Already(format!(
             "is already active: Workload {name} is waiting for admission"
         )),
-        (Wish::Resume, true) => SuspendPlan::Already("is not suspended".to_owned()),
-        (Wish::Suspend, true) | (Wish::Resume, false) => SuspendPlan::Workload(workload.clone()),
+        (Wish::Resume, true) => SuspendPlan::Already(RUNS.to_owned()),
+        (Wish::Resume, false) => SuspendPlan::Workload(workload.clone()),
     }
 }
 
 /// What was done, in words.
-fn message(wish: Wish, workload: Option<&str>) -> String {
-    match (wish, workload) {
-        (Wish::Suspend, None) => {
+fn message(wish: Wish, plan: &SuspendPlan) -> String {
+    let key = keys::ACTIVE;
+    match (wish, plan) {
+        (_, SuspendPlan::Already(text) | SuspendPlan::No(text)) => text.clone(),
+        (Wish::Suspend, SuspendPlan::Spec) => {
             "suspended (spec.suspend): the controller deletes its resources".to_owned()
         }
-        (Wish::Resume, None) => "resumed (spec.suspend)".to_owned(),
-        (Wish::Suspend, Some(workload)) => format!(
-            "suspended through Kueue: spec.active of its Workload {workload} is now false\n\
-             note: Kueue 0.18 releases its quota immediately, while its pods may still terminate"
+        (Wish::Resume, SuspendPlan::Spec) => "resumed (spec.suspend)".to_owned(),
+        (Wish::Suspend, SuspendPlan::Annotation) => format!(
+            "suspended (annotation {key}): the controller deletes its resources, then Kueue releases its quota"
         ),
-        (Wish::Resume, Some(workload)) => format!(
-            "resumed through Kueue: spec.active of its Workload {workload} is now true; it is \
-             waiting for admission"
+        (Wish::Resume, SuspendPlan::Annotation) => {
+            format!("resumed (annotation {key}): it returns to its queue")
+        }
+        (Wish::Suspend | Wish::Resume, SuspendPlan::Workload(Workload { name, .. })) => format!(
+            "resumed through Kueue: spec.active of its Workload {name} is now true; it is waiting \
+             for admission"
         ),
     }
 }
@@ -236,9 +256,9 @@ mod tests {
         use Wish::{Resume, Suspend};
         let already = |text: &str| SuspendPlan::Already(text.to_owned());
         for (suspended, wish, want) in [
-            (false, Suspend, SuspendPlan::Wrapper),
+            (false, Suspend, SuspendPlan::Spec),
             (true, Suspend, already("is already suspended")),
-            (true, Resume, SuspendPlan::Wrapper),
+            (true, Resume, SuspendPlan::Spec),
             (false, Resume, already("is not suspended")),
         ] {
             for (queue, queued) in [
@@ -254,32 +274,44 @@ mod tests {
     }
 
     #[test]
-    fn with_a_workload_kueue_does_it() {
-        let returning = Workload { returns: true, ..workload(false) };
-        let taken_over =
-            of_workload(&returning, &wrapper(Phase::Suspended, Some("gpu"), true), Wish::Suspend);
-        assert_eq!(taken_over, SuspendPlan::Workload(returning));
-        let wrapper = |suspend| wrapper(Phase::Running, Some("gpu"), suspend);
+    fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
+        use Wish::{Resume, Suspend};
+        let held = |suspend| {
+            let mut held = wrapper(Phase::Suspended, Some("gpu"), suspend);
+            held.annotations.insert(keys::ACTIVE.into(), "false".into());
+            held
+        };
+        let plain = |suspend| wrapper(Phase::Running, Some("gpu"), suspend);
         let of = |active| Queued::Workload(workload(active));
-        let suspend = planned(&wrapper(false), &of(true), Wish::Suspend);
-        assert_eq!(suspend, SuspendPlan::Workload(workload(true)));
-        let resume = planned(&wrapper(true), &of(false), Wish::Resume);
-        assert_eq!(resume, SuspendPlan::Workload(workload(false)));
-        for (suspended, active, wish, want) in [
-            (true, false, Wish::Suspend, "its Workload w is not active"),
-            (true, true, Wish::Resume, "is waiting for admission"),
-            (false, true, Wish::Resume, "is not suspended"),
+        let returning = Queued::Workload(Workload { returns: true, ..workload(false) });
+        let hidden = Queued::Hidden("forbidden".into());
+        let annotation = "annotation";
+        for (wrapper, queued, wish, want) in [
+            (plain(false), of(true), Suspend, annotation),
+            (plain(false), Queued::Nothing, Suspend, annotation),
+            (plain(false), hidden.clone(), Suspend, annotation),
+            (plain(true), of(true), Suspend, annotation),
+            (plain(true), returning.clone(), Suspend, annotation),
+            (plain(true), of(false), Suspend, "its Workload w is not active"),
+            (held(true), of(true), Suspend, "is already suspended"),
+            (held(true), returning, Suspend, "is already suspended"),
+            (held(true), hidden.clone(), Suspend, "is already suspended"),
+            (held(true), of(false), Resume, annotation),
+            (held(false), hidden.clone(), Resume, annotation),
+            (held(true), Queued::NoKueue, Resume, annotation),
+            (plain(true), of(false), Resume, "workload w"),
+            (plain(true), of(true), Resume, "is waiting for admission"),
+            (plain(false), of(true), Resume, "is not suspended"),
+            (plain(false), hidden.clone(), Resume, "is not suspended"),
+            (plain(true), hidden, Resume, "Kueue has to admit it from queue gpu"),
         ] {
-            match planned(&wrapper(suspended), &of(active), wish) {
-                SuspendPlan::Already(text) => assert!(text.contains(want), "{text}"),
-                other => panic!("{other:?}"),
-            }
-        }
-        for queued in [Queued::Nothing, Queued::Hidden("forbidden".into())] {
-            match planned(&wrapper(false), &queued, Wish::Suspend) {
-                SuspendPlan::No(why) => assert!(why.contains("in queue gpu"), "{why}"),
-                other => panic!("{other:?}"),
-            }
+            let said = match planned(&wrapper, &queued, wish) {
+                SuspendPlan::Annotation => annotation.to_owned(),
+                SuspendPlan::Workload(workload) => format!("workload {}", workload.name),
+                SuspendPlan::Already(text) | SuspendPlan::No(text) => text,
+                SuspendPlan::Spec => "spec".to_owned(),
+            };
+            assert!(said.contains(want), "{said} instead of {want}, {wish:?} {queued:?}");
         }
     }
 
@@ -291,7 +323,7 @@ mod tests {
         managed.spec.managed_by = Some("kueue.x-k8s.io/multikueue".into());
         let mut ours = wrapper(Phase::Running, None, false);
         ours.spec.managed_by = Some(keys::CONTROLLER_NAME.into());
-        assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), SuspendPlan::Wrapper);
+        assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), SuspendPlan::Spec);
         for (wrapper, want) in [
             (wrapper(Phase::Succeeded, None, false), "it has succeeded"),
             (wrapper(Phase::Failed, None, true), "kubectl aw retry aw"),
@@ -309,8 +341,9 @@ mod tests {
     }
 
     #[test]
-    fn who_suspends_through_kueue_is_told_of_the_quota() {
-        assert!(message(Wish::Suspend, Some("w")).contains("releases its quota immediately"));
-        assert!(!message(Wish::Suspend, None).contains("quota"));
+    fn who_suspends_with_a_queue_is_told_of_the_quota() {
+        let said = |plan| message(Wish::Suspend, &plan);
+        assert!(said(SuspendPlan::Annotation).contains("then Kueue releases its quota"));
+        assert!(!said(SuspendPlan::Spec).contains("quota"));
     }
 }

@@ -67,7 +67,7 @@ pub(in crate::cli) async fn around(
     } else {
         snapshot.nodes.values_mut().for_each(|node| node.lost = None);
     }
-    if wrapper.status.requeue.is_some() {
+    if wrapper.status.requeue.is_some() || wrapper.is_inactive() {
         let read = workload::read(client, &kinds, wrapper).await;
         snapshot.workload = read.unwrap_or_else(|error| WorkloadRead::Refused(error.to_string()));
     }

@@ -225,6 +225,12 @@ impl Wrapper {
         self.other_manager().is_none()
     }
 
+    /// Whether its annotation keeps it from running.
+    #[must_use]
+    pub fn is_inactive(&self) -> bool {
+        self.annotations.get(keys::ACTIVE).is_some_and(|text| text == "false")
+    }
+
     /// `spec.managedBy`, where that is another controller.
     #[must_use]
     pub fn other_manager(&self) -> Option<&str> {

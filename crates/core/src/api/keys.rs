@@ -56,6 +56,10 @@ pub const RETRYABLE_EXIT_CODES: &str = "workload.codeflare.dev.appwrapper/retrya
 /// Annotation: names of the RetryPolicies in force, comma-separated.
 pub const RETRY_POLICIES: &str = "workload.codeflare.dev.appwrapper/retryPolicies";
 
+/// Annotation: `false` keeps the AppWrapper from running, as `spec.active` does to a Workload of Kueue: its resources are
+/// deleted, then its quota is given back. `true`, or its absence, lets it run.
+pub const ACTIVE: &str = "workload.codeflare.dev.appwrapper/active";
+
 /// Annotation: the policies of `spec` as JSON. MultiKueue copies annotations, but not the fields. It has not
 /// [`ANNOTATION_PREFIX`]: it may be larger than what tunes an AppWrapper, and only admission reads it.
 pub const POLICIES: &str = "workload.codeflare.dev/policies";

@@ -39,6 +39,7 @@ pub mod progress;
 pub mod recovery;
 mod replacement;
 pub mod replay;
+mod requeue;
 mod resolve;
 mod retry;
 mod steps;

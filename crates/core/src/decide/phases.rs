@@ -8,7 +8,7 @@ use super::orphans::{Orphans, sweep};
 use super::problem::{self, Problem};
 use super::steps::{self, ComponentStage};
 use super::{
-    VerdictAction, attempts, budget, components, deploy, health, no_fit, notices, pods, progress,
+    VerdictAction, attempts, budget, components, deploy, health, notices, pods, progress, requeue,
     resolve, retry, suspicion, teardown, undetermined,
 };
 use crate::api::condition::{self, unhealthy};
@@ -20,7 +20,8 @@ use crate::snapshot::{PodPhase, Presence};
 /// First reconcile: the components are inspected.
 pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
     let suspend = draft.facts.snapshot.suspend;
-    if !suspend && !resume(draft, "Suspend is false") {
+    let is_held = suspend || requeue::is_inactive(draft);
+    if !is_held && !resume(draft, "Suspend is false") {
         return here.stay(); // the finalizer first; a status of its own would be one write too many
     }
     draft.component_status();
@@ -29,9 +30,10 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
             draft.warn(unhealthy::CREATE_FAILED, flaw.clone());
         }
     }
-    if suspend {
+    if is_held {
         notices::invalid_policies(draft);
-        "Suspend is true".clone_into(&mut draft.verdict.message);
+        let why = if suspend { "Suspend is true" } else { "It is inactive" };
+        why.clone_into(&mut draft.verdict.message);
         return here.to::<Suspended>();
     }
     here.to::<Resuming>()
@@ -39,7 +41,7 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
 
 /// Nothing is deployed.
 pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
-    if no_fit::return_to_queue(draft) {
+    if requeue::return_to_queue(draft) {
         return here.stay();
     }
     if draft.facts.snapshot.suspend {
@@ -97,6 +99,10 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
 
 /// The components of the first step are being created.
 pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
+    let here = match requeue::end_inactive(here, draft) {
+        Ok(here) => here,
+        Err(moved) => return moved,
+    };
     let snapshot = draft.facts.snapshot;
     let steps = &snapshot.policies.steps;
     let first: Vec<usize> =
@@ -162,7 +168,9 @@ fn deployed(here: At<Resuming>, draft: &mut Draft<'_>, first: &[usize]) -> Move 
 
 /// The components exist, or come and go, and are watched.
 pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
-    let here = match components::advance(here, draft) {
+    let here = match requeue::end_inactive(here, draft)
+        .and_then(|here| components::advance(here, draft))
+    {
         Ok(here) => here,
         Err(moved) => return moved,
     };

@@ -13,7 +13,7 @@ use super::edges::{
 };
 use super::force_delete::{delete, fenced, force};
 use super::orphans::{self, Orphans};
-use super::{VerdictAction, attempts, no_fit, pause, phases, retry, undetermined};
+use super::{VerdictAction, attempts, pause, phases, requeue, retry, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Since};
 use crate::mutations::{self, Mutation};
@@ -50,22 +50,24 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
     here.to::<Suspending>()
 }
 
-/// Deletes everything, waits for the retry pause, then resumes.
+/// Deletes everything, waits for the retry pause and while it is inactive, then resumes.
 pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
     let since = draft.status.since.as_ref();
     let Some(gone) = since.and_then(|since| since.gone.as_ref()).map(|t| t.0) else {
         draft.verdict.retry_after_seconds = Some(pause::left(draft));
-        if mutations::is_present(Mutation::RequeueEarly) && no_fit::give_back(draft) {
+        if mutations::is_present(Mutation::RequeueEarly) && requeue::give_back(draft) {
             return here.stay();
         }
         if !mutations::is_present(Mutation::AttemptsOverlap) && !delete_remaining(draft) {
             return here.stay();
         }
         attempts::end(draft);
-        finish(draft, "Resetting", "All resources are deleted; pausing before the next attempt");
+        let then =
+            if requeue::is_inactive(draft) { "" } else { "; pausing before the next attempt" };
+        finish(draft, "Resetting", &format!("All resources are deleted{then}"));
         let begin = pause_start(draft);
         draft.status.since = Some(Since { gone: Some(Time(begin)), ..Since::default() });
-        no_fit::all_gone(draft, begin);
+        requeue::all_gone(draft, begin);
         return paused(here, draft, begin);
     };
     paused(here, draft, gone)
@@ -83,7 +85,7 @@ fn pause_start(draft: &Draft<'_>) -> Timestamp {
 }
 
 fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
-    if no_fit::give_back(draft) {
+    if requeue::give_back(draft) {
         return here.stay();
     }
     let until = pause::until(&draft.status, draft.facts.limits, gone);

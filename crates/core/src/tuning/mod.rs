@@ -84,10 +84,12 @@ pub struct Limits {
     pub retryable_exit_codes: BTreeSet<i32>,
     /// Names of the retry policies that the AppWrapper itself attaches, in order.
     pub retry_policies: Vec<String>,
+    /// Whether it may run, where that is set.
+    pub active: Option<bool>,
 }
 
 /// The annotations that tune an AppWrapper, with their prefix.
-pub const KEYS: [&str; 11] = [
+pub const KEYS: [&str; 12] = [
     keys::ADMISSION_GRACE,
     keys::WARMUP_GRACE,
     keys::FAILURE_GRACE,
@@ -99,6 +101,7 @@ pub const KEYS: [&str; 11] = [
     keys::TERMINAL_EXIT_CODES,
     keys::RETRYABLE_EXIT_CODES,
     keys::RETRY_POLICIES,
+    keys::ACTIVE,
 ];
 
 /// The most unknown annotations that are remarked upon: each is compared with every known one.
@@ -144,6 +147,7 @@ impl Limits {
             terminal_exit_codes: reader.exit_codes(keys::TERMINAL_EXIT_CODES),
             retryable_exit_codes: reader.exit_codes(keys::RETRYABLE_EXIT_CODES),
             retry_policies: reader.retry_policies(),
+            active: reader.active(),
         };
         reader.no_code_in_both(&mut limits);
         reader.unknown_keys();
@@ -243,6 +247,16 @@ impl<'a> Reader<'a> {
             self.remarks.push(Remark::error(key, text, error.to_string()));
             vec![]
         })
+    }
+
+    fn active(&mut self) -> Option<bool> {
+        let text = self.get(keys::ACTIVE)?;
+        let active = text.parse().ok();
+        if active.is_none() {
+            let message = r#"must be "true" or "false""#;
+            self.remarks.push(Remark::error(keys::ACTIVE, text, message));
+        }
+        active
     }
 
     /// A code that is both terminal and retryable says nothing: then neither list applies.

@@ -43,6 +43,7 @@ fn every_annotation_is_read() {
         ("terminalExitCodes", "1, 2"),
         ("retryableExitCodes", "3"),
         ("retryPolicies", "infra, ml-training"),
+        ("active", "false"),
     ]);
     assert_eq!(remarks, Vec::<String>::new());
     let second = Period::from_secs;
@@ -60,6 +61,7 @@ fn every_annotation_is_read() {
             terminal_exit_codes: [1, 2].into(),
             retryable_exit_codes: [3].into(),
             retry_policies: vec!["infra".to_owned(), "ml-training".to_owned()],
+            active: Some(false),
         }
     );
 }
@@ -72,6 +74,8 @@ fn a_malformed_value_leaves_the_default() {
         ("warmupGracePeriodDuration", "", "must be a duration like"),
         ("warmupGracePeriodDuration", "5 days", "must be a duration like"),
         ("retryPausePeriodDuration", "9999999999999999999s", "must be at most 2562047h"),
+        ("active", "False", r#"must be "true" or "false""#),
+        ("active", "", r#"must be "true" or "false""#),
         ("retryLimit", "-1", "must be a whole number from 0 to 2147483647"),
         ("retryLimit", "4294967296", "must be a whole number"),
         ("retryLimit", "2147483648", "must be a whole number"),

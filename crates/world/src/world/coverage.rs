@@ -49,6 +49,8 @@ happenings! {
     Resumed: "resumed", "A user resumes it.";
     Deleted: "deleted", "A user deletes it.";
     Edited: "edited", "A user changes its annotations.";
+    Deactivated: "deactivated", "A user sets its annotation `active` to false.";
+    Activated: "activated", "A user sets its annotation `active` to true.";
     Admitted: "admitted", "Kueue lets it in.";
     Preempted: "preempted", "Kueue makes it go for another, or for no reason.";
     NotReady: "not-ready", "Kueue makes it go because its pods took too long.";

@@ -69,6 +69,8 @@ use wire::Call;
 pub const NAMESPACE: &str = "default";
 /// When every world begins.
 const BEGIN: i64 = 1_767_225_600;
+/// The annotation that keeps an AppWrapper from running.
+const ACTIVE: &str = "workload.codeflare.dev.appwrapper/active";
 const LABEL: &str = "workload.codeflare.dev/appwrapper";
 
 /// How a world is run.

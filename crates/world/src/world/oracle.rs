@@ -78,6 +78,8 @@ pub struct State {
     pub phase: Phase,
     /// `spec.suspend`.
     pub suspend: bool,
+    /// Its annotation `active` is false.
+    pub inactive: bool,
     /// It has a deletion timestamp.
     pub deleting: bool,
     /// Our finalizer is set.

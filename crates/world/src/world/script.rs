@@ -9,7 +9,7 @@ use super::actors::kueue::Outcome;
 use super::actors::{Env, Task, nodes};
 use super::coverage::Happening;
 use super::scene::Act;
-use super::{LABEL, NAMESPACE, World, oracle};
+use super::{ACTIVE, LABEL, NAMESPACE, World, oracle};
 use crate::sim::{Address, Deletion, Object, Part, Propagation};
 
 /// A finalizer of nobody that we know.
@@ -42,6 +42,12 @@ impl World {
                 let key = format!("workload.codeflare.dev.appwrapper/{key}Duration");
                 self.edit(&name, Happening::Edited, |object| {
                     object["metadata"]["annotations"][key] = value.into();
+                });
+            }
+            Act::Activate(name, active) => {
+                let happening = if active { Happening::Activated } else { Happening::Deactivated };
+                self.edit(&name, happening, |object| {
+                    object["metadata"]["annotations"][ACTIVE] = active.to_string().into();
                 });
             }
             Act::Delete(name, propagation) => self.delete_wrapper(&name, propagation),

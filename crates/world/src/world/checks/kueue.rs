@@ -116,6 +116,7 @@ pub(super) fn all_returned(scope: &EndScope<'_>) -> Option<String> {
         let workload = workload::find(scope.store, uid)?;
         let left = workload.value["spec"]["active"] == false
             && workload.annotation(DEACTIVATED_FOR).is_some();
-        (left && !wrapper.state.deleting).then(|| format!("{} waits", wrapper.address.name))
+        let may_run = !wrapper.state.deleting && !wrapper.state.inactive;
+        (left && may_run).then(|| format!("{} waits", wrapper.address.name))
     })
 }

@@ -13,6 +13,7 @@ use crate::observe::cache::Key;
 use crate::sim::{Object, Store};
 use crate::world::actors::is_true;
 use crate::world::actors::kueue::{Kueue, QUEUE, WorkloadState};
+use crate::world::actors::workload;
 use crate::world::oracle::{Oracle, Wrapper};
 use crate::world::replica::Replica;
 
@@ -44,6 +45,7 @@ pub const LIVENESS: &[Invariant<Check>] = &[
     ("L1", "an AppWrapper that may run is running and healthy, or has ended", runs_or_ended),
     ("L1", "steps continue, and recreated components come back", steps_go_on),
     ("L2", "a suspended AppWrapper is Suspended and holds no quota", suspended),
+    ("L2", "an inactive AppWrapper has no resources, and no quota with a Workload", inactive),
     ("L3", "a deleted AppWrapper is removed", deleted),
     ("L5", "a failed AppWrapper holds no resources", failed_holds_nothing),
     ("L6", "a succeeded AppWrapper is cleaned up after its TTL", cleaned_up),
@@ -95,7 +97,7 @@ fn comes_to_rest(scope: &EndScope<'_>) -> Option<String> {
 fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
     scope.find(|wrapper, object| {
         let state = wrapper.state;
-        if state.deleting || state.suspend {
+        if state.deleting || state.suspend || state.inactive {
             return None;
         }
         match state.phase {
@@ -119,7 +121,7 @@ fn runs_or_ended(scope: &EndScope<'_>) -> Option<String> {
 fn steps_go_on(scope: &EndScope<'_>) -> Option<String> {
     scope.find(|wrapper, _| {
         let Wrapper { own, components, state, .. } = wrapper;
-        if state.phase != Phase::Running || state.deleting || state.suspend {
+        if state.phase != Phase::Running || state.deleting || state.suspend || state.inactive {
             return None;
         }
         if !components.coming.is_empty() || !components.going.is_empty() {
@@ -149,6 +151,21 @@ fn suspended(scope: &EndScope<'_>) -> Option<String> {
             || matches!(state.phase, Phase::Succeeded | Phase::Failed)
             || state.phase == Phase::Suspended && !state.quota && wrapper.things.is_empty();
         (!right).then(|| format!("suspended, but in {:?}", state.phase))
+    })
+}
+
+/// Without a Workload it keeps what it calls its quota, since nobody can take it back.
+fn inactive(scope: &EndScope<'_>) -> Option<String> {
+    scope.wrappers().find_map(|(wrapper, object)| {
+        let state = wrapper.state;
+        let has_workload = workload::find(scope.store, &object.uid).is_some();
+        let right = !state.inactive
+            || state.deleting
+            || matches!(state.phase, Phase::Succeeded | Phase::Failed)
+            || wrapper.things.is_empty()
+                && (state.phase == Phase::Suspended && !state.quota
+                    || state.phase == Phase::Resetting && !has_workload);
+        (!right).then(|| format!("{}: inactive, but in {:?}", wrapper.address.name, state.phase))
     })
 }
 

@@ -83,7 +83,12 @@ fn resumed_by_right(scope: &Scope<'_>) -> Option<String> {
     let enters =
         scope.wrapper.state.phase == Phase::Resuming && scope.before.phase != Phase::Resuming;
     // the write was guarded, so that whoever wrote has seen it
-    (enters && scope.wrapper.state.suspend).then(|| "suspend is true".to_owned())
+    let State { suspend, inactive, .. } = scope.wrapper.state;
+    match (suspend, inactive) {
+        (true, _) if enters => Some("suspend is true".to_owned()),
+        (false, true) if enters => Some("the annotation active is false".to_owned()),
+        (true | false, true | false) => None,
+    }
 }
 
 /// Resuming fails where something was refused for good, a name is taken, or the grace is over.
@@ -204,7 +209,7 @@ fn pause_kept(scope: &Scope<'_>) -> Option<String> {
 fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     let (before, after) = (scope.before.phase, scope.wrapper.state.phase);
     let acted = matches!(after, Phase::Resetting | Phase::Failed) && before == Phase::Running;
-    if !acted || scope.wrapper.tuning.codes {
+    if !acted || scope.wrapper.tuning.codes || scope.wrapper.state.inactive {
         return None;
     }
     let rule = decided(&scope.change.object.value).map(|attempt| &attempt["rule"])?;

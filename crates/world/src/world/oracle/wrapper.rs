@@ -12,6 +12,7 @@ use super::own::{Own, PodFailure};
 use super::{ATTEMPT, FINALIZER, Fullness, POD_SET, SEEN_AFTER, State, Thing, Wrapper};
 use crate::api::Phase;
 use crate::sim::Object;
+use crate::world::ACTIVE;
 use crate::world::actors::is_true;
 use crate::world::scene::{self, Tuning};
 
@@ -28,6 +29,7 @@ impl State {
             global_used: budget("globalUsed"),
             phase: phase.parse().unwrap_or_default(),
             suspend: object.value["spec"]["suspend"] == true,
+            inactive: object.annotation(ACTIVE) == Some("false"),
             deleting: object.is_deleting(),
             finalizer: object.finalizers().any(|name| name == FINALIZER),
             quota: is_true(&object.value, "QuotaReserved"),

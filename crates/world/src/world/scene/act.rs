@@ -17,6 +17,8 @@ pub enum Act {
     Delete(String, Option<Propagation>),
     /// Changes an annotation of ours.
     Annotate(String, &'static str, String),
+    /// Sets the annotation `active`.
+    Activate(String, bool),
     /// Deletes a component of an AppWrapper.
     DeleteComponent(String),
     /// Takes our label from a component.
@@ -55,6 +57,7 @@ impl Act {
             Self::Suspend(..)
             | Self::Delete(..)
             | Self::Annotate(..)
+            | Self::Activate(..)
             | Self::DeleteComponent(_)
             | Self::Unlabel(_)
             | Self::DeletePod(_)
@@ -93,6 +96,7 @@ impl Act {
             Self::Suspend(..)
             | Self::Delete(..)
             | Self::Annotate(..)
+            | Self::Activate(..)
             | Self::DeleteComponent(_)
             | Self::Unlabel(_)
             | Self::DeletePod(_)

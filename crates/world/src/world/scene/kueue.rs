@@ -1,4 +1,5 @@
-//! Kueue with `waitForPodsReady` that the controller knows, Workloads as objects, and `onNoFit`, by chance.
+//! Kueue with `waitForPodsReady` that the controller knows, Workloads as objects, and `onNoFit` and the annotation
+//! `active`, by chance.
 
 use std::time::Duration;
 
@@ -35,6 +36,30 @@ impl Scene {
                 let action = if rng.one_in(3) { "Hold" } else { "Requeue" };
                 let after = format!("{}s", rng.between(10, 60));
                 object["spec"]["onNoFit"] = json!({"after": after, "action": action});
+            }
+        }
+    }
+
+    /// In a third of the worlds, or in each, users deactivate AppWrappers; most activate them again. Not where the
+    /// Workloads cannot be seen: the controller would look for them for ever.
+    pub(super) fn add_activation(&mut self, rng: &mut Rng, all: bool) {
+        if !self.quota.is_empty() && !self.shows_workloads || !all && !rng.one_in(3) {
+            return;
+        }
+        let created = self.script.iter().filter_map(|(at, act)| match act {
+            Act::Create(object) if object["kind"] == "AppWrapper" => {
+                Some((*at, object["metadata"]["name"].as_str()?.to_owned()))
+            }
+            _ => None,
+        });
+        for (created, name) in created.collect::<Vec<_>>() {
+            let mut at = created;
+            let times = rng.below(5);
+            for time in 0..times {
+                at += Duration::from_millis(
+                    rng.between(0, 90_000) / if rng.one_in(3) { 90 } else { 1 },
+                );
+                self.script.push((at, Act::Activate(name.clone(), time % 2 == 1)));
             }
         }
     }

@@ -50,7 +50,8 @@ pub struct Scene {
 }
 
 impl Scene {
-    /// Adds what large fleets ask for: budgets, progress, suspect nodes, Kueue's deadline with `onNoFit`. In half of
+    /// Adds what large fleets ask for: budgets, progress, suspect nodes, Kueue's deadline with `onNoFit`,
+    /// and suspension through the controller. In half of
     /// the worlds all of it, wherever it applies; in the others each by a chance of its own.
     pub fn add_fleet_parts(&mut self, seed: u64) {
         let all = Rng::new(seed, 11).one_in(2);
@@ -58,6 +59,7 @@ impl Scene {
         self.add_progress(&mut Rng::new(seed, 8), all);
         self.add_suspicion(&mut Rng::new(seed, 9), all);
         self.add_kueue(&mut Rng::new(seed, 10), all);
+        self.add_activation(&mut Rng::new(seed, 12), all);
     }
 
     /// The scene of a seed.

@@ -3,6 +3,7 @@
 //! Policies are written as in manifests and read through the API types; the expectation is one line, see
 //! [`build::said`].
 
+mod activation;
 mod budget;
 pub(super) mod build;
 mod category;

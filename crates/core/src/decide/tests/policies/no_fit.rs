@@ -34,7 +34,7 @@ fn unfit(spec: &str) -> World {
     world
 }
 
-fn workload(active: bool, mark: Option<&str>) -> Workload {
+pub(super) fn workload(active: bool, mark: Option<&str>) -> Workload {
     Workload {
         name: "w".into(),
         uid: "u".into(),
@@ -46,13 +46,13 @@ fn workload(active: bool, mark: Option<&str>) -> Workload {
     }
 }
 
-fn read(mut world: World, workload: Workload) -> World {
+pub(super) fn read(mut world: World, workload: Workload) -> World {
     world.snapshot.workload = WorkloadRead::Found(workload);
     world
 }
 
 /// Everything is gone since second 200, and the AppWrapper is to return to its queue.
-fn returning(phase: Phase) -> World {
+pub(super) fn returning(phase: Phase) -> World {
     let mut world = in_phase(phase, &["Job/work:2"]).spec(REQUEUE).all_gone();
     world.snapshot.queue_managed = true;
     world.snapshot.finalizer = true;
@@ -87,7 +87,7 @@ fn returning(phase: Phase) -> World {
     world
 }
 
-fn switched(decision: &Decision) -> Option<bool> {
+pub(super) fn switched(decision: &Decision) -> Option<bool> {
     decision.actions.iter().find_map(|action| match action {
         Action::SwitchWorkload { active, .. } => Some(*active),
         _ => None,
