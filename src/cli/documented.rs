@@ -41,8 +41,11 @@ fn the_commands_of_the_documents_parse() {
         let blocks = text.split("\n```").skip(1).step_by(2);
         let in_shell = |block: &&str| ["sh\n", "console\n"].iter().any(|it| block.starts_with(it));
         for arguments in blocks.filter(in_shell).flat_map(str::lines).flat_map(commands) {
-            let parsed =
-                Cli::try_parse_from(std::iter::once("appwrapper").chain(arguments.clone()));
+            // NAME stands for a name
+            let words = arguments
+                .iter()
+                .map(|word| word.replace("NAMESPACE", "ns").replace("NAME", "name"));
+            let parsed = Cli::try_parse_from(std::iter::once("appwrapper".to_owned()).chain(words));
             let said = parsed.err().map(|error| error.to_string());
             assert_eq!(said, None, "{}: {arguments:?}", page.display());
             count += 1;

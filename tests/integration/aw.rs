@@ -467,12 +467,10 @@ fn the_reasons_take_at_most_ten_calls() {
         Queue::of("aw-calls", 8).create(&case).await;
         let settings = tuned(&[("failureGracePeriodDuration", "0s"), ("retryLimit", "1")]);
         let life = [("run-for", "1s"), ("fail-until-attempt", "1"), ("exit-code", "3")];
-        let workers = job("train", json!({"parallelism": 6}), &[]);
-        let set = job_set("set", json!({}), &[("w", &[])]);
-        let parts = vec![workers, pod("flaky", &life), set];
-        case.create(queued("train", "aw-calls", settings, parts)).await;
-        case.ready("train", 1).await;
-        user.run(&["why", "train"]).with(0, &["aw-calls: admitted", "exit code 3"]);
+        let workers = job("train", json!({"parallelism": 6, "completions": 6}), &life);
+        case.create(queued("train", "aw-calls", settings, vec![workers])).await;
+        case.phase("train", "Succeeded").await;
+        user.run(&["why", "train"]).with(0, &["queue       aw-calls", "exit code 3"]);
         let calls = requests(name);
         assert!((1..=10).contains(&calls.len()), "{calls:#?}");
     });

@@ -140,12 +140,17 @@ impl Browser {
         }
     }
 
-    /// Writes a picture of the page to the folder of `SCREENSHOTS`, where that is set.
+    /// Keeps a picture of the page.
     pub fn picture(&mut self, name: &str) {
-        let Some(folder) = std::env::var_os("SCREENSHOTS") else { return };
         let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
-        let file = PathBuf::from(folder).join(format!("{name}.png.base64"));
-        std::fs::write(file, picture["data"].as_str().expect("a text")).expect("it is written");
+        keep(&format!("{name}.png.base64"), picture["data"].as_str().expect("a text"));
+    }
+}
+
+/// Writes a file to the folder of `SCREENSHOTS`, where that is set.
+pub fn keep(name: &str, text: &str) {
+    if let Some(folder) = std::env::var_os("SCREENSHOTS") {
+        std::fs::write(PathBuf::from(folder).join(name), text).expect("it is written");
     }
 }
 

@@ -87,14 +87,17 @@ impl Reader {
     pub fn shell(&self, command: &str) -> Command {
         let mut shell = Command::new("/bin/sh");
         shell.arg("-c").arg(command).current_dir(&self.folder);
-        shell.env("PATH", &self.folder).env("HOME", &self.folder);
+        let folder = self.folder.display();
+        shell.env("PATH", format!("{folder}:/usr/bin:/bin")).env("HOME", &self.folder);
         shell.env("KUBECONFIG", self.folder.join("kubeconfig"));
         shell
     }
 
     /// Runs a command as it stands in the page; what it printed must be what the page shows.
     pub fn follow(&self, step: &Step) {
-        let output = self.shell(&step.command).output().expect("a shell");
+        // as a terminal shows it
+        let command = format!("exec 2>&1\n{}", step.command);
+        let output = self.shell(&command).output().expect("a shell");
         let Output { status, stdout, stderr } = output;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
         // the page is in the namespace `default`

@@ -209,14 +209,22 @@ fn a_browser_shows_the_page() {
     assert!(why.contains("components") && why.contains("node"), "{why}");
     let tree = text(&mut browser, "#story .tree");
     assert!(tree.contains("AppWrapper/train"), "{tree}");
-    // the slider goes back to a moment in the first attempt
-    let back = "const it = document.getElementById('slider'); it.value = Math.floor(it.max * 0.3); \
+    // the picture to keep is what the page offers, whole
+    browser.eval(
+        "window.saved = ''; const image = document.querySelector('a[download][href^=\"picture.svg\"]'); \
+         fetch(image.href).then(answer => answer.text()).then(text => saved = text); true",
+    );
+    browser.until("saved !== ''");
+    let saved = browser.eval("saved");
+    let saved = saved.as_str().expect("a text");
+    assert!(saved.starts_with("<svg") && saved.contains("train-worker-0"), "{saved}");
+    assert!(!saved.contains("<script"), "{saved}");
+    browser::keep("timeline.svg", saved);
+    // the slider goes back to a moment in the second attempt
+    let back = "const it = document.getElementById('slider'); it.value = Math.floor(it.max * 0.75); \
                 it.dispatchEvent(new Event('input')); true";
     browser.eval(back);
-    browser.until(
-        "document.querySelector('#story h2')?.textContent.includes('Resetting') || \
-                   document.querySelector('#story h2')?.textContent.includes('Running')",
-    );
+    browser.until("document.querySelector('#story h2')?.textContent.includes('Running')");
     browser.picture("web-light");
     browser.set_dark(true);
     browser.picture("web-dark");

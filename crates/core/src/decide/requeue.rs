@@ -28,7 +28,7 @@ use crate::tuning::Period;
 const REQUEUE_FAILED: &str = "RequeueFailed";
 /// How often the Workload is read while Kueue is expected to act: it is not watched.
 const POLL: Period = Period::from_secs(5);
-/// The same where it cannot be read, and where nothing is expected.
+/// The same where it cannot be read.
 const POLL_REFUSED: Period = Period::from_secs(60);
 
 /// Whether Kueue manages the AppWrapper in this cluster.
@@ -162,8 +162,8 @@ fn hold(draft: &mut Draft<'_>) -> bool {
             let attempt = attempts::current(&draft.status);
             draft.status.requeue = Some(Requeue { attempt, active_after: None });
         }
-        WorkloadRead::Found(_) => {}
-        WorkloadRead::Absent => draft.look_again(POLL_REFUSED.after(draft.facts.now)),
+        // one that Kueue creates later is deactivated once Kueue admits it
+        WorkloadRead::Found(_) | WorkloadRead::Absent => {}
         WorkloadRead::Refused(why) => {
             draft.verdict.message += &format!(", but its quota is kept: {why}");
             draft.look_again(POLL_REFUSED.after(draft.facts.now));

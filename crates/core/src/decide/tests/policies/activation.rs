@@ -115,7 +115,7 @@ fn what_waits_in_the_queue_leaves_it_and_what_is_admitted_all_the_same_is_not_de
         let next = read(world.written(&begun), workload(true, None)).decide(10);
         assert_eq!((next.next, switched(&next)), (Phase::Suspended, Some(false)));
         assert_eq!((waits.next, waits.actions.len()), (Phase::Suspended, 0));
-        assert!(waits.requeue.is_some(), "Kueue may create it");
+        assert_eq!(waits.requeue, None, "nothing is polled for ever");
     }
     let new = inactive(queued(Phase::Empty)).suspended(false);
     assert_eq!(new.decide(10).next, Phase::Suspended, "it was born so");
