@@ -93,6 +93,9 @@ fn life(pod: &Pod, seen: &RawObject) -> Life {
         PodPhase::Succeeded | PodPhase::Failed => true,
         PodPhase::Pending | PodPhase::Running | PodPhase::Unknown => false,
     };
+    let ended = times().filter_map(|times| times.finished_at).max().filter(|_| is_over);
+    // one that is being deleted fails because of that
+    let was_deleted = deleting.is_some_and(|at| ended.is_none_or(|ended| at <= ended));
     let on = pod.node.as_ref().map(|node| format!(" on {node}")).unwrap_or_default();
     Life {
         name: pod.name.clone(),
@@ -100,10 +103,10 @@ fn life(pod: &Pod, seen: &RawObject) -> Life {
         node: pod.node.clone(),
         created: pod.created.unwrap_or_default(),
         started: times().filter_map(|times| times.started_at).min().or_else(|| ran_from(pod)),
-        ended: times().filter_map(|times| times.finished_at).max().filter(|_| is_over),
+        ended,
         deleting,
         gone: None,
-        failed: pod.phase == PodPhase::Failed || pod.lost.is_some(),
+        failed: pod.phase == PodPhase::Failed && !was_deleted || pod.lost.is_some(),
         state: format!("{}{on}", pod.phase.as_str()),
     }
 }

@@ -386,11 +386,16 @@ fn pod(given: &Given<'_>, lives: &[&Life]) -> Row {
         spans.extend(life_spans(life, begin, given.now));
     }
     let last = lives.last();
+    let is_cause = |life: &&Life| {
+        let attempts = &given.wrapper.status.attempts;
+        let causes = attempts.iter().filter_map(|attempt| attempt.failure.as_ref()?.pod.as_deref());
+        causes.into_iter().any(|name| name == life.name)
+    };
     let state = last.map(|life| life.state.clone()).unwrap_or_default();
     Row {
         name: last.map(|life| life.name.clone()).unwrap_or_default(),
         end: state,
-        failed: lives.iter().any(|life| life.failed),
+        failed: lives.iter().any(|life| life.failed || is_cause(life)),
         spans,
     }
 }
