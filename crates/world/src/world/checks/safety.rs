@@ -15,7 +15,11 @@ pub const SAFETY: &[Invariant<Check>] = &[
     ("S2", "without QuotaReserved, no live pod exists", no_pod_without_quota),
     ("S2", "QuotaReserved is True in Resuming, Running and Resetting", quota_without_a_gap),
     ("S3", "a component is created only after Resuming or its step is stored", created_by_right),
-    ("S3", "Resuming is entered only while suspend is false", resumed_by_right),
+    (
+        "S3",
+        "Resuming is entered only while suspend and the annotation active allow it",
+        resumed_by_right,
+    ),
     ("S12", "an unknown outcome is not a failure", failed_by_right),
     ("S5", "objects of two attempts never exist at the same time", attempts_do_not_overlap),
     ("S6", "the count never falls, and rises by one with a restart", counted_once),
