@@ -46,7 +46,7 @@ pub fn is_inactive(draft: &Draft<'_>) -> bool {
 /// Ends the attempt where the annotation `active` is false: everything is deleted, and then the quota is given back.
 ///
 /// # Errors
-/// The move, where it is.
+/// The move to Resetting, if it is false.
 pub fn end_inactive<P>(here: At<P>, draft: &mut Draft<'_>) -> Result<At<P>, Move>
 where
     P: Edge<Resetting>,
@@ -90,7 +90,8 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
     let Some(requeue) = draft.status.requeue.clone() else { return hold(draft) };
     let snapshot = draft.facts.snapshot;
     draft.verdict.action = VerdictAction::Requeue;
-    "Returning to the queue: Kueue takes the quota back".clone_into(&mut draft.verdict.message);
+    let why = if is_inactive(draft) { said() } else { "Returning to the queue".to_owned() };
+    draft.verdict.message = format!("{why}: Kueue takes the quota back");
     let refused = match &snapshot.workload {
         WorkloadRead::NotRead => {
             draft.ask_workload();
