@@ -286,7 +286,8 @@ mod tests {
         let returning = Queued::Workload(Workload { returns: true, ..workload(false) });
         let hidden = Queued::Hidden("forbidden".into());
         let annotation = "annotation";
-        for (wrapper, queued, wish, want) in [
+        for (wrapper, queued, wish, want) in vec![
+            // too large for the stack
             (plain(false), of(true), Suspend, annotation),
             (plain(false), Queued::Nothing, Suspend, annotation),
             (plain(false), hidden.clone(), Suspend, annotation),

@@ -133,7 +133,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     block_on(async {
         let show = begin()?;
         if args.output == Output::Text && term::is_terminal() {
-            let seen = live::live(show, &audience).await;
+            let seen = Box::pin(live::live(show, &audience)).await;
             return Ok(if seen { DONE } else { ExitCode::from(130) });
         }
         plain(show, &audience, args.output).await;
