@@ -80,7 +80,7 @@ fn what_the_go_controller_runs_goes_on_and_fails_over() {
         hand_over(&case);
         case.others_go_on("other").await;
         let seen = case.phase("aw", "Running").await;
-        assert_eq!(seen.condition("PodsReady"), "True");
+        assert_eq!(seen.condition("PodsReady"), "True", "{:#}", seen.object["status"]);
         assert_eq!(case.log().uids("Pod", "j-"), [old.uid()]);
         case.end_pod(&old.name, "7").await;
         let again = case.ready("aw", 1).await;
