@@ -71,6 +71,7 @@ mod replicas;
 mod rights;
 mod rules;
 mod samples;
+mod shadow;
 mod suspending;
 mod suspicion;
 mod switchover;

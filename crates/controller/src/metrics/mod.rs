@@ -79,6 +79,7 @@ pub struct Metrics {
     certificate: IntGaugeVec,
     admission: admission::Answers,
     reports: Reports,
+    shadow: IntCounterVec,
     categories: Arc<Mutex<Names>>,
     world: census::World,
 }
@@ -181,6 +182,7 @@ impl Metrics {
             ),
             admission: admission::Answers::register(registry),
             reports: Reports::register(registry),
+            shadow: register(registry, shadow_decisions()),
             categories: Arc::new(Mutex::new(Names::up_to(CATEGORIES_MAX))),
             world: register(registry, census::World::new(leader.clone())),
             leader,
@@ -280,6 +282,11 @@ impl Metrics {
         self.reports.written(result);
     }
 
+    /// Counts a step of the controller in charge that a shadow compared.
+    pub fn compared(&self, result: &'static str, difference: &'static str) {
+        self.shadow.with_label_values(&[result, difference]).inc();
+    }
+
     /// How many AppWrappers are waiting in the work queue.
     pub fn queued(&self, waiting: usize) {
         self.queue_depth.set(i64::try_from(waiting).unwrap_or(i64::MAX));
@@ -318,6 +325,12 @@ impl Default for Metrics {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// What a shadow counts.
+fn shadow_decisions() -> IntCounterVec {
+    let help = "Steps of the controller in charge, compared with what this one would have done.";
+    counter("appwrapper_shadow_decisions_total", help, &["result", "difference"])
 }
 
 const LEADER: (&str, &str) =

@@ -166,4 +166,4 @@ fn must_restore_finalizer(snapshot: &Snapshot) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
