@@ -22,9 +22,12 @@ use crate::switchover::go::Go;
 /// The namespace and the account of the manifests.
 const SHADOW: &str = "appwrapper-shadow";
 
-/// A control plane for the Go controller and its shadows alone.
+/// A control plane for the Go controller and its shadows alone. Of our definitions it has the one that the Go controller
+/// has as well.
 static PLANE: LazyLock<ControlPlane> = LazyLock::new(|| {
-    let options = Options { jobset: true, training: true, ray: true, audit: true, ..own_crds() };
+    let mut options =
+        Options { jobset: true, training: true, ray: true, audit: true, ..own_crds() };
+    options.crds.retain(|definition| definition.spec.names.kind == "AppWrapper");
     start_plane(options)
 });
 
