@@ -167,10 +167,7 @@ impl Metrics {
                 "Requests to the API server; code is error if there was no response.",
                 &["verb", "code"],
             ),
-            queue_depth: register(
-                registry,
-                plain_gauge("appwrapper_queue_depth", "AppWrappers waiting in the work queue."),
-            ),
+            queue_depth: register(registry, plain_gauge(QUEUE_DEPTH.0, QUEUE_DEPTH.1)),
             mishaps: Mishaps::register(registry),
             certificate: register(
                 registry,
@@ -332,6 +329,9 @@ fn shadow_decisions() -> IntCounterVec {
     let help = "Steps of the controller in charge, compared with what this one would have done.";
     counter("appwrapper_shadow_decisions_total", help, &["result", "difference"])
 }
+
+const QUEUE_DEPTH: (&str, &str) =
+    ("appwrapper_queue_depth", "AppWrappers waiting in the work queue.");
 
 const LEADER: (&str, &str) =
     ("appwrapper_leader", "1 if this process is the leader, 0 if it is on standby.");
