@@ -13,7 +13,7 @@
 
 pub use appwrapper_controller::{
     act, certificate, client, clock, controller, discovery, election, listener, metrics, observe,
-    preflight, progress_server, reconcile, serve, telemetry, tls, ttl_cache, webhook,
+    preflight, progress_server, reconcile, serve, shadow, telemetry, tls, ttl_cache, webhook,
 };
 pub use appwrapper_core::{
     api, config, crd, decide, failure_log, kinds, kueue, mutations, pattern, plan, policies, price,

@@ -35,6 +35,16 @@ pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, Error> {
     Ok(builder.with_layer(&metrics.calls()).with_layer(&client::Limits).build())
 }
 
+/// The same, which only reads: other requests do not leave.
+///
+/// # Errors
+/// Where no client can be made of them.
+pub fn read_only(config: Config, metrics: &Metrics) -> Result<Client, Error> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
+    let builder = builder.with_layer(&metrics.calls()).with_layer(&client::Limits);
+    Ok(builder.with_layer(&client::ReadOnly).build())
+}
+
 /// The same, whose writes leave only while this replica leads.
 ///
 /// # Errors

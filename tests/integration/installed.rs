@@ -183,7 +183,7 @@ impl Installed {
 }
 
 /// A token of a ServiceAccount.
-async fn token(client: kube::Client, namespace: &str, account: &str) -> String {
+pub async fn token(client: kube::Client, namespace: &str, account: &str) -> String {
     let accounts: Api<ServiceAccount> = Api::namespaced(client, namespace);
     let spec = TokenRequestSpec { audiences: vec![], ..Default::default() };
     let request = TokenRequest { spec, ..Default::default() };

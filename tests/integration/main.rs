@@ -72,6 +72,7 @@ mod replicas;
 mod rights;
 mod rules;
 mod samples;
+mod shadow;
 mod site;
 mod suspending;
 mod suspicion;

@@ -197,6 +197,7 @@ fn the_release_check_names_every_place_with_another_version() {
         ("charts/appwrapper/Chart.yaml", "appVersion: {}"),
         ("charts/appwrapper/values.yaml", "image: appwrapper:{}"),
         ("config/manager/deployment.yaml", "image: appwrapper:{}"),
+        ("config/shadow/deployment.yaml", "image: appwrapper:{}"),
         ("CHANGELOG.md", "## [{}] - 2026-01-02"),
     ];
     let mut all: Vec<&str> = places.iter().map(|(file, _)| *file).collect();

@@ -3,7 +3,7 @@
 //! The leader is killed, stopped and let go on, cut off, or asked to end, at every moment of the life of
 //! AppWrappers. `REPLICA_ROUNDS=50` does each so many times; `REPLICA_TIMES` are the times of the Lease.
 
-mod audit;
+pub mod audit;
 mod load;
 mod observer;
 mod relay;

@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use crate::harness::{Case, test};
 
-struct Sample {
+pub struct Sample {
     file: PathBuf,
-    objects: Vec<Value>,
-    expect: String,
+    pub objects: Vec<Value>,
+    pub expect: String,
     phases: Vec<String>,
     attempts: Vec<String>,
 }
@@ -21,7 +21,8 @@ fn comments(text: &str, key: &str) -> Vec<String> {
     text.lines().filter_map(|line| line.strip_prefix(&prefix)).map(str::to_owned).collect()
 }
 
-fn samples(folder: &str) -> Vec<Sample> {
+/// The samples of a folder that have no test of their own.
+pub fn samples(folder: &str) -> Vec<Sample> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
     let files = std::fs::read_dir(folder).expect("the folder is there");
     let files = files.map(|entry| entry.expect("a readable folder").path());

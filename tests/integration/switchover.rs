@@ -5,7 +5,7 @@
 //! from its module.
 
 mod fleet;
-mod go;
+pub mod go;
 
 use std::collections::BTreeMap;
 

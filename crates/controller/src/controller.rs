@@ -32,6 +32,7 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
 use crate::reconcile::{self, Context, Next};
+use crate::shadow::Shadow;
 use crate::telemetry;
 
 use contain::{Panicked, Panics};
@@ -69,10 +70,33 @@ impl Controller {
         config: Config,
         metrics: Metrics,
     ) -> Self {
+        Self::made(client, clock, config, metrics, None)
+    }
+
+    /// Creates a controller that compares its decisions with what the controller in charge does, and writes nothing.
+    #[must_use]
+    pub fn shadowing(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        metrics: Metrics,
+        shadow: Shadow,
+    ) -> Self {
+        Self::made(client, clock, config, metrics, Some(shadow))
+    }
+
+    fn made(
+        client: Client,
+        clock: Arc<dyn Clock>,
+        config: Config,
+        metrics: Metrics,
+        shadow: Option<Shadow>,
+    ) -> Self {
         let queue = Queue::new(metrics.clone());
         let wake = queue.clone();
         let mut context = Context::new(client, clock, config, move |key| wake.push(key));
         context.metrics = metrics;
+        context.shadow = shadow;
         let context = Arc::new(context);
         let counted = Arc::downgrade(&context); // the context has the metrics, not they the context
         context.metrics.count_with(move || counted.upgrade().map(|it| reconcile::census(&it)));
@@ -104,10 +128,11 @@ impl Controller {
             leads.await;
             queue.open();
             context.requeue_all();
+            let writes = context.shadow.is_none();
             tokio::select! {
                 () = queue.serve(|key| reconcile_one(key, &context, &work, &panics)) => {}
-                () = suspicions::publish(&context) => {}
-                () = records::tidy(&context) => {}
+                () = suspicions::publish(&context), if writes => {}
+                () = records::tidy(&context), if writes => {}
             }
         };
         let watched = watches::run(context.clone(), queue.clone(), ready);

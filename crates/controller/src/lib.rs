@@ -1,7 +1,7 @@
 //! The controller: what watches a cluster, decides with `appwrapper-core`, and acts; and the servers around it.
 //!
 //! In data order: [`clock`], [`ttl_cache`], [`telemetry`], [`discovery`], [`client`], [`metrics`], [`webhook`],
-//! [`preflight`], [`observe`] (reads), [`progress_server`], [`act`] (writes), [`reconcile`] (where they meet), [`controller`],
+//! [`preflight`], [`shadow`], [`observe`] (reads), [`progress_server`], [`act`] (writes), [`reconcile`] (where they meet), [`controller`],
 //! [`election`], [`listener`], [`tls`] and [`certificate`], [`serve`]. A module uses only modules before it.
 
 use appwrapper_core::{
@@ -24,6 +24,7 @@ pub mod progress_server;
 mod rate;
 pub mod reconcile;
 pub mod serve;
+pub mod shadow;
 pub mod telemetry;
 pub mod tls;
 pub mod ttl_cache;

@@ -35,8 +35,10 @@ use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::Attach;
 use crate::observe::{self, cached_appwrapper::CachedAppWrapper};
 use crate::plan::{Action, Orphan, Target};
+use crate::shadow::Shadow;
 use crate::snapshot::{Component, Snapshot};
 use crate::tuning::Limits;
+use appwrapper_core::shadow::{Compared, Sight};
 use workload::Asked;
 use written::Written;
 
@@ -205,19 +207,21 @@ async fn run_rounds(
         if asked.note(context, memory, &wrapper, &decision).await? {
             continue;
         }
+        if let Some(shadow) = &context.shadow {
+            let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
+            return Ok(compare(context, memory, shadow, sight, &decision));
+        }
         if let Some(witness) = &context.witness {
             witness(facts, &decision);
         }
-        let writes_unchanged =
-            decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
-        if decision.status != wrapper.status || !wrapper.flaws.is_empty() || writes_unchanged {
+        let rewrites = decision.actions.is_empty() && mutations::is_present(Mutation::AlwaysWrite);
+        if decision.status != wrapper.status || !wrapper.flaws.is_empty() || rewrites {
             if has_written {
                 return Ok(Next::After(WATCH_OVERDUE)); // what was written comes back through the watch
             }
             match written::write(context, memory, &stored, &wrapper, &decision).await? {
                 Written::Stored(newer) => {
-                    let remarks = remarks.iter().map(ToString::to_string).collect();
-                    report::announce(context, memory, &stored, &decision, remarks);
+                    report::announce(context, memory, &stored, &decision, &remarks);
                     failure_log::keep(context, &wrapper, &snapshot, &decision).await;
                     let Some(newer) = after_attempt_start(memory, &newer, &decision) else {
                         return Ok(requeue(context, memory, &decision));
@@ -241,6 +245,26 @@ async fn run_rounds(
         asked = Asked::default();
     }
     Ok(Next::After(ERROR_PAUSE.0))
+}
+
+/// Compares a decision with what the controller in charge does, and carries nothing out.
+fn compare(
+    context: &Context,
+    memory: &mut ReconcileState,
+    shadow: &Shadow,
+    sight: Sight<'_>,
+    decision: &Decision,
+) -> Next {
+    let Compared { findings, again } = memory.comparison.look(sight, decision);
+    for finding in &findings {
+        shadow.note(finding);
+    }
+    let again = again.map(|at| context.clock.until(at));
+    match (requeue(context, memory, decision), again) {
+        (Next::After(pause), Some(again)) => Next::After(pause.min(again)),
+        (Next::OnChange, Some(again)) => Next::After(again),
+        (next, None) => next,
+    }
 }
 
 /// The AppWrapper after a write that begins an attempt. This reconcile continues with it, since a later one would

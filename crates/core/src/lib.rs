@@ -2,8 +2,8 @@
 //! client, no runtime and no clock, since its manifest has none.
 //!
 //! In data order: [`api`], [`price`], [`quantity`], [`tuning`], [`kueue`], [`pattern`], [`config`], [`policies`],
-//! [`printable`], [`progress`], [`plan`], [`snapshot`], [`status`], [`failure_log`], [`record`], [`suspicion`], [`decide`], [`kinds`], [`crd`]. A
-//! module uses only modules before it.
+//! [`printable`], [`progress`], [`plan`], [`snapshot`], [`status`], [`failure_log`], [`record`], [`suspicion`], [`decide`], [`shadow`], [`kinds`],
+//! [`crd`]. A module uses only modules before it.
 
 pub mod api;
 pub mod config;
@@ -21,6 +21,7 @@ pub mod printable;
 pub mod progress;
 pub mod quantity;
 pub mod record;
+pub mod shadow;
 pub mod snapshot;
 pub mod status;
 pub mod suspicion;

@@ -3,6 +3,7 @@
 mod lead;
 mod reload;
 mod servers;
+mod shadow;
 mod worker;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ use crate::controller::Controller;
 use crate::metrics::Metrics;
 use crate::reconcile::Context;
 use crate::serve::Check;
+use crate::tuning::Period;
 use crate::{preflight, serve, telemetry};
 
 #[derive(Debug, clap::Args)]
@@ -35,6 +37,15 @@ pub(super) struct Args {
     /// Log as JSON, one object per line
     #[arg(long)]
     log_json: bool,
+    /// Only watch: compare each decision with what the controller in charge does, and write nothing
+    ///
+    /// Leader election, the webhook and the progress server are off, whatever the configuration says. Each
+    /// difference is one line of the log; /metrics counts them, and /shadow has a table.
+    #[arg(long)]
+    shadow: bool,
+    /// How much earlier or later than this controller the one in charge may act before that is a difference
+    #[arg(long, value_name = "DURATION", default_value = "2m", requires = "shadow")]
+    shadow_patience: Period,
 }
 
 /// Exit code of a process whose controller hangs.
@@ -44,7 +55,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     telemetry::init(args.log_json);
     // One thread for the controller: the work is waiting for the API server, and every hand-over between
     // threads costs more than the step that it hands over. The Lease, the servers and health have theirs.
-    super::block_on(serve_until_stopped(args))?;
+    if args.shadow {
+        super::block_on(shadow::watch_until_stopped(args))?;
+    } else {
+        super::block_on(serve_until_stopped(args))?;
+    }
     Ok(DONE)
 }
 
@@ -54,10 +69,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
     let client = cluster::counted(connection.clone(), &metrics)?;
-    let version = client.apiserver_version().await.map_err(|error| {
-        Error::Cluster(format!("cannot reach the API server: {}", telemetry::chain(&error)))
-    })?;
-    tracing::info!(kubernetes = version.git_version, "Connected to the API server.");
+    greet(&client).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let elects = config.leader_election.enabled;
     metrics.set_leader(!elects);
@@ -107,22 +119,31 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     ended
 }
 
+/// Asks the API server for its version, which shows that it can be reached.
+async fn greet(client: &Client) -> Result<(), Error> {
+    let version = client.apiserver_version().await.map_err(|error| {
+        Error::Cluster(format!("cannot reach the API server: {}", telemetry::chain(&error)))
+    })?;
+    tracing::info!(kubernetes = version.git_version, "Connected to the API server.");
+    Ok(())
+}
+
 /// Starts the thread of health and of metrics that are not secure. It also ends the process where the
 /// controller's own thread hangs, which that thread cannot do itself.
 async fn health(
-    context: &Context,
+    context: &Arc<Context>,
     config: &Config,
     checks: Vec<Check>,
     heartbeat: Heartbeat,
 ) -> Result<Worker, Error> {
-    let (addresses, metrics) = ((config.health.address, config.metrics.address), &context.metrics);
-    let metrics = (!config.metrics.secure).then(|| metrics.clone());
+    let addresses = (config.health.address, config.metrics.address);
+    let context = (!config.metrics.secure).then(|| context.clone());
     let (told, listens) = oneshot::channel();
     let worker = Worker::start("health", Worker::runtime()?, async move |stop| {
         let listening = async {
             serve::health(addresses.0, checks).await?;
-            match metrics {
-                Some(metrics) => serve::metrics(addresses.1, metrics).await,
+            match context {
+                Some(context) => serve::metrics(addresses.1, context).await,
                 None => Ok(()),
             }
         };

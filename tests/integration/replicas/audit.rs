@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
 /// Verbs that change nothing.
-const READS: [&str; 3] = ["get", "list", "watch"];
+pub const READS: [&str; 3] = ["get", "list", "watch"];
 
 /// All requests of replicas so far.
 pub struct Audit(Vec<Request>);
@@ -32,6 +32,12 @@ impl Audit {
         // most is of others, and long
         let ours = lines.filter(|line| line.contains("\"sourceIPs\":[\"127.77."));
         Self(ours.filter_map(|line| request(&line)).collect())
+    }
+
+    /// The requests of a replica: verb, resource, and the code of the response.
+    pub fn calls(&self, from: &str) -> Vec<(&str, &str, u64)> {
+        let own = self.0.iter().filter(|request| request.from == from);
+        own.map(|it| (it.verb.as_str(), it.resource.as_str(), it.code)).collect()
     }
 
     /// What a leader of the past has changed since the new one first wrote the Lease.

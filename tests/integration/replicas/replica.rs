@@ -6,7 +6,8 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
-use serde_json::Value;
+use controlplane::ControlPlane;
+use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::process::{Child, Command};
@@ -38,17 +39,31 @@ pub struct Replica {
     relay: Relay,
     lines: watch::Receiver<Vec<String>>,
     health: SocketAddr,
+    metrics: SocketAddr,
 }
 
 impl Site {
     /// Starts a replica.
     pub async fn start(&self) -> Replica {
+        self.start_on(&PLANE, &[], None).await
+    }
+
+    /// Starts one on any control plane, with more arguments and, where a token is given, as its account.
+    pub async fn start_on(
+        &self,
+        plane: &ControlPlane,
+        arguments: &[&str],
+        token: Option<&str>,
+    ) -> Replica {
         // one address each, also among those of other tests
         static STARTED: AtomicU16 = AtomicU16::new(1);
         let number = STARTED.fetch_add(1, Ordering::SeqCst);
         let [high, low] = number.to_be_bytes();
         let own = IpAddr::V4(Ipv4Addr::new(127, 77, high, low));
-        let mut kubeconfig: Value = read_kubeconfig();
+        let mut kubeconfig: Value = read_kubeconfig(plane);
+        if let Some(token) = token {
+            kubeconfig["users"][0]["user"] = json!({"token": token});
+        }
         let server = kubeconfig["clusters"][0]["cluster"]["server"].take();
         let server = server.as_str().and_then(|url| url.strip_prefix("https://")).expect("a URL");
         let relay = Relay::new(own, server.parse().expect("an address")).await;
@@ -64,11 +79,12 @@ impl Site {
              metrics: {{address: \"{metrics}\", secure: false}}\n\
              health: {{address: \"{health}\"}}\n{settings}"
         );
-        let kubeconfig = write(&format!("replica-{number}.kubeconfig"), &kubeconfig.to_string());
-        let config = write(&format!("replica-{number}.yaml"), &config);
+        let kubeconfig =
+            write(plane, &format!("replica-{number}.kubeconfig"), &kubeconfig.to_string());
+        let config = write(plane, &format!("replica-{number}.yaml"), &config);
         let mut command = Command::new(env!("CARGO_BIN_EXE_appwrapper"));
         command.args(["run", "--log-json", "--kubeconfig"]).arg(kubeconfig);
-        command.arg("--config").arg(config);
+        command.arg("--config").arg(config).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut process = command.kill_on_drop(true).spawn().expect("it starts");
         let mut output = BufReader::new(process.stderr.take().expect("it is piped")).lines();
@@ -78,7 +94,7 @@ impl Site {
                 sender.send_modify(|lines: &mut Vec<String>| lines.push(line));
             }
         });
-        Replica { process, relay, lines, health }
+        Replica { process, relay, lines, health, metrics }
     }
 }
 
@@ -94,14 +110,18 @@ impl Replica {
     }
 
     async fn is_ready(&self) -> bool {
-        let asked = async {
-            let mut stream = TcpStream::connect(self.health).await?;
-            stream.write_all(b"GET /readyz HTTP/1.0\r\n\r\n").await?;
-            let mut answer = String::new();
-            stream.read_to_string(&mut answer).await?;
-            Ok::<_, std::io::Error>(answer)
-        };
-        asked.await.is_ok_and(|answer| answer.contains(" 200 "))
+        get(self.health, "/readyz").await.is_ok_and(|answer| answer.contains(" 200 "))
+    }
+
+    /// A page of its metrics server.
+    pub async fn page(&self, path: &str) -> String {
+        get(self.metrics, path).await.unwrap_or_else(|error| self.fail(&error.to_string()))
+    }
+
+    /// What it has said: the lines of its log that are JSON.
+    pub fn said(&self) -> Vec<Value> {
+        let lines = self.lines.borrow();
+        lines.iter().filter_map(|line| serde_json::from_str(line).ok()).collect()
     }
 
     /// Waits until it says that it leads; returns its name on the Lease.
@@ -171,8 +191,17 @@ fn identity(line: &str) -> Option<String> {
     leads.then(|| line["identity"].as_str().unwrap_or_default().to_owned())
 }
 
-fn read_kubeconfig() -> Value {
-    let text = std::fs::read_to_string(PLANE.kubeconfig()).expect("the kubeconfig is there");
+/// What a server answers, with its head.
+async fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).await?;
+    Ok(answer)
+}
+
+fn read_kubeconfig(plane: &ControlPlane) -> Value {
+    let text = std::fs::read_to_string(plane.kubeconfig()).expect("the kubeconfig is there");
     serde_saphyr::from_str(&text).expect("it is YAML")
 }
 
@@ -183,8 +212,8 @@ async fn free(own: IpAddr) -> SocketAddr {
 }
 
 /// A file beside those of the control plane; it goes with them.
-fn write(name: &str, text: &str) -> PathBuf {
-    let path = PLANE.state_dir().join(name);
+fn write(plane: &ControlPlane, name: &str, text: &str) -> PathBuf {
+    let path = plane.state_dir().join(name);
     std::fs::write(&path, text).expect("the file can be written");
     path
 }

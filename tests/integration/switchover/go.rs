@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Stdio;
 
-use controlplane::{Tool, build};
+use controlplane::{ControlPlane, Tool, build};
 use serde_json::json;
 use tokio::process::{Child, Command};
 
@@ -24,6 +24,11 @@ pub struct Go {
 impl Go {
     /// Starts it with its defaults, but without webhooks.
     pub async fn start(case: &Case) -> Self {
+        Self::start_on(&PLANE, case).await
+    }
+
+    /// The same on any control plane.
+    pub async fn start_on(plane: &ControlPlane, case: &Case) -> Self {
         let built = tokio::task::spawn_blocking(|| build::tool(Tool::GoAppWrapper)).await;
         let program = built.expect("it ends").expect("the Go controller is built");
         let free = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
@@ -46,11 +51,11 @@ impl Go {
             let config = json!({"data": {"config.yaml": config.to_string()}});
             case.change("v1", "ConfigMap", name, config).await;
         }
-        let log = PLANE.state_dir().join("go-appwrapper.log");
+        let log = plane.state_dir().join("go-appwrapper.log");
         let output = File::create(&log).expect("the log can be written");
         let errors = output.try_clone().expect("the log can be written");
         let mut command = Command::new(program);
-        command.env("KUBECONFIG", PLANE.kubeconfig()).env("NAMESPACE", &case.namespace);
+        command.env("KUBECONFIG", plane.kubeconfig()).env("NAMESPACE", &case.namespace);
         command.stdin(Stdio::null()).stdout(output).stderr(errors).kill_on_drop(true);
         Self { process: command.spawn().expect("it starts"), log }
     }

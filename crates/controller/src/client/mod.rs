@@ -6,6 +6,7 @@
 //!                                    429, 503: Retry-After becomes part of the error
 //! ```
 
+mod read_only;
 #[cfg(test)]
 mod tests;
 
@@ -21,6 +22,8 @@ use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
 use tower::{BoxError, Layer, Service};
+
+pub use read_only::{ReadOnly, WouldWrite};
 
 /// The timeout of a read.
 const READ_WITHIN: Duration = Duration::from_secs(30);

@@ -33,6 +33,32 @@ async fn get(client: &Client, path: &str) -> Result<Value, kube::Error> {
     client.request(Request::get(path).body(vec![]).unwrap()).await
 }
 
+#[tokio::test]
+async fn a_client_that_only_reads_sends_nothing_else() {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+    let server = seen.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        server.lock().unwrap().push(request.method().clone());
+        async { Ok::<_, Infallible>(reply(200, None, "{}")) }
+    });
+    let client = Client::new(ReadOnly.layer(service), "default");
+    let all = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "BREW"];
+    for method in all {
+        let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
+        let request = Request::builder().method(method).uri(path).body(vec![]).unwrap();
+        let answer = client.request::<Value>(request).await;
+        assert_eq!(answer.is_ok(), method == "GET", "{method}");
+        if let Err(kube::Error::Service(error)) = answer {
+            let error = error.downcast::<WouldWrite>().unwrap().to_string();
+            assert_eq!(
+                error,
+                format!("{method} {path} was not sent: with --shadow, the controller only reads")
+            );
+        }
+    }
+    assert_eq!(*seen.lock().unwrap(), [Method::GET]);
+}
+
 #[test]
 fn how_long_a_call_may_take() {
     for (method, uri, want) in [

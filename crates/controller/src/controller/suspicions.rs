@@ -32,8 +32,12 @@ const fn effect(config: &Config) -> Option<SuspectEffect> {
     }
 }
 
-/// Watches the objects while suspicion is on; never ends.
+/// Watches the objects while suspicion is on; never ends. A shadow has no use for them, and their definition may be
+/// missing where another controller is in charge.
 pub(super) async fn watch(context: &Context) {
+    if context.shadow.is_some() {
+        return std::future::pending().await;
+    }
     let mut changed = context.changed.subscribe();
     loop {
         let is_on = effect(&context.config()).is_some();

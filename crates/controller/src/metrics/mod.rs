@@ -79,6 +79,7 @@ pub struct Metrics {
     certificate: IntGaugeVec,
     admission: admission::Answers,
     reports: Reports,
+    shadow: IntCounterVec,
     categories: Arc<Mutex<Names>>,
     world: census::World,
 }
@@ -166,10 +167,7 @@ impl Metrics {
                 "Requests to the API server; code is error if there was no response.",
                 &["verb", "code"],
             ),
-            queue_depth: register(
-                registry,
-                plain_gauge("appwrapper_queue_depth", "AppWrappers waiting in the work queue."),
-            ),
+            queue_depth: register(registry, plain_gauge(QUEUE_DEPTH.0, QUEUE_DEPTH.1)),
             mishaps: Mishaps::register(registry),
             certificate: register(
                 registry,
@@ -181,6 +179,7 @@ impl Metrics {
             ),
             admission: admission::Answers::register(registry),
             reports: Reports::register(registry),
+            shadow: register(registry, shadow_decisions()),
             categories: Arc::new(Mutex::new(Names::up_to(CATEGORIES_MAX))),
             world: register(registry, census::World::new(leader.clone())),
             leader,
@@ -280,6 +279,11 @@ impl Metrics {
         self.reports.written(result);
     }
 
+    /// Counts a step of the controller in charge that a shadow compared.
+    pub fn compared(&self, result: &'static str, difference: &'static str) {
+        self.shadow.with_label_values(&[result, difference]).inc();
+    }
+
     /// How many AppWrappers are waiting in the work queue.
     pub fn queued(&self, waiting: usize) {
         self.queue_depth.set(i64::try_from(waiting).unwrap_or(i64::MAX));
@@ -319,6 +323,15 @@ impl Default for Metrics {
         Self::new()
     }
 }
+
+/// What a shadow counts.
+fn shadow_decisions() -> IntCounterVec {
+    let help = "Steps of the controller in charge, compared with what this one would have done.";
+    counter("appwrapper_shadow_decisions_total", help, &["result", "difference"])
+}
+
+const QUEUE_DEPTH: (&str, &str) =
+    ("appwrapper_queue_depth", "AppWrappers waiting in the work queue.");
 
 const LEADER: (&str, &str) =
     ("appwrapper_leader", "1 if this process is the leader, 0 if it is on standby.");

@@ -12,6 +12,7 @@ use super::records::ObjectRecord;
 use crate::api::Phase;
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{CreationFailure, FailedJob, Snapshot, Undetermined};
+use appwrapper_core::shadow::Comparison;
 
 /// A created object is believed to exist for this long until the watch shows it.
 const CREATED_FOR: Duration = Duration::from_secs(5);
@@ -80,6 +81,8 @@ pub struct ReconcileState {
     pub blockers_named_at: Option<Timestamp>,
     /// The undetermined pod that was seen last.
     undetermined: Option<UndeterminedPod>,
+    /// What a shadow expects of the controller in charge.
+    pub comparison: Comparison,
     /// Since when everything is deleted, where the API server refuses the status that would say so.
     pub deleting: Option<Timestamp>,
 }

@@ -30,11 +30,16 @@ impl fmt::Display for Notice {
 /// Checks Kueue, the controller's own permissions and the configuration.
 pub async fn warnings(client: &Client, config: &Config) -> Vec<Notice> {
     let mut notices: Vec<Notice> = unchecked(config).into_iter().collect();
-    notices.extend(kueue::look(client, config).await);
+    notices.extend(of_kueue(client, config).await);
     notices.extend(rights::look(client, &config.admission).await);
     notices.extend(rights::progress(client, &config.progress_server).await);
     notices.extend(rights::logs(client, &config.failure_logs).await);
     notices
+}
+
+/// Checks Kueue alone, which only reads.
+pub async fn of_kueue(client: &Client, config: &Config) -> Vec<Notice> {
+    kueue::look(client, config).await
 }
 
 /// The webhook is off.

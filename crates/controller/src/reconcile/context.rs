@@ -25,6 +25,7 @@ use crate::observe::suspicions::SuspicionCache;
 use crate::observe::{Sources, retry_sources};
 use crate::progress_server::ProgressState;
 use crate::record::Allowance;
+use crate::shadow::Shadow;
 
 /// The most logs that are read at the same time: each takes at most 1 MiB, and a place among the reconciles.
 const LOG_READS_MAX: usize = 8;
@@ -66,6 +67,8 @@ pub struct Context {
     pub(crate) records: Mutex<Allowance>,
     /// Counts the changes that concern every AppWrapper, such as those of the settings.
     pub changed: tokio::sync::watch::Sender<u64>,
+    /// Decisions are compared with what the controller in charge does, and not carried out.
+    pub shadow: Option<Shadow>,
     /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
     pub witness: Option<Witness>,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
@@ -98,6 +101,7 @@ impl Context {
             log_reads: Semaphore::new(LOG_READS_MAX),
             records: Mutex::default(),
             changed: tokio::sync::watch::Sender::new(0),
+            shadow: None,
             witness: None,
             wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),
@@ -181,12 +185,17 @@ impl Context {
 
     /// Makes an event of type Warning, and counts it.
     pub fn warn(&self, about: &About<'_>, warning: &Warning) {
-        self.metrics.warning(warning.reason);
+        if self.shadow.is_none() {
+            self.metrics.warning(warning.reason);
+        }
         self.tell(about, EventType::Warning, warning.reason, &warning.message);
     }
 
-    /// Makes an event. It is sent later, or dropped where too many wait.
+    /// Makes an event. It is sent later, or dropped where too many wait, and in a shadow.
     pub fn tell(&self, about: &About<'_>, kind: EventType, reason: &'static str, message: &str) {
+        if self.shadow.is_some() {
+            return;
+        }
         if !self.events.push(self.clock.elapsed(), about, kind, reason, message) {
             self.metrics.event_dropped();
         }

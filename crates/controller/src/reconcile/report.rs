@@ -9,6 +9,7 @@ use crate::metrics::{Spender, Spent};
 use crate::observe::assemble::Wrapper;
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::memory::ReconcileState;
+use crate::tuning::Remark;
 
 /// Log, metrics and events of a status that was written.
 pub(super) fn announce(
@@ -16,8 +17,9 @@ pub(super) fn announce(
     memory: &mut ReconcileState,
     wrapper: &Wrapper,
     decision: &Decision,
-    remarks: Vec<String>,
+    remarks: &[Remark],
 ) {
+    let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     let (from, to) = (wrapper.status.phase, decision.next);
     let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
     let now = context.clock.now();

@@ -3,6 +3,7 @@
 //! ```text
 //! /healthz   the process answers
 //! /readyz    every check holds, or which do not
+//! /shadow    of a shadow: what was compared
 //! /metrics   plain, or with authentication and authorization by the API server (access)
 //! ```
 
@@ -11,6 +12,7 @@ mod access;
 mod tests;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::State;
@@ -22,6 +24,8 @@ use tokio::sync::watch;
 
 use crate::listener::{self, Limits, Plain};
 use crate::metrics::Metrics;
+use crate::reconcile::Context;
+use crate::shadow::Shadow;
 
 pub use access::Access;
 
@@ -49,12 +53,25 @@ pub async fn health(address: SocketAddr, checks: Vec<Check>) -> Result<(), Error
     serve("health", address, health_router(checks)).await
 }
 
-/// Serves [`metrics_router`] in plain text, without authentication.
+/// Serves [`metrics_router`] in plain text, without authentication, and of a shadow [`shadow_router`].
 ///
 /// # Errors
 /// Where the address cannot be listened on.
-pub async fn metrics(address: SocketAddr, metrics: Metrics) -> Result<(), Error> {
-    serve("metrics", address, metrics_router(metrics, None)).await
+pub async fn metrics(address: SocketAddr, context: Arc<Context>) -> Result<(), Error> {
+    let router = metrics_router(context.metrics.clone(), None);
+    serve("metrics", address, router.merge(shadow_router(context))).await
+}
+
+/// `/shadow`: a table of how often the controller in charge decided the same, or otherwise. Of another controller than
+/// a shadow, nothing.
+pub fn shadow_router(context: Arc<Context>) -> Router {
+    if context.shadow.is_none() {
+        return Router::new();
+    }
+    let table = async |State(context): State<Arc<Context>>| {
+        context.shadow.as_ref().map(Shadow::table).ok_or(StatusCode::NOT_FOUND)
+    };
+    Router::new().route("/shadow", get(table)).with_state(context)
 }
 
 /// `/healthz` (the process answers) and `/readyz` (every check holds; else 503, and which do not).

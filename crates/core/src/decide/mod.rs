@@ -167,4 +167,4 @@ fn must_restore_finalizer(snapshot: &Snapshot) -> bool {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

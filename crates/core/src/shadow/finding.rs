@@ -1,0 +1,86 @@
+//! What a comparison finds.
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::api::Phase;
+use crate::decide::VerdictAction;
+
+/// What was found about one step of the controller in charge.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    /// This controller would have made the same step.
+    Agreed {
+        /// The phase that was left.
+        from: Phase,
+        /// The phase that is stored now.
+        to: Phase,
+    },
+    /// It would not.
+    Differs(Difference),
+    /// What the step follows from was not seen: calls failed, or it follows from the answer to a write.
+    Unseen {
+        /// The phase that was left.
+        from: Phase,
+        /// The phase that is stored now.
+        to: Phase,
+    },
+}
+
+/// How the controller in charge did something else.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DifferenceKind {
+    /// It moved where this controller would have stayed, or would have moved much later.
+    Moved,
+    /// It moved to another phase.
+    OtherPhase,
+    /// It stays in a phase that this controller would have left.
+    Stayed,
+    /// It counts a restart that this controller does not count, or the other way round.
+    Counted,
+    /// It deletes resources or releases quota that this controller would have kept.
+    Deleted,
+    /// It keeps resources or quota that this controller would have deleted or released.
+    Kept,
+}
+
+impl DifferenceKind {
+    /// Every kind.
+    pub const ALL: [Self; 6] =
+        [Self::Moved, Self::OtherPhase, Self::Stayed, Self::Counted, Self::Deleted, Self::Kept];
+
+    /// The kind in logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Moved => "moved",
+            Self::OtherPhase => "other_phase",
+            Self::Stayed => "stayed",
+            Self::Counted => "counted",
+            Self::Deleted => "deleted",
+            Self::Kept => "kept",
+        }
+    }
+}
+
+/// A difference between what this controller would have done and what the controller in charge did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// How they differ.
+    pub kind: DifferenceKind,
+    /// The phase that was stored before.
+    pub from: Phase,
+    /// The phase that this controller would have stored.
+    pub expected: Phase,
+    /// The phase that the controller in charge stored.
+    pub observed: Phase,
+    /// Since when this controller would have moved on.
+    pub since: Option<Timestamp>,
+    /// The deadline at which this controller would have decided.
+    pub due: Option<Timestamp>,
+    /// What this controller would have done.
+    pub action: VerdictAction,
+    /// Why: the reason of a condition, escaped for a log, at most 64 characters.
+    pub reason: String,
+    /// `resettingCount` here and as it is stored, where they differ.
+    pub retries: Option<(i32, i32)>,
+}

@@ -1,0 +1,84 @@
+//! `appwrapper run --shadow`: beside the controller in charge.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::task::JoinHandle;
+
+use super::worker::{self, Heartbeat};
+use super::{Args, cluster, health, reload, stop_signal};
+use crate::cli::Error;
+use crate::clock::{Clock, SystemClock};
+use crate::config::Config;
+use crate::controller::Controller;
+use crate::metrics::Metrics;
+use crate::shadow::Shadow;
+use crate::{preflight, telemetry};
+
+/// The settings of a shadow. Nobody asks the API server who reads the metrics, since that is a write: where the
+/// configuration wants it asked, only the pod itself can read them.
+fn settings(mut config: Config) -> Config {
+    if config.metrics.secure {
+        config.metrics.secure = false;
+        config.metrics.address.set_ip(Ipv4Addr::LOCALHOST.into());
+    }
+    config
+}
+
+/// Watches and compares. The one client there is only reads.
+pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
+    telemetry::log_panics();
+    let config = settings(crate::cli::configured(args.config.as_deref())?);
+    let connection = cluster::config(&args.cluster).await?;
+    let metrics = Metrics::new();
+    metrics.set_leader(false); // the AppWrappers are those of the controller in charge
+    let client = cluster::read_only(connection, &metrics)?;
+    super::greet(&client).await?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let shadow = Shadow::new(args.shadow_patience, metrics.clone());
+    let controller =
+        Controller::shadowing(client.clone(), clock.clone(), config.clone(), metrics, shadow);
+    let context = controller.context.clone();
+    let heartbeat = Heartbeat::new(clock);
+    let checks = vec![("caches", controller.ready())];
+    let health = health(&context, &config, checks, heartbeat.clone()).await?;
+    let follows = tokio::spawn(super::follow(client.clone(), context.clone()));
+    let looks = tokio::spawn(warn(client, config));
+    let reload =
+        args.config.clone().map(|path| tokio::spawn(reload::reload(context.clone(), path)));
+    let ended = tokio::select! {
+        () = controller.run(stop_signal()) => Ok(()),
+        ended = worker::any_ended([&health]) => Err(ended),
+        never = heartbeat.keep() => never,
+    };
+    [Some(looks), Some(follows), reload].iter().flatten().for_each(JoinHandle::abort);
+    health.stop();
+    context.shadow.iter().for_each(Shadow::conclude);
+    tracing::info!("Stopped.");
+    ended
+}
+
+/// Logs settings of Kueue that will cause trouble. What this controller may do is not asked: that is a write.
+async fn warn(client: Client, config: Config) {
+    for notice in preflight::of_kueue(&client, &config).await {
+        tracing::warn!("{notice}");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metrics_that_would_need_a_review_are_read_in_the_pod_alone() {
+        for (text, want) in [
+            ("{}", "127.0.0.1:8443"),
+            ("metrics: {address: '0.0.0.0:8080'}", "127.0.0.1:8080"),
+            ("metrics: {secure: false, address: '0.0.0.0:8080'}", "0.0.0.0:8080"),
+        ] {
+            let settings = settings(Config::parse(text).unwrap()).metrics;
+            assert_eq!((settings.address.to_string().as_str(), settings.secure), (want, false));
+        }
+    }
+}
