@@ -29,6 +29,7 @@ const fn row(kind: &'static str, plural: &'static str, rules: &'static Replicate
         makes: &[],
         end: End::Reported,
         adds_containers: false,
+        recreates: false,
         reads: &[],
         rules,
     }
