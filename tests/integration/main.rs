@@ -58,6 +58,7 @@ mod multikueue;
 mod nodes;
 mod objects;
 mod on_sim;
+mod operators;
 mod order;
 mod ownership;
 mod page;

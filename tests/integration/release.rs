@@ -170,6 +170,8 @@ fn wrong_arguments_are_answered_by_the_usage() {
         (".ci/audit", &["x"][..]),
         (".ci/allow-namespaces", &["x"]),
         (".ci/install", &["x"]),
+        (".ci/nightly", &["x"]),
+        (".ci/nightly", &["real-nodes", "ignored"]),
         ("scripts/static-binary", &["x86_64-unknown-linux-gnu", "out"]),
         ("scripts/image", &["appwrapper:0.1.0"]),
         ("scripts/chart", &["--help"]),
@@ -186,6 +188,17 @@ fn wrong_arguments_are_answered_by_the_usage() {
         assert!(said.starts_with("usage: ") && said.lines().count() == 1, "{name}: {said}");
         assert_eq!(output, "", "{name} {arguments:?}");
     }
+}
+
+#[test]
+fn the_nightly_workflow_runs_every_part_of_its_script() {
+    let mut all = workflows().into_iter();
+    let (_, workflow) = all.find(|(name, _)| name.ends_with("/nightly.yml")).expect("it is there");
+    let parts = &workflow["jobs"]["nightly"]["strategy"]["matrix"]["part"];
+    let parts = parts.as_array().expect("a list").iter().map(|part| part.as_str().expect("a name"));
+    let (_, _, said) = run(Command::new(root().join(".ci/nightly")).arg("x"));
+    let want = format!("usage: .ci/nightly [{}]\n", parts.collect::<Vec<_>>().join("|"));
+    assert_eq!(said, want);
 }
 
 #[test]

@@ -395,11 +395,12 @@ fn wrote(memory: &mut ReconcileState, written: &RawObject) -> Carried {
     Wrapper::read(written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
 }
 
-/// A component with objects between itself and its pods is deleted after them, also with force. A second
-/// request would make it wait for them again: nothing is sent while it is Terminating.
+/// A component with objects between itself and its pods is deleted after them, also with force, unless its
+/// controller would make them again meanwhile. A second request would make it wait for them again: nothing is
+/// sent while it is Terminating.
 fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
     let kind = kinds::Kind::of(&component.api_version, &component.kind);
-    let last = !component.pod_sets.is_empty() && !kind.makes.is_empty();
+    let last = !component.pod_sets.is_empty() && !kind.makes.is_empty() && !kind.recreates;
     let on_its_way = component.ours().is_some_and(|object| object.terminating);
     match (forced, last) {
         (false, false) => Some(delete::How::Graceful),

@@ -1,4 +1,4 @@
-//! Starts a control plane with all operators, to look at by hand, until Ctrl-C.
+//! Starts a control plane with the operators of most tests, to look at by hand, until Ctrl-C.
 //!
 //! ```text
 //! cargo run -p controlplane --example up

@@ -22,6 +22,10 @@ pub enum Component {
     Training,
     /// `KubeRay`'s operator.
     Ray,
+    /// Kubeflow Trainer, for `TrainJob`s.
+    Trainer,
+    /// The controller of `LeaderWorkerSet`s.
+    LeaderWorkerSet,
     /// The queueing of workloads.
     Kueue,
 }
@@ -73,7 +77,7 @@ impl Tool {
 
 impl Component {
     /// All of them, in the order in which they are built.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Etcd,
         Self::ApiServer,
         Self::ControllerManager,
@@ -82,6 +86,8 @@ impl Component {
         Self::JobSet,
         Self::Training,
         Self::Ray,
+        Self::Trainer,
+        Self::LeaderWorkerSet,
         Self::Kueue,
     ];
 
@@ -97,6 +103,8 @@ impl Component {
             Self::JobSet => "jobset",
             Self::Training => "training-operator",
             Self::Ray => "ray-operator",
+            Self::Trainer => "trainer",
+            Self::LeaderWorkerSet => "lws",
             Self::Kueue => "kueue",
         }
     }
@@ -116,6 +124,8 @@ impl Component {
             Self::JobSet => "sigs.k8s.io/jobset",
             Self::Training => "github.com/kubeflow/training-operator/cmd/training-operator.v1",
             Self::Ray => "github.com/ray-project/kuberay/ray-operator",
+            Self::Trainer => "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
+            Self::LeaderWorkerSet => "sigs.k8s.io/lws/cmd",
             Self::Kueue => "sigs.k8s.io/kueue/cmd/kueue",
         }
     }
@@ -129,6 +139,8 @@ impl Component {
             Self::Kueue => versions.kueue.go_module(),
             Self::Training => modules::TRAINING,
             Self::Ray => modules::RAY,
+            Self::Trainer => modules::TRAINER,
+            Self::LeaderWorkerSet => modules::LWS,
             Self::Etcd | Self::Kwok | Self::JobSet => modules::CONTROL_PLANE,
         }
     }
@@ -140,6 +152,8 @@ impl Component {
             Self::JobSet => Some("sigs.k8s.io/jobset"),
             Self::Training => Some("github.com/kubeflow/training-operator"),
             Self::Ray => Some("github.com/ray-project/kuberay/ray-operator"),
+            Self::Trainer => Some("github.com/kubeflow/trainer/v2"),
+            Self::LeaderWorkerSet => Some("sigs.k8s.io/lws"),
             Self::Kueue => Some("sigs.k8s.io/kueue"),
             Self::Etcd | Self::ApiServer | Self::ControllerManager | Self::Scheduler => None,
         }

@@ -52,6 +52,22 @@ pub(crate) fn jobset(site: &Site) -> Value {
     config
 }
 
+pub(crate) fn lws(site: &Site) -> Value {
+    let mut config = outside_a_cluster(site, site.ports.lws);
+    config["apiVersion"] = json!("config.lws.x-k8s.io/v1alpha1");
+    config
+}
+
+/// Its certificates are where the environment says.
+pub(crate) fn trainer(site: &Site) -> Value {
+    let mut config = outside_a_cluster(site, site.ports.trainer);
+    config["apiVersion"] = json!("config.trainer.kubeflow.org/v1alpha1");
+    config["certManagement"] = json!({ "enable": false });
+    let own = json!({ "internalCertManagement": null, "webhook": { "certDir": null } });
+    merge(&mut config, &own);
+    config
+}
+
 pub(crate) fn kueue(site: &Site, options: &Options) -> Value {
     let mut frameworks = vec!["batch/job", "workload.codeflare.dev/appwrapper"];
     if options.jobset {
@@ -91,7 +107,7 @@ pub(crate) const KUEUE_ACCOUNT: &str =
 /// Where Kueue takes itself to be.
 pub(crate) const KUEUE_NAMESPACE: &str = "kueue-system";
 
-/// What `JobSet` and Kueue need to know when they do not run in a pod: webhooks with the
+/// What operators with a configuration file need to know when they do not run in a pod: webhooks with the
 /// certificates of the control plane, no leader election.
 fn outside_a_cluster(site: &Site, ports: OperatorPorts) -> Value {
     json!({
@@ -110,6 +126,7 @@ pub(crate) fn node(name: &str, cpu: &str) -> Value {
     let resources = json!({
         "cpu": cpu,
         "memory": "256Gi",
+        "ephemeral-storage": "256Gi",
         "pods": "1000",
         "nvidia.com/gpu": "8",
     });

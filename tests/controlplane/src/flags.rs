@@ -25,7 +25,7 @@ pub(crate) fn arguments(
             "--node-ip=127.0.0.1".to_owned(),
             format!("--node-port={}", site.ports.kwok),
         ],
-        Component::JobSet => Vec::new(),
+        Component::JobSet | Component::Trainer | Component::LeaderWorkerSet => Vec::new(),
         Component::Kueue => vec!["--zap-log-level=2".to_owned()],
         Component::Training => vec![
             "--metrics-bind-address=0".to_owned(),
@@ -46,7 +46,9 @@ pub(crate) fn arguments(
         | Component::Kwok
         | Component::JobSet
         | Component::Training
-        | Component::Ray => Some(site.kubeconfig()),
+        | Component::Ray
+        | Component::Trainer
+        | Component::LeaderWorkerSet => Some(site.kubeconfig()),
     };
     arguments.extend(kubeconfig.map(|path| format!("--kubeconfig={}", path.display())));
     arguments.extend(config.map(|path| format!("--config={}", path.display())));

@@ -2,7 +2,7 @@
 //!
 //! Everything a cluster has but kubelets: etcd, kube-apiserver, kube-controller-manager and
 //! kube-scheduler, with KWOK playing the nodes and the pods, and, where a test asks for them,
-//! `JobSet`, Kueue, Kubeflow's training operator and `KubeRay`. All of it is built from the Go
+//! `JobSet`, Kueue, Kubeflow's training operator, Kubeflow Trainer, `KubeRay` and `LeaderWorkerSet`. All of it is built from the Go
 //! modules pinned under `go/`, once, and listens on free loopback ports, so several control planes
 //! can run beside each other.
 //!

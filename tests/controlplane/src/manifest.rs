@@ -31,8 +31,8 @@ impl Definition {
 pub(crate) const fn definitions_dir(component: Component) -> Option<&'static str> {
     match component {
         Component::JobSet | Component::Kueue => Some("config/components/crd/bases"),
-        Component::Training => Some("manifests/base/crds"),
-        Component::Ray => Some("config/crd/bases"),
+        Component::Training | Component::Trainer => Some("manifests/base/crds"),
+        Component::Ray | Component::LeaderWorkerSet => Some("config/crd/bases"),
         Component::Etcd
         | Component::ApiServer
         | Component::ControllerManager
@@ -41,8 +41,21 @@ pub(crate) const fn definitions_dir(component: Component) -> Option<&'static str
     }
 }
 
-/// Where `JobSet` and Kueue have their webhook configurations.
-pub(crate) const WEBHOOKS: &str = "config/components/webhook/manifests.yaml";
+/// Where a module has the webhook configurations that are used here.
+pub(crate) const fn webhooks_file(component: Component) -> Option<&'static str> {
+    match component {
+        Component::JobSet | Component::Kueue => Some("config/components/webhook/manifests.yaml"),
+        Component::Trainer => Some("manifests/base/webhook/manifests.yaml"),
+        Component::LeaderWorkerSet => Some("config/webhook/manifests.yaml"),
+        Component::Etcd
+        | Component::ApiServer
+        | Component::ControllerManager
+        | Component::Scheduler
+        | Component::Kwok
+        | Component::Training
+        | Component::Ray => None,
+    }
+}
 
 /// Where Kueue says which of its kinds it converts between versions.
 pub(crate) const CONVERSIONS: &str = "config/components/crd/kustomization.yaml";

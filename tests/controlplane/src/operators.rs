@@ -1,6 +1,7 @@
 //! The operators: what each needs besides its command line.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::path::Path;
 
@@ -86,11 +87,9 @@ pub(crate) async fn start(setup: &Setup<'_>, component: Component) -> Result<Pro
         Component::JobSet => jobset(setup).await,
         Component::Training => training(setup).await,
         Component::Kueue => kueue(setup).await,
-        Component::Ray => {
-            let process = setup.launch(component, None, &[])?;
-            probe::healthy(&process, setup.site.ports.ray.health).await?;
-            Ok(process)
-        }
+        Component::Ray => ray(setup).await,
+        Component::Trainer => trainer(setup).await,
+        Component::LeaderWorkerSet => lws(setup).await,
         Component::Etcd
         | Component::ApiServer
         | Component::ControllerManager
@@ -105,6 +104,41 @@ async fn jobset(setup: &Setup<'_>) -> Result<Process, Error> {
     let process = setup.launch(Component::JobSet, Some(&config), &[])?;
     probe::healthy(&process, ports.health).await?;
     webhooks(setup, Component::JobSet, ports.webhook, |_| true).await?;
+    Ok(process)
+}
+
+async fn ray(setup: &Setup<'_>) -> Result<Process, Error> {
+    let proxy = setup.options.ray_dashboard.map(|address| format!("http://{address}"));
+    // What is on loopback, as the API server, is reached without it.
+    let environment: Vec<(&str, &OsStr)> =
+        proxy.iter().map(|proxy| ("HTTP_PROXY", proxy.as_ref())).collect();
+    let process = setup.launch(Component::Ray, None, &environment)?;
+    probe::healthy(&process, setup.site.ports.ray.health).await?;
+    Ok(process)
+}
+
+async fn lws(setup: &Setup<'_>) -> Result<Process, Error> {
+    let ports = setup.site.ports.lws;
+    let config = setup.site.write("lws.yaml", &config::lws(setup.site))?;
+    let process = setup.launch(Component::LeaderWorkerSet, Some(&config), &[])?;
+    // It is healthy before its webhooks listen.
+    probe::healthy(&process, ports.health).await?;
+    probe::listens(&process, ports.webhook).await?;
+    webhooks(setup, Component::LeaderWorkerSet, ports.webhook, |_| true).await?;
+    Ok(process)
+}
+
+async fn trainer(setup: &Setup<'_>) -> Result<Process, Error> {
+    let ports = setup.site.ports.trainer;
+    let config = setup.site.write("trainer.yaml", &config::trainer(setup.site))?;
+    // It has no setting for the directory of its certificates, which is below that of temporary files.
+    let temporary = setup.site.dir.join("trainer");
+    let certificates = temporary.join("k8s-webhook-server").join("serving-certs");
+    ensure_pair(&certificates, &setup.site.pki.serving)?;
+    let environment = [("TMPDIR", temporary.as_os_str())];
+    let process = setup.launch(Component::Trainer, Some(&config), &environment)?;
+    probe::healthy(&process, ports.health).await?;
+    webhooks(setup, Component::Trainer, ports.webhook, |_| true).await?;
     Ok(process)
 }
 
@@ -158,7 +192,8 @@ async fn webhooks(
     port: u16,
     keep: impl Fn(&str) -> bool,
 ) -> Result<(), Error> {
-    let path = setup.manifests(component)?.join(manifest::WEBHOOKS);
+    let Some(file) = manifest::webhooks_file(component) else { return Ok(()) };
+    let path = setup.manifests(component)?.join(file);
     let text = fs::read_to_string(&path).map_err(Error::io("read", &path))?;
     // YAML 1.1 takes `no` for false, Kubernetes does not.
     let yaml = serde_saphyr::options! { strict_booleans: true };

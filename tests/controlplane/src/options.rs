@@ -1,5 +1,6 @@
 //! What a test wants to have.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
@@ -14,15 +15,22 @@ use crate::Component;
 pub struct Options {
     /// How many nodes there are, named `node-0` and so on (default 4). With 0, KWOK is left out.
     pub nodes: usize,
-    /// The CPUs of each node, as a quantity (default `32`). Besides, each has 256Gi of memory and
-    /// 8 of `nvidia.com/gpu`, and takes 1000 pods.
+    /// The CPUs of each node, as a quantity (default `32`). Besides, each has 256Gi of memory, 256Gi of
+    /// ephemeral storage and 8 of `nvidia.com/gpu`, and takes 1000 pods.
     pub node_cpu: String,
-    /// Run `JobSet`.
+    /// Run `JobSet`; Kubeflow Trainer needs it.
     pub jobset: bool,
     /// Run Kubeflow's training operator.
     pub training: bool,
     /// Run `KubeRay`.
     pub ray: bool,
+    /// Where `KubeRay` reaches the dashboard of every Ray cluster, as its HTTP proxy: no pod here
+    /// serves one. Without it, a `RayJob` stays as it is when its cluster is ready.
+    pub ray_dashboard: Option<SocketAddr>,
+    /// Run Kubeflow Trainer.
+    pub trainer: bool,
+    /// Run `LeaderWorkerSet`.
+    pub lws: bool,
     /// Run Kueue.
     pub kueue: bool,
     /// Merged into Kueue's configuration (`config.kueue.x-k8s.io/v1beta2`) as a JSON merge patch.
@@ -52,6 +60,9 @@ impl Default for Options {
             jobset: false,
             training: false,
             ray: false,
+            ray_dashboard: None,
+            trainer: false,
+            lws: false,
             kueue: false,
             kueue_config: json!({}),
             audit: false,
@@ -72,9 +83,11 @@ impl Options {
             | Component::ControllerManager
             | Component::Scheduler => true,
             Component::Kwok => self.nodes > 0,
-            Component::JobSet => self.jobset,
+            Component::JobSet => self.jobset || self.trainer,
             Component::Training => self.training,
             Component::Ray => self.ray,
+            Component::Trainer => self.trainer,
+            Component::LeaderWorkerSet => self.lws,
             Component::Kueue => self.kueue,
         };
         Component::ALL.into_iter().filter(wanted).collect()

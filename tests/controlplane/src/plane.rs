@@ -268,6 +268,10 @@ async fn start_others(setup: &Setup<'_>, server: &Process) -> Result<Vec<Process
     let operators = operators.iter().map(|it| async {
         operators::define(setup, server, *it).await?;
         defined.add_permits(1);
+        if *it == Component::Trainer {
+            // It ends where there are no JobSets.
+            drop(defined.acquire_many(count).await);
+        }
         operators::start(setup, *it).await
     });
     let manager = async {

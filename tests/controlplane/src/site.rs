@@ -35,6 +35,8 @@ pub(crate) struct Ports {
     pub(crate) jobset: OperatorPorts,
     pub(crate) training: OperatorPorts,
     pub(crate) ray: OperatorPorts,
+    pub(crate) trainer: OperatorPorts,
+    pub(crate) lws: OperatorPorts,
     pub(crate) kueue: OperatorPorts,
 }
 
@@ -94,7 +96,7 @@ impl Ports {
     /// Asks the kernel. All are held until the last is known, so that they differ; another process
     /// may still take one before its component listens, hence the second try of a start.
     fn free() -> io::Result<Self> {
-        const COUNT: usize = 14;
+        const COUNT: usize = 18;
         let listeners = (0..COUNT)
             .map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)))
             .collect::<io::Result<Vec<_>>>()?;
@@ -103,7 +105,7 @@ impl Ports {
             *port = listener.local_addr()?.port();
         }
         let [api, etcd, etcd_peer, controller_manager, scheduler, kwok, operators @ ..] = ports;
-        let [jobset, training, ray, kueue] = [0, 2, 4, 6]
+        let [jobset, training, ray, kueue, trainer, lws] = [0, 2, 4, 6, 8, 10]
             .map(|at| OperatorPorts { webhook: operators[at], health: operators[at + 1] });
         Ok(Self {
             api,
@@ -115,6 +117,8 @@ impl Ports {
             jobset,
             training,
             ray,
+            trainer,
+            lws,
             kueue,
         })
     }

@@ -4,13 +4,14 @@ use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use crate::api::{Phase, condition};
+use crate::act::delete::How;
+use crate::api::{Phase, PodSet, condition};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{Object, Pod, PodPhase, Presence};
+use crate::snapshot::{Component, Object, Pod, PodPhase, Presence};
 use crate::tuning::Limits;
 
 const FAR: &str = "9999-12-31T23:59:59Z";
@@ -337,5 +338,24 @@ proptest! {
         let phase = play.wrapper().status.phase;
         prop_assert!(!play.created);
         prop_assert!(!play.exists || phase == Phase::Succeeded, "{}", play.object["status"]);
+    }
+}
+
+#[test]
+fn a_component_goes_last_unless_its_controller_goes_on_until_then() {
+    for (api_version, kind, want) in [
+        ("batch/v1", "Job", [How::Graceful, How::Forced]),
+        ("jobset.x-k8s.io/v1alpha2", "JobSet", [How::GracefulLast, How::ForcedLast]),
+        ("ray.io/v1", "RayJob", [How::GracefulLast, How::ForcedLast]),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", [How::Graceful, How::Forced]),
+    ] {
+        let component = Component {
+            api_version: api_version.into(),
+            kind: kind.into(),
+            pod_sets: vec![PodSet::default()],
+            ..Component::default()
+        };
+        let found = [false, true].map(|forced| super::how_to_delete(&component, forced));
+        assert_eq!(found, want.map(Some), "{kind}");
     }
 }

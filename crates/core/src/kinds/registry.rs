@@ -51,6 +51,7 @@ static OTHER: Kind = Kind {
     ],
     end: End::Unknown,
     adds_containers: true,
+    recreates: false,
     reads: &[],
     rules: &NoRules,
 };
@@ -81,6 +82,9 @@ pub struct Kind {
     pub end: End,
     /// Its controller may add containers to its pods.
     pub adds_containers: bool,
+    /// Its controller goes on while an object is Terminating, and makes again what is deleted below it: it must
+    /// not wait for that.
+    pub recreates: bool,
     /// Names in paths of the kinds, in its own group, that describe its pods and are read at admission.
     pub reads: &'static [&'static str],
     rules: &'static dyn Rules,

@@ -20,6 +20,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     makes: &[JOB],
     end: End::Reported,
     adds_containers: false,
+    recreates: false,
     reads: &[],
     rules: &JobSet,
 }];

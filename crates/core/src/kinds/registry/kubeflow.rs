@@ -11,9 +11,11 @@ use crate::snapshot::{Expected, Report};
 const KUBEFLOW_INDEX: &str = "training.kubeflow.org/replica-index";
 
 pub(super) const KINDS: &[Kind] = &[
-    row("PyTorchJob", "pytorchjobs", &PYTORCH),
+    // init-pytorch, in the workers
+    Kind { adds_containers: true, ..row("PyTorchJob", "pytorchjobs", &PYTORCH) },
     row("TFJob", "tfjobs", &TENSORFLOW),
-    row("MPIJob", "mpijobs", &MPI),
+    // kubectl-delivery, in the launcher
+    Kind { adds_containers: true, ..row("MPIJob", "mpijobs", &MPI) },
     row("XGBoostJob", "xgboostjobs", &XGBOOST),
     row("PaddleJob", "paddlejobs", &PADDLE),
     row("JAXJob", "jaxjobs", &JAX),
@@ -27,6 +29,7 @@ const fn row(kind: &'static str, plural: &'static str, rules: &'static Replicate
         makes: &[],
         end: End::Reported,
         adds_containers: false,
+        recreates: false,
         reads: &[],
         rules,
     }
@@ -182,4 +185,16 @@ pub(super) fn given() -> Vec<super::super::testing::Sample> {
             vec![("template.spec.jaxReplicaSpecs.Worker.template", 3)],
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_training_operator_adds_init_containers_to_two_kinds() {
+        let adds = |kind: &&Kind| kind.adds_containers;
+        let found: Vec<&str> = KINDS.iter().filter(adds).map(|kind| kind.kind).collect();
+        assert_eq!(found, ["PyTorchJob", "MPIJob"]);
+    }
 }

@@ -20,6 +20,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     makes: &[STATEFUL_SET, POD],
     end: End::Never,
     adds_containers: false,
+    recreates: false,
     reads: &[],
     rules: &LeaderWorkerSet,
 }];

@@ -24,6 +24,8 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     makes: &[JOB_SET, JOB],
     end: End::Reported,
     adds_containers: true,
+    // Trainer creates the JobSet again while a TrainJob is Terminating, and its pods start once more
+    recreates: true,
     reads: &["clustertrainingruntimes", "trainingruntimes"],
     rules: &TrainJob,
 }];

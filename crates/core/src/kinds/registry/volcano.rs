@@ -23,6 +23,7 @@ pub(super) const KINDS: &[Kind] = &[Kind {
     makes: &[],
     end: End::Reported,
     adds_containers: false,
+    recreates: false,
     reads: &[],
     rules: &VolcanoJob,
 }];
