@@ -148,10 +148,16 @@ async fn train_job(case: &Case, life: &[(&str, &str)]) -> Value {
             "template": {"spec": {"replicatedJobs": [job]}}}});
     case.create(runtime).await;
     case.record(TRAINER, "TrainJob").await;
+    case.record("jobset.x-k8s.io/v1alpha2", "JobSet").await;
     json!({"apiVersion": TRAINER, "kind": "TrainJob", "metadata": {"name": "it"}, "spec": {
         "runtimeRef": {"kind": "TrainingRuntime", "name": "torch"},
         "trainer": {"numNodes": 2, "resourcesPerNode": {"requests": {"cpu": "20m"}}},
     }})
+}
+
+/// Trainer made no JobSet again while its TrainJob was being deleted.
+fn one_job_set_an_attempt(log: &Log) {
+    assert_eq!(log.uids("JobSet", "it").len(), log.uids("TrainJob", "it").len());
 }
 
 #[test]
@@ -166,6 +172,7 @@ fn a_train_job_of_kubeflow_trainer_recovers_and_succeeds() {
         let requests = &pod.object["spec"]["containers"][0]["resources"]["requests"];
         assert_eq!(requests["cpu"], "20m", "as the TrainJob says");
         goes(&case, "TrainJob").await;
+        one_job_set_an_attempt(&case.log());
     });
 }
 
@@ -180,6 +187,7 @@ fn a_train_job_of_kubeflow_trainer_fails() {
         assert_eq!(cause(&failure), ["it", "node", "application", "Error"], "{failure}");
         assert_eq!(failure["exitCode"], 42, "{failure}");
         goes(&case, "TrainJob").await;
+        one_job_set_an_attempt(&case.log());
     });
 }
 
