@@ -21,12 +21,13 @@ use tower::ServiceExt;
 use crate::harness::{job, page, runtime_test, test, tuned};
 
 /// On the page only where there is a webhook or a progress server that was asked, or a certificate.
-const NOT_ALWAYS: [&str; 5] = [
+const NOT_ALWAYS: [&str; 6] = [
     "appwrapper_admission_answers_total",
     "appwrapper_admission_seconds",
     "appwrapper_certificate_expiry_timestamp_seconds",
     "appwrapper_progress_reports_total",
     "appwrapper_progress_writes_total",
+    "appwrapper_shadow_decisions_total",
 ];
 
 /// A metric of a page.

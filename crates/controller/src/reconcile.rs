@@ -8,6 +8,7 @@
 
 mod census;
 mod context;
+mod deletion;
 mod failure_log;
 mod growth;
 mod record;
@@ -24,9 +25,8 @@ use crate::act::{self, delete, rights, wrapper as write};
 use crate::api::Phase;
 use crate::client;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
-use crate::kinds;
 use crate::mutations::{self, Mutation};
-use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::live;
 use crate::observe::memory::ReconcileState;
@@ -34,11 +34,12 @@ use crate::observe::nodes;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::Attach;
 use crate::observe::{self, cached_appwrapper::CachedAppWrapper};
-use crate::plan::{Action, Orphan, Target};
+use crate::plan::{Action, Orphan};
 use crate::shadow::Shadow;
-use crate::snapshot::{Component, Snapshot};
+use crate::snapshot::Snapshot;
 use crate::tuning::Limits;
 use appwrapper_core::shadow::{Compared, Sight};
+use deletion::{DeleteTarget, delete_object, delete_one, send_delete};
 use workload::Asked;
 use written::Written;
 
@@ -395,22 +396,6 @@ fn wrote(memory: &mut ReconcileState, written: &RawObject) -> Carried {
     Wrapper::read(written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
 }
 
-/// A component with objects between itself and its pods is deleted after them, also with force, unless its
-/// controller would make them again meanwhile. A second request would make it wait for them again: nothing is
-/// sent while it is Terminating.
-fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
-    let kind = kinds::Kind::of(&component.api_version, &component.kind);
-    let last = !component.pod_sets.is_empty() && !kind.makes.is_empty() && !kind.recreates;
-    let on_its_way = component.ours().is_some_and(|object| object.terminating);
-    match (forced, last) {
-        (false, false) => Some(delete::How::Graceful),
-        (true, false) => Some(delete::How::Forced),
-        (_, true) if on_its_way => None,
-        (false, true) => Some(delete::How::GracefulLast),
-        (true, true) => Some(delete::How::ForcedLast),
-    }
-}
-
 /// Whether an AppWrapper is as it was read, by the API server's own word. Creations and deletions carry
 /// no precondition on it, and the watch of a process that has just started may show the past.
 ///
@@ -487,62 +472,4 @@ fn sooner(before: Carried, pause: Duration) -> Carried {
         Carried::Done => Carried::Later(pause),
         done @ (Carried::GoOn | Carried::Wrote(_)) => done,
     }
-}
-
-/// The object to delete.
-struct DeleteTarget<'a> {
-    resource: &'a kube::core::ApiResource,
-    name: &'a str,
-    uid: &'a str,
-}
-
-async fn delete_one(
-    context: &Context,
-    memory: &mut ReconcileState,
-    snapshot: &Snapshot,
-    target: &Target,
-    forced: bool,
-) -> Result<(), Error> {
-    let component = &snapshot.components[target.component];
-    let Some(how) = how_to_delete(component, forced) else { return Ok(()) };
-    let kind = kind_of(component);
-    delete_object(context, memory, snapshot, (&kind, &component.name, &target.uid), how).await
-}
-
-async fn delete_object(
-    context: &Context,
-    memory: &mut ReconcileState,
-    snapshot: &Snapshot,
-    (kind, name, uid): (&KindKey, &str, &str),
-    how: delete::How,
-) -> Result<(), Error> {
-    let resource = match context.live.resource(&context.client, kind).await {
-        Ok(resource) => resource,
-        // nothing of a kind that does not exist is left to delete
-        Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(()),
-        Err(error @ live::Error::Api { .. }) => return Err(error.into()),
-    };
-    let target = DeleteTarget { resource: &resource, name, uid };
-    send_delete(context, memory, &snapshot.namespace, &target, how).await
-}
-
-async fn send_delete(
-    context: &Context,
-    memory: &mut ReconcileState,
-    namespace: &str,
-    target: &DeleteTarget<'_>,
-    how: delete::How,
-) -> Result<(), Error> {
-    let forced = matches!(how, delete::How::Forced | delete::How::ForcedLast);
-    if !memory.may_delete(target.uid, forced) {
-        return Ok(());
-    }
-    let DeleteTarget { resource, name, uid } = target;
-    let sent = delete::delete(&context.client, resource, namespace, name, uid, how).await;
-    if sent.is_err() {
-        memory.deletion_failed(uid, forced);
-    } else if forced {
-        tracing::info!(kind = resource.kind, object = name, "Force-deleted.");
-    }
-    Ok(sent?)
 }

@@ -355,7 +355,7 @@ fn a_component_goes_last_unless_its_controller_goes_on_until_then() {
             pod_sets: vec![PodSet::default()],
             ..Component::default()
         };
-        let found = [false, true].map(|forced| super::how_to_delete(&component, forced));
+        let found = [false, true].map(|forced| super::deletion::how_to_delete(&component, forced));
         assert_eq!(found, want.map(Some), "{kind}");
     }
 }

@@ -1,0 +1,85 @@
+//! Deletions: how each kind is deleted, and that a request is not sent twice in a row.
+
+use super::{Context, Error};
+use crate::act::delete;
+use crate::kinds;
+use crate::observe::assemble::kind_of;
+use crate::observe::cache::KindKey;
+use crate::observe::live;
+use crate::observe::memory::ReconcileState;
+use crate::plan::Target;
+use crate::snapshot::{Component, Snapshot};
+
+/// A component with objects between itself and its pods is deleted after them, also with force, unless its
+/// controller would make them again meanwhile. A second request would make it wait for them again: nothing is
+/// sent while it is Terminating.
+pub(super) fn how_to_delete(component: &Component, forced: bool) -> Option<delete::How> {
+    let kind = kinds::Kind::of(&component.api_version, &component.kind);
+    let last = !component.pod_sets.is_empty() && !kind.makes.is_empty() && !kind.recreates;
+    let on_its_way = component.ours().is_some_and(|object| object.terminating);
+    match (forced, last) {
+        (false, false) => Some(delete::How::Graceful),
+        (true, false) => Some(delete::How::Forced),
+        (_, true) if on_its_way => None,
+        (false, true) => Some(delete::How::GracefulLast),
+        (true, true) => Some(delete::How::ForcedLast),
+    }
+}
+
+/// The object to delete.
+pub(super) struct DeleteTarget<'a> {
+    pub(super) resource: &'a kube::core::ApiResource,
+    pub(super) name: &'a str,
+    pub(super) uid: &'a str,
+}
+
+pub(super) async fn delete_one(
+    context: &Context,
+    memory: &mut ReconcileState,
+    snapshot: &Snapshot,
+    target: &Target,
+    forced: bool,
+) -> Result<(), Error> {
+    let component = &snapshot.components[target.component];
+    let Some(how) = how_to_delete(component, forced) else { return Ok(()) };
+    let kind = kind_of(component);
+    delete_object(context, memory, snapshot, (&kind, &component.name, &target.uid), how).await
+}
+
+pub(super) async fn delete_object(
+    context: &Context,
+    memory: &mut ReconcileState,
+    snapshot: &Snapshot,
+    (kind, name, uid): (&KindKey, &str, &str),
+    how: delete::How,
+) -> Result<(), Error> {
+    let resource = match context.live.resource(&context.client, kind).await {
+        Ok(resource) => resource,
+        // nothing of a kind that does not exist is left to delete
+        Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(()),
+        Err(error @ live::Error::Api { .. }) => return Err(error.into()),
+    };
+    let target = DeleteTarget { resource: &resource, name, uid };
+    send_delete(context, memory, &snapshot.namespace, &target, how).await
+}
+
+pub(super) async fn send_delete(
+    context: &Context,
+    memory: &mut ReconcileState,
+    namespace: &str,
+    target: &DeleteTarget<'_>,
+    how: delete::How,
+) -> Result<(), Error> {
+    let forced = matches!(how, delete::How::Forced | delete::How::ForcedLast);
+    if !memory.may_delete(target.uid, forced) {
+        return Ok(());
+    }
+    let DeleteTarget { resource, name, uid } = target;
+    let sent = delete::delete(&context.client, resource, namespace, name, uid, how).await;
+    if sent.is_err() {
+        memory.deletion_failed(uid, forced);
+    } else if forced {
+        tracing::info!(kind = resource.kind, object = name, "Force-deleted.");
+    }
+    Ok(sent?)
+}
