@@ -9,8 +9,6 @@ mod configuration;
 mod crd;
 #[cfg(feature = "demo")]
 mod demo;
-#[cfg(test)]
-mod documented;
 mod explain;
 #[cfg(feature = "demo")]
 mod fleet;

@@ -4,22 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 use std::process::Command;
 
+use crate::docs::pages;
+
 /// The texts between two marks.
 fn between<'t>(text: &'t str, begin: &str, end: char) -> impl Iterator<Item = &'t str> {
     let parts: Vec<&str> = text.split(begin).skip(1).collect();
     parts.into_iter().filter_map(move |part| Some(part.split_once(end)?.0))
-}
-
-/// The rendered pages below a folder.
-fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in std::fs::read_dir(folder).expect("a readable folder") {
-        let path = entry.expect("a readable entry").path();
-        if path.is_dir() {
-            pages(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "html") {
-            found.push(path);
-        }
-    }
 }
 
 /// A path without `..`.
@@ -55,7 +45,7 @@ fn every_link_of_the_site_leads_somewhere() {
         assert!(page.is_file(), "{} is not rendered", page.display());
     }
     let mut all = vec![];
-    pages(&out, &mut all);
+    pages(&out, "html", &mut all);
     // what mdBook makes besides the pages
     let own = ["print.html", "404.html", "toc.html"];
     all.retain(|page| !own.iter().any(|name| page.ends_with(name)));

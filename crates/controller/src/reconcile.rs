@@ -256,7 +256,8 @@ fn compare(
     sight: Sight<'_>,
     decision: &Decision,
 ) -> Next {
-    let Compared { findings, again } = memory.comparison.look(sight, decision);
+    let Compared { findings, again } =
+        memory.comparison.get_or_insert_default().look(sight, decision);
     for finding in &findings {
         shadow.note(finding);
     }

@@ -18,7 +18,7 @@ use super::draft::Draft;
 use super::edges::{At, Edge, Move, Resetting};
 use super::orphans::{self, Orphans};
 use super::{VerdictAction, attempts, pause, teardown};
-use crate::api::{AttemptOutcome, NoFitAction, Requeue, keys};
+use crate::api::{NoFitAction, Requeue, keys};
 use crate::mutations::{self, Mutation};
 use crate::plan::Action;
 use crate::snapshot::workload::{Workload, WorkloadRead};
@@ -54,12 +54,7 @@ where
     if !is_inactive(draft) {
         return Ok(here);
     }
-    attempts::outcome(draft, AttemptOutcome::Suspended);
-    draft.status.retry_after = None; // whoever activates it means now
-    teardown::begin(draft, "Deactivated");
-    draft.verdict.action = VerdictAction::Delete;
-    draft.verdict.delete = teardown::deletable(draft);
-    draft.verdict.message = said();
+    teardown::end_on_request(draft, "Deactivated", &said());
     Err(here.to::<Resetting>())
 }
 

@@ -41,13 +41,18 @@ pub(super) fn delete_requested(here: At<Alive>, draft: &mut Draft<'_>) -> Move {
 
 /// `suspend` is true: from any phase that holds quota.
 pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move {
+    end_on_request(draft, "Suspending", "Suspend is true");
+    here.to::<Suspending>()
+}
+
+/// Ends an attempt because somebody asks for it; the next one does not wait for the delay of a retry.
+pub(super) fn end_on_request(draft: &mut Draft<'_>, reason: &str, message: &str) {
     attempts::outcome(draft, AttemptOutcome::Suspended);
-    draft.status.retry_after = None; // whoever resumes it means now
-    begin(draft, "Suspending");
+    draft.status.retry_after = None;
+    begin(draft, reason);
     draft.verdict.action = VerdictAction::Delete;
     draft.verdict.delete = deletable(draft);
-    "Suspend is true".clone_into(&mut draft.verdict.message);
-    here.to::<Suspending>()
+    message.clone_into(&mut draft.verdict.message);
 }
 
 /// Deletes everything, waits for the retry pause and while it is inactive, then resumes.

@@ -180,12 +180,12 @@ fn in_hindsight(sight: &mut Sight<'_>, from: Mark) -> Vec<Step> {
     if is_teardown(from, here) && !sight.snapshot.components.iter().all(is_intact) {
         return vec![];
     }
-    let begins_anew = matches!(from.stage.phase, Phase::Resetting | Phase::Suspending);
+    let leaves_teardown = matches!(from.stage.phase, Phase::Resetting | Phase::Suspending);
     let snapshot = &mut sight.snapshot;
     let stored = snapshot.status.clone();
     snapshot.status = rewound(&stored, from);
-    let seen = begins_anew.then(|| (snapshot.components.clone(), snapshot.pods.clone()));
-    if begins_anew {
+    let seen = leaves_teardown.then(|| (snapshot.components.clone(), snapshot.pods.clone()));
+    if leaves_teardown {
         leave_the_old(snapshot, sight.now);
     }
     let times = [sight.now, sight.patience.after(sight.now)];
