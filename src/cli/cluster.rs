@@ -42,7 +42,7 @@ pub fn counted(config: Config, metrics: &Metrics) -> Result<Client, Error> {
 pub fn read_only(config: Config, metrics: &Metrics) -> Result<Client, Error> {
     let builder = ClientBuilder::try_from(config).map_err(|error| no_client(&error))?;
     let builder = builder.with_layer(&metrics.calls()).with_layer(&client::Limits);
-    Ok(builder.with_layer(&client::ReadOnly).build())
+    Ok(builder.with_layer(&client::read_only()).build())
 }
 
 /// The same, whose writes leave only while this replica leads.

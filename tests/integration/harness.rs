@@ -1,5 +1,8 @@
 //! The control plane, the controller, and a namespace for each test.
 
+mod log;
+mod manifests;
+
 use std::sync::{Arc, LazyLock, OnceLock, mpsc};
 use std::time::Duration;
 
@@ -18,6 +21,9 @@ use kube::runtime::{WatchStreamExt, watcher};
 use kube::{Client, ResourceExt};
 use serde_json::{Value, json};
 use tokio::sync::watch;
+
+pub use log::{Log, RawObject, attempts_do_not_overlap, quota_without_a_gap};
+pub use manifests::{job, pod, pod_template, tuned, wrapper};
 
 use crate::installed::INSTALLED;
 use crate::kueue::QUEUE;
@@ -156,80 +162,6 @@ pub struct Case {
     pub namespace: String,
     log: watch::Receiver<Log>,
     sender: Arc<watch::Sender<Log>>,
-}
-
-/// Everything that was seen in a namespace, in order.
-#[derive(Clone, Debug, Default)]
-pub struct Log(Vec<RawObject>);
-
-/// One change of one object.
-#[derive(Clone, Debug)]
-pub struct RawObject {
-    pub kind: String,
-    pub name: String,
-    pub deleted: bool,
-    pub object: Arc<Value>,
-}
-
-impl RawObject {
-    pub fn is(&self, kind: &str, name: &str) -> bool {
-        self.kind == kind && self.name == name
-    }
-
-    pub fn uid(&self) -> &str {
-        self.object["metadata"]["uid"].as_str().expect("an object has a UID")
-    }
-
-    pub fn phase(&self) -> &str {
-        self.object["status"]["phase"].as_str().unwrap_or_default()
-    }
-
-    /// Status of a condition of an AppWrapper: "True", "False", or "" where there is none.
-    pub fn condition(&self, kind: &str) -> &str {
-        self.condition_field(kind, "status")
-    }
-
-    pub fn condition_field(&self, kind: &str, field: &str) -> &str {
-        let conditions = self.object["status"]["conditions"].as_array();
-        let found = conditions.into_iter().flatten().find(|condition| condition["type"] == kind);
-        found.and_then(|condition| condition[field].as_str()).unwrap_or_default()
-    }
-}
-
-impl Log {
-    /// Every state of one object.
-    pub fn of(&self, kind: &str, name: &str) -> impl Iterator<Item = &RawObject> {
-        self.0.iter().filter(move |seen| seen.is(kind, name))
-    }
-
-    /// Everything of a kind.
-    pub fn all(&self, kind: &str) -> impl Iterator<Item = &RawObject> {
-        self.0.iter().filter(move |seen| seen.kind == kind)
-    }
-
-    /// The last state of an object that exists.
-    pub fn last(&self, kind: &str, name: &str) -> Option<&RawObject> {
-        self.of(kind, name).last().filter(|seen| !seen.deleted)
-    }
-
-    /// The phases of an AppWrapper, without repetitions.
-    pub fn phases(&self, name: &str) -> Vec<String> {
-        let mut phases: Vec<String> =
-            self.of("AppWrapper", name).map(|s| s.phase().into()).collect();
-        phases.dedup();
-        phases
-    }
-
-    /// UIDs that objects of a kind and name prefix had, in order of appearance.
-    pub fn uids(&self, kind: &str, prefix: &str) -> Vec<String> {
-        let mut uids: Vec<String> = vec![];
-        for seen in self.all(kind).filter(|seen| seen.name.starts_with(prefix)) {
-            if !uids.iter().any(|uid| uid == seen.uid()) {
-                uids.push(seen.uid().to_owned());
-            }
-        }
-        uids
-    }
 }
 
 impl Case {
@@ -465,93 +397,5 @@ impl Case {
             lines.push(format!("{}/{}{gone} {detail}", seen.kind, seen.name));
         }
         lines.join("\n")
-    }
-}
-
-/// An AppWrapper around these templates, unsuspended.
-pub fn wrapper(name: &str, annotations: Value, templates: Vec<Value>) -> Value {
-    let components: Vec<Value> =
-        templates.into_iter().map(|template| json!({"template": template})).collect();
-    json!({
-        "apiVersion": "workload.codeflare.dev/v1beta2",
-        "kind": "AppWrapper",
-        "metadata": {"name": name, "annotations": annotations},
-        "spec": {"suspend": false, "components": components},
-    })
-}
-
-/// The prefix of our annotations, for short.
-pub fn tuned(settings: &[(&str, &str)]) -> Value {
-    settings
-        .iter()
-        .map(|(key, value)| {
-            (format!("workload.codeflare.dev.appwrapper/{key}"), Value::from(*value))
-        })
-        .collect::<serde_json::Map<_, _>>()
-        .into()
-}
-
-/// A pod template whose pods live as these `sim/…` annotations say.
-pub fn pod_template(life: &[(&str, &str)]) -> Value {
-    let annotations: serde_json::Map<String, Value> =
-        life.iter().map(|(key, value)| (format!("sim/{key}"), Value::from(*value))).collect();
-    json!({
-        "metadata": {"annotations": annotations},
-        "spec": {
-            "restartPolicy": "Never",
-            "containers": [
-                {"name": "main", "image": "busybox", "resources": {"requests": {"cpu": "10m"}}}
-            ],
-        },
-    })
-}
-
-/// A Pod.
-pub fn pod(name: &str, life: &[(&str, &str)]) -> Value {
-    let mut pod = pod_template(life);
-    pod["apiVersion"] = "v1".into();
-    pod["kind"] = "Pod".into();
-    pod["metadata"]["name"] = name.into();
-    pod
-}
-
-/// A Job; its own settings are merged in.
-pub fn job(name: &str, settings: Value, life: &[(&str, &str)]) -> Value {
-    let mut spec = json!({"backoffLimit": 0, "template": pod_template(life)});
-    for (key, value) in settings.as_object().into_iter().flatten() {
-        spec[key] = value.clone();
-    }
-    json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec})
-}
-
-/// From the first time it is True to the end of the last attempt, `QuotaReserved` has no gap.
-pub fn quota_without_a_gap(log: &Log, name: &str) {
-    let states: Vec<(String, String)> = log
-        .of("AppWrapper", name)
-        .map(|seen| (seen.phase().to_owned(), seen.condition("QuotaReserved").to_owned()))
-        .collect();
-    for (phase, quota) in &states {
-        if ["Resuming", "Running", "Resetting"].contains(&phase.as_str()) {
-            assert_eq!(quota, "True", "{states:?}");
-        }
-    }
-}
-
-/// A pod of a later attempt appears only after every pod of an earlier one of its AppWrapper is gone.
-pub fn attempts_do_not_overlap(log: &Log) {
-    let mut alive: Vec<(&str, &Value, &Value)> = vec![];
-    for seen in log.all("Pod") {
-        let labels = &seen.object["metadata"]["labels"];
-        let (owner, attempt) = (
-            &labels["workload.codeflare.dev/appwrapper-uid"],
-            &labels["workload.codeflare.dev/attempt"],
-        );
-        alive.retain(|(uid, ..)| *uid != seen.uid());
-        if !seen.deleted && attempt.is_string() {
-            alive.push((seen.uid(), owner, attempt));
-        }
-        let overlaps =
-            |(_, who, other): &(&str, &Value, &Value)| *who == owner && *other != attempt;
-        assert!(seen.deleted || !alive.iter().any(overlaps), "{} beside {alive:?}", seen.name);
     }
 }

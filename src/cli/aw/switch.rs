@@ -8,10 +8,11 @@ use serde_json::json;
 use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, program};
 use super::reach::Written;
-use super::workload::{Queued, Workload};
+use super::workload::Queued;
 use super::{Done, Target, block_on};
 use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
+use crate::observe::workload::SeenWorkload;
 
 /// How often a change is tried after a conflict.
 const TRIES: u32 = 5;
@@ -36,7 +37,7 @@ enum SuspendPlan {
     /// Its annotation `active`: the controller does the rest.
     Annotation,
     /// `spec.active` of its Workload, which somebody else has deactivated.
-    Workload(Workload),
+    Workload(SeenWorkload),
 }
 
 /// What was done.
@@ -192,11 +193,11 @@ const ALREADY: &str = "is already suspended";
 const RUNS: &str = "is not suspended";
 
 /// Of a Workload that can be seen; the annotation does not ask for a resumption.
-fn of_workload(workload: &Workload, wrapper: &Wrapper, wish: Wish) -> SuspendPlan {
+fn of_workload(workload: &SeenWorkload, wrapper: &Wrapper, wish: Wish) -> SuspendPlan {
     let name = &workload.name;
     match (wish, workload.active) {
         (Wish::Suspend, _) if wrapper.is_inactive() => SuspendPlan::Already(ALREADY.to_owned()),
-        (Wish::Suspend, false) if !workload.returns => {
+        (Wish::Suspend, false) if workload.deactivated_for.is_none() => {
             SuspendPlan::Already(format!("{ALREADY}: its Workload {name} is not active"))
         }
         // one that the controller has deactivated for a while stays so from now on
@@ -224,10 +225,12 @@ fn message(wish: Wish, plan: &SuspendPlan) -> String {
         (Wish::Resume, SuspendPlan::Annotation) => {
             format!("resumed (annotation {key}): it returns to its queue")
         }
-        (Wish::Suspend | Wish::Resume, SuspendPlan::Workload(Workload { name, .. })) => format!(
-            "resumed through Kueue: spec.active of its Workload {name} is now true; it is waiting \
+        (Wish::Suspend | Wish::Resume, SuspendPlan::Workload(SeenWorkload { name, .. })) => {
+            format!(
+                "resumed through Kueue: spec.active of its Workload {name} is now true; it is waiting \
              for admission"
-        ),
+            )
+        }
     }
 }
 
@@ -243,8 +246,8 @@ mod tests {
         wrapper
     }
 
-    fn workload(active: bool) -> Workload {
-        Workload { name: "w".into(), active, ..Workload::default() }
+    fn workload(active: bool) -> SeenWorkload {
+        SeenWorkload { name: "w".into(), active, ..SeenWorkload::default() }
     }
 
     fn planned(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> SuspendPlan {
@@ -283,7 +286,8 @@ mod tests {
         };
         let plain = |suspend| wrapper(Phase::Running, Some("gpu"), suspend);
         let of = |active| Queued::Workload(workload(active));
-        let returning = Queued::Workload(Workload { returns: true, ..workload(false) });
+        let returning =
+            Queued::Workload(SeenWorkload { deactivated_for: Some("1".into()), ..workload(false) });
         let hidden = Queued::Hidden("forbidden".into());
         let annotation = "annotation";
         for (wrapper, queued, wish, want) in vec![

@@ -1,11 +1,9 @@
 //! The Workload by which Kueue admits an AppWrapper.
 
-use k8s_openapi::jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
-use crate::api::keys;
 use crate::observe::raw_object::RawObject;
-use crate::observe::records::Identity;
+use crate::observe::workload::{self, SeenWorkload, WorkloadCondition};
 
 /// What is known of an AppWrapper's Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,34 +15,7 @@ pub(in crate::cli) enum Queued {
     /// The user may not read it.
     Hidden(String),
     /// Kueue has created it.
-    Workload(Workload),
-}
-
-/// What matters of a Workload. Kueue: `WorkloadSpec`, `WorkloadStatus`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::cli) struct Workload {
-    pub name: String,
-    pub uid: String,
-    pub version: String,
-    pub created: Option<Timestamp>,
-    /// `spec.active`: Kueue admits it only while this is true.
-    pub active: bool,
-    /// The controller has deactivated it, and will activate it again.
-    pub returns: bool,
-    pub conditions: Vec<Condition>,
-    /// The worker cluster of MultiKueue in which it is admitted.
-    pub cluster: Option<String>,
-}
-
-/// A condition of a Workload.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(default)]
-pub(in crate::cli) struct Condition {
-    #[serde(rename = "type")]
-    pub kind: String,
-    pub status: String,
-    pub reason: String,
-    pub message: String,
+    Workload(SeenWorkload),
 }
 
 /// How an AppWrapper stands in its queue.
@@ -60,67 +31,9 @@ pub(super) struct QueueStatus {
     pub message: String,
 }
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Body {
-    spec: Spec,
-    status: Status,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Spec {
-    active: Option<bool>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default, rename_all = "camelCase")]
-struct Status {
-    conditions: Vec<Condition>,
-    cluster_name: Option<String>,
-}
-
-impl Workload {
-    fn of(seen: &RawObject) -> Self {
-        // one that cannot be read says nothing
-        let body: Body = serde_json::from_str(seen.raw.get()).unwrap_or_default();
-        let identity = Identity::of(&seen.meta);
-        Self {
-            name: identity.name,
-            uid: identity.uid,
-            version: seen.meta.resource_version.clone().unwrap_or_default(),
-            created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
-            active: body.spec.active.unwrap_or(true),
-            returns: seen
-                .meta
-                .annotations
-                .as_ref()
-                .is_some_and(|all| all.contains_key(keys::DEACTIVATED_FOR)),
-            conditions: body.status.conditions,
-            cluster: body.status.cluster_name,
-        }
-    }
-
-    fn condition(&self, kind: &str) -> Option<&Condition> {
-        self.conditions.iter().find(|condition| condition.kind == kind)
-    }
-
-    fn is(&self, kind: &str) -> bool {
-        self.condition(kind).is_some_and(|condition| condition.status == "True")
-    }
-}
-
-/// The Workload of an AppWrapper among all of its namespace: owned by it, and not finished where there
-/// are several; the youngest then.
+/// The Workload of an AppWrapper among all of its namespace.
 pub(super) fn of_owner(all: &[RawObject], uid: &str) -> Queued {
-    let owned = all.iter().filter(|seen| {
-        let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
-        owners.iter().any(|owner| owner.uid == uid)
-    });
-    let last = owned
-        .map(Workload::of)
-        .max_by_key(|workload| (!workload.is("Finished"), workload.created, workload.name.clone()));
-    last.map_or(Queued::Nothing, Queued::Workload)
+    workload::of_owner(all, uid).map_or(Queued::Nothing, Queued::Workload)
 }
 
 /// How it stands in its queue; none where it names none, and Kueue made nothing for it.
@@ -156,8 +69,9 @@ pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<QueueStat
 }
 
 /// What Kueue says: why it is not admitted, where it is not.
-fn message(workload: &Workload) -> String {
-    let said = |condition: &Condition| match (condition.reason.as_str(), &condition.message) {
+fn message(workload: &SeenWorkload) -> String {
+    let said = |condition: &WorkloadCondition| match (condition.reason.as_str(), &condition.message)
+    {
         ("", message) => message.clone(),
         (reason, message) if message.is_empty() => reason.to_owned(),
         (reason, message) => format!("{reason}: {message}"),

@@ -23,7 +23,7 @@ use kube::core::Status;
 use kube::core::response::StatusDetails;
 use tower::{BoxError, Layer, Service};
 
-pub use read_only::{ReadOnly, WouldWrite};
+pub use read_only::{WouldWrite, read_only};
 
 /// The timeout of a read.
 const READ_WITHIN: Duration = Duration::from_secs(30);

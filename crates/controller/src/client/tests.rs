@@ -41,7 +41,7 @@ async fn a_client_that_only_reads_sends_nothing_else() {
         server.lock().unwrap().push(request.method().clone());
         async { Ok::<_, Infallible>(reply(200, None, "{}")) }
     });
-    let client = Client::new(ReadOnly.layer(service), "default");
+    let client = Client::new(read_only().layer(service), "default");
     let all = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "CONNECT", "BREW"];
     for method in all {
         let path = "/apis/authorization.k8s.io/v1/subjectaccessreviews";

@@ -1,5 +1,6 @@
 //! The Workload by which Kueue admits an AppWrapper. It is not watched: it is read where a decision asks for it.
 
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::ListParams;
 use kube::core::ApiResource;
@@ -14,6 +15,44 @@ use crate::snapshot::workload::{Workload, WorkloadRead};
 
 /// The versions of Workloads that can be read, the best first.
 const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
+
+/// A Workload as it was read. Kueue: `WorkloadSpec`, `WorkloadStatus`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SeenWorkload {
+    /// Its name.
+    pub name: String,
+    /// Its UID.
+    pub uid: String,
+    /// Its resource version.
+    pub version: String,
+    /// When it was created.
+    pub created: Option<Timestamp>,
+    /// `spec.active`: Kueue admits it only while this is true.
+    pub active: bool,
+    /// The attempt for which the controller has deactivated it; it will activate it again.
+    pub deactivated_for: Option<String>,
+    /// `status.conditions`.
+    pub conditions: Vec<WorkloadCondition>,
+    /// `status.unhealthyNodes`: Kueue looks for replacements of these nodes.
+    pub unhealthy_nodes: Vec<String>,
+    /// `status.clusterName`: the worker cluster of MultiKueue in which it is admitted.
+    pub cluster: Option<String>,
+}
+
+/// A condition of a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct WorkloadCondition {
+    /// Its type.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// `True`, `False` or `Unknown`.
+    pub status: String,
+    /// Its reason.
+    pub reason: String,
+    /// Its message.
+    pub message: String,
+}
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
@@ -31,22 +70,72 @@ struct Spec {
 #[derive(Deserialize, Default)]
 #[serde(default, rename_all = "camelCase")]
 struct Status {
-    conditions: Vec<Condition>,
+    conditions: Vec<WorkloadCondition>,
     unhealthy_nodes: Vec<UnhealthyNode>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Condition {
-    #[serde(rename = "type")]
-    kind: String,
-    status: String,
+    cluster_name: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct UnhealthyNode {
     name: String,
+}
+
+impl SeenWorkload {
+    /// None of one that cannot be read.
+    fn of(seen: &RawObject) -> Option<Self> {
+        let body: Body = serde_json::from_str(seen.raw.get()).ok()?;
+        let annotations = seen.meta.annotations.as_ref();
+        Some(Self {
+            name: seen.meta.name.clone()?,
+            uid: seen.meta.uid.clone()?,
+            version: seen.meta.resource_version.clone()?,
+            created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
+            active: body.spec.active.unwrap_or(true),
+            deactivated_for: annotations.and_then(|all| all.get(keys::DEACTIVATED_FOR).cloned()),
+            conditions: body.status.conditions,
+            unhealthy_nodes: body.status.unhealthy_nodes.into_iter().map(|it| it.name).collect(),
+            cluster: body.status.cluster_name,
+        })
+    }
+
+    /// The condition of a type.
+    #[must_use]
+    pub fn condition(&self, kind: &str) -> Option<&WorkloadCondition> {
+        self.conditions.iter().find(|condition| condition.kind == kind)
+    }
+
+    /// Whether the condition of a type is True.
+    #[must_use]
+    pub fn is(&self, kind: &str) -> bool {
+        self.condition(kind).is_some_and(|condition| condition.status == "True")
+    }
+
+    fn into_snapshot(self) -> Workload {
+        let (holds_quota, evicted) = (self.is("QuotaReserved"), self.is("Evicted"));
+        Workload {
+            name: self.name,
+            uid: self.uid,
+            version: self.version,
+            active: self.active,
+            deactivated_for: self.deactivated_for,
+            holds_quota,
+            evicted,
+            unhealthy_nodes: self.unhealthy_nodes,
+        }
+    }
+}
+
+/// The Workload that has the AppWrapper of this UID as its controller, among all of a namespace; of several, the
+/// youngest that is not finished.
+#[must_use]
+pub fn of_owner(all: &[RawObject], uid: &str) -> Option<SeenWorkload> {
+    let is_owned = |seen: &&RawObject| {
+        let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
+        owners.iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
+    };
+    let owned = all.iter().filter(is_owned).filter_map(SeenWorkload::of);
+    owned.max_by_key(|seen| (!seen.is("Finished"), seen.created, seen.name.clone()))
 }
 
 /// Reads the Workload that an AppWrapper controls.
@@ -58,7 +147,8 @@ pub async fn read(client: &Client, live: &Live, wrapper: &Wrapper) -> Result<Wor
     // the label only narrows the list: the owner reference tells whose it is
     let of_it = ListParams::default().labels(&format!("{}={}", keys::JOB_UID, wrapper.uid));
     match live::list(client, &resource, Some(&wrapper.namespace), &of_it).await {
-        Ok(all) => Ok(choose(&all, &wrapper.uid)),
+        Ok(all) => Ok(of_owner(&all, &wrapper.uid)
+            .map_or(WorkloadRead::Absent, |seen| WorkloadRead::Found(seen.into_snapshot()))),
         Err(error) => match error.code() {
             Some(403) => Ok(WorkloadRead::Refused("listing Workloads is forbidden".to_owned())),
             Some(404) => Ok(WorkloadRead::Absent),
@@ -82,38 +172,6 @@ pub async fn resource(client: &Client, live: &Live) -> Result<Option<ApiResource
         }
     }
     Ok(None)
-}
-
-/// The one that has the AppWrapper as its controller; of several, the youngest that is not finished.
-fn choose(all: &[RawObject], uid: &str) -> WorkloadRead {
-    let is_owned = |seen: &&RawObject| {
-        let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
-        owners.iter().any(|owner| owner.controller == Some(true) && owner.uid == uid)
-    };
-    let owned = all.iter().filter(is_owned);
-    let read = owned.filter_map(|seen| {
-        let body: Body = serde_json::from_str(seen.raw.get()).ok()?;
-        let is = |kind: &str| {
-            let mut conditions = body.status.conditions.iter();
-            conditions.any(|condition| condition.kind == kind && condition.status == "True")
-        };
-        let created = seen.meta.creation_timestamp.as_ref().map(|time| time.0);
-        let rank = (!is("Finished"), created, seen.meta.name.clone());
-        let annotations = seen.meta.annotations.as_ref();
-        let workload = Workload {
-            name: seen.meta.name.clone()?,
-            uid: seen.meta.uid.clone()?,
-            version: seen.meta.resource_version.clone()?,
-            active: body.spec.active.unwrap_or(true),
-            deactivated_for: annotations.and_then(|all| all.get(keys::DEACTIVATED_FOR).cloned()),
-            holds_quota: is("QuotaReserved"),
-            evicted: is("Evicted"),
-            unhealthy_nodes: body.status.unhealthy_nodes.into_iter().map(|it| it.name).collect(),
-        };
-        Some((rank, workload))
-    });
-    let last = read.max_by(|one, other| one.0.cmp(&other.0));
-    last.map_or(WorkloadRead::Absent, |(_, workload)| WorkloadRead::Found(workload))
 }
 
 #[cfg(test)]
@@ -158,7 +216,7 @@ mod tests {
         ];
         let seen: Vec<RawObject> =
             all.iter().map(|value| serde_json::from_str(&value.to_string()).unwrap()).collect();
-        let found = WorkloadRead::Found(Workload {
+        let want = Workload {
             name: "this".into(),
             uid: "this".into(),
             version: "7".into(),
@@ -167,8 +225,8 @@ mod tests {
             holds_quota: true,
             evicted: false,
             unhealthy_nodes: vec!["node-1".into()],
-        });
-        assert_eq!(choose(&seen, "uid"), found);
-        assert_eq!(choose(&seen[..2], "uid"), WorkloadRead::Absent);
+        };
+        assert_eq!(of_owner(&seen, "uid").unwrap().into_snapshot(), want);
+        assert_eq!(of_owner(&seen[..2], "uid"), None);
     }
 }

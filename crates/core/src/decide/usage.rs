@@ -33,7 +33,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{VerdictAction, attempts, components, progress};
+use super::{attempts, components, progress};
 use crate::api::{AppWrapperStatus, Phase, Usage, UsageSeconds, UsageState, condition};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{Pod, Snapshot};
@@ -147,7 +147,7 @@ pub(super) fn updated(draft: &Draft<'_>) -> Option<Usage> {
     if let (Some(UsageState::Waiting), Some(at)) = (stored.state, LazyCell::force(&scheduled)) {
         usage = entered(usage, Some(UsageState::Starting), (*at).min(now));
     }
-    let has_failed = decides_failure(draft.verdict.action);
+    let has_failed = draft.verdict.action.is_of_failure();
     let has_ended = has_failed || after.attempts.last().is_some_and(|last| last.outcome.is_some());
     let begins = attempts::current(after) != attempts::current(before)
         || after.phase == Phase::Resuming && before.phase != Phase::Resuming;
@@ -186,23 +186,6 @@ fn entered(mut usage: Usage, next: Option<UsageState>, at: Timestamp) -> Usage {
     usage.state = next;
     usage.since = next.map(|_| Time(begun.map_or(at, |begun| begun.0.max(at))));
     usage
-}
-
-/// Whether this decision ends an attempt, or an entry of it, by a failure.
-const fn decides_failure(action: VerdictAction) -> bool {
-    match action {
-        VerdictAction::Restart
-        | VerdictAction::RestartIgnoringLimit
-        | VerdictAction::RecreateComponent
-        | VerdictAction::Fail
-        | VerdictAction::Hold
-        | VerdictAction::Requeue => true,
-        VerdictAction::None
-        | VerdictAction::Wait
-        | VerdictAction::Deploy
-        | VerdictAction::Delete
-        | VerdictAction::Succeed => false,
-    }
 }
 
 /// What the quota that a status holds is used for. `earlier` is the ledger so far, if the same attempt wrote it.

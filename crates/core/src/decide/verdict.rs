@@ -77,4 +77,18 @@ impl VerdictAction {
             Self::Requeue => "Requeue",
         }
     }
+
+    /// Whether it ends an attempt, or the object of a component, because of a failure.
+    #[must_use]
+    pub const fn is_of_failure(self) -> bool {
+        match self {
+            Self::Restart
+            | Self::RestartIgnoringLimit
+            | Self::RecreateComponent
+            | Self::Fail
+            | Self::Hold
+            | Self::Requeue => true,
+            Self::None | Self::Wait | Self::Deploy | Self::Delete | Self::Succeed => false,
+        }
+    }
 }
