@@ -168,7 +168,8 @@ impl<'a> Draft<'a> {
         }
         if self.status != *stored {
             self.record_pod_owners(next);
-            self.status = status::writable(&self.status, stored, self.facts.snapshot.rest_bytes);
+            let status = std::mem::take(&mut self.status);
+            self.status = status::writable(status, stored, self.facts.snapshot.rest_bytes);
         }
         if self.status != *stored {
             self.status.usage = usage::updated(&self);

@@ -1,5 +1,7 @@
 //! Keeps a status small enough to be stored with the rest of the object.
 
+use std::io;
+
 use super::read::within_bounds;
 use crate::api::{AppWrapperStatus, Attempt, Phase, condition};
 
@@ -30,7 +32,7 @@ const fn budget(rest: usize) -> usize {
 /// written again and again.
 #[must_use]
 pub fn writable(
-    status: &AppWrapperStatus,
+    status: AppWrapperStatus,
     stored: &AppWrapperStatus,
     rest: usize,
 ) -> AppWrapperStatus {
@@ -63,7 +65,22 @@ pub fn minimal(status: &AppWrapperStatus) -> AppWrapperStatus {
 }
 
 fn bytes(status: &AppWrapperStatus) -> usize {
-    serde_json::to_vec(status).map_or(usize::MAX, |text| text.len())
+    let mut counter = Counter(0);
+    serde_json::to_writer(&mut counter, status).map_or(usize::MAX, |()| counter.0)
+}
+
+/// Counts what is written.
+struct Counter(usize);
+
+impl io::Write for Counter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 type Step = fn(&mut AppWrapperStatus);

@@ -1,5 +1,6 @@
 //! Reads a status field by field: what cannot be read is absent, and named.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -50,9 +51,9 @@ impl Flaws {
 /// Reads a status as it is stored; `None` where there is none.
 #[must_use]
 pub fn read(raw: Option<&str>, evidence: Evidence) -> Read {
-    let Some(all) = fields(raw) else { return evidence.alone() };
+    let Some(mut read) = fields(raw) else { return evidence.alone() };
     let mut named = Named::default();
-    let read = named.fields(shape::status(), all);
+    named.status(&mut read);
     let mut flaws = Flaws::default();
     let stored =
         |field: &str| fields(raw).and_then(|mut all| all.remove(field)).unwrap_or_default();
@@ -83,14 +84,14 @@ fn fields(raw: Option<&str>) -> Option<Map<String, Value>> {
 }
 
 /// The same with what the definition refuses cut off: what is written is accepted.
-pub(super) fn within_bounds(status: &AppWrapperStatus) -> AppWrapperStatus {
-    let Ok(Value::Object(stored)) = serde_json::to_value(status) else { return status.clone() };
+pub(super) fn within_bounds(status: AppWrapperStatus) -> AppWrapperStatus {
+    let Ok(Value::Object(mut read)) = serde_json::to_value(&status) else { return status };
     let mut named = Named::default();
-    let read = named.fields(shape::status(), stored);
+    named.status(&mut read);
     if named.0.is_empty() {
-        return status.clone();
+        return status;
     }
-    serde_json::from_value(read.into()).unwrap_or_else(|_| status.clone())
+    serde_json::from_value(read.into()).unwrap_or(status)
 }
 
 /// The fields that have a flaw: of `status`, and what is wrong.
@@ -134,29 +135,25 @@ impl fmt::Display for Path<'_> {
 }
 
 impl Named {
-    fn fields(&mut self, shape: &Shape, mut stored: Map<String, Value>) -> Map<String, Value> {
-        let Shape::Fields { fields, .. } = shape else { return Map::new() };
-        let known = fields.iter().filter_map(|(name, shape)| {
-            let (name, value) = stored.remove_entry(name)?;
-            let value = self.value(shape, value, Path::Top(&name))?;
-            Some((name, value))
+    /// Leaves in a status what can be read of it.
+    fn status(&mut self, stored: &mut Map<String, Value>) {
+        let Shape::Fields { fields, .. } = shape::status() else { return stored.clear() };
+        stored.retain(|name, value| {
+            fields.get(name).is_some_and(|shape| self.keeps(shape, value, Path::Top(name)))
         });
-        known.collect()
     }
 
-    /// The value as far as it can be read; nothing where none of it can.
-    fn value(&mut self, shape: &Shape, value: Value, path: Path<'_>) -> Option<Value> {
+    /// Leaves in a value what can be read of it; false where that is nothing.
+    fn keeps(&mut self, shape: &Shape, value: &mut Value, path: Path<'_>) -> bool {
         match (shape, value) {
-            (_, Value::Null) => None,
+            (_, Value::Null) => false,
             (Shape::Text(text), Value::String(value)) => self.text(text, value, path),
             (Shape::Moment(text), Value::String(value)) => {
                 let reads = value.parse::<jiff::Timestamp>().is_ok();
-                let known = reads.then(|| self.text(text, value, path)).flatten();
-                known
-                    .or_else(|| self.flaw(path, "must be a timestamp such as 2026-01-01T00:00:00Z"))
+                (reads && self.text(text, value, path)) || self.flaw(path, shape.expected())
             }
             (Shape::Number { min, max }, Value::Number(number)) => {
-                let Some(whole) = whole(&number) else {
+                let Some(whole) = whole(number) else {
                     return self.flaw(path, &format!("must be a whole number from {min} to {max}"));
                 };
                 let is_trusted = mutations::is_present(Mutation::NegativeCountTrusted);
@@ -165,22 +162,29 @@ impl Named {
                 if within != whole {
                     self.flaw(path, &format!("must be from {min} to {max}, treated as {within}"));
                 }
-                Some(within.into())
+                *number = within.into();
+                true
             }
-            (Shape::Flag, Value::Bool(flag)) => Some(flag.into()),
+            (Shape::Flag, Value::Bool(_)) => true,
             (Shape::List { items, max }, Value::Array(list)) => {
-                Some(self.list(items, list, *max, path).into())
+                self.list(items, list, *max, path);
+                true
             }
-            (Shape::Fields { .. }, Value::Object(stored)) => self.object(shape, stored, path),
+            (Shape::Fields { fields, required }, Value::Object(stored)) => {
+                self.object(fields, required, stored, path)
+            }
             (Shape::Texts { max, value }, Value::Object(stored)) => {
                 if stored.len() > *max {
                     self.flaw(path, &format!("must have at most {max} entries"));
                 }
-                let texts = stored.into_iter().take(*max).filter_map(|(key, text)| {
-                    let Value::String(text) = text else { return None };
-                    Some((key, self.text(value, text, path)?))
+                let mut left = *max;
+                stored.retain(|_, text| {
+                    let has_room = left > 0;
+                    left = left.saturating_sub(1);
+                    let Value::String(text) = text else { return false };
+                    has_room && self.text(value, text, path)
                 });
-                Some(Value::Object(texts.collect()))
+                true
             }
             (shape, _) => self.flaw(path, shape.expected()),
         }
@@ -188,72 +192,74 @@ impl Named {
 
     fn object(
         &mut self,
-        shape: &Shape,
-        mut stored: Map<String, Value>,
+        fields: &BTreeMap<String, Shape>,
+        required: &BTreeSet<String>,
+        stored: &mut Map<String, Value>,
         path: Path<'_>,
-    ) -> Option<Value> {
-        let Shape::Fields { fields, required } = shape else { return None };
-        let mut read = Map::new();
-        for (name, shape) in fields {
-            let path = Path::Field(&path, name);
-            let entry = stored.remove_entry(name);
-            let entry =
-                entry.and_then(|(name, value)| Some((name, self.value(shape, value, path)?)));
-            if entry.is_none() && required.contains(name) {
+    ) -> bool {
+        stored.retain(|name, value| {
+            let shape = fields.get(name);
+            shape.is_some_and(|shape| self.keeps(shape, value, Path::Field(&path, name)))
+        });
+        for name in required {
+            if !stored.contains_key(name) {
                 // without its number, its type or its source an entry says nothing
-                let Some(instead) = shape.instead() else {
-                    return self.flaw(path, "must be given");
+                let Some(instead) = fields.get(name).and_then(Shape::instead) else {
+                    return self.flaw(Path::Field(&path, name), "must be given");
                 };
-                read.insert(name.clone(), instead);
+                stored.insert(name.clone(), instead);
             }
-            read.extend(entry);
         }
-        Some(read.into())
+        true
     }
 
-    fn list(&mut self, items: &Shape, list: Vec<Value>, max: usize, path: Path<'_>) -> Vec<Value> {
+    fn list(&mut self, items: &Shape, list: &mut Vec<Value>, max: usize, path: Path<'_>) {
+        let mut first = 0;
         if list.len() > max {
             self.flaw(path, &format!("must have at most {max} items"));
+            // the last attempt is the one that runs
+            first = if path.is("attempts") { list.len() - max } else { 0 };
+            list.drain(..first);
+            list.truncate(max);
         }
-        // the last attempt is the one that runs
-        let surplus = if path.is("attempts") { list.len().saturating_sub(max) } else { 0 };
         // an entry belongs to the component of its place
         let holds_place = path.is("componentStatus");
-        let mut read = vec![];
-        for (index, item) in list.into_iter().enumerate().skip(surplus).take(max) {
-            match self.value(items, item, Path::Item(&path, index)) {
-                Some(value) => read.push(value),
-                None if holds_place => read.push(Value::Object(Map::new())),
-                None => {}
+        let mut index = first;
+        list.retain_mut(|item| {
+            let is_kept = self.keeps(items, item, Path::Item(&path, index));
+            index += 1;
+            if !is_kept && holds_place {
+                *item = Value::Object(Map::new());
             }
-        }
-        read
+            is_kept || holds_place
+        });
     }
 
-    fn text(&mut self, allowed: &Text, text: String, path: Path<'_>) -> Option<Value> {
-        if !allowed.words.is_empty() && !allowed.words.contains(&text) {
+    fn text(&mut self, allowed: &Text, text: &mut String, path: Path<'_>) -> bool {
+        if !allowed.words.is_empty() && !allowed.words.contains(text) {
             let known: Vec<&str> =
                 allowed.words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
             return self.flaw(path, &format!("must be one of {}", known.join(", ")));
         }
-        if allowed.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(&text)) {
+        if allowed.pattern.as_ref().is_some_and(|pattern| !pattern.is_match(text)) {
             return self.flaw(path, "does not match the pattern in the CustomResourceDefinition");
         }
-        let too_long = |max: &usize| text.len() > *max && text.chars().count() > *max;
-        let Some(max) = allowed.max.filter(too_long) else {
-            return Some(text.into());
-        };
-        self.flaw(path, &format!("must have at most {max} characters, the rest is dropped"));
-        Some(text.chars().take(max).collect::<String>().into())
+        let end = allowed.max.filter(|max| text.len() > *max);
+        let end = end.and_then(|max| text.char_indices().nth(max)).map(|(end, _)| end);
+        if let (Some(max), Some(end)) = (allowed.max, end) {
+            self.flaw(path, &format!("must have at most {max} characters, the rest is dropped"));
+            text.truncate(end);
+        }
+        true
     }
 
-    /// Names a field. The value is left out: it may be long, and anybody's.
-    fn flaw(&mut self, path: Path<'_>, what: &str) -> Option<Value> {
+    /// Names a field; always false. The value is left out: it may be long, and anybody's.
+    fn flaw(&mut self, path: Path<'_>, what: &str) -> bool {
         let field = path.top();
         if self.0.len() < NAMED_MAX || self.0.iter().all(|(known, _)| known != field) {
             self.0.push((field.to_owned(), format!("status.{path}: {what}")));
         }
-        None
+        false
     }
 }
 

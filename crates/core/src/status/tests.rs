@@ -335,7 +335,7 @@ proptest! {
         let third = read(Some(&serde_json::to_string(&again.status).unwrap()), evidence);
         prop_assert!(third.flaws.is_empty(), "{:?}", third.flaws);
         prop_assert_eq!(&again.status, &third.status);
-        prop_assert_eq!(writable(&again.status, &again.status, 0), again.status);
+        prop_assert_eq!(writable(again.status.clone(), &again.status, 0), again.status);
     }
 
     #[test]
@@ -361,11 +361,11 @@ proptest! {
 
     #[test]
     fn what_is_dropped_does_not_come_back_at_the_edge(status in any_size(), rest in 0_usize..1_400_000, more in 0_usize..3000) {
-        let cut = writable(&status, &status, rest);
+        let cut = writable(status.clone(), &status, rest);
         if cut.component_status.is_empty() && !status.component_status.is_empty() {
             // the next look fills the list in again, and the rest of the object has changed a little
             let refilled = AppWrapperStatus { component_status: status.component_status.clone(), ..cut.clone() };
-            prop_assert_eq!(writable(&refilled, &cut, rest.saturating_sub(more)), cut);
+            prop_assert_eq!(writable(refilled, &cut, rest.saturating_sub(more)), cut);
         }
     }
 }

@@ -1,6 +1,5 @@
 //! The kinds that the server serves.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
@@ -70,6 +69,11 @@ impl Kind {
         self.group.is_empty() && kinds.contains(&self.kind.as_str())
     }
 
+    /// What differs most is compared first.
+    fn is_at(&self, group: &str, version: &str, plural: &str) -> bool {
+        self.plural == plural && self.group == group && self.version == version
+    }
+
     /// It was defined by a custom resource definition, not built in.
     #[must_use]
     pub fn is_custom(&self) -> bool {
@@ -83,7 +87,6 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub struct Kinds {
     all: Vec<Kind>,
-    by_path: BTreeMap<(String, String, String), KindId>,
 }
 
 /// Group, version, plural, kind; then N(amespaced), S(tatus), G(eneration), U(nconditional update), and
@@ -117,7 +120,7 @@ const KUEUE: &[(&str, &str, &str, &str, &str)] = &[
 
 impl Default for Kinds {
     fn default() -> Self {
-        let mut kinds = Self { all: vec![], by_path: BTreeMap::new() };
+        let mut kinds = Self { all: vec![] };
         let wrapped = Wrapped::all().filter(|row| row.group().contains('.')).map(|row| {
             let version = row.api_version.split_once('/').map_or("", |(_, version)| version);
             (row.group(), version, row.plural, row.kind, "NSG")
@@ -145,15 +148,14 @@ impl Default for Kinds {
 
 impl Kinds {
     fn add(&mut self, kind: Kind) -> KindId {
-        let path = (kind.group.clone(), kind.version.clone(), kind.plural.clone());
-        if let Some(id) = self.by_path.get(&path) {
-            self.all[*id] = kind;
-            return *id;
+        let known =
+            self.all.iter().position(|known| known.is_at(&kind.group, &kind.version, &kind.plural));
+        if let Some(id) = known {
+            self.all[id] = kind;
+            return id;
         }
         self.all.push(kind);
-        let id = self.all.len() - 1;
-        self.by_path.insert(path, id);
-        id
+        self.all.len() - 1
     }
 
     /// Serves what a custom resource definition defines: every version that it serves.
@@ -200,8 +202,8 @@ impl Kinds {
     /// The kind of a path, where it is served.
     #[must_use]
     pub fn by_path(&self, group: &str, version: &str, plural: &str) -> Option<KindId> {
-        let path = (group.to_owned(), version.to_owned(), plural.to_owned());
-        self.by_path.get(&path).copied().filter(|id| self.all[*id].served)
+        let known = self.all.iter().position(|known| known.is_at(group, version, plural));
+        known.filter(|id| self.all[*id].served)
     }
 
     /// The kind of an object, by its `apiVersion` and `kind`, where it is served.
@@ -209,7 +211,7 @@ impl Kinds {
     pub fn by_name(&self, api_version: &str, kind: &str) -> Option<KindId> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         self.all.iter().position(|known| {
-            known.served && known.group == group && known.version == version && known.kind == kind
+            known.kind == kind && known.served && known.group == group && known.version == version
         })
     }
 

@@ -118,14 +118,12 @@ impl Store {
         part: Part,
         value: Value,
     ) -> Result<Arc<Object>, Refusal> {
-        let kind = self.kinds.get(old.address.kind).clone();
+        let kind = self.kinds.get(old.address.kind);
         let mut new = value;
         match part {
             // of a custom resource nothing but the status is written, of others all but the spec
             Part::Status if kind.is_custom() => {
-                let mut written = old.value.clone();
-                copy(&new, &mut written, "status");
-                new = written;
+                keep_all_but(&old.value, &mut new, "status");
             }
             Part::Status => {
                 keep_system_fields(&old.value, &mut new);
@@ -146,7 +144,7 @@ impl Store {
         }
         if part == Part::Whole {
             check_finalizers(&old.value, &new)?;
-            if kind.generation && !same_content(&kind, &old.value, &new) {
+            if kind.generation && !same_content(kind, &old.value, &new) {
                 let generation = old.value["metadata"]["generation"].as_i64().unwrap_or(0);
                 new["metadata"]["generation"] = generation.saturating_add(1).into();
             }
@@ -171,18 +169,28 @@ pub(super) fn remove(value: &mut Value, field: &str) {
     }
 }
 
-/// Makes a field the same as in another object: there or not.
+/// Makes a field the same as in another object: there or not. Most are so already.
 fn copy(from: &Value, to: &mut Value, field: &str) {
     match from.get(field) {
+        Some(value) if to.get(field) == Some(value) => {}
         Some(value) => to[field] = value.clone(),
         None => remove(to, field),
     }
 }
 
+/// What a writer cannot change, where that is all but one field.
+fn keep_all_but(old: &Value, new: &mut Value, field: &str) {
+    if let Some(fields) = new.as_object_mut() {
+        fields.retain(|name, _| name == field || old.get(name).is_some());
+    }
+    let names = old.as_object().into_iter().flatten().map(|(name, _)| name);
+    names.filter(|name| *name != field).for_each(|name| copy(old, new, name));
+}
+
 /// What a writer cannot change.
 fn keep_system_fields(old: &Value, new: &mut Value) {
-    new["apiVersion"] = old["apiVersion"].clone();
-    new["kind"] = old["kind"].clone();
+    copy(old, new, "apiVersion");
+    copy(old, new, "kind");
     if !new["metadata"].is_object() {
         new["metadata"] = Value::Object(Map::new());
     }
@@ -238,16 +246,11 @@ fn check_finalizers(old: &Value, new: &Value) -> Result<(), Refusal> {
 
 /// Whether two states differ in nothing but metadata and status.
 fn same_content(kind: &Kind, old: &Value, new: &Value) -> bool {
-    let content = |value: &Value| -> Vec<(String, Value)> {
-        let fields = value.as_object().into_iter().flatten();
-        fields
-            .filter(|(name, _)| *name != "metadata" && !(kind.status && *name == "status"))
-            .map(|(name, value)| (name.clone(), value.clone()))
-            .collect()
-    };
-    let (Some(a), Some(b)) = (old.as_object(), new.as_object()) else { return false };
-    if a.len() == b.len() && a.get("spec") == b.get("spec") {
-        return content(old) == content(new);
-    }
-    content(old) == content(new)
+    content(kind, old).eq(content(kind, new))
+}
+
+fn content<'a>(kind: &Kind, value: &'a Value) -> impl Iterator<Item = (&'a String, &'a Value)> {
+    let has_status = kind.status;
+    let fields = value.as_object().into_iter().flatten();
+    fields.filter(move |(name, _)| *name != "metadata" && !(has_status && *name == "status"))
 }
