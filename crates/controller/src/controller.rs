@@ -31,6 +31,7 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
+use crate::observe::pod_lists::PodLists;
 use crate::reconcile::{self, Context, Next};
 use crate::shadow::Shadow;
 use crate::telemetry;
@@ -95,6 +96,7 @@ impl Controller {
         let queue = Queue::new(metrics.clone());
         let wake = queue.clone();
         let mut context = Context::new(client, clock, config, move |key| wake.push(key));
+        context.lists = PodLists::apart();
         context.metrics = metrics;
         context.shadow = shadow;
         let context = Arc::new(context);

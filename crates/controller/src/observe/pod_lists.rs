@@ -2,17 +2,21 @@
 //!
 //! ```text
 //! pods ─┬─ no LIST is under way ────────▶ LIST, at once
-//!       └─ one is: wait until it ends ─▶ the first that waits LISTs for all that wait
+//!       └─ one is: wait until it ends ─▶ the first that waits LISTs for all that wait, a moment later
 //! ```
 //!
 //! What a LIST shows is no older than its begin: whoever waits is answered by one that begins later. An AppWrapper
 //! with many pods lists alone, so that nobody makes another's reads long.
+//!
+//! In a storm, the API server spends more on the number of LISTs than on what they show: hence the moment.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::cache::Key;
 use super::live::{self, Error};
@@ -22,10 +26,15 @@ use super::pod_record::PodRecord;
 const NAMES_MAX: usize = 32;
 /// An AppWrapper that is named by more pods lists them alone.
 const SHARED_PODS_MAX: usize = 32;
+/// How far apart LISTs of a namespace begin while AppWrappers wait for one, unless so many wait that it is full.
+const APART: Duration = Duration::from_millis(50);
 
 /// The LISTs of pods that are under way. Clones share everything.
 #[derive(Clone, Debug, Default)]
-pub struct PodLists(Arc<Mutex<BTreeMap<String, VecDeque<Waiter>>>>);
+pub struct PodLists {
+    waiting: Arc<Mutex<BTreeMap<String, VecDeque<Waiter>>>>,
+    apart: Duration,
+}
 
 /// An AppWrapper whose pods the next LIST of its namespace is to show.
 #[derive(Debug)]
@@ -48,10 +57,17 @@ enum Turn {
 struct Lead {
     lists: PodLists,
     namespace: String,
-    others: Vec<Waiter>,
+    /// The next LIST does not begin before.
+    next: Instant,
 }
 
 impl PodLists {
+    /// LISTs that begin a moment apart while somebody waits. By default they follow each other at once.
+    #[must_use]
+    pub fn apart() -> Self {
+        Self { apart: APART, ..Self::default() }
+    }
+
     /// The pods that name an AppWrapper, by a LIST that begins after this call; `known` is how many are known.
     ///
     /// # Errors
@@ -65,16 +81,18 @@ impl PodLists {
         if known > SHARED_PODS_MAX || !live::fits_label(&key.name) {
             return live::listed_pods(client, &key.namespace, &[&key.name]).await;
         }
-        let mut lead = match self.enter(key) {
-            Ok(lead) => lead,
+        let (lead, others) = match self.enter(key) {
+            Ok(lead) => (lead, vec![]),
             Err(turn) => match turn.await {
-                Ok(Turn::List(lead)) => lead,
+                Ok(Turn::List(mut lead)) => {
+                    let others = lead.others().await;
+                    (lead, others)
+                }
                 Ok(Turn::Listed(pods)) => return Ok(pods),
                 // the LIST has failed, or its reconcile has ended
                 Err(_) => return live::listed_pods(client, &key.namespace, &[&key.name]).await,
             },
         };
-        let others = std::mem::take(&mut lead.others);
         let mut names: Vec<&str> = others.iter().map(|other| other.name.as_str()).collect();
         names.push(&key.name);
         let listed = live::listed_pods(client, &key.namespace, &names).await;
@@ -92,7 +110,7 @@ impl PodLists {
     }
 
     fn namespaces(&self) -> MutexGuard<'_, BTreeMap<String, VecDeque<Waiter>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The right to list where no LIST is under way, or else what tells when it is this one's turn.
@@ -104,28 +122,55 @@ impl PodLists {
             return Err(told);
         }
         namespaces.insert(key.namespace.clone(), VecDeque::new());
-        Ok(Lead { lists: self.clone(), namespace: key.namespace.clone(), others: vec![] })
+        Ok(Lead { lists: self.clone(), namespace: key.namespace.clone(), next: self.moment() })
     }
 
-    /// The next that lists in a namespace, and those for which it does.
-    fn next(&self, namespace: &str) -> Option<(Waiter, Vec<Waiter>)> {
+    /// When a LIST may begin that follows one that begins now.
+    fn moment(&self) -> Instant {
+        Instant::now() + self.apart
+    }
+
+    /// The next that lists in a namespace; where nobody waits, nobody has the right any more.
+    fn first(&self, namespace: &str) -> Option<Waiter> {
         let mut namespaces = self.namespaces();
-        let waiting = namespaces.get_mut(namespace)?;
-        let Some(first) = waiting.pop_front() else {
+        let first = namespaces.get_mut(namespace)?.pop_front();
+        if first.is_none() {
             namespaces.remove(namespace);
-            return None;
-        };
+        }
+        first
+    }
+
+    /// So many of those that wait in a namespace as fit into a LIST.
+    fn others(&self, namespace: &str, is_due: bool) -> Option<Vec<Waiter>> {
+        let mut namespaces = self.namespaces();
+        let Some(waiting) = namespaces.get_mut(namespace) else { return Some(vec![]) };
         let count = waiting.len().min(NAMES_MAX - 1);
-        Some((first, waiting.drain(..count).collect()))
+        (is_due || count == NAMES_MAX - 1).then(|| waiting.drain(..count).collect())
+    }
+}
+
+impl Lead {
+    /// Those for which it lists as well, when the moment has come or the LIST is full.
+    async fn others(&mut self) -> Vec<Waiter> {
+        let full = self.lists.others(&self.namespace, self.lists.apart.is_zero());
+        let others = match full {
+            Some(others) => others,
+            None => {
+                tokio::time::sleep_until(self.next).await;
+                self.lists.others(&self.namespace, true).unwrap_or_default()
+            }
+        };
+        self.next = self.lists.moment();
+        others
     }
 }
 
 impl Drop for Lead {
     fn drop(&mut self) {
-        let Some((first, others)) = self.lists.next(&self.namespace) else { return };
-        let (lists, namespace) = (self.lists.clone(), self.namespace.clone());
+        let Some(first) = self.lists.first(&self.namespace) else { return };
+        let (lists, namespace, next) = (self.lists.clone(), self.namespace.clone(), self.next);
         // one that does not wait any more gives the right back: the message is dropped
-        drop(first.turn.send(Turn::List(Self { lists, namespace, others })));
+        drop(first.turn.send(Turn::List(Self { lists, namespace, next })));
     }
 }
 

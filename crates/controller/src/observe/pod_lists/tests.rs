@@ -8,12 +8,20 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Every LIST takes a second; each that began, as the AppWrappers that it is about.
-#[derive(Clone, Default)]
+/// Each LIST that began, as the AppWrappers that it is about.
+#[derive(Clone)]
 struct Server {
     begun: Arc<Mutex<Vec<Vec<String>>>>,
+    /// How long a LIST takes.
+    takes: Duration,
     /// So many of the first fail.
     failing: usize,
+}
+
+impl Default for Server {
+    fn default() -> Self {
+        Self { begun: Arc::default(), takes: Duration::from_secs(1), failing: 0 }
+    }
 }
 
 /// The names in a label selector, as a URL has it.
@@ -43,7 +51,7 @@ impl Server {
                     begun.push(names);
                     begun.len()
                 };
-                tokio::time::sleep(Duration::from_secs(1)).await;
+                tokio::time::sleep(server.takes).await;
                 let code = if count <= server.failing { 500 } else { 200 };
                 let body = json!({"metadata": {}, "items": pods}).to_string();
                 let body = Body::from(body.into_bytes());
@@ -77,6 +85,33 @@ async fn those_that_wait_share_a_list_that_begins_after_they_asked() {
     assert_eq!(found, ["a", "b", "c"].map(|name| Some(vec![format!("{name}-pod")])));
     assert_eq!(server.begun(), [vec!["a".to_owned()], vec!["c".to_owned(), "b".to_owned()]]);
     assert!(lists.namespaces().is_empty(), "nothing is kept");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_storm_takes_a_list_for_each_moment_or_for_as_many_as_it_has_room_for() {
+    let takes = Duration::from_millis(5);
+    for (count, gap, want, millis) in [
+        (1, 1, vec![1], 5),
+        // the first at once, the others when the moment has come
+        (3, 0, vec![1, 2], 55),
+        (60, 2, vec![1, 25, 25, 9], 155),
+        // what is full waits for nothing
+        (70, 0, vec![1, 32, 32, 5], 65),
+    ] {
+        let (lists, server) = (PodLists::apart(), Server { takes, ..Server::default() });
+        let (client, begun) = (server.client(), Instant::now());
+        let names: Vec<String> = (0..count).map(|number| format!("a-{number}")).collect();
+        let asked = names.iter().enumerate().map(async |(number, name)| {
+            tokio::time::sleep(Duration::from_millis(gap * number as u64)).await;
+            ask(&lists, &client, name, 1).await
+        });
+        let found = join_all(asked).await;
+        let pods = names.iter().map(|name| Some(vec![format!("{name}-pod")]));
+        assert_eq!(found, pods.collect::<Vec<_>>());
+        let sizes: Vec<usize> = server.begun().iter().map(Vec::len).collect();
+        assert_eq!((sizes, begun.elapsed().as_millis()), (want, millis), "{count} {gap}");
+        assert!(lists.namespaces().is_empty(), "nothing is kept");
+    }
 }
 
 #[tokio::test(start_paused = true)]
