@@ -152,16 +152,13 @@ impl PodLists {
 impl Lead {
     /// Those for which it lists as well, when the moment has come or the LIST is full.
     async fn others(&mut self) -> Vec<Waiter> {
-        let full = self.lists.others(&self.namespace, self.lists.apart.is_zero());
-        let others = match full {
-            Some(others) => others,
-            None => {
-                tokio::time::sleep_until(self.next).await;
-                self.lists.others(&self.namespace, true).unwrap_or_default()
-            }
-        };
+        let mut others = self.lists.others(&self.namespace, self.lists.apart.is_zero());
+        if others.is_none() {
+            tokio::time::sleep_until(self.next).await;
+            others = self.lists.others(&self.namespace, true);
+        }
         self.next = self.lists.moment();
-        others
+        others.unwrap_or_default()
     }
 }
 

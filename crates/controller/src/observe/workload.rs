@@ -89,7 +89,8 @@ impl SeenWorkload {
         Some(Self {
             name: seen.meta.name.clone()?,
             uid: seen.meta.uid.clone()?,
-            version: seen.meta.resource_version.clone()?,
+            // a recording has none
+            version: seen.meta.resource_version.clone().unwrap_or_default(),
             created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
             active: body.spec.active.unwrap_or(true),
             deactivated_for: annotations.and_then(|all| all.get(keys::DEACTIVATED_FOR).cloned()),

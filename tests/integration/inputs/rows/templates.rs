@@ -51,7 +51,7 @@ pub(super) fn templates() -> Vec<Row> {
             metadata("managedFields", json!([{"manager": "m"}])),
             denied("spec.components[0].template.metadata.managedFields", "must be left out"),
         )
-        .server("must be `Apply` or `Update`"),
+        .server("managedFields[0].operation"),
         row(
             "53",
             "generation",
