@@ -2,13 +2,13 @@
 //!
 //! ```text
 //! pods ─┬─ no LIST is under way ────────▶ LIST, at once
-//!       └─ one is: wait until it ends ─▶ the first that waits LISTs for all that wait, a moment later
+//!       └─ one is: wait until it ends ─▶ the first that waits LISTs for all that wait, 50 ms after the one before
 //! ```
 //!
 //! What a LIST shows is no older than its begin: whoever waits is answered by one that begins later. An AppWrapper
 //! with many pods lists alone, so that nobody makes another's reads long.
 //!
-//! In a storm, the API server spends more on the number of LISTs than on what they show: hence the moment.
+//! In a storm, the API server spends more on the number of LISTs than on what they show: hence the 50 ms.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -62,7 +62,8 @@ struct Lead {
 }
 
 impl PodLists {
-    /// LISTs that begin a moment apart while somebody waits. By default they follow each other at once.
+    /// While AppWrappers wait, LISTs of a namespace begin at least 50 ms after each other. By default, the next begins
+    /// at once.
     #[must_use]
     pub fn apart() -> Self {
         Self { apart: APART, ..Self::default() }
