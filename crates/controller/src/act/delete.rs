@@ -3,6 +3,7 @@
 use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
+use serde::Deserialize;
 
 use super::Error;
 use crate::mutations::{self, Mutation};
@@ -23,7 +24,47 @@ pub enum How {
     ForcedLast,
 }
 
-/// Deletes an object; one that is gone, or is another of the same name, is as good.
+/// What the API server did with a DELETE.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deleted {
+    /// It removed the object.
+    AtOnce,
+    /// The object may still exist.
+    Later,
+}
+
+/// What tells whether a deleted object is gone: the API server answers with its last state, or with a `Status`.
+#[derive(Deserialize)]
+struct Answer {
+    kind: Option<String>,
+    metadata: Option<Remains>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Remains {
+    uid: Option<String>,
+    deletion_grace_period_seconds: Option<i64>,
+    finalizers: Option<Vec<String>>,
+}
+
+impl Deleted {
+    /// Reads the answer to the DELETE of a pod. A pod without finalizers goes when its grace period ends, which is at
+    /// once where it has ended or was never scheduled.
+    fn of_pod(answer: &str, uid: &str) -> Self {
+        let Ok(Answer { kind, metadata: Some(remains) }) = serde_json::from_str(answer) else {
+            return Self::Later;
+        };
+        let is_gone = kind.as_deref() == Some("Pod")
+            && remains.uid.as_deref() == Some(uid)
+            && remains.deletion_grace_period_seconds == Some(0)
+            && remains.finalizers.is_none_or(|finalizers| finalizers.is_empty());
+        if is_gone { Self::AtOnce } else { Self::Later }
+    }
+}
+
+/// Deletes an object; one that is gone, or is another of the same name, is as good. That it is gone is said of pods
+/// only.
 ///
 /// # Errors
 /// Where the API server refused or could not be asked.
@@ -34,7 +75,7 @@ pub async fn delete(
     name: &str,
     uid: &str,
     how: How,
-) -> Result<(), Error> {
+) -> Result<Deleted, Error> {
     let what = || format!("delete {}/{name}", resource.kind);
     let params = DeleteParams {
         grace_period_seconds: match how {
@@ -53,9 +94,37 @@ pub async fn delete(
         .delete(name, &params)
         .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
     match client.request_text(request).await {
-        Ok(_) => Ok(()),
+        Ok(answer) if resource.kind == "Pod" && resource.group.is_empty() => {
+            Ok(Deleted::of_pod(&answer, uid))
+        }
+        Ok(_) => Ok(Deleted::Later),
         // 404: gone. 409: another object has the name now, which is not ours to delete.
-        Err(error) if matches!(live::code(&error), Some(404 | 409)) => Ok(()),
+        Err(error) if matches!(live::code(&error), Some(404 | 409)) => Ok(Deleted::Later),
         Err(error) => Err(Error::new(what(), error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_pod_is_gone_where_nothing_holds_it() {
+        let of = |kind, uid, seconds: i64, finalizers: &[&str]| {
+            let metadata = json!({
+                "uid": uid, "deletionGracePeriodSeconds": seconds, "finalizers": finalizers,
+            });
+            Deleted::of_pod(&json!({"kind": kind, "metadata": metadata}).to_string(), "u")
+        };
+        assert_eq!(of("Pod", "u", 0, &[]), Deleted::AtOnce);
+        assert_eq!(of("Pod", "u", 30, &[]), Deleted::Later, "it is given time");
+        assert_eq!(of("Pod", "u", 0, &["x/y"]), Deleted::Later, "a finalizer holds it");
+        assert_eq!(of("Pod", "v", 0, &[]), Deleted::Later, "another pod");
+        assert_eq!(of("Status", "u", 0, &[]), Deleted::Later, "no pod");
+        for answer in [r#"{"kind":"Pod","metadata":{"uid":"u"}}"#, r#"{"kind":"Pod"}"#, "", "[]"] {
+            assert_eq!(Deleted::of_pod(answer, "u"), Deleted::Later, "{answer}");
+        }
     }
 }

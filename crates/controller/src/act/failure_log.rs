@@ -117,5 +117,6 @@ pub async fn expire(client: &Client, wrapper: &Wrapper, name: &str) -> Result<()
         return Ok(());
     };
     let how = delete::How::Graceful;
-    delete::delete(client, &resource, &wrapper.namespace, name, uid, how).await
+    delete::delete(client, &resource, &wrapper.namespace, name, uid, how).await?;
+    Ok(())
 }

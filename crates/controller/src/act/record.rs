@@ -67,5 +67,6 @@ pub async fn list(client: &Client) -> Result<Vec<Kept>, Error> {
 pub async fn remove(client: &Client, kept: &Kept) -> Result<(), Error> {
     let resource = ApiResource::erase::<ConfigMap>(&());
     let how = delete::How::Graceful;
-    delete::delete(client, &resource, &kept.namespace, &kept.name, &kept.uid, how).await
+    delete::delete(client, &resource, &kept.namespace, &kept.name, &kept.uid, how).await?;
+    Ok(())
 }

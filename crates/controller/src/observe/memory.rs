@@ -53,6 +53,8 @@ pub struct ReconcileState {
     deletions: BTreeMap<(String, bool), Duration>,
     /// Components of which a LIST found nothing, on the way down.
     absent: BTreeSet<usize>,
+    /// Components that are pods and that a DELETE removed: the UID, and when.
+    removed: BTreeMap<usize, (String, Duration)>,
     /// Nodes that the API server did not find, and when it was asked.
     gone_nodes: BTreeMap<String, Duration>,
     /// What was once seen to be the AppWrapper's.
@@ -218,6 +220,7 @@ impl ReconcileState {
     pub fn created(&mut self, index: usize, record: ObjectRecord) {
         self.failures.remove(&index);
         self.absent.remove(&index);
+        self.removed.remove(&index);
         self.existed.insert(index);
         self.kin.put_component(index, &record.identity.uid);
         self.created.insert(index, (record, self.now));
@@ -255,6 +258,19 @@ impl ReconcileState {
     #[must_use]
     pub fn is_absent(&self, index: usize) -> bool {
         self.absent.contains(&index)
+    }
+
+    /// Remembers that the API server removed the pod of a component when it was asked to delete it.
+    pub fn removed(&mut self, index: usize, uid: &str) {
+        self.removed.insert(index, (uid.to_owned(), self.now));
+    }
+
+    /// The UID of the pod of a component that the API server removed a moment ago. What was removed a while ago says
+    /// nothing: a leader that does not know yet that it was replaced may have created another since.
+    #[must_use]
+    pub fn removed_uid(&self, index: usize) -> Option<&str> {
+        let (uid, at) = self.removed.get(&index)?;
+        (self.since(*at) <= CONFIRMED_FOR).then_some(uid)
     }
 
     /// Remembers that the API server did not find a node.
@@ -351,6 +367,15 @@ mod tests {
         assert!(memory.may_delete("u", true), "a forceful one is another");
         memory.tick(DELETE_AGAIN_AFTER);
         assert!(memory.may_delete("u", false));
+    }
+
+    #[test]
+    fn a_removed_pod_is_known_for_a_moment() {
+        let mut memory = ReconcileState::default();
+        memory.removed(0, "u");
+        assert_eq!((memory.removed_uid(0), memory.removed_uid(1)), (Some("u"), None));
+        memory.tick(CONFIRMED_FOR + Duration::from_millis(1));
+        assert_eq!(memory.removed_uid(0), None);
     }
 
     #[test]

@@ -45,6 +45,7 @@ use nodes::Marks;
 use pod_lists::PodLists;
 use pod_record::PodRecord;
 use pods::Found;
+use records::ObjectRecord;
 use retry_sources::Attach;
 
 /// Where is looked.
@@ -165,6 +166,12 @@ async fn presence(
             Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
             Some(_) | None => sources.live.object(sources.client, &kind, &at).await,
         },
+        // The LIST of the pods that name the AppWrapper follows, and shows any other of ours that has its name.
+        FreshRead::Gone
+            if live::fits_label(&wrapper.name) && is_removed(memory, index, cached.as_ref()) =>
+        {
+            Ok(None)
+        }
         FreshRead::Gone => sources.live.listed_object(sources.client, &kind, &at).await,
     };
     match read {
@@ -179,6 +186,12 @@ async fn presence(
         Err(Error::NoKind(_) | Error::NotNamespaced(_)) => Ok(Presence::NoKind),
         Err(error @ Error::Api { .. }) => Err(error),
     }
+}
+
+/// Whether a DELETE removed the pod of a component a moment ago, and no watch shows another of its name.
+fn is_removed(memory: &ReconcileState, index: usize, cached: Option<&ObjectRecord>) -> bool {
+    let removed = memory.removed_uid(index);
+    removed.is_some_and(|uid| cached.is_none_or(|record| record.identity.uid == uid))
 }
 
 fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {

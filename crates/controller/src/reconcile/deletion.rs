@@ -1,7 +1,7 @@
 //! Deletions: how each kind is deleted, and that a request is not sent twice in a row.
 
 use super::{Context, Error};
-use crate::act::delete;
+use crate::act::delete::{self, Deleted};
 use crate::kinds;
 use crate::observe::assemble::kind_of;
 use crate::observe::cache::KindKey;
@@ -43,7 +43,12 @@ pub(super) async fn delete_one(
     let component = &snapshot.components[target.component];
     let Some(how) = how_to_delete(component, forced) else { return Ok(()) };
     let kind = kind_of(component);
-    delete_object(context, memory, snapshot, (&kind, &component.name, &target.uid), how).await
+    let object = (&kind, component.name.as_str(), target.uid.as_str());
+    match delete_object(context, memory, snapshot, object, how).await? {
+        Deleted::AtOnce => memory.removed(target.component, &target.uid),
+        Deleted::Later => {}
+    }
+    Ok(())
 }
 
 pub(super) async fn delete_object(
@@ -52,11 +57,11 @@ pub(super) async fn delete_object(
     snapshot: &Snapshot,
     (kind, name, uid): (&KindKey, &str, &str),
     how: delete::How,
-) -> Result<(), Error> {
+) -> Result<Deleted, Error> {
     let resource = match context.live.resource(&context.client, kind).await {
         Ok(resource) => resource,
         // nothing of a kind that does not exist is left to delete
-        Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(()),
+        Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => return Ok(Deleted::Later),
         Err(error @ live::Error::Api { .. }) => return Err(error.into()),
     };
     let target = DeleteTarget { resource: &resource, name, uid };
@@ -69,10 +74,10 @@ pub(super) async fn send_delete(
     namespace: &str,
     target: &DeleteTarget<'_>,
     how: delete::How,
-) -> Result<(), Error> {
+) -> Result<Deleted, Error> {
     let forced = matches!(how, delete::How::Forced | delete::How::ForcedLast);
     if !memory.may_delete(target.uid, forced) {
-        return Ok(());
+        return Ok(Deleted::Later);
     }
     let DeleteTarget { resource, name, uid } = target;
     let sent = delete::delete(&context.client, resource, namespace, name, uid, how).await;

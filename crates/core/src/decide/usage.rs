@@ -147,7 +147,7 @@ pub(super) fn updated(draft: &Draft<'_>) -> Option<Usage> {
     if let (Some(UsageState::Waiting), Some(at)) = (stored.state, LazyCell::force(&scheduled)) {
         usage = entered(usage, Some(UsageState::Starting), (*at).min(now));
     }
-    let has_failed = draft.verdict.action.is_of_failure();
+    let has_failed = draft.verdict.action.handles_failure();
     let has_ended = has_failed || after.attempts.last().is_some_and(|last| last.outcome.is_some());
     let begins = attempts::current(after) != attempts::current(before)
         || after.phase == Phase::Resuming && before.phase != Phase::Resuming;

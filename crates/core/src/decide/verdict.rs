@@ -80,7 +80,7 @@ impl VerdictAction {
 
     /// Whether it ends an attempt, or the object of a component, because of a failure.
     #[must_use]
-    pub const fn is_of_failure(self) -> bool {
+    pub const fn handles_failure(self) -> bool {
         match self {
             Self::Restart
             | Self::RestartIgnoringLimit

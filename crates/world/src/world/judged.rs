@@ -10,7 +10,7 @@ pub type Judged = (Key, Vec<Told>);
 
 /// Tells the facts of a decision again, in every order.
 pub fn judge(facts: Facts<'_>, decision: &Decision) -> Option<Judged> {
-    if !decision.verdict.action.is_of_failure() {
+    if !decision.verdict.action.handles_failure() {
         return None;
     }
     let told = orders::orders(facts);

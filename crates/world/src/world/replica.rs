@@ -1,5 +1,6 @@
 //! One controller process: the controller's own reconcile and caches, fed and driven by the world.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -54,21 +55,19 @@ impl Told {
     pub const fn new(verb: Verb, object: Arc<Object>) -> Self {
         Self { verb, object }
     }
-
-    /// The object as it comes over the wire.
-    fn seen<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_str(self.object.text()).ok()
-    }
 }
 
 /// An event with its object as a watch reads it; none where that cannot be read.
-fn read<T: DeserializeOwned>(event: &Event<&Told>) -> Option<Event<T>> {
+fn read<T>(event: &Event<&Told>) -> Option<Event<T>>
+where
+    T: Any + Clone + Send + Sync + DeserializeOwned,
+{
     Some(match *event {
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
-        Event::InitApply(told) => Event::InitApply(told.seen()?),
-        Event::Apply(told) => Event::Apply(told.seen()?),
-        Event::Delete(told) => Event::Delete(told.seen()?),
+        Event::InitApply(told) => Event::InitApply(told.object.read()?),
+        Event::Apply(told) => Event::Apply(told.object.read()?),
+        Event::Delete(told) => Event::Delete(told.object.read()?),
     })
 }
 
@@ -177,6 +176,8 @@ pub struct Replica {
     pub timed: BTreeSet<Key>,
     /// UIDs of the objects that it was told by a GET.
     pub read: BTreeSet<String>,
+    /// Pods that the API server removed in answer to its DELETE.
+    pub removed: BTreeSet<Key>,
     /// It believes that it leads.
     pub leads: bool,
     /// It does not move until this moment.
@@ -227,6 +228,7 @@ impl Replica {
             due: BTreeMap::new(),
             timed: BTreeSet::new(),
             read: BTreeSet::new(),
+            removed: BTreeSet::new(),
             leads,
             frozen_until: Duration::ZERO,
             doubts: None,

@@ -231,7 +231,7 @@ impl World {
         let is_status = target.is_wrapper() && target.sub == "status" && call.is_write();
         let none = std::collections::BTreeSet::new();
         let slack = self.slack();
-        let flight = self.replicas[index].flights.get_mut(key);
+        let flight = self.replicas[index].flights.get(key);
         let (listed, number, statuses) = match &flight {
             Some(flight) => {
                 (&flight.listed, flight.calls, flight.status_writes + u32::from(is_status))
@@ -245,6 +245,7 @@ impl World {
             target: &target,
             body: &body,
             listed,
+            removed: &self.replicas[index].removed,
             key: Some(key),
             calls: number,
             status_writes: statuses,
@@ -255,6 +256,9 @@ impl World {
         let violation = calls::check(&scope);
         self.coverage.checks += calls::CALLS.len() as u64;
         let (code, text, changed) = self.carry_out(call, &target, &body, late);
+        if code < 300 {
+            self.note_removal(index, call, &target);
+        }
         self.replicas[index].note_shared_list(&key.namespace, &call.uri);
         if let Some(flight) = self.replicas[index].flights.get_mut(key) {
             if call.is_write() {
@@ -307,6 +311,23 @@ impl World {
             ApiResponse::Document(code, text) => (code, text, changed),
             // controllers here do not watch through the wire
             ApiResponse::Watch(_) => (500, "{}".to_owned(), changed),
+        }
+    }
+
+    /// Notes a pod that a DELETE of a process has removed, until the process creates another of its name.
+    fn note_removal(&mut self, index: usize, call: &Call, target: &Target) {
+        if target.plural != "pods" || !target.sub.is_empty() {
+            return;
+        }
+        let namespace = target.namespace.clone();
+        let removed = &mut self.replicas[index].removed;
+        if call.method == "POST" {
+            let name = call.json()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+            removed.remove(&Key { namespace, name });
+        } else if call.method == "DELETE"
+            && target.address(&self.store).is_some_and(|address| self.store.get(&address).is_none())
+        {
+            removed.insert(Key { namespace, name: target.name.clone() });
         }
     }
 

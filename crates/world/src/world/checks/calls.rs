@@ -86,6 +86,8 @@ pub struct CallScope<'a> {
     pub body: &'a Value,
     /// What was listed since the last write of the same reconcile.
     pub listed: &'a BTreeSet<String>,
+    /// Pods that the API server removed in answer to a DELETE of this process.
+    pub removed: &'a BTreeSet<Key>,
     /// The AppWrapper that is looked at; absent where the look is over.
     pub key: Option<&'a Key>,
     /// How many calls its reconcile has made.
@@ -180,7 +182,8 @@ fn one_status(scope: &CallScope<'_>) -> Option<String> {
     (scope.status_writes > 1).then(|| format!("{} writes", scope.status_writes))
 }
 
-/// A write that says that nothing exists, or that lets the object go.
+/// A write that says that nothing exists, or that lets the object go. Of a wrapped pod, the answer to its DELETE counts as
+/// well as a LIST, since the LIST of the pods shows any other of its name.
 fn listed_first(scope: &CallScope<'_>) -> Option<String> {
     let wrapper = scope.written()?;
     let finalizers = scope.body["metadata"]["finalizers"].as_array();
@@ -201,7 +204,9 @@ fn listed_first(scope: &CallScope<'_>) -> Option<String> {
         let served = scope.store.kinds.by_name(text("apiVersion"), text("kind"));
         let name = component["template"]["metadata"]["name"].as_str().unwrap_or_default();
         let namespaced = served.is_some_and(|kind| scope.store.kinds.get(kind).namespaced);
-        namespaced && !has(&format!("metadata.name%3D{name}&"))
+        let pod = Key { namespace: wrapper.address.namespace.to_string(), name: name.to_owned() };
+        let is_removed = text("kind") == "Pod" && scope.removed.contains(&pod);
+        namespaced && !is_removed && !has(&format!("metadata.name%3D{name}&"))
     });
     (unlisted.is_some() || !has("/pods?"))
         .then(|| format!("{} after {:?}", scope.call.uri, scope.listed))
