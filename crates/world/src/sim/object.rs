@@ -1,11 +1,8 @@
 //! An object as it is stored.
 
-use std::any::Any;
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::kinds::KindId;
@@ -22,6 +19,7 @@ pub struct Address {
 }
 
 /// An object in one of its states; never changed, only replaced.
+#[derive(Debug)]
 pub struct Object {
     /// Where it is.
     pub address: Address,
@@ -33,13 +31,6 @@ pub struct Object {
     pub value: Value,
     text: OnceLock<Box<str>>,
     text_in_list: OnceLock<Box<str>>,
-    read: OnceLock<Box<dyn Any + Send + Sync>>,
-}
-
-impl fmt::Debug for Object {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.text())
-    }
 }
 
 impl Address {
@@ -51,18 +42,8 @@ impl Address {
 }
 
 impl Object {
-    pub(super) fn new(address: Address, uid: Arc<str>, version: u64, value: Value) -> Self {
-        let (text, text_in_list, read) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { address, uid, version, value, text, text_in_list, read }
-    }
-
-    /// It as a client reads it from the wire; none where it cannot. What the first client reads is kept for others that
-    /// read it as the same type.
-    #[must_use]
-    pub fn read<T: Any + Clone + Send + Sync + DeserializeOwned>(&self) -> Option<T> {
-        let parse = || serde_json::from_str::<T>(self.text()).ok();
-        let kept = self.read.get_or_init(|| Box::new(parse()));
-        kept.downcast_ref::<Option<T>>().cloned().unwrap_or_else(parse)
+    pub(super) const fn new(address: Address, uid: Arc<str>, version: u64, value: Value) -> Self {
+        Self { address, uid, version, value, text: OnceLock::new(), text_in_list: OnceLock::new() }
     }
 
     /// The whole of it as JSON; written once.

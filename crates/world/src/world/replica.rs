@@ -1,6 +1,5 @@
 //! One controller process: the controller's own reconcile and caches, fed and driven by the world.
 
-use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
@@ -55,19 +54,21 @@ impl Told {
     pub const fn new(verb: Verb, object: Arc<Object>) -> Self {
         Self { verb, object }
     }
+
+    /// The object as it comes over the wire.
+    fn seen<T: DeserializeOwned>(&self) -> Option<T> {
+        serde_json::from_str(self.object.text()).ok()
+    }
 }
 
 /// An event with its object as a watch reads it; none where that cannot be read.
-fn read<T>(event: &Event<&Told>) -> Option<Event<T>>
-where
-    T: Any + Clone + Send + Sync + DeserializeOwned,
-{
+fn read<T: DeserializeOwned>(event: &Event<&Told>) -> Option<Event<T>> {
     Some(match *event {
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
-        Event::InitApply(told) => Event::InitApply(told.object.read()?),
-        Event::Apply(told) => Event::Apply(told.object.read()?),
-        Event::Delete(told) => Event::Delete(told.object.read()?),
+        Event::InitApply(told) => Event::InitApply(told.seen()?),
+        Event::Apply(told) => Event::Apply(told.seen()?),
+        Event::Delete(told) => Event::Delete(told.seen()?),
     })
 }
 
