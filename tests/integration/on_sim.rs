@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tower::Service;
 
-use crate::harness::{self, pod, runtime, wrapper};
+use crate::harness::{self, pod, runtime, tuned, wrapper};
 
 const GROUP_VERSION: &str = "workload.codeflare.dev/v1beta2";
 
@@ -372,6 +372,26 @@ fn a_retry_goes_on_where_memory_may_not_grow() {
         let stored = world.wrappers().get("aw").await.expect("it is there");
         assert_eq!(stored.data["spec"]["suspend"], false, "it was not suspended");
         assert_eq!(stored.data["status"].get("pendingMemory"), None);
+        world
+    });
+}
+
+/// Before the verdict, and after the deletion, of which the answer says that the pod is gone.
+#[test]
+fn a_failed_pod_is_listed_twice_until_the_next_attempt() {
+    beside_controller(|world| async {
+        let own =
+            tuned(&[("failureGracePeriodDuration", "0s"), ("retryPausePeriodDuration", "0s")]);
+        create_with_memory(&world, json!({ "annotations": own })).await;
+        world.pod().await;
+        world.server.with(|store| report(store, &running()));
+        condition(&world, "PodsReady", "True").await;
+        let (pods, pod) = ("/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/pods/p");
+        let before = world.listed(pods);
+        world.server.with(run_out_of_memory);
+        pod_of(&world, "1").await;
+        assert_eq!(world.listed(pods) - before, 2);
+        assert_eq!(world.listed(pod), 0, "it is not read by its name");
         world
     });
 }
