@@ -18,9 +18,7 @@ use super::raw_object::RawObject;
 /// The texts of all AppWrappers together, in bytes.
 const TEXTS_MAX: usize = 24 << 20;
 /// Memory of the AppWrappers that are kept parsed, in bytes: those that are being reconciled.
-const PARSED_MAX: usize = 2 << 20;
-/// The last one may take so much alone: it is parsed once for several reconciles in a row.
-const ONE_PARSED_MAX: usize = 8 << 20;
+const PARSED_MAX: usize = 8 << 20;
 
 /// The AppWrappers of a cluster. A clone shows the same.
 #[derive(Clone, Debug, Default)]
@@ -224,14 +222,11 @@ impl Parsed {
     fn put(&mut self, key: Key, wrapper: Arc<Wrapper>) {
         self.remove(&key);
         let size = wrapper.memory_bytes();
-        if size > ONE_PARSED_MAX {
-            return;
-        }
         self.by_age.insert(self.next, key.clone());
         self.by_key.insert(key, (self.next, size, wrapper));
         self.next += 1;
         self.total += size;
-        while self.total > PARSED_MAX && self.by_age.len() > 1 {
+        while self.total > PARSED_MAX {
             let Some((_, oldest)) = self.by_age.first_key_value() else { break };
             let oldest = oldest.clone();
             self.remove(&oldest);
@@ -319,15 +314,12 @@ mod tests {
         assert!(store.parsed(&key("n", "a"), "1").is_some());
         assert!(store.parsed(&key("n", "a"), "2").is_none());
         for name in ["b", "c"] {
-            apply(&store, Event::Apply(seen("n", name, 3 << 17)));
+            apply(&store, Event::Apply(seen("n", name, 3 << 19)));
         }
         assert!(store.parsed(&key("n", "a"), "1").is_none());
         assert!(store.parsed(&key("n", "b"), "1").is_none());
         assert!(store.parsed(&key("n", "c"), "1").is_some());
         apply(&store, Event::InitApply(seen("n", "d", 0)));
         assert!(store.parsed(&key("n", "d"), "1").is_none(), "a list leaves nothing parsed");
-        apply(&store, Event::Apply(seen("n", "e", 3 << 19)));
-        assert!(store.parsed(&key("n", "e"), "1").is_some(), "the last one may be large");
-        assert!(store.parsed(&key("n", "c"), "1").is_none());
     }
 }
