@@ -3,7 +3,6 @@
 use kube::api::{DeleteParams, Preconditions, PropagationPolicy};
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
-use serde::Deserialize;
 
 use super::Error;
 use crate::mutations::{self, Mutation};
@@ -33,32 +32,16 @@ pub enum Deleted {
     Later,
 }
 
-/// What tells whether a deleted object is gone: the API server answers with its last state, or with a `Status`.
-#[derive(Deserialize)]
-struct Answer {
-    kind: Option<String>,
-    metadata: Option<Remains>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Remains {
-    uid: Option<String>,
-    deletion_grace_period_seconds: Option<i64>,
-    finalizers: Option<Vec<String>>,
-}
-
 impl Deleted {
-    /// Reads the answer to the DELETE of a pod. A pod without finalizers goes when its grace period ends, which is at
-    /// once where it has ended or was never scheduled.
+    /// Reads the answer to the DELETE of a pod: its last state, or a `Status`, which has no UID. A pod without
+    /// finalizers goes when its grace period ends, which is at once where it has ended or was never scheduled.
     fn of_pod(answer: &str, uid: &str) -> Self {
-        let Ok(Answer { kind, metadata: Some(remains) }) = serde_json::from_str(answer) else {
-            return Self::Later;
-        };
-        let is_gone = kind.as_deref() == Some("Pod")
-            && remains.uid.as_deref() == Some(uid)
-            && remains.deletion_grace_period_seconds == Some(0)
-            && remains.finalizers.is_none_or(|finalizers| finalizers.is_empty());
+        let is_gone =
+            serde_json::from_str::<RawObject>(answer).is_ok_and(|RawObject { meta, .. }| {
+                meta.uid.as_deref() == Some(uid)
+                    && meta.deletion_grace_period_seconds == Some(0)
+                    && meta.finalizers.is_none_or(|finalizers| finalizers.is_empty())
+            });
         if is_gone { Self::AtOnce } else { Self::Later }
     }
 }
@@ -112,18 +95,20 @@ mod tests {
 
     #[test]
     fn a_pod_is_gone_where_nothing_holds_it() {
-        let of = |kind, uid, seconds: i64, finalizers: &[&str]| {
+        let of = |uid, seconds: i64, finalizers: &[&str]| {
             let metadata = json!({
                 "uid": uid, "deletionGracePeriodSeconds": seconds, "finalizers": finalizers,
             });
-            Deleted::of_pod(&json!({"kind": kind, "metadata": metadata}).to_string(), "u")
+            Deleted::of_pod(&json!({"kind": "Pod", "metadata": metadata}).to_string(), "u")
         };
-        assert_eq!(of("Pod", "u", 0, &[]), Deleted::AtOnce);
-        assert_eq!(of("Pod", "u", 30, &[]), Deleted::Later, "it is given time");
-        assert_eq!(of("Pod", "u", 0, &["x/y"]), Deleted::Later, "a finalizer holds it");
-        assert_eq!(of("Pod", "v", 0, &[]), Deleted::Later, "another pod");
-        assert_eq!(of("Status", "u", 0, &[]), Deleted::Later, "no pod");
-        for answer in [r#"{"kind":"Pod","metadata":{"uid":"u"}}"#, r#"{"kind":"Pod"}"#, "", "[]"] {
+        assert_eq!(of("u", 0, &[]), Deleted::AtOnce);
+        assert_eq!(of("u", 30, &[]), Deleted::Later, "it is given time");
+        assert_eq!(of("u", 0, &["x/y"]), Deleted::Later, "a finalizer holds it");
+        assert_eq!(of("v", 0, &[]), Deleted::Later, "another pod");
+        let status = r#"{"kind":"Status","metadata":{},"status":"Success","details":{"uid":"u"}}"#;
+        for answer in
+            [r#"{"kind":"Pod","metadata":{"uid":"u"}}"#, status, r#"{"kind":"Pod"}"#, "", "[]"]
+        {
             assert_eq!(Deleted::of_pod(answer, "u"), Deleted::Later, "{answer}");
         }
     }

@@ -53,8 +53,8 @@ struct Known {
     place: Place,
     /// The round in which it was seen last.
     seen: u64,
-    /// It is neither in the cache nor in a list, and its deletion was not seen.
-    unseen: Option<Unseen>,
+    /// It is neither in the cache nor in a list, and its deletion was not seen. Boxed, since it is rare and large.
+    unseen: Option<Box<Unseen>>,
 }
 
 #[derive(Debug, Default)]

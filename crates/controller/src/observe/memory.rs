@@ -44,7 +44,8 @@ pub struct ReconcileState {
     /// The resource version that the AppWrapper is known to have had a moment ago: our own write made it,
     /// or the API server itself said so; and when that was.
     confirmed: Option<(u128, Duration)>,
-    created: BTreeMap<usize, (ObjectRecord, Duration)>,
+    /// Objects that the watch has not shown since. Boxed: a map of one has room for eleven, and keeps it when empty.
+    created: BTreeMap<usize, (Box<ObjectRecord>, Duration)>,
     /// Components whose object was seen in this attempt, or may have been created without a word of it.
     existed: BTreeSet<usize>,
     /// Another process began this attempt.
@@ -223,7 +224,7 @@ impl ReconcileState {
         self.removed.remove(&index);
         self.existed.insert(index);
         self.kin.put_component(index, &record.identity.uid);
-        self.created.insert(index, (record, self.now));
+        self.created.insert(index, (Box::new(record), self.now));
     }
 
     /// Whether the object of a component is known, or must be feared, to have been there in this attempt;

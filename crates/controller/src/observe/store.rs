@@ -141,6 +141,11 @@ impl Store {
         self.change(|inner| inner.parsed.put(key, wrapper));
     }
 
+    /// Keeps an AppWrapper as text only: nothing is expected to happen to it.
+    pub fn forget_parsed(&self, key: &Key) {
+        self.change(|inner| inner.parsed.remove(key));
+    }
+
     /// How many bytes of text are kept.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
@@ -313,6 +318,9 @@ mod tests {
         apply(&store, Event::Apply(seen("n", "a", 0)));
         assert!(store.parsed(&key("n", "a"), "1").is_some());
         assert!(store.parsed(&key("n", "a"), "2").is_none());
+        store.forget_parsed(&key("n", "a"));
+        assert!(store.parsed(&key("n", "a"), "1").is_none());
+        apply(&store, Event::Apply(seen("n", "a", 0)));
         for name in ["b", "c"] {
             apply(&store, Event::Apply(seen("n", name, 3 << 19)));
         }
