@@ -147,14 +147,10 @@ pub async fn reconcile(
     if !observe::is_synced(&context.cache, &wrapper, default) {
         return Ok(Next::After(WATCH_OVERDUE)); // the end of the first list wakes it earlier
     }
-    let has_ended = matches!(wrapper.status.phase, Phase::Succeeded | Phase::Failed);
     let done = run_rounds(&context, &mut memory, wrapper).await;
     match done {
         Ok(requeue) => {
             memory.errors = 0;
-            if has_ended {
-                context.store.forget_parsed(&stored.key());
-            }
             Ok(requeue)
         }
         Err(error) if error.is_stale() => Ok(Next::After(WATCH_OVERDUE)),

@@ -14,6 +14,7 @@ use super::assemble::Wrapper;
 use super::cache::Key;
 use super::cached_appwrapper::CachedAppWrapper;
 use super::raw_object::RawObject;
+use crate::api::Phase;
 
 /// The texts of all AppWrappers together, in bytes.
 const TEXTS_MAX: usize = 24 << 20;
@@ -141,11 +142,6 @@ impl Store {
         self.change(|inner| inner.parsed.put(key, wrapper));
     }
 
-    /// Keeps an AppWrapper as text only: nothing is expected to happen to it.
-    pub fn forget_parsed(&self, key: &Key) {
-        self.change(|inner| inner.parsed.remove(key));
-    }
-
     /// How many bytes of text are kept.
     #[must_use]
     pub fn text_bytes(&self) -> usize {
@@ -224,8 +220,12 @@ impl Texts {
 }
 
 impl Parsed {
+    /// Keeps an AppWrapper unless it has ended: little happens to it from then on.
     fn put(&mut self, key: Key, wrapper: Arc<Wrapper>) {
         self.remove(&key);
+        if matches!(wrapper.status.phase, Phase::Succeeded | Phase::Failed) {
+            return;
+        }
         let size = wrapper.memory_bytes();
         self.by_age.insert(self.next, key.clone());
         self.by_key.insert(key, (self.next, size, wrapper));
@@ -254,11 +254,16 @@ mod tests {
     use super::*;
 
     fn seen(namespace: &str, name: &str, filler: usize) -> RawObject {
+        in_phase(namespace, name, filler, "Running")
+    }
+
+    fn in_phase(namespace: &str, name: &str, filler: usize, phase: &str) -> RawObject {
         let template = json!({"apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": "c"}, "data": {"a": "x".repeat(filler)}});
         let object = json!({
             "metadata": {"namespace": namespace, "name": name, "uid": name, "resourceVersion": "1"},
             "spec": {"components": [{"template": template}]},
+            "status": {"phase": phase},
         });
         serde_json::from_str(&object.to_string()).unwrap()
     }
@@ -318,9 +323,6 @@ mod tests {
         apply(&store, Event::Apply(seen("n", "a", 0)));
         assert!(store.parsed(&key("n", "a"), "1").is_some());
         assert!(store.parsed(&key("n", "a"), "2").is_none());
-        store.forget_parsed(&key("n", "a"));
-        assert!(store.parsed(&key("n", "a"), "1").is_none());
-        apply(&store, Event::Apply(seen("n", "a", 0)));
         for name in ["b", "c"] {
             apply(&store, Event::Apply(seen("n", name, 3 << 19)));
         }
@@ -329,5 +331,8 @@ mod tests {
         assert!(store.parsed(&key("n", "c"), "1").is_some());
         apply(&store, Event::InitApply(seen("n", "d", 0)));
         assert!(store.parsed(&key("n", "d"), "1").is_none(), "a list leaves nothing parsed");
+        apply(&store, Event::Apply(in_phase("n", "c", 0, "Succeeded")));
+        assert!(store.parsed(&key("n", "c"), "1").is_none(), "it has ended");
+        assert!(store.get(&key("n", "c")).unwrap().text().is_some());
     }
 }
