@@ -100,9 +100,23 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether a new start, on other ports, may go better.
-    pub(crate) const fn is_worth_a_second_try(&self) -> bool {
-        matches!(self, Self::Ended { .. })
+    /// Whether a new start may go better: a process ended, since its port was taken, or the API server failed, as it
+    /// does on a busy machine.
+    pub(crate) fn is_worth_a_second_try(&self) -> bool {
+        match self {
+            Self::Ended { .. } => true,
+            Self::Api { source: kube::Error::Api(status), .. } => status.code >= 500,
+            Self::GoMissing { .. }
+            | Self::Version { .. }
+            | Self::Go { .. }
+            | Self::Command { .. }
+            | Self::Io { .. }
+            | Self::NotReady { .. }
+            | Self::Certificate(_)
+            | Self::Kubeconfig(_)
+            | Self::Manifest { .. }
+            | Self::Api { .. } => false,
+        }
     }
 
     /// For `map_err` on file operations: `Error::io("read", path)`.
@@ -128,4 +142,20 @@ pub(crate) fn tail(text: &str) -> String {
     const LINES: usize = 12;
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(LINES)..].join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_server_that_failed_is_started_again_and_a_refusal_is_final() {
+        for (code, again) in [(504, true), (500, true), (409, false), (403, false)] {
+            let status = Status::failure("no", "No").with_code(code).boxed();
+            let error = Error::api("create node-1")(kube::Error::Api(status));
+            assert_eq!(error.is_worth_a_second_try(), again, "{error}");
+        }
+    }
 }
