@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
-use super::explain::text::{relative, span};
+use super::explain::text::{ago, span};
 use crate::api::{Usage, UsageSeconds, UsageState};
 use crate::decide::usage::{seconds_at, total};
 
@@ -60,7 +60,7 @@ impl Ledger {
     pub(super) fn line(&self, now: Timestamp) -> String {
         let mut text = match (self.state, self.since) {
             (Some(state), Some(since)) => {
-                format!("{} since {since} ({}); ", state.as_str(), relative(since, now))
+                format!("{} since {since} ({}); ", state.as_str(), ago(since, now))
             }
             (Some(state), None) => format!("{}; ", state.as_str()),
             (None, _) => String::new(),
@@ -187,6 +187,10 @@ mod tests {
             "productive since 2026-01-01T00:00:00Z (4m ago); quota reserved for 10m; 40% \
              productive, lost 5m, teardown 1m"
         );
+        for now in [0, -2] {
+            let line = Ledger::of(&usage, at(0)).line(at(now));
+            assert!(line.contains("(0s ago)"), "the clock of the controller may be ahead: {line}");
+        }
         usage.state = None;
         assert_eq!(line(&usage, 240), "quota reserved for 6m; 0% productive, lost 5m, teardown 1m");
         let new = Usage { state: Some(UsageState::Waiting), ..Usage::default() };

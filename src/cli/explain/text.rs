@@ -173,7 +173,7 @@ fn budget(budget: &Budget) -> String {
 
 fn progress(progress: &Progress, now: Timestamp) -> String {
     let mut text = match (&progress.pod, progress.at) {
-        (Some(pod), Some(at)) => format!("pod {pod}, {}", relative(at.min(now), now)),
+        (Some(pod), Some(at)) => format!("pod {pod}, {}", ago(at, now)),
         (Some(_), None) | (None, _) => "none reported".to_owned(),
     };
     let step = progress.step.map(|step| format!("step {step}"));
@@ -221,7 +221,12 @@ fn pause(answer: &Explanation, left: i64) -> String {
 /// `in 5m`, `3s ago`.
 pub(in crate::cli) fn relative(moment: Timestamp, now: Timestamp) -> String {
     let seconds = moment.as_second() - now.as_second();
-    if seconds < 0 { format!("{} ago", span(-seconds)) } else { format!("in {}", span(seconds)) }
+    if seconds < 0 { ago(moment, now) } else { format!("in {}", span(seconds)) }
+}
+
+/// `3s ago`. The clock of whoever wrote the moment may be ahead: what is past is never in the future.
+pub(in crate::cli) fn ago(moment: Timestamp, now: Timestamp) -> String {
+    format!("{} ago", span((now.as_second() - moment.as_second()).max(0)))
 }
 
 /// Seconds for people: `1m30s`.
