@@ -25,7 +25,8 @@ pub struct Kin {
     /// UIDs of the components' objects, by the index of the component.
     components: BTreeMap<usize, String>,
     links: BTreeMap<String, Link>,
-    pods: BTreeMap<String, Known>,
+    /// By UID. Boxed, since a map of one has room for eleven.
+    pods: BTreeMap<String, Box<Known>>,
     /// How many times its pods were compared with what is seen.
     round: u64,
 }
@@ -136,7 +137,7 @@ impl Kin {
         } else {
             let (name, place) = (name.to_owned(), place.clone());
             let known = Known { name, place, seen: self.round, unseen: None };
-            self.pods.insert(uid.to_owned(), known);
+            self.pods.insert(uid.to_owned(), Box::new(known));
         }
     }
 
@@ -178,7 +179,7 @@ impl Kin {
 
     /// A pod that no watch shows exists; `record` is how it was read, where it was.
     pub fn exists(&mut self, uid: &str, record: Option<PodRecord>, now: Duration) {
-        if let Some(Known { unseen: Some(unseen), .. }) = self.pods.get_mut(uid) {
+        if let Some(unseen) = self.pods.get_mut(uid).and_then(|known| known.unseen.as_mut()) {
             unseen.read_at = Some(now);
             unseen.pause = (2 * unseen.pause).clamp(READ_AGAIN_AFTER.0, READ_AGAIN_AFTER.1);
             unseen.record = record.or_else(|| unseen.record.take());
@@ -189,7 +190,7 @@ impl Kin {
     #[must_use]
     pub fn unseen(&self, namespace: &str) -> Vec<Arc<PodRecord>> {
         let unseen = self.pods.iter().filter(|(_, known)| known.unseen.is_some());
-        let record = |(uid, known): (&String, &Known)| {
+        let record = |(uid, known): (&String, &Box<Known>)| {
             let read = known.unseen.as_ref().and_then(|unseen| unseen.record.clone());
             read.unwrap_or_else(|| known.unread(uid, namespace))
         };

@@ -44,7 +44,7 @@ pub struct ReconcileState {
     /// The resource version that the AppWrapper is known to have had a moment ago: our own write made it,
     /// or the API server itself said so; and when that was.
     confirmed: Option<(u128, Duration)>,
-    /// Objects that the watch has not shown since. Boxed: a map of one has room for eleven, and keeps it when empty.
+    /// Objects that the watch has not shown since. Boxed, since a map of one has room for eleven.
     created: BTreeMap<usize, (Box<ObjectRecord>, Duration)>,
     /// Components whose object was seen in this attempt, or may have been created without a word of it.
     existed: BTreeSet<usize>,
@@ -247,6 +247,9 @@ impl ReconcileState {
     /// The watch has shown the object of a component: from here on, the watch alone is believed.
     pub fn shown(&mut self, index: usize) {
         self.created.remove(&index);
+        if self.created.is_empty() {
+            self.created = BTreeMap::new(); // an empty map keeps its memory
+        }
     }
 
     /// The API server did not find the object of a component, on the way down.
