@@ -190,11 +190,11 @@ impl Kin {
     #[must_use]
     pub fn unseen(&self, namespace: &str) -> Vec<Arc<PodRecord>> {
         let unseen = self.pods.iter().filter(|(_, known)| known.unseen.is_some());
-        let record = |(uid, known): (&String, &Box<Known>)| {
+        let records = unseen.map(|(uid, known)| {
             let read = known.unseen.as_ref().and_then(|unseen| unseen.record.clone());
-            read.unwrap_or_else(|| known.unread(uid, namespace))
-        };
-        unseen.map(record).map(Arc::new).collect()
+            Arc::new(read.unwrap_or_else(|| known.unread(uid, namespace)))
+        });
+        records.collect()
     }
 
     /// When a pod that no watch shows is to be read again.
