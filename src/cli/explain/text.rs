@@ -219,7 +219,7 @@ fn pause(answer: &Explanation, left: i64) -> String {
 }
 
 /// `in 5m`, `3s ago`.
-pub(in crate::cli) fn relative(moment: Timestamp, now: Timestamp) -> String {
+fn relative(moment: Timestamp, now: Timestamp) -> String {
     let seconds = moment.as_second() - now.as_second();
     if seconds < 0 { ago(moment, now) } else { format!("in {}", span(seconds)) }
 }
