@@ -224,7 +224,7 @@ fn relative(moment: Timestamp, now: Timestamp) -> String {
     if seconds < 0 { ago(moment, now) } else { format!("in {}", span(seconds)) }
 }
 
-/// `3s ago`. The clock of whoever wrote the moment may be ahead: what is past is never in the future.
+/// `3s ago`; `0s ago` if the clock that set the moment is ahead of this one.
 pub(in crate::cli) fn ago(moment: Timestamp, now: Timestamp) -> String {
     format!("{} ago", span((now.as_second() - moment.as_second()).max(0)))
 }

@@ -91,6 +91,10 @@ impl Store {
             }
             Event::Apply(seen) => {
                 let (stored, parsed) = read(seen);
+                // one that has ended is parsed again if it is reconciled, which is rare
+                let parsed = parsed.filter(|wrapper| {
+                    !matches!(wrapper.status.phase, Phase::Succeeded | Phase::Failed)
+                });
                 Shown::Changed(self.change(|inner| inner.put(stored, parsed)))
             }
             Event::Delete(seen) => {
@@ -220,12 +224,8 @@ impl Texts {
 }
 
 impl Parsed {
-    /// Keeps an AppWrapper unless it has ended: little happens to it from then on.
     fn put(&mut self, key: Key, wrapper: Arc<Wrapper>) {
         self.remove(&key);
-        if matches!(wrapper.status.phase, Phase::Succeeded | Phase::Failed) {
-            return;
-        }
         let size = wrapper.memory_bytes();
         self.by_age.insert(self.next, key.clone());
         self.by_key.insert(key, (self.next, size, wrapper));
@@ -333,6 +333,8 @@ mod tests {
         assert!(store.parsed(&key("n", "d"), "1").is_none(), "a list leaves nothing parsed");
         apply(&store, Event::Apply(in_phase("n", "c", 0, "Succeeded")));
         assert!(store.parsed(&key("n", "c"), "1").is_none(), "it has ended");
-        assert!(store.get(&key("n", "c")).unwrap().text().is_some());
+        let wrapper = store.get(&key("n", "c")).unwrap().parsed().unwrap();
+        store.keep_parsed(key("n", "c"), Arc::new(wrapper));
+        assert!(store.parsed(&key("n", "c"), "1").is_some(), "it is reconciled nevertheless");
     }
 }
