@@ -12,7 +12,7 @@ use super::progress::Progress;
 use super::requester::Requester;
 use super::rules::{
     components_stay, few_components, immutable, immutable_unless_suspended, name_rule,
-    never_set_later, pod_sets_stay, spec_stays, templates_stay,
+    never_set_later, spec_stays,
 };
 use super::status::AppWrapperStatus;
 
@@ -57,7 +57,7 @@ const POD_SETS_MAX: usize = 10;
     validation = name_rule(),
     validation = few_components(),
     validation = spec_stays(),
-    validation = templates_stay()
+    validation = components_stay()
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
@@ -67,11 +67,7 @@ const POD_SETS_MAX: usize = 10;
     validation = immutable_unless_suspended("failurePolicy"),
     validation = immutable_unless_suspended("podFailurePolicy"),
     validation = immutable_unless_suspended("progress"),
-    validation = immutable_unless_suspended("onNoFit"),
-    validation = components_stay(),
-    validation = pod_sets_stay("p.path"),
-    validation = pod_sets_stay("has(p.replicas) ? p.replicas : 1"),
-    validation = pod_sets_stay("has(p.annotations) ? p.annotations : {}")
+    validation = immutable_unless_suspended("onNoFit")
 )]
 pub struct AppWrapperSpec {
     /// The wrapped resources.

@@ -4,7 +4,7 @@
 //! object. The API server ignores violations in parts of the object that an update leaves unchanged; rules
 //! about the whole object or the whole `spec` therefore only compare with the previous version.
 
-use kube::core::Rule;
+use kube::core::{Message, Rule};
 
 use super::NEW_COMPONENTS_MAX;
 
@@ -35,44 +35,52 @@ pub(super) fn spec_stays() -> Rule {
         .field_path(".spec")
 }
 
-/// Templates stay as they are, but while a retry policy has memory pending, which the controller
-/// writes into them. Compared both ways, since a field that only the left side has and no schema names
-/// counts as equal. In their metadata no field but the name is known, so that labels can be exchanged
-/// for annotations; only the webhook sees that. A spec that is unchanged, as in each write of the status, costs
-/// less to compare than lists of templates.
-pub(super) fn templates_stay() -> Rule {
-    let (new, old) = ("self.spec.components", "oldSelf.spec.components");
-    let same = |left: &str, right: &str| {
-        format!("{left}.map(c, c.template) == {right}.map(c, c.template)")
-    };
+/// Components are neither added nor removed, and their pod sets and templates stay as they are. One rule with
+/// three messages: an update that leaves the components alone, as each write of the status does, pays for one
+/// comparison.
+pub(super) fn components_stay() -> Rule {
+    let count = format!("{NEW}.size() == {OLD}.size()");
     Rule::new(format!(
-        "!has(self.spec) || !has(oldSelf.spec) || \
-         (self.spec == oldSelf.spec && oldSelf.spec == self.spec) || \
-         (has(self.status) && has(self.status.pendingMemory) && \
-         self.status.pendingMemory.size() > 0) || ({} && {})",
-        same(new, old),
-        same(old, new)
+        "!has(self.spec) || !has(oldSelf.spec) || ({}) || ({count} && {} && ({MEMORY_IS_PENDING} || ({})))",
+        both_ways(""),
+        pod_sets_stay(),
+        both_ways(".map(c, c.template)"),
     ))
-    .message("templates must not be changed")
+    .message(Message::Expression(format!(
+        "!({count}) ? 'must not be changed: no component can be added or removed' : \
+         {} ? 'templates must not be changed' : 'podSets must not be changed'",
+        pod_sets_stay()
+    )))
     .field_path(".spec.components")
 }
 
-/// Components are neither added nor removed.
-pub(super) fn components_stay() -> Rule {
-    Rule::new("self.components.size() == oldSelf.components.size()")
-        .message("must not be changed: no component can be added or removed")
-        .field_path(".components")
+const NEW: &str = "self.spec.components";
+const OLD: &str = "oldSelf.spec.components";
+
+/// While a retry policy has memory pending, the controller writes it into the templates.
+const MEMORY_IS_PENDING: &str = "(has(self.status) && has(self.status.pendingMemory) && \
+     self.status.pendingMemory.size() > 0)";
+
+/// Something of the components stays. Compared both ways, since a field that only the left side has and no schema
+/// names counts as equal. In the metadata of a template no field but the name is known, so that labels can be
+/// exchanged for annotations; only the webhook sees that.
+fn both_ways(what: &str) -> String {
+    format!("{NEW}{what} == {OLD}{what} && {OLD}{what} == {NEW}{what}")
 }
 
-/// Something of each pod set, `p`, stays. Compared by meaning, since Kueue writes the whole list
-/// through types of its own: no pod sets are the same as an empty list of them.
-pub(super) fn pod_sets_stay(what: &str) -> Rule {
-    let of = |spec: &str| {
-        format!("{spec}.components.map(c, has(c.podSets) ? c.podSets.map(p, {what}) : [])")
+/// Pod sets stay. Compared by meaning, since Kueue writes the whole list through types of its own: no pod sets
+/// are the same as an empty list of them.
+fn pod_sets_stay() -> String {
+    let of = |components: &str, what: &str| {
+        format!("{components}.map(c, has(c.podSets) ? c.podSets.map(p, {what}) : [])")
     };
-    Rule::new(format!("{} == {}", of("self"), of("oldSelf")))
-        .message("podSets must not be changed")
-        .field_path(".components")
+    let stays = |what: &str| format!("{} == {}", of(NEW, what), of(OLD, what));
+    [
+        stays("p.path"),
+        stays("has(p.replicas) ? p.replicas : 1"),
+        stays("has(p.annotations) ? p.annotations : {}"),
+    ]
+    .join(" && ")
 }
 
 /// A field of `spec` is neither changed, nor added, nor removed.
@@ -82,7 +90,7 @@ pub(super) fn immutable(field: &str) -> Rule {
 
 /// The same, unless the AppWrapper was suspended before.
 pub(super) fn immutable_unless_suspended(field: &str) -> Rule {
-    Rule::new(format!("(has(oldSelf.suspend) && oldSelf.suspend) || ({})", same(field)))
+    Rule::new(format!("({}) || (has(oldSelf.suspend) && oldSelf.suspend)", same(field)))
         .message("must not be changed while spec.suspend is false")
         .field_path(format!(".{field}"))
 }
@@ -97,10 +105,10 @@ pub(super) fn never_set_later(field: &str) -> Rule {
     .field_path(format!(".{field}"))
 }
 
-/// Rules on a field itself are not asked where it is added or removed.
+/// Rules on a field itself are not asked where it is added or removed. The API server pays for each access to a field
+/// by the number of fields that its parent has, so that a field which is not set is asked for once on each side.
 fn same(field: &str) -> String {
     format!(
-        "has(self.{field}) == has(oldSelf.{field}) && \
-         (!has(self.{field}) || self.{field} == oldSelf.{field})"
+        "has(self.{field}) ? has(oldSelf.{field}) && self.{field} == oldSelf.{field} : !has(oldSelf.{field})"
     )
 }
