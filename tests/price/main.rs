@@ -7,6 +7,7 @@ mod dearest;
 #[path = "../gang/mod.rs"]
 mod gang;
 mod gang_cost;
+mod watched_objects;
 
 use allocation_counter::{AllocationInfo, measure};
 use appwrapper::config::Config;

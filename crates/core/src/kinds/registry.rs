@@ -13,6 +13,7 @@ mod ray;
 mod train_job;
 mod volcano;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde_json::Value;
@@ -232,9 +233,9 @@ impl Kind {
     }
 }
 
-/// The index of the pod set that has a path.
-fn index_of(pod_sets: &[PodSet], path: &str) -> Option<usize> {
-    pod_sets.iter().position(|set| set.path == path)
+/// The indexes of pod sets by their paths.
+fn pod_set_indexes(pod_sets: &[PodSet]) -> BTreeMap<&str, usize> {
+    pod_sets.iter().enumerate().map(|(index, set)| (set.path.as_str(), index)).collect()
 }
 
 /// A small object of every kind, with its pod sets.

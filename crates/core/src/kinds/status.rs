@@ -1,5 +1,7 @@
 //! Reading the status of an object: leniently, since whatever is malformed says nothing.
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
@@ -64,12 +66,27 @@ impl<'a> Object<'a> {
         let queue = parallelism.is_some() && completions.is_none();
         (parallelism.unwrap_or(1), completions.or(if queue { None } else { Some(1) }))
     }
+}
 
-    /// A number of Jobs in the status of a JobSet's replicated Job.
-    pub(super) fn job_status(self, name: &str, field: &str) -> i64 {
-        let mut statuses = self.array("/status/replicatedJobsStatus").iter().map(Object);
-        let status = statuses.find(|status| status.text("/name") == name);
-        status.and_then(|status| status.count(&format!("/{field}"))).unwrap_or(0)
+/// The elements at a JSON pointer by their names. Whoever creates an object chooses how many there are, so that none
+/// is searched for in a list.
+pub(super) fn by_name<'a>(object: Object<'a>, pointer: &str) -> BTreeMap<&'a str, Object<'a>> {
+    object.array(pointer).iter().map(|item| (Object(item).text("/name"), Object(item))).collect()
+}
+
+/// What a status counts of the Jobs that an object makes, by their names.
+pub(super) struct JobCounts<'a>(BTreeMap<&'a str, Object<'a>>);
+
+impl<'a> JobCounts<'a> {
+    pub(super) fn of(object: Object<'a>, pointer: &str) -> Self {
+        Self(by_name(object, pointer))
+    }
+
+    /// The sum of these fields of a name; what is absent counts as 0.
+    pub(super) fn sum(&self, name: &str, fields: &[&str]) -> i64 {
+        let Some(counts) = self.0.get(name) else { return 0 };
+        let count = |field: &&str| counts.count(&format!("/{field}"));
+        fields.iter().filter_map(count).fold(0, i64::saturating_add)
     }
 }
 

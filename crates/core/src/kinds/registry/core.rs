@@ -3,7 +3,7 @@
 use super::super::infer::{pod_set, pods_per_job};
 use super::super::node::Node;
 use super::super::status::{Object, indexes};
-use super::{End, Error, Kind, REPLICA_SET, Rules, index_of};
+use super::{End, Error, Kind, REPLICA_SET, Rules, pod_set_indexes};
 use crate::api::{PodSet, keys};
 use crate::snapshot::{BackoffLimit, Expected, Outcome, Report};
 
@@ -89,7 +89,7 @@ impl Rules for Job {
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         // FailureTarget comes first: it says why, while the pods still end
         report.outcome = object.verdict("Complete", &["FailureTarget", "Failed"]);
-        let Some(index) = index_of(pod_sets, "template.spec.template") else { return };
+        let Some(&index) = pod_set_indexes(pod_sets).get("template.spec.template") else { return };
         if let Some(backoff) = backoff_limit(object) {
             report.backoff.insert(index, backoff);
         }

@@ -1,14 +1,16 @@
 //! `jobset.x-k8s.io`.
 
-use serde_json::Value;
+use std::collections::BTreeMap;
 
 use super::super::infer::{pod_set, pods_per_job};
 use super::super::node::Node;
-use super::super::status::Object;
+use super::super::status::{JobCounts, Object, by_name};
 use super::core::{JOB_INDEX, spared_limit};
-use super::{End, Error, JOB, Kind, Rules, index_of};
+use super::{End, Error, JOB, Kind, Rules, pod_set_indexes};
 use crate::api::{PodSet, keys};
 use crate::snapshot::{BackoffLimit, Expected, Report};
+
+const REPLICATED_JOBS: &str = "/spec/replicatedJobs";
 
 /// Label by which a JobSet numbers its Jobs.
 const JOBSET_JOB_INDEX: &str = "jobset.sigs.k8s.io/job-index";
@@ -49,19 +51,28 @@ impl Rules for JobSet {
 
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         report.outcome = object.verdict("Completed", &["Failed"]);
-        let jobs = object.array("/spec/replicatedJobs");
-        for (number, job) in jobs.iter().map(Object).enumerate() {
+        let jobs = ReplicatedJobs {
+            specs: by_name(object, REPLICATED_JOBS),
+            counts: JobCounts::of(object, "/status/replicatedJobsStatus"),
+        };
+        let indexes = pod_set_indexes(pod_sets);
+        let in_order = object.text("/spec/startupPolicy/startupPolicyOrder") == "InOrder";
+        let mut earlier_are_up = true;
+        for (number, job) in object.array(REPLICATED_JOBS).iter().map(Object).enumerate() {
+            let name = job.text("/name");
+            let has_started = jobs.has_started(job, !in_order || earlier_are_up);
+            earlier_are_up &= jobs.is_up(name);
             let path = format!("template.spec.replicatedJobs[{number}].template.spec.template");
-            let Some(index) = index_of(pod_sets, &path) else { continue };
+            let Some(&index) = indexes.get(path.as_str()) else { continue };
             let template = job.0.get("template").map(Object);
             if let Some(limit) = template.and_then(spared_limit) {
                 report.backoff.insert(index, BackoffLimit { limit, counted: None });
             }
             let (parallelism, completions) = job.job_shape("/template/spec");
-            let done = object.job_status(job.text("/name"), "succeeded");
+            let done = jobs.counts.sum(name, &["succeeded"]);
             let succeeded = done.saturating_mul(completions.unwrap_or(1));
             let replicas = job.count("/replicas").unwrap_or(1);
-            let expected = if has_started(object, jobs, number) {
+            let expected = if has_started {
                 Expected { jobs: replicas, parallelism, completions, succeeded }
             } else {
                 Expected::default()
@@ -71,32 +82,35 @@ impl Rules for JobSet {
     }
 }
 
-/// Whether a JobSet has come to create its replicated Job of this number: `startupPolicy` and
-/// `dependsOn` let one wait for others, for hours.
-fn has_started(object: Object<'_>, jobs: &[Value], number: usize) -> bool {
-    let Some(job) = jobs.get(number).map(Object) else { return false };
-    let status = |name: &str, fields: &[&str]| -> i64 {
-        fields.iter().map(|field| object.job_status(name, field)).fold(0, i64::saturating_add)
-    };
-    if status(job.text("/name"), &["ready", "active", "succeeded", "failed"]) > 0 {
-        return true;
+/// The replicated Jobs of a JobSet.
+struct ReplicatedJobs<'a> {
+    specs: BTreeMap<&'a str, Object<'a>>,
+    counts: JobCounts<'a>,
+}
+
+impl ReplicatedJobs<'_> {
+    fn are(&self, name: &str, fields: &[&str]) -> bool {
+        let replicas = self.specs.get(name).map_or(0, |job| job.count("/replicas").unwrap_or(1));
+        self.counts.sum(name, fields) >= replicas
     }
-    let replicas = |name: &str| {
-        let named = jobs.iter().map(Object).find(|other| other.text("/name") == name);
-        named.map_or(0, |other| other.count("/replicas").unwrap_or(1))
-    };
-    let is_up = |name: &str| status(name, &["ready", "succeeded", "failed"]) >= replicas(name);
-    let in_order = object.text("/spec/startupPolicy/startupPolicyOrder") == "InOrder";
-    let mut earlier = jobs.iter().take(number).map(Object);
-    let mut dependencies = job.array("/dependsOn").iter().map(Object);
-    (!in_order || earlier.all(|other| is_up(other.text("/name"))))
-        && dependencies.all(|dependency| {
+
+    fn is_up(&self, name: &str) -> bool {
+        self.are(name, &["ready", "succeeded", "failed"])
+    }
+
+    /// Whether the JobSet has come to create a replicated Job: `startupPolicy` and `dependsOn` let one wait for
+    /// others, for hours.
+    fn has_started(&self, job: Object<'_>, its_turn: bool) -> bool {
+        let meets = |dependency: Object<'_>| {
             let name = dependency.text("/name");
             match dependency.text("/status") {
-                "Complete" => status(name, &["succeeded"]) >= replicas(name),
-                _ => is_up(name),
+                "Complete" => self.are(name, &["succeeded"]),
+                _ => self.is_up(name),
             }
-        })
+        };
+        self.counts.sum(job.text("/name"), &["ready", "active", "succeeded", "failed"]) > 0
+            || (its_turn && job.array("/dependsOn").iter().map(Object).all(meets))
+    }
 }
 
 #[cfg(test)]

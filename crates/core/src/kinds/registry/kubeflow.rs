@@ -3,7 +3,7 @@
 use super::super::infer::pod_set;
 use super::super::node::Node;
 use super::super::status::Object;
-use super::{End, Error, Kind, Rules, index_of};
+use super::{End, Error, Kind, Rules, pod_set_indexes};
 use crate::api::{PodSet, keys};
 use crate::snapshot::{Expected, Report};
 
@@ -119,9 +119,10 @@ impl Rules for Replicated {
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         report.outcome = object.verdict("Succeeded", &["Failed"]);
         let specs = self.specs;
+        let indexes = pod_set_indexes(pod_sets);
         for replica_type in self.types {
             let path = format!("template.spec.{specs}.{replica_type}.template");
-            let Some(index) = index_of(pod_sets, &path) else { continue };
+            let Some(&index) = indexes.get(path.as_str()) else { continue };
             let field = format!("/spec/{specs}/{replica_type}");
             let replicas = object.count(&format!("{field}/replicas"));
             let replicas = replicas.unwrap_or_else(|| self.default_replicas(replica_type));

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use super::super::fields::Fields;
 use super::super::infer::{pod_set, pods_per_job};
 use super::super::node::Node;
-use super::super::status::Object;
+use super::super::status::{JobCounts, Object};
 use super::{End, Error, JOB, JOB_SET, Kind, Reference, Rules};
 use crate::api::PodSet;
 use crate::snapshot::{Expected, Report};
@@ -120,12 +120,8 @@ impl Rules for TrainJob {
 
     fn report(&self, object: Object<'_>, pod_sets: &[PodSet], report: &mut Report) {
         report.outcome = object.verdict("Complete", &["Failed"]);
-        let counts = |name: &str, fields: &[&str]| -> i64 {
-            let mut jobs = object.array("/status/jobsStatus").iter().map(Object);
-            let job = jobs.find(|job| job.text("/name") == name);
-            let count = |field: &&str| job.and_then(|job| job.count(&format!("/{field}")));
-            fields.iter().filter_map(count).fold(0, i64::saturating_add)
-        };
+        let jobs = JobCounts::of(object, "/status/jobsStatus");
+        let counts = |name: &str, fields: &[&str]| jobs.sum(name, fields);
         let names: Vec<Option<&str>> =
             pod_sets.iter().map(|set| job_name(object, &set.path)).collect();
         let goes_on = |name: &&str| {

@@ -1,16 +1,17 @@
 //! `batch.volcano.sh/v1alpha1`, as Volcano 1.15 serves it.
 
+use std::collections::BTreeMap;
+
 use serde_json::Value;
 
 use super::super::infer::pod_set;
 use super::super::node::Node;
-use super::super::status::Object;
-use super::{End, Error, Kind, Rules, index_of};
+use super::super::status::{Object, by_name};
+use super::{End, Error, Kind, Rules, pod_set_indexes};
 use crate::api::{PodSet, keys};
 use crate::snapshot::{Expected, Outcome, Report};
 
-/// The most names of a `dependsOn` that are read: there are fewer tasks, and its length is the user's.
-const NAMES_MAX: usize = 64;
+const TASKS: &str = "/spec/tasks";
 
 /// Label by which Volcano numbers the pods of a task.
 const TASK_INDEX: &str = "volcano.sh/task-index";
@@ -51,10 +52,13 @@ impl Rules for VolcanoJob {
             // its own restart, or its end: the pods are being deleted
             _ => false,
         };
-        for (number, task) in object.array("/spec/tasks").iter().map(Object).enumerate() {
+        let up = by_name(object, TASKS).into_iter().map(|(name, task)| (name, is_up(object, task)));
+        let up = up.collect();
+        let indexes = pod_set_indexes(pod_sets);
+        for (number, task) in object.array(TASKS).iter().map(Object).enumerate() {
             let path = format!("template.spec.tasks[{number}].template");
-            let Some(index) = index_of(pod_sets, &path) else { continue };
-            let expected = if begun && has_started(object, task) {
+            let Some(&index) = indexes.get(path.as_str()) else { continue };
+            let expected = if begun && has_started(object, task, &up) {
                 let replicas = task.count("/replicas").unwrap_or(0);
                 let succeeded = in_phase(object, task.text("/name"), "Succeeded");
                 Expected { succeeded, ..Expected::pods(replicas) }
@@ -88,26 +92,26 @@ fn in_phase(object: Object<'_>, task: &str, phase: &str) -> i64 {
     counts.and_then(|counts| Object(counts).count(&format!("/phase/{phase}"))).unwrap_or(0)
 }
 
+/// Whether `minAvailable` pods of a task run or have succeeded.
+fn is_up(object: Object<'_>, task: Object<'_>) -> bool {
+    let name = task.text("/name");
+    let least = task.count("/minAvailable").or_else(|| task.count("/replicas")).unwrap_or(0);
+    in_phase(object, name, "Running").saturating_add(in_phase(object, name, "Succeeded")) >= least
+}
+
 /// Whether Volcano has come to create the pods of a task: `dependsOn` lets it wait until the tasks that it
-/// names, all or any of them, have `minAvailable` pods that run or have succeeded.
-fn has_started(object: Object<'_>, task: Object<'_>) -> bool {
+/// names, all or any of them, are up. Whoever creates the Job chooses how many tasks and names there are, so that
+/// whether a task is up is told once.
+fn has_started(object: Object<'_>, task: Object<'_>, up: &BTreeMap<&str, bool>) -> bool {
     let made = ["Pending", "Running", "Succeeded", "Failed"];
     if made.iter().any(|phase| in_phase(object, task.text("/name"), phase) > 0) {
         return true;
     }
-    let names = task.array("/dependsOn/name").iter().filter_map(Value::as_str);
-    let names: Vec<&str> = names.take(NAMES_MAX).collect();
-    let is_up = |name: &&str| {
-        let mut tasks = object.array("/spec/tasks").iter().map(Object);
-        tasks.find(|other| other.text("/name") == *name).is_none_or(|other| {
-            let least = other.count("/minAvailable").or_else(|| other.count("/replicas"));
-            in_phase(object, name, "Running") + in_phase(object, name, "Succeeded")
-                >= least.unwrap_or(0)
-        })
-    };
+    let mut names = task.array("/dependsOn/name").iter().filter_map(Value::as_str).peekable();
+    let is_up = |name: &str| up.get(name).copied().unwrap_or(true);
     match task.text("/dependsOn/iteration") {
-        "any" => names.is_empty() || names.iter().any(is_up),
-        _ => names.iter().all(is_up),
+        "any" => names.peek().is_none() || names.any(is_up),
+        _ => names.all(is_up),
     }
 }
 
