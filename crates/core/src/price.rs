@@ -20,6 +20,13 @@ pub const REPORTING_CONTAINERS_MAX: usize = 32;
 /// The most terms of the required node affinity of a pod template: each is written to, where nodes are
 /// avoided.
 pub const NODE_TERMS_MAX: usize = 64;
+/// The most expressions, fields and values of the required node affinity of a pod template together. A retry
+/// that avoids nodes compares them with each node.
+pub const NODE_REQUIREMENTS_MAX: usize = 512;
+/// The most tolerations of a pod template, which are compared with the taints of each node.
+pub const TOLERATIONS_MAX: usize = 64;
+/// The most resources of a pod that are known: each look at the pod copies them.
+pub const POD_RESOURCES_MAX: usize = 32;
 /// The most retry policies that one annotation names.
 pub const POLICY_NAMES_MAX: usize = 16;
 /// The most bytes of the annotations that tune an AppWrapper, keys and values together.

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use super::raw_object::RawObject;
 use super::records::{Controller, Identity, LeanCondition, named_finalizers};
 use crate::api::keys;
+use crate::price::POD_RESOURCES_MAX;
 use crate::progress;
 use crate::snapshot::{Container, ContainerState, Pod, PodCondition, PodPhase, Termination};
 
@@ -296,16 +297,19 @@ impl LeanPodSpec {
         self.init_containers.iter().filter(restart).map(|one| one.name.as_str()).collect()
     }
 
+    /// Names of the resources that the pod uses, the first [`POD_RESOURCES_MAX`] in the order of the alphabet.
     fn resources(&self) -> BTreeSet<String> {
-        self.containers
+        let names: BTreeSet<&str> = self
+            .containers
             .iter()
             .chain(&self.init_containers)
             .flat_map(|container| {
                 container.resources.limits.iter().chain(&container.resources.requests)
             })
             .filter(|(_, amount)| !matches!(amount, Value::String(text) if text == "0"))
-            .map(|(name, _)| name.clone())
-            .collect()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        names.into_iter().take(POD_RESOURCES_MAX).map(str::to_owned).collect()
     }
 }
 
@@ -408,6 +412,21 @@ mod tests {
             .collect();
         assert_eq!(ended, [("i", true, 0), ("c", false, 137)]);
         assert_eq!(record.pod.resources.iter().collect::<Vec<_>>(), ["nvidia.com/gpu"]);
+    }
+
+    #[test]
+    fn the_resources_of_a_pod_have_a_bound() {
+        let of = |count: usize| {
+            let limits: BTreeMap<String, u32> =
+                (0..count).map(|i| (format!("x.com/{i:05}"), 1)).collect();
+            PodRecord::of(&seen(&json!({"metadata": {"name": "p"}, "spec": {"containers": [
+                {"name": "c", "resources": {"limits": limits}}]}})))
+        };
+        for (count, want) in
+            [(0, 0), (POD_RESOURCES_MAX, POD_RESOURCES_MAX), (18_000, POD_RESOURCES_MAX)]
+        {
+            assert_eq!(of(count).pod.resources.len(), want, "{count}");
+        }
     }
 
     #[test]

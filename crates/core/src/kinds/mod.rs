@@ -49,4 +49,4 @@ pub use registry::{End, Kind, Recorded, Reference, record, reference};
 pub use render::{OWNER_API_VERSION, OWNER_KIND, OwnershipLabels, render};
 pub use report::report;
 pub use requests::requested;
-pub use templates::templates;
+pub use templates::{NODE_TERMS, node_requirements, node_terms, templates};

@@ -7,6 +7,7 @@ use serde_json::Value;
 use super::Path;
 use super::quantity::amounts;
 use crate::api::{Component, PodSet, PodSetInfo};
+use crate::price::{NODE_REQUIREMENTS_MAX, TOLERATIONS_MAX};
 use crate::quantity::Bytes;
 use crate::snapshot::place::{Placement, Requirement, Term, Toleration};
 use crate::snapshot::{ContainerMemory, PodTemplate};
@@ -30,18 +31,43 @@ pub fn templates(component: &Component, pod_sets: &[PodSet]) -> Vec<PodTemplate>
     pod_sets.iter().enumerate().map(of).collect()
 }
 
+/// The terms of the required node affinity of a pod template, by the path of its `spec`.
+pub const NODE_TERMS: &str =
+    "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
+
+/// The terms of the required node affinity in the `spec` of a pod template, where it has one.
+#[must_use]
+pub fn node_terms(spec: &Value) -> Option<&[Value]> {
+    NODE_TERMS.split('.').try_fold(spec, |at, field| at.get(field))?.as_array().map(Vec::as_slice)
+}
+
+/// How many expressions, fields and values the required node affinity in the `spec` of a pod template has.
+#[must_use]
+pub fn node_requirements(spec: &Value) -> usize {
+    let of = |term: &Value, field| -> usize {
+        items(term, field).iter().map(|one| 1 + items(one, "values").len()).sum()
+    };
+    let all = node_terms(spec).into_iter().flatten();
+    all.map(|term| of(term, "matchExpressions") + of(term, "matchFields")).sum()
+}
+
+/// What a pod template asks of a node. Of what exceeds its bound an affinity is not known, and a toleration is left
+/// out.
 fn placement(spec: &Value) -> Placement {
     let selector = spec.get("nodeSelector").and_then(Value::as_object).into_iter().flatten();
-    let terms = spec.pointer(
-        "/affinity/nodeAffinity/requiredDuringSchedulingIgnoredDuringExecution/nodeSelectorTerms",
-    );
+    let is_known = node_requirements(spec) <= NODE_REQUIREMENTS_MAX;
+    let terms = node_terms(spec).filter(|_| is_known);
     Placement {
         node_name: Some(text(spec, "nodeName")).filter(|name| !name.is_empty()),
         node_selector: selector
             .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
             .collect(),
-        affinity: terms.and_then(Value::as_array).map(|terms| terms.iter().map(term).collect()),
-        tolerations: items(spec, "tolerations").iter().map(toleration).collect(),
+        affinity: terms.map(|terms| terms.iter().map(term).collect()),
+        tolerations: items(spec, "tolerations")
+            .iter()
+            .take(TOLERATIONS_MAX)
+            .map(toleration)
+            .collect(),
         requests: requests(spec),
     }
 }
@@ -223,6 +249,27 @@ mod tests {
             requests: BTreeMap::new(),
         };
         assert_eq!(placement, want);
+    }
+
+    #[test]
+    fn what_exceeds_its_bound_is_not_compared_with_nodes() {
+        let placement = |expressions: usize, tolerations: usize| {
+            let one = json!({"key": "k", "operator": "Exists"});
+            let terms = json!([{"matchExpressions": vec![&one; expressions]}]);
+            let required = "requiredDuringSchedulingIgnoredDuringExecution";
+            placement(&json!({
+                "affinity": {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}},
+                "tolerations": vec![&one; tolerations],
+            }))
+        };
+        let most = placement(NODE_REQUIREMENTS_MAX, TOLERATIONS_MAX);
+        assert_eq!(
+            most.affinity.map(|terms| terms[0].expressions.len()),
+            Some(NODE_REQUIREMENTS_MAX)
+        );
+        assert_eq!(most.tolerations.len(), TOLERATIONS_MAX);
+        let more = placement(NODE_REQUIREMENTS_MAX + 1, TOLERATIONS_MAX + 1);
+        assert_eq!((more.affinity, more.tolerations.len()), (None, TOLERATIONS_MAX));
     }
 
     #[test]

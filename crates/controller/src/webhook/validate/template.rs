@@ -9,7 +9,9 @@ use super::finding::{Findings, text};
 use super::{Occasion, size};
 use crate::api::{GROUP, PodSet, keys};
 use crate::kinds;
-use crate::price::{CONTAINERS_MAX, NODE_TERMS_MAX, pending_bytes};
+use crate::price::{
+    CONTAINERS_MAX, NODE_REQUIREMENTS_MAX, NODE_TERMS_MAX, TOLERATIONS_MAX, pending_bytes,
+};
 use crate::tuning::{names, shortened};
 
 /// Labels that the controller sets and finds its objects by.
@@ -137,20 +139,25 @@ fn restart_policy<'a>(object: &'a Value, path: &str, spec: &'a Value) -> Option<
     of_replica.or_else(|| spec.get("restartPolicy")).and_then(Value::as_str)
 }
 
-/// Limits what is written to or read again for each retry.
+/// Limits what is written to, read again or compared with each node for each retry.
 fn counts(spec: &Value, path: &str, containers: usize, report: &mut Findings) {
     if containers > CONTAINERS_MAX {
         let message =
             format!("must be at most {CONTAINERS_MAX} containers, including init containers");
         report.invalid(format!("{path}.containers"), containers.to_string(), message);
     }
-    let field =
-        "affinity.nodeAffinity.requiredDuringSchedulingIgnoredDuringExecution.nodeSelectorTerms";
-    let terms = spec.pointer(&format!("/{}", field.replace('.', "/"))).and_then(Value::as_array);
-    let terms = terms.map_or(0, Vec::len);
-    if terms > NODE_TERMS_MAX {
-        let message = format!("must be at most {NODE_TERMS_MAX} terms");
-        report.invalid(format!("{path}.{field}"), terms.to_string(), message);
+    let terms = kinds::node_terms(spec).unwrap_or_default().len();
+    let requirements = kinds::node_requirements(spec);
+    let tolerations = spec["tolerations"].as_array().map_or(0, Vec::len);
+    for (field, count, most, what) in [
+        (kinds::NODE_TERMS, terms, NODE_TERMS_MAX, "terms"),
+        (kinds::NODE_TERMS, requirements, NODE_REQUIREMENTS_MAX, "expressions, fields and values"),
+        ("tolerations", tolerations, TOLERATIONS_MAX, "tolerations"),
+    ] {
+        if count > most {
+            let message = format!("must be at most {most} {what}");
+            report.invalid(format!("{path}.{field}"), count.to_string(), message);
+        }
     }
 }
 

@@ -120,6 +120,37 @@ fn components_containers_and_terms_are_counted() {
 }
 
 #[test]
+fn what_is_compared_with_each_node_has_a_bound() {
+    let pod = |field: &str, value: Value| {
+        let mut aw = given(&[job("a")]);
+        aw["spec"]["components"][0]["template"]["spec"]["template"]["spec"][field] = value;
+        judged(&aw)
+    };
+    let affinity = |expressions: Value| {
+        pod(
+            "affinity",
+            json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution":
+            {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}}),
+        )
+    };
+    let exists =
+        |count: usize| affinity(json!(vec![json!({"key": "k", "operator": "Exists"}); count]));
+    let one_of = |count: usize| {
+        affinity(json!([{"key": "k", "operator": "In", "values": vec!["v"; count]}]))
+    };
+    let tolerations =
+        |count: usize| pod("tolerations", json!(vec![json!({"operator": "Exists"}); count]));
+    for said in [exists(512), one_of(511), tolerations(64)] {
+        assert_eq!(said, Vec::<String>::new());
+    }
+    let at = "error: spec.components[0].template.spec.template.spec";
+    let what = "must be at most 512 expressions, fields and values";
+    only("C", &exists(513), &format!("{at}.affinity"), what);
+    only("C", &one_of(512), &format!("{at}.affinity"), what);
+    only("C", &tolerations(65), &format!("{at}.tolerations"), "must be at most 64 tolerations");
+}
+
+#[test]
 fn annotations_have_a_bound_together() {
     let with_annotations = |all: Value| {
         let mut aw = given(&[job("a")]);
