@@ -1,27 +1,31 @@
-//! Rules for every call of the controller's clients: it has a timeout, and if the API server asks clients to
-//! wait, the caller learns for how long.
+//! Rules for every call of the controller's clients: it has a timeout, a page of a list has a bound in bytes, and if
+//! the API server asks clients to wait, the caller learns for how long.
 //!
 //! ```text
 //! request ─▶ Limits ─▶ API server ─▶ answer, in full, within the time; of a watch only its head
+//!                                    a page that is too large: fewer objects are asked for
 //!                                    429, 503: Retry-After becomes part of the error
 //! ```
 
+mod page;
 mod read_only;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
-use http::{Method, Request, Response, StatusCode, Uri, header};
+use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full};
 use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
-use tower::{BoxError, Layer, Service};
+use tokio::sync::Mutex;
+use tower::{BoxError, Layer, Service, ServiceExt};
 
 pub use read_only::{WouldWrite, read_only};
 
@@ -63,9 +67,9 @@ pub struct TooLate {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Limits;
 
-/// A client's service behind [`Limits`].
-#[derive(Clone, Debug)]
-pub struct Limited<S>(S);
+/// A client's service behind [`Limits`]. It is shared, since a call may take several requests.
+#[derive(Debug)]
+pub struct Limited<S>(Arc<Mutex<S>>);
 
 /// The body of an answer.
 type LimitedBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -74,13 +78,13 @@ impl<S> Layer<S> for Limits {
     type Service = Limited<S>;
 
     fn layer(&self, inner: S) -> Limited<S> {
-        Limited(inner)
+        Limited(Arc::new(Mutex::new(inner)))
     }
 }
 
 impl<S, B> Service<Request<Body>> for Limited<S>
 where
-    S: Service<Request<Body>, Response = Response<B>>,
+    S: Service<Request<Body>, Response = Response<B>> + Send + 'static,
     S::Error: Into<BoxError>,
     S::Future: Send + 'static,
     B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -90,21 +94,22 @@ where
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Response<LimitedBody>, BoxError>>;
 
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(context).map_err(Into::into)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        Poll::Ready(Ok(())) // each request waits for the service
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let within = deadline(&method, &uri);
         let is_watch = method == Method::GET && is_watch(&uri);
-        let answer = self.0.call(request);
+        let smaller = page::Smaller::of(&request);
+        let service = self.0.clone();
         let answered = async move {
-            let (head, body) = answer.await.map_err(Into::into)?.into_parts();
-            if is_watch && head.status.is_success() {
-                return Ok(Response::from_parts(head, body.map_err(Into::into).boxed_unsync()));
+            let answer = send(&service, request).await?;
+            if is_watch && answer.status().is_success() {
+                return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
             }
-            let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+            let (head, bytes) = page::whole(answer, smaller, &service).await?.into_parts();
             let bytes = with_retry_after(head.status, &head.headers, bytes);
             let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
             Ok(Response::from_parts(head, body))
@@ -115,6 +120,15 @@ where
         }
         .boxed()
     }
+}
+
+async fn send<S, B>(service: &Mutex<S>, request: Request<Body>) -> Result<Response<B>, BoxError>
+where
+    S: Service<Request<Body>, Response = Response<B>>,
+    S::Error: Into<BoxError>,
+{
+    let answer = service.lock().await.ready().await.map_err(Into::into)?.call(request);
+    answer.await.map_err(Into::into)
 }
 
 /// How long a call may take.
@@ -141,7 +155,7 @@ fn has_parameter(uri: &Uri, is_it: impl Fn(&str, &str) -> bool) -> bool {
 
 /// The body of an error with the `Retry-After` of its head, where it does not have that already: the
 /// API server's own limits on requests answer in plain text.
-fn with_retry_after(code: StatusCode, headers: &http::HeaderMap, body: Bytes) -> Bytes {
+fn with_retry_after(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Bytes {
     if !asks_to_wait(code.as_u16()) {
         return body;
     }

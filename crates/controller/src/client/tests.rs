@@ -132,3 +132,46 @@ async fn retry_after_becomes_part_of_the_error() {
     let list: ObjectList<kube::core::DynamicObject> = fine.request(request).await.unwrap();
     assert!(list.items.is_empty());
 }
+
+/// A server of Leases of these sizes in bytes, page by page; what it was asked for, in order.
+fn leases(sizes: Vec<usize>) -> (Client, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
+    let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));
+    let asked = seen.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        let query = request.uri().query().unwrap_or_default().to_owned();
+        let number = |name: &str| -> usize {
+            let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(found, _)| *found == name).map_or(0, |(_, value)| value.parse().unwrap())
+        };
+        let (first, limit) = (number("continue"), number("limit"));
+        asked.lock().unwrap().push(format!("{limit} from {first}"));
+        let last = (first + limit).min(sizes.len());
+        let items: Vec<Value> = (first..last)
+            .map(|i| json!({"metadata": {"name": i.to_string()}, "text": "x".repeat(sizes[i])}))
+            .collect();
+        let rest = if last < sizes.len() { last.to_string() } else { String::new() };
+        let page = json!({"metadata": {"continue": rest}, "items": items}).to_string();
+        async move { Ok::<_, Infallible>(reply(200, None, &page)) }
+    });
+    (Client::new(Limits.layer(service), "default"), seen)
+}
+
+#[tokio::test]
+async fn of_a_page_that_is_too_large_fewer_objects_are_asked_for() {
+    const MIB: usize = 1 << 20;
+    for (sizes, calls) in [
+        (vec![1; 600], vec!["500 from 0", "500 from 500"]),
+        // the API server never stores so much in an object, but a single one is read whatever it takes
+        (vec![17 * MIB], vec!["500 from 0", "62 from 0", "7 from 0", "1 from 0"]),
+        (vec![MIB; 20], vec!["500 from 0", "62 from 0", "7 from 0", "7 from 7", "7 from 14"]),
+    ] {
+        let (client, seen) = leases(sizes.clone());
+        let resource =
+            kube::core::ApiResource::erase::<k8s_openapi::api::coordination::v1::Lease>(&());
+        let params = kube::api::ListParams::default();
+        let all = crate::observe::live::list(&client, &resource, Some("n"), &params).await.unwrap();
+        let names: Vec<_> = all.into_iter().map(|object| object.meta.name.unwrap()).collect();
+        assert_eq!(names, (0..sizes.len()).map(|i| i.to_string()).collect::<Vec<_>>());
+        assert_eq!(*seen.lock().unwrap(), calls);
+    }
+}

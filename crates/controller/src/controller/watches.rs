@@ -31,8 +31,8 @@ use crate::reconcile::Context;
 /// How often the watches of unused kinds are stopped.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 
-/// How many AppWrappers a page of a list has: each may take 1 MiB, and a page is read as a whole.
-const PAGE: u32 = 64;
+/// How many objects a page of a list of a watch has: each may take 1 MiB, and a page is read as a whole.
+pub(super) const PAGE: u32 = 64;
 
 /// Runs all watches; never ends by itself.
 pub(super) async fn run(context: Arc<Context>, queue: Queue, ready: watch::Sender<bool>) {
@@ -96,7 +96,7 @@ async fn follow<T>(
 }
 
 async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
-    let config = watcher::Config::default().labels(keys::APPWRAPPER);
+    let config = watcher::Config::default().labels(keys::APPWRAPPER).page_size(PAGE);
     let events = stream(context, &pod_resource(), config);
     let mut feed = feed::Pods::default();
     follow(context, queue, events, |event| feed.take(&context.cache, event), &listed).await;

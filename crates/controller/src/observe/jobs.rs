@@ -2,7 +2,7 @@
 
 use kube::Client;
 use kube::api::ListParams;
-use kube::core::ApiResource;
+use kube::core::{ApiResource, Request};
 use serde::Deserialize;
 
 use super::live::{self, Error};
@@ -44,11 +44,13 @@ pub async fn failed(
     }
     let resource = ApiResource::erase::<k8s_openapi::api::batch::v1::Job>(&());
     let params = ListParams::default().labels(&format!("{JOB_SET_NAME}={name}"));
-    let listed = match live::list(client, &resource, Some(namespace), &params).await {
+    let mut found = vec![];
+    let take = |job: RawObject| found.extend(failed_job(&job, uid, &component.parts));
+    match live::pages(client, &resource, Some(namespace), &params, Request::list, take).await {
         Err(error) if error.code() == Some(404) => return Ok(vec![]), // Jobs are not served
         listed => listed?,
-    };
-    let found = among(listed.iter(), uid, &component.parts);
+    }
+    by_time(&mut found);
     memory.failed_jobs.insert(uid.to_owned(), found.clone());
     Ok(found)
 }
@@ -60,16 +62,16 @@ pub fn among<'a>(
     uid: &str,
     parts: &[Option<String>],
 ) -> Vec<FailedJob> {
-    let is_its = |seen: &&RawObject| {
-        Identity::of(&seen.meta).controller.is_some_and(|controller| controller.uid == uid)
-    };
-    let mut failed: Vec<FailedJob> =
-        jobs.filter(is_its).filter_map(|job| read(job, parts)).collect();
+    let mut found: Vec<FailedJob> = jobs.filter_map(|job| failed_job(job, uid, parts)).collect();
+    by_time(&mut found);
+    found
+}
+
+fn by_time(failed: &mut [FailedJob]) {
     failed.sort_by(|a, b| {
         let place = |job: &FailedJob| (job.at.is_none(), job.at);
         place(a).cmp(&place(b)).then_with(|| a.name.cmp(&b.name))
     });
-    failed
 }
 
 #[derive(Deserialize, Default)]
@@ -87,7 +89,9 @@ struct LeanStatus {
 /// Label that names the replicated Job that a Job belongs to.
 const REPLICATED_JOB: &str = "jobset.sigs.k8s.io/replicatedjob-name";
 
-fn read(seen: &RawObject, parts: &[Option<String>]) -> Option<FailedJob> {
+/// A Job that failed in the `JobSet` of a UID; none where it is another's, or did not fail.
+fn failed_job(seen: &RawObject, uid: &str, parts: &[Option<String>]) -> Option<FailedJob> {
+    Identity::of(&seen.meta).controller.filter(|controller| controller.uid == uid)?;
     let lean: LeanJob = serde_json::from_str(seen.raw.get()).unwrap_or_default();
     let mut conditions = lean.status.conditions.into_iter();
     let failed = conditions.find(|one| one.kind == "Failed" && one.status == "True")?;

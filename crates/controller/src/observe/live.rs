@@ -367,11 +367,14 @@ pub async fn list(
 }
 
 /// A way to list.
-type Lists =
+pub(super) type Lists =
     fn(&Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
 
 /// Hands over what a LIST with `resourceVersion` unset shows, page by page.
-async fn pages<T: Clone + DeserializeOwned>(
+///
+/// # Errors
+/// Where it cannot be had completely.
+pub(super) async fn pages<T: Clone + DeserializeOwned>(
     client: &Client,
     resource: &ApiResource,
     namespace: Option<&str>,
@@ -394,6 +397,9 @@ async fn pages<T: Clone + DeserializeOwned>(
             return Ok(());
         }
         let page = answer.map_err(|error| Error::api(what(), error))?;
+        // the client asks for fewer where a page is too large
+        let fitted = u32::try_from(page.items.len()).unwrap_or(PAGE).max(1);
+        params.limit = params.limit.map(|limit| limit.min(fitted));
         page.items.into_iter().for_each(&mut take);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
