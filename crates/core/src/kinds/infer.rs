@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use super::node::Node;
-use super::{Error, Kind, Path, pod_template};
+use super::{Error, Kind, Path, check_declared, pod_template};
 use crate::api::PodSet;
 
 /// The most replicas of anything in Kubernetes.
@@ -20,7 +20,21 @@ pub(super) const COUNT_MAX: i64 = i32::MAX as i64;
 /// Where a count is no integer from 0 to 2147483647, alone or multiplied, or where there is no pod
 /// template at a path that the kind implies.
 pub fn infer(template: &Value) -> Result<Vec<PodSet>, Error> {
-    let pod_sets = Kind::of_object(template).rules().pod_sets(&Node::template(template))?;
+    infer_as(Kind::of_object(template), template)
+}
+
+/// Checks the declared pod sets of a kind of which the rules know another version: an API group may serve several
+/// versions of a kind, and whoever names another one may not declare fewer pods than are made.
+///
+/// # Errors
+/// As [`infer`] and [`check_declared`].
+pub fn check_other_version(template: &Value, declared: &[PodSet]) -> Result<(), Error> {
+    let Some(kind) = Kind::of_other_version(template) else { return Ok(()) };
+    check_declared(declared, &infer_as(kind, template)?)
+}
+
+fn infer_as(kind: &Kind, template: &Value) -> Result<Vec<PodSet>, Error> {
+    let pod_sets = kind.rules().pod_sets(&Node::template(template))?;
     for set in &pod_sets {
         let path: Path = set.path.parse().map_err(|problem: super::PathError| {
             Error::new(set.path.as_str(), &set.path, problem.to_string())
@@ -71,6 +85,36 @@ mod tests {
             let found: Vec<(&str, i32)> =
                 found.iter().map(|set| (set.path.as_str(), set.count())).collect();
             assert_eq!(found, want, "{object}");
+        }
+    }
+
+    #[test]
+    fn another_version_of_a_known_kind_declares_what_it_makes() {
+        for (object, want) in given_kinds() {
+            let api_version = object["apiVersion"].as_str().expect("it has one");
+            let declared = |more: i32| -> Vec<PodSet> {
+                let set = |(path, count): &(&str, i32)| PodSet {
+                    path: (*path).to_owned(),
+                    replicas: Some(count + more),
+                    ..PodSet::default()
+                };
+                want.iter().map(set).collect()
+            };
+            assert_eq!(
+                check_other_version(&object, &declared(1)),
+                Ok(()),
+                "infer is asked: {object}"
+            );
+            let Some((group, _)) = api_version.split_once('/') else { continue };
+            let mut other = object.clone();
+            other["apiVersion"] = format!("{group}/v0").into();
+            assert_eq!(check_other_version(&other, &declared(0)), Ok(()), "{other}");
+            if !want.is_empty() {
+                let error = check_other_version(&other, &declared(1)).expect_err("there are fewer");
+                assert_eq!(error.field, "podSets[0].replicas", "{other}");
+            }
+            other["apiVersion"] = "example.com/v1".into();
+            assert_eq!(check_other_version(&other, &declared(1)), Ok(()), "{other}");
         }
     }
 

@@ -38,7 +38,7 @@ mod testing;
 pub use avoid::NodeAntiAffinity;
 pub use check::{POD_TOTAL_MAX, check_declared, expected_total, pod_template};
 pub use error::Error;
-pub use infer::infer;
+pub use infer::{check_other_version, infer};
 pub use inspect::{Inspected, inspect};
 pub use memory::grow;
 pub use parts::parts;

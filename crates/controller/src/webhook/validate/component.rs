@@ -111,7 +111,13 @@ fn check(
     template::check(object, &format!("{path}.template"), around, report);
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();
-    let inspected = component.as_ref().map(kinds::inspect);
+    let agrees = |component: &Component| {
+        let is_new = occasion != Occasion::Stored;
+        if is_new { kinds::check_other_version(object, &component.pod_sets) } else { Ok(()) }
+    };
+    let inspected = component
+        .as_ref()
+        .map(|component| agrees(component).and_then(|()| kinds::inspect(component)));
     let mut parts = vec![];
     let pod_sets = match inspected {
         Some(Ok(inspected)) => {

@@ -201,6 +201,30 @@ fn pod_sets_are_counted() {
 }
 
 #[test]
+fn another_version_of_a_known_kind_makes_as_many_pods_as_it_declares() {
+    let template = json!({"spec": {"containers": [{"name": "c"}]}});
+    let cluster = json!({
+        "apiVersion": "ray.io/v1alpha1",
+        "kind": "RayCluster",
+        "metadata": {"name": "r"},
+        "spec": {
+            "headGroupSpec": {"template": template},
+            "workerGroupSpecs": [{"replicas": 500, "minReplicas": 500, "maxReplicas": 500, "template": template}],
+        },
+    });
+    let head = json!({"path": "template.spec.headGroupSpec.template", "replicas": 1});
+    let workers = json!({"path": "template.spec.workerGroupSpecs[0].template", "replicas": 500});
+    let aw = |sets: Value| with(&given(&[cluster.clone()]), "/spec/components/0/podSets", sets);
+    assert_eq!(judged(&aw(json!([head, workers]))), Vec::<String>::new());
+    only(
+        "36",
+        &judged(&aw(json!([head]))),
+        "error: spec.components[0].podSets: ",
+        "an additional pod set",
+    );
+}
+
+#[test]
 fn totals_are_bounded() {
     let many = |count: usize| given(&(0..count).map(|i| job(&format!("j{i}"))).collect::<Vec<_>>());
     let wide = |jobs: i64, pods: i64| {
