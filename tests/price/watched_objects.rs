@@ -31,6 +31,18 @@ fn volcano_job(parts: usize) -> Value {
 }
 
 #[test]
+fn an_object_of_a_kind_without_rules_is_not_parsed() {
+    let cost = |keys: usize| {
+        let data: std::collections::BTreeMap<String, &str> =
+            (0..keys).map(|i| (format!("k{i}"), "v")).collect();
+        let object = json!({"metadata": {"name": "x", "uid": "u"}, "data": data});
+        let seen: RawObject = serde_json::from_str(&object.to_string()).expect("it is an object");
+        measure(|| drop(ObjectRecord::of(&seen, "v1", "ConfigMap"))).count_total
+    };
+    assert_eq!(cost(1), cost(10_000));
+}
+
+#[test]
 fn the_cost_of_a_part_is_the_same_in_a_larger_object() {
     for (api_version, kind, spec) in [
         ("jobset.x-k8s.io/v1alpha2", "JobSet", job_set as fn(usize) -> Value),

@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::pod_record::PodRecord;
 use super::raw_object::RawObject;
 use crate::api::keys;
-use crate::kinds;
+use crate::kinds::{self, Kind};
 use crate::snapshot::{Outcome, PodPhase, Report};
 
 /// The longest name of an object.
@@ -145,10 +145,14 @@ pub(crate) fn group(api_version: &str) -> Option<&str> {
 }
 
 impl ObjectRecord {
-    /// Reads an object of a kind; one that cannot be read says nothing of itself.
+    /// Reads an object of a kind. One that cannot be read says nothing of itself, and neither does one of a kind that
+    /// is not known: it is not parsed, however large it is.
     #[must_use]
     pub fn of(seen: &RawObject, api_version: &str, kind: &str) -> Self {
         let identity = Identity::of(&seen.meta);
+        if !Kind::of(api_version, kind).is_known() {
+            return Self { identity, ..Self::default() };
+        }
         let Ok(mut object) = serde_json::from_str::<Value>(seen.raw.get()) else {
             return Self { identity, ..Self::default() };
         };
