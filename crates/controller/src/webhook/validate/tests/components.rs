@@ -214,7 +214,9 @@ fn another_version_of_a_known_kind_makes_as_many_pods_as_it_declares() {
     });
     let head = json!({"path": "template.spec.headGroupSpec.template", "replicas": 1});
     let workers = json!({"path": "template.spec.workerGroupSpecs[0].template", "replicas": 500});
-    let aw = |sets: Value| with(&given(&[cluster.clone()]), "/spec/components/0/podSets", sets);
+    let aw = |sets: Value| {
+        with(&given(std::slice::from_ref(&cluster)), "/spec/components/0/podSets", sets)
+    };
     assert_eq!(judged(&aw(json!([head, workers]))), Vec::<String>::new());
     only(
         "36",
