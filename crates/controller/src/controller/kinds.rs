@@ -170,8 +170,7 @@ async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found)
             Ok(resource) => {
                 found.store(true, Ordering::Release);
                 pause = WATCH_AGAIN_AFTER;
-                let config =
-                    watcher::Config::default().labels(keys::APPWRAPPER).page_size(watches::PAGE);
+                let config = watcher::Config::default().labels(keys::APPWRAPPER);
                 let mut events = Box::pin(watches::stream(&context, &resource, config));
                 let mut feed = feed::Objects::new(kind.clone());
                 while let Some(event) = events.next().await {

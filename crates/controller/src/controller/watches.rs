@@ -31,9 +31,6 @@ use crate::reconcile::Context;
 /// How often the watches of unused kinds are stopped.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 
-/// How many objects a page of a list of a watch has: each may take 1 MiB, and a page is read as a whole.
-pub(super) const PAGE: u32 = 64;
-
 /// Runs all watches; never ends by itself.
 pub(super) async fn run(context: Arc<Context>, queue: Queue, ready: watch::Sender<bool>) {
     let (pods_listed, pods_ready) = watch::channel(false);
@@ -96,7 +93,7 @@ async fn follow<T>(
 }
 
 async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
-    let config = watcher::Config::default().labels(keys::APPWRAPPER).page_size(PAGE);
+    let config = watcher::Config::default().labels(keys::APPWRAPPER);
     let events = stream(context, &pod_resource(), config);
     let mut feed = feed::Pods::default();
     follow(context, queue, events, |event| feed.take(&context.cache, event), &listed).await;
@@ -137,8 +134,7 @@ async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks, listed: &wa
 
 async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<bool>) {
     let resource = ApiResource::erase::<AppWrapper>(&());
-    let mut events =
-        Box::pin(stream(context, &resource, watcher::Config::default().page_size(PAGE)));
+    let mut events = Box::pin(stream(context, &resource, watcher::Config::default()));
     let mut kinds = Kinds::new(context.clone(), queue.clone());
     let mut sweep = tokio::time::interval(SWEEP_EVERY);
     let mut changed = context.changed.subscribe();
