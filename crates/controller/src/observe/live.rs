@@ -397,9 +397,6 @@ pub(super) async fn pages<T: Clone + DeserializeOwned>(
             return Ok(());
         }
         let page = answer.map_err(|error| Error::api(what(), error))?;
-        // the client asks for fewer where a page is too large
-        let fitted = u32::try_from(page.items.len()).unwrap_or(PAGE).max(1);
-        params.limit = params.limit.map(|limit| limit.min(fitted));
         page.items.into_iter().for_each(&mut take);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params.continue_token = Some(token),
