@@ -2,6 +2,7 @@
 
 use std::io;
 
+use super::conform::conforms;
 use super::read::within_bounds;
 use crate::api::{AppWrapperStatus, Attempt, Phase, condition};
 
@@ -38,6 +39,10 @@ pub fn writable(
 ) -> AppWrapperStatus {
     let was_cut = stored.phase != Phase::Empty && stored.component_status.is_empty();
     let budget = if was_cut { budget(rest) / 2 } else { budget(rest) };
+    let text = serde_json::to_string(&status).unwrap_or_default();
+    if text.len() <= budget && conforms(&text) {
+        return status;
+    }
     fit(within_bounds(status), budget)
 }
 

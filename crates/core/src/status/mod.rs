@@ -10,6 +10,7 @@
 //!                 └────────── bounds of the definition ───────┘
 //! ```
 
+mod conform;
 mod definition;
 mod evidence;
 mod fit;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+use super::conform::conforms;
 use super::evidence::Evidence;
 use super::moments::UNREADABLE;
 use super::shape::{self, Shape, Text};
@@ -51,27 +52,37 @@ impl Flaws {
 /// Reads a status as it is stored; `None` where there is none.
 #[must_use]
 pub fn read(raw: Option<&str>, evidence: Evidence) -> Read {
-    let Some(mut read) = fields(raw) else { return evidence.alone() };
-    let mut named = Named::default();
-    named.status(&mut read);
-    let mut flaws = Flaws::default();
-    let stored =
-        |field: &str| fields(raw).and_then(|mut all| all.remove(field)).unwrap_or_default();
-    for (field, text) in named.0 {
-        let value = stored(&field);
-        flaws.name(&field, text, value);
-    }
-    // every field is as the definition has it, from which the types are made
-    let Ok(mut status) = serde_json::from_value::<AppWrapperStatus>(read.into()) else {
-        return evidence.alone();
-    };
+    let conforming = raw.filter(|raw| conforms(raw));
+    let conforming = conforming.and_then(|raw| serde_json::from_str(raw).ok());
+    let found = conforming.map(|status| Read { status, flaws: Flaws::default() });
+    let Some(found) = found.or_else(|| field_by_field(raw)) else { return evidence.alone() };
+    let Read { mut status, mut flaws } = found;
     if let Some(text) = evidence.contradiction(&status, flaws.stored.contains_key("phase")) {
         status.phase = evidence.oldest_phase(&status);
         let text = format!("{text}; treated as {}", status.phase);
         flaws.named.retain(|named| !named.starts_with("status.phase:"));
-        flaws.name("phase", text, stored("phase"));
+        flaws.name("phase", text, stored_field(raw, "phase"));
     }
     Read { status, flaws }
+}
+
+/// What can be read of a status, and what cannot; `None` where nothing can.
+pub(super) fn field_by_field(raw: Option<&str>) -> Option<Read> {
+    let mut read = fields(raw)?;
+    let mut named = Named::default();
+    named.status(&mut read);
+    let mut flaws = Flaws::default();
+    for (field, text) in named.0 {
+        let value = stored_field(raw, &field);
+        flaws.name(&field, text, value);
+    }
+    // every field is as the definition has it, from which the types are made
+    serde_json::from_value(read.into()).ok().map(|status| Read { status, flaws })
+}
+
+/// A field of a status as it is stored; null where there is none.
+fn stored_field(raw: Option<&str>, field: &str) -> Value {
+    fields(raw).and_then(|mut all| all.remove(field)).unwrap_or_default()
 }
 
 /// The fields of a status as they are stored; `None` where it is no object.
@@ -264,7 +275,7 @@ impl Named {
 }
 
 impl Shape {
-    fn expected(&self) -> &'static str {
+    pub(super) fn expected(&self) -> &'static str {
         match self {
             Self::Text(_) => "must be a string",
             Self::Moment(_) => "must be a timestamp such as 2026-01-01T00:00:00Z",

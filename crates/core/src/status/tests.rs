@@ -3,12 +3,19 @@ use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use super::conform::conforms;
 use super::*;
 use crate::api::{AppWrapperStatus, Attempt, ComponentStatus, FailureRecord, Phase, condition};
 
 fn read_value(value: &Value) -> Read {
     let evidence = Evidence { deleting: false, suspend: false, finalizer: true };
-    read(Some(&value.to_string()), evidence)
+    let text = value.to_string();
+    if conforms(&text) {
+        let closely = read::field_by_field(Some(&text)).unwrap();
+        assert_eq!(closely.status, serde_json::from_str(&text).unwrap(), "{text}");
+        assert!(closely.flaws.is_empty(), "{text}: {:?}", closely.flaws);
+    }
+    read(Some(&text), evidence)
 }
 
 fn condition_of(kind: &str, time: &str) -> Value {
@@ -49,6 +56,13 @@ fn what_can_be_read_is_read_and_the_rest_is_named() {
             json!({"phase": "Running", "conditions": [condition_of("QuotaReserved", "9999-12-31T23:59:59Z")]}),
             json!({"phase": "Running", "conditions": [condition_of("QuotaReserved", UNREADABLE)]}),
             "status.conditions[0].lastTransitionTime: ",
+        ),
+        (
+            json!({"phase": "Running", "conditions": [
+                {"type": "Unhealthy", "status": "True", "reason": "R", "message": ""},
+            ]}),
+            json!({"phase": "Running", "conditions": [condition_of("Unhealthy", UNREADABLE)]}),
+            "",
         ),
         (
             json!({"phase": "Running", "conditions": [3, condition_of("Unhealthy", T)]}),
@@ -336,6 +350,20 @@ proptest! {
         prop_assert!(third.flaws.is_empty(), "{:?}", third.flaws);
         prop_assert_eq!(&again.status, &third.status);
         prop_assert_eq!(writable(again.status.clone(), &again.status, 0), again.status);
+    }
+
+    #[test]
+    fn a_status_that_conforms_is_what_it_is_field_by_field(stored in any_status()) {
+        let text = stored.to_string();
+        let closely = read::field_by_field(Some(&text));
+        if conforms(&text) {
+            let status = serde_json::from_str(&text).unwrap();
+            prop_assert_eq!(&closely, &Some(Read { status, flaws: Flaws::default() }));
+        }
+        if let Some(Read { status, .. }) = closely {
+            // what was read is written as it is, and not looked at more closely again
+            prop_assert!(conforms(&serde_json::to_string(&status).unwrap()));
+        }
     }
 
     #[test]

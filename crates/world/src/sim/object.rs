@@ -49,7 +49,8 @@ impl Object {
     /// The whole of it as JSON; written once.
     #[must_use]
     pub fn text(&self) -> &str {
-        self.text.get_or_init(|| self.value.to_string().into_boxed_str())
+        self.text
+            .get_or_init(|| serde_json::to_string(&self.value).unwrap_or_default().into_boxed_str())
     }
 
     /// As an item of a list of a built-in kind: the list says which kind it is.
