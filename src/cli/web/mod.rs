@@ -91,7 +91,9 @@ async fn show(port: u16, source: Source) -> Result<ExitCode, Error> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(cannot)?;
     let guard = Guard::new(listener.local_addr().map_err(cannot)?.port())?;
     term::print_own(&format!("{}\n", guard.url()));
-    term::remark("Only this URL admits a reader, on this machine. Ctrl-C ends it.");
+    term::remark(
+        "The page opens only with this URL, and only on this machine. Press Ctrl-C to stop.",
+    );
     let site = Arc::new(Site { guard, source });
     let interrupted = async { drop(tokio::signal::ctrl_c().await) };
     serve(listener, router(site), Plain, limits(), interrupted).await;

@@ -35,14 +35,14 @@ pub(super) async fn log(
         Err(Error::Negative(format!("{place}: the log of pod {pod} in attempt {attempt}: {why}")))
     };
     let Some(name) = failure.pod_uid.as_deref().and_then(config_map) else {
-        return no("its UID is none".to_owned());
+        return no("the status has no valid UID of the pod".to_owned());
     };
     let resource = ApiResource::erase::<ConfigMap>(&());
     let seen = match get(&place.client, &resource, Some(&place.namespace), &name).await {
         Ok(seen) => seen,
         Err(error) if live::code(&error) == Some(404) => {
-            return no("the pod is gone, and nothing was kept; the administrator can have the controller keep \
-                       logs: failureLogs in its configuration"
+            return no("the pod was deleted, and its log was not kept; the controller keeps logs only if the \
+                       administrator sets failureLogs.enabled"
                 .to_owned());
         }
         Err(error) if live::code(&error) == Some(403) => return no(said(&error)),
@@ -52,7 +52,7 @@ pub(super) async fn log(
         Some((container, text)) => {
             Ok(Log { attempt: Some(attempt), pod, container, kept: true, text })
         }
-        None => no(format!("ConfigMap {name} was not made for it")),
+        None => no(format!("ConfigMap {name} does not belong to this AppWrapper")),
     }
 }
 
