@@ -244,7 +244,9 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
             Some(old) if old.terminating && !terminating => now,
             Some(old) => old.since.0,
         };
-        let new = PodSetSince { pod_set: name, ready, terminating, since: Time(since) };
+        let recovered_until = recovered_until(draft.facts, old, health);
+        let since = Time(since);
+        let new = PodSetSince { pod_set: name, ready, terminating, since, recovered_until };
         let entries = &mut draft.since().pod_sets;
         match entries.iter_mut().find(|entry| entry.pod_set == new.pod_set) {
             Some(old) => *old = new,
@@ -253,32 +255,52 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
     }
 }
 
+/// Up to when the failures of a pod set are made up for: as long as it is ready, all that are seen. A node's clock may
+/// run ahead of ours, and says nothing about failures to come.
+fn recovered_until(
+    facts: Facts<'_>,
+    old: Option<PodSetSince>,
+    health: &PodSetHealth<'_>,
+) -> Option<Time> {
+    let before = old.and_then(|old| old.recovered_until);
+    if !health.ready() {
+        return before;
+    }
+    let failed = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
+    before.max(failed.map(|at| Time(at.min(facts.now))))
+}
+
 /// The pods of a set whose failure nothing has made up for since they failed.
 ///
-/// A pod set that was ready again after an older failure has made up for it; such a pod may lie
-/// around for long and must not make a later failure look old. A node may be lost a moment before the
-/// pod set was seen to be ready; then nothing has replaced its pods, and there are still too few.
+/// A node may be lost a moment before the pod set was seen to be ready; then nothing has replaced its pods, and there
+/// are still too few.
 pub fn unmended<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a Pod> {
     if health.ready() {
         return vec![];
     }
-    let since = draft.facts.snapshot.status.since.as_ref();
-    let ready_since = since
-        .and_then(|since| entry(&since.pod_sets, &health.name()))
-        .filter(|entry| entry.ready)
-        .map(|entry| entry.since.0);
-    let not_before = ready_since
-        .or_else(|| since.and_then(|since| since.failed_pods.as_ref()).map(|time| time.0));
-    let is_fresh = |pod: &&Pod| match (failure::finished_at(pod), not_before) {
-        (Some(at), Some(moment)) => at >= moment,
-        (Some(_), None) => true,
-        (None, _) => pod.lost.is_none() || ready_since.is_none(),
-    };
+    let is_fresh = |pod: &&Pod| is_unmended(draft.facts.snapshot, pod);
     // older ones that are lost only as far as others do not account for what is lacking
     let lacking =
         health.expected - health.alive - count(health.failed.iter().copied().filter(is_fresh));
     let fresh = |pod: &&Pod| is_fresh(pod) || pod.lost.is_some() && lacking > 0;
     health.failed.iter().copied().filter(fresh).collect()
+}
+
+/// Whether the pod set of a failed pod was not ready again after the failure, whatever it expects now.
+///
+/// A pod that was made up for may lie around for long, and must not make a later failure look old, nor be its cause.
+pub fn is_unmended(snapshot: &Snapshot, pod: &Pod) -> bool {
+    let since = snapshot.status.since.as_ref();
+    let place = pod.component.zip(pod.pod_set);
+    let entry = place.zip(since).and_then(|((component, pod_set), since)| {
+        entry(&since.pod_sets, &format!("{component}-{pod_set}"))
+    });
+    let recovered = entry.and_then(|entry| entry.recovered_until.as_ref());
+    match (failure::finished_at(pod), recovered) {
+        (Some(at), Some(recovered)) => at > recovered.0,
+        (Some(_), None) => true,
+        (None, _) => pod.lost.is_none() || !entry.is_some_and(|entry| entry.ready),
+    }
 }
 
 /// From when on a pod counts as lost: since its node is. It is the moment at which it was first seen where

@@ -174,6 +174,8 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         Ok(here) => here,
         Err(moved) => return moved,
     };
+    let judged = problem::judge(draft);
+    notices::ignored_failures(draft, &judged);
     match missing_component(draft) {
         Ok(None) => {}
         Ok(Some(problem)) => return resolve::resolve(here, draft, &problem),
@@ -182,8 +184,6 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
             return here.stay();
         }
     }
-    let judged = problem::judge(draft);
-    notices::ignored_failures(draft, &judged);
     let pod_sets = components::begun_pod_sets(draft);
     if let Some(problem) = problem::failed_component(draft, &judged, &pod_sets) {
         return resolve::resolve(here, draft, &problem);

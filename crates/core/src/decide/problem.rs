@@ -123,8 +123,8 @@ impl<'a> Problem<'a> {
         let Some(failed) = found.filter(|_| !of_first) else { return self.clone() };
         let component = &draft.facts.snapshot.components[index];
         let text = said(component, failed.reason, &failed.message);
-        let (of_it, now) = (failed_pods(draft, Some(index)), draft.facts.now);
-        let (other, at) = if let Some(pod) = of_it.first() {
+        let (cause, now) = (cause(draft, index, |_| true), draft.facts.now);
+        let (other, at) = if let Some(pod) = cause {
             (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod))
         } else {
             let failure = failure::of_component(component, failed.reason, &failed.message);
@@ -245,15 +245,16 @@ pub fn failed_component<'a>(
     };
     let text = said(component, reason, message);
     let mut problem = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
-    let of_it = failed_pods(draft, Some(index));
-    let counts = |pod: &&&Pod| failed.is_empty() || judged.ignores(pod).is_none();
-    let disrupted = if of_it.is_empty() { disrupted_pod(draft, index) } else { None };
-    if let Some(pod) = of_it.iter().find(counts).copied().or(disrupted) {
+    let counts = |pod: &Pod| failed.is_empty() || judged.ignores(pod).is_none();
+    let has_failed_pod = !failed_pods(draft, Some(index)).is_empty();
+    let disrupted = if has_failed_pod { None } else { disrupted_pod(draft, index) };
+    if let Some(pod) = cause(draft, index, counts).or(disrupted) {
         let said = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
         problem.message = format!("{text}; {}", said.message);
         problem.failure = said.failure;
         problem.pod = Some(pod);
-        problem.failed_at = failure::finished_at(pod).unwrap_or(problem.failed_at);
+        problem.failed_at =
+            failure::finished_at(pod).unwrap_or(problem.failed_at).min(draft.facts.now);
     } else {
         problem.failure = failure::of_component(component, reason, message);
         problem.failed_at = at.map_or(problem.failed_at, |at| at.min(draft.facts.now));
@@ -263,6 +264,15 @@ pub fn failed_component<'a>(
     problem.components = with_pods(draft, judged, &unmended, failed);
     problem.judged = Some(judged.clone());
     Some(problem)
+}
+
+/// The failed pod of a component that made it fail, of those that count: the first that nothing has made up for, else
+/// the last one. So it is the same pod whether its own failure is seen first or that of the component.
+fn cause<'a>(draft: &Draft<'a>, index: usize, counts: impl Fn(&Pod) -> bool) -> Option<&'a Pod> {
+    let mut pods = failed_pods(draft, Some(index));
+    pods.retain(|pod| counts(pod));
+    let unmended = pods.iter().find(|pod| health::is_unmended(draft.facts.snapshot, pod));
+    unmended.or(pods.last()).copied()
 }
 
 /// The pod of a component that was first to be ended from outside, and still is in its grace period. A Job counts it
@@ -285,8 +295,10 @@ pub fn missing_component<'a>(draft: &Draft<'a>, index: usize, message: &str) -> 
     let reason = unhealthy::MISSING_COMPONENT;
     let plain = Problem::of_component(draft, index, reason, message);
     let judged = judge(draft);
-    let failed = failed_pods(draft, Some(index));
-    let Some(pod) = failed.into_iter().find(|pod| judged.ignores(pod).is_none()) else {
+    let counts = |pod: &&Pod| {
+        judged.ignores(pod).is_none() && health::is_unmended(draft.facts.snapshot, pod)
+    };
+    let Some(pod) = failed_pods(draft, Some(index)).into_iter().find(counts) else {
         return plain;
     };
     let of_pod = Problem::of_pod(draft.facts, pod, reason);
@@ -316,7 +328,7 @@ fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
                 index,
                 reason,
                 message: Cow::Borrowed(message),
-                pod_set: failed_pods(draft, Some(index)).first().and_then(|pod| pod.pod_set),
+                pod_set: cause(draft, index, |_| true).and_then(|pod| pod.pod_set),
                 at: *at,
                 jobs: &component.failed_jobs,
             }),

@@ -178,6 +178,31 @@ mod tests {
     }
 
     #[test]
+    fn a_job_of_a_job_set_is_not_replaced_once_no_restart_is_left() {
+        let free = json!([{"action": "RestartJobSetAndIgnoreMaxRestarts"}]);
+        for (policy, status, want) in [
+            (json!(null), json!(null), true),
+            (json!({"maxRestarts": 0}), json!(null), true),
+            (json!({"maxRestarts": 2}), json!({"restarts": 1}), false),
+            (json!({"maxRestarts": 2}), json!({"restarts": 2}), true),
+            // only those that count
+            (
+                json!({"maxRestarts": 2}),
+                json!({"restarts": 5, "restartsCountTowardsMax": 1}),
+                false,
+            ),
+            (json!({"rules": [{"action": "FailJobSet"}]}), json!(null), true),
+            (json!({ "rules": free }), json!(null), false),
+        ] {
+            let (mut object, pod_sets) = given("JobSet", &status);
+            object["spec"]["failurePolicy"] = policy.clone();
+            object["spec"]["replicatedJobs"][0]["template"]["spec"]["backoffLimit"] = json!(0);
+            let found = report("jobset.x-k8s.io/v1alpha2", "JobSet", &pod_sets, &object);
+            assert_eq!(found.backoff.contains_key(&0), want, "{policy} {status}");
+        }
+    }
+
+    #[test]
     fn a_replicated_job_that_waits_for_another_runs_nothing() {
         let status = |status: Value| json!({ "replicatedJobsStatus": [status] });
         let ready = status(json!({"name": "a", "ready": 1}));

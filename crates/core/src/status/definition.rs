@@ -82,6 +82,7 @@ fn text_max(field: &str) -> i64 {
         "apiVersion" => 317,
         "path" => 512,
         "annotations" => 4096,
+        "checkpoint" => 256, // as many bytes as a report may have
         _ => TEXT_MAX,
     }
 }

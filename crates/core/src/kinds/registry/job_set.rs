@@ -56,6 +56,7 @@ impl Rules for JobSet {
             counts: JobCounts::of(object, "/status/replicatedJobsStatus"),
         };
         let indexes = pod_set_indexes(pod_sets);
+        let may_restart = may_restart(object);
         let in_order = object.text("/spec/startupPolicy/startupPolicyOrder") == "InOrder";
         let mut earlier_are_up = true;
         for (number, job) in object.array(REPLICATED_JOBS).iter().map(Object).enumerate() {
@@ -65,7 +66,7 @@ impl Rules for JobSet {
             let path = format!("template.spec.replicatedJobs[{number}].template.spec.template");
             let Some(&index) = indexes.get(path.as_str()) else { continue };
             let template = job.0.get("template").map(Object);
-            if let Some(limit) = template.and_then(spared_limit) {
+            if let Some(limit) = template.and_then(spared_limit).filter(|_| !may_restart) {
                 report.backoff.insert(index, BackoffLimit { limit, counted: None });
             }
             let (parallelism, completions) = job.job_shape("/template/spec");
@@ -80,6 +81,16 @@ impl Rules for JobSet {
             report.expected.insert(index, expected);
         }
     }
+}
+
+/// Whether the JobSet may create its Jobs again after one of them has failed: it has restarts left, or a rule restarts
+/// it without counting.
+fn may_restart(object: Object<'_>) -> bool {
+    let most = object.count("/spec/failurePolicy/maxRestarts").unwrap_or(0);
+    let counted = object.count("/status/restartsCountTowardsMax");
+    let used = counted.or_else(|| object.count("/status/restarts")).unwrap_or(0);
+    let mut rules = object.array("/spec/failurePolicy/rules").iter().map(Object);
+    used < most || rules.any(|rule| rule.text("/action").ends_with("IgnoreMaxRestarts"))
 }
 
 /// The replicated Jobs of a JobSet.

@@ -21,6 +21,7 @@ mod pod_failure;
 mod pod_review;
 mod progress;
 mod recorder;
+mod recovered;
 mod recreate;
 mod retry;
 mod retry_delay;

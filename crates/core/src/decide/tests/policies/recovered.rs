@@ -1,0 +1,103 @@
+//! Which failed pod is the cause, whatever is seen first: not one that was made up for, and of the others the first.
+
+use super::build::{failed, ready, running};
+use crate::api::Phase;
+use crate::decide::tests::given::World;
+use crate::snapshot::{Pod, Presence};
+
+const JUDGES: &str = "{rules: [\
+    {name: f, action: Fail, onExitCodes: {operator: In, values: [42]}}, \
+    {name: oom, action: Retry, onConditions: [OOMKilled]}], defaultAction: Retry}";
+
+/// A Job of two pods that runs since second 30; a pod failed at second 20 and was replaced.
+fn recovered() -> World {
+    running(&["Job/work:2"]).with(failed(0)).ready(0, 2).backoff(0, 6, 1).settled(30)
+}
+
+fn named(name: &str, pod: Pod) -> Pod {
+    Pod { name: name.into(), uid: name.into(), ..pod }
+}
+
+#[test]
+fn a_pod_that_was_made_up_for_is_not_the_cause_at_any_later_look() {
+    let mut drained = recovered().pod(1, |pod| pod.terminating = true);
+    for second in 1000..1020 {
+        let decision = drained.decide(second);
+        assert_eq!(decision.next, Phase::Running, "at {second}: {:?}", decision.verdict);
+        assert_eq!(decision.verdict.deadline, None, "at {second}");
+        drained = drained.written(&decision);
+    }
+    // the replacement is there before the pod set is seen to be short
+    let replaced = recovered().pod(1, |pod| pod.name = "other".into()).settled(1000);
+    assert_eq!(replaced.decide(1001).verdict.deadline, None);
+    // two were replaced, one after the other, and only the first was seen to be missing
+    let twice = recovered().with(failed(0).at(500)).settled(520);
+    let drained = twice.pod(1, |pod| pod.terminating = true).settled(1000);
+    assert_eq!(drained.decide(1001).verdict.deadline, None);
+}
+
+#[test]
+fn a_pod_that_fails_as_soon_as_all_run_is_a_failure() {
+    let world = running(&["Job/work:2"]).ready(0, 2).backoff(0, 6, 0).settled(30);
+    // the kubelet rounds the end down, the watch is late
+    let mut world = world.pod(1, |pod| *pod = named("work-1", failed(0).at(29)));
+    for second in 31..34 {
+        let decision = world.decide(second);
+        assert_eq!(decision.verdict.deadline, Some(super::super::given::at(89)), "at {second}");
+        world = world.written(&decision);
+    }
+}
+
+#[test]
+fn the_first_cause_is_the_pod_that_failed_first_not_the_one_that_was_seen_first() {
+    let base = || running(&["Job/work:2"]).backoff(0, 6, 0).retry_policy("p", JUDGES);
+    let early = || failed(0).code(42).at(3);
+    let late = || failed(0).code(1).at(5);
+    let want = "Fail retryPolicy/p/f#0";
+    let at_once = base().with(early()).with(late());
+    assert_eq!(at_once.says_at(10), want);
+    let late_first = base().with(ready(0)).with(late()).settled(6);
+    assert_eq!(late_first.says_at(7), "Wait 65");
+    let late_first = late_first.pod(0, |pod| *pod = named("work-0", early()));
+    assert_eq!(late_first.says_at(10), want);
+}
+
+#[test]
+fn a_component_fails_because_of_its_last_pod_not_of_one_that_was_made_up_for() {
+    let oom = || {
+        let killed = super::build::container("main", 137, "OOMKilled", "", 20);
+        failed(0).ended(killed)
+    };
+    let runs = || {
+        let world = running(&["Job/work:1"]).with(oom()).ready(0, 1).backoff(0, 1, 1);
+        world.retry_policy("p", JUDGES).settled(30)
+    };
+    let ends =
+        |world: World| world.pod(1, |pod| *pod = named("work-1", failed(0).code(42).at(900)));
+    let fails = |world: World| world.fails(0, "BackoffLimitExceeded", "too often", 901);
+    let want = "Fail retryPolicy/p/f#0";
+    assert_eq!(ends(runs()).says_at(901), want);
+    assert_eq!(fails(ends(runs())).says_at(902), want);
+    let decision = fails(ends(runs())).decide(902);
+    let last = decision.status.attempts.last().and_then(|attempt| attempt.failure.clone());
+    assert_eq!(last.and_then(|failure| failure.pod).as_deref(), Some("work-1"));
+    // nothing is left of the last pod: it is not said to be another
+    let missing = runs().component(0, |component| component.presence = Presence::Absent);
+    assert_eq!(missing.says_at(902), "Restart retryLimit 0 of 3");
+    let of_pod = missing.decide(902).status.attempts.last().and_then(|one| one.failure.clone());
+    assert_eq!(of_pod.and_then(|failure| failure.pod), None);
+}
+
+#[test]
+fn an_ignored_pod_counts_also_where_its_component_is_missing() {
+    let ignores =
+        "podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [1]}}]}";
+    let world = running(&["Job/work:2"]).spec(ignores).with(failed(0)).ready(0, 1);
+    let one_by_one = world.clone().written(&world.decide(21));
+    for world in [world, one_by_one] {
+        let gone = world.component(0, |component| component.presence = Presence::Absent);
+        let status = gone.answered(crate::plan::FreshRead::Gone).ask(30).status;
+        assert_eq!(status.ignored_failures, 1);
+        assert_eq!(status.phase, Phase::Resetting);
+    }
+}
