@@ -53,7 +53,12 @@ pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
         draft.wait(until);
         "Pausing before the component is recreated".clone_into(&mut draft.verdict.message);
     } else if !absent.is_empty() {
-        here = deploy::deploy(here, draft, &absent, steps::since)?;
+        // its creation has all its time from the end of the pause
+        let from = |draft: &Draft<'_>, index| {
+            let since = steps::since(draft, index);
+            pausing.map_or(since, |until| until.max(since))
+        };
+        here = deploy::deploy(here, draft, &absent, from)?;
     }
     Ok(here)
 }

@@ -235,6 +235,11 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
         let name = health.name();
         let old = draft.status.since.as_ref().and_then(|s| entry(&s.pod_sets, &name)).cloned();
         let ready = health.ready();
+        // one that does not end counts as failed then, and is made up for if the others still run
+        let overdue = health.terminating.iter().filter_map(|pod| overdue_from(draft.facts, pod));
+        if let Some(at) = overdue.min().filter(|_| ready) {
+            draft.look_again(at);
+        }
         let terminating = !health.terminating.is_empty() && !ready;
         let since = match &old {
             None if ready || terminating || lost_unrecorded => now,

@@ -272,7 +272,7 @@ fn cause<'a>(draft: &Draft<'a>, index: usize, counts: impl Fn(&Pod) -> bool) -> 
     let mut pods = failed_pods(draft, Some(index));
     pods.retain(|pod| counts(pod));
     let unmended = pods.iter().find(|pod| health::is_unmended(draft.facts.snapshot, pod));
-    unmended.or(pods.last()).copied()
+    unmended.or_else(|| pods.last()).copied()
 }
 
 /// The pod of a component that was first to be ended from outside, and still is in its grace period. A Job counts it

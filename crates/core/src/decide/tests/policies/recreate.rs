@@ -5,7 +5,7 @@ use crate::api::{AttemptOutcome, Phase, condition};
 use crate::decide::VerdictAction;
 use crate::decide::tests::given::World;
 use crate::plan::{Action, FreshRead, Target};
-use crate::snapshot::{Object, Pod, PodPhase, Presence};
+use crate::snapshot::{CreationFailure, Object, Pod, PodPhase, Presence};
 
 const POLICY: &str = "failurePolicy: {rules: [{name: again, action: RecreateComponent}]}";
 
@@ -116,6 +116,21 @@ fn its_pods_have_all_their_time_from_its_return() {
     let decision = running.decide(1020);
     assert_eq!(said(&decision), "None");
     assert!(condition::is_true(&decision.status.conditions, condition::PODS_READY));
+}
+
+#[test]
+fn its_creation_has_all_its_time_from_the_end_of_the_pause() {
+    let free = "failurePolicy: {rules: [{action: RecreateComponentAndIgnoreMaxRestarts}]}";
+    let world = running(&["Job/a:1", "Job/b:2"]).spec(free).ready(0, 1);
+    let world = world.with(failed(1)).with(ready(1)).fails(1, "BackoffLimitExceeded", "", 25);
+    let pausing = without_b(world.settled(30)).answered(FreshRead::Gone).settled(40);
+    assert_eq!(pausing.says_at(41), "Wait 130", "an uncounted recreation pauses");
+    let refused = pausing.component(1, |component| {
+        component.creation = Some(CreationFailure { fatal: false, message: "no".into() });
+    });
+    assert_eq!(refused.says_at(131), "Deploy", "the first refusal is not yet too long");
+    assert_eq!(refused.says_at(189), "Deploy");
+    assert_eq!(refused.says_at(190), "Restart retryLimit 0 of 3");
 }
 
 #[test]
