@@ -48,11 +48,11 @@ fn a_log_outlives_its_pod_and_goes_with_the_appwrapper() {
             .to_owned();
         let name = format!("appwrapper-log-{uid}");
         case.delete("v1", "ConfigMap", &name).await;
-        user.run(&["logs", "bad", "--failed"]).with(1, &["nothing was kept"]);
+        user.run(&["logs", "bad", "--failed"]).with(1, &["its log was not kept"]);
         case.create(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name},
             "data": {"log": "forged"}}))
             .await;
-        user.run(&["logs", "bad", "--failed"]).with(1, &["was not made for it"]);
+        user.run(&["logs", "bad", "--failed"]).with(1, &["does not belong to this AppWrapper"]);
         case.delete("v1", "ConfigMap", &name).await;
         case.delete_wrapper("bad").await;
         while !kept_logs(&case).await.is_empty() {

@@ -224,7 +224,8 @@ async fn run_rounds(
                 Written::Stored(newer) => {
                     report::announce(context, memory, &stored, &decision, &remarks);
                     failure_log::keep(context, &wrapper, &snapshot, &decision).await;
-                    let Some(newer) = after_attempt_start(memory, &newer, &decision) else {
+                    let Some(newer) = after_attempt_start(memory, &wrapper, &newer, &decision)
+                    else {
                         return Ok(requeue(context, memory, &decision));
                     };
                     (stored, wrapper, has_written) = (newer.clone(), newer, true);
@@ -273,13 +274,15 @@ fn compare(
 /// have to read it again before it creates anything.
 fn after_attempt_start(
     memory: &mut ReconcileState,
+    wrapper: &Wrapper,
     written: &RawObject,
     decision: &Decision,
 ) -> Option<Arc<Wrapper>> {
     if decision.next != Phase::Resuming {
         return None;
     }
-    let newer = Wrapper::read(written).ok().filter(|newer| newer.status == decision.status)?;
+    let newer = Wrapper::read_newer(written, wrapper).ok();
+    let newer = newer.filter(|newer| newer.status == decision.status)?;
     focus(memory, &newer);
     Some(Arc::new(newer))
 }
@@ -327,7 +330,7 @@ async fn carry_out(
         match action {
             Action::AddFinalizer => {
                 let written = write::add_finalizer(&context.client, wrapper).await?;
-                return Ok(wrote(memory, &written));
+                return Ok(wrote(memory, wrapper, &written));
             }
             Action::Create(index) => {
                 if is_superseded(context, wrapper) {
@@ -382,7 +385,7 @@ async fn suspend(
     wrapper: &Wrapper,
 ) -> Result<Carried, Error> {
     match write::suspend(&context.client, wrapper).await {
-        Ok(written) => Ok(wrote(memory, &written)),
+        Ok(written) => Ok(wrote(memory, wrapper, &written)),
         Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
             tracing::warn!(code = error.code(), "The API server rejected the suspension.");
             Ok(Carried::Later(ERROR_PAUSE.1))
@@ -392,9 +395,10 @@ async fn suspend(
 }
 
 /// The AppWrapper as our own write has made it.
-fn wrote(memory: &mut ReconcileState, written: &RawObject) -> Carried {
+fn wrote(memory: &mut ReconcileState, wrapper: &Wrapper, written: &RawObject) -> Carried {
     memory.confirm(written.meta.resource_version.as_deref());
-    Wrapper::read(written).map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
+    Wrapper::read_newer(written, wrapper)
+        .map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
 }
 
 /// Whether an AppWrapper is as it was read, by the API server's own word. Creations and deletions carry

@@ -242,7 +242,7 @@ mod tests {
         let mut wrapper =
             Wrapper { name: "aw".into(), queue: queue.map(str::to_owned), ..Wrapper::default() };
         wrapper.status.phase = phase;
-        wrapper.spec.suspend = suspend;
+        std::sync::Arc::make_mut(&mut wrapper.spec).suspend = suspend;
         wrapper
     }
 

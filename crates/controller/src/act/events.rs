@@ -34,7 +34,7 @@ const SENT_AT_ONCE: usize = 16;
 const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
 /// A recorder remembers what it has sent, for minutes, and has no bound of its own: after so many events
 /// a new one takes its place. A repeated event is then created again instead of being counted.
-const REMEMBERED_MAX: usize = 512;
+const REMEMBERED_MAX: usize = 64;
 /// The longest message that the API accepts is 1,024 bytes.
 const MESSAGE_BYTES_MAX: usize = 1000;
 /// Who reports.

@@ -160,7 +160,7 @@ async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<b
                 continue;
             }
         };
-        match context.store.apply(event, |seen| read(&context.metrics, seen)) {
+        match context.store.apply(event, |seen, known| read(&context.metrics, seen, known)) {
             Shown::Begin => {}
             Shown::Listed(stored) => used(context, &mut kinds, &stored),
             Shown::Changed(stored) => {
@@ -188,8 +188,12 @@ fn gone(context: &Context, kinds: &mut Kinds, key: &Key) {
     context.forget(key);
 }
 
-fn read(metrics: &Metrics, seen: RawObject) -> (CachedAppWrapper, Option<Arc<Wrapper>>) {
+fn read(
+    metrics: &Metrics,
+    seen: RawObject,
+    known: Option<&Wrapper>,
+) -> (CachedAppWrapper, Option<Arc<Wrapper>>) {
     let meta = seen.meta.clone();
-    let read = contain::of_watch(metrics, || CachedAppWrapper::read(seen));
+    let read = contain::of_watch(metrics, || CachedAppWrapper::read(seen, known));
     read.unwrap_or_else(|| (CachedAppWrapper::unreadable(meta, "internal error".to_owned()), None))
 }

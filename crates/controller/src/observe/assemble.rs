@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 
 use super::ancestry::{Ancestors, Doubt, Family, Lineage, Ours};
@@ -38,6 +39,8 @@ pub struct Wrapper {
     pub uid: String,
     /// Its resource version.
     pub version: String,
+    /// The number of its spec, which changes with it; 0 where none is known.
+    pub generation: i64,
     /// When it was created.
     pub created: Option<Timestamp>,
     /// It has a deletion timestamp.
@@ -51,7 +54,7 @@ pub struct Wrapper {
     /// MultiKueue of a manager cluster created it.
     pub has_manager: bool,
     /// What it asks for.
-    pub spec: AppWrapperSpec,
+    pub spec: Arc<AppWrapperSpec>,
     /// What was seen of it.
     pub status: AppWrapperStatus,
     /// What the templates of its components say; nothing is known of their objects yet.
@@ -72,6 +75,34 @@ impl Wrapper {
             (0..self.spec.components.len()).map(|index| self.inspect(index)).collect();
         self.leave_out(&Unread::default());
         self
+    }
+
+    /// The same, where another version with the same spec was inspected before.
+    pub(super) fn inspected_as(mut self, known: &Self) -> Self {
+        let again = |(index, before): (usize, &Component)| {
+            let named = !text(&self.spec.components[index], "/metadata/name").is_empty();
+            if before.flaw.is_some() || !named {
+                return self.inspect(index);
+            }
+            let recorded = self.status.component_status.get(index);
+            Component {
+                recorded: recorded.and_then(|recorded| recorded.uid.clone()),
+                recorded_pod_owners: recorded
+                    .map(|recorded| recorded.pod_owners.clone())
+                    .unwrap_or_default(),
+                ..before.clone()
+            }
+        };
+        self.components = known.components.iter().enumerate().map(again).collect();
+        self.policies = known.policies.clone();
+        self
+    }
+
+    /// Whether another version of this object has the same spec.
+    pub(super) fn has_spec_of(&self, meta: &ObjectMeta) -> bool {
+        self.generation > 0
+            && meta.generation == Some(self.generation)
+            && meta.uid.as_deref() == Some(self.uid.as_str())
     }
 
     /// Reads the policies without the rules that cannot be read.

@@ -56,13 +56,35 @@ fn without_unread_rules(seen: &RawObject) -> Option<Wrapper> {
     if unread.is_empty() {
         return None;
     }
-    let mut wrapper = wrapper(seen, Body { spec: serde_json::from_value(spec).ok()?, status });
+    let spec: AppWrapperSpec = serde_json::from_value(spec).ok()?;
+    let mut wrapper = wrapper(seen, Arc::new(spec), status, None);
     wrapper.leave_out(&unread);
     Some(wrapper)
 }
 
+/// An AppWrapper of which another version with the same spec is known.
+#[derive(Deserialize)]
+struct StatusAlone<'a> {
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+}
+
+/// Reads an AppWrapper of which another version is known: its spec is not read again, where it is the same.
+fn newer(seen: &RawObject, known: &Wrapper) -> Option<Wrapper> {
+    if !known.has_spec_of(&seen.meta) {
+        return None;
+    }
+    let StatusAlone { status } = serde_json::from_str(seen.raw.get()).ok()?;
+    Some(wrapper(seen, known.spec.clone(), status, Some(known)))
+}
+
 /// The status is whatever was written into it: it is read as far as it can be.
-fn wrapper(seen: &RawObject, Body { spec, status }: Body<'_>) -> Wrapper {
+fn wrapper(
+    seen: &RawObject,
+    spec: Arc<AppWrapperSpec>,
+    status: Option<&RawValue>,
+    known: Option<&Wrapper>,
+) -> Wrapper {
     let finalizers = seen.meta.finalizers.iter().flatten();
     let evidence = Evidence {
         deleting: seen.meta.deletion_timestamp.is_some(),
@@ -71,7 +93,11 @@ fn wrapper(seen: &RawObject, Body { spec, status }: Body<'_>) -> Wrapper {
     };
     let raw = status.map(RawValue::get);
     let Read { status, flaws } = status::read(raw, evidence);
-    let mut wrapper = Wrapper::new(&seen.meta, spec, status);
+    let plain = Wrapper::plain(&seen.meta, spec, status);
+    let mut wrapper = match known {
+        Some(known) => plain.inspected_as(known),
+        None => plain.inspected(),
+    };
     wrapper.flaws = flaws;
     wrapper.rest_bytes = seen.raw.get().len() - raw.map_or(0, str::len);
     wrapper.name_forged_components();
@@ -79,13 +105,16 @@ fn wrapper(seen: &RawObject, Body { spec, status }: Body<'_>) -> Wrapper {
 }
 
 impl CachedAppWrapper {
-    /// Reads an object; the whole of it, too, where it can be read.
+    /// Reads an object, and the whole of it, too, where it can be read. `known` is an earlier version, where one is kept.
     #[must_use]
-    pub fn read(seen: RawObject) -> (Self, Option<Arc<Wrapper>>) {
+    pub fn read(seen: RawObject, known: Option<&Wrapper>) -> (Self, Option<Arc<Wrapper>>) {
         if let Some(annotations) = &seen.meta.annotations {
             mutations::panic_where_asked("watch", annotations);
         }
-        let wrapper = Wrapper::read(&seen);
+        let wrapper = match known {
+            Some(known) => Wrapper::read_newer(&seen, known),
+            None => Wrapper::read(&seen),
+        };
         let summary = match &wrapper {
             Ok(wrapper) => Ok(Arc::new(Summary::of(wrapper))),
             Err(flaw) => Err(flaw.clone()),
@@ -188,14 +217,27 @@ impl Wrapper {
     /// Why it cannot be read.
     pub fn read(seen: &RawObject) -> Result<Self, String> {
         match serde_json::from_str::<Body<'_>>(seen.raw.get()) {
-            Ok(body) => Ok(wrapper(seen, body)),
+            Ok(Body { spec, status }) => Ok(wrapper(seen, Arc::new(spec), status, None)),
             Err(error) => without_unread_rules(seen).ok_or_else(|| error.to_string()),
         }
+    }
+
+    /// The same for an object of which an earlier version is known. The API server changes `metadata.generation` with
+    /// the spec: where it is the same, neither the templates nor the policies are read again.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    pub fn read_newer(seen: &RawObject, known: &Self) -> Result<Self, String> {
+        newer(seen, known).map_or_else(|| Self::read(seen), Ok)
     }
 
     /// An AppWrapper from its parts.
     #[must_use]
     pub fn new(meta: &ObjectMeta, spec: AppWrapperSpec, status: AppWrapperStatus) -> Self {
+        Self::plain(meta, Arc::new(spec), status).inspected()
+    }
+
+    fn plain(meta: &ObjectMeta, spec: Arc<AppWrapperSpec>, status: AppWrapperStatus) -> Self {
         let label = |key: &str| meta.labels.as_ref().and_then(|labels| labels.get(key));
         let queue = label(keys::QUEUE_NAME);
         Self {
@@ -203,6 +245,7 @@ impl Wrapper {
             name: meta.name.clone().unwrap_or_default(),
             uid: meta.uid.clone().unwrap_or_default(),
             version: meta.resource_version.clone().unwrap_or_default(),
+            generation: meta.generation.unwrap_or_default(),
             created: meta.creation_timestamp.as_ref().map(|time| time.0),
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.clone().unwrap_or_default(),
@@ -216,7 +259,6 @@ impl Wrapper {
             flaws: Flaws::default(),
             rest_bytes: 0,
         }
-        .inspected()
     }
 
     /// Whether this controller is the one that looks after it.
@@ -252,7 +294,8 @@ mod tests {
     use super::*;
 
     fn stored(value: &Value) -> CachedAppWrapper {
-        CachedAppWrapper::read(serde_json::from_str::<RawObject>(&value.to_string()).unwrap()).0
+        let seen = serde_json::from_str::<RawObject>(&value.to_string()).unwrap();
+        CachedAppWrapper::read(seen, None).0
     }
 
     #[test]
@@ -298,5 +341,46 @@ mod tests {
         let mut bad = object;
         bad["spec"]["components"] = json!(3);
         assert!(stored(&bad).summary.is_err());
+    }
+
+    #[test]
+    fn a_spec_is_read_once_for_each_generation() {
+        let template = |metadata: Value| {
+            json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata,
+                "spec": {"template": {"spec": {"containers": []}}}})
+        };
+        let components = json!([
+            {"template": template(json!({"name": "named"}))},
+            {"template": template(json!({"generateName": "made-"}))},
+            {"template": {"kind": "Job"}},
+        ]);
+        let object = |uid: &str, generation: Option<i64>, status: &Value| {
+            let metadata =
+                json!({"name": "a", "namespace": "n", "uid": uid, "generation": generation});
+            let object = json!({"metadata": metadata, "spec": {"components": components},
+                "status": status});
+            serde_json::from_str::<RawObject>(&object.to_string()).unwrap()
+        };
+        let entry = |name: &str| {
+            json!({"name": name, "kind": "Job", "apiVersion": "batch/v1", "uid": name,
+                "podOwners": ["o"], "podSets": [{"path": "template.spec.template", "replicas": 3}]})
+        };
+        let created = json!({"phase": "Running",
+            "componentStatus": [entry("named"), entry("made-x"), entry("other")]});
+        let begun = json!({"phase": "Resuming"});
+        for (before, after, again) in [
+            (("u", Some(1), &begun), ("u", Some(1), &created), true),
+            (("u", Some(1), &created), ("u", Some(1), &begun), true),
+            (("u", Some(1), &begun), ("u", Some(2), &created), false),
+            (("u", Some(1), &begun), ("v", Some(1), &created), false),
+            (("u", None, &begun), ("u", None, &created), false),
+            (("u", Some(0), &begun), ("u", Some(0), &created), false),
+        ] {
+            let known = Wrapper::read(&object(before.0, before.1, before.2)).unwrap();
+            let seen = object(after.0, after.1, after.2);
+            let newer = Wrapper::read_newer(&seen, &known).unwrap();
+            assert_eq!(newer, Wrapper::read(&seen).unwrap(), "{before:?} {after:?}");
+            assert_eq!(Arc::ptr_eq(&newer.spec, &known.spec), again, "{before:?} {after:?}");
+        }
     }
 }

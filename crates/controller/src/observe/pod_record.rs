@@ -191,6 +191,9 @@ impl PodRecord {
         let is_over = due_to_go.is_some()
             && grace == Some(0)
             && identity.finalizers.iter().all(|name| name == keys::JOB_TRACKING);
+        let mut conditions: Vec<PodCondition> =
+            status.conditions.into_iter().filter_map(condition).collect();
+        conditions.shrink_to_fit(); // most are left out, and the list is built in the place of all
         let pod = Pod {
             name: identity.name.clone(),
             uid: identity.uid.clone(),
@@ -205,7 +208,7 @@ impl PodRecord {
             created,
             reason: status.reason,
             message: status.message.map(trimmed),
-            conditions: status.conditions.into_iter().filter_map(condition).collect(),
+            conditions,
             containers,
             resources,
             lost: None,

@@ -8,6 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::runtime::watcher::Event;
 
 use super::assemble::Wrapper;
@@ -77,7 +78,7 @@ impl Store {
     pub fn apply(
         &self,
         event: Event<RawObject>,
-        read: impl FnOnce(RawObject) -> (CachedAppWrapper, Option<Arc<Wrapper>>),
+        read: impl FnOnce(RawObject, Option<&Wrapper>) -> (CachedAppWrapper, Option<Arc<Wrapper>>),
     ) -> Shown {
         match event {
             Event::Init => self.change(|inner| {
@@ -86,11 +87,12 @@ impl Store {
             }),
             Event::InitApply(seen) => {
                 // thousands come at once, and most of them rest: nothing is kept parsed
-                let (stored, _) = read(seen);
+                let (stored, _) = read(seen, None);
                 Shown::Listed(self.change(|inner| inner.put(stored, None)))
             }
             Event::Apply(seen) => {
-                let (stored, parsed) = read(seen);
+                let known = self.last_parsed(&seen.meta);
+                let (stored, parsed) = read(seen, known.as_deref());
                 // one that has ended is parsed again if it is reconciled, which is rare
                 let parsed = parsed.filter(|wrapper| {
                     !matches!(wrapper.status.phase, Phase::Succeeded | Phase::Failed)
@@ -139,6 +141,13 @@ impl Store {
             let (_, _, wrapper) = inner.parsed.by_key.get(key)?;
             (wrapper.version == version).then(|| wrapper.clone())
         })
+    }
+
+    /// An AppWrapper as it was parsed last, in whatever version.
+    fn last_parsed(&self, meta: &ObjectMeta) -> Option<Arc<Wrapper>> {
+        let (namespace, name) = (meta.namespace.clone()?, meta.name.clone()?);
+        let key = Key { namespace, name };
+        self.read(|inner| inner.parsed.by_key.get(&key).map(|(_, _, wrapper)| wrapper.clone()))
     }
 
     /// Keeps an AppWrapper parsed for a while.
@@ -313,7 +322,7 @@ mod tests {
         for number in 0..40 {
             apply(&store, Event::Delete(seen("large", &number.to_string(), 0)));
         }
-        let left = CachedAppWrapper::read(seen("small", "a", 1_000)).0.size() * 2;
+        let left = CachedAppWrapper::read(seen("small", "a", 1_000), None).0.size() * 2;
         assert_eq!(store.text_bytes(), left);
     }
 

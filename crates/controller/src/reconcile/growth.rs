@@ -22,7 +22,7 @@ pub(super) async fn grow(
         Ok(written) => {
             let pending = wrapper.status.pending_memory.len();
             tracing::info!(pending, suspend, "Memory increased.");
-            let carried = wrote(memory, &written);
+            let carried = wrote(memory, wrapper, &written);
             if let Carried::Wrote(newer) = &carried
                 && !write::has_grown(newer)
             {

@@ -230,7 +230,7 @@ fn a_manager_cluster_shows_what_its_worker_cluster_reports() {
     let one = |manager: &str| {
         let mut one = one(&status, &json!({}));
         let mut wrapper = (*one.wrapper).clone();
-        wrapper.spec.managed_by = Some(manager.into());
+        std::sync::Arc::make_mut(&mut wrapper.spec).managed_by = Some(manager.into());
         one.wrapper = std::sync::Arc::new(wrapper);
         one
     };
