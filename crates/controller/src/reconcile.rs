@@ -224,8 +224,7 @@ async fn run_rounds(
                 Written::Stored(newer) => {
                     report::announce(context, memory, &stored, &decision, &remarks);
                     failure_log::keep(context, &wrapper, &snapshot, &decision).await;
-                    let Some(newer) = after_attempt_start(memory, &wrapper, &newer, &decision)
-                    else {
+                    let Some(newer) = attempt_begun(memory, &wrapper, &newer, &decision) else {
                         return Ok(requeue(context, memory, &decision));
                     };
                     (stored, wrapper, has_written) = (newer.clone(), newer, true);
@@ -272,7 +271,7 @@ fn compare(
 
 /// The AppWrapper after a write that begins an attempt. This reconcile continues with it, since a later one would
 /// have to read it again before it creates anything.
-fn after_attempt_start(
+fn attempt_begun(
     memory: &mut ReconcileState,
     wrapper: &Wrapper,
     written: &RawObject,

@@ -329,9 +329,9 @@ mod tests {
         }
         let mut failed = wrapper(json!({"phase": "Failed"}));
         assert_eq!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::Anew);
-        failed.spec.managed_by = Some("other".into());
+        std::sync::Arc::make_mut(&mut failed.spec).managed_by = Some("other".into());
         assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
-        failed.spec.managed_by = None;
+        std::sync::Arc::make_mut(&mut failed.spec).managed_by = None;
         failed.deleting = true;
         assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
     }

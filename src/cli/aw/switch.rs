@@ -325,9 +325,10 @@ mod tests {
         let mut deleting = wrapper(Phase::Running, None, false);
         deleting.deleting = true;
         let mut managed = wrapper(Phase::Running, None, false);
-        managed.spec.managed_by = Some("kueue.x-k8s.io/multikueue".into());
+        std::sync::Arc::make_mut(&mut managed.spec).managed_by =
+            Some("kueue.x-k8s.io/multikueue".into());
         let mut ours = wrapper(Phase::Running, None, false);
-        ours.spec.managed_by = Some(keys::CONTROLLER_NAME.into());
+        std::sync::Arc::make_mut(&mut ours.spec).managed_by = Some(keys::CONTROLLER_NAME.into());
         assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), SuspendPlan::Spec);
         for (wrapper, want) in [
             (wrapper(Phase::Succeeded, None, false), "it has succeeded"),
