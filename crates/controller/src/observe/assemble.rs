@@ -39,7 +39,7 @@ pub struct Wrapper {
     pub uid: String,
     /// Its resource version.
     pub version: String,
-    /// The number of its spec, which changes with it; 0 where none is known.
+    /// `metadata.generation`, which changes with the spec; 0 where there is none.
     pub generation: i64,
     /// When it was created.
     pub created: Option<Timestamp>,
@@ -84,14 +84,9 @@ impl Wrapper {
             if before.flaw.is_some() || !named {
                 return self.inspect(index);
             }
-            let recorded = self.status.component_status.get(index);
-            Component {
-                recorded: recorded.and_then(|recorded| recorded.uid.clone()),
-                recorded_pod_owners: recorded
-                    .map(|recorded| recorded.pod_owners.clone())
-                    .unwrap_or_default(),
-                ..before.clone()
-            }
+            let mut component = before.clone();
+            self.note_recorded(index, &mut component);
+            component
         };
         self.components = known.components.iter().enumerate().map(again).collect();
         self.policies = known.policies.clone();
@@ -157,11 +152,18 @@ impl Wrapper {
             if component.flaw.is_some() {
                 component.pod_sets.clone_from(&recorded.pod_sets);
             }
-            component.recorded.clone_from(&recorded.uid);
-            component.recorded_pod_owners.clone_from(&recorded.pod_owners);
         }
+        self.note_recorded(index, &mut component);
         component.ends = Kind::of(&component.api_version, &component.kind).end == End::Reported;
         component
+    }
+
+    /// The UIDs that the status records of a component and of the owners of its pods.
+    fn note_recorded(&self, index: usize, component: &mut Component) {
+        let recorded = self.status.component_status.get(index);
+        component.recorded = recorded.and_then(|recorded| recorded.uid.clone());
+        component.recorded_pod_owners =
+            recorded.map(|recorded| recorded.pod_owners.clone()).unwrap_or_default();
     }
 
     /// Entries of `componentStatus` that are about other objects than the templates become those of the

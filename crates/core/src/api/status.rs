@@ -181,9 +181,9 @@ pub struct PodSetSince {
     /// When the readiness last changed.
     pub since: Time,
 
-    /// Pods that failed up to this time have been replaced: they had failed when every expected pod was running.
+    /// Pods that failed up to this time were replaced: every expected pod ran after they had failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub recovered_until: Option<Time>,
+    pub replaced_until: Option<Time>,
 }
 
 /// An attempt, from Resuming until all its resources are deleted.

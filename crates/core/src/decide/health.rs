@@ -43,8 +43,12 @@ impl PodSetHealth<'_> {
 
     /// Name in the label of its pods: `<component>-<pod set>`.
     pub fn name(&self) -> String {
-        format!("{}-{}", self.component, self.pod_set)
+        name_of(self.component, self.pod_set)
     }
+}
+
+fn name_of(component: usize, pod_set: usize) -> String {
+    format!("{component}-{pod_set}")
 }
 
 /// The pod sets of every component, in order.
@@ -235,7 +239,7 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
         let name = health.name();
         let old = draft.status.since.as_ref().and_then(|s| entry(&s.pod_sets, &name)).cloned();
         let ready = health.ready();
-        // one that does not end counts as failed then, and is made up for if the others still run
+        // one that does not end counts as failed then, and as replaced if the pod set is still ready
         let overdue = health.terminating.iter().filter_map(|pod| overdue_from(draft.facts, pod));
         if let Some(at) = overdue.min().filter(|_| ready) {
             draft.look_again(at);
@@ -249,9 +253,9 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
             Some(old) if old.terminating && !terminating => now,
             Some(old) => old.since.0,
         };
-        let recovered_until = recovered_until(draft.facts, old, health);
+        let replaced_until = replaced_until(draft.facts, old, health);
         let since = Time(since);
-        let new = PodSetSince { pod_set: name, ready, terminating, since, recovered_until };
+        let new = PodSetSince { pod_set: name, ready, terminating, since, replaced_until };
         let entries = &mut draft.since().pod_sets;
         match entries.iter_mut().find(|entry| entry.pod_set == new.pod_set) {
             Some(old) => *old = new,
@@ -260,14 +264,14 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
     }
 }
 
-/// Up to when the failures of a pod set are made up for: as long as it is ready, all that are seen. A node's clock may
+/// Up to when the failed pods of a pod set are replaced: as long as it is ready, all that are seen. A node's clock may
 /// run ahead of ours, and says nothing about failures to come.
-fn recovered_until(
+fn replaced_until(
     facts: Facts<'_>,
     old: Option<PodSetSince>,
     health: &PodSetHealth<'_>,
 ) -> Option<Time> {
-    let before = old.and_then(|old| old.recovered_until);
+    let before = old.and_then(|old| old.replaced_until);
     if !health.ready() {
         return before;
     }
@@ -275,36 +279,36 @@ fn recovered_until(
     before.max(failed.map(|at| Time(at.min(facts.now))))
 }
 
-/// The pods of a set whose failure nothing has made up for since they failed.
+/// The failed pods of a set that were not replaced: it was not ready since they failed.
 ///
 /// A node may be lost a moment before the pod set was seen to be ready; then nothing has replaced its pods, and there
 /// are still too few.
-pub fn unmended<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a Pod> {
+pub fn not_replaced<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a Pod> {
     if health.ready() {
         return vec![];
     }
-    let is_fresh = |pod: &&Pod| is_unmended(draft.facts.snapshot, pod);
+    let is_recent = |pod: &&Pod| !is_replaced(draft.facts.snapshot, pod);
     // older ones that are lost only as far as others do not account for what is lacking
-    let lacking =
-        health.expected - health.alive - count(health.failed.iter().copied().filter(is_fresh));
-    let fresh = |pod: &&Pod| is_fresh(pod) || pod.lost.is_some() && lacking > 0;
-    health.failed.iter().copied().filter(fresh).collect()
+    let recent = count(health.failed.iter().copied().filter(is_recent));
+    let lacking = health.expected - health.alive - recent;
+    let counts = |pod: &&Pod| is_recent(pod) || pod.lost.is_some() && lacking > 0;
+    health.failed.iter().copied().filter(counts).collect()
 }
 
-/// Whether the pod set of a failed pod was not ready again after the failure, whatever it expects now.
+/// Whether the pod set of a failed pod was ready again after the failure, whatever it expects now.
 ///
-/// A pod that was made up for may lie around for long, and must not make a later failure look old, nor be its cause.
-pub fn is_unmended(snapshot: &Snapshot, pod: &Pod) -> bool {
+/// A pod that was replaced may exist for long, and must not make a later failure look old, nor be its cause.
+pub fn is_replaced(snapshot: &Snapshot, pod: &Pod) -> bool {
     let since = snapshot.status.since.as_ref();
     let place = pod.component.zip(pod.pod_set);
     let entry = place.zip(since).and_then(|((component, pod_set), since)| {
-        entry(&since.pod_sets, &format!("{component}-{pod_set}"))
+        entry(&since.pod_sets, &name_of(component, pod_set))
     });
-    let recovered = entry.and_then(|entry| entry.recovered_until.as_ref());
-    match (failure::finished_at(pod), recovered) {
-        (Some(at), Some(recovered)) => at > recovered.0,
-        (Some(_), None) => true,
-        (None, _) => pod.lost.is_none() || !entry.is_some_and(|entry| entry.ready),
+    let until = entry.and_then(|entry| entry.replaced_until.as_ref());
+    match (failure::finished_at(pod), until) {
+        (Some(at), Some(until)) => at <= until.0,
+        (Some(_), None) => false,
+        (None, _) => pod.lost.is_some() && entry.is_some_and(|entry| entry.ready),
     }
 }
 

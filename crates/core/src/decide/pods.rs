@@ -30,7 +30,7 @@ pub fn of_pods<'a>(
 ) -> Vec<Problem<'a>> {
     let mut problems = vec![];
     let replacement = Replacement::of(draft.facts);
-    problems.extend(unmended_pods(draft, judged, pod_sets, &replacement));
+    problems.extend(first_failed_pod(draft, judged, pod_sets, &replacement));
     problems.extend(fatal_pod(draft, judged));
     problems.extend(overruled_pod(draft, judged, pod_sets));
     problems.extend(doomed_nodes(draft));
@@ -43,7 +43,7 @@ pub fn of_pods<'a>(
     problems
 }
 
-/// A pod that fails the AppWrapper by `podFailurePolicy`, also where it was made up for.
+/// A pod that fails the AppWrapper by `podFailurePolicy`, also where it was replaced.
 fn fatal_pod<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Option<Problem<'a>> {
     let (pod, _) = judged.fatal?;
     let at = failure::finished_at(pod).unwrap_or(draft.facts.now).min(draft.facts.now);
@@ -52,9 +52,9 @@ fn fatal_pod<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Option<Problem<'a>> 
     Some(Problem { failed_at: at, deadline, ..problem })
 }
 
-/// Pods that failed and that nothing has made up for; not those that are ignored and that something
+/// Failed pods that were not replaced; not those that are ignored and that something
 /// replaces. The first failure first.
-pub fn unmended<'a>(
+pub fn not_replaced<'a>(
     draft: &Draft<'a>,
     judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
@@ -63,21 +63,21 @@ pub fn unmended<'a>(
         pod_sets.iter().filter(|set| steps::standing(draft, set.component) == ComponentStage::Up);
     let replacement = Replacement::of(draft.facts);
     let mut pods: Vec<&Pod> = up
-        .flat_map(|set| health::unmended(draft, set))
+        .flat_map(|set| health::not_replaced(draft, set))
         .filter(|pod| judged.ignores(pod).is_none() || replacement.is_final(draft.facts, pod))
         .collect();
     failure::sort(&mut pods);
     pods
 }
 
-fn unmended_pods<'a>(
+fn first_failed_pod<'a>(
     draft: &mut Draft<'a>,
     judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
     replacement: &Replacement,
 ) -> Option<Problem<'a>> {
     let now = draft.facts.now;
-    let mut pods = unmended(draft, judged, pod_sets);
+    let mut pods = not_replaced(draft, judged, pod_sets);
     let ignored = pods.first().and_then(|pod| judged.ignores(pod));
     let all_ignored = pods.iter().all(|pod| judged.ignores(pod).is_some());
     if !all_ignored {
@@ -142,7 +142,7 @@ fn overruled_pod<'a>(
     draft.facts.snapshot.retry.overriding().next()?;
     let up =
         pod_sets.iter().filter(|set| steps::standing(draft, set.component) == ComponentStage::Up);
-    let mut pods: Vec<&Pod> = up.flat_map(|set| health::unmended(draft, set)).collect();
+    let mut pods: Vec<&Pod> = up.flat_map(|set| health::not_replaced(draft, set)).collect();
     failure::sort(&mut pods);
     let first = pods.into_iter().next().filter(|pod| judged.ignores(pod).is_some())?;
     let at = failure::finished_at(first).unwrap_or(draft.facts.now).min(draft.facts.now);
@@ -250,7 +250,7 @@ fn too_few_pods<'a>(
     };
     let unhealthy_from = grace.after(since);
     // a pod that failed is why there are too few, and its component is about to say so
-    let failed = health::unmended(draft, health).into_iter().next();
+    let failed = health::not_replaced(draft, health).into_iter().next();
     let said_by = |pod: &'a Pod| {
         let at = failure::finished_at(pod).unwrap_or(facts.now).min(facts.now);
         owner_until(facts, replacement, pod, at)

@@ -234,7 +234,9 @@ pub fn failed_component<'a>(
     let ignored = failed.first().and_then(spared);
     failed.retain(|each| spared(each).is_none());
     if failed.is_empty()
-        && pods::unmended(draft, judged, pod_sets).iter().any(|pod| judged.ignores(pod).is_none())
+        && pods::not_replaced(draft, judged, pod_sets)
+            .iter()
+            .any(|pod| judged.ignores(pod).is_none())
     {
         return None; // that one is decided about
     }
@@ -246,9 +248,11 @@ pub fn failed_component<'a>(
     let text = said(component, reason, message);
     let mut problem = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
     let counts = |pod: &Pod| failed.is_empty() || judged.ignores(pod).is_none();
-    let has_failed_pod = !failed_pods(draft, Some(index)).is_empty();
-    let disrupted = if has_failed_pod { None } else { disrupted_pod(draft, index) };
-    if let Some(pod) = cause(draft, index, counts).or(disrupted) {
+    let disrupted = || {
+        let pod = disrupted_pod(draft, index)?;
+        failed_pods(draft, Some(index)).is_empty().then_some(pod)
+    };
+    if let Some(pod) = cause(draft, index, counts).or_else(disrupted) {
         let said = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
         problem.message = format!("{text}; {}", said.message);
         problem.failure = said.failure;
@@ -260,19 +264,19 @@ pub fn failed_component<'a>(
         problem.failed_at = at.map_or(problem.failed_at, |at| at.min(draft.facts.now));
     }
     problem.ignored = if failed.is_empty() { ignored } else { None };
-    let unmended = pods::unmended(draft, judged, pod_sets);
-    problem.components = with_pods(draft, judged, &unmended, failed);
+    let not_replaced = pods::not_replaced(draft, judged, pod_sets);
+    problem.components = with_pods(draft, judged, &not_replaced, failed);
     problem.judged = Some(judged.clone());
     Some(problem)
 }
 
-/// The failed pod of a component that made it fail, of those that count: the first that nothing has made up for, else
-/// the last one. So it is the same pod whether its own failure is seen first or that of the component.
+/// The failed pod of a component that made it fail, of those that count: the first that was not replaced, else the
+/// last one. So it is the same pod whether its own failure is seen first or that of the component.
 fn cause<'a>(draft: &Draft<'a>, index: usize, counts: impl Fn(&Pod) -> bool) -> Option<&'a Pod> {
     let mut pods = failed_pods(draft, Some(index));
     pods.retain(|pod| counts(pod));
-    let unmended = pods.iter().find(|pod| health::is_unmended(draft.facts.snapshot, pod));
-    unmended.or_else(|| pods.last()).copied()
+    let first = pods.iter().find(|pod| !health::is_replaced(draft.facts.snapshot, pod));
+    first.or_else(|| pods.last()).copied()
 }
 
 /// The pod of a component that was first to be ended from outside, and still is in its grace period. A Job counts it
@@ -296,7 +300,7 @@ pub fn missing_component<'a>(draft: &Draft<'a>, index: usize, message: &str) -> 
     let plain = Problem::of_component(draft, index, reason, message);
     let judged = judge(draft);
     let counts = |pod: &&Pod| {
-        judged.ignores(pod).is_none() && health::is_unmended(draft.facts.snapshot, pod)
+        judged.ignores(pod).is_none() && !health::is_replaced(draft.facts.snapshot, pod)
     };
     let Some(pod) = failed_pods(draft, Some(index)).into_iter().find(counts) else {
         return plain;
@@ -344,11 +348,12 @@ fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
 pub fn with_pods<'a>(
     draft: &Draft<'a>,
     judged: &Judged<'a>,
-    unmended: &[&'a Pod],
+    not_replaced: &[&'a Pod],
     mut failed: Vec<FailedComponent<'a>>,
 ) -> Vec<FailedComponent<'a>> {
     let snapshot = draft.facts.snapshot;
-    let lost = unmended.iter().filter(|pod| pod.died_of_node() && judged.ignores(pod).is_none());
+    let lost =
+        not_replaced.iter().filter(|pod| pod.died_of_node() && judged.ignores(pod).is_none());
     for pod in lost.filter(|_| !mutations::is_present(Mutation::LostIsNoFailure)) {
         let Some(index) = pod.component else { continue };
         if failed.iter().any(|each| each.index == index) {

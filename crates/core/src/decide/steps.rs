@@ -209,7 +209,7 @@ pub fn arrived(draft: &mut Draft<'_>, index: usize) {
         ready: false,
         terminating: false,
         since: since.clone(),
-        recovered_until: None,
+        replaced_until: None,
     }));
 }
 

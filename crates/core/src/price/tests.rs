@@ -147,7 +147,7 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         ready: false,
         terminating: true,
         since: moment(),
-        recovered_until: Some(moment()),
+        replaced_until: Some(moment()),
     };
     let most = given.iter().max_by_key(|each| pending(each));
     let grown = |container: &String| PendingMemory {

@@ -11,14 +11,14 @@ use super::shape::{self, Shape, Text};
 /// A required field that is given twice is counted twice here; the types refuse it.
 pub(super) fn conforms(status: &str) -> bool {
     let mut text = serde_json::Deserializer::from_str(status);
-    Held(shape::status()).deserialize(&mut text).is_ok() && text.end().is_ok()
+    Against(shape::status()).deserialize(&mut text).is_ok() && text.end().is_ok()
 }
 
-/// A shape against which a value is held; an error where the value differs from it.
+/// Checks a value against a shape: an error where the value differs from it.
 #[derive(Clone, Copy)]
-struct Held<'a>(&'a Shape);
+struct Against<'a>(&'a Shape);
 
-impl<'de> DeserializeSeed<'de> for Held<'_> {
+impl<'de> DeserializeSeed<'de> for Against<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -26,7 +26,7 @@ impl<'de> DeserializeSeed<'de> for Held<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Held<'_> {
+impl<'de> Visitor<'de> for Against<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -34,19 +34,19 @@ impl<'de> Visitor<'de> for Held<'_> {
     }
 
     fn visit_bool<E: Error>(self, _: bool) -> Result<(), E> {
-        when(matches!(self.0, Shape::Flag))
+        ensure(matches!(self.0, Shape::Flag))
     }
 
     fn visit_i64<E: Error>(self, number: i64) -> Result<(), E> {
-        when(matches!(self.0, Shape::Number { min, max } if (*min..=*max).contains(&number)))
+        ensure(matches!(self.0, Shape::Number { min, max } if (*min..=*max).contains(&number)))
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<(), E> {
-        i64::try_from(number).map_or_else(|_| when(false), |number| self.visit_i64(number))
+        i64::try_from(number).map_or_else(|_| ensure(false), |number| self.visit_i64(number))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
-        when(match self.0 {
+        ensure(match self.0 {
             Shape::Text(allowed) => allowed.allows(text),
             Shape::Moment(allowed) => {
                 allowed.allows(text) && text.parse::<jiff::Timestamp>().is_ok()
@@ -60,12 +60,12 @@ impl<'de> Visitor<'de> for Held<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        let Shape::List { items, max } = self.0 else { return when(false) };
+        let Shape::List { items, max } = self.0 else { return ensure(false) };
         let mut length = 0;
-        while list.next_element_seed(Held(items))?.is_some() {
+        while list.next_element_seed(Against(items))?.is_some() {
             length += 1;
         }
-        when(length <= *max)
+        ensure(length <= *max)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
@@ -73,30 +73,30 @@ impl<'de> Visitor<'de> for Held<'_> {
             Shape::Fields { fields, required } => {
                 let mut missing = required.len();
                 while let Some(name) = object.next_key::<&str>()? {
-                    let Some(shape) = fields.get(name) else { return when(false) };
-                    object.next_value_seed(Held(shape))?;
+                    let Some(shape) = fields.get(name) else { return ensure(false) };
+                    object.next_value_seed(Against(shape))?;
                     missing = missing.saturating_sub(required.contains(name).into());
                 }
-                when(missing == 0)
+                ensure(missing == 0)
             }
             Shape::Texts { max, value } => {
                 let mut length = 0;
                 while let Some((_, text)) = object.next_entry::<&str, &str>()? {
                     length += 1;
-                    when(value.allows(text))?;
+                    ensure(value.allows(text))?;
                 }
-                when(length <= *max)
+                ensure(length <= *max)
             }
             Shape::Text(_)
             | Shape::Moment(_)
             | Shape::Number { .. }
             | Shape::Flag
-            | Shape::List { .. } => when(false),
+            | Shape::List { .. } => ensure(false),
         }
     }
 }
 
-fn when<E: Error>(conforms: bool) -> Result<(), E> {
+fn ensure<E: Error>(conforms: bool) -> Result<(), E> {
     if conforms { Ok(()) } else { Err(E::custom("differs from the definition")) }
 }
 

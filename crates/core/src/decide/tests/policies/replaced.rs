@@ -1,4 +1,4 @@
-//! Which failed pod is the cause, whatever is seen first: not one that was made up for, and of the others the first.
+//! Which failed pod is the cause, whatever is seen first: not one that was replaced, and of the others the first.
 
 use super::build::{failed, ready, running};
 use crate::api::Phase;
@@ -10,7 +10,7 @@ const JUDGES: &str = "{rules: [\
     {name: oom, action: Retry, onConditions: [OOMKilled]}], defaultAction: Retry}";
 
 /// A Job of two pods that runs since second 30; a pod failed at second 20 and was replaced.
-fn recovered() -> World {
+fn replaced() -> World {
     running(&["Job/work:2"]).with(failed(0)).ready(0, 2).backoff(0, 6, 1).settled(30)
 }
 
@@ -19,8 +19,8 @@ fn named(name: &str, pod: Pod) -> Pod {
 }
 
 #[test]
-fn a_pod_that_was_made_up_for_is_not_the_cause_at_any_later_look() {
-    let mut drained = recovered().pod(1, |pod| pod.terminating = true);
+fn a_pod_that_was_replaced_is_not_the_cause_at_any_later_look() {
+    let mut drained = replaced().pod(1, |pod| pod.terminating = true);
     for second in 1000..1020 {
         let decision = drained.decide(second);
         assert_eq!(decision.next, Phase::Running, "at {second}: {:?}", decision.verdict);
@@ -28,10 +28,10 @@ fn a_pod_that_was_made_up_for_is_not_the_cause_at_any_later_look() {
         drained = drained.written(&decision);
     }
     // the replacement is there before the pod set is seen to be short
-    let replaced = recovered().pod(1, |pod| pod.name = "other".into()).settled(1000);
-    assert_eq!(replaced.decide(1001).verdict.deadline, None);
+    let at_once = replaced().pod(1, |pod| pod.name = "other".into()).settled(1000);
+    assert_eq!(at_once.decide(1001).verdict.deadline, None);
     // two were replaced, one after the other, and only the first was seen to be missing
-    let twice = recovered().with(failed(0).at(500)).settled(520);
+    let twice = replaced().with(failed(0).at(500)).settled(520);
     let drained = twice.pod(1, |pod| pod.terminating = true).settled(1000);
     assert_eq!(drained.decide(1001).verdict.deadline, None);
 }
@@ -63,7 +63,7 @@ fn the_first_cause_is_the_pod_that_failed_first_not_the_one_that_was_seen_first(
 }
 
 #[test]
-fn a_component_fails_because_of_its_last_pod_not_of_one_that_was_made_up_for() {
+fn a_component_fails_because_of_its_last_pod_not_of_one_that_was_replaced() {
     let oom = || {
         let killed = super::build::container("main", 137, "OOMKilled", "", 20);
         failed(0).ended(killed)
