@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::SignedDuration;
 use kube::Resource;
 use kube::core::ApiResource;
 use serde::{Deserialize, Deserializer};
@@ -181,6 +182,9 @@ impl PodRecord {
         let created = metadata.creation_timestamp.take().map(|time| time.0);
         let due_to_go = metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let grace = metadata.deletion_grace_period_seconds;
+        let deletion_requested = due_to_go
+            .zip(grace)
+            .and_then(|(due, grace)| due.checked_sub(SignedDuration::from_secs(grace.max(0))).ok());
         let identity = metadata.identity();
         let resources = spec.resources();
         let sidecars = spec.sidecars();
@@ -205,6 +209,7 @@ impl PodRecord {
             terminating: identity.terminating,
             finalizers: identity.finalizers.clone(),
             due_to_go,
+            deletion_requested,
             created,
             reason: status.reason,
             message: status.message.map(trimmed),
@@ -368,6 +373,7 @@ fn containers(statuses: Vec<LeanContainerStatus>, init: bool) -> impl Iterator<I
 
 #[cfg(test)]
 mod tests {
+    use k8s_openapi::jiff::Timestamp;
     use serde_json::json;
 
     use super::*;
@@ -482,7 +488,16 @@ mod tests {
                 false,
             ),
         ] {
-            assert_eq!(PodRecord::of(&seen(&json!({"metadata": meta}))).is_over, want, "{meta}");
+            let record = PodRecord::of(&seen(&json!({"metadata": meta})));
+            assert_eq!(record.is_over, want, "{meta}");
+            let grace = meta["deletionGracePeriodSeconds"].as_i64();
+            let requested =
+                record.pod.due_to_go.zip(grace).map(|(due, grace)| due.as_second() - grace);
+            assert_eq!(
+                record.pod.deletion_requested.map(Timestamp::as_second),
+                requested,
+                "{meta}"
+            );
         }
     }
 

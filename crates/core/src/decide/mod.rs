@@ -14,6 +14,7 @@ mod attempts;
 mod blockers;
 pub mod budget;
 mod components;
+mod consequence;
 mod deploy;
 mod draft;
 pub mod edges;

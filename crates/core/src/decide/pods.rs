@@ -53,7 +53,7 @@ fn fatal_pod<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Option<Problem<'a>> 
 }
 
 /// Failed pods that were not replaced; not those that are ignored and that something
-/// replaces. The first failure first.
+/// replaces, nor those that were deleted because their component had failed. The first failure first.
 pub fn not_replaced<'a>(
     draft: &Draft<'a>,
     judged: &Rc<Judged<'a>>,
@@ -64,6 +64,7 @@ pub fn not_replaced<'a>(
     let replacement = Replacement::of(draft.facts);
     let mut pods: Vec<&Pod> = up
         .flat_map(|set| health::not_replaced(draft, set))
+        .filter(|pod| !judged.is_consequence(pod))
         .filter(|pod| judged.ignores(pod).is_none() || replacement.is_final(draft.facts, pod))
         .collect();
     failure::sort(&mut pods);
@@ -142,7 +143,8 @@ fn overruled_pod<'a>(
     draft.facts.snapshot.retry.overriding().next()?;
     let up =
         pod_sets.iter().filter(|set| steps::standing(draft, set.component) == ComponentStage::Up);
-    let mut pods: Vec<&Pod> = up.flat_map(|set| health::not_replaced(draft, set)).collect();
+    let unreplaced = up.flat_map(|set| health::not_replaced(draft, set));
+    let mut pods: Vec<&Pod> = unreplaced.filter(|pod| !judged.is_consequence(pod)).collect();
     failure::sort(&mut pods);
     let first = pods.into_iter().next().filter(|pod| judged.ignores(pod).is_some())?;
     let at = failure::finished_at(first).unwrap_or(draft.facts.now).min(draft.facts.now);

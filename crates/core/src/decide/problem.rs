@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::consequence::FirstFailures;
 use super::draft::Draft;
 use super::failure;
 use super::health::{self, PodSetHealth};
@@ -227,7 +228,8 @@ pub fn failed_component<'a>(
     let first = failed.first()?.index;
     let spared = |failed: &FailedComponent<'_>| {
         let pods = failed_pods(draft, Some(failed.index));
-        let mut rules = pods.iter().map(|pod| judged.ignores(pod));
+        let own = pods.iter().filter(|pod| !judged.is_consequence(pod));
+        let mut rules = own.map(|pod| judged.ignores(pod));
         let first = rules.next()??;
         rules.all(|rule| rule.is_some()).then_some(first)
     };
@@ -271,10 +273,15 @@ pub fn failed_component<'a>(
 }
 
 /// The failed pod of a component that made it fail, of those that count: the first that was not replaced, else the
-/// last one. So it is the same pod whether its own failure is seen first or that of the component.
+/// last one. So it is the same pod whether its own failure is seen first or that of the component. A pod that was
+/// deleted because the component had failed comes after all others.
 fn cause<'a>(draft: &Draft<'a>, index: usize, counts: impl Fn(&Pod) -> bool) -> Option<&'a Pod> {
     let mut pods = failed_pods(draft, Some(index));
     pods.retain(|pod| counts(pod));
+    let first = FirstFailures::of(draft.facts);
+    if pods.iter().any(|pod| !first.explain(pod)) {
+        pods.retain(|pod| !first.explain(pod));
+    }
     let first = pods.iter().find(|pod| !health::is_replaced(draft.facts.snapshot, pod));
     first.or_else(|| pods.last()).copied()
 }
@@ -300,7 +307,9 @@ pub fn missing_component<'a>(draft: &Draft<'a>, index: usize, message: &str) -> 
     let plain = Problem::of_component(draft, index, reason, message);
     let judged = judge(draft);
     let counts = |pod: &&Pod| {
-        judged.ignores(pod).is_none() && !health::is_replaced(draft.facts.snapshot, pod)
+        judged.ignores(pod).is_none()
+            && !judged.is_consequence(pod)
+            && !health::is_replaced(draft.facts.snapshot, pod)
     };
     let Some(pod) = failed_pods(draft, Some(index)).into_iter().find(counts) else {
         return plain;
@@ -401,5 +410,11 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<
 
 /// The failed pods of the running attempt, judged by `podFailurePolicy`.
 pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
-    Rc::new(pod_failure::judge(draft.facts.snapshot, &failed_pods(draft, None)))
+    let first = FirstFailures::of(draft.facts);
+    let (consequences, failed): (Vec<&Pod>, Vec<&Pod>) =
+        failed_pods(draft, None).into_iter().partition(|pod| first.explain(pod));
+    let mut judged = pod_failure::judge(draft.facts.snapshot, &failed);
+    let consequences = consequences.iter().map(|pod| (pod.uid.as_str(), pod.name.as_str()));
+    judged.consequences = consequences.collect();
+    Rc::new(judged)
 }

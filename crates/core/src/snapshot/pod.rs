@@ -28,6 +28,8 @@ pub struct Pod {
     pub terminating: bool,
     /// When it should have been gone: its deletion timestamp, which counts in its own grace period.
     pub due_to_go: Option<Timestamp>,
+    /// When its deletion was requested first: its deletion timestamp without its grace period.
+    pub deletion_requested: Option<Timestamp>,
     /// Finalizers that keep it.
     pub finalizers: Vec<String>,
     /// When it was created.

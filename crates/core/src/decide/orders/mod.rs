@@ -18,6 +18,7 @@ mod stage;
 
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 
+use super::consequence::FirstFailures;
 use super::{Facts, VerdictAction, attempts, failure};
 use crate::api::{Phase, RuleRef};
 use crate::snapshot::{Outcome, Pod, PodPhase};
@@ -57,7 +58,7 @@ enum Event {
 struct Fact {
     event: Event,
     at: Timestamp,
-    /// It follows from another within [`DELAY`]: a component fails after its pods.
+    /// It follows from another within [`DELAY`]: a component fails after its pods, and deletes the others.
     follows: bool,
 }
 
@@ -152,11 +153,14 @@ fn dated(
     let first = events.iter().map(|(_, at, _)| *at).min()??;
     let first_pod = events.iter().filter(|(event, ..)| matches!(event, Event::Pod(_)));
     let first_pod = first_pod.filter_map(|(_, at, _)| *at).min();
+    let consequence = FirstFailures::of(facts);
     let dated = |(event, at, _): (Event, Option<Timestamp>, _)| {
         let at = at.filter(|at| *at <= facts.now)?;
-        let follows = matches!(event, Event::Component(_))
-            && first_pod.is_some_and(|pod| pod <= at)
-            && at <= first + DELAY;
+        let follows = match event {
+            Event::Component(_) => first_pod.is_some_and(|pod| pod <= at) && at <= first + DELAY,
+            Event::Pod(index) => consequence.explain(&facts.snapshot.pods[index]),
+            Event::Node(_) => false,
+        };
         Some(Fact { event, at, follows })
     };
     let is_old = |pod: &Pod| pod.created.is_none_or(|created| created < first);

@@ -61,6 +61,7 @@ fn run(pod: &mut Pod) {
     pod.phase = PodPhase::Running;
     pod.terminating = false;
     pod.due_to_go = None;
+    pod.deletion_requested = None;
     pod.reason = None;
     pod.message = None;
     pod.conditions.retain(|condition| condition.kind != "DisruptionTarget");

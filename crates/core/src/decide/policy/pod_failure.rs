@@ -1,6 +1,6 @@
 //! Stage 2: `spec.podFailurePolicy`. Source: KEP-3329.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Case, Ruling, RulingAction};
 use crate::api::{PodFailurePolicyAction, RuleRef, RuleSource};
@@ -22,6 +22,8 @@ pub struct Judged<'a> {
     ignored: BTreeMap<(&'a str, &'a str), i32>,
     /// Pods that a rule counts, in the same way.
     counted: BTreeMap<(&'a str, &'a str), i32>,
+    /// Pods that were deleted because their component had failed, in the same way: no rule is asked about them.
+    pub consequences: BTreeSet<(&'a str, &'a str)>,
 }
 
 impl Judged<'_> {
@@ -37,15 +39,21 @@ impl Judged<'_> {
         self.counted.get(&(pod.uid.as_str(), pod.name.as_str())).copied()
     }
 
+    /// Whether a pod was deleted because its component had failed.
+    #[must_use]
+    pub fn is_consequence(&self, pod: &Pod) -> bool {
+        self.consequences.contains(&(pod.uid.as_str(), pod.name.as_str()))
+    }
+
     /// UIDs of the pods that are no failure.
     pub fn ignored(&self) -> impl Iterator<Item = &str> {
         self.ignored.keys().map(|(uid, _)| *uid)
     }
 
-    /// How many pods failed, those that are no failure included.
+    /// How many pods failed, those that no policy counts included.
     #[must_use]
     pub fn failed(&self) -> usize {
-        self.left.len() + self.ignored.len()
+        self.left.len() + self.ignored.len() + self.consequences.len()
     }
 }
 

@@ -1,7 +1,8 @@
 //! Stage 3: the annotations `terminalExitCodes` and `retryableExitCodes`.
 
 use super::build::{check, container, failed, running};
-use crate::decide::tests::given::World;
+use crate::decide::tests::given::{World, at};
+use crate::snapshot::Pod;
 
 const FAILS: &str = "Fail exitCodeAnnotation";
 const COUNTED: &str = "Restart retryLimit 0 of 3";
@@ -60,6 +61,47 @@ fn codes_are_those_of_the_pods_that_the_pod_failure_policy_left() {
             pods(terminal(&[3]).spec(&policy("FailAppWrapper"))),
             20,
             "Fail podFailurePolicy#0",
+        ),
+    ]);
+}
+
+/// A pod that ends with a code, and of which the deletion was requested before.
+fn deleted(code: i32, requested: i64, ended: i64) -> Pod {
+    let pod = failed(0).code(code).at(ended);
+    Pod { terminating: true, deletion_requested: Some(at(requested)), ..pod }
+}
+
+#[test]
+fn a_pod_that_was_deleted_after_a_failure_has_no_say() {
+    let worlds = |pod: Pod| retryable(&[3]).with(failed(0).code(3)).with(pod);
+    let disrupted =
+        deleted(143, 20, 25).condition("DisruptionTarget", "True", "EvictionByEvictionAPI");
+    let out_of_memory = failed(0).ended(container("main", 137, "OOMKilled", "", 20));
+    let out_of_memory =
+        Pod { terminating: true, deletion_requested: Some(at(20)), ..out_of_memory };
+    let alone = |pod: Pod| retryable(&[3]).with(pod);
+    let overdue = |pod: Pod| alone(pod).fails(0, "DeadlineExceeded", "", 20);
+    let policy = "podFailurePolicy: {rules: [{action: FailAppWrapper, \
+                  onExitCodes: {operator: In, values: [143]}}]}";
+    let ignored = "podFailurePolicy: {rules: [{action: Ignore, \
+                   onExitCodes: {operator: In, values: [3]}}]}";
+    check(vec![
+        ("a sibling that ends later", worlds(deleted(143, 20, 25)), 80, COUNTED),
+        ("… whatever its code", worlds(deleted(4, 20, 25)), 80, COUNTED),
+        ("… in the same second", worlds(deleted(137, 20, 20)), 80, COUNTED),
+        ("its own code in that second", worlds(deleted(4, 20, 20)), 20, FAILS),
+        ("out of memory in that second", worlds(out_of_memory), 20, FAILS),
+        ("it had failed before", worlds(deleted(4, 26, 25)), 25, FAILS),
+        ("it was deleted before that failure", worlds(deleted(143, 15, 25)), 25, FAILS),
+        ("disrupted", worlds(disrupted), 25, FAILS),
+        ("nothing failed before", alone(deleted(143, 20, 25)), 25, FAILS),
+        ("its Job had failed", overdue(deleted(143, 20, 25)), 25, COUNTED),
+        ("podFailurePolicy", worlds(deleted(143, 20, 25)).spec(policy), 80, COUNTED),
+        (
+            "all that failed by itself is ignored",
+            worlds(deleted(143, 20, 25)).fails(0, "BackoffLimitExceeded", "", 20).spec(ignored),
+            80,
+            "RestartIgnoringLimit podFailurePolicy#0",
         ),
     ]);
 }

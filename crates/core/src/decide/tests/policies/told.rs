@@ -101,31 +101,36 @@ fn an_order_that_decides_otherwise_is_told() {
     );
 }
 
-/// A pod of a Job that never replaces it; the Job says so; perhaps the node is lost, and perhaps another pod fails.
+/// A pod of a Job that never replaces it; the Job says so; perhaps the node is lost, and perhaps another pod fails,
+/// by itself or because the Job deletes it. Perhaps some exit codes are retryable alone.
 fn failure() -> impl Strategy<Value = World> {
     let pod = || pods().prop_filter("it failed", |pod| pod.phase == PodPhase::Failed);
     let node = prop::option::of((prop::sample::select(Lost::ALL.to_vec()), 600_i64..604));
-    (pod(), prop::option::of((pod(), 0_i64..9)), 0_i64..9, node).prop_map(
-        |(one, two, wait, node)| {
-            let pod = |pod: Pod, second| {
-                let pod = pod.at(second);
-                Pod { component: Some(0), pod_set: Some(0), created: Some(at(0)), ..pod }
-            };
-            let count = 1 + i64::from(two.is_some());
-            let mut world =
-                running(&[if two.is_some() { "Job/a:2" } else { "Job/a:1" }, "Job/b:1", "Job/c:1"]);
-            world = world.with(pod(one, 600));
-            if let Some((two, later)) = two {
-                world = world.with(pod(two, 600 + later));
-            }
-            world = world.with(ready(1)).with(ready(2)).backoff(0, 0, count);
-            world = world.fails(0, "BackoffLimitExceeded", "mm", 600 + wait);
-            match node {
-                Some((lost, second)) => world.loses_node(lost, second),
-                None => world,
-            }
-        },
-    )
+    let two = prop::option::of((pod(), 0_i64..9, any::<bool>()));
+    let retryable = prop::option::of(0..4_i32);
+    (pod(), two, 0_i64..9, node, retryable).prop_map(|(one, two, wait, node, retryable)| {
+        let pod = |pod: Pod, second| {
+            let pod = pod.at(second);
+            Pod { component: Some(0), pod_set: Some(0), created: Some(at(0)), ..pod }
+        };
+        let count = 1 + i64::from(two.is_some());
+        let mut world =
+            running(&[if two.is_some() { "Job/a:2" } else { "Job/a:1" }, "Job/b:1", "Job/c:1"]);
+        world = world.with(pod(one, 600));
+        if let Some((two, later, is_deleted)) = two {
+            let two = pod(two, 600 + later);
+            let requested = Some(at(600 + later / 2)).filter(|_| is_deleted);
+            let terminating = is_deleted;
+            world = world.with(Pod { terminating, deletion_requested: requested, ..two });
+        }
+        world = world.with(ready(1)).with(ready(2)).backoff(0, 0, count);
+        world = world.fails(0, "BackoffLimitExceeded", "mm", 600 + wait);
+        world = world.limits(|limits| limits.retryable_exit_codes.extend(retryable));
+        match node {
+            Some((lost, second)) => world.loses_node(lost, second),
+            None => world,
+        }
+    })
 }
 
 proptest! {

@@ -1,0 +1,81 @@
+//! Failed pods that are the consequence of an earlier failure: their owner deleted them because it had failed.
+//!
+//! A Job that fails deletes its running pods. They then end with 143 or 137 and count as failed for a moment, until
+//! they are gone. What they say is nothing that their containers did, and whether it is seen is a matter of time, so
+//! no policy is asked about them. A pod that was deleted without an earlier failure is judged like any other, as
+//! KEP-3329 does it, and so is one that was disrupted.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::policy::category;
+use super::{Facts, attempts, failure, health};
+use crate::snapshot::{Outcome, Pod};
+
+/// Exit codes of a container that SIGTERM or SIGKILL ended.
+const KILLED: [i32; 2] = [143, 137];
+
+/// When each component failed first: one of its pods by itself, or its object.
+#[derive(Debug, Default)]
+pub struct FirstFailures(BTreeMap<usize, Timestamp>);
+
+impl FirstFailures {
+    /// Of the running attempt, without failed pods that were replaced.
+    pub fn of(facts: Facts<'_>) -> Self {
+        let snapshot = facts.snapshot;
+        let mut all = Self::default();
+        if !snapshot.pods.iter().any(ended_by_deletion) {
+            return all; // as usual: nobody asks
+        }
+        let attempt = attempts::current(&snapshot.status);
+        let of_attempt = |number: Option<i32>| number.is_none_or(|number| number == attempt);
+        for pod in &snapshot.pods {
+            let counts = pod.has_failed()
+                && of_attempt(pod.attempt)
+                && !ended_by_deletion(pod)
+                && !health::is_replaced(snapshot, pod);
+            if let (Some(index), Some(at), true) =
+                (pod.component, failure::finished_at(pod), counts)
+            {
+                all.note(index, at);
+            }
+        }
+        for (index, component) in snapshot.components.iter().enumerate() {
+            if let Some(object) = component.ours()
+                && of_attempt(object.attempt)
+                && let Outcome::Failed { at: Some(at), .. } = &object.report.outcome
+            {
+                all.note(index, *at);
+            }
+        }
+        all
+    }
+
+    fn note(&mut self, index: usize, at: Timestamp) {
+        self.0.entry(index).and_modify(|first| *first = at.min(*first)).or_insert(at);
+    }
+
+    /// Whether a pod was deleted after such a failure of its component, and ended by that.
+    pub fn explain(&self, pod: &Pod) -> bool {
+        let first = pod.component.and_then(|index| self.0.get(&index));
+        let after = first.is_some_and(|first| pod.deletion_requested >= Some(*first));
+        after && ended_by_deletion(pod)
+    }
+}
+
+/// Whether a deletion ended a pod, of which nothing says that it was disrupted.
+///
+/// The times have seconds. Of a pod that failed in the second of its deletion, the exit codes tell.
+fn ended_by_deletion(pod: &Pod) -> bool {
+    let is_killed = || {
+        let mut codes = pod.terminated().filter(|(_, end)| end.exit_code != 0);
+        codes.all(|(_, end)| KILLED.contains(&end.exit_code) && end.reason != category::OOM_KILLED)
+    };
+    let Some(requested) = pod.deletion_requested else { return false };
+    pod.has_failed()
+        && !pod.is_given_up()
+        && pod.true_condition("DisruptionTarget").is_none()
+        && failure::finished_at(pod)
+            .is_some_and(|at| at > requested || at == requested && is_killed())
+}
