@@ -1,13 +1,10 @@
 //! An AppWrapper as the watch shows it: read, or with the reason why it cannot be.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use serde_json::value::RawValue;
 
 use super::assemble::Wrapper;
 use super::cache::Key;
@@ -25,81 +22,42 @@ pub struct CachedAppWrapper {
     uid: String,
     version: String,
     size: usize,
-    text: Option<Box<RawValue>>,
+    text: Option<Box<str>>,
     /// How many bytes of the object are not in its text.
     left_out: usize,
     /// What it says in short, or why it cannot be read.
     pub summary: Result<Arc<Summary>, String>,
 }
 
-#[derive(Deserialize)]
-struct Body<'a> {
-    #[serde(default)]
-    spec: AppWrapperSpec,
-    #[serde(borrow, default)]
-    status: Option<&'a RawValue>,
-}
-
-/// An AppWrapper with rules of a newer version, which cannot be read.
-#[derive(Deserialize)]
-struct NewerBody<'a> {
-    #[serde(default)]
-    spec: Value,
-    #[serde(borrow, default)]
-    status: Option<&'a RawValue>,
-}
-
 /// Reads an AppWrapper without the rules that cannot be read; none where these are not what is wrong.
 fn without_unread_rules(seen: &RawObject) -> Option<Wrapper> {
-    let NewerBody { mut spec, status } = serde_json::from_str(seen.raw.get()).ok()?;
+    let mut spec: Value = serde_json::from_str(seen.spec()?).ok()?;
     let unread = Unread::take(&mut spec);
     if unread.is_empty() {
         return None;
     }
     let spec: AppWrapperSpec = serde_json::from_value(spec).ok()?;
-    let mut wrapper = wrapper(seen, Arc::new(spec), status, None);
+    let mut wrapper = wrapper(seen, Arc::new(spec), None);
     wrapper.leave_out(&unread);
     Some(wrapper)
 }
 
-/// An AppWrapper of which another version with the same spec is known.
-#[derive(Deserialize)]
-struct StatusAlone<'a> {
-    #[serde(borrow, default)]
-    status: Option<&'a RawValue>,
-}
-
-/// Reads an AppWrapper of which another version is known: its spec is not read again, where it is the same.
-fn newer(seen: &RawObject, known: &Wrapper) -> Option<Wrapper> {
-    if !known.has_spec_of(&seen.meta) {
-        return None;
-    }
-    let StatusAlone { status } = serde_json::from_str(seen.raw.get()).ok()?;
-    Some(wrapper(seen, known.spec.clone(), status, Some(known)))
-}
-
 /// The status is whatever was written into it: it is read as far as it can be.
-fn wrapper(
-    seen: &RawObject,
-    spec: Arc<AppWrapperSpec>,
-    status: Option<&RawValue>,
-    known: Option<&Wrapper>,
-) -> Wrapper {
+fn wrapper(seen: &RawObject, spec: Arc<AppWrapperSpec>, known: Option<&Wrapper>) -> Wrapper {
     let finalizers = seen.meta.finalizers.iter().flatten();
     let evidence = Evidence {
         deleting: seen.meta.deletion_timestamp.is_some(),
         suspend: spec.suspend,
         finalizer: finalizers.into_iter().any(|name| name == keys::FINALIZER),
     };
-    let raw = status.map(RawValue::get);
-    let Read { status, flaws } = status::read(raw, evidence);
+    let Read { status, flaws } = status::read(seen.status(), evidence);
     let plain = Wrapper::plain(&seen.meta, spec, status);
     let mut wrapper = match known {
         Some(known) => plain.inspected_as(known),
         None => plain.inspected(),
     };
     wrapper.flaws = flaws;
-    wrapper.rest_bytes = seen.raw.get().len() - raw.map_or(0, str::len);
+    wrapper.rest_bytes = seen.raw.get().len() - seen.status().map_or(0, str::len);
     wrapper.name_forged_components();
     wrapper
 }
@@ -120,7 +78,7 @@ impl CachedAppWrapper {
             Err(flaw) => Err(flaw.clone()),
         };
         let whole = seen.raw.get().len();
-        let text = wrapper.is_ok().then(|| lean(seen.raw));
+        let text = wrapper.is_ok().then(|| lean(&seen).into_boxed_str());
         let mut stored = Self::new(seen.meta, text, summary);
         stored.left_out = whole.saturating_sub(stored.size);
         (stored, wrapper.ok().map(Arc::new))
@@ -134,13 +92,13 @@ impl CachedAppWrapper {
 
     fn new(
         meta: ObjectMeta,
-        text: Option<Box<RawValue>>,
+        text: Option<Box<str>>,
         summary: Result<Arc<Summary>, String>,
     ) -> Self {
         let ObjectMeta { namespace, name, uid, resource_version, .. } = meta;
         let [namespace, name, uid, version] =
             [namespace, name, uid, resource_version].map(Option::unwrap_or_default);
-        let size = text.as_ref().map_or(0, |text| text.get().len());
+        let size = text.as_ref().map_or(0, |text| text.len());
         Self { key: Key { namespace, name }, uid, version, size, text, left_out: 0, summary }
     }
 
@@ -171,7 +129,7 @@ impl CachedAppWrapper {
     /// Its text, where it is kept.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
-        self.text.as_deref().map(RawValue::get)
+        self.text.as_deref()
     }
 
     /// The AppWrapper that its text says, where that is kept.
@@ -190,24 +148,13 @@ impl CachedAppWrapper {
     }
 }
 
-/// The parts of an object that are read again.
-#[derive(Deserialize, Serialize)]
-struct Parts<'a> {
-    #[serde(borrow)]
-    metadata: Fields<'a>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    spec: Option<&'a RawValue>,
-    #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
-    status: Option<&'a RawValue>,
-}
-
-type Fields<'a> = BTreeMap<Cow<'a, str>, &'a RawValue>;
-
 /// The text without what is never read: `managedFields` is often the larger part of an object.
-fn lean(raw: Box<RawValue>) -> Box<RawValue> {
-    let Ok(mut parts) = serde_json::from_str::<Parts<'_>>(raw.get()) else { return raw };
-    parts.metadata.remove("managedFields");
-    serde_json::value::to_raw_value(&parts).unwrap_or_else(|_| raw.clone())
+fn lean(seen: &RawObject) -> String {
+    let Ok(metadata) = serde_json::to_string(&seen.meta) else {
+        return seen.raw.get().to_owned();
+    };
+    let [spec, status] = [seen.spec(), seen.status()].map(|part| part.unwrap_or("null"));
+    format!(r#"{{"metadata":{metadata},"spec":{spec},"status":{status}}}"#)
 }
 
 impl Wrapper {
@@ -216,8 +163,9 @@ impl Wrapper {
     /// # Errors
     /// Why it cannot be read.
     pub fn read(seen: &RawObject) -> Result<Self, String> {
-        match serde_json::from_str::<Body<'_>>(seen.raw.get()) {
-            Ok(Body { spec, status }) => Ok(wrapper(seen, Arc::new(spec), status, None)),
+        let spec = seen.spec().map_or_else(|| Ok(AppWrapperSpec::default()), serde_json::from_str);
+        match spec {
+            Ok(spec) => Ok(wrapper(seen, Arc::new(spec), None)),
             Err(error) => without_unread_rules(seen).ok_or_else(|| error.to_string()),
         }
     }
@@ -228,7 +176,10 @@ impl Wrapper {
     /// # Errors
     /// Why it cannot be read.
     pub fn read_newer(seen: &RawObject, known: &Self) -> Result<Self, String> {
-        newer(seen, known).map_or_else(|| Self::read(seen), Ok)
+        if known.has_spec_of(&seen.meta) {
+            return Ok(wrapper(seen, known.spec.clone(), Some(known)));
+        }
+        Self::read(seen)
     }
 
     /// An AppWrapper from its parts.

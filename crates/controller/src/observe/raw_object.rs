@@ -6,6 +6,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use kube::Resource;
@@ -20,6 +21,23 @@ pub struct RawObject {
     pub meta: ObjectMeta,
     /// The whole object.
     pub raw: Box<RawValue>,
+    /// Where `spec` and `status` are in it: so nobody has to look for them again.
+    spec: Option<Range<usize>>,
+    status: Option<Range<usize>>,
+}
+
+impl RawObject {
+    /// The text of `spec`, where there is one.
+    #[must_use]
+    pub fn spec(&self) -> Option<&str> {
+        self.raw.get().get(self.spec.clone()?)
+    }
+
+    /// The text of `status`, where there is one.
+    #[must_use]
+    pub fn status(&self) -> Option<&str> {
+        self.raw.get().get(self.status.clone()?)
+    }
 }
 
 /// The part of the metadata that is used. `managedFields` mirrors a hostile object's depth.
@@ -45,16 +63,28 @@ struct LeanMeta {
 }
 
 #[derive(Deserialize)]
-struct Envelope {
+struct Parts<'a> {
     metadata: LeanMeta,
+    #[serde(borrow, default)]
+    spec: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    status: Option<&'a RawValue>,
+}
+
+/// Where a part of a text is in it.
+fn range(whole: &str, part: &RawValue) -> Option<Range<usize>> {
+    let (whole, part) = (whole.as_bytes().as_ptr_range(), part.get().as_bytes().as_ptr_range());
+    let start = part.start.addr().checked_sub(whole.start.addr())?;
+    Some(start..start + (part.end.addr() - part.start.addr()))
 }
 
 impl<'de> Deserialize<'de> for RawObject {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
-        let Envelope { metadata } =
+        let Parts { metadata, spec, status } =
             serde_json::from_str(raw.get()).map_err(serde::de::Error::custom)?;
-        Ok(Self { meta: metadata.into(), raw })
+        let [spec, status] = [spec, status].map(|part| range(raw.get(), part?));
+        Ok(Self { meta: metadata.into(), raw, spec, status })
     }
 }
 

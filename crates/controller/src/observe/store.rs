@@ -100,7 +100,7 @@ impl Store {
                 Shown::Changed(self.change(|inner| inner.put(stored, parsed)))
             }
             Event::Delete(seen) => {
-                let RawObject { meta, raw: _ } = seen;
+                let RawObject { meta, .. } = seen;
                 let (namespace, name) = (meta.namespace.unwrap_or_default(), meta.name);
                 let key = Key { namespace, name: name.unwrap_or_default() };
                 self.change(|inner| inner.remove(&key));

@@ -162,6 +162,14 @@ impl<'a> Draft<'a> {
     /// The decision. A changed status is written alone; its actions follow with the next reconcile.
     pub(super) fn finish(mut self, next: Phase) -> Decision {
         let stored = &self.facts.snapshot.status;
+        if self.ask != FreshRead::Nothing || self.ask_workload {
+            // nothing may be concluded before the answer
+            self.status = stored.clone();
+            self.actions.clear();
+            self.events.clear();
+            self.testimony = None;
+            return self.decision(next);
+        }
         self.status.phase = next;
         if self.status.since.as_ref().is_some_and(|since| *since == Since::default()) {
             self.status.since = None;
@@ -177,15 +185,13 @@ impl<'a> Draft<'a> {
             let eviction = recovery::eviction(&self.status, kueue);
             self.status.recovery_deadline = eviction.map(|eviction| Time(eviction.at));
         }
-        if self.ask != FreshRead::Nothing || self.ask_workload {
-            // Nothing may be concluded before the answer.
-            self.status = stored.clone();
-            self.actions.clear();
-            self.events.clear();
-            self.testimony = None;
-        } else if self.status != *stored {
+        if self.status != *stored {
             self.actions.clear();
         }
+        self.decision(next)
+    }
+
+    fn decision(self, next: Phase) -> Decision {
         Decision {
             next,
             status: self.status,
