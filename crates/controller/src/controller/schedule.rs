@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Namespaces take turns, so that one with thousands of changes delays another by a few reconciles at
-//! most. A namespace holds a limited number of places, and the last places of all are kept for
+//! most. A namespace holds a limited number of places, fewer while another namespace is active: its calls
+//! take the API server's time, and a busy namespace would use all of it. The last places of all are kept for
 //! namespaces that hold none, so that calls which hang in one do not keep another waiting.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -15,6 +16,8 @@ use crate::observe::cache::Key;
 
 /// After so many fresh AppWrappers of a namespace, one that failed or was slow has its turn.
 const FRESH_IN_A_ROW: usize = 3;
+/// For so long after a reconcile began, its namespace is active.
+const ACTIVE_FOR: Duration = Duration::from_secs(10);
 
 /// How many reconciles are under way at the same time.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +26,8 @@ pub(super) struct Places {
     pub total: usize,
     /// For one namespace.
     pub per_namespace: usize,
+    /// For one namespace while another is active.
+    pub shared: usize,
     /// Of all, for namespaces that hold no place.
     pub reserved: usize,
 }
@@ -105,6 +110,11 @@ pub(super) struct Schedule {
     timers: BTreeSet<(Duration, Key)>,
     running: usize,
     waiting: usize,
+    /// The time that was handed in last.
+    now: Duration,
+    /// The two namespaces in which a reconcile began last, each with when: these two are enough to tell whether any
+    /// other than a given one is active.
+    active: [Option<(String, Duration)>; 2],
 }
 
 impl Schedule {
@@ -117,6 +127,8 @@ impl Schedule {
             timers: BTreeSet::new(),
             running: 0,
             waiting: 0,
+            now: Duration::ZERO,
+            active: [None, None],
         }
     }
 
@@ -127,6 +139,7 @@ impl Schedule {
 
     /// Something happened to an AppWrapper.
     pub(super) fn push(&mut self, key: &Key, now: Duration) {
+        self.now = now;
         let entry = self.entries.entry(key.clone()).or_default();
         match entry.state {
             State::Waiting | State::RunningAgain => {}
@@ -144,6 +157,7 @@ impl Schedule {
 
     /// Moves to the queues what is due.
     pub(super) fn wake(&mut self, now: Duration) {
+        self.now = now;
         while let Some((at, key)) = self.timers.first().cloned()
             && at <= now
         {
@@ -164,7 +178,12 @@ impl Schedule {
         let few_left = self.running >= self.places.total.saturating_sub(self.places.reserved);
         for _ in 0..self.turns.len() {
             let name = self.turns.pop_front()?;
+            let most = self.places_of(&name);
             let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
+            if namespace.running >= most {
+                namespace.in_turn = false; // the end of one of its reconciles lines it up again
+                continue;
+            }
             if few_left && namespace.running > 0 {
                 self.turns.push_back(name);
                 continue;
@@ -174,6 +193,7 @@ impl Schedule {
             namespace.running += usize::from(next.is_some());
             self.line_up(&name);
             let Some(next) = next else { continue };
+            self.note_active(&name);
             let key = Key { namespace: name, name: next };
             self.running += 1;
             self.waiting = self.waiting.saturating_sub(1);
@@ -185,6 +205,7 @@ impl Schedule {
 
     /// A reconcile has ended.
     pub(super) fn done(&mut self, key: &Key, done: Done, now: Duration) {
+        self.now = now;
         let Some(entry) = self.entries.get_mut(key) else { return };
         let again = match entry.state {
             State::Idle | State::Waiting => return,
@@ -255,11 +276,34 @@ impl Schedule {
 
     /// Puts a namespace into the round of turns, at its end, where it belongs there and is not yet.
     fn line_up(&mut self, name: &str) {
+        let most = self.places_of(name);
         let Some(namespace) = self.namespaces.get_mut(name) else { return };
-        let has_place = namespace.running < self.places.per_namespace;
+        let has_place = namespace.running < most;
         if !namespace.in_turn && has_place && namespace.waits() {
             namespace.in_turn = true;
             self.turns.push_back(name.to_owned());
+        }
+    }
+
+    /// How many places a namespace may hold now.
+    fn places_of(&self, name: &str) -> usize {
+        let is_active = |at: Duration| self.now.saturating_sub(at) <= ACTIVE_FOR;
+        let mut others = self.active.iter().flatten().filter(|(other, _)| other != name);
+        if others.any(|(_, at)| is_active(*at)) {
+            self.places.shared
+        } else {
+            self.places.per_namespace
+        }
+    }
+
+    fn note_active(&mut self, name: &str) {
+        let [last, before] = &mut self.active;
+        match last {
+            Some((active, at)) if active == name => *at = self.now,
+            Some(_) | None => {
+                *before = last.take();
+                *last = Some((name.to_owned(), self.now));
+            }
         }
     }
 }

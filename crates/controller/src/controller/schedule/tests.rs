@@ -2,7 +2,9 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PLACES: Places = Places { total: 8, per_namespace: 3, reserved: 2 };
+const PLACES: Places = Places { total: 8, per_namespace: 3, shared: 3, reserved: 2 };
+/// A namespace that is not alone has fewer places.
+const SHARED: Places = Places { shared: 2, ..PLACES };
 
 fn key(text: &str) -> Key {
     let (namespace, name) = text.split_once('/').unwrap();
@@ -44,6 +46,26 @@ fn namespaces_take_turns_and_have_a_limited_number_of_places() {
     ] {
         assert_eq!(taken(&mut with(&pushed)), want, "{pushed:?}");
     }
+}
+
+#[test]
+fn a_namespace_has_fewer_places_while_another_is_active() {
+    let mut schedule = Schedule::new(SHARED);
+    for name in ["a/1", "a/2", "a/3", "a/4", "a/5", "a/6"] {
+        schedule.push(&key(name), at(0));
+    }
+    assert_eq!(taken(&mut schedule), ["a/1", "a/2", "a/3"], "it is alone");
+    schedule.push(&key("b/1"), at(1));
+    assert_eq!(taken(&mut schedule), ["b/1"]);
+    schedule.done(&key("a/1"), CHANGE, at(1));
+    assert_eq!(taken(&mut schedule), [""; 0], "two are left to it, and it holds them");
+    schedule.done(&key("a/2"), CHANGE, at(2));
+    assert_eq!(taken(&mut schedule), ["a/4"]);
+    schedule.done(&key("b/1"), CHANGE, at(2));
+    schedule.done(&key("a/3"), CHANGE, at(11));
+    assert_eq!(taken(&mut schedule), ["a/5"]);
+    schedule.push(&key("a/7"), at(12)); // nothing of b began for more than ten seconds
+    assert_eq!(taken(&mut schedule), ["a/6"]);
 }
 
 #[test]
@@ -178,6 +200,8 @@ struct Run {
     running: Vec<Key>,
     /// Since it was last taken, something happened to it, or its time has come or will come.
     owed: BTreeSet<Key>,
+    /// When a reconcile of each namespace began last.
+    begun: BTreeMap<String, Duration>,
     /// Reconciles of other namespaces, since a namespace that waits and has a place was last served.
     passed_over: BTreeMap<String, BTreeMap<String, usize>>,
 }
@@ -185,8 +209,9 @@ struct Run {
 impl Run {
     fn new() -> Self {
         Self {
-            schedule: Schedule::new(PLACES),
+            schedule: Schedule::new(SHARED),
             now: at(0),
+            begun: BTreeMap::new(),
             running: vec![],
             owed: BTreeSet::new(),
             passed_over: BTreeMap::new(),
@@ -200,6 +225,12 @@ impl Run {
         self.running.push(key.clone());
         let held = self.running.iter().filter(|other| other.namespace == key.namespace).count();
         prop_assert!(held <= PLACES.per_namespace && self.running.len() <= PLACES.total);
+        let is_active = |(name, begun): (&String, &Duration)| {
+            *name != key.namespace && self.now.saturating_sub(*begun) <= ACTIVE_FOR
+        };
+        let is_shared = self.begun.iter().any(is_active);
+        prop_assert!(held <= SHARED.shared || !is_shared, "it holds {held}, and is not alone");
+        self.begun.insert(key.namespace.clone(), self.now);
         let spare = PLACES.total - PLACES.reserved;
         prop_assert!(held == 1 || self.running.len() <= spare, "a reserved place was taken");
         self.passed_over.remove(&key.namespace);

@@ -142,7 +142,8 @@ impl Author<'_> {
     }
 
     pub(super) fn job_spec(&mut self) -> Value {
-        let mut spec = json!({"backoffLimit": self.rng.between(0, 1), "template": self.pod(true)});
+        let backoff = if self.rng.one_in(4) { 3 } else { self.rng.between(0, 1) };
+        let mut spec = json!({"backoffLimit": backoff, "template": self.pod(true)});
         if self.rng.one_in(2) {
             spec["parallelism"] = self.rng.between(1, 2).into();
             spec["completions"] = self.rng.between(1, 3).into();
@@ -174,7 +175,11 @@ impl Author<'_> {
                         json!({"name": format!("r{n}"), "replicas": 1, "template": {"spec": spec}})
                     })
                     .collect();
-                object("jobset.x-k8s.io/v1alpha2", "JobSet", json!({"replicatedJobs": jobs}))
+                let mut spec = json!({"replicatedJobs": jobs});
+                if self.rng.one_in(3) {
+                    spec["failurePolicy"] = json!({"maxRestarts": self.rng.between(1, 2)});
+                }
+                object("jobset.x-k8s.io/v1alpha2", "JobSet", spec)
             }
             9 => {
                 let spec = json!({"replicas": self.rng.between(1, 2), "template": self.pod(false)});
