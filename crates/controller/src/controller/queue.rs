@@ -15,7 +15,7 @@ use crate::observe::cache::Key;
 
 /// A reconcile that waits for an answer of the API server costs little but memory here. There, its calls compete with
 /// those of other namespaces: docs/dev/performance.md has the figures.
-const PLACES: Places = Places { total: 512, per_namespace: 16, shared: 8, reserved: 128 };
+const PLACES: Places = Places { total: 512, per_namespace: 16, shared: 6, reserved: 128 };
 /// How often the time is checked when no reconcile is due.
 const IDLE: Duration = Duration::from_hours(1);
 
