@@ -9,7 +9,7 @@ use super::consequence::FirstFailures;
 use super::draft::Draft;
 use super::failure;
 use super::health::{self, PodSetHealth};
-use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, pod_failure};
+use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, RulingAction, pod_failure};
 use super::steps::{self, ComponentStage};
 use super::{Facts, attempts, incidents, pods, replacement};
 use crate::api::condition::unhealthy;
@@ -136,7 +136,17 @@ impl<'a> Problem<'a> {
     }
 
     /// What the stages of the policies say about it.
+    ///
+    /// A rule may be about another component than the first, which died of something else.
     pub fn ruling(&self, draft: &Draft<'a>) -> Ruling {
+        let charged = self.is_charged(draft);
+        let ruling = self.ruling_as(draft, charged);
+        let RulingAction::RecreateComponent(index) = ruling.action else { return ruling };
+        let of_it = self.about(draft, index).pod_is_charged(draft);
+        if of_it == charged { ruling } else { self.ruling_as(draft, of_it) }
+    }
+
+    fn ruling_as(&self, draft: &Draft<'a>, charged: bool) -> Ruling {
         super::policy::rule(&Case {
             facts: draft.facts,
             judged: self.judged(draft),
@@ -144,7 +154,7 @@ impl<'a> Problem<'a> {
             pod: self.pod,
             component: self.component,
             ignored: self.ignored,
-            charged: self.is_charged(draft),
+            charged,
             missing: self.reason == unhealthy::MISSING_COMPONENT && self.pod.is_none(),
             stalled: self.reason == unhealthy::STALLED,
             failure: &self.failure,
@@ -152,9 +162,18 @@ impl<'a> Problem<'a> {
         })
     }
 
+    /// Whether all that failed was counted already.
+    pub fn is_charged(&self, draft: &Draft<'a>) -> bool {
+        let of_component = |failed: &FailedComponent<'_>| {
+            Some(failed.index) == self.component
+                || self.about(draft, failed.index).pod_is_charged(draft)
+        };
+        self.pod_is_charged(draft) && self.components.iter().all(of_component)
+    }
+
     /// Whether the end of the pod's node was counted already: a component was created again for it in this
     /// attempt, and the pod was there then.
-    pub fn is_charged(&self, draft: &Draft<'a>) -> bool {
+    pub fn pod_is_charged(&self, draft: &Draft<'a>) -> bool {
         self.pod.is_some_and(|pod| incidents::is_charged(draft.facts.snapshot, pod))
     }
 
@@ -165,7 +184,7 @@ impl<'a> Problem<'a> {
     /// `FailureGracePeriod` alone. A node that may be there again is waited for whatever the rules say, and a
     /// component that is about to say why it failed before RetryPolicies and limits are asked.
     pub fn due(&self, ruling: &Ruling) -> Option<Timestamp> {
-        let fails = ruling.action == super::policy::RulingAction::Fail;
+        let fails = ruling.action == RulingAction::Fail;
         let said = ruling.by_rule && (fails || self.is_final);
         let due = match self.reason {
             unhealthy::FOUND_FAILED_PODS if said && !self.may_return => None,

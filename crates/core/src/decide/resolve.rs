@@ -71,7 +71,7 @@ where
             if counted && !mutations::is_present(Mutation::RecreateUncounted) {
                 count(draft);
             }
-            if !counted && !problem.is_charged(draft) {
+            if !counted && !problem.pod_is_charged(draft) {
                 count_uncounted(draft);
             }
             recreate(draft, problem, index, counted);

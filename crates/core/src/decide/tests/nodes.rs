@@ -7,7 +7,7 @@ use crate::api::{Phase, condition};
 use crate::decide::{Decision, VerdictAction};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::lost::{Loss, Lost};
-use crate::snapshot::{Node, PodCondition, PodPhase};
+use crate::snapshot::{Node, Pod, PodCondition, PodPhase};
 
 use PodPhase::{Failed as FailedPod, Pending, Running as RunningPod};
 
@@ -202,6 +202,29 @@ fn a_node_with_two_components_is_counted_once() {
     assert_eq!(second.verdict.action, VerdictAction::RecreateComponent, "no limit stops it");
     assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(false), 1));
     assert_eq!(second.status.attempts.iter().filter(|one| one.outcome.is_some()).count(), 2);
+}
+
+/// The pod of another component that waits for its replacement does not make it free.
+#[test]
+fn what_fails_by_itself_after_a_node_is_counted() {
+    use super::policies::build::{failed, ready as up, running};
+    let spec = "failurePolicy: {maxRestarts: 3, rules: [{action: RecreateComponent, targetComponents: [a]}]}";
+    let world = running(&["Pod/a", "Job/b:1"]).with(up(0)).with(up(1)).spec(spec);
+    let world = world
+        .clone()
+        .written(&world.decide(2))
+        .node("node-1", Some((Lost::Deleted, Some(at(100)))));
+    let first = world.decide(100);
+    assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
+    let mut world = world.written(&first);
+    world.snapshot.status.component_status[0].conditions[0].status = "True".into();
+    let world = world.pod(0, |pod| {
+        *pod = Pod { uid: pod.uid.clone(), name: pod.name.clone(), ..failed(0).at(110) };
+        (pod.node, pod.created) = (Some("node-2".into()), Some(at(100)));
+    });
+    let second = world.decide(160);
+    assert_eq!(second.verdict.action, VerdictAction::RecreateComponent);
+    assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(true), 2));
 }
 
 /// What was created again since, in the same second, has died of something else.

@@ -247,7 +247,7 @@ impl Pod {
     }
 
     /// Its containers failed at this moment.
-    pub(super) fn at(mut self, second: i64) -> Self {
+    pub(in crate::decide::tests) fn at(mut self, second: i64) -> Self {
         for container in &mut self.containers {
             if let ContainerState::Terminated(end) = &mut container.state {
                 end.finished_at = Some(at(second));
