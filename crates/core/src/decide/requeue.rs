@@ -121,8 +121,9 @@ fn sweep_inactive(draft: &mut Draft<'_>) -> bool {
 fn may_be_forgotten(draft: &Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     let returns = snapshot.policies.no_fit.is_some_and(|rule| rule.action == NoFitAction::Requeue);
-    let used = returns || draft.facts.limits.active.is_some();
-    used && snapshot.suspend && is_queued(draft) && !draft.status.attempts.is_empty()
+    let returned = returns && !draft.status.attempts.is_empty();
+    let used = returned || draft.facts.limits.active.is_some();
+    used && snapshot.suspend && is_queued(draft)
 }
 
 /// Suspended, and no return is under way: takes up the one of a Workload that a leader of the past has deactivated. True

@@ -177,7 +177,7 @@ impl Author<'_> {
                     .collect();
                 let mut spec = json!({"replicatedJobs": jobs});
                 if self.rng.one_in(3) {
-                    spec["failurePolicy"] = json!({"maxRestarts": self.rng.between(1, 2)});
+                    spec["failurePolicy"] = json!({"maxRestarts": 1});
                 }
                 object("jobset.x-k8s.io/v1alpha2", "JobSet", spec)
             }

@@ -183,6 +183,12 @@ fn a_workload_that_a_leader_of_the_past_has_deactivated_is_active_again() {
     };
     let world = used(Some(true));
     assert!(world.decide(500).ask_workload);
+    // it was deactivated before it ever ran: only the annotation does that
+    for (active, asks) in [(Some(true), true), (None, false)] {
+        let mut new = used(active);
+        new.snapshot.status.attempts.clear();
+        assert_eq!(new.decide(500).ask_workload, asks, "{active:?}");
+    }
     let recalled = read(world.clone(), free(false, Some("3"))).decide(500);
     assert_eq!(requeue(&recalled), Some(Requeue { attempt: 3, active_after: None }));
     let next = read(world.clone().written(&recalled), free(false, Some("3"))).decide(500);
