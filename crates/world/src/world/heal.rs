@@ -9,9 +9,9 @@ use super::coverage::Happening;
 use super::faults::Fault;
 use super::{Source, World};
 
-/// Steps in which everything must come to rest once nothing goes wrong any more: a hundred uncounted restarts of a
-/// `JobSet` that restarts its Jobs each time take that long.
-const REST_STEPS: u64 = 120_000;
+/// Steps in which everything must come to rest once nothing goes wrong any more: a hundred uncounted restarts, each of
+/// a `JobSet` that restarts its Jobs, take 150,000.
+const REST_STEPS: u64 = 250_000;
 /// Steps without a call of a controller after which it is at rest, whatever others do.
 const QUIET_STEPS: u64 = 10_000;
 /// A step, on an average: what the adversary has made endless goes on no faster.
