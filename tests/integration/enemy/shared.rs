@@ -23,7 +23,8 @@ use crate::replicas::replica::Site;
 
 /// How many AppWrappers a slow namespace has, and how many of its creations are waited for.
 const SLOW_WRAPPERS: usize = 32;
-const HELD: usize = 16;
+/// As many of a namespace are reconciled at the same time while another namespace is active.
+const HELD: usize = 6;
 /// How many kinds are invented, and how many of them may be asked for.
 const INVENTED: usize = 100;
 const ASKED_MOST: usize = 32;

@@ -104,7 +104,8 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
         WorkloadRead::Absent => "Kueue has no Workload for it".to_owned(),
         WorkloadRead::Refused(why) => why.clone(),
     };
-    draft.warn(REQUEUE_FAILED, format!("Cannot return to the queue, the quota is kept: {refused}"));
+    draft
+        .warn(REQUEUE_FAILED, format!("Cannot return to the queue and keeps the quota: {refused}"));
     draft.verdict.action = VerdictAction::None;
     draft.status.requeue = None;
     is_inactive(draft)
