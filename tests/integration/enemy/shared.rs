@@ -21,9 +21,9 @@ use crate::proxy::line::{Line, Role};
 use crate::replicas;
 use crate::replicas::replica::Site;
 
-/// How many AppWrappers a slow namespace has, and how many of its creations are waited for.
+/// How many AppWrappers a slow namespace has.
 const SLOW_WRAPPERS: usize = 32;
-/// As many of a namespace are reconciled at the same time while another namespace is active.
+/// How many of its creations are waited for: as many of a namespace are reconciled while another is active.
 const HELD: usize = 6;
 /// How many kinds are invented, and how many of them may be asked for.
 const INVENTED: usize = 100;

@@ -158,8 +158,8 @@ impl ObjectRecord {
             return Self { identity, ..Self::default() };
         };
         // the metadata says nothing of pod sets, and may be the larger part
-        let object =
-            json!({"apiVersion": api_version, "kind": kind, "spec": spec, "status": status});
+        let mut object = json!({"apiVersion": api_version, "kind": kind});
+        (object["spec"], object["status"]) = (spec, status);
         let pod_sets = kinds::infer(&object).unwrap_or_default();
         let report = kinds::report(api_version, kind, &pod_sets, &object);
         Self { identity, report, paths: pod_sets.into_iter().map(|set| set.path).collect() }

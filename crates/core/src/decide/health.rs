@@ -264,8 +264,8 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
     }
 }
 
-/// Up to when the failed pods of a pod set are replaced: as long as it is ready, all that are seen. A node's clock may
-/// run ahead of ours, and says nothing about failures to come.
+/// Up to when the failed pods of a pod set are replaced: as long as it is ready, all that are seen. One that failed in
+/// our future, since the clock of its node runs ahead, is left out until then: nothing is known of failures to come.
 fn replaced_until(
     facts: Facts<'_>,
     old: Option<PodSetSince>,
@@ -275,8 +275,8 @@ fn replaced_until(
     if !health.ready() {
         return before;
     }
-    let failed = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
-    before.max(failed.map(|at| Time(at.min(facts.now))))
+    let failed = health.failed.iter().filter_map(|pod| failure::finished_at(pod));
+    before.max(failed.filter(|at| *at <= facts.now).max().map(Time))
 }
 
 /// The failed pods of a set that were not replaced: it was not ready since they failed.

@@ -2,7 +2,7 @@
 
 use super::build::{failed, ready, running};
 use crate::api::Phase;
-use crate::decide::tests::given::World;
+use crate::decide::tests::given::{World, at};
 use crate::snapshot::{Pod, Presence};
 
 const JUDGES: &str = "{rules: [\
@@ -37,13 +37,27 @@ fn a_pod_that_was_replaced_is_not_the_cause_at_any_later_look() {
 }
 
 #[test]
+fn the_clock_of_a_node_that_runs_ahead_leads_to_no_write_at_each_look() {
+    let world = running(&["Job/work:2"]).with(failed(0).at(300)).ready(0, 2).backoff(0, 6, 1);
+    let world = world.settled(30);
+    for second in 31..300 {
+        assert_eq!(world.decide(second).status, world.snapshot.status, "at {second}");
+    }
+    let until = |world: &World| {
+        let since = world.snapshot.status.since.as_ref().expect("it runs");
+        since.pod_sets[0].replaced_until.as_ref().map(|time| time.0)
+    };
+    assert_eq!((until(&world), until(&world.settled(300))), (None, Some(at(300))));
+}
+
+#[test]
 fn a_pod_that_fails_as_soon_as_all_run_is_a_failure() {
     let world = running(&["Job/work:2"]).ready(0, 2).backoff(0, 6, 0).settled(30);
     // the kubelet rounds the end down, the watch is late
     let mut world = world.pod(1, |pod| *pod = named("work-1", failed(0).at(29)));
     for second in 31..34 {
         let decision = world.decide(second);
-        assert_eq!(decision.verdict.deadline, Some(super::super::given::at(89)), "at {second}");
+        assert_eq!(decision.verdict.deadline, Some(at(89)), "at {second}");
         world = world.written(&decision);
     }
 }
