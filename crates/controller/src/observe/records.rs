@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::pod_record::PodRecord;
 use super::raw_object::RawObject;
@@ -153,13 +153,12 @@ impl ObjectRecord {
         if !Kind::of(api_version, kind).is_known() {
             return Self { identity, ..Self::default() };
         }
-        let value = |part: Option<&str>| serde_json::from_str::<Value>(part.unwrap_or("null"));
-        let (Ok(spec), Ok(status)) = (value(seen.spec()), value(seen.status())) else {
+        let Ok(mut object) = serde_json::from_str::<Value>(seen.raw.get()) else {
             return Self { identity, ..Self::default() };
         };
-        // the metadata says nothing of pod sets, and may be the larger part
-        let mut object = json!({"apiVersion": api_version, "kind": kind});
-        (object["spec"], object["status"]) = (spec, status);
+        // built-in kinds come without their kind in a list
+        object["apiVersion"] = api_version.into();
+        object["kind"] = kind.into();
         let pod_sets = kinds::infer(&object).unwrap_or_default();
         let report = kinds::report(api_version, kind, &pod_sets, &object);
         Self { identity, report, paths: pod_sets.into_iter().map(|set| set.path).collect() }
