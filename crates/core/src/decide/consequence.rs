@@ -57,7 +57,7 @@ impl FirstFailures {
     }
 
     /// Whether a pod was deleted after such a failure of its component, and ended by that.
-    pub fn explain(&self, pod: &Pod) -> bool {
+    pub fn is_consequence(&self, pod: &Pod) -> bool {
         let first = pod.component.and_then(|index| self.0.get(&index));
         let after = first.is_some_and(|first| pod.deletion_requested >= Some(*first));
         after && ended_by_deletion(pod)

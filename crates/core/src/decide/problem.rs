@@ -165,8 +165,9 @@ impl<'a> Problem<'a> {
     /// Whether all that failed was counted already.
     pub fn is_charged(&self, draft: &Draft<'a>) -> bool {
         let of_component = |failed: &FailedComponent<'_>| {
+            let cause = || cause(draft, failed.index, |_| true);
             Some(failed.index) == self.component
-                || self.about(draft, failed.index).pod_is_charged(draft)
+                || cause().is_some_and(|pod| incidents::is_charged(draft.facts.snapshot, pod))
         };
         self.pod_is_charged(draft) && self.components.iter().all(of_component)
     }
@@ -297,10 +298,10 @@ pub fn failed_component<'a>(
 fn cause<'a>(draft: &Draft<'a>, index: usize, counts: impl Fn(&Pod) -> bool) -> Option<&'a Pod> {
     let mut pods = failed_pods(draft, Some(index));
     pods.retain(|pod| counts(pod));
-    let first = FirstFailures::of(draft.facts);
-    if pods.iter().any(|pod| !first.explain(pod)) {
-        pods.retain(|pod| !first.explain(pod));
-    }
+    let first_failures = FirstFailures::of(draft.facts);
+    let is_own = |pod: &&Pod| !first_failures.is_consequence(pod);
+    let own: Vec<&Pod> = pods.iter().copied().filter(is_own).collect();
+    let pods = if own.is_empty() { pods } else { own };
     let first = pods.iter().find(|pod| !health::is_replaced(draft.facts.snapshot, pod));
     first.or_else(|| pods.last()).copied()
 }
@@ -429,9 +430,9 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<
 
 /// The failed pods of the running attempt, judged by `podFailurePolicy`.
 pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
-    let first = FirstFailures::of(draft.facts);
+    let first_failures = FirstFailures::of(draft.facts);
     let (consequences, failed): (Vec<&Pod>, Vec<&Pod>) =
-        failed_pods(draft, None).into_iter().partition(|pod| first.explain(pod));
+        failed_pods(draft, None).into_iter().partition(|pod| first_failures.is_consequence(pod));
     let mut judged = pod_failure::judge(draft.facts.snapshot, &failed);
     let consequences = consequences.iter().map(|pod| (pod.uid.as_str(), pod.name.as_str()));
     judged.consequences = consequences.collect();

@@ -104,8 +104,7 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
         WorkloadRead::Absent => "Kueue has no Workload for it".to_owned(),
         WorkloadRead::Refused(why) => why.clone(),
     };
-    draft
-        .warn(REQUEUE_FAILED, format!("Cannot return to the queue and keeps the quota: {refused}"));
+    draft.warn(REQUEUE_FAILED, format!("Cannot return to the queue; the quota is kept: {refused}"));
     draft.verdict.action = VerdictAction::None;
     draft.status.requeue = None;
     is_inactive(draft)

@@ -153,12 +153,12 @@ fn dated(
     let first = events.iter().map(|(_, at, _)| *at).min()??;
     let first_pod = events.iter().filter(|(event, ..)| matches!(event, Event::Pod(_)));
     let first_pod = first_pod.filter_map(|(_, at, _)| *at).min();
-    let consequence = FirstFailures::of(facts);
+    let first_failures = FirstFailures::of(facts);
     let dated = |(event, at, _): (Event, Option<Timestamp>, _)| {
         let at = at.filter(|at| *at <= facts.now)?;
         let follows = match event {
             Event::Component(_) => first_pod.is_some_and(|pod| pod <= at) && at <= first + DELAY,
-            Event::Pod(index) => consequence.explain(&facts.snapshot.pods[index]),
+            Event::Pod(index) => first_failures.is_consequence(&facts.snapshot.pods[index]),
             Event::Node(_) => false,
         };
         Some(Fact { event, at, follows })
