@@ -226,8 +226,10 @@ pub struct Report {
 /// How many pods of a Job may fail before it fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackoffLimit {
-    /// `backoffLimit`.
-    pub limit: i64,
+    /// `backoffLimit`; none where failures do not count alike: it counts by index, or ignores some.
+    pub limit: Option<i64>,
+    /// A rule of the Job's own `podFailurePolicy` may fail it at once.
+    pub fails_by_rule: bool,
     /// Failed pods that the Job has counted; none where the object does not tell.
     pub counted: Option<i64>,
 }

@@ -45,7 +45,11 @@ pub(in crate::cli) async fn collect(
             }
         }
     }
-    let default = attach.default.as_deref();
+    if let Some(default) = &attach.default {
+        let at = Key { namespace: String::new(), name: default.clone() };
+        reader.read(&retry_sources::retry_policies(), at).await?; // whether it overrides
+    }
+    let default = retry_sources::default_policy(cache, attach);
     let names = attached(of_cluster.as_deref(), of_local.as_deref(), &attach.own, default);
     for name in names {
         let at = Key { namespace: String::new(), name };

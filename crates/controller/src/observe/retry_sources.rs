@@ -12,7 +12,7 @@ use super::raw_object::RawObject;
 use crate::api::{GROUP, keys};
 use crate::kinds;
 use crate::policies::{
-    AppliedRetryPolicies, RetryPolicy, UnusablePolicy, administered, attached, surplus,
+    AppliedRetryPolicies, DefaultPolicy, RetryPolicy, UnusablePolicy, administered, attached, surplus,
 };
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 
@@ -40,7 +40,7 @@ pub enum RetrySource {
 pub struct Attach {
     /// The AppWrapper's own.
     pub own: Vec<String>,
-    /// The one that holds where there is no other.
+    /// The one that holds where there is no other, or before the AppWrapper's own where it overrides.
     pub default: Option<String>,
 }
 
@@ -185,6 +185,16 @@ pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &
     }
 }
 
+/// The default of the configuration, with what its policy says of overriding.
+#[must_use]
+pub fn default_policy<'a>(cache: &Cache, attach: &'a Attach) -> Option<DefaultPolicy<'a>> {
+    let name = attach.default.as_deref()?;
+    let at = Key { namespace: String::new(), name: name.to_owned() };
+    let found = cache.retry_source(&retry_policies(), &at);
+    let overrides = matches!(found, Some(RetrySource::Policy(Ok(policy))) if policy.overrides);
+    Some(DefaultPolicy { name, overrides })
+}
+
 fn applied(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> AppliedRetryPolicies {
     let (mut local, mut cluster) = (None, None);
     if let Some(queue) = &wrapper.queue {
@@ -201,8 +211,8 @@ fn applied(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> AppliedRetryPol
             }
         }
     }
-    let names =
-        attached(cluster.as_deref(), local.as_deref(), &attach.own, attach.default.as_deref());
+    let default = default_policy(cache, attach);
+    let names = attached(cluster.as_deref(), local.as_deref(), &attach.own, default);
     let mut applied = AppliedRetryPolicies::default();
     for name in names {
         let at = Key { namespace: String::new(), name: name.clone() };
@@ -217,7 +227,7 @@ fn applied(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> AppliedRetryPol
         }
     }
     applied.administered =
-        administered(cluster.as_deref(), local.as_deref(), &attach.own, attach.default.as_deref());
+        administered(cluster.as_deref(), local.as_deref(), &attach.own, default);
     applied.flaws = surplus(cluster.as_deref(), local.as_deref());
     applied
 }
@@ -308,6 +318,11 @@ mod tests {
         let flaw = "invalid type: integer `7`, expected a map";
         assert_eq!(missing[0], UnusablePolicy { name: "odd".into(), flaw: Some(flaw.into()) });
         assert_eq!(missing[1], UnusablePolicy { name: "own".into(), flaw: None });
+        assert_eq!(names(&wrapper(None, true), &attach).0, [""; 0], "the user's own holds instead");
+        let policy = json!({"metadata": {"name": "d"}, "spec": {"override": true}});
+        put(&cache, &retry_policies(), &policy);
+        assert_eq!(names(&wrapper(None, true), &attach).0, ["d"], "it overrides");
+        assert_eq!(names(&wrapper(Some("q"), true), &attach).0, ["infra", "team"]);
         let default = Attach { own: vec![], ..attach };
         assert_eq!(names(&wrapper(Some("gone"), false), &default).0, ["d"]);
         assert_eq!(names(&wrapper(None, false), &Attach::default()), (vec![], vec![]));

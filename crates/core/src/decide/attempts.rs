@@ -38,8 +38,16 @@ pub fn push(draft: &mut Draft<'_>, number: i32) {
     let started_at = Some(Time(draft.facts.now));
     let attempts = &mut draft.status.attempts;
     attempts.push(Attempt { attempt: number, started_at, ..Attempt::default() });
-    let surplus = attempts.len().saturating_sub(ATTEMPTS_MAX);
-    attempts.drain(..surplus);
+    while attempts.len() > ATTEMPTS_MAX {
+        attempts.remove(least_telling(attempts));
+    }
+}
+
+/// The entry that is given up for a new one: the oldest without a failure, else the oldest. What suspensions leave must
+/// not push out the failures that `stopWhen` compares, or anybody could do so by suspending and resuming.
+fn least_telling(attempts: &[Attempt]) -> usize {
+    let earlier = attempts.len().saturating_sub(1);
+    attempts[..earlier].iter().position(|attempt| attempt.failure.is_none()).unwrap_or(0)
 }
 
 /// The entry of the attempt that runs; made for an AppWrapper of the Go controller, which has none.

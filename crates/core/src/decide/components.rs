@@ -37,7 +37,7 @@ pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
         } else if !undetermined::hold_back_component(draft) {
             steps::begin(draft, &[index]);
             let gone = draft.facts.anchor;
-            let until = pause::after_recreation(&draft.status, draft.facts.limits, gone);
+            let until = pause::after_uncounted(&draft.status, draft.facts.limits, gone);
             draft.status.retry_after = until.map(Time);
         }
     }

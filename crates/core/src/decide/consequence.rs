@@ -16,7 +16,7 @@ use crate::snapshot::{Outcome, Pod};
 /// Exit codes of a container that SIGTERM or SIGKILL ended.
 const KILLED: [i32; 2] = [143, 137];
 
-/// When each component failed first: one of its pods by itself, or its object.
+/// When each component failed first: one of its pods by itself, a Job of it, or its object.
 #[derive(Debug, Default)]
 pub struct FirstFailures(BTreeMap<usize, Timestamp>);
 
@@ -42,12 +42,17 @@ impl FirstFailures {
             }
         }
         for (index, component) in snapshot.components.iter().enumerate() {
-            if let Some(object) = component.ours()
-                && of_attempt(object.attempt)
-                && let Outcome::Failed { at: Some(at), .. } = &object.report.outcome
-            {
+            let Some(object) = component.ours().filter(|object| of_attempt(object.attempt)) else {
+                continue;
+            };
+            if let Outcome::Failed { at: Some(at), .. } = &object.report.outcome {
                 all.note(index, *at);
             }
+            component
+                .failed_jobs
+                .iter()
+                .filter_map(|job| job.at)
+                .for_each(|at| all.note(index, at));
         }
         all
     }

@@ -11,8 +11,9 @@ use crate::snapshot::{
     Component, Container, ContainerState, Outcome, Pod, PodCondition, PodPhase, Termination,
 };
 
-/// When a pod failed: its first container that ended with another code than 0, else its first that
-/// ended, else when it stopped being ready, else when it was to be disrupted.
+/// When a pod failed: its first container that ended with another code than 0, else its first app container that
+/// ended, else when it stopped being ready, else when it was to be disrupted. An init container that succeeded tells
+/// nothing, and a container of which the end is not known may end without a time.
 ///
 /// A pod whose node is deleted is terminated without a container status and stays Ready. One that is lost
 /// with its node is dated by its node alone.
@@ -23,9 +24,14 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
     if pod.stuck.is_some() && pod.phase != PodPhase::Failed {
         return pod.stuck;
     }
-    culprit(pod)
-        .and_then(|(_, end)| end.finished_at)
-        .or_else(|| pod.terminated().filter_map(|(_, end)| end.finished_at).min())
+    let ended = match culprit(pod) {
+        Some((_, end)) => end.finished_at,
+        None => {
+            let apps = pod.terminated().filter(|(container, _)| !container.init);
+            apps.filter_map(|(_, end)| end.finished_at).min()
+        }
+    };
+    ended
         .or_else(|| {
             let unready = |c: &&PodCondition| c.kind == "Ready" && c.status != "True";
             pod.conditions.iter().find(unready).and_then(|c| c.since)

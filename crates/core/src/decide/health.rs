@@ -6,6 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::draft::Draft;
 use super::{Facts, attempts, failure};
 use crate::api::{PodSetSince, condition};
+use crate::snapshot::lost::Loss;
 use crate::snapshot::{Component, Outcome, Pod, PodPhase, Presence, Snapshot};
 
 /// The pods of one pod set, of the running attempt alone.
@@ -299,11 +300,7 @@ pub fn not_replaced<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a
 ///
 /// A pod that was replaced may exist for long, and must not make a later failure look old, nor be its cause.
 pub fn is_replaced(snapshot: &Snapshot, pod: &Pod) -> bool {
-    let since = snapshot.status.since.as_ref();
-    let place = pod.component.zip(pod.pod_set);
-    let entry = place.zip(since).and_then(|((component, pod_set), since)| {
-        entry(&since.pod_sets, &name_of(component, pod_set))
-    });
+    let entry = entry_of(snapshot, pod);
     let until = entry.and_then(|entry| entry.replaced_until.as_ref());
     match (failure::finished_at(pod), until) {
         (Some(at), Some(until)) => at <= until.0,
@@ -314,21 +311,33 @@ pub fn is_replaced(snapshot: &Snapshot, pod: &Pod) -> bool {
 
 /// From when on a pod counts as lost: since its node is. It is the moment at which it was first seen where
 /// nothing tells, and where its pod set has had all its pods since then.
-pub fn lost_at(draft: &Draft<'_>, all: &[PodSetHealth<'_>], pod: &Pod) -> Timestamp {
-    let since = draft.facts.snapshot.status.since.as_ref();
+pub fn lost_at(facts: Facts<'_>, pod: &Pod) -> Timestamp {
+    let since = facts.snapshot.status.since.as_ref();
     let seen = since.and_then(|since| since.failed_pods.as_ref()).map(|time| time.0);
-    let mut own = all
-        .iter()
-        .filter(|set| Some(set.component) == pod.component && Some(set.pod_set) == pod.pod_set);
-    let ready = own.next().zip(since).and_then(|(set, since)| entry(&since.pod_sets, &set.name()));
-    let ready = ready.filter(|entry| entry.ready).map(|entry| entry.since.0);
-    let node = pod.lost.and_then(|loss| loss.since).filter(|at| *at <= draft.facts.now);
+    let ready = entry_of(facts.snapshot, pod).filter(|entry| entry.ready);
+    let ready = ready.map(|entry| entry.since.0);
+    let node = pod.lost.and_then(|loss| loss.since).filter(|at| *at <= facts.now);
     match (node, seen) {
         (Some(at), Some(seen)) => at.max(seen),
         (Some(at), None) if ready.is_none_or(|ready| ready <= at) => at,
-        (Some(_) | None, None) => draft.facts.now,
+        (Some(_) | None, None) => facts.now,
         (None, Some(seen)) => seen,
     }
+}
+
+/// Whether a pod is lost with a node that may come back, and is waited for: until then, nothing else is decided by it.
+/// Source: section 4.2 of the contract.
+pub fn may_come_back(facts: Facts<'_>, pod: &Pod) -> bool {
+    pod.lost.is_some_and(Loss::may_return)
+        && pod.stuck.is_none()
+        && facts.now < facts.limits.failure_grace.after(lost_at(facts, pod))
+}
+
+/// What is recorded of the pod set of a pod.
+fn entry_of<'s>(snapshot: &'s Snapshot, pod: &Pod) -> Option<&'s PodSetSince> {
+    let since = snapshot.status.since.as_ref()?;
+    let (component, pod_set) = pod.component.zip(pod.pod_set)?;
+    entry(&since.pod_sets, &name_of(component, pod_set))
 }
 
 fn entry<'s>(entries: &'s [PodSetSince], name: &str) -> Option<&'s PodSetSince> {

@@ -18,6 +18,7 @@ mod consequence;
 mod deploy;
 mod draft;
 pub mod edges;
+mod failed;
 mod failure;
 mod force_delete;
 mod health;

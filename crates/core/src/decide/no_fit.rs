@@ -15,7 +15,7 @@ use super::edges::{At, Edge, Move, Resetting};
 use super::health::PodSetHealth;
 use super::problem::Problem;
 use super::steps::{self, ComponentStage};
-use super::{VerdictAction, attempts, pause, requeue, resolve, teardown};
+use super::{VerdictAction, attempts, pause, requeue, resolve, retry, teardown};
 use crate::api::condition::unhealthy;
 use crate::api::{AttemptAction, AttemptOutcome, NoFitAction, Requeue};
 use crate::mutations::{self, Mutation};
@@ -115,8 +115,8 @@ where
     if mutations::is_present(Mutation::NoFitIsCounted) {
         super::budget::count(&mut draft.status, 1);
     }
-    // the node that is avoided may be the only one with room
-    draft.status.avoid_nodes.clear();
+    // what an earlier retry asked for holds no more: the node that it avoids may be the only one with room
+    retry::prepare(draft, problem, None, false);
     draft.verdict.action = said;
     draft.verdict.counted = Some(false);
     draft.verdict.delete = teardown::deletable(draft);

@@ -34,9 +34,10 @@ pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
     base.saturating_mul(2_u32.saturating_pow(doublings)).min(UNCOUNTED_PAUSE_MAX.max(base))
 }
 
-/// When a component that everything of is gone may be created again; at once where its recreation is counted.
+/// When the pause of an uncounted restart ends, of the AppWrapper or of a component of which everything is gone; none where
+/// it is counted.
 #[must_use]
-pub fn after_recreation(
+pub fn after_uncounted(
     status: &AppWrapperStatus,
     limits: &Limits,
     gone: Timestamp,

@@ -1,15 +1,19 @@
 //! The phases on the way up: Empty, Suspended, Resuming, Running.
 
+use std::rc::Rc;
+
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::edges::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
+use super::health::PodSetHealth;
 use super::orphans::{Orphans, sweep};
+use super::policy::Judged;
 use super::problem::{self, Problem};
 use super::steps::{self, ComponentStage};
 use super::{
-    VerdictAction, attempts, budget, components, deploy, health, notices, pods, progress, requeue,
-    resolve, retry, suspicion, teardown, undetermined,
+    VerdictAction, attempts, budget, components, deploy, failed, health, notices, pods, progress,
+    requeue, resolve, retry, suspicion, teardown, undetermined,
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
@@ -174,9 +178,15 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         Ok(here) => here,
         Err(moved) => return moved,
     };
-    let judged = problem::judge(draft);
+    let judged = failed::judge(draft);
     notices::ignored_failures(draft, &judged);
-    match missing_component(draft) {
+    let pod_sets = components::begun_pod_sets(draft);
+    // what the administrator's policies say of the first cause comes before anything that is the matter else
+    let overruled = pods::overruled_pod(draft, &judged, &pod_sets);
+    if let Some(problem) = overruled.filter(|problem| !problem.may_return) {
+        return resolve::resolve(here, draft, &problem);
+    }
+    match missing_component(draft, &judged, &pod_sets) {
         Ok(None) => {}
         Ok(Some(problem)) => return resolve::resolve(here, draft, &problem),
         Err(Unsure) => {
@@ -184,8 +194,7 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
             return here.stay();
         }
     }
-    let pod_sets = components::begun_pod_sets(draft);
-    if let Some(problem) = problem::failed_component(draft, &judged, &pod_sets) {
+    if let Some(problem) = failed::failed_component(draft, &judged, &pod_sets) {
         return resolve::resolve(here, draft, &problem);
     }
     record_successes(draft);
@@ -236,7 +245,11 @@ fn has_trouble_coming(draft: &Draft<'_>) -> bool {
 struct Unsure;
 
 /// The first component that was created and is gone.
-fn missing_component<'a>(draft: &Draft<'a>) -> Result<Option<Problem<'a>>, Unsure> {
+fn missing_component<'a>(
+    draft: &Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Result<Option<Problem<'a>>, Unsure> {
     let snapshot = draft.facts.snapshot;
     let mut unsure = false;
     for (index, component) in snapshot.components.iter().enumerate() {
@@ -248,8 +261,7 @@ fn missing_component<'a>(draft: &Draft<'a>) -> Result<Option<Problem<'a>>, Unsur
         match health::is_missing(draft, index, component) {
             Some(false) => {}
             Some(true) => {
-                let message = format!("{} no longer exists", component.title());
-                return Ok(Some(problem::missing_component(draft, index, &message)));
+                return Ok(Some(failed::missing_component(draft, judged, pod_sets, index)));
             }
             None => unsure = true,
         }

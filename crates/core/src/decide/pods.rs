@@ -8,12 +8,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::Facts;
 use super::draft::Draft;
+use super::failed::with_pods;
 use super::failure;
 use super::health::{self, PodSetHealth};
 use super::no_fit;
 use super::policy::Judged;
 use super::policy::category::Category;
-use super::problem::{Problem, with_pods};
+use super::problem::Problem;
 use super::replacement::{Replacement, owner_until};
 use super::steps::{self, ComponentStage};
 use crate::api::FailureRecord;
@@ -45,7 +46,7 @@ pub fn of_pods<'a>(
 
 /// A pod that fails the AppWrapper by `podFailurePolicy`, also where it was replaced.
 fn fatal_pod<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Option<Problem<'a>> {
-    let (pod, _) = judged.fatal?;
+    let (pod, _) = judged.fatal.or(judged.fatal_if_lost)?;
     let at = failure::finished_at(pod).unwrap_or(draft.facts.now).min(draft.facts.now);
     let problem = Problem::of_pod(draft.facts, pod, unhealthy::FOUND_FAILED_PODS);
     let deadline = Some(draft.facts.limits.failure_grace.after(at));
@@ -94,7 +95,7 @@ fn first_failed_pod<'a>(
     let stored = stored.map(|time| time.0);
     // Node clocks may run ahead of ours: then it is the moment at which it was first seen.
     let finished = failure::finished_at(first).filter(|at| *at <= now);
-    let lost = first.lost.map(|_| health::lost_at(draft, pod_sets, first));
+    let lost = first.lost.map(|_| health::lost_at(draft.facts, first));
     let at = lost.or(finished).or(stored).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
     let is_stuck = first.stuck.is_some() && first.phase != PodPhase::Failed;
@@ -102,13 +103,19 @@ fn first_failed_pod<'a>(
     let problem = Problem::of_pod(draft.facts, first, reason);
     let lost: Vec<Loss> = pods.iter().filter_map(|pod| pod.lost).collect();
     let may_return = problem.may_return && lost.iter().all(|loss| loss.may_return());
+    // one that may come back is waited for, and decides nothing about what failed before it was lost
+    let decided: Vec<&Pod> = pods
+        .iter()
+        .copied()
+        .filter(|pod| may_return || !health::may_come_back(draft.facts, pod))
+        .collect();
     let others =
         if pods.len() > 1 { format!("; {} failed in total", pods.len()) } else { String::new() };
     Some(Problem {
         message: format!("{}{others}", problem.message),
         failed_at: at,
         deadline: (!is_stuck).then(|| draft.facts.limits.failure_grace.after(at)),
-        components: with_pods(draft, judged, &pods, vec![]),
+        components: with_pods(draft, judged, &decided, vec![]),
         ignored: if all_ignored { ignored } else { None },
         owner_until: silent_owner_until(draft.facts, replacement, &pods, at),
         may_return,
@@ -135,7 +142,7 @@ fn silent_owner_until(
 }
 
 /// The first cause, where `podFailurePolicy` ignores it and an overriding RetryPolicy fails the AppWrapper.
-fn overruled_pod<'a>(
+pub fn overruled_pod<'a>(
     draft: &Draft<'a>,
     judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
@@ -258,7 +265,7 @@ fn too_few_pods<'a>(
         owner_until(facts, replacement, pod, at)
     };
     Some(Problem {
-        failed_at: since,
+        failed_at: unhealthy_from.min(facts.now),
         owner_until: failed.and_then(said_by),
         unhealthy_from: Some(unhealthy_from),
         deadline: Some(facts.limits.failure_grace.after(unhealthy_from)),

@@ -1,22 +1,17 @@
 //! What is wrong with an AppWrapper, and until when that is waited on.
 
-use std::borrow::Cow;
 use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::consequence::FirstFailures;
 use super::draft::Draft;
-use super::failure;
-use super::health::{self, PodSetHealth};
-use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, RulingAction, pod_failure};
-use super::steps::{self, ComponentStage};
-use super::{Facts, attempts, incidents, pods, replacement};
+use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, RulingAction};
+use super::{Facts, failed, failure, incidents, replacement};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, NoFitAction, RuleSource};
 use crate::mutations::{self, Mutation};
+use crate::snapshot::Pod;
 use crate::snapshot::lost::Loss;
-use crate::snapshot::{Component, Outcome, Pod};
 
 /// Something that is wrong.
 #[derive(Clone, Debug)]
@@ -111,20 +106,18 @@ impl<'a> Problem<'a> {
 
     /// Every pod that failed, as `podFailurePolicy` judges it.
     pub fn judged(&self, draft: &Draft<'a>) -> Rc<Judged<'a>> {
-        self.judged.clone().unwrap_or_else(|| judge(draft))
+        self.judged.clone().unwrap_or_else(|| failed::judge(draft))
     }
 
     /// The failure of one component of those that failed: a rule may be about another than the first.
     pub fn about(&self, draft: &Draft<'a>, index: usize) -> Self {
-        let of_first = match self.pod {
-            Some(pod) => pod.component == Some(index),
-            None => self.components.first().is_none_or(|first| first.index == index),
-        };
         let found = self.components.iter().find(|each| each.index == index);
-        let Some(failed) = found.filter(|_| !of_first) else { return self.clone() };
+        let Some(failed) = found.filter(|_| self.component != Some(index)) else {
+            return self.clone();
+        };
         let component = &draft.facts.snapshot.components[index];
-        let text = said(component, failed.reason, &failed.message);
-        let (cause, now) = (cause(draft, index, |_| true), draft.facts.now);
+        let text = failed::said(component, failed.reason, &failed.message);
+        let (cause, now) = (failed::cause(draft, index, |_| true), draft.facts.now);
         let (other, at) = if let Some(pod) = cause {
             (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod))
         } else {
@@ -155,6 +148,7 @@ impl<'a> Problem<'a> {
             component: self.component,
             ignored: self.ignored,
             charged,
+            may_return: self.may_return,
             missing: self.reason == unhealthy::MISSING_COMPONENT && self.pod.is_none(),
             stalled: self.reason == unhealthy::STALLED,
             failure: &self.failure,
@@ -165,7 +159,7 @@ impl<'a> Problem<'a> {
     /// Whether all that failed was counted already.
     pub fn is_charged(&self, draft: &Draft<'a>) -> bool {
         let of_component = |failed: &FailedComponent<'_>| {
-            let cause = || cause(draft, failed.index, |_| true);
+            let cause = || failed::cause(draft, failed.index, |_| true);
             Some(failed.index) == self.component
                 || cause().is_some_and(|pod| incidents::is_charged(draft.facts.snapshot, pod))
         };
@@ -204,216 +198,6 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// A component that failed, in a sentence.
-fn said(component: &Component, reason: &str, message: &str) -> String {
-    if message.is_empty() {
-        return format!("{} failed ({reason})", component.title());
-    }
-    format!("{} failed ({reason}): {message}", component.title())
-}
-
-/// Every pod of the running attempt that failed or is lost, or those of one component, the first failure first. Those of a
-/// component that is created again were judged already.
-pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a Pod> {
-    let attempt = attempts::current(&draft.facts.snapshot.status);
-    let judged = |pod: &Pod| {
-        pod.component.is_some_and(|index| {
-            draft.facts.snapshot.components.len() > index
-                && steps::standing(draft, index) != ComponentStage::Up
-        })
-    };
-    let mut pods: Vec<&Pod> = draft
-        .facts
-        .snapshot
-        .pods
-        .iter()
-        .filter(|pod| pod.has_failed())
-        .filter(|pod| pod.attempt.is_none_or(|number| number == attempt))
-        .filter(|pod| component.is_none() || pod.component == component)
-        .filter(|pod| !judged(pod))
-        .collect();
-    failure::sort(&mut pods);
-    pods
-}
-
-/// The component that failed first, of those that say so. Source: table of section 4.2.
-///
-/// One of which every failed pod is ignored only counts where nothing else has failed.
-pub fn failed_component<'a>(
-    draft: &Draft<'a>,
-    judged: &Rc<Judged<'a>>,
-    pod_sets: &[PodSetHealth<'a>],
-) -> Option<Problem<'a>> {
-    let mut failed = failed_components(draft);
-    let first = failed.first()?.index;
-    let spared = |failed: &FailedComponent<'_>| {
-        let pods = failed_pods(draft, Some(failed.index));
-        let own = pods.iter().filter(|pod| !judged.is_consequence(pod));
-        let mut rules = own.map(|pod| judged.ignores(pod));
-        let first = rules.next()??;
-        rules.all(|rule| rule.is_some()).then_some(first)
-    };
-    let ignored = failed.first().and_then(spared);
-    failed.retain(|each| spared(each).is_none());
-    if failed.is_empty()
-        && pods::not_replaced(draft, judged, pod_sets)
-            .iter()
-            .any(|pod| judged.ignores(pod).is_none())
-    {
-        return None; // that one is decided about
-    }
-    let index = failed.first().map_or(first, |each| each.index);
-    let component = &draft.facts.snapshot.components[index];
-    let Outcome::Failed { reason, message, at } = &component.ours()?.report.outcome else {
-        return None;
-    };
-    let text = said(component, reason, message);
-    let mut problem = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
-    let counts = |pod: &Pod| failed.is_empty() || judged.ignores(pod).is_none();
-    let disrupted = || {
-        let pod = disrupted_pod(draft, index)?;
-        failed_pods(draft, Some(index)).is_empty().then_some(pod)
-    };
-    if let Some(pod) = cause(draft, index, counts).or_else(disrupted) {
-        let said = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
-        problem.message = format!("{text}; {}", said.message);
-        problem.failure = said.failure;
-        problem.pod = Some(pod);
-        problem.failed_at =
-            failure::finished_at(pod).unwrap_or(problem.failed_at).min(draft.facts.now);
-    } else {
-        problem.failure = failure::of_component(component, reason, message);
-        problem.failed_at = at.map_or(problem.failed_at, |at| at.min(draft.facts.now));
-    }
-    problem.ignored = if failed.is_empty() { ignored } else { None };
-    let not_replaced = pods::not_replaced(draft, judged, pod_sets);
-    problem.components = with_pods(draft, judged, &not_replaced, failed);
-    problem.judged = Some(judged.clone());
-    Some(problem)
-}
-
-/// The failed pod of a component that made it fail, of those that count: the first that was not replaced, else the
-/// last one. So it is the same pod whether its own failure is seen first or that of the component. A pod that was
-/// deleted because the component had failed comes after all others.
-fn cause<'a>(draft: &Draft<'a>, index: usize, counts: impl Fn(&Pod) -> bool) -> Option<&'a Pod> {
-    let mut pods = failed_pods(draft, Some(index));
-    pods.retain(|pod| counts(pod));
-    let first_failures = FirstFailures::of(draft.facts);
-    let is_own = |pod: &&Pod| !first_failures.is_consequence(pod);
-    let own: Vec<&Pod> = pods.iter().copied().filter(is_own).collect();
-    let pods = if own.is_empty() { pods } else { own };
-    let first = pods.iter().find(|pod| !health::is_replaced(draft.facts.snapshot, pod));
-    first.or_else(|| pods.last()).copied()
-}
-
-/// The pod of a component that was first to be ended from outside, and still is in its grace period. A Job counts it
-/// as failed at once, and may fail seconds before the pod does.
-fn disrupted_pod<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
-    let attempt = attempts::current(&draft.facts.snapshot.status);
-    let pods = draft.facts.snapshot.pods.iter().filter(|pod| {
-        pod.component == Some(index)
-            && pod.is_going()
-            && pod.attempt.is_none_or(|number| number == attempt)
-    });
-    let disrupted =
-        pods.filter_map(|pod| Some((pod.true_condition("DisruptionTarget")?.since, pod)));
-    let first = disrupted.min_by_key(|(since, pod)| (since.is_none(), *since, pod.name.clone()));
-    first.map(|(_, pod)| pod)
-}
-
-/// A component that was created and is gone. A pod of it that failed is the first cause.
-pub fn missing_component<'a>(draft: &Draft<'a>, index: usize, message: &str) -> Problem<'a> {
-    let reason = unhealthy::MISSING_COMPONENT;
-    let plain = Problem::of_component(draft, index, reason, message);
-    let judged = judge(draft);
-    let counts = |pod: &&Pod| {
-        judged.ignores(pod).is_none()
-            && !judged.is_consequence(pod)
-            && !health::is_replaced(draft.facts.snapshot, pod)
-    };
-    let Some(pod) = failed_pods(draft, Some(index)).into_iter().find(counts) else {
-        return plain;
-    };
-    let of_pod = Problem::of_pod(draft.facts, pod, reason);
-    Problem {
-        message: format!("{message}; {}", of_pod.message),
-        failed_at: failure::finished_at(pod).unwrap_or(plain.failed_at).min(plain.failed_at),
-        judged: Some(judged),
-        is_final: true,
-        may_return: false,
-        ..of_pod
-    }
-}
-
-/// The components that say that they failed, the first failure first.
-fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
-    let snapshot = draft.facts.snapshot;
-    let mut failed: Vec<FailedComponent<'_>> = snapshot
-        .components
-        .iter()
-        .enumerate()
-        .filter(|(index, component)| {
-            health::is_current(draft, *index, component)
-                && steps::standing(draft, *index) == ComponentStage::Up
-        })
-        .filter_map(|(index, component)| match &component.ours()?.report.outcome {
-            Outcome::Failed { reason, message, at } => Some(FailedComponent {
-                index,
-                reason,
-                message: Cow::Borrowed(message),
-                pod_set: cause(draft, index, |_| true).and_then(|pod| pod.pod_set),
-                at: *at,
-                jobs: &component.failed_jobs,
-            }),
-            Outcome::Active | Outcome::Succeeded => None,
-        })
-        .collect();
-    failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));
-    failed
-}
-
-/// Failed components, beside them wrapped Pods that failed and components of which a pod died with its node:
-/// what `failurePolicy` is about.
-pub fn with_pods<'a>(
-    draft: &Draft<'a>,
-    judged: &Judged<'a>,
-    not_replaced: &[&'a Pod],
-    mut failed: Vec<FailedComponent<'a>>,
-) -> Vec<FailedComponent<'a>> {
-    let snapshot = draft.facts.snapshot;
-    let lost =
-        not_replaced.iter().filter(|pod| pod.died_of_node() && judged.ignores(pod).is_none());
-    for pod in lost.filter(|_| !mutations::is_present(Mutation::LostIsNoFailure)) {
-        let Some(index) = pod.component else { continue };
-        if failed.iter().any(|each| each.index == index) {
-            continue;
-        }
-        let node = pod.node.as_deref().unwrap_or_default();
-        failed.push(FailedComponent {
-            index,
-            reason: NODE_LOST,
-            message: format!("pod {} was lost with node {node}", pod.name).into(),
-            pod_set: pod.pod_set,
-            at: failure::finished_at(pod),
-            jobs: &[],
-        });
-    }
-    for pod in &judged.left {
-        let Some(index) = pod.component else { continue };
-        let wrapped = snapshot.components.get(index).is_some_and(|component| {
-            component.kind == "Pod" && component.ours().is_some_and(|object| object.uid == pod.uid)
-        });
-        if wrapped && failed.iter().all(|each| each.index != index) {
-            let (reason, message) = failure::said_by(pod);
-            let at = failure::finished_at(pod);
-            let (message, pod_set) = (Cow::Borrowed(message), pod.pod_set);
-            failed.push(FailedComponent { index, reason, message, pod_set, at, jobs: &[] });
-        }
-    }
-    failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));
-    failed
-}
-
 /// The problem that is acted on first.
 pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<Problem<'a>> {
     let now = draft.facts.now;
@@ -426,15 +210,4 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<
         }
         problem.due(&problem.ruling(draft)).map_or(now, |deadline| deadline.max(now))
     })
-}
-
-/// The failed pods of the running attempt, judged by `podFailurePolicy`.
-pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
-    let first_failures = FirstFailures::of(draft.facts);
-    let (consequences, failed): (Vec<&Pod>, Vec<&Pod>) =
-        failed_pods(draft, None).into_iter().partition(|pod| first_failures.is_consequence(pod));
-    let mut judged = pod_failure::judge(draft.facts.snapshot, &failed);
-    let consequences = consequences.iter().map(|pod| (pod.uid.as_str(), pod.name.as_str()));
-    judged.consequences = consequences.collect();
-    Rc::new(judged)
 }

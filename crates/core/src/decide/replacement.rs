@@ -10,7 +10,7 @@ use crate::snapshot::{BackoffLimit, Component, Object, Outcome, Pod, PodPhase};
 use crate::tuning::Period;
 
 /// How long a component may take to say why it failed, from its first failed pod.
-const OWNER_GRACE: Period = Period::from_secs(10);
+pub const OWNER_GRACE: Period = Period::from_secs(10);
 
 /// Until when the component of a failed pod is waited for: it may be that nothing replaces the pod, so that it will
 /// say itself that it failed, and rules of `failurePolicy` are about what it says. A lost pod is not waited for: its
@@ -42,7 +42,7 @@ pub fn is_final(facts: Facts<'_>, pod: &Pod) -> bool {
 /// How many pods of a Job failed, as far as is known, and how many of them it replaces.
 #[derive(Clone, Copy)]
 struct Failures {
-    limit: i64,
+    limit: BackoffLimit,
     at_least: i64,
     at_most: i64,
 }
@@ -76,14 +76,19 @@ impl Replacement {
 
     /// The same as [`is_final`].
     pub fn is_final(&self, facts: Facts<'_>, pod: &Pod) -> bool {
-        let limit_is_exceeded = |failures: Failures| failures.at_least > failures.limit;
+        let limit_is_exceeded = |failures: Failures| {
+            failures.limit.limit.is_some_and(|limit| failures.at_least > limit)
+        };
         self.is_unreplaced(facts, pod, limit_is_exceeded)
     }
 
     /// Whether nothing may replace the pod: [`is_final`](Self::is_final), or what its Job has counted may have been
-    /// read before its pods were.
+    /// read before its pods were, or a rule of its own may fail it.
     fn may_be_final(&self, facts: Facts<'_>, pod: &Pod) -> bool {
-        let limit_may_be_exceeded = |failures: Failures| failures.at_most > failures.limit;
+        let limit_may_be_exceeded = |failures: Failures| {
+            let limit = failures.limit;
+            limit.fails_by_rule || limit.limit.is_none_or(|limit| failures.at_most > limit)
+        };
         self.is_unreplaced(facts, pod, limit_may_be_exceeded)
     }
 
@@ -106,8 +111,8 @@ impl Replacement {
     /// The failures of the pod's Job, this one included, and its `backoffLimit`. Of a Job in a `JobSet` only the limit is
     /// known.
     fn failures(&self, object: &Object, pod: &Pod, set: usize) -> Option<Failures> {
-        let BackoffLimit { limit, counted } = object.report.backoff.get(&set).copied()?;
-        let Some(counted) = counted else {
+        let limit = object.report.backoff.get(&set).copied()?;
+        let Some(counted) = limit.counted else {
             return Some(Failures { limit, at_least: 1, at_most: i64::MAX });
         };
         let place = pod.component.map(|component| (component, set));

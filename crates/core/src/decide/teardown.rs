@@ -15,7 +15,7 @@ use super::force_delete::{delete, fenced, force};
 use super::orphans::{self, Orphans};
 use super::{VerdictAction, attempts, pause, phases, requeue, retry, undetermined};
 use crate::api::condition::{self, deleting};
-use crate::api::{AttemptOutcome, Since};
+use crate::api::{AttemptOutcome, Phase, Since};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Component, Pod, PodPhase, Presence};
@@ -45,14 +45,25 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
     here.to::<Suspending>()
 }
 
-/// Ends an attempt because somebody asks for it; the next one does not wait for the delay of a retry.
+/// Ends an attempt because somebody asks for it. Whoever resumes it means now, but a pause does not end because Kueue
+/// takes the quota back and gives it again. Source: section 4.5 of the contract.
 pub(super) fn end_on_request(draft: &mut Draft<'_>, reason: &str, message: &str) {
     attempts::outcome(draft, AttemptOutcome::Suspended);
-    draft.status.retry_after = None;
+    let pauses = draft.facts.snapshot.status.phase == Phase::Resetting && requeue::is_queued(draft);
+    draft.status.retry_after = if pauses { pause_left(draft).map(Time) } else { None };
     begin(draft, reason);
     draft.verdict.action = VerdictAction::Delete;
     draft.verdict.delete = deletable(draft);
     message.clone_into(&mut draft.verdict.message);
+}
+
+/// Until when a retry policy delays the next attempt, or the pause of an uncounted restart, which nothing else bounds.
+fn pause_left(draft: &Draft<'_>) -> Option<Timestamp> {
+    let status = &draft.status;
+    let gone = status.since.as_ref().and_then(|since| since.gone.as_ref());
+    let gone = gone.map_or(draft.facts.now, |gone| gone.0);
+    let delayed = status.retry_after.as_ref().map(|until| until.0);
+    delayed.or_else(|| pause::after_uncounted(status, draft.facts.limits, gone))
 }
 
 /// Deletes everything, waits for the retry pause and while it is inactive, then resumes.

@@ -24,8 +24,8 @@ pub use no_fit::{NoFitError, NoFitRule};
 pub use pod_failure::{PodMatcher, PodRule};
 pub use progress::{ProgressError, ProgressRules};
 pub use retry::{
-    AppliedRetryPolicies, FailureCondition, MemoryGrowth, RetryMatcher, RetryPolicy, RetryRule,
-    UnusablePolicy, administered, attached, surplus,
+    AppliedRetryPolicies, DefaultPolicy, FailureCondition, MemoryGrowth, RetryMatcher, RetryPolicy,
+    RetryRule, UnusablePolicy, administered, attached, surplus,
 };
 pub use steps::Steps;
 pub use target::{PodSets, Targets};

@@ -211,15 +211,24 @@ impl AppliedRetryPolicies {
     }
 }
 
+/// The retry policy that the configuration names for where none is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DefaultPolicy<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// It overrides what users write: then no policy of theirs takes its place.
+    pub overrides: bool,
+}
+
 /// The names of the retry policies that hold: the `ClusterQueue`'s, the `LocalQueue`'s, the
-/// AppWrapper's own, each once; the default if there are none. Each list is cut to its limit; [`surplus`]
-/// reports the rest.
+/// AppWrapper's own, each once; the default if there are none, and before the AppWrapper's own if it overrides and no
+/// queue has any. Each list is cut to its limit; [`surplus`] reports the rest.
 #[must_use]
 pub fn attached(
     cluster_queue: Option<&str>,
     local_queue: Option<&str>,
     own: &[String],
-    default: Option<&str>,
+    default: Option<DefaultPolicy<'_>>,
 ) -> Vec<String> {
     let listed = |text: Option<&str>| {
         let names = text.unwrap_or_default().split(',').take(POLICY_NAMES_MAX).map(str::trim);
@@ -229,27 +238,28 @@ pub fn attached(
             .map(|name| if name.len() > NAME_MAX { shortened(name) } else { name.to_owned() })
             .collect::<Vec<_>>()
     };
+    let mut given = listed(cluster_queue);
+    given.extend(listed(local_queue));
+    let default = default.filter(|it| given.is_empty() && (own.is_empty() || it.overrides));
+    given.extend(default.map(|it| it.name.to_owned()));
     let mut names: Vec<String> = vec![];
-    for name in listed(cluster_queue).into_iter().chain(listed(local_queue)).chain(own.to_vec()) {
+    for name in given.into_iter().chain(own.to_vec()) {
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    if names.is_empty() {
-        names.extend(default.map(str::to_owned));
-    }
     names
 }
 
-/// Those of [`attached`] that a queue names, or that hold because nobody names any.
+/// Those of [`attached`] that a queue or the configuration names.
 #[must_use]
 pub fn administered(
     cluster_queue: Option<&str>,
     local_queue: Option<&str>,
     own: &[String],
-    default: Option<&str>,
+    default: Option<DefaultPolicy<'_>>,
 ) -> BTreeSet<String> {
-    let default = default.filter(|_| own.is_empty());
+    let default = default.filter(|it| own.is_empty() || it.overrides);
     attached(cluster_queue, local_queue, &[], default).into_iter().collect()
 }
 
@@ -397,16 +407,20 @@ mod tests {
     #[test]
     fn policies_add_up_and_each_holds_once() {
         let own = ["mine".to_owned(), "infra".to_owned()];
-        let all = attached(Some("infra, base"), Some("team"), &own, Some("default"));
+        let default = |overrides| Some(DefaultPolicy { name: "default", overrides });
+        let all = attached(Some("infra, base"), Some("team"), &own, default(true));
         assert_eq!(all, ["infra", "base", "team", "mine"]);
-        assert_eq!(attached(None, Some(" , "), &[], Some("default")), ["default"]);
+        assert_eq!(attached(None, Some(" , "), &[], default(false)), ["default"]);
+        assert_eq!(attached(None, None, &own, default(false)), own);
+        assert_eq!(attached(None, None, &own, default(true)), ["default", "mine", "infra"]);
         assert!(attached(None, None, &[], None).is_empty());
         let names = |names: &[&str]| -> BTreeSet<String> {
             names.iter().map(|name| (*name).to_owned()).collect()
         };
-        let of = |cluster, own: &[String]| administered(cluster, None, own, Some("default"));
-        assert_eq!(of(Some("infra"), &own), names(&["infra"]));
-        assert_eq!(of(None, &own), names(&[]));
-        assert_eq!(of(None, &[]), names(&["default"]));
+        let of = |cluster, own: &[String], default| administered(cluster, None, own, default);
+        assert_eq!(of(Some("infra"), &own, default(true)), names(&["infra"]));
+        assert_eq!(of(None, &own, default(false)), names(&[]));
+        assert_eq!(of(None, &own, default(true)), names(&["default"]), "no user removes it");
+        assert_eq!(of(None, &[], default(false)), names(&["default"]));
     }
 }

@@ -16,6 +16,8 @@ const DISRUPTION_TARGET: &str = "DisruptionTarget";
 pub struct Judged<'a> {
     /// The first pod that fails the AppWrapper, and the index of the rule.
     pub fatal: Option<(&'a Pod, i32)>,
+    /// The first that fails it unless its node comes back in time, in the same way.
+    pub fatal_if_lost: Option<(&'a Pod, i32)>,
     /// All that are a failure, the first failure first.
     pub left: Vec<&'a Pod>,
     /// Pods that are no failure, by UID and name, each with the index of the rule.
@@ -57,9 +59,13 @@ impl Judged<'_> {
     }
 }
 
-/// Judges pods that failed, in this order.
+/// Judges pods that failed, in this order; a node may still bring some of them back.
 #[must_use]
-pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
+pub fn judge<'a>(
+    snapshot: &Snapshot,
+    failed: &[&'a Pod],
+    may_come_back: impl Fn(&Pod) -> bool,
+) -> Judged<'a> {
     let rules = &snapshot.policies.pod_failure;
     if rules.is_empty() {
         return Judged { left: failed.to_vec(), ..Judged::default() };
@@ -72,7 +78,9 @@ pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
                 judged.ignored.insert((&pod.uid, &pod.name), index);
             }
             Some((PodFailurePolicyAction::FailAppWrapper, index)) => {
-                judged.fatal.get_or_insert((pod, index));
+                let is_open = may_come_back(pod);
+                let fatal = if is_open { &mut judged.fatal_if_lost } else { &mut judged.fatal };
+                fatal.get_or_insert((pod, index));
                 judged.left.push(pod);
             }
             Some((PodFailurePolicyAction::Count, index)) => {
@@ -90,9 +98,9 @@ pub fn judge<'a>(snapshot: &Snapshot, failed: &[&'a Pod]) -> Judged<'a> {
 pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let rule =
         |index| RuleRef { index: Some(index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
-    if let Some((_, index)) =
-        case.judged.fatal.filter(|_| !mutations::is_present(Mutation::FatalIsRetried))
-    {
+    let if_lost = case.judged.fatal_if_lost.filter(|_| case.may_return);
+    let fatal = case.judged.fatal.or(if_lost);
+    if let Some((_, index)) = fatal.filter(|_| !mutations::is_present(Mutation::FatalIsRetried)) {
         return Some(Ruling::unlimited(RulingAction::Fail, rule(index)));
     }
     let action = if mutations::is_present(Mutation::IgnoredIsCounted) {

@@ -155,7 +155,7 @@ impl<'a> Hearing<'a> {
         let pod = evidence.pod.as_ref();
         let failed: Vec<&Pod> =
             pod.into_iter().filter(|_| evidence.happened == Happened::PodFailed).collect();
-        let judged = pod_failure::judge(snapshot, &failed);
+        let judged = pod_failure::judge(snapshot, &failed, |_| false);
         let ignored = failed.first().and_then(|pod| judged.ignores(pod));
         let component = evidence.component(snapshot);
         if let (Some(index), Some(component)) = (ignored, component)
@@ -179,6 +179,7 @@ impl<'a> Hearing<'a> {
             component,
             ignored,
             charged,
+            may_return: false,
             missing,
             stalled: evidence.happened == Happened::Stalled,
             failure: evidence.record,

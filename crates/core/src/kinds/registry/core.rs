@@ -90,9 +90,7 @@ impl Rules for Job {
         // FailureTarget comes first: it says why, while the pods still end
         report.outcome = object.verdict("Complete", &["FailureTarget", "Failed"]);
         let Some(&index) = pod_set_indexes(pod_sets).get("template.spec.template") else { return };
-        if let Some(backoff) = backoff_limit(object) {
-            report.backoff.insert(index, backoff);
-        }
+        report.backoff.insert(index, backoff_limit(object));
         let (parallelism, completions) = object.job_shape("/spec");
         let succeeded = object.count("/status/succeeded").unwrap_or(0);
         let expected = match completions {
@@ -110,23 +108,26 @@ impl Rules for Job {
     }
 }
 
-/// `backoffLimit` (6) of a Job and the failures that it has counted; nothing where it counts by index, or ignores
-/// some failures.
-fn backoff_limit(object: Object<'_>) -> Option<BackoffLimit> {
-    let limit = spared_limit(object)?;
+/// `backoffLimit` of a Job and the failures that it has counted.
+fn backoff_limit(object: Object<'_>) -> BackoffLimit {
     let marked = object.array("/status/uncountedTerminatedPods/failed").len();
     let marked = i64::try_from(marked).unwrap_or(i64::MAX);
     let failed = object.count("/status/failed").unwrap_or(0);
-    Some(BackoffLimit { limit, counted: Some(failed.saturating_add(marked)) })
+    BackoffLimit { counted: Some(failed.saturating_add(marked)), ..spared(object) }
 }
 
-/// `backoffLimit` (6) at `spec` of a Job or of a template of one; nothing where failures do not count alike.
-pub(super) fn spared_limit(job: Object<'_>) -> Option<i64> {
+/// What `spec` of a Job or of a template of one says of failures that it bears: `backoffLimit` is 6 by default.
+pub(super) fn spared(job: Object<'_>) -> BackoffLimit {
     let rules = job.array("/spec/podFailurePolicy/rules").iter().map(Object);
-    let mut ignoring = rules.filter(|rule| rule.text("/action") == "Ignore");
+    let has = |actions: &[&str]| rules.clone().any(|rule| actions.contains(&rule.text("/action")));
     let by_index =
         job.0.pointer("/spec/backoffLimitPerIndex").is_some_and(|limit| !limit.is_null());
-    (!by_index && ignoring.next().is_none()).then(|| job.count("/spec/backoffLimit").unwrap_or(6))
+    let counts_alike = !by_index && !has(&["Ignore"]);
+    BackoffLimit {
+        limit: counts_alike.then(|| job.count("/spec/backoffLimit").unwrap_or(6)),
+        fails_by_rule: has(&["FailJob", "FailIndex"]),
+        counted: None,
+    }
 }
 
 /// `replicas` (1) of a Deployment or a StatefulSet.

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use super::super::infer::{pod_set, pods_per_job};
 use super::super::node::Node;
 use super::super::status::{JobCounts, Object, by_name};
-use super::core::{JOB_INDEX, spared_limit};
+use super::core::{JOB_INDEX, spared};
 use super::{End, Error, JOB, Kind, Rules, pod_set_indexes};
 use crate::api::{PodSet, keys};
-use crate::snapshot::{BackoffLimit, Expected, Report};
+use crate::snapshot::{Expected, Report};
 
 const REPLICATED_JOBS: &str = "/spec/replicatedJobs";
 
@@ -66,8 +66,8 @@ impl Rules for JobSet {
             let path = format!("template.spec.replicatedJobs[{number}].template.spec.template");
             let Some(&index) = indexes.get(path.as_str()) else { continue };
             let template = job.0.get("template").map(Object);
-            if let Some(limit) = template.and_then(spared_limit).filter(|_| !may_restart) {
-                report.backoff.insert(index, BackoffLimit { limit, counted: None });
+            if let Some(template) = template.filter(|_| !may_restart) {
+                report.backoff.insert(index, spared(template));
             }
             let (parallelism, completions) = job.job_shape("/template/spec");
             let done = jobs.counts.sum(name, &["succeeded"]);

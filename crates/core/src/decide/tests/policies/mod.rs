@@ -11,6 +11,7 @@ mod execution;
 mod execution_grace;
 mod exit_codes;
 mod failure;
+mod first_cause;
 mod kill_switch;
 mod laws;
 mod memory;

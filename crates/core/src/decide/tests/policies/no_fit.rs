@@ -103,6 +103,7 @@ fn an_attempt_whose_pods_find_no_node_ends_and_no_retry_is_used() {
         let mut world = unfit(spec);
         // avoided since an earlier failure: it may be the only node with room
         world.snapshot.status.avoid_nodes = vec!["node-1".to_owned()];
+        world.snapshot.status.retry_after = Some(Time(at(20))); // of a component that was recreated
         assert_eq!(world.says_at(129), "Wait 130", "{spec}");
         let decision = world.decide(130);
         assert_eq!((decision.next, decision.verdict.action), (Phase::Resetting, action));
@@ -113,6 +114,7 @@ fn an_attempt_whose_pods_find_no_node_ends_and_no_retry_is_used() {
         assert_eq!(ended, (Some(AttemptOutcome::NoFit), Some(recorded), Some(Time(at(10)))));
         assert_eq!(status.requeue.is_some(), spec == REQUEUE);
         assert_eq!(status.avoid_nodes, Vec::<String>::new(), "{spec}");
+        assert_eq!(status.retry_after, None, "{spec}: the pause follows");
         assert!(condition::is_true(&status.conditions, condition::QUOTA_RESERVED), "{spec}");
         assert_eq!(decision.verdict.counted, Some(false));
     }

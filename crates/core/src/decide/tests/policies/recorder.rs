@@ -156,6 +156,30 @@ fn an_entry_that_is_closed_is_changed_no_more_and_ten_are_kept() {
 }
 
 #[test]
+fn what_suspensions_leave_pushes_out_no_failure() {
+    let failure = Some(crate::api::FailureRecord::default());
+    let mut world = job().suspended(true);
+    world.snapshot.status.attempts = (0..9)
+        .map(|attempt| crate::api::Attempt {
+            attempt,
+            failure: failure.clone(),
+            ..Default::default()
+        })
+        .collect();
+    for second in 0..12 {
+        let decision = world.decide(26 + second);
+        let ended = world.written(&decision).all_gone().settled(26 + second);
+        world = ended.suspended(false);
+        let decision = world.decide(26 + second);
+        world = world.written(&decision).suspended(true);
+    }
+    let attempts = &world.snapshot.status.attempts;
+    assert_eq!(attempts.len(), 10);
+    assert_eq!(attempts.iter().filter(|one| one.failure.is_some()).count(), 9);
+    assert!(attempts.last().is_some_and(|last| last.attempt > 10), "{attempts:?}");
+}
+
+#[test]
 fn the_number_grows_with_every_teardown() {
     let world = job();
     let decision = world.decide(26);

@@ -117,15 +117,32 @@ fn without_a_backoff_the_pause_runs_from_when_everything_is_gone() {
 }
 
 #[test]
-fn a_suspension_ends_the_delay_and_uses_no_retry() {
-    let world = job().retry_policy("p", &policy("", "backoff: {initialDelay: 5m},"));
-    let torn = torn_down(world, 60);
-    let used = torn.snapshot.status.resetting_count;
-    let decision = torn.suspended(true).decide(61);
-    assert_eq!(decision.next, Phase::Suspending);
-    assert_eq!(decision.verdict.action, VerdictAction::Delete);
-    assert_eq!(decision.status.resetting_count, used);
-    assert_eq!(decision.status.retry_after, None);
+fn a_suspension_uses_no_retry_and_ends_the_delay_unless_kueue_suspends() {
+    let ignoring = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
+    let delayed = || job().retry_policy("p", &policy("", "backoff: {initialDelay: 5m},"));
+    for (what, world, managed, want) in [
+        ("a user suspends", delayed(), false, None),
+        ("Kueue evicts", delayed(), true, Some(320)),
+        ("… the pause of an uncounted restart", job().spec(ignoring), true, Some(150)),
+        ("… the retry pause", job(), true, None),
+    ] {
+        let mut torn = torn_down(world, 60);
+        torn.snapshot.queue_managed = managed;
+        let used = torn.snapshot.status.resetting_count;
+        let decision = torn.clone().suspended(true).decide(61);
+        assert_eq!(decision.next, Phase::Suspending, "{what}");
+        assert_eq!(decision.verdict.action, VerdictAction::Delete, "{what}");
+        assert_eq!(decision.status.resetting_count, used, "{what}");
+        let until = decision.status.retry_after.as_ref().map(|time| time.0);
+        assert_eq!(until, want.map(at), "{what}");
+        let gone = torn.suspended(true).written(&decision).all_gone();
+        let suspended = gone.decide(62);
+        assert_eq!(suspended.next, Phase::Suspended, "{what}");
+        let resumed = gone.written(&suspended).suspended(false);
+        let next = |second| resumed.decide(second).next;
+        let waits = want.map_or(Phase::Resuming, |_| Phase::Suspended);
+        assert_eq!((next(63), next(320)), (waits, Phase::Resuming), "{what}");
+    }
 }
 
 #[test]

@@ -255,7 +255,7 @@ fn deadline_exceeded_is_also_what_the_job_of_the_failure_says() {
 #[test]
 fn deadline_exceeded_of_another_component_is_not_this_failure() {
     let rule = "onConditions: [DeadlineExceeded]";
-    let other = || failed(1).because("DeadlineExceeded").at(10);
+    let other = || failed(1).because("DeadlineExceeded").at(22);
     let world = running(&["Job/a:1", "Pod/b"]).with(failed(0)).with(other());
     let world = world.fails(0, "BackoffLimitExceeded", "", 25);
     assert!(!matches(rule, &world), "the pod of the failed Job says nothing of it");

@@ -7,7 +7,7 @@ use super::worlds::{any_of, failure_rule, of_rules, pod_rule, pods, policy, retr
 use crate::config::Backoff;
 use crate::decide::tests::given::World;
 use crate::decide::tests::policies::build::running;
-use crate::policies::attached;
+use crate::policies::{DefaultPolicy, attached};
 use crate::snapshot::{Pod, PodPhase};
 use crate::tuning::Period;
 
@@ -101,10 +101,12 @@ proptest! {
     #[test]
     fn what_a_queue_attaches_is_neither_removed_nor_preceded(
         cluster in names(), local in names(), own in names(), default in prop::option::of(names()),
+        overrides: bool,
     ) {
         let text = |names: &[String]| names.join(" ,");
         let default = default.map(|names| names.join("-"));
         let default = default.as_deref().filter(|name| !name.is_empty());
+        let default = default.map(|name| DefaultPolicy { name, overrides });
         let of = |own: &[String]| attached(Some(&text(&cluster)), Some(&text(&local)), own, default);
         let (all, queues) = (of(&own), attached(Some(&text(&cluster)), Some(&text(&local)), &[], None));
         prop_assert!(all.starts_with(&queues), "{:?} {:?}", all, queues);
@@ -115,7 +117,10 @@ proptest! {
         prop_assert_eq!(unique.len(), all.len());
         let any = !cluster.is_empty() || !local.is_empty() || !own.is_empty();
         if !any {
-            prop_assert_eq!(all.first().map(String::as_str), default);
+            prop_assert_eq!(all.first().map(String::as_str), default.map(|it| it.name));
+        }
+        if overrides && cluster.is_empty() && local.is_empty() {
+            prop_assert!(default.is_none_or(|it| all[0] == it.name), "{:?}", all);
         }
     }
 

@@ -1,0 +1,320 @@
+//! What failed: components that say so, components that are missing, pods; and the first cause of it.
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::consequence::FirstFailures;
+use super::draft::Draft;
+use super::health::{self, PodSetHealth};
+use super::policy::{FailedComponent, Judged, NODE_LOST, pod_failure};
+use super::problem::Problem;
+use super::replacement::{self, OWNER_GRACE, Replacement};
+use super::steps::{self, ComponentStage};
+use super::{attempts, failure, pods};
+use crate::api::condition::unhealthy;
+use crate::mutations::{self, Mutation};
+use crate::snapshot::{Component, Outcome, Pod};
+
+/// The failed pods of the running attempt, judged by `podFailurePolicy`.
+pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
+    let first_failures = FirstFailures::of(draft.facts);
+    let (consequences, failed): (Vec<&Pod>, Vec<&Pod>) =
+        failed_pods(draft, None).into_iter().partition(|pod| first_failures.is_consequence(pod));
+    let mut judged = pod_failure::judge(draft.facts.snapshot, &failed, |pod| {
+        health::may_come_back(draft.facts, pod)
+    });
+    let consequences = consequences.iter().map(|pod| (pod.uid.as_str(), pod.name.as_str()));
+    judged.consequences = consequences.collect();
+    Rc::new(judged)
+}
+
+/// Every pod of the running attempt that failed or is lost, or those of one component, the first failure first. Those of a
+/// component that is created again were judged already.
+pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a Pod> {
+    let attempt = attempts::current(&draft.facts.snapshot.status);
+    let judged = |pod: &Pod| {
+        pod.component.is_some_and(|index| {
+            draft.facts.snapshot.components.len() > index
+                && steps::standing(draft, index) != ComponentStage::Up
+        })
+    };
+    let mut pods: Vec<&Pod> = draft
+        .facts
+        .snapshot
+        .pods
+        .iter()
+        .filter(|pod| pod.has_failed())
+        .filter(|pod| pod.attempt.is_none_or(|number| number == attempt))
+        .filter(|pod| component.is_none() || pod.component == component)
+        .filter(|pod| !judged(pod))
+        .collect();
+    failure::sort(&mut pods);
+    pods
+}
+
+/// Components that failed, of those that say so, and the first cause. Source: table of section 4.2.
+///
+/// One of which every failed pod is ignored only counts where nothing else has failed.
+pub fn failed_component<'a>(
+    draft: &Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
+    let mut failed = failed_components(draft);
+    let first = failed.first()?;
+    let ignored = spared_by(draft, judged, first);
+    let spared = first.clone();
+    failed.retain(|each| spared_by(draft, judged, each).is_none());
+    let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
+    let all_ignored = failed.is_empty();
+    if all_ignored && not_replaced.iter().any(|pod| judged.ignores(pod).is_none()) {
+        return None; // that one is decided about
+    }
+    not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
+    let replacement = Replacement::of(draft.facts);
+    let candidates = if all_ignored { &[spared] } else { failed.as_slice() };
+    let counts = |pod: &Pod| all_ignored || judged.ignores(pod).is_none();
+    let alone = not_replaced
+        .iter()
+        .copied()
+        .filter(|pod| counts(pod) && replacement.is_final(draft.facts, pod));
+    let (index, pod) = first_cause(draft, candidates, alone, counts)?;
+    let problem = of_cause(draft, index, pod)?;
+    let open = failed.iter().filter_map(|each| undecided_until(draft, each.index));
+    Some(Problem {
+        deadline: open.max(),
+        ignored: ignored.filter(|_| all_ignored),
+        owner_until: others_until(draft, &replacement, &not_replaced),
+        components: with_pods(draft, judged, &not_replaced, failed),
+        judged: Some(judged.clone()),
+        ..problem
+    })
+}
+
+/// The first cause of what failed: the component that is to be named, and the pod where one tells. It may be a pod of
+/// a component that has not said anything yet, and that nothing replaces.
+fn first_cause<'a>(
+    draft: &Draft<'a>,
+    failed: &[FailedComponent<'a>],
+    alone: impl Iterator<Item = &'a Pod>,
+    counts: impl Fn(&Pod) -> bool,
+) -> Option<(usize, Option<&'a Pod>)> {
+    let first = failed.first()?.index;
+    let of_failed = failed.iter().map(|each| {
+        let pod = disrupted_alone(draft, each.index).or_else(|| cause(draft, each.index, &counts));
+        (pod.map_or(each.at, failure::finished_at).or(each.at), each.index, pod)
+    });
+    let is_other = |pod: &&Pod| failed.iter().all(|each| Some(each.index) != pod.component);
+    let others = alone.filter(is_other).map(|pod| (failure::finished_at(pod), first, Some(pod)));
+    let all = of_failed.chain(others);
+    let (_, index, pod) = all.min_by_key(|(at, ..)| (at.is_none(), *at))?;
+    Some((index, pod))
+}
+
+/// The failure of a component, and of the pod that is its cause.
+fn of_cause<'a>(draft: &Draft<'a>, index: usize, pod: Option<&'a Pod>) -> Option<Problem<'a>> {
+    let component = &draft.facts.snapshot.components[index];
+    let Outcome::Failed { reason, message, at } = &component.ours()?.report.outcome else {
+        return None;
+    };
+    let now = draft.facts.now;
+    let text = said(component, reason, message);
+    let Some(pod) = pod else {
+        let plain = Problem::of_component(draft, index, unhealthy::FAILED_COMPONENT, &text);
+        let failure = failure::of_component(component, reason, message);
+        return Some(Problem { failure, failed_at: at.map_or(now, |at| at.min(now)), ..plain });
+    };
+    let of_pod = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
+    Some(Problem {
+        message: format!("{text}; {}", of_pod.message),
+        failed_at: failure::finished_at(pod).unwrap_or(now).min(now),
+        is_final: true,
+        may_return: false,
+        ..of_pod
+    })
+}
+
+/// Until when the end of the pod is waited for because of which a component failed, where `podFailurePolicy` has
+/// rules: they are asked about pods that have ended. Source: KEP-3329.
+fn undecided_until(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
+    let has_rules = !draft.facts.snapshot.policies.pod_failure.is_empty();
+    let pod = disrupted_alone(draft, index).filter(|_| has_rules)?;
+    pod.due_to_go.map(|due| OWNER_GRACE.after(due))
+}
+
+/// Until when components of pods that nothing may replace can say why they failed.
+fn others_until(
+    draft: &Draft<'_>,
+    replacement: &Replacement,
+    not_replaced: &[&Pod],
+) -> Option<Timestamp> {
+    let now = draft.facts.now;
+    let until = |pod: &&Pod| {
+        let at = failure::finished_at(pod).unwrap_or(now).min(now);
+        replacement::owner_until(draft.facts, replacement, pod, at)
+    };
+    not_replaced.iter().filter_map(until).max()
+}
+
+/// The rule of `podFailurePolicy` that ignores the first failed pod of a component, where it or others ignore all.
+fn spared_by(draft: &Draft<'_>, judged: &Judged<'_>, failed: &FailedComponent<'_>) -> Option<i32> {
+    let pods = failed_pods(draft, Some(failed.index));
+    let own = pods.iter().filter(|pod| !judged.is_consequence(pod));
+    let mut rules = own.map(|pod| judged.ignores(pod));
+    let first = rules.next()??;
+    rules.all(|rule| rule.is_some()).then_some(first)
+}
+/// The failed pod of a component that made it fail, of those that count: the first that was not replaced, else the
+/// last one. So it is the same pod whether its own failure is seen first or that of the component. A pod that was
+/// deleted because the component had failed is not the cause of anything.
+pub fn cause<'a>(
+    draft: &Draft<'a>,
+    index: usize,
+    counts: impl Fn(&Pod) -> bool,
+) -> Option<&'a Pod> {
+    let first_failures = FirstFailures::of(draft.facts);
+    let mut pods = failed_pods(draft, Some(index));
+    pods.retain(|pod| counts(pod) && !first_failures.is_consequence(pod));
+    let first = pods.iter().find(|pod| !health::is_replaced(draft.facts.snapshot, pod));
+    first.or_else(|| pods.last()).copied()
+}
+
+/// The pod of a component that was first to be ended from outside, and still is in its grace period, where every failed
+/// one was replaced. A Job counts it as failed at once, and may fail seconds before the pod does.
+fn disrupted_alone<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
+    let snapshot = draft.facts.snapshot;
+    let failed = failed_pods(draft, Some(index));
+    disrupted_pod(draft, index)
+        .filter(|_| failed.iter().all(|pod| health::is_replaced(snapshot, pod)))
+}
+
+fn disrupted_pod<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
+    let attempt = attempts::current(&draft.facts.snapshot.status);
+    let pods = draft.facts.snapshot.pods.iter().filter(|pod| {
+        pod.component == Some(index)
+            && pod.is_going()
+            && pod.attempt.is_none_or(|number| number == attempt)
+    });
+    let disrupted =
+        pods.filter_map(|pod| Some((pod.true_condition("DisruptionTarget")?.since, pod)));
+    let first = disrupted.min_by_key(|(since, pod)| (since.is_none(), *since, pod.name.clone()));
+    first.map(|(_, pod)| pod)
+}
+
+/// A component that was created and is gone. A pod of it that failed is the first cause. What else failed is asked
+/// about by `failurePolicy` as always.
+pub fn missing_component<'a>(
+    draft: &Draft<'a>,
+    judged: &Rc<Judged<'a>>,
+    pod_sets: &[PodSetHealth<'a>],
+    index: usize,
+) -> Problem<'a> {
+    let reason = unhealthy::MISSING_COMPONENT;
+    let message = format!("{} no longer exists", draft.facts.snapshot.components[index].title());
+    let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
+    not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
+    let mut failed = failed_components(draft);
+    failed.retain(|each| spared_by(draft, judged, each).is_none());
+    let plain = Problem {
+        owner_until: others_until(draft, &Replacement::of(draft.facts), &not_replaced),
+        components: with_pods(draft, judged, &not_replaced, failed),
+        judged: Some(judged.clone()),
+        ..Problem::of_component(draft, index, reason, &message)
+    };
+    let counts = |pod: &&Pod| {
+        judged.ignores(pod).is_none()
+            && !judged.is_consequence(pod)
+            && !health::is_replaced(draft.facts.snapshot, pod)
+    };
+    let Some(pod) = failed_pods(draft, Some(index)).into_iter().find(counts) else {
+        return plain;
+    };
+    let of_pod = Problem::of_pod(draft.facts, pod, reason);
+    Problem {
+        message: format!("{message}; {}", of_pod.message),
+        failure: of_pod.failure,
+        pod: of_pod.pod,
+        failed_at: failure::finished_at(pod).unwrap_or(plain.failed_at).min(plain.failed_at),
+        ..plain
+    }
+}
+
+/// The components that say that they failed, the first failure first.
+fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
+    let snapshot = draft.facts.snapshot;
+    let mut failed: Vec<FailedComponent<'_>> = snapshot
+        .components
+        .iter()
+        .enumerate()
+        .filter(|(index, component)| {
+            health::is_current(draft, *index, component)
+                && steps::standing(draft, *index) == ComponentStage::Up
+        })
+        .filter_map(|(index, component)| match &component.ours()?.report.outcome {
+            Outcome::Failed { reason, message, at } => Some(FailedComponent {
+                index,
+                reason,
+                message: Cow::Borrowed(message),
+                pod_set: cause(draft, index, |_| true).and_then(|pod| pod.pod_set),
+                at: *at,
+                jobs: &component.failed_jobs,
+            }),
+            Outcome::Active | Outcome::Succeeded => None,
+        })
+        .collect();
+    failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));
+    failed
+}
+
+/// Failed components, beside them wrapped Pods that failed and components of which a pod died with its node:
+/// what `failurePolicy` is about.
+pub fn with_pods<'a>(
+    draft: &Draft<'a>,
+    judged: &Judged<'a>,
+    not_replaced: &[&'a Pod],
+    mut failed: Vec<FailedComponent<'a>>,
+) -> Vec<FailedComponent<'a>> {
+    let snapshot = draft.facts.snapshot;
+    let lost =
+        not_replaced.iter().filter(|pod| pod.died_of_node() && judged.ignores(pod).is_none());
+    for pod in lost.filter(|_| !mutations::is_present(Mutation::LostIsNoFailure)) {
+        let Some(index) = pod.component else { continue };
+        if failed.iter().any(|each| each.index == index) {
+            continue;
+        }
+        let node = pod.node.as_deref().unwrap_or_default();
+        failed.push(FailedComponent {
+            index,
+            reason: NODE_LOST,
+            message: format!("pod {} was lost with node {node}", pod.name).into(),
+            pod_set: pod.pod_set,
+            at: failure::finished_at(pod),
+            jobs: &[],
+        });
+    }
+    for pod in &judged.left {
+        let Some(index) = pod.component else { continue };
+        let wrapped = snapshot.components.get(index).is_some_and(|component| {
+            component.kind == "Pod" && component.ours().is_some_and(|object| object.uid == pod.uid)
+        });
+        let is_decided = wrapped && !health::may_come_back(draft.facts, pod);
+        if is_decided && failed.iter().all(|each| each.index != index) {
+            let (reason, message) = failure::said_by(pod);
+            let at = failure::finished_at(pod);
+            let (message, pod_set) = (Cow::Borrowed(message), pod.pod_set);
+            failed.push(FailedComponent { index, reason, message, pod_set, at, jobs: &[] });
+        }
+    }
+    failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));
+    failed
+}
+
+/// A component that failed, in a sentence.
+pub fn said(component: &Component, reason: &str, message: &str) -> String {
+    if message.is_empty() {
+        return format!("{} failed ({reason})", component.title());
+    }
+    format!("{} failed ({reason}): {message}", component.title())
+}

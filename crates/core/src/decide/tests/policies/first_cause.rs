@@ -1,0 +1,280 @@
+//! The first cause of several failures, whatever is seen first, and what is waited for before it is judged.
+
+use super::build::{check, container, failed, pod_of, ready, running, runs};
+use crate::api::condition::unhealthy;
+use crate::decide::tests::given::{World, at};
+use crate::snapshot::lost::{Loss, Lost};
+use crate::snapshot::{BackoffLimit, FailedJob, Node, Pod, PodCondition, PodPhase};
+
+const IGNORE: &str = "podFailurePolicy: {rules: [\
+    {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+const OVER: &str = "BackoffLimitExceeded";
+const COUNTED: &str = "Restart retryLimit 0 of 3";
+
+fn disrupted(pod: Pod, second: i64) -> Pod {
+    let mut pod = pod;
+    pod.conditions.push(PodCondition {
+        kind: "DisruptionTarget".into(),
+        status: "True".into(),
+        reason: "PreemptionByScheduler".into(),
+        since: Some(at(second)),
+        ..PodCondition::default()
+    });
+    pod
+}
+
+#[test]
+fn a_pod_that_is_being_ended_is_judged_when_it_has_ended() {
+    let going = || {
+        let pod = disrupted(ready(0), 20);
+        let (requested, due) = (Some(at(20)), Some(at(50)));
+        Pod { terminating: true, deletion_requested: requested, due_to_go: due, ..pod }
+    };
+    let job = |pod: Pod| running(&["Job/work:1"]).with(pod).fails(0, OVER, "", 21);
+    let ended = || Pod { phase: PodPhase::Failed, ..going() }.code(143).at(30);
+    let ignored = "RestartIgnoringLimit podFailurePolicy#0";
+    let other = IGNORE.replace(
+        "onPodConditions: [{type: DisruptionTarget}]",
+        "onExitCodes: {operator: In, values: [3]}",
+    );
+    let replaced = || {
+        let world = running(&["Job/work:1"]).with(failed(0).at(5)).ready(0, 1).backoff(0, 6, 1);
+        let world = world.settled(6).pod(1, |pod| *pod = Pod { name: "work-2".into(), ..going() });
+        world.fails(0, OVER, "", 21)
+    };
+    check(vec![
+        ("the Job speaks first", job(going()).spec(IGNORE), 21, "Wait 60"),
+        ("the pod has ended", job(ended()).spec(IGNORE), 31, ignored),
+        ("it does not end", job(going()).spec(IGNORE), 60, COUNTED),
+        ("another rule", job(going()).spec(&other), 21, "Wait 60"),
+        ("no rule is there", job(going()), 21, COUNTED),
+        ("another failed", job(going()).with(failed(0)).spec(IGNORE), 21, COUNTED),
+        ("… and was replaced", replaced().spec(IGNORE), 21, "Wait 60"),
+    ]);
+}
+
+#[test]
+fn a_pod_fails_when_its_container_does_and_not_when_its_init_container_succeeded() {
+    let world = |main, since| {
+        let pod =
+            pod_of(0, PodPhase::Failed).ended(main).and_init(container("init", 0, "", "", 10));
+        let mut pod = disrupted(pod, since);
+        pod.reason = None;
+        running(&["Job/work:1"]).with(pod).backoff(0, 6, 0)
+    };
+    let lost = || {
+        let mut main = container("main", 137, "ContainerStatusUnknown", "", 0);
+        if let crate::snapshot::ContainerState::Terminated(end) = &mut main.state {
+            end.finished_at = None;
+        }
+        main
+    };
+    check(vec![
+        ("a container that was running", world(runs("main"), 100), 101, "Wait 160"),
+        ("one of which the end is not known", world(lost(), 100), 101, "Wait 160"),
+    ]);
+}
+
+/// Jobs `workers`, a pod of which exits with 1 at second 20 and is replaced, and `ps`, the node of which is lost at
+/// second 25.
+fn beside_lost(state: Lost) -> World {
+    let mut world = running(&["Job/workers:1", "Job/ps:1"])
+        .with(failed(0).on("node-2"))
+        .with(ready(1))
+        .backoff(0, 6, 1)
+        .settled(2);
+    let lost = Some(Loss { state, since: Some(at(25)) });
+    world.snapshot.nodes.insert("node-1".into(), Node { lost, ..Node::default() });
+    world.snapshot.mark_lost_pods();
+    world
+}
+
+#[test]
+fn a_pod_whose_node_may_come_back_decides_nothing_about_another_failure() {
+    let rule = "failurePolicy: {rules: [{action: FailAppWrapper, targetComponents: [ps]}]}";
+    let fatal = "podFailurePolicy: {rules: [\
+        {action: FailAppWrapper, onPodConditions: [{type: DisruptionTarget}]}]}";
+    let by_rule = "Fail failurePolicy/failurePolicyRule0#0";
+    let failed = |world: World| world.fails(0, OVER, "", 26);
+    let gone = |spec| beside_lost(Lost::Deleted).spec(spec);
+    let away = |spec| beside_lost(Lost::Unreachable).spec(spec);
+    check(vec![
+        ("a rule about its component", away(rule), 26, "Wait 80"),
+        ("… its node is gone for good", gone(rule), 26, by_rule),
+        ("a rule about the pod", away(fatal), 26, "Wait 80"),
+        ("… its node is gone for good", gone(fatal), 26, "Fail podFailurePolicy#0"),
+        ("the other component has failed", failed(away(rule)), 26, COUNTED),
+        ("… and the node is gone for good", failed(gone(rule)), 26, by_rule),
+        ("… and the pod is fatal", failed(away(fatal)), 26, COUNTED),
+        ("… and its node is gone for good", failed(gone(fatal)), 26, "Fail podFailurePolicy#0"),
+    ]);
+}
+
+#[test]
+fn a_job_that_may_fail_by_its_own_rule_speaks_first() {
+    let rule = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts, \
+                onJobFailureReasons: [PodFailurePolicy]}]}";
+    let policy = "{rules: [{name: r, action: Fail, onExitCodes: {operator: In, values: [42]}}]}";
+    let job = |limit: Option<i64>, fails_by_rule| {
+        let world = running(&["Job/work:1"]).with(failed(0).code(42)).spec(rule);
+        let backoff = BackoffLimit { limit, fails_by_rule, counted: Some(0) };
+        let world = world.object_of(0, |object| _ = object.report.backoff.insert(0, backoff));
+        world.retry_policy("p", policy)
+    };
+    let free = "RestartIgnoringLimit failurePolicy/failurePolicyRule0#0";
+    check(vec![
+        ("a rule may fail it", job(Some(6), true), 20, "Wait 30"),
+        ("… and does", job(Some(6), true).fails(0, "PodFailurePolicy", "", 21), 21, free),
+        ("… and does not", job(Some(6), true), 30, "Fail retryPolicy/p/r#0"),
+        ("failures do not count alike", job(None, false), 20, "Wait 30"),
+        ("it replaces the pod", job(Some(6), false), 20, "Fail retryPolicy/p/r#0"),
+    ]);
+}
+
+/// Jobs of one pod that do not replace it: `ps`, whose pod exits with 1 at second 10, and `workers`, whose pod is out of
+/// memory at second 9.
+fn two() -> World {
+    let oom = failed(1).ended(container("main", 137, "OOMKilled", "", 9)).on("node-9");
+    let world = running(&["Job/ps:1", "Job/workers:1"]).with(failed(0).at(10)).with(oom);
+    world.backoff(0, 0, 1).backoff(1, 0, 1)
+}
+
+#[test]
+fn the_first_cause_is_the_first_failed_pod_whichever_component_speaks_first() {
+    let policy = "{rules: [{name: oom, action: Retry, antiAffinity: {mode: node}, \
+                  onConditions: [OOMKilled]}], defaultAction: Fail}";
+    let retry = "Restart retryPolicy/p/oom#0 0 of 20";
+    let both = || two().fails(0, OVER, "", 11).fails(1, OVER, "", 11).retry_policy("p", policy);
+    check(vec![
+        ("both have failed", both(), 11, retry),
+        (
+            "only the later one says so",
+            two().fails(0, OVER, "", 11).retry_policy("p", policy),
+            11,
+            retry,
+        ),
+        (
+            "only the earlier one does",
+            two().fails(1, OVER, "", 11).retry_policy("p", policy),
+            11,
+            retry,
+        ),
+    ]);
+    let decision = both().decide(11);
+    let failure = decision.verdict.failure.expect("a failure");
+    assert_eq!(
+        (failure.pod.as_deref(), failure.component.as_deref()),
+        (Some("workers-0"), Some("workers"))
+    );
+    assert_eq!(decision.status.avoid_nodes, ["node-9"]);
+    let of_workers =
+        "failurePolicy: {rules: [{action: FailAppWrapper, targetComponents: [workers]}]}";
+    check(vec![
+        (
+            "the other may have to say something",
+            two().fails(0, OVER, "", 11).spec(of_workers),
+            11,
+            "Wait 19",
+        ),
+        (
+            "… and says it",
+            two().fails(0, OVER, "", 11).fails(1, OVER, "", 12).spec(of_workers),
+            12,
+            "Fail failurePolicy/failurePolicyRule0#0",
+        ),
+    ]);
+}
+
+#[test]
+fn what_else_failed_is_asked_about_where_a_component_is_missing() {
+    let rule = "failurePolicy: {rules: [{action: FailAppWrapper, targetComponents: [b]}]}";
+    let world = || {
+        let world = running(&["Job/a:1", "Job/b:1"]).ready(0, 1).with(failed(1));
+        let world = world.component(0, |one| one.presence = crate::snapshot::Presence::Absent);
+        world.fails(1, OVER, "", 25)
+    };
+    check(vec![
+        (
+            "a rule about the other",
+            world().spec(rule),
+            26,
+            "Fail failurePolicy/failurePolicyRule0#0",
+        ),
+        ("no rule about it", world().spec(&rule.replace("[b]", "[a]")), 26, COUNTED),
+    ]);
+    let failure = world().decide(26).verdict.failure.expect("a failure");
+    assert_eq!(failure.component.as_deref(), Some("a"));
+    assert_eq!(
+        world()
+            .decide(26)
+            .status
+            .conditions
+            .iter()
+            .find(|one| one.type_ == "Unhealthy")
+            .map(|one| one.reason.as_str()),
+        Some(unhealthy::MISSING_COMPONENT)
+    );
+}
+
+#[test]
+fn an_overriding_policy_is_asked_about_the_first_cause_also_where_a_user_ignores_it() {
+    let user =
+        "podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [3]}}]}";
+    let policy = "{override: true, rules: [{name: never, action: Fail, \
+                  onExitCodes: {operator: In, values: [3]}}]}";
+    let world = |first: i64| {
+        let pods = running(&["Job/work:2"])
+            .with(failed(0).code(3).at(first))
+            .with(failed(0).code(1).at(12));
+        pods.spec(user).overriding("p", policy).fails(0, OVER, "", 13)
+    };
+    check(vec![
+        ("it failed first", world(10), 14, "Fail retryPolicy/p/never#0"),
+        ("another failed first", world(13), 14, "Fail retryPolicy/p"),
+    ]);
+}
+
+#[test]
+fn the_delay_after_pods_that_do_not_come_up_runs_from_when_that_is_a_failure() {
+    let policy = "{rules: [{name: r, action: Retry, onConditions: [Unschedulable], \
+                  backoff: {initialDelay: 5m}}]}";
+    let pod = pod_of(0, PodPhase::Pending).condition("PodScheduled", "False", "Unschedulable");
+    let decision = running(&["Job/work:1"]).with(pod).retry_policy("p", policy).decide(360);
+    assert_eq!(decision.status.retry_after.map(|time| time.0), Some(at(600)));
+}
+
+#[test]
+fn no_policy_is_asked_about_a_pod_that_its_job_deleted() {
+    let policy = "{rules: [{name: code, action: Fail, onExitCodes: {operator: In, values: [143]}}, \
+                  {name: late, action: Retry, onConditions: [DeadlineExceeded]}]}";
+    let world =
+        || running(&["Job/work:1"]).fails(0, "DeadlineExceeded", "", 20).retry_policy("p", policy);
+    let pod = failed(0).code(143).at(25);
+    let deleted = || Pod { terminating: true, deletion_requested: Some(at(20)), ..pod.clone() };
+    let late = "Restart retryPolicy/p/late#1 0 of 20";
+    check(vec![
+        ("the pod runs", world().ready(0, 1), 21, late),
+        ("the pod has ended", world().with(deleted()), 26, late),
+    ]);
+    let failure = world().with(deleted()).decide(26).verdict.failure.expect("a failure");
+    assert_eq!((failure.pod, failure.reason.as_deref()), (None, Some("DeadlineExceeded")));
+}
+
+#[test]
+fn the_pods_that_a_failed_job_of_a_jobset_deletes_have_no_say() {
+    let pod = failed(0).code(143).at(24);
+    let peer = Pod { terminating: true, deletion_requested: Some(at(22)), ..pod };
+    let job = FailedJob {
+        name: "j".into(),
+        pod_set: Some(0),
+        reason: OVER.into(),
+        message: String::new(),
+        at: Some(at(21)),
+    };
+    // the clock of its node is ahead
+    let world = running(&["JobSet/work:2"]).with(failed(0).code(42).at(25)).with(peer);
+    let mut world =
+        world.component(0, |one| one.failed_jobs.push(job)).fails(0, "FailedJobs", "", 25);
+    world.limits.retryable_exit_codes = [42].into();
+    check(vec![("a peer", world, 26, COUNTED)]);
+}
