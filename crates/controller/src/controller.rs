@@ -38,6 +38,7 @@ use crate::telemetry;
 
 use contain::{Panicked, Panics};
 use queue::{Ended, Queue, Requeue};
+use watches::Listed;
 use work::Work;
 
 /// A reconcile that took longer lets others of its namespace go first.
@@ -53,7 +54,7 @@ pub struct Controller {
     /// What it shares with servers: settings, metrics.
     pub context: Arc<Context>,
     queue: Queue,
-    ready: watch::Sender<bool>,
+    listed: Listed,
 }
 
 impl Controller {
@@ -102,14 +103,13 @@ impl Controller {
         let context = Arc::new(context);
         let counted = Arc::downgrade(&context); // the context has the metrics, not they the context
         context.metrics.count_with(move || counted.upgrade().map(|it| reconcile::census(&it)));
-        let (ready, _) = watch::channel(false);
-        Self { context, queue, ready }
+        Self { context, queue, listed: Listed::default() }
     }
 
     /// Becomes true once the AppWrappers, their pods and the nodes have been listed.
     #[must_use]
     pub fn ready(&self) -> watch::Receiver<bool> {
-        self.ready.subscribe()
+        self.listed.all.subscribe()
     }
 
     /// Runs until `shutdown` ends; what is being written then is finished first.
@@ -117,17 +117,19 @@ impl Controller {
         self.run_when(std::future::ready(()), shutdown).await;
     }
 
-    /// Keeps the caches warm, and reconciles from the moment when `leads` ends, beginning with all
-    /// AppWrappers.
+    /// Keeps the caches warm, and reconciles from the moment when `leads` ends and AppWrappers and pods are listed,
+    /// beginning with all AppWrappers.
     pub async fn run_when(
         self,
         leads: impl Future<Output = ()>,
         shutdown: impl Future<Output = ()>,
     ) {
-        let Self { context, queue, ready } = self;
+        let Self { context, queue, listed } = self;
+        let pods_listed = listed.pods.subscribe();
         let (work, panics) = (Work::new(), Panics::default());
         let worked = async {
             leads.await;
+            watches::until(pods_listed).await;
             queue.open();
             context.requeue_all();
             let writes = context.shadow.is_none();
@@ -137,7 +139,7 @@ impl Controller {
                 () = records::tidy(&context), if writes => {}
             }
         };
-        let watched = watches::run(context.clone(), queue.clone(), ready);
+        let watched = watches::run(context.clone(), queue.clone(), listed);
         let ended = async {
             shutdown.await;
             work.finish().await;
@@ -209,3 +211,6 @@ fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> Requeue {
 
 /// Pause before a watch that failed to start is restarted.
 const WATCH_AGAIN_AFTER: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

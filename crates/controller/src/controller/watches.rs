@@ -31,20 +31,26 @@ use crate::reconcile::Context;
 /// How often the watches of unused kinds are stopped.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 
+/// Become true once the permanent watches have listed.
+#[derive(Debug, Default)]
+pub(super) struct Listed {
+    /// AppWrappers and their pods. Before, nobody can tell what an earlier process has left, so nothing is decided.
+    pub pods: watch::Sender<bool>,
+    /// Nodes, too. Where they cannot be listed, no node is known to be lost, and everything else goes on.
+    pub all: watch::Sender<bool>,
+}
+
 /// Runs all watches; never ends by itself.
-pub(super) async fn run(context: Arc<Context>, queue: Queue, ready: watch::Sender<bool>) {
+pub(super) async fn run(context: Arc<Context>, queue: Queue, listed: Listed) {
     let (pods_listed, pods_ready) = watch::channel(false);
     let (nodes_listed, nodes_ready) = watch::channel(!context.config().autopilot.monitor_nodes);
     let (wrappers_listed, wrappers_ready) = watch::channel(false);
     let tell = async {
-        for mut part in [pods_ready, nodes_ready, wrappers_ready] {
-            // fails only when the watch has ended, and with it everything
-            if part.wait_for(|listed| *listed).await.is_err() {
-                return;
-            }
-        }
-        ready.send_replace(true);
-        std::future::pending::<()>().await;
+        until(pods_ready).await;
+        until(wrappers_ready).await;
+        listed.pods.send_replace(true);
+        until(nodes_ready).await;
+        listed.all.send_replace(true);
     };
     tokio::join!(
         pods(&context, &queue, pods_listed),
@@ -53,6 +59,13 @@ pub(super) async fn run(context: Arc<Context>, queue: Queue, ready: watch::Sende
         suspicions::watch(&context),
         tell,
     );
+}
+
+/// Waits until something is listed; for ever where its watch has ended, and with it everything.
+pub(super) async fn until(mut listed: watch::Receiver<bool>) {
+    if listed.wait_for(|listed| *listed).await.is_err() {
+        std::future::pending::<()>().await;
+    }
 }
 
 /// The watch of a resource in all namespaces, started again with a backoff whenever it ends.

@@ -12,7 +12,8 @@ use super::raw_object::RawObject;
 use crate::api::{GROUP, keys};
 use crate::kinds;
 use crate::policies::{
-    AppliedRetryPolicies, DefaultPolicy, RetryPolicy, UnusablePolicy, administered, attached, surplus,
+    AppliedRetryPolicies, DefaultPolicy, RetryPolicy, UnusablePolicy, administered, attached,
+    surplus,
 };
 use crate::snapshot::{Pod, PodPhase, Snapshot};
 
@@ -226,8 +227,7 @@ fn applied(wrapper: &Wrapper, cache: &Cache, attach: &Attach) -> AppliedRetryPol
             }
         }
     }
-    applied.administered =
-        administered(cluster.as_deref(), local.as_deref(), &attach.own, default);
+    applied.administered = administered(cluster.as_deref(), local.as_deref(), &attach.own, default);
     applied.flaws = surplus(cluster.as_deref(), local.as_deref());
     applied
 }

@@ -98,7 +98,8 @@ impl World {
                     all.push(Step::Resume(index, key.clone()));
                 }
             }
-            let listed = replica.streams.iter().take(3).all(|stream| stream.at.is_some());
+            // AppWrappers and pods, as the controller does it
+            let listed = replica.streams.iter().take(2).all(|stream| stream.at.is_some());
             for (key, at) in &replica.due {
                 let free = !replica.flights.contains_key(key);
                 if replica.leads && listed && *at <= self.elapsed && free {

@@ -1,0 +1,75 @@
+//! The start of the controller, with an API server that answers what the test lets it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+
+use http::{Method, Request, Response, Uri};
+use kube::client::Body;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::clock::SystemClock;
+
+/// A server with one AppWrapper, which lists pods once that is allowed, and counts writes.
+#[derive(Clone, Default)]
+struct Server {
+    lists_pods: Arc<AtomicBool>,
+    writes: Arc<AtomicUsize>,
+}
+
+impl Server {
+    fn client(&self) -> Client {
+        let server = self.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let server = server.clone();
+            async move {
+                let items = server.listed(request.method().clone(), request.uri().clone()).await;
+                let meta = json!({"resourceVersion": "1"});
+                let list =
+                    json!({"apiVersion": "v1", "kind": "List", "metadata": meta, "items": items});
+                let body = Body::from(list.to_string().into_bytes());
+                Response::builder().body(body).map_err(kube::Error::HttpError)
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    async fn listed(&self, method: Method, uri: Uri) -> Value {
+        if method != Method::GET {
+            self.writes.fetch_add(1, Ordering::Relaxed);
+        }
+        let is_watch = uri.query().is_some_and(|query| query.contains("watch=true"));
+        match uri.path() {
+            "/apis/workload.codeflare.dev/v1beta2/appwrappers" if !is_watch => {
+                let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"},
+                    "spec": {"containers": [{"name": "main", "image": "i"}]}});
+                json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+                    "metadata": {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1"},
+                    "spec": {"components": [{"template": pod}]}}])
+            }
+            "/api/v1/pods" if !is_watch => {
+                while !self.lists_pods.load(Ordering::Relaxed) {
+                    tokio::time::sleep(Duration::from_secs(1)).await; // of virtual time
+                }
+                json!([])
+            }
+            _ => std::future::pending().await, // nodes as well
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_decided_before_the_pods_are_listed_and_nodes_are_not_waited_for() {
+    let server = Server::default();
+    let clock = Arc::new(SystemClock);
+    let controller = Controller::new(server.client(), clock, Config::default());
+    let ready = controller.ready();
+    let run = tokio::spawn(controller.run(std::future::pending()));
+    tokio::time::sleep(Duration::from_secs(20)).await;
+    assert_eq!(server.writes.load(Ordering::Relaxed), 0, "it may have left pods");
+    server.lists_pods.store(true, Ordering::Relaxed);
+    while server.writes.load(Ordering::Relaxed) == 0 {
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    assert!(!*ready.borrow(), "nodes are not listed");
+    run.abort();
+}
