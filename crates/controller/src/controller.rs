@@ -32,6 +32,7 @@ use crate::config::Config;
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
 use crate::observe::pod_lists::PodLists;
+use crate::observe::store::Store;
 use crate::reconcile::{self, Context, Next};
 use crate::shadow::Shadow;
 use crate::telemetry;
@@ -94,9 +95,11 @@ impl Controller {
         metrics: Metrics,
         shadow: Option<Shadow>,
     ) -> Self {
-        let queue = Queue::new(metrics.clone());
+        let store = Store::default();
+        let queue = Queue::new(metrics.clone(), store.clone());
         let wake = queue.clone();
         let mut context = Context::new(client, clock, config, move |key| wake.push(key));
+        context.store = store;
         context.lists = PodLists::apart();
         context.metrics = metrics;
         context.shadow = shadow;

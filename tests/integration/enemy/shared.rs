@@ -23,8 +23,8 @@ use crate::replicas::replica::Site;
 
 /// How many AppWrappers a slow namespace has.
 const SLOW_WRAPPERS: usize = 32;
-/// How many of its creations are waited for: as many of a namespace are reconciled while another is active.
-const HELD: usize = 6;
+/// How many of its creations are waited for: as many of a namespace start at a time while another is active.
+const HELD: usize = 3;
 /// How many kinds are invented, and how many of them may be asked for.
 const INVENTED: usize = 100;
 const ASKED_MOST: usize = 32;

@@ -9,13 +9,21 @@ use futures::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
-use super::schedule::{Done, Places, RequeueAt, Schedule};
+use super::schedule::{ByStage, Done, Places, RequeueAt, Schedule, Stage};
+use crate::api::Phase;
 use crate::metrics::Metrics;
 use crate::observe::cache::Key;
+use crate::observe::store::Store;
 
 /// A reconcile that waits for an answer of the API server costs little but memory here. There, its calls compete with
-/// those of other namespaces: docs/dev/performance.md has the figures.
-const PLACES: Places = Places { total: 512, per_namespace: 16, shared: 6, reserved: 128 };
+/// those of other namespaces. A failure is to be seen soon, while what starts needs fewer calls if its pods are ready when
+/// Running is written: docs/dev/performance.md has the figures.
+const PLACES: Places = Places {
+    total: 512,
+    per_namespace: ByStage { starting: 8, started: 32 },
+    shared: ByStage { starting: 3, started: 3 },
+    reserved: 128,
+};
 /// How often the time is checked when no reconcile is due.
 const IDLE: Duration = Duration::from_hours(1);
 
@@ -37,7 +45,7 @@ pub(super) struct Ended {
     pub requeue: Requeue,
     /// Cool-down: changes within this time do not trigger a reconcile before it ends.
     pub cool_down: Duration,
-    /// It failed or was slow: others of its namespace go first.
+    /// It failed or was slow: others go first.
     pub yields: bool,
 }
 
@@ -53,17 +61,20 @@ struct Shared {
     /// Whether reconciles run. A standby would only collect what is reconciled anyway once it leads.
     is_open: AtomicBool,
     metrics: Metrics,
+    /// What is known of the AppWrappers.
+    store: Store,
     begun: Instant,
 }
 
 impl Queue {
-    /// An empty queue, closed.
-    pub(super) fn new(metrics: Metrics) -> Self {
+    /// An empty queue of the AppWrappers in a store, closed.
+    pub(super) fn new(metrics: Metrics, store: Store) -> Self {
         Self(Arc::new(Shared {
             schedule: Mutex::new(Schedule::new(PLACES)),
             changed: Notify::new(),
             is_open: AtomicBool::new(false),
             metrics,
+            store,
             begun: Instant::now(),
         }))
     }
@@ -88,7 +99,7 @@ impl Queue {
         }
         let now = self.now();
         let mut schedule = self.schedule();
-        keys.into_iter().for_each(|key| schedule.push(key, now));
+        keys.into_iter().for_each(|key| schedule.push(key, self.stage(key), now));
         self.0.metrics.queued(schedule.waiting());
         drop(schedule);
         self.0.changed.notify_one();
@@ -136,7 +147,24 @@ impl Queue {
             Requeue::After(pause) => RequeueAt::At(now.saturating_add(pause)),
             Requeue::NotBefore(pause) => RequeueAt::NotBefore(now.saturating_add(pause)),
         };
-        self.schedule().done(key, Done { requeue, cool_down, yields }, now);
+        let done = Done { requeue, cool_down, yields, stage: self.stage(key) };
+        self.schedule().done(key, done, now);
+    }
+
+    /// How far an AppWrapper is, as its watch has shown it.
+    fn stage(&self, key: &Key) -> Stage {
+        let phase = self.0.store.get(key).and_then(|it| Some(it.summary.as_ref().ok()?.phase));
+        match phase {
+            None | Some(Phase::Empty | Phase::Suspended | Phase::Resuming) => Stage::Starting,
+            Some(
+                Phase::Running
+                | Phase::Resetting
+                | Phase::Suspending
+                | Phase::Succeeded
+                | Phase::Failed
+                | Phase::Terminating,
+            ) => Stage::Started,
+        }
     }
 }
 
@@ -156,7 +184,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_depth_counts_each_appwrapper_once() {
         let metrics = Metrics::new();
-        let queue = Queue::new(metrics.clone());
+        let queue = Queue::new(metrics.clone(), Store::default());
         queue.push(&key("n", "c"));
         assert!(metrics.page().contains("appwrapper_queue_depth 0\n"), "nobody leads yet");
         queue.open();
@@ -168,7 +196,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_hangs_in_one_namespace_delays_no_other() {
-        let queue = Queue::new(Metrics::new());
+        let queue = Queue::new(Metrics::new(), Store::default());
         queue.open();
         for number in 0..1000 {
             queue.push(&key("slow", &number.to_string()));
@@ -188,13 +216,13 @@ mod tests {
         };
         tokio::select! { () = serve => {}, () = other => {} }
         let slow = begun.borrow().iter().filter(|name| *name == "slow").count();
-        assert_eq!(slow, PLACES.per_namespace);
+        assert_eq!(slow, PLACES.per_namespace.starting);
         assert_eq!(begun.borrow().last().map(String::as_str), Some("fast"));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_retry_comes_at_its_time_and_a_change_before() {
-        let queue = Queue::new(Metrics::new());
+        let queue = Queue::new(Metrics::new(), Store::default());
         queue.open();
         queue.push(&key("n", "a"));
         let (at, start) = (RefCell::new(vec![]), Instant::now());

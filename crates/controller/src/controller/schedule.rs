@@ -1,20 +1,21 @@
 //! Which AppWrapper is reconciled next. Pure: times are handed in, and nothing waits here.
 //!
 //! ```text
-//! push, retry ─▶ timers ─▶ queue of its namespace ─▶ turn of its namespace ─▶ take ─▶ done
+//! push, retry ─▶ timers ─▶ queue of its group ─▶ turn of its group ─▶ take ─▶ done
 //! ```
 //!
-//! Namespaces take turns, so that one with thousands of changes delays another by a few reconciles at
-//! most. A namespace holds a limited number of places, fewer while another namespace is active: its calls
-//! take the API server's time, and a busy namespace would use all of it. The last places of all are kept for
-//! namespaces that hold none, so that calls which hang in one do not keep another waiting.
+//! A group is the AppWrappers of a namespace that start, or those that have started. Groups take turns, so that one with
+//! thousands of changes delays another by a few reconciles at most: what starts delays no failure, and failures delay no
+//! start. A group holds a limited number of places, fewer while another namespace is active: its calls take the API
+//! server's time, and a busy namespace would use all of it. The last places of all are kept for groups that hold none, so
+//! that calls which hang in one do not keep another waiting.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use crate::observe::cache::Key;
 
-/// After so many fresh AppWrappers of a namespace, one that failed or was slow has its turn.
+/// After so many fresh AppWrappers of a group, one that failed or was slow has its turn.
 const FRESH_IN_A_ROW: usize = 3;
 /// For so long after a reconcile began, its namespace is active.
 const ACTIVE_FOR: Duration = Duration::from_secs(10);
@@ -25,12 +26,32 @@ pub(super) struct Places {
     /// In all.
     pub total: usize,
     /// For one namespace.
-    pub per_namespace: usize,
+    pub per_namespace: ByStage,
     /// For one namespace while another is active.
-    pub shared: usize,
-    /// Of all, for namespaces that hold no place.
+    pub shared: ByStage,
+    /// Of all, for groups that hold no place.
     pub reserved: usize,
 }
+
+/// Places for each stage.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ByStage {
+    pub starting: usize,
+    pub started: usize,
+}
+
+/// How far an AppWrapper is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Stage {
+    /// Its components have not all been created.
+    #[default]
+    Starting,
+    /// It runs, is reset, or ends.
+    Started,
+}
+
+/// The AppWrappers of a namespace in one stage.
+type Group = (String, Stage);
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,8 +60,10 @@ pub(super) struct Done {
     pub requeue: RequeueAt,
     /// Cool-down: changes within this time do not trigger a reconcile before it ends.
     pub cool_down: Duration,
-    /// It failed or was slow: others of its namespace go first.
+    /// It failed or was slow: others of its group go first.
     pub yields: bool,
+    /// How far the AppWrapper is now.
+    pub stage: Stage,
 }
 
 /// When an AppWrapper is reconciled again.
@@ -58,6 +81,8 @@ pub(super) enum RequeueAt {
 #[derive(Debug, Default)]
 struct Entry {
     state: State,
+    /// The group that it waits in, holds a place of, or waits in next.
+    stage: Stage,
     timer: Option<Duration>,
     not_before: Duration,
     yields: bool,
@@ -74,7 +99,7 @@ enum State {
 }
 
 #[derive(Debug, Default)]
-struct Namespace {
+struct Waiting {
     fresh: VecDeque<String>,
     yielding: VecDeque<String>,
     fresh_in_a_row: usize,
@@ -83,7 +108,7 @@ struct Namespace {
     in_turn: bool,
 }
 
-impl Namespace {
+impl Waiting {
     fn waits(&self) -> bool {
         !self.fresh.is_empty() || !self.yielding.is_empty()
     }
@@ -104,9 +129,9 @@ impl Namespace {
 pub(super) struct Schedule {
     places: Places,
     entries: BTreeMap<Key, Entry>,
-    namespaces: BTreeMap<String, Namespace>,
-    /// Namespaces in which something waits and that have a place left, in the order of their turns.
-    turns: VecDeque<String>,
+    groups: BTreeMap<Group, Waiting>,
+    /// Groups in which something waits and that have a place left, in the order of their turns.
+    turns: VecDeque<Group>,
     timers: BTreeSet<(Duration, Key)>,
     running: usize,
     waiting: usize,
@@ -122,7 +147,7 @@ impl Schedule {
         Self {
             places,
             entries: BTreeMap::new(),
-            namespaces: BTreeMap::new(),
+            groups: BTreeMap::new(),
             turns: VecDeque::new(),
             timers: BTreeSet::new(),
             running: 0,
@@ -137,8 +162,8 @@ impl Schedule {
         self.waiting
     }
 
-    /// Something happened to an AppWrapper.
-    pub(super) fn push(&mut self, key: &Key, now: Duration) {
+    /// Something happened to an AppWrapper in this stage.
+    pub(super) fn push(&mut self, key: &Key, stage: Stage, now: Duration) {
         self.now = now;
         let entry = self.entries.entry(key.clone()).or_default();
         match entry.state {
@@ -147,11 +172,11 @@ impl Schedule {
                 entry.state = State::RunningAgain;
                 self.waiting += 1;
             }
-            State::Idle if entry.not_before > now => {
+            State::Idle => {
+                entry.stage = stage;
                 let at = entry.not_before;
-                self.set_timer(key, at);
+                if at > now { self.set_timer(key, at) } else { self.wait(key) }
             }
-            State::Idle => self.wait(key),
         }
     }
 
@@ -179,22 +204,23 @@ impl Schedule {
         for _ in 0..self.turns.len() {
             let name = self.turns.pop_front()?;
             let most = self.places_of(&name);
-            let Some(namespace) = self.namespaces.get_mut(&name) else { continue };
-            if namespace.running >= most {
-                namespace.in_turn = false; // the end of one of its reconciles lines it up again
+            let Some(group) = self.groups.get_mut(&name) else { continue };
+            if group.running >= most {
+                group.in_turn = false; // the end of one of its reconciles lines it up again
                 continue;
             }
-            if few_left && namespace.running > 0 {
+            if few_left && group.running > 0 {
                 self.turns.push_back(name);
                 continue;
             }
-            namespace.in_turn = false;
-            let next = namespace.next();
-            namespace.running += usize::from(next.is_some());
+            group.in_turn = false;
+            let next = group.next();
+            group.running += usize::from(next.is_some());
             self.line_up(&name);
+            let (namespace, _) = name;
             let Some(next) = next else { continue };
-            self.note_active(&name);
-            let key = Key { namespace: name, name: next };
+            self.note_active(&namespace);
+            let key = Key { namespace, name: next };
             self.running += 1;
             self.waiting = self.waiting.saturating_sub(1);
             self.entries.entry(key.clone()).or_default().state = State::Running;
@@ -214,24 +240,25 @@ impl Schedule {
         };
         entry.state = State::Idle;
         entry.yields = done.yields;
+        let group = (key.namespace.clone(), std::mem::replace(&mut entry.stage, done.stage));
         let rested = now.saturating_add(done.cool_down);
         entry.not_before = match done.requeue {
             RequeueAt::OnChange | RequeueAt::At(_) => rested,
             RequeueAt::NotBefore(at) => at.max(rested),
         };
         self.running = self.running.saturating_sub(1);
-        if let Some(namespace) = self.namespaces.get_mut(&key.namespace) {
-            namespace.running = namespace.running.saturating_sub(1);
+        if let Some(left) = self.groups.get_mut(&group) {
+            left.running = left.running.saturating_sub(1);
         }
         if again {
             self.waiting = self.waiting.saturating_sub(1);
-            self.push(key, now);
+            self.push(key, done.stage, now);
         }
         match done.requeue {
             RequeueAt::OnChange => {}
             RequeueAt::At(at) | RequeueAt::NotBefore(at) => self.set_timer(key, at),
         }
-        self.line_up(&key.namespace);
+        self.line_up(&group);
         // an entry that rests is kept; the reconcile of an AppWrapper that is gone has no rest
         let is_idle = |entry: &Entry| {
             entry.state == State::Idle && entry.timer.is_none() && entry.not_before <= now
@@ -239,9 +266,9 @@ impl Schedule {
         if self.entries.get(key).is_some_and(is_idle) {
             self.entries.remove(key);
         }
-        let is_unused = |it: &Namespace| !it.waits() && it.running == 0;
-        if self.namespaces.get(&key.namespace).is_some_and(is_unused) {
-            self.namespaces.remove(&key.namespace);
+        let is_unused = |it: &Waiting| !it.waits() && it.running == 0;
+        if self.groups.get(&group).is_some_and(is_unused) {
+            self.groups.remove(&group);
         }
     }
 
@@ -267,32 +294,34 @@ impl Schedule {
             return;
         }
         entry.state = State::Waiting;
-        let namespace = self.namespaces.entry(key.namespace.clone()).or_default();
-        let queue = if entry.yields { &mut namespace.yielding } else { &mut namespace.fresh };
+        let name = (key.namespace.clone(), entry.stage);
+        let group = self.groups.entry(name.clone()).or_default();
+        let queue = if entry.yields { &mut group.yielding } else { &mut group.fresh };
         queue.push_back(key.name.clone());
         self.waiting += 1;
-        self.line_up(&key.namespace);
+        self.line_up(&name);
     }
 
-    /// Puts a namespace into the round of turns, at its end, where it belongs there and is not yet.
-    fn line_up(&mut self, name: &str) {
+    /// Puts a group into the round of turns, at its end, where it belongs there and is not yet.
+    fn line_up(&mut self, name: &Group) {
         let most = self.places_of(name);
-        let Some(namespace) = self.namespaces.get_mut(name) else { return };
-        let has_place = namespace.running < most;
-        if !namespace.in_turn && has_place && namespace.waits() {
-            namespace.in_turn = true;
-            self.turns.push_back(name.to_owned());
+        let Some(group) = self.groups.get_mut(name) else { return };
+        let has_place = group.running < most;
+        if !group.in_turn && has_place && group.waits() {
+            group.in_turn = true;
+            self.turns.push_back(name.clone());
         }
     }
 
-    /// How many places a namespace may hold now.
-    fn places_of(&self, name: &str) -> usize {
+    /// How many places a group may hold now.
+    fn places_of(&self, (namespace, stage): &Group) -> usize {
         let is_active = |at: Duration| self.now.saturating_sub(at) <= ACTIVE_FOR;
-        let mut others = self.active.iter().flatten().filter(|(other, _)| other != name);
-        if others.any(|(_, at)| is_active(*at)) {
-            self.places.shared
-        } else {
-            self.places.per_namespace
+        let mut others = self.active.iter().flatten().filter(|(other, _)| other != namespace);
+        let is_alone = !others.any(|(_, at)| is_active(*at));
+        let places = if is_alone { self.places.per_namespace } else { self.places.shared };
+        match stage {
+            Stage::Starting => places.starting,
+            Stage::Started => places.started,
         }
     }
 

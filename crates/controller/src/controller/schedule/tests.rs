@@ -2,9 +2,14 @@ use proptest::prelude::*;
 
 use super::*;
 
-const PLACES: Places = Places { total: 8, per_namespace: 3, shared: 3, reserved: 2 };
+const PLACES: Places = Places { total: 8, per_namespace: both(3), shared: both(3), reserved: 2 };
 /// A namespace that is not alone has fewer places.
-const SHARED: Places = Places { shared: 2, ..PLACES };
+const SHARED: Places = Places { shared: both(2), ..PLACES };
+const STARTS: Stage = Stage::Starting;
+
+const fn both(places: usize) -> ByStage {
+    ByStage { starting: places, started: places }
+}
 
 fn key(text: &str) -> Key {
     let (namespace, name) = text.split_once('/').unwrap();
@@ -12,7 +17,7 @@ fn key(text: &str) -> Key {
 }
 
 const CHANGE: Done =
-    Done { requeue: RequeueAt::OnChange, cool_down: Duration::ZERO, yields: false };
+    Done { requeue: RequeueAt::OnChange, cool_down: Duration::ZERO, yields: false, stage: STARTS };
 
 const fn after(seconds: u64) -> Done {
     Done { requeue: RequeueAt::At(at(seconds)), ..CHANGE }
@@ -25,7 +30,7 @@ const fn at(seconds: u64) -> Duration {
 fn with(keys: &[&str]) -> Schedule {
     let mut schedule = Schedule::new(PLACES);
     for text in keys {
-        schedule.push(&key(text), at(0));
+        schedule.push(&key(text), STARTS, at(0));
     }
     schedule
 }
@@ -52,10 +57,10 @@ fn namespaces_take_turns_and_have_a_limited_number_of_places() {
 fn a_namespace_has_fewer_places_while_another_is_active() {
     let mut schedule = Schedule::new(SHARED);
     for name in ["a/1", "a/2", "a/3", "a/4", "a/5", "a/6"] {
-        schedule.push(&key(name), at(0));
+        schedule.push(&key(name), STARTS, at(0));
     }
     assert_eq!(taken(&mut schedule), ["a/1", "a/2", "a/3"], "it is alone");
-    schedule.push(&key("b/1"), at(1));
+    schedule.push(&key("b/1"), STARTS, at(1));
     assert_eq!(taken(&mut schedule), ["b/1"]);
     schedule.done(&key("a/1"), CHANGE, at(1));
     assert_eq!(taken(&mut schedule), [""; 0], "two are left to it, and it holds them");
@@ -64,20 +69,43 @@ fn a_namespace_has_fewer_places_while_another_is_active() {
     schedule.done(&key("b/1"), CHANGE, at(2));
     schedule.done(&key("a/3"), CHANGE, at(11));
     assert_eq!(taken(&mut schedule), ["a/5"]);
-    schedule.push(&key("a/7"), at(12)); // nothing of b began for more than ten seconds
+    schedule.push(&key("a/7"), STARTS, at(12)); // nothing of b began for more than ten seconds
     assert_eq!(taken(&mut schedule), ["a/6"]);
 }
 
 #[test]
-fn the_last_places_are_for_namespaces_that_hold_none() {
+fn what_starts_and_what_has_started_have_places_of_their_own() {
+    let per_namespace = ByStage { starting: 1, started: 2 };
+    let mut schedule = Schedule::new(Places { per_namespace, ..PLACES });
+    for (name, stage) in [
+        ("a/new-1", STARTS),
+        ("a/new-2", STARTS),
+        ("a/old-1", Stage::Started),
+        ("a/old-2", Stage::Started),
+        ("a/old-3", Stage::Started),
+    ] {
+        schedule.push(&key(name), stage, at(0));
+    }
+    assert_eq!(taken(&mut schedule), ["a/new-1", "a/old-1", "a/old-2"]);
+    // it has started meanwhile, and something has happened to it again
+    schedule.push(&key("a/new-1"), STARTS, at(0));
+    schedule.done(&key("a/new-1"), Done { stage: Stage::Started, ..CHANGE }, at(0));
+    assert_eq!(taken(&mut schedule), ["a/new-2"]);
+    schedule.done(&key("a/old-1"), CHANGE, at(0));
+    schedule.done(&key("a/old-2"), CHANGE, at(0));
+    assert_eq!(taken(&mut schedule), ["a/old-3", "a/new-1"]);
+}
+
+#[test]
+fn the_last_places_are_for_groups_that_hold_none() {
     let mut schedule = with(&["a/1", "a/2", "a/3", "b/1", "b/2", "b/3"]);
     assert_eq!(taken(&mut schedule).len(), 6, "as many as are not reserved");
-    schedule.push(&key("c/1"), at(0));
-    schedule.push(&key("c/2"), at(0));
+    schedule.push(&key("c/1"), STARTS, at(0));
+    schedule.push(&key("c/2"), STARTS, at(0));
     assert_eq!(taken(&mut schedule), ["c/1"]);
-    schedule.push(&key("d/1"), at(0));
+    schedule.push(&key("d/1"), STARTS, at(0));
     assert_eq!(taken(&mut schedule), ["d/1"]);
-    schedule.push(&key("e/1"), at(0));
+    schedule.push(&key("e/1"), STARTS, at(0));
     assert_eq!(taken(&mut schedule), [""; 0], "there is no place left at all");
     schedule.done(&key("d/1"), CHANGE, at(0));
     assert_eq!(taken(&mut schedule), ["e/1"]);
@@ -87,8 +115,8 @@ fn the_last_places_are_for_namespaces_that_hold_none() {
 fn none_is_reconciled_twice_at_the_same_time_and_no_change_is_lost() {
     let mut schedule = with(&["a/1"]);
     assert_eq!(taken(&mut schedule), ["a/1"]);
-    schedule.push(&key("a/1"), at(1));
-    schedule.push(&key("a/1"), at(1));
+    schedule.push(&key("a/1"), STARTS, at(1));
+    schedule.push(&key("a/1"), STARTS, at(1));
     assert_eq!(schedule.waiting(), 1);
     assert_eq!(taken(&mut schedule), [""; 0]);
     schedule.done(&key("a/1"), after(60), at(2));
@@ -96,7 +124,7 @@ fn none_is_reconciled_twice_at_the_same_time_and_no_change_is_lost() {
     assert_eq!(taken(&mut schedule), ["a/1"]);
     schedule.done(&key("a/1"), CHANGE, at(3));
     assert_eq!((schedule.waiting(), schedule.entries.len()), (0, 0), "nothing is kept");
-    assert!(schedule.namespaces.is_empty() && schedule.turns.is_empty());
+    assert!(schedule.groups.is_empty() && schedule.turns.is_empty());
 }
 
 #[test]
@@ -107,7 +135,7 @@ fn a_timer_gives_way_to_an_earlier_time_and_to_an_event() {
     assert_eq!(schedule.next_due(), Some(at(60)));
     schedule.wake(at(59));
     assert_eq!(taken(&mut schedule), [""; 0]);
-    schedule.push(&key("a/1"), at(59));
+    schedule.push(&key("a/1"), STARTS, at(59));
     assert_eq!((taken(&mut schedule), schedule.next_due()), (vec!["a/1".to_owned()], None));
     schedule.done(&key("a/1"), after(70), at(59));
     schedule.wake(at(70));
@@ -121,10 +149,10 @@ fn what_must_pause_pauses_whatever_happens() {
         let mut schedule = with(&["a/1"]);
         taken(&mut schedule);
         if happens {
-            schedule.push(&key("a/1"), at(1));
+            schedule.push(&key("a/1"), STARTS, at(1));
         }
         schedule.done(&key("a/1"), pause, at(1));
-        schedule.push(&key("a/1"), at(2));
+        schedule.push(&key("a/1"), STARTS, at(2));
         schedule.wake(at(29));
         assert_eq!(taken(&mut schedule), [""; 0], "{happens}");
         schedule.wake(at(30));
@@ -139,11 +167,11 @@ fn what_happens_during_a_rest_leads_to_one_reconcile_after_it() {
             let mut schedule = with(&["a/1"]);
             taken(&mut schedule);
             if happens_before {
-                schedule.push(&key("a/1"), at(0));
+                schedule.push(&key("a/1"), STARTS, at(0));
             }
             schedule.done(&key("a/1"), Done { cool_down: at(2), ..done }, at(1));
-            schedule.push(&key("a/1"), at(1));
-            schedule.push(&key("a/1"), at(2));
+            schedule.push(&key("a/1"), STARTS, at(1));
+            schedule.push(&key("a/1"), STARTS, at(2));
             assert_eq!((taken(&mut schedule), schedule.next_due()), (vec![], Some(want)));
             schedule.wake(want);
             assert_eq!(taken(&mut schedule), ["a/1"], "{done:?}");
@@ -154,15 +182,15 @@ fn what_happens_during_a_rest_leads_to_one_reconcile_after_it() {
 }
 
 #[test]
-fn what_fails_falls_behind_in_its_namespace_and_still_has_its_turn() {
-    let mut schedule = Schedule::new(Places { per_namespace: 1, ..PLACES });
-    schedule.push(&key("a/bad"), at(0));
+fn what_fails_falls_behind_in_its_group_and_still_has_its_turn() {
+    let mut schedule = Schedule::new(Places { per_namespace: both(1), ..PLACES });
+    schedule.push(&key("a/bad"), STARTS, at(0));
     taken(&mut schedule);
     let failed = Done { yields: true, ..after(1) };
     schedule.done(&key("a/bad"), failed, at(0));
     schedule.wake(at(1));
     for name in ["a/1", "a/2", "a/3", "a/4", "a/5"] {
-        schedule.push(&key(name), at(1));
+        schedule.push(&key(name), STARTS, at(1));
     }
     let mut order = vec![];
     while let Some(next) = schedule.take() {
@@ -193,6 +221,12 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 0..300)
 }
 
+/// Every other AppWrapper of a namespace has started.
+fn group_of(key: &Key) -> Group {
+    let has_started = key.name.parse::<usize>().is_ok_and(|number| number % 2 == 1);
+    (key.namespace.clone(), if has_started { Stage::Started } else { Stage::Starting })
+}
+
 /// A schedule, and what it must know: the reference is a plain list of what is owed.
 struct Run {
     schedule: Schedule,
@@ -202,8 +236,8 @@ struct Run {
     owed: BTreeSet<Key>,
     /// When a reconcile of each namespace began last.
     begun: BTreeMap<String, Duration>,
-    /// Reconciles of other namespaces, since a namespace that waits and has a place was last served.
-    passed_over: BTreeMap<String, BTreeMap<String, usize>>,
+    /// Reconciles of other groups, since a group that waits and has a place was last served.
+    passed_over: BTreeMap<Group, BTreeMap<Group, usize>>,
 }
 
 impl Run {
@@ -223,27 +257,32 @@ impl Run {
         prop_assert!(!self.running.contains(&key), "{key:?} runs twice at the same time");
         prop_assert!(self.owed.remove(&key), "{key:?} was not asked for");
         self.running.push(key.clone());
-        let held = self.running.iter().filter(|other| other.namespace == key.namespace).count();
-        prop_assert!(held <= PLACES.per_namespace && self.running.len() <= PLACES.total);
+        let group = group_of(&key);
+        let held = self.running.iter().filter(|other| group_of(other) == group).count();
+        let most = PLACES.per_namespace.starting;
+        prop_assert!(held <= most && self.running.len() <= PLACES.total);
         let is_active = |(name, begun): (&String, &Duration)| {
             *name != key.namespace && self.now.saturating_sub(*begun) <= ACTIVE_FOR
         };
         let is_shared = self.begun.iter().any(is_active);
-        prop_assert!(held <= SHARED.shared || !is_shared, "it holds {held}, and is not alone");
+        prop_assert!(
+            held <= SHARED.shared.starting || !is_shared,
+            "it holds {held}, and is not alone"
+        );
         self.begun.insert(key.namespace.clone(), self.now);
         let spare = PLACES.total - PLACES.reserved;
         prop_assert!(held == 1 || self.running.len() <= spare, "a reserved place was taken");
-        self.passed_over.remove(&key.namespace);
-        for (name, namespace) in &self.schedule.namespaces {
-            let could = namespace.waits() && namespace.running == 0;
-            if !could || *name == key.namespace {
+        self.passed_over.remove(&group);
+        for (name, waiting) in &self.schedule.groups {
+            let could = waiting.waits() && waiting.running == 0;
+            if !could || *name == group {
                 self.passed_over.remove(name);
                 continue;
             }
             let others = self.passed_over.entry(name.clone()).or_default();
-            let count = others.entry(key.namespace.clone()).or_default();
+            let count = others.entry(group.clone()).or_default();
             *count += 1;
-            prop_assert!(*count <= 1, "{} was served twice before {name}", key.namespace);
+            prop_assert!(*count <= 1, "{group:?} was served twice before {name:?}");
         }
         Ok(true)
     }
@@ -252,7 +291,7 @@ impl Run {
         match step {
             Step::Push(namespace, name) => {
                 let key = key(&format!("{namespace}/{name}"));
-                self.schedule.push(&key, self.now);
+                self.schedule.push(&key, group_of(&key).1, self.now);
                 self.owed.insert(key);
             }
             Step::Take => drop(self.take()?),
@@ -266,11 +305,9 @@ impl Run {
                     Some((time, false)) => RequeueAt::At(time),
                     Some((time, true)) => RequeueAt::NotBefore(time),
                 };
-                self.schedule.done(
-                    &key,
-                    Done { requeue: done, cool_down: at(cool_down), yields },
-                    self.now,
-                );
+                let stage = group_of(&key).1;
+                let done = Done { requeue: done, cool_down: at(cool_down), yields, stage };
+                self.schedule.done(&key, done, self.now);
                 if again.is_some() {
                     self.owed.insert(key);
                 }
@@ -282,7 +319,7 @@ impl Run {
         }
         let again = self.running.iter().filter(|key| self.owed.contains(*key)).count();
         let counted = self.schedule.turns.len();
-        prop_assert!(counted <= self.schedule.namespaces.len(), "a namespace has two turns");
+        prop_assert!(counted <= self.schedule.groups.len(), "a group has two turns");
         prop_assert!(self.schedule.waiting() >= again);
         Ok(())
     }
@@ -299,13 +336,13 @@ proptest! {
         for _ in 0..200 {
             while run.take()? {}
             for key in std::mem::take(&mut run.running) {
-                run.schedule.done(&key, CHANGE, run.now);
+                run.schedule.done(&key, Done { stage: group_of(&key).1, ..CHANGE }, run.now);
             }
             run.now += at(1);
             run.schedule.wake(run.now);
         }
         prop_assert!(run.owed.is_empty(), "never served: {:?}", run.owed);
         prop_assert_eq!(run.schedule.waiting(), 0);
-        prop_assert!(run.schedule.namespaces.is_empty() && run.schedule.turns.is_empty());
+        prop_assert!(run.schedule.groups.is_empty() && run.schedule.turns.is_empty());
     }
 }
