@@ -6,12 +6,25 @@ use super::draft::Draft;
 use super::{incidents, progress};
 use crate::api::{AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome};
 pub use crate::price::ATTEMPTS_MAX;
-use crate::snapshot::{Component, Snapshot};
+use crate::snapshot::{Component, Pod, Snapshot};
 
 /// Number of the attempt that runs, or ran last; 0 where none is recorded.
 #[must_use]
 pub fn current(status: &AppWrapperStatus) -> i32 {
     status.attempts.last().map_or(0, |last| last.attempt)
+}
+
+/// Whether a pod or an object is of the attempt that runs, by the number that it carries; one without a number was made by
+/// the Go controller, and is.
+#[must_use]
+pub fn is_current(status: &AppWrapperStatus, made: Option<i32>) -> bool {
+    made.is_none_or(|number| number == current(status))
+}
+
+/// The pods of the attempt that runs.
+pub fn pods(snapshot: &Snapshot) -> impl Iterator<Item = &Pod> + Clone {
+    let attempt = current(&snapshot.status);
+    snapshot.pods.iter().filter(move |pod| pod.attempt.is_none_or(|number| number == attempt))
 }
 
 /// Whether something is there that a later attempt than the status knows of has made: then another

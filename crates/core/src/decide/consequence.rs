@@ -28,13 +28,9 @@ impl FirstFailures {
         if !snapshot.pods.iter().any(ended_by_deletion) {
             return all; // as usual: nobody asks
         }
-        let attempt = attempts::current(&snapshot.status);
-        let of_attempt = |number: Option<i32>| number.is_none_or(|number| number == attempt);
-        for pod in &snapshot.pods {
-            let counts = pod.has_failed()
-                && of_attempt(pod.attempt)
-                && !ended_by_deletion(pod)
-                && !health::is_replaced(snapshot, pod);
+        for pod in attempts::pods(snapshot) {
+            let counts =
+                pod.has_failed() && !ended_by_deletion(pod) && !health::is_replaced(snapshot, pod);
             if let (Some(index), Some(at), true) =
                 (pod.component, failure::finished_at(pod), counts)
             {
@@ -42,7 +38,10 @@ impl FirstFailures {
             }
         }
         for (index, component) in snapshot.components.iter().enumerate() {
-            let Some(object) = component.ours().filter(|object| of_attempt(object.attempt)) else {
+            let Some(object) = component
+                .ours()
+                .filter(|object| attempts::is_current(&snapshot.status, object.attempt))
+            else {
                 continue;
             };
             if let Outcome::Failed { at: Some(at), .. } = &object.report.outcome {

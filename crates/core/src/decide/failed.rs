@@ -33,20 +33,14 @@ pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
 /// Every pod of the running attempt that failed or is lost, or those of one component, the first failure first. Those of a
 /// component that is created again were judged already.
 pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a Pod> {
-    let attempt = attempts::current(&draft.facts.snapshot.status);
     let judged = |pod: &Pod| {
         pod.component.is_some_and(|index| {
             draft.facts.snapshot.components.len() > index
                 && steps::standing(draft, index) != ComponentStage::Up
         })
     };
-    let mut pods: Vec<&Pod> = draft
-        .facts
-        .snapshot
-        .pods
-        .iter()
+    let mut pods: Vec<&Pod> = attempts::pods(draft.facts.snapshot)
         .filter(|pod| pod.has_failed())
-        .filter(|pod| pod.attempt.is_none_or(|number| number == attempt))
         .filter(|pod| component.is_none() || pod.component == component)
         .filter(|pod| !judged(pod))
         .collect();
@@ -191,12 +185,8 @@ fn disrupted_alone<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
 }
 
 fn disrupted_pod<'a>(draft: &Draft<'a>, index: usize) -> Option<&'a Pod> {
-    let attempt = attempts::current(&draft.facts.snapshot.status);
-    let pods = draft.facts.snapshot.pods.iter().filter(|pod| {
-        pod.component == Some(index)
-            && pod.is_going()
-            && pod.attempt.is_none_or(|number| number == attempt)
-    });
+    let pods = attempts::pods(draft.facts.snapshot)
+        .filter(|pod| pod.component == Some(index) && pod.is_going());
     let disrupted =
         pods.filter_map(|pod| Some((pod.true_condition("DisruptionTarget")?.since, pod)));
     let first = disrupted.min_by_key(|(since, pod)| (since.is_none(), *since, pod.name.clone()));

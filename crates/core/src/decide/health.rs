@@ -154,12 +154,8 @@ pub fn overdue_from(facts: Facts<'_>, pod: &Pod) -> Option<Timestamp> {
 
 /// The pods of one pod set that belong to the running attempt.
 fn of(snapshot: &Snapshot, (component, pod_set): (usize, usize)) -> impl Iterator<Item = &Pod> {
-    let attempt = attempts::current(&snapshot.status);
-    snapshot.pods.iter().filter(move |pod| {
-        pod.component == Some(component)
-            && pod.pod_set == Some(pod_set)
-            && pod.attempt.is_none_or(|number| number == attempt)
-    })
+    attempts::pods(snapshot)
+        .filter(move |pod| pod.component == Some(component) && pod.pod_set == Some(pod_set))
 }
 
 fn count<'a>(pods: impl Iterator<Item = &'a Pod>) -> i64 {
@@ -170,10 +166,9 @@ fn count<'a>(pods: impl Iterator<Item = &'a Pod>) -> i64 {
 /// is recorded, one of this attempt. A watch may still show the one of an earlier attempt.
 pub fn is_current(draft: &Draft<'_>, index: usize, component: &Component) -> bool {
     let recorded = draft.status.component_status.get(index).and_then(|status| status.uid.as_ref());
-    let attempt = attempts::current(&draft.status);
     component.ours().is_some_and(|object| match recorded {
         Some(uid) => *uid == object.uid,
-        None => object.attempt.is_none_or(|number| number == attempt),
+        None => attempts::is_current(&draft.status, object.attempt),
     })
 }
 

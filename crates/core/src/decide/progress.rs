@@ -271,11 +271,7 @@ fn reports(facts: Facts<'_>) -> impl Iterator<Item = Reported<'_>> {
 }
 
 fn own_pods(snapshot: &Snapshot) -> impl Iterator<Item = &Pod> {
-    let attempt = attempts::current(&snapshot.status);
-    let is_own = move |pod: &&Pod| {
-        pod.component.is_some() && pod.attempt.is_none_or(|number| number == attempt)
-    };
-    snapshot.pods.iter().filter(is_own)
+    attempts::pods(snapshot).filter(|pod| pod.component.is_some())
 }
 
 fn is_ahead(report: &Report, now: Timestamp) -> bool {

@@ -56,12 +56,9 @@ pub struct Replacement {
 impl Replacement {
     /// Counts the pods, of which there may be thousands, once.
     pub fn of(facts: Facts<'_>) -> Self {
-        let attempt = attempts::current(&facts.snapshot.status);
         let mut failed = BTreeMap::new();
-        for pod in &facts.snapshot.pods {
-            let is_current = pod.attempt.is_none_or(|number| number == attempt);
+        for pod in attempts::pods(facts.snapshot) {
             if let (Some(component), Some(set)) = (pod.component, pod.pod_set)
-                && is_current
                 && pod.phase == PodPhase::Failed
             {
                 let is_tracked =

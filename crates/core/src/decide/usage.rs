@@ -262,9 +262,5 @@ fn bound_at(pod: &Pod, now: Timestamp) -> Timestamp {
 }
 
 fn of_attempt(snapshot: &Snapshot, at: (usize, usize)) -> impl Iterator<Item = &Pod> {
-    let attempt = attempts::current(&snapshot.status);
-    snapshot.pods.iter().filter(move |pod| {
-        pod.component.zip(pod.pod_set) == Some(at)
-            && pod.attempt.is_none_or(|number| number == attempt)
-    })
+    attempts::pods(snapshot).filter(move |pod| pod.component.zip(pod.pod_set) == Some(at))
 }
