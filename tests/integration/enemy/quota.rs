@@ -1,6 +1,7 @@
 //! Quota, finalizer and rights: what an ordinary user of a namespace, with the role `edit`, can do to run
 //! what was not admitted, or longer than it was.
 
+mod resources;
 mod settings;
 
 use std::time::Duration;
@@ -291,7 +292,12 @@ fn a_right_that_was_taken_away_creates_nothing() {
 #[test]
 fn the_policies_are_understood() {
     installed_test("the_policies_are_understood", async |case| {
-        for name in ["appwrapper-quota", "appwrapper-pods", "appwrapper-pod-templates"] {
+        for name in [
+            "appwrapper-quota",
+            "appwrapper-pods",
+            "appwrapper-pod-templates",
+            "appwrapper-pod-resources",
+        ] {
             let api =
                 case.cluster_api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
             let checked = |policy: Option<&DynamicObject>| {
