@@ -65,11 +65,14 @@ impl Rates {
     ) -> Result<(), Wait> {
         let now = self.clock.elapsed();
         let requests = if self.paid.get(about).is_some() { 1 } else { requests.saturating_add(1) };
-        if let Some(peer) = peer {
-            self.peers.take(peer, requests, now).map_err(Wait::Peer)?;
-        }
+        // the user first: who is beyond her limit takes nothing from the other users of the peer
         let user = (peer, digest([who.username.as_str()]));
-        self.users.take(user, requests, now).map_err(Wait::User)
+        self.users.take(user.clone(), requests, now).map_err(Wait::User)?;
+        let Some(peer) = peer else { return Ok(()) };
+        self.peers.take(peer, requests, now).map_err(|time| {
+            self.users.give_back(&user, requests, now);
+            Wait::Peer(time)
+        })
     }
 
     /// Notes that everything about a question was answered in a way that is remembered.
@@ -162,6 +165,35 @@ mod tests {
         let passed = (0..1_000).take_while(|number| ask(1, *number).is_ok()).count();
         assert_eq!(passed, 50);
         assert_eq!(ask(2, 0), Ok(()));
+    }
+
+    #[test]
+    fn who_is_refused_takes_nothing_from_others_of_the_peer() {
+        let (_, rates) = rates();
+        let (ann, bob) = (given_user("ann"), given_user("bob"));
+        let ask = |who: &Identity, number: u32| {
+            rates.charge(Some(ROBOT), who, &about(who, &format!("team-{number}")), 9)
+        };
+        let passed = (0..1_000).take_while(|number| ask(&ann, *number).is_ok()).count();
+        assert_eq!(passed, 50);
+        assert!((0..1_000).all(|number| matches!(ask(&ann, number), Err(Wait::User(_)))));
+        assert_eq!(ask(&bob, 0), Ok(()));
+    }
+
+    #[test]
+    fn who_waits_for_the_peer_is_not_charged() {
+        let (clock, rates) = rates();
+        let ask = |who: &Identity, number: u32| {
+            rates.charge(Some(ROBOT), who, &about(who, &format!("team-{number}")), 9)
+        };
+        for user in 0..4 {
+            let who = given_user(&format!("user-{user}"));
+            assert!((0..50).all(|number| ask(&who, number).is_ok()));
+        }
+        let bob = given_user("bob");
+        assert!((0..100).all(|number| matches!(ask(&bob, number), Err(Wait::Peer(_)))));
+        clock.advance(Duration::from_secs(2));
+        assert!((0..50).all(|number| ask(&bob, number).is_ok()));
     }
 
     #[test]

@@ -29,6 +29,7 @@ use http_body_util::BodyExt;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout;
 
+use super::access;
 use super::authorize::Authorize;
 use super::judge::{ClusterChecks, Endpoint, Progress, Reading, judge};
 use super::rate::{Rates, Wait, subject};
@@ -268,6 +269,9 @@ impl Desk {
         let wrapped = question.wrapped(review);
         let Review { requester, namespace, .. } = review;
         let kinds: BTreeSet<_> = wrapped.iter().map(|it| [it.api_version, it.kind]).collect();
+        if let Some(finding) = access::too_many(kinds.len()) {
+            return Ok(question.answered(Ok(vec![finding])));
+        }
         let named = question.named.iter().map(|it| [it.kind.as_str(), it.name.as_str()]);
         let requests = u32::try_from(kinds.len() + question.named.len()).unwrap_or(u32::MAX);
         let about = subject(requester, namespace, kinds.into_iter().chain(named));

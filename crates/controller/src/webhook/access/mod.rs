@@ -171,9 +171,6 @@ impl Reviews {
         check_user: bool,
     ) -> Result<Vec<Finding>, AccessError> {
         let kinds: BTreeSet<_> = wrapped.iter().map(|each| (each.api_version, each.kind)).collect();
-        if kinds.len() > KINDS_MAX {
-            return Ok(vec![too_many(kinds.len())]);
-        }
         let targets = kinds.into_iter().map(|(api_version, kind)| -> Asking<'_, _> {
             Box::pin(
                 async move { Ok(((api_version, kind), self.target(api_version, kind).await?)) },
@@ -277,13 +274,15 @@ fn lacking(target: &Target, namespace: &str, denied: &[Denied<'_>]) -> Vec<Strin
     said
 }
 
-fn too_many(kinds: usize) -> Finding {
-    Finding {
+/// The error about an AppWrapper of more kinds than anybody needs: the cluster is not asked about it.
+#[must_use]
+pub fn too_many(kinds: usize) -> Option<Finding> {
+    (kinds > KINDS_MAX).then(|| Finding {
         severity: Severity::Error,
         field: "spec.components".to_owned(),
         value: None,
         message: format!("must wrap at most {KINDS_MAX} different kinds, not {kinds}"),
-    }
+    })
 }
 
 #[cfg(test)]

@@ -284,18 +284,6 @@ async fn a_kind_that_was_installed_a_moment_ago_is_found() {
     assert_eq!(setup.ask(&user("alice"), &[kind]).await, [""; 0]);
 }
 
-#[tokio::test]
-async fn more_kinds_than_anybody_needs_are_not_asked_about() {
-    let setup = Setup::new();
-    let names: Vec<String> = (0..=KINDS_MAX).map(|i| format!("Kind{i}")).collect();
-    let kinds: Vec<(&str, &str)> =
-        names.iter().map(|kind| ("example.org/v1", kind.as_str())).collect();
-    let said = setup.ask(&user("alice"), &kinds).await;
-    assert_eq!(said, ["spec.components: must wrap at most 64 different kinds, not 65"]);
-    assert_eq!(setup.server.count(""), 0);
-    assert_eq!(setup.ask(&user("alice"), &kinds[1..]).await.len(), KINDS_MAX);
-}
-
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_asked_is_an_error_and_not_remembered() {
     for (end, code, want) in [

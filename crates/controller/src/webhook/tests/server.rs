@@ -460,6 +460,29 @@ async fn a_user_who_makes_us_ask_too_often_is_told_to_come_again() {
     assert!(given.counted_at_least_one("CREATE", "overloaded"));
 }
 
+#[tokio::test]
+async fn more_kinds_than_anybody_needs_are_neither_asked_about_nor_charged() {
+    let given = given(Cluster::Agrees);
+    let mut dear = given_aw();
+    let components = dear["spec"]["components"].as_array_mut().expect("a list");
+    components.extend((0..64).map(|i| {
+        json!({"template": {"apiVersion": "example.org/v1", "kind": format!("Kind{i}"),
+            "metadata": {"name": format!("n{i}")}}})
+    }));
+    let told = async |aw: &Value| {
+        let review = given_review(VALIDATE, "CREATE", &Value::Null, aw).to_string();
+        response(&given.told(review).await.1)
+    };
+    for _ in 0..20 {
+        let found = told(&dear).await;
+        let message = found["status"]["message"].to_string();
+        assert!(message.contains("must wrap at most 64 different kinds, not 65"), "{found}");
+        assert_eq!(found["status"]["code"], 403);
+    }
+    assert_eq!(given.asked(), 0);
+    assert_eq!(told(&given_aw()).await["allowed"], json!(true));
+}
+
 /// What is small as text and large once it is read.
 #[tokio::test]
 async fn dense_objects_are_refused_before_they_are_read() {
