@@ -1,7 +1,7 @@
 //! Resource-seconds: what a status write settled of the ledger, times what the AppWrapper requests.
 //!
 //! The queues that have a label are known at a scrape, so that amounts are kept until then. Anybody may name a resource
-//! in a pod template: a name becomes a label only if all pods of an AppWrapper that requests it were scheduled.
+//! in a pod template: a name becomes a label only if a node has that resource ([`super::Spender::real`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,7 @@ impl ResourceSeconds {
     /// Takes in what was settled.
     pub(super) fn note(&mut self, spent: &Spent) {
         for (resource, requested) in &spent.requested {
-            let is_real = spent.was_scheduled || BUILT_IN.contains(&resource.as_str());
+            let is_real = spent.real.contains(resource) || BUILT_IN.contains(&resource.as_str());
             let resource = if is_real {
                 self.resources.label(resource)
             } else {
@@ -113,11 +113,11 @@ mod tests {
     use super::*;
     use crate::api::UsageState;
 
-    fn spent(queue: &str, resource: &str, was_scheduled: bool) -> Spent {
+    fn spent(queue: &str, resource: &str, is_real: bool) -> Spent {
         Spent {
             queue: queue.to_owned(),
             requested: [(resource.to_owned(), 2.0)].into(),
-            was_scheduled,
+            real: is_real.then(|| resource.to_owned()).into_iter().collect(),
             parts: vec![(UsageState::Lost, "oom".to_owned(), 10)],
         }
     }

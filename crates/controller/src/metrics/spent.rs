@@ -1,6 +1,7 @@
 //! What a status write settles of the ledger: seconds by state and cause. Pure.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -10,6 +11,10 @@ use crate::api::{AppWrapperStatus, Attempt, UsageSeconds, UsageState};
 use crate::config::FailureCategory;
 use crate::decide::policy::category::Category;
 use crate::decide::usage::{released, settled};
+use crate::snapshot::place::Site;
+
+/// How many resources of an AppWrapper are looked for on nodes.
+const ASKED_MAX: usize = 64;
 
 /// Seconds of one AppWrapper that were settled, and what its pods request.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -18,8 +23,8 @@ pub struct Spent {
     pub queue: String,
     /// What all its pods request together, by resource.
     pub requested: BTreeMap<String, f64>,
-    /// All its pods were scheduled: its resources exist.
-    pub was_scheduled: bool,
+    /// The resources of these that exist.
+    pub real: BTreeSet<String>,
     /// State, cause, and seconds.
     pub parts: Vec<(UsageState, String, i64)>,
 }
@@ -58,9 +63,20 @@ impl Spender<'_> {
         UsageState::ALL.into_iter().filter_map(grown).collect()
     }
 
-    /// Whether every pod of it was scheduled once.
+    /// The resources that exist, of those that are requested: a node has them. Where the nodes are not known, those
+    /// of an AppWrapper whose pods were all scheduled once.
     #[must_use]
-    pub fn was_scheduled(&self) -> bool {
+    pub fn real(&self, requested: &BTreeMap<String, f64>, nodes: &[Arc<Site>]) -> BTreeSet<String> {
+        let is_real = |resource: &&String| {
+            if nodes.is_empty() {
+                return self.was_scheduled();
+            }
+            nodes.iter().any(|node| node.allocatable.contains_key(*resource))
+        };
+        requested.keys().take(ASKED_MAX).filter(is_real).cloned().collect()
+    }
+
+    fn was_scheduled(&self) -> bool {
         let usage = self.new.unwrap_or(self.old).usage.as_ref();
         usage.is_some_and(|usage| {
             let UsageSeconds { starting, productive, lost, .. } = usage.seconds;
@@ -215,6 +231,30 @@ mod tests {
             assert_eq!(parts(&old, new.as_ref()), want, "{name}");
         }
         assert_eq!(parts(&AppWrapperStatus::default(), Some(&AppWrapperStatus::default())), "");
+    }
+
+    #[test]
+    fn resources_that_exist_are_those_of_nodes() {
+        let node = |resource: &str| {
+            let allocatable =
+                [("cpu", 4.0), (resource, 8.0)].map(|(name, most)| (name.into(), most));
+            Arc::new(Site { allocatable: allocatable.into(), ..Site::default() })
+        };
+        let nodes = [node("nvidia.com/gpu"), node("x/y")];
+        let requested: BTreeMap<String, f64> =
+            ["cpu", "nvidia.com/gpu", "x/invented"].map(|name| (name.into(), 1.0)).into();
+        let running = json!({"state": "productive"});
+        for (usage, nodes, want) in [
+            (&running, nodes.as_slice(), vec!["cpu", "nvidia.com/gpu"]),
+            (&json!({"state": "waiting"}), nodes.as_slice(), vec!["cpu", "nvidia.com/gpu"]),
+            (&running, &[], vec!["cpu", "nvidia.com/gpu", "x/invented"]),
+            (&json!({"state": "waiting"}), &[], vec![]),
+        ] {
+            let old = status(&json!([]), usage);
+            let spender = Spender { old: &old, new: None, created: None, categories: &[] };
+            let real = spender.real(&requested, nodes);
+            assert_eq!(real.iter().collect::<Vec<_>>(), want, "{usage}");
+        }
     }
 
     #[test]

@@ -56,10 +56,11 @@ pub(super) fn spent(context: &Context, wrapper: &Wrapper, new: Option<&AppWrappe
     let spender = Spender { old, new, created, categories: &config.failure_categories };
     let parts = spender.parts(context.clock.now());
     if !parts.is_empty() {
+        let requested = wrapper.requested();
         context.metrics.spent(&Spent {
             queue: wrapper.queue.clone().unwrap_or_default(),
-            requested: wrapper.requested(),
-            was_scheduled: spender.was_scheduled(),
+            real: spender.real(&requested, &context.cache.sites()),
+            requested,
             parts,
         });
     }

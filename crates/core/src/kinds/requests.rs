@@ -13,7 +13,8 @@ use crate::api::{Component, PodSet};
 /// times what one pod requests.
 ///
 /// A pod requests the larger of its init containers and its containers together, sidecars included, and its overhead;
-/// its own `resources`, where it has them, stand for those of its containers. Go: `resourcehelper.PodRequests`.
+/// its own `resources` of CPU, memory and huge pages, where it has them, stand for those of its containers.
+/// Go: `resourcehelper.PodRequests`.
 /// A limit without a request counts as the request. A pod template that cannot be read requests nothing; nor does one
 /// that stands in another object, as that of a TrainJob.
 #[must_use]
@@ -46,10 +47,13 @@ fn of_pod(component: &Component, set: &PodSet) -> BTreeMap<String, f64> {
     all
 }
 
-/// The amounts that a pod requests as a whole.
+/// The amounts that a pod requests as a whole. Go: `resourcehelper.IsSupportedPodLevelResource`.
 fn of_resources(spec: &Value) -> BTreeMap<String, f64> {
     let mut all = amounts(spec.pointer("/resources/limits"));
     all.extend(amounts(spec.pointer("/resources/requests")));
+    all.retain(|name, _| {
+        matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-")
+    });
     all
 }
 
@@ -108,6 +112,14 @@ mod tests {
                 json!({"containers": two, "resources": {"requests": {"cpu": 5}}, "overhead": {"cpu": 1}}),
                 1,
                 json!({"cpu": 6.0, "memory": 1_073_741_824.0}),
+            ),
+            (
+                json!({
+                    "containers": [limit],
+                    "resources": {"requests": {"nvidia.com/gpu": 9, "x/y": 9, "hugepages-2Mi": 4}},
+                }),
+                1,
+                json!({"hugepages-2Mi": 4.0, "nvidia.com/gpu": 8.0}),
             ),
             (json!({"containers": two}), 0, json!({})),
             (json!({"containers": two}), -3, json!({})),
