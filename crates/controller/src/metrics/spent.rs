@@ -13,8 +13,8 @@ use crate::decide::policy::category::Category;
 use crate::decide::usage::{released, settled};
 use crate::snapshot::place::Site;
 
-/// How many resources of an AppWrapper are looked for on nodes.
-const ASKED_MAX: usize = 64;
+/// How many resources of an AppWrapper are looked for on nodes: of one that no node has, each node is asked.
+const ASKED_MAX: usize = 16;
 
 /// Seconds of one AppWrapper that were settled, and what its pods request.
 #[derive(Clone, Debug, Default, PartialEq)]
