@@ -31,10 +31,7 @@ impl Default for FailureLogs {
 
 pub(super) fn read(section: &mut Section<'_>) -> FailureLogs {
     let default = FailureLogs::default();
-    let lines = section.whole("lines", 1, default.lines);
-    if lines > LINES_MAX {
-        section.problem("lines", Some(&lines.to_string()), format!("must be at most {LINES_MAX}"));
-    }
+    let lines = section.whole("lines", 1..=LINES_MAX, default.lines);
     let given = section.text("maxBytes");
     let bytes_max = given.as_deref().map_or(Some(default.bytes_max), bytes);
     if bytes_max.is_none() {

@@ -6,7 +6,7 @@ use crate::tuning::Period;
 /// The longest time that a record is kept.
 const TTL_MAX: Period = Period::from_secs(365 * 24 * 60 * 60);
 /// The most records that are kept of a namespace, and of all.
-const COUNTS_MAX: (usize, usize) = (10_000, 50_000);
+const COUNTS_MAX: (i32, i32) = (10_000, 50_000);
 
 /// The section `history`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,13 +35,9 @@ pub(super) fn read(section: &mut Section<'_>) -> History {
         let message = format!("must be more than 0s and at most {TTL_MAX}");
         section.problem("ttl", Some(&ttl.to_string()), message);
     }
-    let mut count = |name, default: usize, most: usize| {
-        let given = section.whole(name, 1, i32::try_from(default).unwrap_or(i32::MAX));
-        let count = usize::try_from(given).unwrap_or(default);
-        if count > most {
-            section.problem(name, Some(&given.to_string()), format!("must be at most {most}"));
-        }
-        count
+    let mut count = |name, default: usize, most: i32| {
+        let given = section.whole(name, 1..=most, i32::try_from(default).unwrap_or(most));
+        usize::try_from(given).unwrap_or(default)
     };
     let per_namespace = count("perNamespace", default.per_namespace, COUNTS_MAX.0);
     let total = count("total", default.total, COUNTS_MAX.1);

@@ -73,7 +73,7 @@ fn fault_tolerance(section: &mut Section<'_>) -> FaultTolerance {
         warmup_grace: section.period("warmupGracePeriod", default.warmup_grace),
         failure_grace: section.period("failureGracePeriod", default.failure_grace),
         retry_pause: section.period("retryPausePeriod", default.retry_pause),
-        retry_limit: section.whole("retryLimit", 0, default.retry_limit),
+        retry_limit: section.whole("retryLimit", 0..=i32::MAX, default.retry_limit),
         deletion_on_failure_grace: section
             .period("deletionOnFailureGracePeriod", default.deletion_on_failure_grace),
         forceful_deletion_grace: section
@@ -105,10 +105,14 @@ fn fault_tolerance(section: &mut Section<'_>) -> FaultTolerance {
 fn retry_policy(section: &mut Section<'_>) -> RetryDefaults {
     let default = RetryDefaults::default();
     RetryDefaults {
-        global_max_retries: section.whole("globalMaxRetries", 0, default.global_max_retries),
+        global_max_retries: section.whole(
+            "globalMaxRetries",
+            0..=i32::MAX,
+            default.global_max_retries,
+        ),
         max_uncounted_restarts: section.whole(
             "maxUncountedRestarts",
-            0,
+            0..=i32::MAX,
             default.max_uncounted_restarts,
         ),
         default_policy_name: section.name("defaultPolicyName"),

@@ -1,5 +1,6 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
@@ -38,8 +39,7 @@ impl<'a> Section<'a> {
         let value = read(&mut self);
         for (name, unknown) in self.fields.into_iter().flatten() {
             if !self.known.contains(&name.as_str()) {
-                let nearest = names::nearest(name, &self.known).unwrap_or_default();
-                let message = format!("unknown key: did you mean {nearest}?");
+                let message = format!("unknown key: {}", names::hint(name, &self.known));
                 let path = join(&self.path, &shortened(name));
                 self.problems.push(Problem::new(&path, Some(&text(unknown)), message));
             }
@@ -88,12 +88,18 @@ impl<'a> Section<'a> {
         None
     }
 
-    /// A whole number from `least` to 2³¹−1.
-    pub(super) fn whole(&mut self, name: &'static str, least: i32, default: i32) -> i32 {
+    /// A whole number from a range.
+    pub(super) fn whole(
+        &mut self,
+        name: &'static str,
+        range: RangeInclusive<i32>,
+        default: i32,
+    ) -> i32 {
         let Some(value) = self.field(name) else { return default };
         let number = value.as_i64().and_then(|number| i32::try_from(number).ok());
-        number.filter(|number| *number >= least).unwrap_or_else(|| {
-            let message = format!("must be a whole number from {least} to {}", i32::MAX);
+        number.filter(|number| range.contains(number)).unwrap_or_else(|| {
+            let (least, most) = range.into_inner();
+            let message = format!("must be a whole number from {least} to {most}");
             self.problem(name, Some(&text(value)), message);
             default
         })

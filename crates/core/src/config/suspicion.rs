@@ -73,8 +73,8 @@ pub(super) fn read(section: &mut Section<'_>) -> NodeSuspicion {
         let message = format!("must be from {} to {}", HALF_LIFE.0, HALF_LIFE.1);
         section.problem("halfLife", Some(&half_life.to_string()), message);
     }
-    let threshold = within(section, "threshold", (THRESHOLD_MIN, THRESHOLD_MAX), default.threshold);
-    let share = within(section, "namespaceShare", (1, 100), default.namespace_share);
+    let threshold = section.whole("threshold", THRESHOLD_MIN..=THRESHOLD_MAX, default.threshold);
+    let share = section.whole("namespaceShare", 1..=100, default.namespace_share);
     let categories = section.texts("hardwareCategories", |text| {
         is_category(text).then(|| text.to_owned()).ok_or_else(|| CATEGORY.to_owned())
     });
@@ -89,19 +89,4 @@ pub(super) fn read(section: &mut Section<'_>) -> NodeSuspicion {
         namespace_share: share,
         hardware_categories: categories,
     }
-}
-
-/// A whole number from a range.
-fn within(
-    section: &mut Section<'_>,
-    name: &'static str,
-    (least, most): (i32, i32),
-    default: i32,
-) -> i32 {
-    let number = section.whole(name, least, default);
-    if number > most {
-        let message = format!("must be a whole number from {least} to {most}");
-        section.problem(name, Some(&number.to_string()), message);
-    }
-    number
 }

@@ -100,7 +100,7 @@ fn everything_that_is_wrong_is_reported_at_once() {
     let text = r#"
 faultTolerance: {retryLimit: -1, successTTL: 5 days, failureGracePeriod: 25h, warmupGrace: 1s}
 retryPolicy: {defaultBackoff: {multiplier: 0.5}}
-metrics: {address: ":8443", secure: "yes"}
+metrics: {address: ":8443", secure: "yes", port: 8443, adress: x}
 health: 7
 appwrapper: {}
 "#;
@@ -110,13 +110,15 @@ appwrapper: {}
             "faultTolerance.retryLimit: Invalid value: \"-1\": must be a whole number from 0 to 2147483647",
             "faultTolerance.successTTL: Invalid value: \"5 days\": must be a duration like 90s, 1h30m, 1.5h or 7d (units ns us ms s m h d)",
             "faultTolerance.failureGracePeriod: Invalid value: \"25h\": must be at most gracePeriodMaximum (24h)",
-            "faultTolerance.warmupGrace: Invalid value: \"1s\": unknown key: did you mean warmupGracePeriod?",
+            "faultTolerance.warmupGrace: Invalid value: \"1s\": unknown key: must be one of admissionGracePeriod, warmupGracePeriod, failureGracePeriod, retryPausePeriod, retryLimit, deletionOnFailureGracePeriod, forcefulDeletionGracePeriod, successTTL, gracePeriodMaximum",
             "retryPolicy.defaultBackoff.initialDelay: must be given",
             "retryPolicy.defaultBackoff.multiplier: Invalid value: \"0.5\": must be 1 or more",
             "metrics.address: Invalid value: \":8443\": must be an IP address and a port, such as 0.0.0.0:8443 or [::]:8443",
             "metrics.secure: Invalid value: \"yes\": must be true or false",
+            "metrics.adress: Invalid value: \"x\": unknown key: did you mean address?",
+            "metrics.port: Invalid value: \"8443\": unknown key: must be one of address, secure",
             "health: Invalid value: \"7\": must be an object",
-            "appwrapper: Invalid value: \"an object\": unknown key: did you mean failureLogs?",
+            "appwrapper: Invalid value: \"an object\": unknown key: must be one of faultTolerance, retryPolicy, failureCategories, failureLogs, history, autopilot, nodeSuspicion, admission, schedulerName, webhook, progressServer, metrics, health, leaderElection",
         ]
     );
 }
@@ -149,7 +151,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("retryPolicy: {globalMaxRetries: -1}", "retryPolicy.globalMaxRetries: ", "0 to 2147483647"),
     ("nodeSuspicion: {effect: off}", "nodeSuspicion.effect: ", "one of Off, Prefer, Require"),
     ("nodeSuspicion: {halfLife: 59m}", "nodeSuspicion.halfLife: ", "from 1h to 90d"),
-    ("nodeSuspicion: {threshold: 50}", "nodeSuspicion.threshold: ", "whole number from 51"),
+    ("nodeSuspicion: {threshold: 50}", "nodeSuspicion.threshold: ", "from 51 to 1000"),
     ("nodeSuspicion: {threshold: 1001}", "nodeSuspicion.threshold: ", "from 51 to 1000"),
     ("nodeSuspicion: {namespaceShare: 101}", "nodeSuspicion.namespaceShare: ", "from 1 to 100"),
     (
@@ -234,17 +236,17 @@ const WRONG: &[(&str, &str, &str)] = &[
         "failureCategories[0].onExitCodes.values: ",
         "at least one",
     ),
-    ("failureLogs: {lines: 0}", "failureLogs.lines: ", "whole number from 1"),
-    ("failureLogs: {lines: 1001}", "failureLogs.lines: ", "at most 1000"),
+    ("failureLogs: {lines: 0}", "failureLogs.lines: ", "from 1 to 1000"),
+    ("failureLogs: {lines: 1001}", "failureLogs.lines: ", "from 1 to 1000"),
     ("failureLogs: {maxBytes: 1023}", "failureLogs.maxBytes: ", "string"),
     ("failureLogs: {maxBytes: '1023'}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
     ("failureLogs: {maxBytes: 65Ki}", "failureLogs.maxBytes: ", "from 1Ki to 64Ki"),
     ("failureLogs: {redact: ['(']}", "failureLogs.redact[0]: ", "unclosed group"),
     ("history: {ttl: 0s}", "history.ttl: ", "more than 0s"),
     ("history: {ttl: 366d}", "history.ttl: ", "at most 365d"),
-    ("history: {perNamespace: 0}", "history.perNamespace: ", "whole number from 1"),
-    ("history: {perNamespace: 10001}", "history.perNamespace: ", "at most 10000"),
-    ("history: {total: 50001}", "history.total: ", "at most 50000"),
+    ("history: {perNamespace: 0}", "history.perNamespace: ", "from 1 to 10000"),
+    ("history: {perNamespace: 10001}", "history.perNamespace: ", "from 1 to 10000"),
+    ("history: {total: 50001}", "history.total: ", "from 1 to 50000"),
     (
         "autopilot: {resourceTaints: {gpu: [{key: a, effect: No}]}}",
         "autopilot.resourceTaints[gpu][0].effect: Invalid value: \"No\": ",

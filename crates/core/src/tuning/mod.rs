@@ -288,8 +288,7 @@ impl<'a> Reader<'a> {
             let message = if OF_POD_SETS.contains(&key.as_str()) {
                 "has no effect here: it belongs in the annotations of a pod set".to_owned()
             } else {
-                let nearest = names::nearest(name, &known).unwrap_or_default();
-                format!("unknown annotation, has no effect; did you mean {nearest}?")
+                format!("unknown annotation, has no effect; {}", names::hint(name, &known))
             };
             self.remarks.push(Remark::warning(&shortened(key), value, message));
         }

@@ -88,8 +88,7 @@ pub fn shortened(text: &str) -> String {
 }
 
 /// The known name that takes the fewest edits to reach; of several, the first.
-#[must_use]
-pub fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
+fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().min_by_key(|name| distance(text, name))
 }
 
@@ -98,6 +97,15 @@ pub fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
 pub fn close<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     let most = text.chars().count().min(CHARS_MAX) / 3;
     nearest(text, known).filter(|name| distance(text, name) <= most)
+}
+
+/// What to say of a text that is none of the known names: the one that was probably meant, or all.
+#[must_use]
+pub fn hint(text: &str, known: &[&str]) -> String {
+    close(text, known).map_or_else(
+        || format!("must be one of {}", known.join(", ")),
+        |name| format!("did you mean {name}?"),
+    )
 }
 
 /// A longer text is not a typo, and the table of distances must stay small.

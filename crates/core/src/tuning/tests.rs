@@ -130,10 +130,12 @@ fn a_code_in_both_lists_makes_both_void() {
 
 #[test]
 fn an_unknown_key_is_a_warning_that_names_the_nearest() {
-    let (_, remarks) = of(&[("retryLimitt", "5"), ("tas-sub-group-count", "1")]);
+    let (_, remarks) = of(&[("priority", "1"), ("retryLimitt", "5"), ("tas-sub-group-count", "1")]);
     let prefix = keys::ANNOTATION_PREFIX;
+    let far = "unknown annotation, has no effect; must be one of admissionGracePeriodDuration, ";
+    assert!(remarks[0].contains(far), "{remarks:?}");
     assert_eq!(
-        remarks,
+        remarks[1..],
         [
             format!(
                 "warning: metadata.annotations[{prefix}retryLimitt]: Invalid value: \"5\": \
