@@ -92,7 +92,7 @@ fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().min_by_key(|name| distance(text, name))
 }
 
-/// The known name that a text probably means: [`nearest`], where it is near.
+/// The known name that a text probably means, where one is near.
 #[must_use]
 pub fn close<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     let most = text.chars().count().min(CHARS_MAX) / 3;
