@@ -34,6 +34,7 @@ pub async fn warnings(client: &Client, config: &Config) -> Vec<Notice> {
     notices.extend(rights::look(client, &config.admission).await);
     notices.extend(rights::progress(client, &config.progress_server).await);
     notices.extend(rights::logs(client, &config.failure_logs).await);
+    notices.extend(rights::history(client, &config.history).await);
     notices
 }
 

@@ -4,7 +4,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use kube::Client;
 
 use super::Notice;
-use crate::config::{Admission, AllowedKind, FailureLogs, ProgressServer};
+use crate::config::{Admission, AllowedKind, FailureLogs, History, ProgressServer};
 use crate::discovery;
 use crate::kinds::Kind;
 use crate::telemetry;
@@ -132,6 +132,18 @@ pub(super) async fn logs(client: &Client, logs: &FailureLogs) -> Option<Notice> 
     })
 }
 
+/// Checks the permission to write records, if they are to be kept.
+pub(super) async fn history(client: &Client, history: &History) -> Option<Notice> {
+    let lacks = history.enabled && may_not(client, "create", "configmaps").await;
+    lacks.then(|| {
+        Notice(
+            "history.enabled is true, and the controller may not create configmaps: no record is kept; \
+             apply config/history, or set it to false"
+                .to_owned(),
+        )
+    })
+}
+
 /// Whether the controller lacks a permission of the core group. Where that cannot be told, the kinds cannot be checked
 /// either, and that is said.
 async fn may_not(client: &Client, verb: &'static str, resource: &str) -> bool {
@@ -169,6 +181,9 @@ async fn find(client: &Client, kind: &AllowedKind, why: Reason) -> Result<Findin
 
 #[cfg(test)]
 mod tests {
+    use kube::client::Body;
+    use serde_json::json;
+
     use super::*;
     use crate::config::Config;
 
@@ -183,6 +198,38 @@ mod tests {
         assert_eq!(of("")[..2], ["Pod Known", "Job.batch Known"]);
         assert_eq!(of("Job.batch"), ["Job.batch Allowed", "Pod Pods"]);
         assert_eq!(of("Pod"), ["Pod Allowed"]);
+    }
+
+    #[tokio::test]
+    async fn a_part_that_is_enabled_needs_its_permission() {
+        let of = async |text: &str, allowed: bool| {
+            let service = tower::service_fn(move |_: http::Request<Body>| async move {
+                let text = json!({"spec": {}, "status": {"allowed": allowed}}).to_string();
+                let answer =
+                    http::Response::builder().status(201).body(Body::from(text.into_bytes()));
+                Ok::<_, kube::Error>(answer.unwrap())
+            });
+            let client = Client::new(service, "default");
+            let config = Config::parse(text).unwrap();
+            let found = [
+                progress(&client, &config.progress_server).await,
+                logs(&client, &config.failure_logs).await,
+                history(&client, &config.history).await,
+            ];
+            found.into_iter().flatten().map(|notice| notice.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(of("{}", false).await, [""; 0]);
+        for (part, lacks) in [
+            ("progressServer", "patch pods: no report is written"),
+            ("failureLogs", "get pods/log: no log is kept"),
+            ("history", "create configmaps: no record is kept"),
+        ] {
+            let text = format!("{part}: {{enabled: true}}");
+            assert_eq!(of(&text, true).await, [""; 0], "{part}");
+            let said = of(&text, false).await;
+            let begin = format!("{part}.enabled is true, and the controller may not {lacks}");
+            assert!(said.len() == 1 && said[0].starts_with(&begin), "{said:?}");
+        }
     }
 
     #[test]
