@@ -7,9 +7,7 @@ use serde_json::{Value, json};
 
 use super::super::term::{Colour, Span};
 use super::words::{amount_text, clock, of_quota, seconds, span};
-use crate::api::{
-    AppWrapperStatus, Phase, Retries, RuleSource, SuspectEffect, SuspectNodes, condition,
-};
+use crate::api::{AppWrapperStatus, Phase, Retries, SuspectEffect, SuspectNodes, condition};
 use crate::config::FaultTolerance;
 use crate::decide::pause;
 use crate::sim::{Change, Object, Verb};
@@ -331,25 +329,16 @@ fn avoided(suspects: &SuspectNodes) -> Said {
 
 fn count(status: &AppWrapperStatus) -> String {
     let retries = status.attempts.last().and_then(|attempt| attempt.retries);
-    let counted = status.resetting_count;
-    retries.map_or_else(String::new, |retries| {
-        format!(" (restart {counted} of at most {})", retries.limit)
+    retries.map_or_else(String::new, |Retries { used, limit }| {
+        // not `resettingCount`, which counts the restarts that were given back, too
+        format!(" (restart {} of at most {limit})", used + 1)
     })
 }
 
+/// Why it failed, which names the rule or the limit.
 fn why_failed(status: &AppWrapperStatus) -> String {
     let found = condition::find(&status.conditions, condition::UNHEALTHY);
-    let why = found.map(|found| found.message.clone()).unwrap_or_default();
-    let retries = status.attempts.last().and_then(|attempt| attempt.retries);
-    let rule = status.attempts.last().and_then(|attempt| attempt.rule.as_ref());
-    let is_uncounted = rule.is_some_and(|rule| rule.source == RuleSource::UncountedLimit);
-    match retries.filter(|retries| retries.used >= retries.limit) {
-        Some(Retries { limit, .. }) if is_uncounted => {
-            format!("{why} (limit of {limit} uncounted restarts reached)")
-        }
-        Some(Retries { limit, .. }) => format!("{why} (retry limit of {limit} reached)"),
-        None => why,
-    }
+    found.map(|found| found.message.clone()).unwrap_or_default()
 }
 
 /// How a pod that failed ended.
@@ -413,5 +402,37 @@ fn queued(
             ("Evicted", "evicted by Kueue; its quota is released once nothing is left".to_owned())
         }
         WorkloadState::Finished => ("QuotaReleased", format!("releases {needed}; {}", used())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(value: Value) -> AppWrapperStatus {
+        serde_json::from_value(value).unwrap()
+    }
+
+    #[test]
+    fn a_restart_is_counted_as_the_limit_counts() {
+        // one restart was given back: the second is again the first of one
+        let status = status(json!({
+            "resettingCount": 2,
+            "attempts": [{"attempt": 1, "retries": {"used": 0, "limit": 1}}],
+        }));
+        assert_eq!(count(&status), " (restart 1 of at most 1)");
+    }
+
+    #[test]
+    fn the_limit_that_was_reached_is_named_once() {
+        let message = "pod p failed; retry limit reached (2 of 2 used)";
+        let status = status(json!({
+            "attempts": [{"attempt": 2, "retries": {"used": 2, "limit": 2}}],
+            "conditions": [{
+                "type": "Unhealthy", "status": "True", "reason": "FoundFailedPods",
+                "message": message, "lastTransitionTime": "2026-01-01T00:00:00Z",
+            }],
+        }));
+        assert_eq!(why_failed(&status), message);
     }
 }
