@@ -13,7 +13,8 @@ use crate::webhook::validate::{self, Finding, Severity};
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
-    /// File, directory, or - for standard input; every AppWrapper and RetryPolicy in it is checked
+    /// File, directory with all directories below, or - for standard input; every AppWrapper and RetryPolicy in it
+    /// is checked
     #[arg(required = true, value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
     /// Controller configuration file; every key is optional
@@ -62,7 +63,8 @@ struct Said {
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     let config = super::configured(args.config.as_deref())?;
-    let sources = bundle::sources(&args.files).map_err(|error| Error::Usage(error.to_string()))?;
+    let sources =
+        bundle::sources_below(&args.files).map_err(|error| Error::Usage(error.to_string()))?;
     let answer = answer(bundle::documents(&sources), &config);
     if answer.objects.is_empty() {
         let files: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();

@@ -11,7 +11,7 @@ use std::fmt;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-pub use source::{Source, sources};
+pub use source::{Source, sources, sources_below};
 
 /// The deepest nesting: an AppWrapper may have 64 levels, and a list adds two.
 const DEPTH_MAX: usize = 100;

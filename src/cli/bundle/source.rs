@@ -47,6 +47,18 @@ pub enum Error {
 /// # Errors
 /// The first that cannot be read.
 pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
+    read_all(paths, false)
+}
+
+/// The same, with the files of all directories below.
+///
+/// # Errors
+/// The first that cannot be read.
+pub fn sources_below(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
+    read_all(paths, true)
+}
+
+fn read_all(paths: &[PathBuf], is_deep: bool) -> Result<Vec<Source>, Error> {
     let mut all: Vec<Source> = vec![];
     let mut left = BYTES_MAX;
     let mut keep = |source: Source, all: &mut Vec<Source>| {
@@ -62,11 +74,10 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
     };
     for path in paths {
         let name = path.display().to_string();
-        let cannot = |source| Error::Read { name: name.clone(), source };
         if path.as_os_str() == "-" {
             keep(read("stdin".to_owned(), std::io::stdin().lock())?, &mut all)?;
         } else if path.is_dir() {
-            let files = files_of(path).map_err(cannot)?;
+            let files = files_of(path, is_deep)?;
             if files.is_empty() {
                 return Err(Error::Empty(name));
             }
@@ -80,17 +91,24 @@ pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
     Ok(all)
 }
 
-fn files_of(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let mut files = vec![];
-    for entry in std::fs::read_dir(directory)? {
-        let path = entry?.path();
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        if path.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
-            files.push(path);
-        }
-        // one more than is read, which says so
-        if files.len() > FILES_MAX {
-            break;
+fn files_of(directory: &Path, is_deep: bool) -> Result<Vec<PathBuf>, Error> {
+    let (mut files, mut directories) = (vec![], vec![directory.to_owned()]);
+    while let Some(directory) = directories.pop() {
+        let cannot = |source| Error::Read { name: directory.display().to_string(), source };
+        for entry in std::fs::read_dir(&directory).map_err(cannot)? {
+            let entry = entry.map_err(cannot)?;
+            let path = entry.path();
+            let extension = path.extension().and_then(|extension| extension.to_str());
+            // a link to a directory is none: it may lead back
+            if is_deep && entry.file_type().map_err(cannot)?.is_dir() {
+                directories.push(path);
+            } else if path.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
+                files.push(path);
+            }
+            // one more than is read, which says so
+            if files.len() > FILES_MAX {
+                return Ok(files);
+            }
         }
     }
     files.sort();
@@ -115,4 +133,31 @@ fn read(name: String, input: impl Read) -> Result<Source, Error> {
         return Err(Error::TooLarge { name });
     }
     Ok(Source { name, bytes })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directories_below_are_searched_where_that_is_asked_and_no_links_to_directories() {
+        let root = std::env::temp_dir().join(format!("appwrapper-below-{}", std::process::id()));
+        let below = root.join("b/c");
+        std::fs::create_dir_all(&below).unwrap();
+        for name in ["a.yaml", "z.txt", "b/c/d.json"] {
+            std::fs::write(root.join(name), "{}").unwrap();
+        }
+        std::os::unix::fs::symlink(&root, below.join("back")).unwrap();
+        std::os::unix::fs::symlink(root.join("a.yaml"), below.join("e.yml")).unwrap();
+        let names = |read: Result<Vec<Source>, Error>| {
+            let named = |source: &Source| {
+                let path = Path::new(&source.name).strip_prefix(&root).unwrap();
+                path.display().to_string()
+            };
+            read.unwrap().iter().map(named).collect::<Vec<_>>()
+        };
+        assert_eq!(names(sources(&[root.clone()])), ["a.yaml"]);
+        assert_eq!(names(sources_below(&[root.clone()])), ["a.yaml", "b/c/d.json", "b/c/e.yml"]);
+        std::fs::remove_dir_all(&root).unwrap();
+    }
 }
