@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::client::ClientBuilder;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
 use kube::{Client, Config};
 
 use super::{ClusterArgs, Error};
@@ -62,27 +62,59 @@ pub fn fenced(config: Config, metrics: &Metrics, leadership: Leadership) -> Resu
 pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
     let options =
         KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    let mut config = match &args.kubeconfig {
-        Some(path) => {
-            let cannot = |error| {
-                Error::Usage(format!("kubeconfig {}: {}", path.display(), telemetry::chain(&error)))
-            };
-            let file = Kubeconfig::read_from(path).map_err(cannot)?;
-            Config::from_custom_kubeconfig(file, &options).await.map_err(cannot)?
-        }
-        None if args.context.is_some() => {
-            let read = Config::from_kubeconfig(&options).await;
-            read.map_err(|error| Error::Usage(format!("kubeconfig: {}", telemetry::chain(&error))))?
-        }
-        None => Config::infer().await.map_err(|error| {
-            Error::Cluster(format!(
-                "no cluster to connect to: {}; set --kubeconfig",
-                telemetry::chain(&error)
-            ))
+    let read = match &args.kubeconfig {
+        Some(path) => match Kubeconfig::read_from(path) {
+            Ok(file) => Config::from_custom_kubeconfig(file, &options).await,
+            Err(error) => Err(error),
+        },
+        None => Config::from_kubeconfig(&options).await,
+    };
+    let is_given = args.kubeconfig.is_some();
+    let is_set = std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
+    let origin = if is_given {
+        Origin::Argument
+    } else if is_set {
+        Origin::Environment
+    } else {
+        Origin::Default
+    };
+    let mut config = match read {
+        Ok(config) => config,
+        Err(error) if is_given || args.context.is_some() => return Err(no_cluster(&error, origin)),
+        Err(error) => Config::incluster().map_err(|in_pod| match in_pod {
+            // it is no pod
+            InClusterError::ReadEnvironmentVariable(_) => no_cluster(&error, origin),
+            other => Error::Cluster(format!("no cluster: {other}")),
         })?,
     };
+    if !is_given {
+        config.apply_debug_overrides();
+    }
     prepare(&mut config);
     Ok(config)
+}
+
+/// Who says which kubeconfig is read.
+#[derive(Clone, Copy, Debug)]
+enum Origin {
+    Argument,
+    Environment,
+    Default,
+}
+
+/// Why there is no cluster, in one sentence; the causes are in the text of the error.
+fn no_cluster(error: &KubeconfigError, origin: Origin) -> Error {
+    let (from, advice) = match origin {
+        Origin::Argument => (" (from --kubeconfig)", ""),
+        Origin::Environment => (" (from $KUBECONFIG)", "; set --kubeconfig"),
+        Origin::Default => ("", "; set --kubeconfig"),
+    };
+    Error::Cluster(match error {
+        KubeconfigError::ReadConfig(source, path) => {
+            format!("no cluster: cannot read {}{from}: {source}{advice}", path.display())
+        }
+        other => format!("no cluster: kubeconfig{from}: {other}{advice}"),
+    })
 }
 
 fn no_client(error: &kube::Error) -> Error {
@@ -126,5 +158,37 @@ pub(super) fn unlisted(error: &live::Error) -> Error {
     match error {
         live::Error::Api { source, .. } => unanswered(source),
         live::Error::NoKind(_) | live::Error::NotNamespaced(_) => Error::Cluster(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_kubeconfig_the_cause_is_named_once() {
+        let missing = || {
+            let error = std::io::Error::new(std::io::ErrorKind::NotFound, "not there");
+            KubeconfigError::ReadConfig(error, "/nope".into())
+        };
+        let unknown = || KubeconfigError::LoadContext("c".to_owned());
+        for (error, origin, want) in [
+            (missing(), Origin::Argument, "cannot read /nope (from --kubeconfig): not there"),
+            (
+                missing(),
+                Origin::Environment,
+                "cannot read /nope (from $KUBECONFIG): not there; set --kubeconfig",
+            ),
+            (missing(), Origin::Default, "cannot read /nope: not there; set --kubeconfig"),
+            (
+                unknown(),
+                Origin::Argument,
+                "kubeconfig (from --kubeconfig): failed to load current context: c",
+            ),
+        ] {
+            let said = no_cluster(&error, origin);
+            assert_eq!(said.to_string(), format!("no cluster: {want}"));
+            assert_eq!(said.code(), std::process::ExitCode::from(3), "{said}");
+        }
     }
 }

@@ -45,7 +45,7 @@ fn the_binary_runs_where_there_is_nothing_else() {
         (vec!["validate", "/job.yaml"], "valid"),
         (vec!["explain", "-f", "/job.yaml"], "creates"),
         (vec!["demo"], "unrecognized subcommand"),
-        (vec!["run"], "no cluster to connect to"),
+        (vec!["run"], "no cluster: "),
     ] {
         let ran = Command::new("unshare")
             .args(["--map-root-user", "chroot"])
