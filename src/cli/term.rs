@@ -6,6 +6,7 @@ use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 use serde::Serialize;
+use unicode_width::UnicodeWidthChar;
 
 use crate::printable;
 
@@ -41,13 +42,17 @@ impl Shown {
         Self(spans.iter().map(painted).collect())
     }
 
-    /// The same, cut to the width of a terminal before it is painted.
+    /// The same, cut to the columns of a terminal before it is painted; some characters take two.
     #[must_use]
     pub fn fitted(spans: &[Span], width: usize, colours: bool) -> Self {
         let mut left = width;
         let cut = |(text, colour): &Span| {
-            let part: String = printable::escape(text).chars().take(left).collect();
-            left -= part.chars().count();
+            let fits = |character: &char| {
+                let after = left.checked_sub(character.width().unwrap_or_default());
+                left = after.unwrap_or_default();
+                after.is_some()
+            };
+            let part: String = printable::escape(text).chars().take_while(fits).collect();
             (part, *colour)
         };
         let line = Self::spans(&spans.iter().map(cut).collect::<Vec<_>>(), colours);
@@ -349,6 +354,23 @@ mod tests {
              \x1b[32mok \x1b[0ma\\u{1b}[2J\\nf.yaml: valid\\r\\u{202e}\n\
              one: a\\u{1b}[2J\n  f.yaml: valid\\r\\u{202e}\n"
         );
+    }
+
+    #[test]
+    fn a_line_is_cut_by_the_columns_that_it_takes() {
+        for (text, width, want) in [
+            ("abc", 3, "abc"),
+            ("abc", 2, "ab"),
+            ("日本語", 6, "日本語"),
+            ("日本語", 5, "日本"),
+            ("a日e\u{301}x", 4, "a日e\u{301}"),
+            ("日", 1, ""),
+        ] {
+            let spans = [(text.to_owned(), None), (String::new(), None)];
+            assert_eq!(Shown::fitted(&spans, width, true).to_string(), want, "{text} {width}");
+        }
+        let spans = [("a日".to_owned(), None), ("b".to_owned(), None)];
+        assert_eq!(Shown::fitted(&spans, 2, true).to_string(), "a", "nothing follows a gap");
     }
 
     #[test]
