@@ -11,6 +11,7 @@ pub(super) mod world;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::ArgGroup;
 use k8s_openapi::jiff::Timestamp;
 
 use super::bundle::{self, Document};
@@ -34,14 +35,18 @@ Examples:
   failure is recorded: where a rule needs more than that, the output states the assumption and the
   decision without it. Grace periods are not replayed.
 
-Exit codes: 0 success, 1 AppWrapper not found, 2 wrong usage, 3 API server unreachable.";
+Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 the cluster could not be reached or
+answered with an error, such as a missing permission.";
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
-#[command(after_long_help = EXAMPLES)]
+#[command(
+    after_long_help = EXAMPLES,
+    group = ArgGroup::new("source").args(["name", "files"]).required(true),
+)]
 pub(super) struct Args {
     /// Name of an AppWrapper in the cluster; use -f to read a bundle instead
-    #[arg(value_name = "NAME", required_unless_present = "files", conflicts_with = "files")]
+    #[arg(value_name = "NAME")]
     name: Option<String>,
     /// Bundle: file, directory, or - for standard input, with one AppWrapper and its related objects
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]

@@ -48,8 +48,8 @@ enum Command {
     /// List AppWrappers with their phase, queue, restarts and state
     List(aw::list::Args),
     /// Show the state of an AppWrapper and the reasons for it
-    #[command(visible_alias = "why")]
-    Describe(aw::describe::Args),
+    #[command(visible_alias = "describe")]
+    Why(aw::describe::Args),
     /// Show the attempts of an AppWrapper and why each ended
     Attempts(aw::Target),
     /// Show what the reserved quota of an AppWrapper was used for, and what each attempt cost
@@ -245,7 +245,7 @@ pub fn main() -> ExitCode {
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::List(args) => aw::list::run(&args),
-        Command::Describe(args) => aw::describe::run(&args),
+        Command::Why(args) => aw::describe::run(&args),
         Command::Attempts(args) => aw::attempts::run(&args),
         Command::Eff(args) => aw::eff::run(&args),
         Command::Report(args) => aw::report::run(&args),
@@ -302,6 +302,27 @@ mod tests {
         Cli::command().debug_assert();
         let mut command = Cli::command().bin_name("kubectl aw");
         let error = command.try_get_matches_from_mut(["kubectl-aw", "why"]).unwrap_err();
-        assert!(error.to_string().contains("Usage: kubectl aw describe"), "{error}");
+        assert!(error.to_string().contains("Usage: kubectl aw why"), "{error}");
+        Cli::try_parse_from(["appwrapper", "describe", "a"]).unwrap();
+    }
+
+    #[test]
+    fn what_is_required_is_named_with_its_alternatives() {
+        for (arguments, want) in [
+            ("timeline a", "  <--svg <FILE>|--html <FILE>>\n"),
+            ("timeline --svg f", "  <NAME|--filename <FILE|DIR|->>\n"),
+            ("timeline a -f b --svg f", "'[NAME]' cannot be used with '--filename"),
+            ("explain", "  <NAME|--filename <FILE|DIR|->>\n"),
+            ("explain a -f b", "'[NAME]' cannot be used with '--filename"),
+        ] {
+            let words = std::iter::once("appwrapper").chain(arguments.split(' '));
+            let error = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(error.contains(want), "{arguments}: {error}");
+        }
+        for arguments in ["timeline a --svg f --html g", "timeline -f a -f b --html g", "explain a"]
+        {
+            let words = std::iter::once("appwrapper").chain(arguments.split(' '));
+            Cli::try_parse_from(words).unwrap();
+        }
     }
 }

@@ -388,7 +388,7 @@ fn usage_and_reach_have_exit_codes_of_their_own() {
     let run = |arguments: &[&str]| -> Said {
         Command::new(PROGRAM).args(arguments).output().expect("the program runs").into()
     };
-    run(&["why"]).with(2, &["Usage: appwrapper describe"]);
+    run(&["why"]).with(2, &["Usage: appwrapper why"]);
     run(&["why", "../pods/x"]).with(2, &["must be a name"]);
     run(&["wait", "aw", "--for=Ready"]).with(2, &["must be deleted or a phase", "Running"]);
     run(&["wait", "aw", "--for=Running", "--timeout=5 days"]).with(2, &["is not a duration"]);
@@ -436,7 +436,7 @@ fn kubectl_finds_its_plugin() {
             command.arg("aw").args(arguments).env("PATH", &user.folder);
             command.env("KUBECONFIG", plane().kubeconfig()).output().expect("kubectl runs").into()
         };
-        plugin(&["why"]).with(2, &["Usage: kubectl aw describe"]);
+        plugin(&["why"]).with(2, &["Usage: kubectl aw why"]);
         plugin(&["--help"]).with(0, &["Usage: kubectl aw <COMMAND>"]);
         let namespace = case.namespace.as_str();
         case.wrap("new", json!({}), vec![pod("p", &[])]).await;

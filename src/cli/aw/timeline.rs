@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::ArgGroup;
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::bundle::exported_at;
@@ -15,17 +16,19 @@ use super::{block_on, now, object_name};
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
+#[command(
+    group = ArgGroup::new("source").args(["name", "files"]).required(true),
+    group = ArgGroup::new("documents").args(["svg", "html"]).required(true).multiple(true),
+)]
 pub(in crate::cli) struct Args {
     /// Name of an AppWrapper in the cluster; use -f to read an export instead
-    #[arg(
-        value_parser = object_name, required_unless_present = "files", conflicts_with = "files"
-    )]
+    #[arg(value_parser = object_name)]
     name: Option<String>,
     /// Export, or another bundle: file, directory, or - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
     /// Write the timeline to this file, as an SVG image
-    #[arg(long, value_name = "FILE", required_unless_present = "html")]
+    #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
     /// Write the timeline, the reasons, the attempts and the use of quota to this file, as an HTML document
     #[arg(long, value_name = "FILE")]

@@ -54,7 +54,8 @@ struct Waited {
 }
 
 fn goal(text: &str) -> Result<Goal, String> {
-    if text.eq_ignore_ascii_case("deleted") {
+    // `delete` is the word of kubectl
+    if ["deleted", "delete"].iter().any(|word| text.eq_ignore_ascii_case(word)) {
         return Ok(Goal::Deleted);
     }
     let named = Phase::ALL.into_iter().filter(|phase| !phase.is_empty());
@@ -228,6 +229,7 @@ mod tests {
             ("succeeded", Goal::Phase(Phase::Succeeded)),
             ("FAILED", Goal::Phase(Phase::Failed)),
             ("Deleted", Goal::Deleted),
+            ("delete", Goal::Deleted),
         ] {
             assert_eq!(goal(text), Ok(want));
         }
