@@ -113,7 +113,8 @@ fn no_cluster(error: &KubeconfigError, origin: Origin) -> Error {
         KubeconfigError::ReadConfig(source, path) => {
             format!("no cluster: cannot read {}{from}: {source}{advice}", path.display())
         }
-        other => format!("no cluster: kubeconfig{from}: {other}{advice}"),
+        KubeconfigError::FindPath => format!("no cluster: {error}{advice}"),
+        other => format!("no cluster: kubeconfig{from}: {other}"),
     })
 }
 

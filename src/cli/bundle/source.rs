@@ -137,6 +137,8 @@ fn read(name: String, input: impl Read) -> Result<Source, Error> {
 
 #[cfg(test)]
 mod tests {
+    use std::slice::from_ref;
+
     use super::*;
 
     #[test]
@@ -156,8 +158,8 @@ mod tests {
             };
             read.unwrap().iter().map(named).collect::<Vec<_>>()
         };
-        assert_eq!(names(sources(&[root.clone()])), ["a.yaml"]);
-        assert_eq!(names(sources_below(&[root.clone()])), ["a.yaml", "b/c/d.json", "b/c/e.yml"]);
+        assert_eq!(names(sources(from_ref(&root))), ["a.yaml"]);
+        assert_eq!(names(sources_below(from_ref(&root))), ["a.yaml", "b/c/d.json", "b/c/e.yml"]);
         std::fs::remove_dir_all(&root).unwrap();
     }
 }
