@@ -50,6 +50,9 @@ impl From<CreationFailure> for NotCreated {
     }
 }
 
+/// What the admission plugin `ResourceQuota` says of what it forbids for now.
+const OF_QUOTA: [&str; 2] = ["exceeded quota", "status unknown for quota"];
+
 /// Creates a component; an object of the same attempt that is there already is as good.
 ///
 /// # Errors
@@ -171,8 +174,8 @@ fn read_failure(error: &live::Error) -> NotCreated {
 fn write_failure(error: &kube::Error) -> NotCreated {
     let message = said(error);
     let why = match live::code(error) {
-        // A quota of the namespace frees up by itself; the namespace's end does not.
-        Some(403) if message.contains("exceeded quota") => transient(message),
+        // A quota of the namespace frees up by itself, or has no usage yet; the namespace's end does not.
+        Some(403) if OF_QUOTA.iter().any(|text| message.contains(text)) => transient(message),
         Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
         _ if mutations::is_present(Mutation::LostIsFailed) => fatal(message),
         _ => transient(message),
@@ -191,6 +194,7 @@ mod tests {
             (422, "spec.replicas: Invalid value", true),
             (403, "jobs is forbidden: User x cannot create", true),
             (403, "pods is forbidden: exceeded quota: q", false),
+            (403, "pods is forbidden: status unknown for quota: q, resources: pods", false),
             (400, "strict decoding error", true),
             (409, "conflict", false),
             (429, "too many requests", false),

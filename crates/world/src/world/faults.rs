@@ -23,7 +23,7 @@
 //! | F22, F23 two leaders | [`Fault::Leader`] |
 //! | F24, F25 429, outages | [`Fault::Refuse`], [`Fault::Outage`] |
 //! | F26 our webhook down | no webhook in this world |
-//! | F27 other admission | [`Fault::Refuse`] with 403 "exceeded quota" on a create |
+//! | F27 other admission | [`Fault::Refuse`] with 403 of a quota on a create |
 //! | F28–F32 suspension, deletion at any time | [`Fault::User`], [`Fault::Kueue`] |
 //! | F33 Kueue frees quota on delete | Kueue's own fault; this world's Kueue waits for the object's end |
 //! | F34 foreground, orphan | [`Fault::User`] deletes so too |

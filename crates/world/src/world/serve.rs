@@ -199,7 +199,13 @@ impl World {
     fn injure(call: &Call, code: Option<u16>) {
         let Some(code) = code else { return call.sever() };
         let (reason, message) = match code {
-            403 => ("Forbidden", "jobs is forbidden: exceeded quota: small"),
+            // a quota that is used up, or one whose usage is not computed yet
+            403 if call.body.len().is_multiple_of(2) => {
+                ("Forbidden", "jobs is forbidden: exceeded quota: small")
+            }
+            403 => {
+                ("Forbidden", "jobs is forbidden: status unknown for quota: small, resources: pods")
+            }
             409 => ("Conflict", "the object has been modified"),
             429 => ("TooManyRequests", "try again later"),
             _ => ("InternalError", "the server is not well"),
