@@ -17,7 +17,7 @@ use crate::mutations::{self, Mutation};
 use crate::observe::assemble::Wrapper;
 use crate::snapshot::CreationFailure;
 use crate::ttl_cache::TtlCache;
-use crate::webhook::access::review::{Access, may};
+use crate::webhook::access::review::{Access, may_for_good};
 
 /// How long an answer is believed. The API server's own view of roles lags behind by less.
 const ANSWERED_FOR: Duration = Duration::from_secs(10);
@@ -73,7 +73,7 @@ impl Rights {
             known
         } else {
             let (requester, access) = &key;
-            let asked = may(client, requester, access.clone()).await;
+            let asked = may_for_good(client, requester, access.clone()).await;
             let allowed = asked.map_err(|error| transient(error.to_string()))?;
             // a larger one was not written by the webhook
             if requester.bytes() <= Requester::BYTES_MAX {
@@ -120,7 +120,7 @@ mod tests {
     /// What the API server is asked, and what it answers, in order; then it fails.
     type Asked = Arc<Mutex<Vec<Value>>>;
 
-    fn server(answers: &[bool]) -> (Client, Asked) {
+    fn server(answers: &[Value]) -> (Client, Asked) {
         let asked = Asked::default();
         let answers = Arc::new(Mutex::new(VecDeque::from(answers.to_vec())));
         let seen = asked.clone();
@@ -132,7 +132,7 @@ mod tests {
                 seen.lock().unwrap_or_else(PoisonError::into_inner).push(body["spec"].clone());
                 let answer = answers.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
                 let (code, text) = match answer {
-                    Some(allowed) => (201, json!({"spec": {}, "status": {"allowed": allowed}})),
+                    Some(status) => (201, json!({"spec": {}, "status": status})),
                     None => (500, json!({"status": "Failure", "code": 500, "message": "no"})),
                 };
                 let body = Body::from(text.to_string().into_bytes());
@@ -164,7 +164,7 @@ mod tests {
     async fn the_whole_user_is_asked_about_once_in_a_while() {
         let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
         let rights = Rights::new(clock.clone());
-        let (client, asked) = server(&[true, false]);
+        let (client, asked) = server(&[true, false].map(|allowed| json!({"allowed": allowed})));
         let ask = async || rights.check(&client, &wrapper(Some(ann())), &jobs(), CHECKED).await;
         for _ in 0..3 {
             assert_eq!(ask().await, Ok(()));
@@ -184,6 +184,25 @@ mod tests {
         clock.advance(ANSWERED_FOR);
         let unknown = ask().await.expect_err("nobody answers");
         assert!(!unknown.fatal, "{}", unknown.message);
+        assert_eq!(asked.lock().unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn an_authorizer_that_fails_denies_nothing_for_good() {
+        let failing = |allowed: bool, denied: bool| {
+            let why = "webhook: EOF";
+            json!({"allowed": allowed, "denied": denied, "evaluationError": why})
+        };
+        let answers = [failing(false, false), failing(true, false), failing(false, true)];
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        let rights = Rights::new(clock.clone());
+        let (client, asked) = server(&answers);
+        let ask = async || rights.check(&client, &wrapper(Some(ann())), &jobs(), CHECKED).await;
+        let unknown = ask().await.expect_err("nobody has allowed it");
+        assert!(!unknown.fatal && unknown.message.contains("webhook: EOF"), "{}", unknown.message);
+        assert_eq!(ask().await, Ok(()), "the first answer is not remembered");
+        clock.advance(ANSWERED_FOR);
+        assert!(ask().await.expect_err("it is denied").fatal);
         assert_eq!(asked.lock().unwrap().len(), 3);
     }
 

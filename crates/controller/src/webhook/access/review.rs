@@ -62,11 +62,41 @@ impl Access {
 /// Where that cannot be told.
 pub async fn may(client: &Client, who: &Identity, access: Access) -> Result<bool, AccessError> {
     let what = question(&access);
+    verdict(ask(client, who, access).await?, &what)
+}
+
+/// The same for who acts on a denial for good: one that nobody gave, beside an error of an authorizer, is none.
+///
+/// # Errors
+/// Where that cannot be told.
+pub async fn may_for_good(
+    client: &Client,
+    who: &Identity,
+    access: Access,
+) -> Result<bool, AccessError> {
+    let what = question(&access);
+    let status = ask(client, who, access).await?;
+    let undecided = status.as_ref().filter(|it| !it.allowed && it.denied != Some(true));
+    match undecided.and_then(|it| it.evaluation_error.as_deref()).filter(|why| !why.is_empty()) {
+        Some(why) => {
+            let message = format!("{what}: {}", crate::tuning::shortened(why));
+            Err(AccessError { message, source: None })
+        }
+        None => verdict(status, &what),
+    }
+}
+
+async fn ask(
+    client: &Client,
+    who: &Identity,
+    access: Access,
+) -> Result<Option<SubjectAccessReviewStatus>, AccessError> {
+    let what = question(&access);
     let review = subject_review(who, access);
     let api: Api<SubjectAccessReview> = Api::all(client.clone());
     let answer = api.create(&PostParams::default(), &review).await;
-    let failed = |error| AccessError { message: what.clone(), source: Some(Box::new(error)) };
-    verdict(answer.map_err(failed)?.status, &what)
+    let failed = |error| AccessError { message: what, source: Some(Box::new(error)) };
+    Ok(answer.map_err(failed)?.status)
 }
 
 /// What is asked about a user.
