@@ -208,8 +208,10 @@ impl Election {
                 self.leadership.renewed(sent);
                 Ok(Turn::Leads)
             }
-            // somebody wrote in between: who, is read
-            Err(Error::Api(status)) if [404, 409].contains(&status.code) => {
+            // somebody wrote in between: who, is read. A creation that finds no namespace is an error.
+            Err(Error::Api(status))
+                if status.code == 409 || status.code == 404 && record.is_some() =>
+            {
                 self.record = None;
                 Ok(Turn::Again)
             }
@@ -261,4 +263,52 @@ enum Turn {
     Waits(Duration),
     /// Somebody wrote in between.
     Again,
+}
+
+#[cfg(test)]
+mod tests {
+    use http::{Request, Response};
+    use k8s_openapi::jiff::Timestamp;
+    use kube::client::Body;
+    use serde_json::json;
+
+    use super::*;
+    use crate::clock::ManualClock;
+
+    /// An API server that has this Lease, and answers writes with this code.
+    fn server(found: Option<Value>, code: u16) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let found = found.clone().filter(|_| request.method() == http::Method::GET);
+            let code = if request.method() == http::Method::GET { 404 } else { code };
+            async move {
+                let failure = json!({"status": "Failure", "code": code, "message": "no"});
+                let (code, body) = found.map_or((code, failure), |lease| (200, lease));
+                let body = Body::from(body.to_string().into_bytes());
+                Ok::<_, Error>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test]
+    async fn a_lease_that_cannot_be_created_is_not_tried_again_at_once() {
+        let ended = json!({"metadata": {"name": "lock", "resourceVersion": "1"},
+            "spec": {"holderIdentity": "", "leaseDurationSeconds": 15}});
+        for (found, code, again) in [
+            (None, 404, false), // its namespace does not exist
+            (None, 409, true),
+            (None, 500, false),
+            (Some(&ended), 404, true),
+            (Some(&ended), 409, true),
+            (Some(&ended), 500, false),
+        ] {
+            let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+            let (namespace, name) = ("gone".to_owned(), "lock".to_owned());
+            let identity = "me".to_owned();
+            let candidate = Candidate { namespace, name, identity, times: Times::default() };
+            let client = server(found.cloned(), code);
+            let turn = Election::new(client, clock, candidate).try_turn().await;
+            assert_eq!(turn.ok(), again.then_some(Turn::Again), "{code}, found: {found:?}");
+        }
+    }
 }
