@@ -4,7 +4,7 @@
 //! Each record is a ConfigMap in the namespace of its AppWrapper, which nothing owns, so that it outlives it. It is never
 //! changed; the leader deletes those that are too old or too many.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -115,6 +115,7 @@ pub struct Kept {
 
 /// The records that are to go: those that are too old; of a namespace, all but the youngest; then the oldest of the
 /// namespaces that have most, so that nobody displaces the records of others. A ConfigMap of another name is none.
+/// Namespaces take turns, so that none keeps those of others from being deleted.
 #[must_use]
 pub fn expired(all: Vec<Kept>, settings: &History, now: Timestamp) -> Vec<Kept> {
     let mut going = vec![];
@@ -136,6 +137,12 @@ pub fn expired(all: Vec<Kept>, settings: &History, now: Timestamp) -> Vec<Kept> 
         let more = records.len().saturating_sub(share);
         going.extend(records.drain(..more));
     }
+    let mut turns: BTreeMap<String, usize> = BTreeMap::new();
+    going.sort_by_cached_key(|kept| {
+        let turn = turns.entry(kept.namespace.clone()).or_default();
+        *turn += 1;
+        *turn
+    });
     going
 }
 
@@ -173,6 +180,12 @@ impl Allowance {
         self.by_namespace.insert(namespace.to_owned(), count + 1);
         self.total += 1;
         true
+    }
+
+    /// The records of all namespaces that are too many are deleted, but for those of these: their counts stay.
+    pub fn renew(&mut self, behind: &BTreeSet<String>) {
+        self.by_namespace.retain(|namespace, _| behind.contains(namespace));
+        self.total = self.by_namespace.values().sum();
     }
 }
 
@@ -222,6 +235,11 @@ mod tests {
             ["a-500", "a-501", "a-800", "c-400"],
             "b has few"
         );
+        let order: Vec<String> = expired(all.clone(), &settings(10, 2), at(1500))
+            .into_iter()
+            .map(|kept| kept.name[PREFIX.len()..].to_owned())
+            .collect();
+        assert_eq!(order, ["a-500", "c-400", "a-501", "a-800"], "namespaces take turns");
         let other = Kept { name: "settings".into(), ..kept("a", 1) };
         assert_eq!(expired(vec![other], &settings(1, 1), at(9000)), vec![]);
     }
@@ -248,6 +266,11 @@ mod tests {
         let (mut allowance, settings) = (Allowance::default(), settings(2, 3));
         let taken = ["a", "a", "a", "b", "b"].map(|namespace| allowance.take(namespace, &settings));
         assert_eq!(taken, [true, true, false, true, false]);
+        allowance.renew(&BTreeSet::from(["a".to_owned()]));
+        let taken = ["a", "b", "b"].map(|namespace| allowance.take(namespace, &settings));
+        assert_eq!(taken, [false, true, false], "a has records left that are too many");
+        allowance.renew(&BTreeSet::new());
+        assert!(allowance.take("a", &settings));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use kube::core::Request;
 use kube::{Client, Resource};
 use serde_json::Value;
 
+use crate::client;
 use crate::observe::assemble::Wrapper;
 
 /// Why a write failed.
@@ -56,6 +57,12 @@ impl Error {
     #[must_use]
     pub fn is_refusal(&self) -> bool {
         self.is_too_large() || self.code() == Some(422)
+    }
+
+    /// The API server answered, and did not ask to wait: a write of another object may succeed.
+    #[must_use]
+    pub fn is_of_one_object(&self) -> bool {
+        client::is_of_one_object(&self.source)
     }
 
     /// The object is too large to be stored, or to be sent.

@@ -3,7 +3,7 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ListParams};
-use kube::core::ApiResource;
+use kube::core::{ApiResource, PartialObjectMeta};
 use serde_json::json;
 
 use super::{Error, create_once, delete};
@@ -34,18 +34,22 @@ pub async fn keep(client: &Client, wrapper: &Wrapper, record: &Record) -> Result
     create_once(client, wrapper, &name, &object).await
 }
 
-/// The ConfigMaps with the label of records, in all namespaces.
+/// The ConfigMaps with the label of records, in all namespaces, without those that are being deleted.
 ///
 /// # Errors
 /// They cannot be listed.
 pub async fn list(client: &Client) -> Result<Vec<Kept>, Error> {
     let api: Api<ConfigMap> = Api::all(client.clone());
     let mut params = ListParams::default().labels(keys::RECORD).limit(PAGE);
-    let mut all = vec![];
+    let (mut all, mut read) = (vec![], 0);
     loop {
         let page = api.list_metadata(&params).await;
         let page = page.map_err(|error| Error::new("list the records", error))?;
-        all.extend(page.items.into_iter().filter_map(|object| {
+        read += page.items.len();
+        // a finalizer may hold one that is being deleted for ever
+        let stays =
+            |object: &PartialObjectMeta<ConfigMap>| object.metadata.deletion_timestamp.is_none();
+        all.extend(page.items.into_iter().filter(stays).filter_map(|object| {
             Some(Kept {
                 created: object.metadata.creation_timestamp?.0,
                 namespace: object.metadata.namespace?,
@@ -54,7 +58,7 @@ pub async fn list(client: &Client) -> Result<Vec<Kept>, Error> {
             })
         }));
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) if all.len() < READ_MAX => params = params.continue_token(&token),
+            Some(token) if read < READ_MAX => params = params.continue_token(&token),
             Some(_) | None => return Ok(all),
         }
     }

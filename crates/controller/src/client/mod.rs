@@ -49,6 +49,13 @@ pub fn retry_after(error: &kube::Error) -> Option<Duration> {
     (seconds > 0).then(|| Duration::from_secs(seconds.into()).min(RETRY_AFTER_MAX))
 }
 
+/// Whether the API server answered, and did not ask to wait: a call about another object may succeed.
+#[must_use]
+pub fn is_of_one_object(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    status.code != 429 && retry_after(error).is_none()
+}
+
 /// Too Many Requests, and Service Unavailable.
 const fn asks_to_wait(code: u16) -> bool {
     matches!(code, 429 | 503)

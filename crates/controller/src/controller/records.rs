@@ -1,20 +1,21 @@
 //! Deletes records of AppWrappers that are too old or too many, off the path of reconciles.
 
+use std::collections::BTreeMap;
 use std::sync::PoisonError;
 use std::time::Duration;
 
-use tokio::time::MissedTickBehavior;
+use tokio::time::{MissedTickBehavior, timeout};
 
 use crate::act::record as act;
 use crate::reconcile::Context;
-use crate::record::{Allowance, expired};
+use crate::record::{Kept, expired};
 use crate::telemetry;
 
 /// How often the records are counted.
 const EVERY: Duration = Duration::from_mins(10);
 /// How many records are deleted at a time.
 const DELETED_AT_ONCE: usize = 1000;
-/// How long it may take in all.
+/// How long it may take in all to list the records, and to delete some of them.
 const WITHIN: Duration = Duration::from_mins(5);
 
 /// Deletes what is too old or too much, while a history is kept; never ends. For the leader alone.
@@ -26,31 +27,144 @@ pub(super) async fn tidy(context: &Context) {
         if !context.config().history.enabled {
             continue;
         }
-        if tokio::time::timeout(WITHIN, Box::pin(tidy_once(context))).await.is_err() {
-            tracing::warn!("Timed out deleting records of AppWrappers.");
-        }
+        Box::pin(tidy_once(context)).await;
     }
 }
 
 async fn tidy_once(context: &Context) {
-    let all = match act::list(&context.client).await {
-        Ok(all) => all,
-        Err(error) => {
+    let all = match timeout(WITHIN, act::list(&context.client)).await {
+        Ok(Ok(all)) => all,
+        Ok(Err(error)) => {
             tracing::warn!(cause = telemetry::chain(&error), "The records cannot be counted.");
+            return;
+        }
+        Err(_) => {
+            tracing::warn!("Timed out counting records of AppWrappers.");
             return;
         }
     };
     let config = context.config();
     let going = expired(all, &config.history, context.clock.now());
-    let is_done = going.len() <= DELETED_AT_ONCE;
+    let mut left = Left::default();
+    for kept in &going {
+        *left.0.entry(kept.namespace.clone()).or_default() += 1;
+    }
+    if timeout(WITHIN, delete(context, &going, &mut left)).await.is_err() {
+        tracing::warn!("Timed out deleting records of AppWrappers.");
+    }
+    let behind = left.0.into_keys().collect();
+    context.records.lock().unwrap_or_else(PoisonError::into_inner).renew(&behind);
+}
+
+/// How many records are left to be deleted, by namespace; only namespaces that have any.
+#[derive(Default)]
+struct Left(BTreeMap<String, usize>);
+
+impl Left {
+    fn deleted(&mut self, namespace: &str) {
+        if let Some(count) = self.0.get_mut(namespace) {
+            *count = count.saturating_sub(1);
+        }
+        self.0.retain(|_, count| *count > 0);
+    }
+}
+
+/// Deletes records. One that cannot be deleted keeps no other; without an answer, and where the API server asks to
+/// wait, the rest waits for the next time.
+async fn delete(context: &Context, going: &[Kept], left: &mut Left) {
+    let mut first = None;
+    let mut failed = 0_usize;
     for kept in going.iter().take(DELETED_AT_ONCE) {
-        if let Err(error) = act::remove(&context.client, kept).await {
-            tracing::warn!(cause = telemetry::chain(&error), "A record was not deleted.");
-            return;
+        match act::remove(&context.client, kept).await {
+            Ok(()) => left.deleted(&kept.namespace),
+            Err(error) => {
+                failed += 1;
+                let goes_on = error.is_of_one_object();
+                first.get_or_insert(error);
+                if !goes_on {
+                    break;
+                }
+            }
         }
     }
-    if is_done {
-        let mut allowance = context.records.lock().unwrap_or_else(PoisonError::into_inner);
-        *allowance = Allowance::default();
+    if let Some(error) = first {
+        tracing::warn!(failed, cause = telemetry::chain(&error), "Records were not deleted.");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use http::{Method, Request, Response};
+    use k8s_openapi::jiff::Timestamp;
+    use kube::Client;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::config::{Config, History};
+
+    /// An API server with these ConfigMaps, that deletes those of namespace `stuck` never; and what it deleted.
+    fn server(maps: Vec<Value>, code: u16) -> (Client, Arc<Mutex<Vec<String>>>) {
+        let deleted = Arc::<Mutex<Vec<String>>>::default();
+        let log = deleted.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (log, maps) = (log.clone(), maps.clone());
+            async move {
+                let path = request.uri().path().to_owned();
+                let failure = json!({"status": "Failure", "code": code, "message": "no"});
+                let (code, body) = match *request.method() {
+                    Method::GET => (200, json!({"kind": "List", "metadata": {}, "items": maps})),
+                    _ if path.contains("/stuck/") => (code, failure),
+                    _ => {
+                        log.lock().unwrap().push(path.rsplit('/').next().unwrap().to_owned());
+                        (200, json!({"kind": "Status", "status": "Success"}))
+                    }
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                Ok::<_, kube::Error>(Response::builder().status(code).body(body).unwrap())
+            }
+        });
+        (Client::new(service, "default"), deleted)
+    }
+
+    fn map(namespace: &str, number: usize, deleting: bool) -> Value {
+        let name = format!("appwrapper-record-{namespace}-{number}");
+        let time = "2026-01-01T00:00:00Z";
+        let mut metadata = json!({"name": name, "namespace": namespace, "uid": name,
+            "creationTimestamp": time});
+        if deleting {
+            metadata["deletionTimestamp"] = time.into();
+            metadata["finalizers"] = json!(["example.org/never"]);
+        }
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    }
+
+    #[tokio::test]
+    async fn a_record_that_cannot_be_deleted_keeps_no_other() {
+        for (code, want) in [(500, 2), (403, 2), (429, 0)] {
+            let maps = vec![
+                map("stuck", 0, false),
+                map("stuck", 1, false),
+                map("well", 0, false),
+                map("well", 1, false),
+                map("held", 0, true),
+            ];
+            let (client, deleted) = server(maps, code);
+            let now: Timestamp = "2027-01-01T00:00:00Z".parse().unwrap();
+            let history = History { enabled: true, per_namespace: 1, ..History::default() };
+            let config = Config { history: history.clone(), ..Config::default() };
+            let context = Context::new(client, Arc::new(ManualClock::at(now)), config, |_| ());
+            let take = |namespace| context.records.lock().unwrap().take(namespace, &history);
+            let all = ["stuck", "well", "held", "none"];
+            assert_eq!(all.map(take), [true; 4]);
+            assert_eq!(all.map(take), [false; 4]);
+            tidy_once(&context).await;
+            assert_eq!(deleted.lock().unwrap().len(), want, "{code}");
+            let renewed = [false, want > 0, true, true];
+            assert_eq!(all.map(take), renewed, "{code}: only where none is left to be deleted");
+        }
     }
 }
