@@ -60,9 +60,7 @@ fn apply(
     let error = match event {
         Ok(event) => {
             let taken = contain::of_watch(&context.metrics, || feed.take(&context.cache, event));
-            if taken != Some(false) {
-                queue.push_all(&context.users_of(kind));
-            }
+            queue.push_all(&context.concerned(kind, &taken.unwrap_or(feed::Concerned::All)));
             return true;
         }
         Err(error) => error,

@@ -37,6 +37,17 @@ pub struct RetrySources {
     list: BTreeMap<Key, RetrySource>,
 }
 
+/// Whom a change of retry sources concerns.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Concerned {
+    /// Nobody: nothing changed that matters.
+    Nobody,
+    /// All who use the kind.
+    All,
+    /// Those who use this one.
+    UsersOf(Key),
+}
+
 impl Pods {
     /// Takes in one event.
     pub fn take(&mut self, cache: &Cache, event: Event<WatchedPod>) -> Vec<Key> {
@@ -103,25 +114,32 @@ impl RetrySources {
         Self { kind, list: BTreeMap::new() }
     }
 
-    /// Takes in one event; true where all who use the kind are to be looked at.
-    pub fn take(&mut self, cache: &Cache, event: Event<RawObject>) -> bool {
+    /// Takes in one event; returns who is to be looked at.
+    pub fn take(&mut self, cache: &Cache, event: Event<RawObject>) -> Concerned {
         let kind = &self.kind;
         match event {
             Event::Init => {
                 self.list.clear();
-                false
+                Concerned::Nobody
             }
             Event::InitApply(seen) => {
                 self.list.insert(Key::of(&seen.meta), RetrySource::of(&seen, kind));
-                false
+                Concerned::Nobody
             }
-            Event::InitDone => cache.replace_retry_sources(kind, std::mem::take(&mut self.list)),
+            Event::InitDone => {
+                let list = std::mem::take(&mut self.list);
+                let changed = cache.replace_retry_sources(kind, list);
+                if changed { Concerned::All } else { Concerned::Nobody }
+            }
             Event::Apply(seen) => {
-                cache.put_retry_source(kind, Key::of(&seen.meta), RetrySource::of(&seen, kind))
+                let (at, source) = (Key::of(&seen.meta), RetrySource::of(&seen, kind));
+                let changed = cache.put_retry_source(kind, at.clone(), source);
+                if changed { Concerned::UsersOf(at) } else { Concerned::Nobody }
             }
             Event::Delete(seen) => {
-                cache.remove_retry_source(kind, &Key::of(&seen.meta));
-                true
+                let at = Key::of(&seen.meta);
+                cache.remove_retry_source(kind, &at);
+                Concerned::UsersOf(at)
             }
         }
     }
@@ -190,19 +208,21 @@ mod tests {
             }))
         };
         assert_eq!(cache.sync(&kind), Sync::Starting);
-        assert!(!feed.take(&cache, Event::Init));
-        assert!(!feed.take(&cache, Event::InitApply(queue("a", 0))));
-        assert!(feed.take(&cache, Event::InitDone), "who waited for it is looked at");
+        let at = Key::of(&queue("a", 0).meta);
+        let its = Concerned::UsersOf(at.clone());
+        assert_eq!(feed.take(&cache, Event::Init), Concerned::Nobody);
+        assert_eq!(feed.take(&cache, Event::InitApply(queue("a", 0))), Concerned::Nobody);
+        assert_eq!(feed.take(&cache, Event::InitDone), Concerned::All, "who waited for it");
         assert_eq!(cache.sync(&kind), Sync::Done);
-        assert!(!feed.take(&cache, Event::Apply(queue("a", 1))));
-        assert!(feed.take(&cache, Event::Apply(queue("b", 1))));
+        assert_eq!(feed.take(&cache, Event::Apply(queue("a", 1))), Concerned::Nobody);
+        assert_eq!(feed.take(&cache, Event::Apply(queue("b", 1))), its);
         feed.take(&cache, Event::Init);
         feed.take(&cache, Event::InitApply(queue("b", 2)));
-        assert!(!feed.take(&cache, Event::InitDone), "a new list showed nothing new");
-        assert!(feed.take(&cache, Event::Delete(queue("b", 2))));
-        assert_eq!(cache.retry_source(&kind, &Key::of(&queue("b", 0).meta)), None);
+        assert_eq!(feed.take(&cache, Event::InitDone), Concerned::Nobody, "nothing new");
+        assert_eq!(feed.take(&cache, Event::Delete(queue("b", 2))), its);
+        assert_eq!(cache.retry_source(&kind, &at), None);
         cache.set_blind(&kind);
-        assert!(feed.take(&cache, Event::InitDone), "the kind is there again");
+        assert_eq!(feed.take(&cache, Event::InitDone), Concerned::All, "the kind is there again");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::assemble::Wrapper;
-use super::cache::{Cache, Key, KindKey};
+use super::cache::{Cache, Key, KindKey, Sync};
 use super::raw_object::RawObject;
 use crate::api::{GROUP, keys};
 use crate::kinds;
@@ -117,6 +117,30 @@ pub fn used(names_policies: bool, has_queue: bool) -> Vec<KindKey> {
         kinds.extend([local_queues(), cluster_queues()]);
     }
     kinds
+}
+
+/// Whether an AppWrapper that names this LocalQueue may depend on a retry source: on a RetryPolicy in any case, on
+/// a LocalQueue where it names that, and on a ClusterQueue where its LocalQueue leads to that, as far as is known.
+#[must_use]
+pub fn may_use(
+    cache: &Cache,
+    wrapper: &Key,
+    queue: Option<&str>,
+    (kind, at): (&KindKey, &Key),
+) -> bool {
+    if *kind == retry_policies() {
+        return true;
+    }
+    let Some(name) = queue.map(str::to_owned) else { return false };
+    let own = Key { namespace: wrapper.namespace.clone(), name };
+    if *kind == local_queues() {
+        return own == *at;
+    }
+    match cache.retry_source(&local_queues(), &own) {
+        Some(RetrySource::LocalQueue { cluster_queue, .. }) => cluster_queue == at.name,
+        Some(RetrySource::Policy(_) | RetrySource::ClusterQueue { .. }) => true,
+        None => cache.sync(&local_queues()) != Sync::Done,
+    }
 }
 
 impl RetrySource {
@@ -276,6 +300,37 @@ mod tests {
         }
         let wrapped = KindKey { api_version: "batch/v1".into(), kind: "Job".into() };
         assert!(!is_retry_source(&wrapped));
+    }
+
+    #[test]
+    fn a_change_of_a_queue_concerns_only_those_who_use_it() {
+        let key = |namespace: &str, name: &str| Key {
+            namespace: namespace.to_owned(),
+            name: name.to_owned(),
+        };
+        let cache = Cache::default();
+        let (local, cluster, policies) = (local_queues(), cluster_queues(), retry_policies());
+        let uses = |queue, kind, at| may_use(&cache, &key("n", "aw"), queue, (kind, &at));
+        assert!(uses(Some("q"), &cluster, key("", "other")), "it is not known where q leads to");
+        let list = BTreeMap::from([(
+            key("n", "q"),
+            RetrySource::LocalQueue { cluster_queue: "c".to_owned(), policies: None },
+        )]);
+        cache.replace_retry_sources(&local, list);
+        for (queue, kind, at, want) in [
+            (Some("q"), &local, key("n", "q"), true),
+            (Some("q"), &local, key("n", "p"), false),
+            (Some("q"), &local, key("m", "q"), false),
+            (Some("q"), &cluster, key("", "c"), true),
+            (Some("q"), &cluster, key("", "d"), false),
+            (Some("gone"), &cluster, key("", "c"), false),
+            (None, &cluster, key("", "c"), false),
+            (None, &local, key("n", "q"), false),
+            (Some("q"), &policies, key("", "p"), true),
+            (None, &policies, key("", "p"), true),
+        ] {
+            assert_eq!(uses(queue, kind, at.clone()), want, "{queue:?}: {} {at:?}", kind.kind);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::{Cache, Key, KindKey};
 use crate::observe::cached_appwrapper::CachedAppWrapper;
+use crate::observe::feed::Concerned;
 use crate::observe::live::{self, Live};
 use crate::observe::memory::ReconcileState;
 use crate::observe::pod_lists::PodLists;
@@ -164,12 +165,31 @@ impl Context {
     /// The AppWrappers for which a kind is watched.
     #[must_use]
     pub fn users_of(&self, kind: &KindKey) -> Vec<Key> {
+        self.users(kind, |_, _| true)
+    }
+
+    /// The AppWrappers that a change of retry sources of a kind concerns.
+    #[must_use]
+    pub fn concerned(&self, kind: &KindKey, concerned: &Concerned) -> Vec<Key> {
+        match concerned {
+            Concerned::Nobody => vec![],
+            Concerned::All => self.users_of(kind),
+            Concerned::UsersOf(at) => self.users(kind, |key, summary| {
+                retry_sources::may_use(&self.cache, key, summary.queue.as_deref(), (kind, at))
+            }),
+        }
+    }
+
+    /// Those for which a kind is watched, and of which this holds.
+    fn users(&self, kind: &KindKey, concerns: impl Fn(&Key, &Summary) -> bool) -> Vec<Key> {
         let has_default = self.config().retry_policy.default_policy_name.is_some();
         let uses = |stored: &&Arc<CachedAppWrapper>| {
             stored.summary.as_ref().is_ok_and(|summary| {
                 let named = summary.names_retry_policies || has_default;
                 let wraps = !kind.is_pod() && summary.kinds.binary_search(kind).is_ok();
-                wraps || retry_sources::used(named, summary.queue.is_some()).contains(kind)
+                let uses =
+                    wraps || retry_sources::used(named, summary.queue.is_some()).contains(kind);
+                uses && concerns(&stored.key(), summary)
             })
         };
         self.store.all().iter().filter(uses).map(|stored| stored.key()).collect()

@@ -18,7 +18,7 @@ use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
 use crate::observe::cache::{Key, KindKey};
 use crate::observe::cached_appwrapper::CachedAppWrapper;
-use crate::observe::feed;
+use crate::observe::feed::{self, Concerned};
 use crate::observe::nodes;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::is_retry_source;
@@ -318,7 +318,12 @@ impl Replica {
 
     fn feed(&mut self, stream: usize, event: &Event<&Told>, elapsed: Duration) {
         let cache = &self.context.cache;
-        let mut concerns_all = matches!(event, Event::InitDone);
+        let mut concerned = match event {
+            Event::InitDone => Concerned::All,
+            Event::Init | Event::InitApply(_) | Event::Apply(_) | Event::Delete(_) => {
+                Concerned::Nobody
+            }
+        };
         let keys = match &mut self.streams[stream].feed {
             Feed::Wrappers => {
                 return read(event).map_or((), |event| self.feed_wrapper(event, elapsed));
@@ -327,15 +332,16 @@ impl Replica {
             Feed::Nodes(feed) => read(event).map(|event| feed.take(cache, event)),
             Feed::Objects(feed) => read(event).map(|event| feed.take(cache, event)),
             Feed::RetrySources(feed) => {
-                concerns_all = read(event).is_some_and(|event| feed.take(cache, event));
+                let taken = read(event).map(|event| feed.take(cache, event));
+                concerned = taken.unwrap_or(Concerned::Nobody);
                 None
             }
         };
         let keys = keys.unwrap_or_default();
         self.push_all(keys, elapsed);
-        if let (true, Topic::Kind(kind)) = (concerns_all, &self.streams[stream].topic) {
-            let users = self.context.users_of(kind);
-            self.push_all(users, elapsed);
+        if let Topic::Kind(kind) = &self.streams[stream].topic {
+            let keys = self.context.concerned(kind, &concerned);
+            self.push_all(keys, elapsed);
         }
     }
 
