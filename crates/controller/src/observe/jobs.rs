@@ -28,7 +28,7 @@ pub fn failed_job_set(component: &Component) -> Option<(&str, &str)> {
 }
 
 /// The Jobs that failed in a `JobSet`, by one LIST: a `JobSet` that failed changes no more. None where the API server
-/// does not serve Jobs.
+/// does not serve Jobs, or the controller may not list them.
 ///
 /// # Errors
 /// Where they cannot be listed.
@@ -47,7 +47,11 @@ pub async fn failed(
     let mut found = vec![];
     let take = |job: RawObject| found.extend(failed_job(&job, uid, &component.parts));
     match live::pages(client, &resource, Some(namespace), &params, Request::list, take).await {
-        Err(error) if error.code() == Some(404) => return Ok(vec![]), // Jobs are not served
+        // Jobs are not served, or the controller may not list them
+        Err(error) if matches!(error.code(), Some(403 | 404)) => {
+            tracing::debug!(%error, "The Jobs of a JobSet cannot be listed.");
+            return Ok(vec![]);
+        }
         listed => listed?,
     }
     by_time(&mut found);
@@ -110,6 +114,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::snapshot::{Object, Presence, Report};
 
     fn job(name: &str, owner: &str, kind: &str, second: Option<u32>) -> RawObject {
         let mut condition: Value =
@@ -124,6 +129,32 @@ mod tests {
             "status": {"conditions": [{"type": "Failed", "status": "False"}, condition]},
         });
         serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn where_jobs_cannot_be_listed_none_failed() {
+        for (code, lists) in [(403, true), (404, true), (500, false)] {
+            let service = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+                let body = json!({"status": "Failure", "code": code, "message": "no"});
+                let body = kube::client::Body::from(body.to_string().into_bytes());
+                let response = http::Response::builder().status(code).body(body);
+                std::future::ready(response.map_err(kube::Error::HttpError))
+            });
+            let client = Client::new(service, "default");
+            let outcome =
+                Outcome::Failed { reason: String::new(), message: String::new(), at: None };
+            let report = Report { outcome, ..Report::default() };
+            let component = Component {
+                name: "s".into(),
+                api_version: "jobset.x-k8s.io/v1alpha2".into(),
+                kind: "JobSet".into(),
+                presence: Presence::Present(Object { report, ..Object::default() }),
+                ..Component::default()
+            };
+            let mut memory = ReconcileState::default();
+            let found = failed(&client, "ns", &component, &mut memory).await.ok();
+            assert_eq!(found, lists.then(Vec::new), "{code}");
+        }
     }
 
     #[test]
