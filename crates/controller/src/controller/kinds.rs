@@ -17,7 +17,7 @@ use tokio::time::Instant;
 use super::absent::{Absent, Found, Most};
 use super::{Queue, WATCH_AGAIN_AFTER, contain, retry_sources, watches};
 use crate::api::keys;
-use crate::observe::cache::{Key, KindKey};
+use crate::observe::cache::{Key, KindKey, Sync};
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::feed;
 use crate::observe::live;
@@ -28,11 +28,13 @@ use crate::reconcile::Context;
 /// cost one list call each.
 const LINGER: Duration = Duration::from_mins(1);
 
-/// The longest pause before discovery of an unserved kind is retried. It is watched earlier if a reconcile
-/// finds it.
+/// The longest pause before discovery of a kind is retried that is not served or must not be listed. It is watched
+/// earlier if a reconcile finds it.
 const ABSENT_AGAIN_AFTER: Duration = Duration::from_mins(5);
 /// The longest pause if the API server does not respond to discovery of a kind.
 const UNANSWERED_AGAIN_AFTER: Duration = Duration::from_secs(30);
+/// If the first list of a kind has failed for this time, reconciles do not wait for it any longer.
+const LISTED_WITHIN: Duration = Duration::from_secs(30);
 /// How many unserved kinds are discovered.
 const ABSENT_MOST: Most = Most { per_namespace: 32, total: 1024 };
 
@@ -165,20 +167,28 @@ impl Drop for Kinds {
 /// Watches a kind for as long as it is in use, also while it does not exist.
 async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found) {
     let mut pause = WATCH_AGAIN_AFTER;
+    let begun = Instant::now();
     loop {
         match context.live.resource(&context.client, &kind).await {
             Ok(resource) => {
                 found.store(true, Ordering::Release);
-                pause = WATCH_AGAIN_AFTER;
                 let config = watcher::Config::default().labels(keys::APPWRAPPER);
                 let mut events = Box::pin(watches::stream(&context, &resource, config));
                 let mut feed = feed::Objects::new(kind.clone());
                 while let Some(event) = events.next().await {
+                    if matches!(event, Ok(Event::InitDone)) {
+                        pause = WATCH_AGAIN_AFTER;
+                    }
                     if !apply(&context, &queue, &kind, &mut feed, event) {
                         break;
                     }
+                    let is_late = begun.elapsed() >= LISTED_WITHIN;
+                    if is_late && context.cache.sync(&kind) == Sync::Starting {
+                        blind(&context, &queue, &kind); // the end of the first list restores it
+                    }
                 }
                 tokio::time::sleep(pause).await;
+                pause = pause.saturating_mul(2).min(ABSENT_AGAIN_AFTER);
             }
             Err(error) => {
                 tracing::debug!(kind = kind.kind, %error, "A kind cannot be watched.");
@@ -245,74 +255,4 @@ pub(super) fn blind(context: &Context, queue: &Queue, kind: &KindKey) {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::atomic::{AtomicBool, AtomicUsize};
-
-    use http::{Request, Response};
-    use kube::Client;
-    use kube::client::Body;
-    use serde_json::json;
-
-    use super::*;
-    use crate::clock::SystemClock;
-    use crate::config::Config;
-    use crate::controller::Controller;
-
-    /// A server that counts how often it is asked for a kind, and serves it once that is said.
-    #[derive(Clone, Default)]
-    struct Server {
-        asked: Arc<AtomicUsize>,
-        serves: Arc<AtomicBool>,
-    }
-
-    impl Server {
-        fn client(&self) -> Client {
-            let server = self.clone();
-            let service = tower::service_fn(move |request: Request<Body>| {
-                let server = server.clone();
-                async move {
-                    if request.uri().path() != "/apis/invented.example.com/v1" {
-                        return std::future::pending().await;
-                    }
-                    server.asked.fetch_add(1, Ordering::Relaxed);
-                    let thing = json!({"name": "things", "kind": "Thing", "namespaced": true,
-                        "singularName": "thing", "verbs": ["list", "watch"]});
-                    let list =
-                        json!({"groupVersion": "invented.example.com/v1", "resources": [thing]});
-                    let (code, body) = if server.serves.load(Ordering::Relaxed) {
-                        (200, list)
-                    } else {
-                        (404, json!({"status": "Failure", "code": 404, "reason": "NotFound"}))
-                    };
-                    let body = Body::from(body.to_string().into_bytes());
-                    Response::builder().status(code).body(body).map_err(kube::Error::HttpError)
-                }
-            });
-            Client::new(service, "default")
-        }
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn an_invented_kind_is_asked_for_ever_more_seldom_and_watched_once_it_is_found() {
-        let server = Server::default();
-        let clock = Arc::new(SystemClock);
-        let controller = Controller::new(server.client(), clock, Config::default());
-        let (context, queue) = (controller.context.clone(), controller.queue.clone());
-        let api_version = "invented.example.com/v1".to_owned();
-        let kind = KindKey { api_version, kind: "Thing".to_owned() };
-        let found = Found::default();
-        let task = tokio::spawn(watch(context.clone(), queue, kind.clone(), found.clone()));
-        tokio::time::sleep(Duration::from_secs(10)).await;
-        assert_eq!(server.asked.load(Ordering::Relaxed), 3, "at first after 2 s and 4 s");
-        tokio::time::sleep(Duration::from_hours(1)).await;
-        let asked = server.asked.load(Ordering::Relaxed);
-        assert!((10..=22).contains(&asked), "asked {asked} times within an hour");
-        server.serves.store(true, Ordering::Relaxed);
-        context.live.resource(&context.client, &kind).await.unwrap();
-        while !found.load(Ordering::Acquire) {
-            tokio::task::yield_now().await; // no time passes
-        }
-        assert_eq!(server.asked.load(Ordering::Relaxed), asked + 1);
-        task.abort();
-    }
-}
+mod tests;
