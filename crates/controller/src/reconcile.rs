@@ -21,25 +21,24 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::act::create::{self, NotCreated};
-use crate::act::{self, delete, rights, wrapper as write};
+use crate::act::{self, rights, wrapper as write};
 use crate::api::Phase;
 use crate::client;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
 use crate::mutations::{self, Mutation};
-use crate::observe::assemble::Wrapper;
-use crate::observe::cache::{Key, KindKey};
+use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::cache::{Key, Sync};
 use crate::observe::live;
 use crate::observe::memory::ReconcileState;
 use crate::observe::nodes;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::Attach;
 use crate::observe::{self, cached_appwrapper::CachedAppWrapper};
-use crate::plan::{Action, Orphan};
+use crate::plan::Action;
 use crate::shadow::Shadow;
 use crate::snapshot::Snapshot;
 use crate::tuning::Limits;
 use appwrapper_core::shadow::{Compared, Sight};
-use deletion::{DeleteTarget, delete_object, delete_one, send_delete};
 use workload::Asked;
 use written::Written;
 
@@ -53,6 +52,8 @@ mod tests;
 const ROUNDS_MAX: usize = 6;
 /// Requeue after this time if the watch has not delivered our write.
 const WATCH_OVERDUE: Duration = Duration::from_secs(5);
+/// How often the components of a kind are read that cannot be watched.
+const BLIND_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// First and longest pause after an error.
 const ERROR_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(1));
 
@@ -83,6 +84,14 @@ impl Error {
         match self {
             Self::Observe(error) => error.retry_after(),
             Self::Act(error) => client::retry_after(&error.source),
+        }
+    }
+
+    /// The API server answered, and did not ask to wait: a call about another object may succeed.
+    fn is_of_one_object(&self) -> bool {
+        match self {
+            Self::Observe(error) => error.is_of_one_object(),
+            Self::Act(error) => error.is_of_one_object(),
         }
     }
 
@@ -210,7 +219,7 @@ async fn run_rounds(
         }
         if let Some(shadow) = &context.shadow {
             let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
-            return Ok(compare(context, memory, shadow, sight, &decision));
+            return Ok(compare(context, memory, shadow, &wrapper, sight, &decision));
         }
         if let Some(witness) = &context.witness {
             witness(facts, &decision);
@@ -225,7 +234,7 @@ async fn run_rounds(
                     report::announce(context, memory, &stored, &decision, &remarks);
                     failure_log::keep(context, &wrapper, &snapshot, &decision).await;
                     let Some(newer) = attempt_begun(memory, &wrapper, &newer, &decision) else {
-                        return Ok(requeue(context, memory, &decision));
+                        return Ok(requeue(context, memory, &wrapper, &decision));
                     };
                     (stored, wrapper, has_written) = (newer.clone(), newer, true);
                 }
@@ -240,7 +249,7 @@ async fn run_rounds(
                 wrapper = newer;
             }
             Carried::GoOn => {}
-            Carried::Done => return Ok(requeue(context, memory, &decision)),
+            Carried::Done => return Ok(requeue(context, memory, &wrapper, &decision)),
             Carried::Later(pause) => return Ok(Next::After(pause)),
         }
         asked = Asked::default();
@@ -253,6 +262,7 @@ fn compare(
     context: &Context,
     memory: &mut ReconcileState,
     shadow: &Shadow,
+    wrapper: &Wrapper,
     sight: Sight<'_>,
     decision: &Decision,
 ) -> Next {
@@ -262,7 +272,7 @@ fn compare(
         shadow.note(finding);
     }
     let again = again.map(|at| context.clock.until(at));
-    match (requeue(context, memory, decision), again) {
+    match (requeue(context, memory, wrapper, decision), again) {
         (Next::After(pause), Some(again)) => Next::After(pause.min(again)),
         (Next::OnChange, Some(again)) => Next::After(again),
         (next, None) => next,
@@ -291,13 +301,35 @@ fn focus(memory: &mut ReconcileState, wrapper: &Wrapper) {
     memory.focus(&wrapper.uid, attempt, wrapper.status.phase);
 }
 
-fn requeue(context: &Context, memory: &ReconcileState, decision: &Decision) -> Next {
+/// When to look again where nothing tells of a component, since its kind cannot be watched; not at rest.
+fn unwatched_for(context: &Context, wrapper: &Wrapper, decision: &Decision) -> Option<Duration> {
+    let deletes = decision.status.since.as_ref().is_some_and(|since| since.deleting.is_some());
+    let changes = match decision.next {
+        Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Terminating => true,
+        Phase::Empty | Phase::Suspended | Phase::Succeeded | Phase::Failed => deletes,
+    };
+    let mut components = wrapper.components.iter();
+    let is_blind = |component| context.cache.sync(&kind_of(component)) == Sync::Blind;
+    (changes && components.any(is_blind)).then_some(BLIND_AGAIN_AFTER)
+}
+
+fn requeue(
+    context: &Context,
+    memory: &ReconcileState,
+    wrapper: &Wrapper,
+    decision: &Decision,
+) -> Next {
     if mutations::is_present(Mutation::DeadlineForgotten) {
         return Next::OnChange;
     }
     let deadline = decision.requeue.map(|at| context.clock.until(at));
     let unseen = memory.unshown_for().into_iter().chain(memory.pods_unseen_for());
-    deadline.into_iter().chain(unseen).min().map_or(Next::OnChange, Next::After)
+    let unwatched = unwatched_for(context, wrapper, decision);
+    deadline.into_iter().chain(unseen).chain(unwatched).min().map_or(Next::OnChange, Next::After)
 }
 
 /// What came of the actions of a decision.
@@ -324,8 +356,11 @@ async fn carry_out(
     {
         return Ok(Carried::Later(WATCH_OVERDUE)); // the watch will show what is newer
     }
-    let mut result = Carried::Done;
+    let (mut result, mut failed) = (Carried::Done, None);
     for action in &decision.actions {
+        if failed.is_some() && !action.is_deletion() {
+            break;
+        }
         match action {
             Action::AddFinalizer => {
                 let written = write::add_finalizer(&context.client, wrapper).await?;
@@ -337,26 +372,18 @@ async fn carry_out(
                 }
                 result = create_one(context, memory, wrapper, snapshot, *index, result).await;
             }
-            Action::Delete(target) => {
-                delete_one(context, memory, snapshot, target, false).await?;
-            }
-            Action::ForceDelete(target) => {
-                delete_one(context, memory, snapshot, target, true).await?;
-            }
-            Action::ForceDeletePod { name, uid } => {
-                let pod = DeleteTarget { resource: &live::pod_resource(), name, uid };
-                send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Forced)
-                    .await?;
-            }
-            Action::DeletePod { name, uid } => {
-                let pod = DeleteTarget { resource: &live::pod_resource(), name, uid };
-                send_delete(context, memory, &snapshot.namespace, &pod, delete::How::Graceful)
-                    .await?;
-            }
-            Action::DeleteOrphan(Orphan { api_version, kind, name, uid }) => {
-                let kind = KindKey { api_version: api_version.clone(), kind: kind.clone() };
-                let object = (&kind, name.as_str(), uid.as_str());
-                delete_object(context, memory, snapshot, object, delete::How::Graceful).await?;
+            Action::Delete(_)
+            | Action::ForceDelete(_)
+            | Action::ForceDeletePod { .. }
+            | Action::DeletePod { .. }
+            | Action::DeleteOrphan(_) => {
+                match deletion::carry_out(context, memory, snapshot, action).await {
+                    // it keeps no other object from being deleted
+                    Err(error) if error.is_of_one_object() => {
+                        failed.get_or_insert(error);
+                    }
+                    deleted => deleted?,
+                }
             }
             Action::GrowMemory { suspend } => {
                 return growth::grow(context, memory, wrapper, *suspend).await;
@@ -374,7 +401,7 @@ async fn carry_out(
             }
         }
     }
-    Ok(result)
+    failed.map_or(Ok(result), Err)
 }
 
 /// Suspends an AppWrapper. If that is rejected, it is retried later, and everything else continues.
@@ -458,6 +485,7 @@ async fn create_one(
     };
     let known = (&context.live, &context.rights);
     let created = create::create(&context.client, known, wrapper, index, component, settings).await;
+    memory.tick(context.clock.elapsed()); // the pause before the next try begins with the answer
     match created {
         Ok(record) => memory.created(index, record),
         Err(NotCreated { why, retry_after, may_exist }) => {

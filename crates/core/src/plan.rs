@@ -106,6 +106,24 @@ impl Action {
         }
     }
 
+    /// Whether it deletes an object.
+    #[must_use]
+    pub const fn is_deletion(&self) -> bool {
+        match self {
+            Self::Delete(_)
+            | Self::ForceDelete(_)
+            | Self::DeletePod { .. }
+            | Self::ForceDeletePod { .. }
+            | Self::DeleteOrphan(_) => true,
+            Self::AddFinalizer
+            | Self::Create(_)
+            | Self::GrowMemory { .. }
+            | Self::Suspend
+            | Self::SwitchWorkload { .. }
+            | Self::RemoveFinalizer => false,
+        }
+    }
+
     /// The action's name in logs and metrics.
     #[must_use]
     pub const fn name(&self) -> &'static str {

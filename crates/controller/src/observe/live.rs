@@ -58,6 +58,15 @@ impl Error {
         }
     }
 
+    /// The API server answered, and did not ask to wait: a call about another object may succeed.
+    #[must_use]
+    pub fn is_of_one_object(&self) -> bool {
+        match self {
+            Self::Api { source, .. } => client::is_of_one_object(source),
+            Self::NoKind(_) | Self::NotNamespaced(_) => true,
+        }
+    }
+
     /// The HTTP status that the API server answered with, where it did.
     #[must_use]
     pub fn code(&self) -> Option<u16> {

@@ -60,7 +60,8 @@ pub struct ReconcileState {
     gone_nodes: BTreeMap<String, Duration>,
     /// What was once seen to be the AppWrapper's.
     pub kin: Kin,
-    /// Owners of pods are left to be read, or an undetermined pod may be replaced: look again after this time.
+    /// Owners of pods or components are left to be read, or an undetermined pod may be replaced: look again after this
+    /// time.
     pub read_on_in: Option<Duration>,
     /// An owner that may be of ours could not be read in the last look.
     pub missed: bool,
@@ -152,6 +153,11 @@ impl ReconcileState {
         self.now
     }
 
+    /// Looks again after this time at the latest: something could not be read.
+    pub fn look_again(&mut self, after: Duration) {
+        self.read_on_in = self.read_on_in.into_iter().chain([after]).min();
+    }
+
     /// When to look again for pods that no watch shows, and for those of which the owners are not read yet.
     #[must_use]
     pub fn pods_unseen_for(&self) -> Option<Duration> {
@@ -173,10 +179,10 @@ impl ReconcileState {
         let ended_at = *pod.ended_at.get_or_insert(self.now);
         let left = REPLACED_WITHIN.saturating_sub(self.now.saturating_sub(ended_at));
         if !left.is_zero() {
-            self.read_on_in = self.read_on_in.into_iter().chain([left]).min();
             found.count += 1;
             found.live += 1;
             found.named.push((pod.name.clone(), "its owner may be replacing it".to_owned()));
+            self.look_again(left);
         }
     }
 

@@ -73,9 +73,20 @@ pub async fn observe(
     attach: &Attach,
 ) -> Result<Snapshot, Error> {
     let mut components = Vec::with_capacity(wrapper.components.len());
+    let mut has_unread = false;
     for index in 0..wrapper.components.len() {
         let mut component = wrapper.components[index].clone();
-        component.presence = presence(sources, wrapper, memory, &component, index, ask).await?;
+        component.presence = match presence(sources, wrapper, memory, &component, index, ask).await
+        {
+            // it is neither there nor gone, and keeps no other from being deleted
+            Err(error) if ask == FreshRead::Missing && is_left_out(wrapper, &error) => {
+                let title = component.title();
+                tracing::warn!(component = title, %error, "A component cannot be read.");
+                has_unread = true;
+                Presence::Unseen
+            }
+            found => found?,
+        };
         component.creation = memory.failure(index).cloned();
         let attempt = component.ours().map(|object| object.attempt);
         component.existed = memory.existed(index, attempt.flatten());
@@ -87,6 +98,9 @@ pub async fn observe(
     }
     let Found { records, pods, undetermined, orphans } =
         pods::classify(sources, wrapper, memory, &components, ask).await?;
+    if has_unread {
+        memory.look_again(pods::READ_AGAIN_AFTER);
+    }
     memory.kin.tell_pod_owners(&mut components);
     let mut snapshot = Snapshot {
         nodes: known_nodes(sources, memory, &records, ask).await?,
@@ -100,8 +114,11 @@ pub async fn observe(
     };
     snapshot.mark_lost_pods();
     retry_sources::fill(&mut snapshot, wrapper, sources.cache, attach);
+    if sources.cache.sync(&retry_sources::retry_policies()) == Sync::Starting {
+        snapshot.retry.unusable.clear(); // what is not listed yet is not missing
+    }
     let asked = wrapper.policies.needs_jobs() || snapshot.retry.needs_jobs();
-    if asked && wrapper.status.phase == Phase::Running {
+    if asked && wrapper.status.phase == Phase::Running && !only_deletes(wrapper) {
         for component in &mut snapshot.components {
             let namespace = &wrapper.namespace;
             component.failed_jobs =
@@ -113,13 +130,30 @@ pub async fn observe(
 
 /// Whether every kind of an AppWrapper has been listed once, and the retry policies and queues that may
 /// have a say, so that the cache says something. `default` is the retry policy that holds by default.
+///
+/// What only deletes its components does not wait for retry policies: they have no say in that.
 #[must_use]
 pub fn is_synced(cache: &Cache, wrapper: &Wrapper, default: Option<&str>) -> bool {
     let kinds = wrapper.components.iter().all(|component| {
         component.flaw.is_some() || cache.sync(&kind_of(component)) != Sync::Starting
     });
+    if only_deletes(wrapper) {
+        return kinds;
+    }
     let mut retry_sources = retry_sources::used_by(wrapper, default).into_iter();
     kinds && retry_sources.all(|kind| cache.sync(&kind) != Sync::Starting)
+}
+
+/// Whether all that is left to do for an AppWrapper is to delete its components.
+fn only_deletes(wrapper: &Wrapper) -> bool {
+    wrapper.deleting
+        || match wrapper.status.phase {
+            Phase::Suspending | Phase::Terminating => true,
+            Phase::Resuming | Phase::Running | Phase::Resetting | Phase::Failed => {
+                wrapper.spec.suspend
+            }
+            Phase::Empty | Phase::Suspended | Phase::Succeeded => false,
+        }
 }
 
 async fn presence(
@@ -185,6 +219,20 @@ async fn presence(
         // A kind that does not exist, or of which nothing can be in a namespace.
         Err(Error::NoKind(_) | Error::NotNamespaced(_)) => Ok(Presence::NoKind),
         Err(error @ Error::Api { .. }) => Err(error),
+    }
+}
+
+/// Whether the rest is deleted although a component cannot be read; not where the API server did not answer, or asks
+/// to wait. That everything is gone needs a LIST of each, [`FreshRead::Gone`].
+fn is_left_out(wrapper: &Wrapper, error: &Error) -> bool {
+    match wrapper.status.phase {
+        Phase::Resetting | Phase::Suspending | Phase::Terminating => error.is_of_one_object(),
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Succeeded
+        | Phase::Failed => false,
     }
 }
 

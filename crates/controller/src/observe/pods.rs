@@ -24,8 +24,8 @@ use crate::snapshot::{Component, Pod, Undetermined};
 const READS_MAX: usize = 8;
 /// The next owners are read after this time, where there are more than one look reads.
 const READ_ON_AFTER: Duration = Duration::from_secs(1);
-/// An owner that could not be read for now is read again after this time.
-const READ_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// An owner or a component that could not be read for now is read again after this time.
+pub(super) const READ_AGAIN_AFTER: Duration = Duration::from_secs(5);
 /// How many pods that no watch shows are read in one look.
 const GETS_MAX: usize = 8;
 /// How many undetermined pods are evaluated again in every reconcile.

@@ -7,7 +7,7 @@ use crate::observe::assemble::kind_of;
 use crate::observe::cache::KindKey;
 use crate::observe::live;
 use crate::observe::memory::ReconcileState;
-use crate::plan::Target;
+use crate::plan::{Action, Orphan, Target};
 use crate::snapshot::{Component, Snapshot};
 
 /// A component with objects between itself and its pods is deleted after them, also with force, unless its
@@ -27,13 +27,54 @@ pub(super) fn how_to_delete(component: &Component, forced: bool) -> Option<delet
 }
 
 /// The object to delete.
-pub(super) struct DeleteTarget<'a> {
-    pub(super) resource: &'a kube::core::ApiResource,
-    pub(super) name: &'a str,
-    pub(super) uid: &'a str,
+struct DeleteTarget<'a> {
+    resource: &'a kube::core::ApiResource,
+    name: &'a str,
+    uid: &'a str,
 }
 
-pub(super) async fn delete_one(
+/// Carries out an action that deletes; any other is none of this.
+pub(super) async fn carry_out(
+    context: &Context,
+    memory: &mut ReconcileState,
+    snapshot: &Snapshot,
+    action: &Action,
+) -> Result<(), Error> {
+    match action {
+        Action::Delete(target) => delete_one(context, memory, snapshot, target, false).await,
+        Action::ForceDelete(target) => delete_one(context, memory, snapshot, target, true).await,
+        Action::DeletePod { name, uid } => {
+            delete_pod(context, memory, snapshot, (name, uid), delete::How::Graceful).await
+        }
+        Action::ForceDeletePod { name, uid } => {
+            delete_pod(context, memory, snapshot, (name, uid), delete::How::Forced).await
+        }
+        Action::DeleteOrphan(Orphan { api_version, kind, name, uid }) => {
+            let kind = KindKey { api_version: api_version.clone(), kind: kind.clone() };
+            let object = (&kind, name.as_str(), uid.as_str());
+            delete_object(context, memory, snapshot, object, delete::How::Graceful).await.map(drop)
+        }
+        Action::AddFinalizer
+        | Action::Create(_)
+        | Action::GrowMemory { .. }
+        | Action::Suspend
+        | Action::SwitchWorkload { .. }
+        | Action::RemoveFinalizer => Ok(()),
+    }
+}
+
+async fn delete_pod(
+    context: &Context,
+    memory: &mut ReconcileState,
+    snapshot: &Snapshot,
+    (name, uid): (&str, &str),
+    how: delete::How,
+) -> Result<(), Error> {
+    let pod = DeleteTarget { resource: &live::pod_resource(), name, uid };
+    send_delete(context, memory, &snapshot.namespace, &pod, how).await.map(drop)
+}
+
+async fn delete_one(
     context: &Context,
     memory: &mut ReconcileState,
     snapshot: &Snapshot,
@@ -51,7 +92,7 @@ pub(super) async fn delete_one(
     Ok(())
 }
 
-pub(super) async fn delete_object(
+async fn delete_object(
     context: &Context,
     memory: &mut ReconcileState,
     snapshot: &Snapshot,
@@ -68,7 +109,7 @@ pub(super) async fn delete_object(
     send_delete(context, memory, &snapshot.namespace, &target, how).await
 }
 
-pub(super) async fn send_delete(
+async fn send_delete(
     context: &Context,
     memory: &mut ReconcileState,
     namespace: &str,
@@ -76,6 +117,7 @@ pub(super) async fn send_delete(
     how: delete::How,
 ) -> Result<Deleted, Error> {
     let forced = matches!(how, delete::How::Forced | delete::How::ForcedLast);
+    memory.tick(context.clock.elapsed()); // deletions before it may have taken long
     if !memory.may_delete(target.uid, forced) {
         return Ok(Deleted::Later);
     }

@@ -1,0 +1,214 @@
+//! Calls that fail: what goes on nevertheless, and when there is another look.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use http::{Request, Response};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::client::Body;
+use serde_json::json;
+
+use super::Play;
+use crate::api::{Phase, Since, keys};
+use crate::clock::ManualClock;
+use crate::config::Config;
+use crate::decide::Decision;
+use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::cache::Sync;
+use crate::observe::memory::ReconcileState;
+use crate::observe::records::ObjectRecord;
+use crate::observe::retry_sources::{Attach, retry_policies};
+use crate::observe::{self, raw_object::RawObject};
+use crate::plan::{Action, FreshRead, Target};
+use crate::reconcile::{Carried, Context, Next, carry_out, create_one, requeue};
+use crate::snapshot::{Presence, Snapshot};
+
+const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
+
+/// A server of Jobs: what it answers to the calls whose method and path end so; 404 to others.
+#[derive(Default)]
+struct Server {
+    answers: BTreeMap<String, u16>,
+    called: Mutex<Vec<String>>,
+}
+
+/// A context whose calls go to that server. Each of them takes so long.
+fn context(server: &Arc<Server>, takes: Duration) -> Context {
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    let (server, time) = (server.clone(), clock.clone());
+    let service = tower::service_fn(move |request: Request<Body>| {
+        time.advance(takes);
+        let call = format!("{} {}", request.method(), request.uri().path());
+        let code = server.answers.get(&call).copied().unwrap_or(404);
+        let job = json!({"name": "jobs", "kind": "Job", "namespaced": true, "singularName": "job",
+            "verbs": ["list", "watch"]});
+        let (code, body) = match call.as_str() {
+            "GET /apis/batch/v1" => (200, json!({"groupVersion": "batch/v1", "resources": [job]})),
+            _ => (code, json!({"status": "Failure", "code": code, "message": "no"})),
+        };
+        server.called.lock().unwrap().push(call);
+        let body = Body::from(body.to_string().into_bytes());
+        std::future::ready(
+            Response::builder().status(code).body(body).map_err(kube::Error::HttpError),
+        )
+    });
+    Context::new(Client::new(service, "default"), clock, Config::default(), |_| ())
+}
+
+fn server(answers: &[(&str, &str, u16)]) -> Arc<Server> {
+    let answers =
+        answers.iter().map(|(method, job, code)| (format!("{method} {JOBS}{job}"), *code));
+    Arc::new(Server { answers: answers.collect(), ..Server::default() })
+}
+
+/// An AppWrapper with the Jobs a and b.
+fn wrapper(phase: Phase, suspend: bool, deleting: bool) -> Wrapper {
+    let mut play = Play::of(&json!({"phase": phase.as_str()}), suspend, deleting);
+    let component = play.object["spec"]["components"][0].take();
+    let named = |name: &str| {
+        let mut component = component.clone();
+        component["template"]["metadata"]["name"] = name.into();
+        component
+    };
+    play.object["spec"]["components"] = json!([named("a"), named("b")]);
+    play.object["metadata"]["labels"] = json!({keys::QUEUE_NAME: "q"});
+    play.wrapper()
+}
+
+fn snapshot(wrapper: &Wrapper) -> Snapshot {
+    Snapshot { components: wrapper.components.clone(), ..wrapper.snapshot() }
+}
+
+#[tokio::test]
+async fn the_pause_before_another_creation_begins_with_the_answer() {
+    let server = server(&[("POST", "", 500)]);
+    let context = context(&server, Duration::from_secs(20));
+    let wrapper = wrapper(Phase::Resuming, false, false);
+    let (mut memory, snapshot) = (ReconcileState::default(), snapshot(&wrapper));
+    create_one(&context, &mut memory, &wrapper, &snapshot, 0, Carried::Done).await;
+    assert_eq!(memory.failure(0).map(|failure| failure.fatal), Some(false));
+    memory.tick(context.clock.elapsed());
+    assert_eq!(memory.pause_before_create(0), Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn an_object_that_cannot_be_deleted_keeps_no_other_from_it() {
+    let target = |component, uid: &str| Target { component, uid: uid.to_owned() };
+    let (a, b) = (target(0, "uid-a"), target(1, "uid-b"));
+    for (actions, code, deletes_b) in [
+        ([Action::Delete(a.clone()), Action::Delete(b.clone())], 403, true),
+        ([Action::ForceDelete(a.clone()), Action::ForceDelete(b.clone())], 500, true),
+        ([Action::Delete(a.clone()), Action::Delete(b.clone())], 429, false),
+        ([Action::Delete(a), Action::Create(1)], 500, false),
+    ] {
+        let server = server(&[("DELETE", "/a", code), ("DELETE", "/b", 200)]);
+        let context = context(&server, Duration::ZERO);
+        let wrapper = Arc::new(wrapper(Phase::Terminating, false, true));
+        let snapshot = snapshot(&wrapper);
+        let mut memory = ReconcileState::default();
+        memory.confirm(Some(&wrapper.version));
+        let decision = Decision { actions: actions.to_vec(), ..Decision::default() };
+        let done = carry_out(&context, &mut memory, &wrapper, &snapshot, &decision).await;
+        let Err(super::super::Error::Act(error)) = done else { panic!("{actions:?}") };
+        assert_eq!(error.code(), Some(code), "the first error is returned");
+        let called = server.called.lock().unwrap();
+        let calls = |call: &str| called.iter().any(|one| one.starts_with(call));
+        assert_eq!(calls(&format!("DELETE {JOBS}/b")), deletes_b, "{actions:?}, {code}");
+        assert!(!calls("POST"), "{actions:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_component_that_cannot_be_read_is_neither_there_nor_gone_while_others_are_deleted() {
+    for (phase, ask, code, left_out) in [
+        (Phase::Terminating, FreshRead::Missing, 500, true),
+        (Phase::Suspending, FreshRead::Missing, 403, true),
+        (Phase::Terminating, FreshRead::Missing, 429, false),
+        (Phase::Terminating, FreshRead::Gone, 500, false),
+        (Phase::Running, FreshRead::Missing, 500, false),
+    ] {
+        let context = context(&server(&[("GET", "/a", code), ("GET", "", code)]), Duration::ZERO);
+        let wrapper = wrapper(phase, false, phase == Phase::Terminating);
+        let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "name": "aw", "uid": "uid", "controller": true}]);
+        let job = json!({"metadata": {"name": "b", "namespace": "ns", "uid": "uid-b",
+            "ownerReferences": owner}});
+        let seen: RawObject = serde_json::from_str(&job.to_string()).unwrap();
+        let kind = kind_of(&wrapper.components[0]);
+        let record = ObjectRecord::of(&seen, &kind.api_version, &kind.kind);
+        context.cache.put_object(&kind, record);
+        let mut memory = ReconcileState::default();
+        let attach = Attach::default();
+        let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach).await;
+        let Ok(snapshot) = seen else {
+            assert!(!left_out, "{phase} {ask:?} {code}");
+            continue;
+        };
+        assert!(left_out, "{phase} {ask:?} {code}");
+        let presences: Vec<&Presence> =
+            snapshot.components.iter().map(|component| &component.presence).collect();
+        assert!(matches!(presences[..], [Presence::Unseen, Presence::Present(_)]));
+        assert_eq!(memory.pods_unseen_for(), Some(Duration::from_secs(5)));
+    }
+}
+
+#[tokio::test]
+async fn a_kind_that_is_not_watched_is_looked_at_now_and_then_while_something_may_change() {
+    let deleting = Since { deleting: Some(Time(Timestamp::UNIX_EPOCH)), ..Since::default() };
+    for (phase, since, want) in [
+        (Phase::Resuming, None, true),
+        (Phase::Running, None, true),
+        (Phase::Resetting, None, true),
+        (Phase::Suspending, None, true),
+        (Phase::Terminating, None, true),
+        (Phase::Failed, Some(deleting), true),
+        (Phase::Failed, None, false),
+        (Phase::Succeeded, None, false),
+        (Phase::Suspended, None, false),
+        (Phase::Empty, None, false),
+    ] {
+        let context = context(&Arc::default(), Duration::ZERO);
+        let wrapper = wrapper(phase, false, false);
+        let mut decision = Decision { next: phase, ..Decision::default() };
+        decision.status.since = since;
+        let next = |context| requeue(context, &ReconcileState::default(), &wrapper, &decision);
+        assert_eq!(next(&context), Next::OnChange, "{phase}");
+        context.cache.set_blind(&kind_of(&wrapper.components[0]));
+        let again = Next::After(Duration::from_secs(30));
+        assert_eq!(next(&context), if want { again } else { Next::OnChange }, "{phase}");
+    }
+}
+
+#[tokio::test]
+async fn what_only_deletes_does_not_wait_for_retry_policies_and_misses_none() {
+    for (phase, suspend, deleting, want) in [
+        (Phase::Running, false, true, true),
+        (Phase::Running, true, false, true),
+        (Phase::Resetting, true, false, true),
+        (Phase::Suspending, false, false, true),
+        (Phase::Terminating, false, true, true),
+        (Phase::Running, false, false, false),
+        (Phase::Suspended, true, false, false),
+        (Phase::Empty, true, false, false),
+    ] {
+        let context = context(&Arc::default(), Duration::ZERO);
+        let wrapper = wrapper(phase, suspend, deleting);
+        let synced = || observe::is_synced(&context.cache, &wrapper, Some("default"));
+        assert!(!synced(), "{phase}: the Jobs are not listed");
+        context.cache.replace_objects(&kind_of(&wrapper.components[0]), vec![]);
+        assert_eq!(synced(), want, "{phase}, suspend: {suspend}, deleted: {deleting}");
+        let attach = Attach { default: Some("default".to_owned()), ..Attach::default() };
+        for (sync, missing) in [(Sync::Starting, 0), (Sync::Done, 1)] {
+            if sync == Sync::Done {
+                context.cache.replace_retry_sources(&retry_policies(), BTreeMap::new());
+            }
+            let mut memory = ReconcileState::default();
+            let ask = FreshRead::Nothing;
+            let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach);
+            assert_eq!(seen.await.unwrap().retry.unusable.len(), missing, "{sync:?}");
+        }
+    }
+}
