@@ -111,10 +111,10 @@ async fn a_kind_whose_first_list_fails_is_waited_for_only_a_while() {
     let (server, context, kind, task) = lister(500);
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(context.cache.sync(&kind), Sync::Starting);
-    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(context.cache.sync(&kind), Sync::Blind);
     server.code.store(200, Ordering::Relaxed);
-    tokio::time::sleep(Duration::from_secs(120)).await;
+    tokio::time::sleep(Duration::from_mins(2)).await;
     assert_eq!(context.cache.sync(&kind), Sync::Done);
     task.abort();
 }
