@@ -104,10 +104,16 @@ fn a_pod_is_not_resized_after_it_was_admitted() {
         let resizes = json!({"namespace": case.namespace, "resource": "pods",
             "subresource": "resize", "verb": "patch"});
         case.until_allowed(&tenant.name, resizes).await;
-        tenant.create(wrapper("a", json!({}), vec![pod("p", &[])])).await.expect("it is let in");
+        // one that runs must be on a node that can resize it
+        let waits = |name: &str| {
+            let mut pod = pod(name, &[]);
+            pod["spec"]["nodeSelector"] = json!({"example.org/node": "none"});
+            pod
+        };
+        tenant.create(wrapper("a", json!({}), vec![waits("p")])).await.expect("it is let in");
         case.phase("a", "Running").await;
         refused(tenant.resize("p").await, &json!("resize"));
-        tenant.create(pod("plain", &[])).await.expect("a pod of its own");
+        tenant.create(waits("plain")).await.expect("a pod of its own");
         tenant.resize("plain").await.expect("no AppWrapper admitted it");
     });
 }
