@@ -24,12 +24,11 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
     if pod.stuck.is_some() && pod.phase != PodPhase::Failed {
         return pod.stuck;
     }
-    let ended = match culprit(pod) {
-        Some((_, end)) => end.finished_at,
-        None => {
-            let apps = pod.terminated().filter(|(container, _)| !container.init);
-            apps.filter_map(|(_, end)| end.finished_at).min()
-        }
+    let ended = if let Some((_, end)) = culprit(pod) {
+        end.finished_at
+    } else {
+        let apps = pod.terminated().filter(|(container, _)| !container.init);
+        apps.filter_map(|(_, end)| end.finished_at).min()
     };
     ended
         .or_else(|| {

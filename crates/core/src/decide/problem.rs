@@ -140,15 +140,18 @@ impl<'a> Problem<'a> {
     }
 
     fn ruling_as(&self, draft: &Draft<'a>, charged: bool) -> Ruling {
+        let judged = self.judged(draft);
+        // a pod that may come back is decisive only where it is the first cause, which is waited with
+        let if_lost = judged.fatal_if_lost.filter(|_| self.may_return);
         super::policy::rule(&Case {
             facts: draft.facts,
-            judged: self.judged(draft),
+            fatal: judged.fatal.or(if_lost).map(|(_, index)| index),
+            judged,
             components: self.components.clone(),
             pod: self.pod,
             component: self.component,
             ignored: self.ignored,
             charged,
-            may_return: self.may_return,
             missing: self.reason == unhealthy::MISSING_COMPONENT && self.pod.is_none(),
             stalled: self.reason == unhealthy::STALLED,
             failure: &self.failure,

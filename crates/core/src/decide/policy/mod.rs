@@ -50,8 +50,8 @@ pub struct Case<'a> {
     pub ignored: Option<i32>,
     /// The end of its node was counted already, when it was about another pod of this attempt.
     pub charged: bool,
-    /// The first cause is a lost pod that may be there again with its node: the verdict is waited with.
-    pub may_return: bool,
+    /// The rule of `podFailurePolicy` by which a pod fails the AppWrapper.
+    pub fatal: Option<i32>,
     /// A component is missing, and no pod of it failed: no retry policy is about that.
     pub missing: bool,
     /// No pod reports progress; `pod` is the one that did last, and has not failed.

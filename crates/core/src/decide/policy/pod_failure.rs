@@ -98,9 +98,7 @@ pub fn judge<'a>(
 pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let rule =
         |index| RuleRef { index: Some(index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
-    let if_lost = case.judged.fatal_if_lost.filter(|_| case.may_return);
-    let fatal = case.judged.fatal.or(if_lost);
-    if let Some((_, index)) = fatal.filter(|_| !mutations::is_present(Mutation::FatalIsRetried)) {
+    if let Some(index) = case.fatal.filter(|_| !mutations::is_present(Mutation::FatalIsRetried)) {
         return Some(Ruling::unlimited(RulingAction::Fail, rule(index)));
     }
     let action = if mutations::is_present(Mutation::IgnoredIsCounted) {

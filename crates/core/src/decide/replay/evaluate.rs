@@ -157,6 +157,7 @@ impl<'a> Hearing<'a> {
             pod.into_iter().filter(|_| evidence.happened == Happened::PodFailed).collect();
         let judged = pod_failure::judge(snapshot, &failed, |_| false);
         let ignored = failed.first().and_then(|pod| judged.ignores(pod));
+        let fatal = judged.fatal.map(|(_, index)| index);
         let component = evidence.component(snapshot);
         if let (Some(index), Some(component)) = (ignored, component)
             && !(component.ends && component_failed || component.kind == "Pod")
@@ -179,7 +180,7 @@ impl<'a> Hearing<'a> {
             component,
             ignored,
             charged,
-            may_return: false,
+            fatal,
             missing,
             stalled: evidence.happened == Happened::Stalled,
             failure: evidence.record,
