@@ -282,6 +282,9 @@ fn memory_grown(scope: &Scope<'_>) -> Option<String> {
     if !goes_on || !scope.is_own() || pending(&scope.change.object.value).is_some() {
         return None;
     }
+    if is_edited(scope) {
+        return None;
+    }
     let before = scope.change.before.as_ref()?;
     let components = &scope.change.object.value["spec"]["components"];
     for one in pending(&before.value)? {
@@ -300,6 +303,17 @@ fn memory_grown(scope: &Scope<'_>) -> Option<String> {
         }
     }
     None
+}
+
+/// Whether the retry policy that decided was edited or deleted: it may not ask for the memory any more.
+fn is_edited(scope: &Scope<'_>) -> bool {
+    let rule = decided(&scope.change.object.value).map(|attempt| &attempt["rule"]);
+    let name = rule.and_then(|rule| rule["policy"].as_str());
+    let kind = scope.store.kinds.by_name("workload.codeflare.dev/v1alpha1", "RetryPolicy");
+    let found = kind.zip(name).and_then(|(kind, name)| {
+        scope.store.all(kind).find(|policy| *policy.address.name == *name)
+    });
+    found.is_none_or(|policy| policy.value["metadata"]["generation"] != 1)
 }
 
 fn given_up_by_right(scope: &Scope<'_>) -> Option<String> {
