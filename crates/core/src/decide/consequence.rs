@@ -38,20 +38,14 @@ impl FirstFailures {
             }
         }
         for (index, component) in snapshot.components.iter().enumerate() {
-            let Some(object) = component
-                .ours()
-                .filter(|object| attempts::is_current(&snapshot.status, object.attempt))
-            else {
-                continue;
-            };
+            let object = component.ours();
+            let is_current = |made| attempts::is_current(&snapshot.status, made);
+            let Some(object) = object.filter(|object| is_current(object.attempt)) else { continue };
             if let Outcome::Failed { at: Some(at), .. } = &object.report.outcome {
                 all.note(index, *at);
             }
-            component
-                .failed_jobs
-                .iter()
-                .filter_map(|job| job.at)
-                .for_each(|at| all.note(index, at));
+            let of_jobs = component.failed_jobs.iter().filter_map(|job| job.at);
+            of_jobs.for_each(|at| all.note(index, at));
         }
         all
     }

@@ -56,11 +56,9 @@ pub fn failed_component<'a>(
     judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
 ) -> Option<Problem<'a>> {
-    let mut failed = failed_components(draft);
-    let first = failed.first()?;
-    let ignored = spared_by(draft, judged, first);
-    let spared = first.clone();
-    failed.retain(|each| spared_by(draft, judged, each).is_none());
+    let (spared, failed): (Vec<_>, Vec<_>) = failed_components(draft, judged)
+        .into_iter()
+        .partition(|each| spared_by(draft, judged, each).is_some());
     let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
     let all_ignored = failed.is_empty();
     if all_ignored && not_replaced.iter().any(|pod| judged.ignores(pod).is_none()) {
@@ -68,14 +66,15 @@ pub fn failed_component<'a>(
     }
     not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
     let replacement = Replacement::of(draft.facts);
-    let candidates = if all_ignored { &[spared] } else { failed.as_slice() };
+    let candidates = if all_ignored { spared.get(..1)? } else { failed.as_slice() };
     let counts = |pod: &Pod| all_ignored || judged.ignores(pod).is_none();
     let alone = not_replaced
         .iter()
         .copied()
         .filter(|pod| counts(pod) && replacement.is_final(draft.facts, pod));
-    let (index, pod) = first_cause(draft, candidates, alone, counts)?;
+    let (index, pod) = first_cause(draft, judged, candidates, alone, counts)?;
     let problem = of_cause(draft, index, pod)?;
+    let ignored = spared.first().and_then(|first| spared_by(draft, judged, first));
     let open = failed.iter().filter_map(|each| undecided_until(draft, each.index));
     Some(Problem {
         deadline: open.max(),
@@ -91,13 +90,15 @@ pub fn failed_component<'a>(
 /// a component that has not said anything yet, and that nothing replaces.
 fn first_cause<'a>(
     draft: &Draft<'a>,
+    judged: &Judged<'a>,
     failed: &[FailedComponent<'a>],
     alone: impl Iterator<Item = &'a Pod>,
     counts: impl Fn(&Pod) -> bool,
 ) -> Option<(usize, Option<&'a Pod>)> {
     let first = failed.first()?.index;
     let of_failed = failed.iter().map(|each| {
-        let pod = disrupted_alone(draft, each.index).or_else(|| cause(draft, each.index, &counts));
+        let pod = disrupted_alone(draft, each.index)
+            .or_else(|| cause(draft, judged, each.index, &counts));
         (pod.map_or(each.at, failure::finished_at).or(each.at), each.index, pod)
     });
     let is_other = |pod: &&Pod| failed.iter().all(|each| Some(each.index) != pod.component);
@@ -160,17 +161,18 @@ fn spared_by(draft: &Draft<'_>, judged: &Judged<'_>, failed: &FailedComponent<'_
     let first = rules.next()??;
     rules.all(|rule| rule.is_some()).then_some(first)
 }
+
 /// The failed pod of a component that made it fail, of those that count: the first that was not replaced, else the
 /// last one. So it is the same pod whether its own failure is seen first or that of the component. A pod that was
 /// deleted because the component had failed is not the cause of anything.
 pub fn cause<'a>(
     draft: &Draft<'a>,
+    judged: &Judged<'a>,
     index: usize,
     counts: impl Fn(&Pod) -> bool,
 ) -> Option<&'a Pod> {
-    let first_failures = FirstFailures::of(draft.facts);
     let mut pods = failed_pods(draft, Some(index));
-    pods.retain(|pod| counts(pod) && !first_failures.is_consequence(pod));
+    pods.retain(|pod| counts(pod) && !judged.is_consequence(pod));
     let first = pods.iter().find(|pod| !health::is_replaced(draft.facts.snapshot, pod));
     first.or_else(|| pods.last()).copied()
 }
@@ -205,7 +207,7 @@ pub fn missing_component<'a>(
     let message = format!("{} no longer exists", draft.facts.snapshot.components[index].title());
     let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
     not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
-    let mut failed = failed_components(draft);
+    let mut failed = failed_components(draft, judged);
     failed.retain(|each| spared_by(draft, judged, each).is_none());
     let plain = Problem {
         owner_until: others_until(draft, &Replacement::of(draft.facts), &not_replaced),
@@ -232,7 +234,7 @@ pub fn missing_component<'a>(
 }
 
 /// The components that say that they failed, the first failure first.
-fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
+fn failed_components<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Vec<FailedComponent<'a>> {
     let snapshot = draft.facts.snapshot;
     let mut failed: Vec<FailedComponent<'_>> = snapshot
         .components
@@ -247,7 +249,7 @@ fn failed_components<'a>(draft: &Draft<'a>) -> Vec<FailedComponent<'a>> {
                 index,
                 reason,
                 message: Cow::Borrowed(message),
-                pod_set: cause(draft, index, |_| true).and_then(|pod| pod.pod_set),
+                pod_set: cause(draft, judged, index, |_| true).and_then(|pod| pod.pod_set),
                 at: *at,
                 jobs: &component.failed_jobs,
             }),

@@ -117,7 +117,8 @@ impl<'a> Problem<'a> {
         };
         let component = &draft.facts.snapshot.components[index];
         let text = failed::said(component, failed.reason, &failed.message);
-        let (cause, now) = (failed::cause(draft, index, |_| true), draft.facts.now);
+        let judged = self.judged(draft);
+        let (cause, now) = (failed::cause(draft, &judged, index, |_| true), draft.facts.now);
         let (other, at) = if let Some(pod) = cause {
             (Self::of_pod(draft.facts, pod, self.reason), failure::finished_at(pod))
         } else {
@@ -162,7 +163,7 @@ impl<'a> Problem<'a> {
     /// Whether all that failed was counted already.
     pub fn is_charged(&self, draft: &Draft<'a>) -> bool {
         let of_component = |failed: &FailedComponent<'_>| {
-            let cause = || failed::cause(draft, failed.index, |_| true);
+            let cause = || failed::cause(draft, &self.judged(draft), failed.index, |_| true);
             Some(failed.index) == self.component
                 || cause().is_some_and(|pod| incidents::is_charged(draft.facts.snapshot, pod))
         };
