@@ -88,10 +88,10 @@ impl Error {
     }
 
     /// The API server answered, and did not ask to wait: a call about another object may succeed.
-    fn is_of_one_object(&self) -> bool {
+    fn concerns_one_object(&self) -> bool {
         match self {
-            Self::Observe(error) => error.is_of_one_object(),
-            Self::Act(error) => error.is_of_one_object(),
+            Self::Observe(error) => error.concerns_one_object(),
+            Self::Act(error) => error.concerns_one_object(),
         }
     }
 
@@ -379,7 +379,7 @@ async fn carry_out(
             | Action::DeleteOrphan(_) => {
                 match deletion::carry_out(context, memory, snapshot, action).await {
                     // it keeps no other object from being deleted
-                    Err(error) if error.is_of_one_object() => {
+                    Err(error) if error.concerns_one_object() => {
                         failed.get_or_insert(error);
                     }
                     deleted => deleted?,

@@ -61,8 +61,8 @@ impl Error {
 
     /// The API server answered, and did not ask to wait: a write of another object may succeed.
     #[must_use]
-    pub fn is_of_one_object(&self) -> bool {
-        client::is_of_one_object(&self.source)
+    pub fn concerns_one_object(&self) -> bool {
+        client::concerns_one_object(&self.source)
     }
 
     /// The object is too large to be stored, or to be sent.

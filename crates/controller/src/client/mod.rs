@@ -51,7 +51,7 @@ pub fn retry_after(error: &kube::Error) -> Option<Duration> {
 
 /// Whether the API server answered, and did not ask to wait: a call about another object may succeed.
 #[must_use]
-pub fn is_of_one_object(error: &kube::Error) -> bool {
+pub fn concerns_one_object(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code != 429 && retry_after(error).is_none()
 }

@@ -45,43 +45,34 @@ async fn tidy_once(context: &Context) {
     };
     let config = context.config();
     let going = expired(all, &config.history, context.clock.now());
-    let mut left = Left::default();
+    // how many are left to be deleted, by namespace
+    let mut left: BTreeMap<&str, usize> = BTreeMap::new();
     for kept in &going {
-        *left.0.entry(kept.namespace.clone()).or_default() += 1;
+        *left.entry(&kept.namespace).or_default() += 1;
     }
     if timeout(WITHIN, delete(context, &going, &mut left)).await.is_err() {
         tracing::warn!("Timed out deleting records of AppWrappers.");
     }
-    let behind = left.0.into_keys().collect();
+    let behind = left.into_iter().filter(|(_, count)| *count > 0);
+    let behind = behind.map(|(namespace, _)| namespace.to_owned()).collect();
     context.records.lock().unwrap_or_else(PoisonError::into_inner).renew(&behind);
-}
-
-/// How many records are left to be deleted, by namespace; only namespaces that have any.
-#[derive(Default)]
-struct Left(BTreeMap<String, usize>);
-
-impl Left {
-    fn deleted(&mut self, namespace: &str) {
-        if let Some(count) = self.0.get_mut(namespace) {
-            *count = count.saturating_sub(1);
-        }
-        self.0.retain(|_, count| *count > 0);
-    }
 }
 
 /// Deletes records. One that cannot be deleted keeps no other; without an answer, and where the API server asks to
 /// wait, the rest waits for the next time.
-async fn delete(context: &Context, going: &[Kept], left: &mut Left) {
+async fn delete<'a>(context: &Context, going: &'a [Kept], left: &mut BTreeMap<&'a str, usize>) {
     let mut first = None;
     let mut failed = 0_usize;
     for kept in going.iter().take(DELETED_AT_ONCE) {
         match act::remove(&context.client, kept).await {
-            Ok(()) => left.deleted(&kept.namespace),
+            Ok(()) => {
+                left.entry(&kept.namespace).and_modify(|count| *count = count.saturating_sub(1));
+            }
             Err(error) => {
                 failed += 1;
-                let goes_on = error.is_of_one_object();
+                let concerns_all = !error.concerns_one_object();
                 first.get_or_insert(error);
-                if !goes_on {
+                if concerns_all {
                     break;
                 }
             }

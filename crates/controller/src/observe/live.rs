@@ -60,9 +60,9 @@ impl Error {
 
     /// The API server answered, and did not ask to wait: a call about another object may succeed.
     #[must_use]
-    pub fn is_of_one_object(&self) -> bool {
+    pub fn concerns_one_object(&self) -> bool {
         match self {
-            Self::Api { source, .. } => client::is_of_one_object(source),
+            Self::Api { source, .. } => client::concerns_one_object(source),
             Self::NoKind(_) | Self::NotNamespaced(_) => true,
         }
     }

@@ -226,7 +226,7 @@ async fn presence(
 /// to wait. That everything is gone needs a LIST of each, [`FreshRead::Gone`].
 fn is_left_out(wrapper: &Wrapper, error: &Error) -> bool {
     match wrapper.status.phase {
-        Phase::Resetting | Phase::Suspending | Phase::Terminating => error.is_of_one_object(),
+        Phase::Resetting | Phase::Suspending | Phase::Terminating => error.concerns_one_object(),
         Phase::Empty
         | Phase::Suspended
         | Phase::Resuming
