@@ -222,9 +222,11 @@ fn the_labels_of_pods_are_for_controllers() {
         let refused =
             |said: String| assert!(said.contains("must be left to controllers"), "{said}");
 
-        let mut forged = pod("forged", &[]);
-        forged["metadata"]["labels"] = ours.clone();
-        refused(refusal(tenant.create(forged).await));
+        for forgery in [ours.clone(), json!({NAME_LABEL: ""})] {
+            let mut forged = pod("forged", &[]);
+            forged["metadata"]["labels"] = forgery;
+            refused(refusal(tenant.create(forged).await));
+        }
         tenant.create(pod("plain", &[])).await.expect("a pod of its own");
         refused(refusal(tenant.patch(POD, "plain", labels(ours.clone())).await));
         for key in [NAME_LABEL, UID_LABEL, "workload.codeflare.dev/attempt"] {
@@ -238,6 +240,7 @@ fn the_labels_of_pods_are_for_controllers() {
             .expect("no label of ours");
 
         refused(refusal(tenant.create(deployment("forged", ours.clone())).await));
+        refused(refusal(tenant.create(deployment("forged", json!({NAME_LABEL: ""}))).await));
         tenant.create(deployment("plain", json!({}))).await.expect("a Deployment of its own");
         let change = json!({"spec": {"template": {"metadata": {"labels": ours}}}});
         refused(refusal(tenant.patch(("apps/v1", "Deployment"), "plain", change).await));
@@ -297,6 +300,7 @@ fn the_policies_are_understood() {
             "appwrapper-pods",
             "appwrapper-pod-templates",
             "appwrapper-pod-resources",
+            "appwrapper-components",
         ] {
             let api =
                 case.cluster_api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");

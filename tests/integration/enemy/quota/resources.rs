@@ -7,8 +7,11 @@ use serde_json::{Value, json};
 use super::{POD, RBAC, Tenant, deployment, refusal};
 use crate::harness::{pod, wrapper};
 use crate::installed::installed_test;
+use crate::objects::{job_set, ray_cluster};
 
 const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
+const RAY_CLUSTER: (&str, &str) = ("ray.io/v1", "RayCluster");
+const JOB_SET: (&str, &str) = ("jobset.x-k8s.io/v1alpha2", "JobSet");
 
 impl Tenant<'_> {
     /// Changes what pods of a Deployment are made of, as `kubectl set` does.
@@ -115,5 +118,55 @@ fn a_pod_is_not_resized_after_it_was_admitted() {
         refused(tenant.resize("p").await, &json!("resize"));
         tenant.create(waits("plain")).await.expect("a pod of its own");
         tenant.resize("plain").await.expect("no AppWrapper admitted it");
+    });
+}
+
+#[test]
+fn what_an_operator_runs_is_not_enlarged_after_it_was_admitted() {
+    installed_test("what_an_operator_runs_is_not_enlarged", async |case| {
+        let tenant = Tenant::new(&case).await;
+        let rules = json!([
+            {"apiGroups": ["ray.io"], "resources": ["rayclusters"], "verbs": ["*"]},
+            {"apiGroups": ["jobset.x-k8s.io"], "resources": ["jobsets"], "verbs": ["*"]},
+        ]);
+        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role",
+            "metadata": {"name": "operators"}, "rules": rules}))
+            .await;
+        case.create(json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding",
+            "metadata": {"name": "operators"},
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": "operators"},
+            "subjects": [{"apiGroup": RBAC, "kind": "User", "name": tenant.name}]}))
+            .await;
+        for (group, resource) in [("ray.io", "rayclusters"), ("jobset.x-k8s.io", "jobsets")] {
+            let patches = json!({"namespace": case.namespace, "group": group,
+                "resource": resource, "verb": "patch"});
+            case.until_allowed(&tenant.name, patches).await;
+        }
+        let wrapped = vec![ray_cluster("r"), job_set("s", json!({}), &[("one", &[])])];
+        tenant.create(wrapper("a", json!({}), wrapped)).await.expect("it is let in");
+        case.phase("a", "Running").await;
+        let template = json!({"metadata": {}, "spec": {"containers": []}});
+        let group = json!({"groupName": "more", "replicas": 9, "minReplicas": 9, "maxReplicas": 9,
+            "rayStartParams": {}, "template": template});
+        let label = |key: &str| json!({"metadata": {"labels": {key: null}}});
+        for (kind, name, change) in [
+            (RAY_CLUSTER, "r", json!({"spec": {"workerGroupSpecs": [group]}})),
+            (RAY_CLUSTER, "r", label("workload.codeflare.dev/appwrapper")),
+            (JOB_SET, "s", json!({"spec": {"suspend": true}})),
+            (JOB_SET, "s", label("workload.codeflare.dev/appwrapper-uid")),
+        ] {
+            let said = refusal(tenant.patch(kind, name, change.clone()).await);
+            assert!(said.contains("a resource that an AppWrapper wraps"), "{change}: {said}");
+        }
+        let note = json!({"metadata": {"labels": {"example.com/note": "mine"}}});
+        for (kind, name) in [(RAY_CLUSTER, "r"), (JOB_SET, "s")] {
+            tenant.patch(kind, name, note.clone()).await.expect("its own label");
+        }
+        tenant
+            .create(job_set("plain", json!({"suspend": true}), &[("one", &[])]))
+            .await
+            .expect("its own");
+        let resume = json!({"spec": {"suspend": false}});
+        tenant.patch(JOB_SET, "plain", resume).await.expect("no AppWrapper admitted it");
     });
 }
