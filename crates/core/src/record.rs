@@ -100,6 +100,12 @@ pub fn config_map(uid: &str) -> Option<String> {
     names::is_label(uid).then(|| format!("{PREFIX}{uid}"))
 }
 
+/// Whether a ConfigMap with the label of records is named as one.
+#[must_use]
+pub fn is_named_as_record(name: &str) -> bool {
+    name.starts_with(PREFIX)
+}
+
 /// A ConfigMap that has the label of records.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kept {
@@ -120,7 +126,7 @@ pub struct Kept {
 pub fn expired(all: Vec<Kept>, settings: &History, now: Timestamp) -> Vec<Kept> {
     let mut going = vec![];
     let mut by_namespace: BTreeMap<String, Vec<Kept>> = BTreeMap::new();
-    for kept in all.into_iter().filter(|kept| kept.name.starts_with(PREFIX)) {
+    for kept in all.into_iter().filter(|kept| is_named_as_record(&kept.name)) {
         if settings.ttl.after(kept.created) <= now {
             going.push(kept);
         } else {

@@ -1,5 +1,7 @@
 //! Keeps records of AppWrappers that are deleted, as ConfigMaps; see [`crate::record`].
 
+use std::collections::BTreeMap;
+
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -9,12 +11,10 @@ use serde_json::json;
 use super::{Error, create_once, delete};
 use crate::api::keys;
 use crate::observe::assemble::Wrapper;
-use crate::record::{Kept, RECORD_KEY, Record, config_map};
+use crate::record::{Kept, RECORD_KEY, Record, config_map, is_named_as_record};
 
 /// How many ConfigMaps are read at a time.
 const PAGE: u32 = 500;
-/// The most ConfigMaps that are read: whoever may create them chooses how many have the label.
-const READ_MAX: usize = 100_000;
 
 /// Keeps a record; one that is there already is as good.
 ///
@@ -34,34 +34,41 @@ pub async fn keep(client: &Client, wrapper: &Wrapper, record: &Record) -> Result
     create_once(client, wrapper, &name, &object).await
 }
 
-/// The ConfigMaps with the label of records, in all namespaces, without those that are being deleted.
+/// The records of all namespaces, without those that are being deleted; at most so many of a namespace, since whoever may
+/// create ConfigMaps there chooses how many have the label.
 ///
 /// # Errors
 /// They cannot be listed.
-pub async fn list(client: &Client) -> Result<Vec<Kept>, Error> {
+pub async fn list(client: &Client, of_namespace_max: usize) -> Result<Vec<Kept>, Error> {
     let api: Api<ConfigMap> = Api::all(client.clone());
     let mut params = ListParams::default().labels(keys::RECORD).limit(PAGE);
-    let (mut all, mut read) = (vec![], 0);
+    let (mut all, mut counts) = (vec![], BTreeMap::<String, usize>::new());
     loop {
         let page = api.list_metadata(&params).await;
         let page = page.map_err(|error| Error::new("list the records", error))?;
-        read += page.items.len();
-        // a finalizer may hold one that is being deleted for ever
-        let stays =
-            |object: &PartialObjectMeta<ConfigMap>| object.metadata.deletion_timestamp.is_none();
-        all.extend(page.items.into_iter().filter(stays).filter_map(|object| {
-            Some(Kept {
-                created: object.metadata.creation_timestamp?.0,
-                namespace: object.metadata.namespace?,
-                name: object.metadata.name?,
-                uid: object.metadata.uid?,
-            })
-        }));
+        for kept in page.items.into_iter().filter_map(kept) {
+            let count = counts.entry(kept.namespace.clone()).or_default();
+            *count += 1;
+            if *count <= of_namespace_max {
+                all.push(kept);
+            }
+        }
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) if read < READ_MAX => params = params.continue_token(&token),
-            Some(_) | None => return Ok(all),
+            Some(token) => params = params.continue_token(&token),
+            None => return Ok(all),
         }
     }
+}
+
+/// What is known of a record. One that is being deleted is none: a finalizer may hold it for ever.
+fn kept(object: PartialObjectMeta<ConfigMap>) -> Option<Kept> {
+    let meta = object.metadata;
+    let name = meta.name.filter(|name| is_named_as_record(name))?;
+    if meta.deletion_timestamp.is_some() {
+        return None;
+    }
+    let (created, namespace, uid) = (meta.creation_timestamp?.0, meta.namespace?, meta.uid?);
+    Some(Kept { created, namespace, name, uid })
 }
 
 /// Deletes a record.

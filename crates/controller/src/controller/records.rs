@@ -32,7 +32,9 @@ pub(super) async fn tidy(context: &Context) {
 }
 
 async fn tidy_once(context: &Context) {
-    let all = match timeout(WITHIN, act::list(&context.client)).await {
+    // of a namespace with more, some are left to be deleted in any case
+    let most = context.config().history.per_namespace.saturating_add(DELETED_AT_ONCE + 1);
+    let all = match timeout(WITHIN, act::list(&context.client, most)).await {
         Ok(Ok(all)) => all,
         Ok(Err(error)) => {
             tracing::warn!(cause = telemetry::chain(&error), "The records cannot be counted.");
@@ -131,6 +133,27 @@ mod tests {
             metadata["finalizers"] = json!(["example.org/never"]);
         }
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    }
+
+    #[tokio::test]
+    async fn many_records_of_one_namespace_keep_no_others_from_being_deleted() {
+        let of = |namespace, count: usize| (0..count).map(move |i| map(namespace, i, false));
+        let many = DELETED_AT_ONCE * 3;
+        let (client, deleted) = server(of("flood", many).chain(of("well", 3)).collect(), 500);
+        let listed = act::list(&client, 10).await.unwrap();
+        let count = |name| listed.iter().filter(|kept| kept.namespace == name).count();
+        assert_eq!((count("flood"), count("well")), (10, 3));
+        let now: Timestamp = "2026-01-01T00:00:01Z".parse().unwrap();
+        let history = History { enabled: true, per_namespace: 1, ..History::default() };
+        let config = Config { history: history.clone(), ..Config::default() };
+        let context = Context::new(client, Arc::new(ManualClock::at(now)), config, |_| ());
+        let take = |namespace| context.records.lock().unwrap().take(namespace, &history);
+        assert_eq!(["flood", "well"].map(take), [true; 2]);
+        tidy_once(&context).await;
+        assert_eq!(deleted.lock().unwrap().len(), DELETED_AT_ONCE);
+        let well = deleted.lock().unwrap().iter().filter(|name| name.contains("-well-")).count();
+        assert_eq!(well, 2);
+        assert_eq!(["flood", "well"].map(take), [false, true], "only where none is left");
     }
 
     #[tokio::test]
