@@ -23,6 +23,9 @@ pub fn testimony(draft: &Draft<'_>, problem: &Problem<'_>) -> Option<Testimony> 
     let pod = problem.pod.filter(|pod| pod.has_failed())?;
     let kind = kind(facts, pod, failure.category.as_deref(), failure.exit_code)?;
     let snapshot = facts.snapshot;
+    // one loss is one incident, whatever pods are there
+    let lost_at = snapshot.loss_of(pod).and_then(|loss| loss.since);
+    let time = lost_at.filter(|_| kind == EvidenceKind::NodeLost).unwrap_or(problem.failed_at);
     let evidence = SuspicionEvidence {
         kind,
         namespace: snapshot.namespace.clone(),
@@ -33,7 +36,7 @@ pub fn testimony(draft: &Draft<'_>, problem: &Problem<'_>) -> Option<Testimony> 
         rank: Some(rank(&pod.name).to_owned()),
         category: failure.category.clone(),
         exit_code: failure.exit_code,
-        time: Time(problem.failed_at),
+        time: Time(time),
         withdrawn: false,
     };
     Some(Testimony { node: pod.node.clone()?, evidence })
@@ -58,8 +61,13 @@ fn kind(
     exit_code: Option<i32>,
 ) -> Option<EvidenceKind> {
     if let Some(loss) = pod.lost {
+        // a pod that tolerates everything may be created for a node that is lost already
+        let of_node = facts.snapshot.loss_of(pod).and_then(|loss| loss.since);
+        let came_later = pod.created.zip(of_node).is_some_and(|(at, lost)| at > lost);
         return match loss.state {
-            Lost::NotReady | Lost::Unreachable | Lost::OutOfService => Some(EvidenceKind::NodeLost),
+            Lost::NotReady | Lost::Unreachable | Lost::OutOfService => {
+                (!came_later).then_some(EvidenceKind::NodeLost)
+            }
             Lost::Deleted => None,
         };
     }

@@ -56,6 +56,21 @@ fn a_failure_points_to_its_node_where_the_node_may_have_caused_it() {
 }
 
 #[test]
+fn one_loss_of_a_node_is_one_incident_whatever_is_created_there() {
+    for (created, want) in
+        [(None, Some(10)), (Some(10), Some(10)), (Some(11), None), (Some(90), None)]
+    {
+        let mut world = lost(Lost::NotReady);
+        for pod in &mut world.snapshot.pods {
+            pod.created = created.map(at);
+        }
+        world.snapshot.mark_lost_pods();
+        let time = world.decide(300).testimony.map(|told| told.evidence.time.0);
+        assert_eq!(time, want.map(at), "{created:?}");
+    }
+}
+
+#[test]
 fn evidence_names_the_appwrapper_and_the_rank() {
     let evidence = exits(3, "Error", "").decide(200).testimony.unwrap().evidence;
     assert_eq!((evidence.namespace.as_str(), evidence.name.as_str()), ("ns", "aw"));
