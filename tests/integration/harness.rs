@@ -6,6 +6,7 @@ mod manifests;
 use std::sync::{Arc, LazyLock, OnceLock, mpsc};
 use std::time::Duration;
 
+use appwrapper::client::Limits;
 use appwrapper::clock::SystemClock;
 use appwrapper::config::Config;
 use appwrapper::controller::Controller;
@@ -86,7 +87,7 @@ fn controller() {
             let clock = Arc::new(SystemClock);
             let metrics = METRICS.clone();
             let builder = ClientBuilder::try_from(PLANE.config()).expect("as at the start");
-            let client = builder.with_layer(&metrics.calls()).build();
+            let client = builder.with_layer(&metrics.calls()).with_layer(&Limits).build();
             Controller::with_metrics(client, clock, config(), metrics)
         });
     });

@@ -81,4 +81,5 @@ mod switchover;
 mod terminal;
 mod tour;
 mod web;
+mod wire;
 mod world;

@@ -5,9 +5,11 @@
 //! request ─▶ Limits ─▶ API server ─▶ answer, in full, within the time; of a watch only its head
 //!                                    a page that is too large: fewer objects are asked for
 //!                                    429, 503: Retry-After becomes part of the error
+//!                                    protobuf: becomes JSON
 //! ```
 
 mod page;
+mod protobuf;
 mod read_only;
 #[cfg(test)]
 mod tests;
@@ -61,6 +63,15 @@ const fn asks_to_wait(code: u16) -> bool {
     matches!(code, 429 | 503)
 }
 
+/// An extension of a request for pods: of each, no more is read than
+/// [`PodRecord`](crate::observe::pod_record::PodRecord) does, so that they may come in protobuf, which costs the API
+/// server less than JSON. A watch of the pods of all namespaces needs none.
+#[derive(Clone, Copy, Debug)]
+pub struct LeanPods;
+
+/// Where the pods of all namespaces are.
+const ALL_PODS: &str = "/api/v1/pods";
+
 /// A call took too long. Whether a write was applied is not known.
 #[derive(Debug, thiserror::Error)]
 #[error("{method} {path}: no response within {} s", within.as_secs())]
@@ -105,18 +116,32 @@ where
         Poll::Ready(Ok(())) // each request waits for the service
     }
 
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let within = deadline(&method, &uri);
         let is_watch = method == Method::GET && is_watch(&uri);
+        let watches_pods = is_watch && uri.path() == ALL_PODS;
+        if watches_pods || request.extensions().get::<LeanPods>().is_some() {
+            request.headers_mut().insert(header::ACCEPT, protobuf::ACCEPT);
+        }
         let smaller = page::Smaller::of(&request);
         let service = self.0.clone();
         let answered = async move {
             let answer = send(&service, request).await?;
             if is_watch && answer.status().is_success() {
-                return Ok(answer.map(|body| body.map_err(Into::into).boxed_unsync()));
+                let is_protobuf = protobuf::is_it(answer.headers());
+                return Ok(answer.map(|body| {
+                    if is_protobuf {
+                        protobuf::lines(body).boxed_unsync()
+                    } else {
+                        body.map_err(Into::into).boxed_unsync()
+                    }
+                }));
             }
-            let (head, bytes) = page::whole(answer, smaller, &service).await?.into_parts();
+            let (head, mut bytes) = page::whole(answer, smaller, &service).await?.into_parts();
+            if protobuf::is_it(&head.headers) {
+                bytes = protobuf::json(&bytes)?.into();
+            }
             let bytes = with_retry_after(head.status, &head.headers, bytes);
             let body = Full::new(bytes).map_err(|never| match never {}).boxed_unsync();
             Ok(Response::from_parts(head, body))

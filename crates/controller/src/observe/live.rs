@@ -19,7 +19,7 @@ use super::raw_object::RawObject;
 use super::records::{Controller, Identity, ObjectRecord};
 use super::retry_sources;
 use crate::api::{AppWrapper, keys};
-use crate::client;
+use crate::client::{self, LeanPods};
 use crate::discovery::{self, Served};
 use crate::mutations::{self, Mutation};
 
@@ -322,12 +322,21 @@ pub async fn listed_pods(
     let mut pods = vec![];
     let Some(params) = naming(appwrappers) else { return Ok(pods) };
     // what is kept of a page is small, whatever is in its pods
-    let resource = pod_resource();
-    pages(client, &resource, Some(namespace), &params, Request::list, |pod: WatchedPod| {
+    let (resource, lists) = (pod_resource(), list_lean_pods);
+    pages(client, &resource, Some(namespace), &params, lists, |pod: WatchedPod| {
         pods.push(pod.record);
     })
     .await?;
     Ok(pods)
+}
+
+fn list_lean_pods(
+    request: &Request,
+    params: &ListParams,
+) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
+    let mut request = request.list(params)?;
+    request.extensions_mut().insert(LeanPods);
+    Ok(request)
 }
 
 /// Whether a label can hold the name: the API server refuses to look for a longer one.
