@@ -47,6 +47,8 @@ const SLOW: Duration = Duration::from_secs(1);
 /// Cool-down per pod. A reconcile visits every pod, so the cool-down grows with their number and bounds the cost of a
 /// large gang's events.
 const COOL_DOWN_PER_POD: Duration = Duration::from_micros(500);
+/// Cool-down per KiB of text. An AppWrapper of 1 MiB takes about 10 ms to read, whatever the change.
+const COOL_DOWN_PER_KIB: Duration = Duration::from_micros(200);
 /// The longest cool-down.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(1);
 
@@ -186,14 +188,18 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
     let cool_down = if reconcile::awaits_own_write(context, &key) {
         Duration::ZERO
     } else {
-        cool_down(context.cache.pod_cache(|pods| pods.kept(&key)))
+        cool_down(context.cache.pod_cache(|pods| pods.kept(&key)), stored.size())
     };
     Ended { requeue, cool_down, yields }
 }
 
-/// How long changes to an AppWrapper with this many pods trigger no further reconcile.
-fn cool_down(pods: usize) -> Duration {
-    COOL_DOWN_PER_POD.saturating_mul(u32::try_from(pods).unwrap_or(u32::MAX)).min(COOL_DOWN_MAX)
+/// How long changes to an AppWrapper with this many pods, and bytes of text, trigger no further reconcile.
+fn cool_down(pods: usize, bytes: usize) -> Duration {
+    let times = |each: Duration, count: usize| {
+        each.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX))
+    };
+    let of_text = times(COOL_DOWN_PER_KIB, bytes / 1024);
+    times(COOL_DOWN_PER_POD, pods).saturating_add(of_text).min(COOL_DOWN_MAX)
 }
 
 /// A reconcile that failed is retried after a pause: a longer one where the API server asks for it.

@@ -73,3 +73,19 @@ async fn nothing_is_decided_before_the_pods_are_listed_and_nodes_are_not_waited_
     assert!(!*ready.borrow(), "nodes are not listed");
     run.abort();
 }
+
+#[test]
+fn a_large_appwrapper_rests_between_reconciles() {
+    for (pods, bytes, millis) in [
+        (0, 0, 0),
+        (0, 1023, 0),
+        (0, 4 << 10, 1),
+        (4, 4 << 10, 3),
+        (0, 1 << 20, 205),
+        (0, 64 << 20, 1000),
+    ] {
+        let rest = cool_down(pods, bytes);
+        assert_eq!(rest.as_micros().div_ceil(1000), millis, "{pods} {bytes}");
+    }
+    assert_eq!(cool_down(usize::MAX, usize::MAX), COOL_DOWN_MAX);
+}

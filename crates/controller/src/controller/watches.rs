@@ -20,7 +20,7 @@ use crate::config::Autopilot;
 use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::Key;
-use crate::observe::cached_appwrapper::CachedAppWrapper;
+use crate::observe::cached_appwrapper::{Before, CachedAppWrapper};
 use crate::observe::feed;
 use crate::observe::live::pod_resource;
 use crate::observe::nodes::{self, Marks};
@@ -173,7 +173,7 @@ async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<b
                 continue;
             }
         };
-        match context.store.apply(event, |seen, known| read(&context.metrics, seen, known)) {
+        match context.store.apply(event, |seen, before| read(&context.metrics, seen, before)) {
             Shown::Begin => {}
             Shown::Listed(stored) => used(context, &mut kinds, &stored),
             Shown::Changed(stored) => {
@@ -204,9 +204,9 @@ fn gone(context: &Context, kinds: &mut Kinds, key: &Key) {
 fn read(
     metrics: &Metrics,
     seen: RawObject,
-    known: Option<&Wrapper>,
+    before: &Before,
 ) -> (CachedAppWrapper, Option<Arc<Wrapper>>) {
     let meta = seen.meta.clone();
-    let read = contain::of_watch(metrics, || CachedAppWrapper::read(seen, known));
+    let read = contain::of_watch(metrics, || CachedAppWrapper::read(seen, before));
     read.unwrap_or_else(|| (CachedAppWrapper::unreadable(meta, "internal error".to_owned()), None))
 }

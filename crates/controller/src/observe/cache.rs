@@ -135,10 +135,17 @@ impl Cache {
         tally
     }
 
-    /// Stores an object of a kind.
-    pub fn put_object(&self, kind: &KindKey, record: ObjectRecord) {
-        let key = object_key(&record);
-        self.lock().kinds.entry(kind.clone()).or_default().objects.insert(key, record);
+    /// Stores an object of a kind; returns the AppWrappers that are to be looked at: those that it names, and named
+    /// before, where anything has changed that is kept of it.
+    pub fn put_object(&self, kind: &KindKey, record: ObjectRecord) -> BTreeSet<Key> {
+        let mut inner = self.lock();
+        let objects = &mut inner.kinds.entry(kind.clone()).or_default().objects;
+        let (key, now) = (object_key(&record), appwrapper_of(&record));
+        match objects.insert(key.clone(), record) {
+            Some(before) if objects.get(&key) == Some(&before) => BTreeSet::new(),
+            Some(before) => now.into_iter().chain(appwrapper_of(&before)).collect(),
+            None => now.into_iter().collect(),
+        }
     }
 
     /// Forgets an object of a kind.

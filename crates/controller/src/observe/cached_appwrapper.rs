@@ -21,12 +21,23 @@ pub struct CachedAppWrapper {
     key: Key,
     uid: String,
     version: String,
+    /// `metadata.generation`, which changes with the spec; 0 where there is none.
+    generation: i64,
     size: usize,
     text: Option<Box<str>>,
     /// How many bytes of the object are not in its text.
     left_out: usize,
     /// What it says in short, or why it cannot be read.
     pub summary: Result<Arc<Summary>, String>,
+}
+
+/// What is known of an AppWrapper before the watch shows a newer version.
+#[derive(Clone, Debug, Default)]
+pub struct Before {
+    /// As it was parsed last.
+    pub parsed: Option<Arc<Wrapper>>,
+    /// As the watch has shown it.
+    pub stored: Option<Arc<CachedAppWrapper>>,
 }
 
 /// Reads an AppWrapper without the rules that cannot be read; none where these are not what is wrong.
@@ -43,14 +54,18 @@ fn without_unread_rules(seen: &RawObject) -> Option<Wrapper> {
 }
 
 /// The status is whatever was written into it: it is read as far as it can be.
-fn wrapper(seen: &RawObject, spec: Arc<AppWrapperSpec>, known: Option<&Wrapper>) -> Wrapper {
+fn read_status(seen: &RawObject, suspend: bool) -> Read {
     let finalizers = seen.meta.finalizers.iter().flatten();
     let evidence = Evidence {
         deleting: seen.meta.deletion_timestamp.is_some(),
-        suspend: spec.suspend,
+        suspend,
         finalizer: finalizers.into_iter().any(|name| name == keys::FINALIZER),
     };
-    let Read { status, flaws } = status::read(seen.status(), evidence);
+    status::read(seen.status(), evidence)
+}
+
+fn wrapper(seen: &RawObject, spec: Arc<AppWrapperSpec>, known: Option<&Wrapper>) -> Wrapper {
+    let Read { status, flaws } = read_status(seen, spec.suspend);
     let plain = Wrapper::plain(&seen.meta, spec, status);
     let mut wrapper = match known {
         Some(known) => plain.inspected_as(known),
@@ -63,13 +78,21 @@ fn wrapper(seen: &RawObject, spec: Arc<AppWrapperSpec>, known: Option<&Wrapper>)
 }
 
 impl CachedAppWrapper {
-    /// Reads an object, and the whole of it, too, where it can be read. `known` is an earlier version, where one is kept.
+    /// Reads an object, and the whole of it, too, where it can be read.
+    ///
+    /// Where the spec was read before and the AppWrapper is not kept parsed, the spec is left to the reconcile: an
+    /// AppWrapper may be large, and changes are read in the one task of the watch, where nobody takes turns.
     #[must_use]
-    pub fn read(seen: RawObject, known: Option<&Wrapper>) -> (Self, Option<Arc<Wrapper>>) {
+    pub fn read(seen: RawObject, before: &Before) -> (Self, Option<Arc<Wrapper>>) {
         if let Some(annotations) = &seen.meta.annotations {
             mutations::panic_where_asked("watch", annotations);
         }
-        let wrapper = match known {
+        if let (None, Some(stored)) = (&before.parsed, &before.stored)
+            && let Some(summary) = stored.summary_of_newer(&seen)
+        {
+            return (Self::readable(seen, Ok(summary)), None);
+        }
+        let wrapper = match &before.parsed {
             Some(known) => Wrapper::read_newer(&seen, known),
             None => Wrapper::read(&seen),
         };
@@ -77,11 +100,28 @@ impl CachedAppWrapper {
             Ok(wrapper) => Ok(Arc::new(Summary::of(wrapper))),
             Err(flaw) => Err(flaw.clone()),
         };
+        (Self::readable(seen, summary), wrapper.ok().map(Arc::new))
+    }
+
+    /// The summary of a newer version with the same spec: the API server changes `metadata.generation` with the spec.
+    fn summary_of_newer(&self, seen: &RawObject) -> Option<Arc<Summary>> {
+        let summary = self.summary.as_ref().ok().filter(|summary| !summary.is_flawed)?;
+        let same_spec = self.generation > 0
+            && seen.meta.generation == Some(self.generation)
+            && seen.meta.uid.as_deref() == Some(self.uid.as_str());
+        same_spec.then(|| {
+            let Read { status, .. } = read_status(seen, summary.suspend);
+            Arc::new(summary.of_newer(&Wrapper::plain(&seen.meta, Arc::default(), status)))
+        })
+    }
+
+    /// One with its text, where it can be read.
+    fn readable(seen: RawObject, summary: Result<Arc<Summary>, String>) -> Self {
         let whole = seen.raw.get().len();
-        let text = wrapper.is_ok().then(|| lean(&seen).into_boxed_str());
+        let text = summary.is_ok().then(|| lean(&seen).into_boxed_str());
         let mut stored = Self::new(seen.meta, text, summary);
         stored.left_out = whole.saturating_sub(stored.size);
-        (stored, wrapper.ok().map(Arc::new))
+        stored
     }
 
     /// One that cannot be read, and why.
@@ -95,11 +135,13 @@ impl CachedAppWrapper {
         text: Option<Box<str>>,
         summary: Result<Arc<Summary>, String>,
     ) -> Self {
+        let generation = meta.generation.unwrap_or_default();
         let ObjectMeta { namespace, name, uid, resource_version, .. } = meta;
         let [namespace, name, uid, version] =
             [namespace, name, uid, resource_version].map(Option::unwrap_or_default);
         let size = text.as_ref().map_or(0, |text| text.len());
-        Self { key: Key { namespace, name }, uid, version, size, text, left_out: 0, summary }
+        let key = Key { namespace, name };
+        Self { key, uid, version, generation, size, text, left_out: 0, summary }
     }
 
     /// Its namespace and name.
@@ -246,7 +288,7 @@ mod tests {
 
     fn stored(value: &Value) -> CachedAppWrapper {
         let seen = serde_json::from_str::<RawObject>(&value.to_string()).unwrap();
-        CachedAppWrapper::read(seen, None).0
+        CachedAppWrapper::read(seen, &Before::default()).0
     }
 
     #[test]
@@ -298,14 +340,13 @@ mod tests {
     fn a_spec_is_read_once_for_each_generation() {
         let template = |metadata: Value| {
             json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata,
-                "spec": {"template": {"spec": {"containers": []}}}})
+                "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}})
         };
-        let components = json!([
-            {"template": template(json!({"name": "named"}))},
-            {"template": template(json!({"generateName": "made-"}))},
-            {"template": {"kind": "Job"}},
-        ]);
-        let object = |uid: &str, generation: Option<i64>, status: &Value| {
+        let named = json!({"template": template(json!({"name": "named"}))});
+        let generated = json!({"template": template(json!({"generateName": "made-"}))});
+        let flawed = json!([named, generated, {"template": {"kind": "Job"}}]);
+        let sound = json!([named, named]);
+        let made = |components: &Value, uid: &str, generation: Option<i64>, status: &Value| {
             let metadata =
                 json!({"name": "a", "namespace": "n", "uid": uid, "generation": generation});
             let object = json!({"metadata": metadata, "spec": {"components": components},
@@ -327,11 +368,22 @@ mod tests {
             (("u", None, &begun), ("u", None, &created), false),
             (("u", Some(0), &begun), ("u", Some(0), &created), false),
         ] {
-            let known = Wrapper::read(&object(before.0, before.1, before.2)).unwrap();
-            let seen = object(after.0, after.1, after.2);
-            let newer = Wrapper::read_newer(&seen, &known).unwrap();
-            assert_eq!(newer, Wrapper::read(&seen).unwrap(), "{before:?} {after:?}");
-            assert_eq!(Arc::ptr_eq(&newer.spec, &known.spec), again, "{before:?} {after:?}");
+            for (components, is_flawed) in [(&sound, false), (&flawed, true)] {
+                let first = made(components, before.0, before.1, before.2);
+                let seen = made(components, after.0, after.1, after.2);
+                let known = Wrapper::read(&first).unwrap();
+                let newer = Wrapper::read_newer(&seen, &known).unwrap();
+                assert_eq!(newer, Wrapper::read(&seen).unwrap(), "{before:?} {after:?}");
+                assert_eq!(Arc::ptr_eq(&newer.spec, &known.spec), again, "{before:?} {after:?}");
+                // one that is not kept parsed is summarised without its spec, unless a template is flawed
+                let (stored, _) = CachedAppWrapper::read(first, &Before::default());
+                let unparsed = Before { parsed: None, stored: Some(Arc::new(stored)) };
+                let (fresh, whole) = CachedAppWrapper::read(seen.clone(), &Before::default());
+                let (stored, parsed) = CachedAppWrapper::read(seen, &unparsed);
+                assert_eq!(parsed.is_none(), again && !is_flawed, "{before:?} {after:?}");
+                assert_eq!(stored.summary, fresh.summary, "{before:?} {after:?}");
+                assert_eq!(stored.parsed(), whole.map(Arc::unwrap_or_clone));
+            }
         }
     }
 }

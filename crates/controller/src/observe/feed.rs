@@ -169,12 +169,7 @@ impl Objects {
                 let list = std::mem::take(&mut self.list);
                 cache.replace_objects(kind, list).into_iter().collect()
             }
-            Event::Apply(seen) => {
-                let record = record(seen);
-                let key = appwrapper_of(&record);
-                cache.put_object(kind, record);
-                key.into_iter().collect()
-            }
+            Event::Apply(seen) => cache.put_object(kind, record(seen)).into_iter().collect(),
             Event::Delete(seen) => {
                 let record = record(seen);
                 cache.remove_object(kind, &record);
@@ -223,6 +218,33 @@ mod tests {
         assert_eq!(cache.retry_source(&kind, &at), None);
         cache.set_blind(&kind);
         assert_eq!(feed.take(&cache, Event::InitDone), Concerned::All, "the kind is there again");
+    }
+
+    #[test]
+    fn a_change_of_which_nothing_is_kept_wakes_nobody() {
+        let (cache, kind) = (
+            Cache::default(),
+            KindKey { api_version: "v1".to_owned(), kind: "ConfigMap".to_owned() },
+        );
+        let mut objects = Objects::new(kind);
+        let mut pods = Pods::default();
+        let object = |appwrapper: &str, note: &str, version: &str| {
+            json!({"metadata": {"name": "c", "namespace": "n", "uid": "u", "resourceVersion": version,
+                "labels": {crate::api::keys::APPWRAPPER: appwrapper},
+                "annotations": {"example.org/note": note}}})
+        };
+        for (appwrapper, note, want) in [
+            ("a", "1", vec!["a"]),
+            ("a", "2", vec![]),
+            ("b", "2", vec!["a", "b"]),
+            ("b", "3", vec![]),
+        ] {
+            let names = |keys: Vec<Key>| keys.into_iter().map(|key| key.name).collect::<Vec<_>>();
+            let value = object(appwrapper, note, note);
+            assert_eq!(names(objects.take(&cache, Event::Apply(seen(&value)))), want, "{value}");
+            let pod = serde_json::from_str(&value.to_string()).unwrap();
+            assert_eq!(names(pods.take(&cache, Event::Apply(pod))), want, "{value}");
+        }
     }
 
     #[test]

@@ -137,7 +137,10 @@ impl Group {
             return false;
         }
         self.remove_aside(name);
-        let is_quiet = self.pods.get(name).is_some_and(|old| has_only_progressed(old, &record));
+        let is_quiet = self
+            .pods
+            .get(name)
+            .is_some_and(|old| **old == *record || has_only_progressed(old, &record));
         self.pods.insert(name.clone(), record);
         !is_quiet
     }

@@ -13,14 +13,16 @@ use kube::runtime::watcher::Event;
 
 use super::assemble::Wrapper;
 use super::cache::Key;
-use super::cached_appwrapper::CachedAppWrapper;
+use super::cached_appwrapper::{Before, CachedAppWrapper};
 use super::raw_object::RawObject;
 use crate::api::Phase;
 
 /// The texts of all AppWrappers together, in bytes.
 const TEXTS_MAX: usize = 24 << 20;
 /// Memory of the AppWrappers that are kept parsed, in bytes: those that are being reconciled.
-const PARSED_MAX: usize = 8 << 20;
+const PARSED_MAX: usize = 3 << 20;
+/// One that takes more is not kept: a few would displace all others.
+const PARSED_EACH_MAX: usize = PARSED_MAX / 16;
 
 /// The AppWrappers of a cluster. A clone shows the same.
 #[derive(Clone, Debug, Default)]
@@ -56,6 +58,8 @@ struct Parsed {
     next: u64,
     by_key: BTreeMap<Key, (u64, usize, Arc<Wrapper>)>,
     by_age: BTreeMap<u64, Key>,
+    /// Memory of those of each namespace, in bytes.
+    by_namespace: BTreeMap<String, usize>,
 }
 
 /// What an event of the watch shows.
@@ -78,7 +82,7 @@ impl Store {
     pub fn apply(
         &self,
         event: Event<RawObject>,
-        read: impl FnOnce(RawObject, Option<&Wrapper>) -> (CachedAppWrapper, Option<Arc<Wrapper>>),
+        read: impl FnOnce(RawObject, &Before) -> (CachedAppWrapper, Option<Arc<Wrapper>>),
     ) -> Shown {
         match event {
             Event::Init => self.change(|inner| {
@@ -87,16 +91,12 @@ impl Store {
             }),
             Event::InitApply(seen) => {
                 // thousands come at once, and most of them rest: nothing is kept parsed
-                let (stored, _) = read(seen, None);
+                let (stored, _) = read(seen, &Before::default());
                 Shown::Listed(self.change(|inner| inner.put(stored, None)))
             }
             Event::Apply(seen) => {
-                let known = self.last_parsed(&seen.meta);
-                let (stored, parsed) = read(seen, known.as_deref());
-                // one that has ended is parsed again if it is reconciled, which is rare
-                let parsed = parsed.filter(|wrapper| {
-                    !matches!(wrapper.status.phase, Phase::Succeeded | Phase::Failed)
-                });
+                let before = self.before(&seen.meta);
+                let (stored, parsed) = read(seen, &before);
                 Shown::Changed(self.change(|inner| inner.put(stored, parsed)))
             }
             Event::Delete(seen) => {
@@ -143,11 +143,15 @@ impl Store {
         })
     }
 
-    /// An AppWrapper as it was parsed last, in whatever version.
-    fn last_parsed(&self, meta: &ObjectMeta) -> Option<Arc<Wrapper>> {
-        let (namespace, name) = (meta.namespace.clone()?, meta.name.clone()?);
+    /// What is known of an AppWrapper, in whatever version.
+    fn before(&self, meta: &ObjectMeta) -> Before {
+        let [namespace, name] =
+            [&meta.namespace, &meta.name].map(|it| it.clone().unwrap_or_default());
         let key = Key { namespace, name };
-        self.read(|inner| inner.parsed.by_key.get(&key).map(|(_, _, wrapper)| wrapper.clone()))
+        self.read(|inner| Before {
+            parsed: inner.parsed.by_key.get(&key).map(|(_, _, wrapper)| wrapper.clone()),
+            stored: inner.entries.get(&key).cloned(),
+        })
     }
 
     /// Keeps an AppWrapper parsed for a while.
@@ -177,8 +181,10 @@ impl Inner {
         parsed: Option<Arc<Wrapper>>,
     ) -> Arc<CachedAppWrapper> {
         let key = stored.key();
+        let was_parsed = self.parsed.by_key.contains_key(&key);
         self.remove(&key);
-        if let Some(wrapper) = parsed {
+        // one that waits for its first reconcile displaces none that is reconciled already
+        if let Some(wrapper) = parsed.filter(|it| was_parsed || self.parsed.has_room_for(it)) {
             self.parsed.put(key.clone(), wrapper);
         }
         if let Some(size) = stored.text().map(str::len) {
@@ -233,24 +239,44 @@ impl Texts {
 }
 
 impl Parsed {
+    fn has_room_for(&self, wrapper: &Wrapper) -> bool {
+        self.total + wrapper.memory_bytes() <= PARSED_MAX
+    }
+
     fn put(&mut self, key: Key, wrapper: Arc<Wrapper>) {
         self.remove(&key);
         let size = wrapper.memory_bytes();
+        // one that has ended is parsed again if it is reconciled, which is rare
+        let has_ended = matches!(wrapper.status.phase, Phase::Succeeded | Phase::Failed);
+        if has_ended || size > PARSED_EACH_MAX {
+            return;
+        }
         self.by_age.insert(self.next, key.clone());
+        *self.by_namespace.entry(key.namespace.clone()).or_default() += size;
         self.by_key.insert(key, (self.next, size, wrapper));
         self.next += 1;
         self.total += size;
         while self.total > PARSED_MAX {
-            let Some((_, oldest)) = self.by_age.first_key_value() else { break };
-            let oldest = oldest.clone();
+            let Some(oldest) = self.oldest_of_most() else { break };
             self.remove(&oldest);
         }
     }
 
+    /// The oldest of the namespace whose AppWrappers take most.
+    fn oldest_of_most(&self) -> Option<Key> {
+        let (most, _) = self.by_namespace.iter().max_by_key(|(_, size)| **size)?;
+        self.by_age.values().find(|key| key.namespace == *most).cloned()
+    }
+
     fn remove(&mut self, key: &Key) {
-        if let Some((age, size, _)) = self.by_key.remove(key) {
-            self.by_age.remove(&age);
-            self.total -= size;
+        let Some((age, size, _)) = self.by_key.remove(key) else { return };
+        self.by_age.remove(&age);
+        self.total -= size;
+        if let Some(namespace) = self.by_namespace.get_mut(&key.namespace) {
+            *namespace -= size;
+            if *namespace == 0 {
+                self.by_namespace.remove(&key.namespace);
+            }
         }
     }
 }
@@ -322,28 +348,55 @@ mod tests {
         for number in 0..40 {
             apply(&store, Event::Delete(seen("large", &number.to_string(), 0)));
         }
-        let left = CachedAppWrapper::read(seen("small", "a", 1_000), None).0.size() * 2;
+        let left =
+            CachedAppWrapper::read(seen("small", "a", 1_000), &Before::default()).0.size() * 2;
         assert_eq!(store.text_bytes(), left);
     }
 
     #[test]
     fn what_was_parsed_lately_is_kept_within_a_budget_and_by_version() {
         let store = Store::default();
+        let is_parsed = |name: &str| store.parsed(&key("n", name), "1").is_some();
+        let reconcile = |namespace: &str, name: &str| {
+            let wrapper = store.get(&key(namespace, name)).unwrap().parsed().unwrap();
+            store.keep_parsed(key(namespace, name), Arc::new(wrapper));
+        };
         apply(&store, Event::Apply(seen("n", "a", 0)));
-        assert!(store.parsed(&key("n", "a"), "1").is_some());
+        assert!(is_parsed("a"));
         assert!(store.parsed(&key("n", "a"), "2").is_none());
-        for name in ["b", "c"] {
-            apply(&store, Event::Apply(seen("n", name, 3 << 19)));
+        let some = 40 << 10;
+        for number in 0..40 {
+            apply(&store, Event::Apply(seen("n", &format!("b{number}"), some)));
         }
-        assert!(store.parsed(&key("n", "a"), "1").is_none());
-        assert!(store.parsed(&key("n", "b"), "1").is_none());
-        assert!(store.parsed(&key("n", "c"), "1").is_some());
+        assert!(is_parsed("a") && is_parsed("b0"), "what only waits displaces nothing");
+        assert!(!is_parsed("b39"));
+        apply(&store, Event::Apply(seen("n", "b0", some)));
+        assert!(is_parsed("b0"), "it has changed");
+        reconcile("n", "b39");
+        assert!(is_parsed("b39") && !is_parsed("a"), "the oldest goes");
+        apply(&store, Event::Apply(seen("n", "huge", PARSED_EACH_MAX)));
+        reconcile("n", "huge");
+        assert!(!is_parsed("huge") && is_parsed("b39"), "it would displace many");
         apply(&store, Event::InitApply(seen("n", "d", 0)));
-        assert!(store.parsed(&key("n", "d"), "1").is_none(), "a list leaves nothing parsed");
-        apply(&store, Event::Apply(in_phase("n", "c", 0, "Succeeded")));
-        assert!(store.parsed(&key("n", "c"), "1").is_none(), "it has ended");
-        let wrapper = store.get(&key("n", "c")).unwrap().parsed().unwrap();
-        store.keep_parsed(key("n", "c"), Arc::new(wrapper));
-        assert!(store.parsed(&key("n", "c"), "1").is_some(), "it is reconciled nevertheless");
+        assert!(!is_parsed("d"), "a list leaves nothing parsed");
+        for phase in ["Succeeded", "Failed"] {
+            apply(&store, Event::Apply(in_phase("n", "b39", 0, phase)));
+            reconcile("n", "b39");
+            assert!(!is_parsed("b39"), "it has ended");
+        }
+        apply(&store, Event::Apply(seen("other", "e", some)));
+        reconcile("other", "e");
+        for number in 0..40 {
+            reconcile("n", &format!("b{number}"));
+        }
+        assert!(store.parsed(&key("other", "e"), "1").is_some(), "a namespace displaces its own");
+        for number in 0..40 {
+            apply(&store, Event::Delete(seen("n", &format!("b{number}"), 0)));
+        }
+        apply(&store, Event::Delete(seen("other", "e", 0)));
+        store.read(|inner| {
+            assert_eq!(inner.parsed.total, 0);
+            assert!(inner.parsed.by_age.is_empty() && inner.parsed.by_namespace.is_empty());
+        });
     }
 }

@@ -26,6 +26,8 @@ pub struct Summary {
     pub kinds: Box<[KindKey]>,
     /// It expects pods.
     pub has_pods: bool,
+    /// A template cannot be read: its status tells what it expects.
+    pub is_flawed: bool,
     /// `QuotaReserved` is True.
     pub holds_quota: bool,
     /// It holds quota, or has held it.
@@ -46,24 +48,44 @@ impl Summary {
         kinds.retain(|kind| !kind.kind.is_empty());
         kinds.sort();
         kinds.dedup();
-        let grace = wrapper.annotations.get(keys::FORCEFUL_DELETION_GRACE);
-        let holds_quota = condition::is_true(&wrapper.status.conditions, condition::QUOTA_RESERVED);
         Self {
-            phase: wrapper.status.phase,
-            deleting: wrapper.deleting,
             suspend: wrapper.spec.suspend,
             is_ours: wrapper.is_ours(),
-            queue: wrapper.queue.clone(),
-            names_retry_policies: wrapper.annotations.contains_key(keys::RETRY_POLICIES),
             kinds: kinds.into(),
             has_pods: wrapper.components.iter().any(|component| !component.pod_sets.is_empty()),
+            is_flawed: wrapper.components.iter().any(|component| component.flaw.is_some()),
+            ..Self::beside_spec(wrapper)
+        }
+    }
+
+    /// Summarises a newer version with the same spec, of which only metadata and status were read; not one that is
+    /// flawed.
+    #[must_use]
+    pub fn of_newer(&self, newer: &Wrapper) -> Self {
+        let Self { suspend, is_ours, has_pods, is_flawed, .. } = *self;
+        let kinds = self.kinds.clone();
+        Self { suspend, is_ours, kinds, has_pods, is_flawed, ..Self::beside_spec(newer) }
+    }
+
+    /// What metadata and status say.
+    fn beside_spec(wrapper: &Wrapper) -> Self {
+        let (status, conditions) = (&wrapper.status, &wrapper.status.conditions);
+        let grace = wrapper.annotations.get(keys::FORCEFUL_DELETION_GRACE);
+        let holds_quota = condition::is_true(conditions, condition::QUOTA_RESERVED);
+        Self {
+            phase: status.phase,
+            deleting: wrapper.deleting,
+            suspend: false,
+            is_ours: false,
+            queue: wrapper.queue.clone(),
+            names_retry_policies: wrapper.annotations.contains_key(keys::RETRY_POLICIES),
+            kinds: Box::default(),
+            has_pods: false,
+            is_flawed: false,
             holds_quota,
-            was_admitted: holds_quota || !wrapper.status.attempts.is_empty(),
-            is_deletion_stuck: condition::is_deletion_forced(&wrapper.status.conditions),
-            is_over_quota: condition::is_true(
-                &wrapper.status.conditions,
-                condition::PODS_OVER_QUOTA,
-            ),
+            was_admitted: holds_quota || !status.attempts.is_empty(),
+            is_deletion_stuck: condition::is_deletion_forced(conditions),
+            is_over_quota: condition::is_true(conditions, condition::PODS_OVER_QUOTA),
             forceful_deletion_grace: grace.and_then(|text| text.parse().ok()),
         }
     }
