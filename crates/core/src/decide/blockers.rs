@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
 use super::draft::Draft;
 use super::force_delete::state_of_node;
-use crate::api::condition;
+use crate::api::{AppWrapperStatus, condition};
 use crate::snapshot::{Pod, Snapshot, Undetermined};
 use crate::tuning::Period;
 
@@ -16,6 +18,8 @@ const MESSAGE_INTERVAL: Duration = Duration::from_secs(10);
 /// What still exists.
 #[derive(Debug, Default)]
 pub(super) struct Blockers {
+    /// The component that alone is deleted, where one is.
+    component: Option<usize>,
     /// The first of them, each with what keeps it.
     named: Vec<String>,
     /// How many more there are.
@@ -24,7 +28,8 @@ pub(super) struct Blockers {
     is_message_current: bool,
 }
 
-/// Names what blocks the deletion in `DeletingResources`, and in an event when that is new.
+/// Names what blocks the deletion in `DeletingResources`, and in an event when that is new. Where one component is deleted, it
+/// is that one's condition: the condition of the AppWrapper says that all of it is deleted.
 ///
 /// The message stays while anything that it names still blocks, and at least for [`MESSAGE_INTERVAL`], so that the
 /// deletion of a thousand pods does not cause a thousand writes.
@@ -33,7 +38,7 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
         return;
     }
     let kind = condition::DELETING_RESOURCES;
-    let old = condition::find(&draft.status.conditions, kind);
+    let old = condition::find(conditions(&draft.status, blockers.component), kind);
     if old.is_some_and(|old| old.reason == reason) {
         if blockers.is_message_current {
             return;
@@ -47,12 +52,26 @@ pub(super) fn name_blockers(draft: &mut Draft<'_>, blockers: &Blockers, reason: 
     }
     let message = waiting_for(blockers);
     let now = draft.facts.now;
-    condition::set_message(&mut draft.status.conditions, kind, true, reason, &message, now);
+    let conditions = match blockers.component {
+        Some(index) => &mut draft.component_status()[index].conditions,
+        None => &mut draft.status.conditions,
+    };
+    condition::set_message(conditions, kind, true, reason, &message, now);
     draft.warn(reason, message);
 }
 
+/// The conditions of a component, or of the AppWrapper.
+fn conditions(status: &AppWrapperStatus, component: Option<usize>) -> &[Condition] {
+    match component {
+        Some(index) => {
+            status.component_status.get(index).map_or(&[], |status| status.conditions.as_slice())
+        }
+        None => &status.conditions,
+    }
+}
+
 /// One sentence that names what is waited for.
-pub(super) fn waiting_for(Blockers { named, more, is_message_current: _ }: &Blockers) -> String {
+pub(super) fn waiting_for(Blockers { named, more, .. }: &Blockers) -> String {
     let first = named.join(", ");
     match more {
         0 => format!("Waiting for {first}"),
@@ -63,10 +82,17 @@ pub(super) fn waiting_for(Blockers { named, more, is_message_current: _ }: &Bloc
 /// What still exists, each with what keeps it: pods first, since components wait for them; pods with
 /// undetermined owner last.
 pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
+    blockers_of(draft, None)
+}
+
+/// The same of one component, or of all.
+pub(super) fn blockers_of(draft: &Draft<'_>, component: Option<usize>) -> Blockers {
     let snapshot = draft.facts.snapshot;
-    let old = condition::find(&draft.status.conditions, condition::DELETING_RESOURCES);
+    let conditions = conditions(&draft.status, component);
+    let old = condition::find(conditions, condition::DELETING_RESOURCES);
     let message = old.map_or("", |old| old.message.as_str());
-    let mut pods: Vec<&Pod> = snapshot.pods.iter().collect();
+    let is_of = |index: Option<usize>| component.is_none() || component == index;
+    let mut pods: Vec<&Pod> = snapshot.pods.iter().filter(|pod| is_of(pod.component)).collect();
     // of few pods only: the message may be anybody's, and long
     let mentions = message.split("Pod/").skip(1).take(NAMED_MAX);
     let mentioned: Vec<&str> = mentions.filter_map(|it| it.split([' ', ',']).next()).collect();
@@ -83,17 +109,19 @@ pub(super) fn blockers(draft: &Draft<'_>) -> Blockers {
     let objects: Vec<String> = snapshot
         .components
         .iter()
-        .filter(|component| component.kind != "Pod")
-        .filter_map(|component| Some((component, component.ours()?)))
+        .enumerate()
+        .filter(|(index, component)| is_of(Some(*index)) && component.kind != "Pod")
+        .filter_map(|(_, component)| Some((component, component.ours()?)))
         .map(|(component, object)| format!("{}{}", component.title(), keeps(&object.finalizers)))
         .collect();
-    let Blockers { named: others, more, .. } = undetermined(&snapshot.undetermined);
+    let others = component.is_none().then(|| undetermined(&snapshot.undetermined));
+    let Blockers { named: others, more, .. } = others.unwrap_or_default();
     let mut first = objects.iter().take(NAMED_MAX).chain(&others);
     let is_message_current = names_pod || first.any(|it| message.contains(it.as_str()));
     let count = count + objects.len() + others.len() + more;
     let pods = pods.into_iter().map(|pod| blocking_pod(snapshot, pod));
     let named: Vec<String> = pods.chain(objects).chain(others).take(NAMED_MAX).collect();
-    Blockers { more: count - named.len(), named, is_message_current }
+    Blockers { component, more: count - named.len(), named, is_message_current }
 }
 
 fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
@@ -105,7 +133,7 @@ fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
 /// The pods whose owner cannot be determined.
 pub(super) fn undetermined(Undetermined { count, named, .. }: &Undetermined) -> Blockers {
     let named: Vec<String> = named.iter().take(NAMED_MAX).map(doubtful).collect();
-    Blockers { more: count.saturating_sub(named.len()), named, is_message_current: false }
+    Blockers { more: count.saturating_sub(named.len()), named, ..Blockers::default() }
 }
 
 /// The first pod whose owner cannot be determined.

@@ -2,11 +2,14 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use super::blockers::{blockers_of, name_blockers};
 use super::draft::Draft;
 use super::edges::{At, Move, Running};
 use super::health::{self, PodSetHealth};
 use super::steps::{self, ComponentStage};
+use super::teardown::{forced_again, named_from};
 use super::{VerdictAction, deploy, force_delete, pause, undetermined};
+use crate::api::condition::deleting;
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Pod, Presence};
@@ -90,10 +93,23 @@ fn delete(draft: &mut Draft<'_>, index: usize) {
     for pod in snapshot.pods.iter().filter(|pod| pod.component == Some(index)).filter(detached) {
         force_delete::delete(draft, pod);
     }
-    let again = if forced { grace.after(draft.facts.now) } else { forced_from };
-    draft.look_again(again);
+    draft.look_again(if forced { forced_again(draft, forced_from) } else { forced_from });
+    name_what_remains(draft, index, forced);
     draft.verdict.message =
         format!("Deleting {} before it is recreated", snapshot.components[index].title());
+}
+
+/// Names what keeps a component from going, once that takes long.
+fn name_what_remains(draft: &mut Draft<'_>, index: usize, forced: bool) {
+    let blockers = blockers_of(draft, Some(index));
+    let named_from = named_from(draft, steps::since(draft, index));
+    if forced {
+        name_blockers(draft, &blockers, deleting::FORCED);
+    } else if draft.facts.now < named_from {
+        draft.look_again(named_from);
+    } else {
+        name_blockers(draft, &blockers, deleting::INITIATED);
+    }
 }
 
 /// Begins the next step if the current one has reached the required status.

@@ -13,7 +13,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
-use crate::api::{PodSetSince, WaitFor, condition};
+use crate::api::{ComponentStatus, PodSetSince, WaitFor, condition};
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{Component, Presence};
 
@@ -180,8 +180,15 @@ fn has_reached(
 pub fn begin(draft: &mut Draft<'_>, indexes: &[usize]) {
     for index in indexes {
         mark(draft, *index, false, DEPLOYING);
-        draft.component_status()[*index].uid = None;
+        let status = &mut draft.component_status()[*index];
+        status.uid = None;
+        went(status);
     }
+}
+
+/// Forgets what kept a component from going.
+pub fn went(status: &mut ComponentStatus) {
+    status.conditions.retain(|condition| condition.type_ != condition::DELETING_RESOURCES);
 }
 
 /// Writes down that a component is to go and come back.

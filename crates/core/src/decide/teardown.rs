@@ -13,7 +13,7 @@ use super::edges::{
 };
 use super::force_delete::{delete, fenced, force};
 use super::orphans::{self, Orphans};
-use super::{VerdictAction, attempts, pause, phases, requeue, retry, undetermined};
+use super::{VerdictAction, attempts, pause, phases, requeue, retry, steps, undetermined};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Phase, Since};
 use crate::mutations::{self, Mutation};
@@ -245,6 +245,7 @@ pub(super) fn begin(draft: &mut Draft<'_>, reason: &str) {
     draft.clear(condition::PODS_READY, reason, "");
     draft.clear(condition::UNDETERMINED_PODS, reason, "");
     remember_objects(draft);
+    draft.status.component_status.iter_mut().for_each(steps::went);
     let begun = condition_since(draft).map(Time);
     let message = "The components are being deleted";
     draft.condition(condition::DELETING_RESOURCES, true, deleting::INITIATED, message);
@@ -412,11 +413,16 @@ fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
     draft.verdict.action = VerdictAction::Delete;
     draft.verdict.reason = Some(deleting::FORCED.to_owned());
     draft.verdict.message = waiting_for(&blockers);
-    // Twice as long after each time: as long again as it has lasted.
+    draft.look_again(forced_again(draft, forced_from));
+}
+
+/// When a forceful deletion is tried again that began at a moment. Twice as long after each time: as long again as it has
+/// lasted.
+pub(super) fn forced_again(draft: &Draft<'_>, forced_from: Timestamp) -> Timestamp {
     let lasted = draft.facts.now.as_second() - forced_from.as_second();
     let lasted = Duration::from_secs(u64::try_from(lasted).unwrap_or(0));
     let pause = lasted.clamp(RETRY_FORCE.0, RETRY_FORCE.1);
-    draft.look_again(Period::from_duration(pause).after(draft.facts.now));
+    Period::from_duration(pause).after(draft.facts.now)
 }
 
 /// Components of which an object of ours exists that is not Terminating: their indexes.

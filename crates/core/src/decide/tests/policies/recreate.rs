@@ -3,9 +3,10 @@
 use super::build::{failed, ready, running, said};
 use crate::api::{AttemptOutcome, Phase, condition};
 use crate::decide::VerdictAction;
-use crate::decide::tests::given::World;
+use crate::decide::tests::given::{World, at};
 use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{CreationFailure, Object, Pod, PodPhase, Presence};
+use crate::tuning::Period;
 
 const POLICY: &str = "failurePolicy: {rules: [{name: again, action: RecreateComponent}]}";
 
@@ -210,4 +211,53 @@ fn no_further_step_begins_while_a_component_of_an_earlier_one_is_away() {
     assert_eq!(running.decide(50).actions, [], "a runs, and is not Ready");
     let ready = running.pod(1, is_ready).settled(60);
     assert_eq!(ready.decide(60).actions, [Action::Create(2)]);
+}
+
+/// The component is to go since second 30, and is force-deleted after so many seconds.
+fn stuck(grace: u64) -> World {
+    going().limits(|limits| limits.forceful_deletion_grace = Period::from_secs(grace))
+}
+
+#[test]
+fn what_is_force_deleted_is_deleted_again_at_growing_intervals() {
+    for (grace, second, again) in
+        [(0, 31, 36), (0, 50, 70), (0, 900, 960), (600, 631, 636), (86_400, 86_431, 86_436)]
+    {
+        let decision = stuck(grace).settled(second).decide(second);
+        let target = Target { component: 1, uid: "uid-b".into() };
+        assert_eq!(decision.actions[0], Action::ForceDelete(target), "{grace} {second}");
+        assert_eq!(decision.requeue, Some(at(again)), "{grace} {second}");
+    }
+}
+
+#[test]
+fn what_keeps_a_component_from_going_is_named() {
+    let named = |status: &crate::api::AppWrapperStatus| {
+        let conditions = &status.component_status[1].conditions;
+        let found = condition::find(conditions, condition::DELETING_RESOURCES);
+        found.map(|it| format!("{} {}: {}", it.status, it.reason, it.message))
+    };
+    let world = stuck(600).pod(1, |pod| pod.finalizers = vec!["x.io/keep".into()]);
+    let early = world.settled(39);
+    assert_eq!((named(&early.snapshot.status), early.decide(39).requeue), (None, Some(at(40))));
+    let mut world = early;
+    for (second, reason) in [(40, "DeletionInitiated"), (630, "ForcefulDeletion")] {
+        let decision = world.decide(second);
+        let pods = "Pod/b-0 on node node-1 (finalizers x.io/keep), Pod/b-1 on node node-1, Job/b";
+        let message = format!("Waiting for {pods}");
+        assert_eq!(named(&decision.status), Some(format!("True {reason}: {message}")));
+        let events: Vec<(&str, &str)> =
+            decision.events.iter().map(|it| (it.reason, it.message.as_str())).collect();
+        assert_eq!(events, [(reason, message.as_str())], "{second}");
+        let of_all = &decision.status.conditions;
+        assert!(!condition::is_true(of_all, condition::DELETING_RESOURCES), "it runs");
+        world = world.written(&decision);
+        let again = world.decide(second + 1);
+        assert_eq!((again.status, again.events), (world.snapshot.status.clone(), vec![]));
+    }
+    let torn_down = world.clone().suspended(true).decide(640);
+    assert_eq!(named(&torn_down.status), None, "the condition of the AppWrapper says it");
+    assert_eq!(torn_down.status.since.unwrap().deleting.map(|it| it.0), Some(at(640)));
+    let gone = without_b(world).answered(FreshRead::Gone).decide(650);
+    assert_eq!(named(&gone.status), None);
 }
