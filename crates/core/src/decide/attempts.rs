@@ -90,7 +90,7 @@ pub fn end(draft: &mut Draft<'_>) {
     last(draft).ended_at.get_or_insert(now);
 }
 
-/// Says that every expected pod was there, unless that is already said.
+/// Says that every expected pod of every component was there, unless that is already said.
 pub fn ready(draft: &mut Draft<'_>) {
     let now = Time(draft.facts.now);
     last(draft).ready_at.get_or_insert(now);

@@ -6,8 +6,8 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::Facts;
 use super::draft::Draft;
+use super::{Facts, components};
 use crate::api::{AppWrapperStatus, Budget, condition};
 use crate::mutations::{self, Mutation};
 use crate::tuning::Period;
@@ -41,15 +41,20 @@ pub fn count(status: &mut AppWrapperStatus, more: i32) {
 pub fn refill(draft: &mut Draft<'_>, until: Timestamp) -> bool {
     // the status in the making may say already that the pods are not ready any more
     let stored = &draft.facts.snapshot.status;
-    let Some(since) = ready_since(stored) else { return false };
+    let Some(since) = ready_since(draft, stored) else { return false };
     give_back(&mut draft.status, draft.facts, since, until.min(draft.facts.now))
 }
 
 /// When restarts are given back next, if every pod stays ready; none where none were used, or none is given back.
 #[must_use]
 pub fn next_refill(status: &AppWrapperStatus, facts: Facts<'_>) -> Option<Timestamp> {
-    let since = ready_since(status)?;
     let all = refills(status, facts);
+    if all.is_empty() {
+        return None;
+    }
+    let mut draft = Draft::new(facts);
+    draft.status.clone_from(status);
+    let since = ready_since(&draft, status)?;
     all.into_iter().map(|refill| refill.after.after(since)).min()
 }
 
@@ -106,11 +111,13 @@ fn refills(status: &AppWrapperStatus, facts: Facts<'_>) -> Vec<Refill> {
     own.into_iter().chain(global).chain(of_policies).collect()
 }
 
-/// Since when every expected pod is ready without interruption.
-fn ready_since(status: &AppWrapperStatus) -> Option<Timestamp> {
+/// Since when every expected pod of every component is ready without interruption: `PodsReady` is about the components
+/// alone that were created so far, and the pods of a later step may be what fails.
+fn ready_since(draft: &Draft<'_>, status: &AppWrapperStatus) -> Option<Timestamp> {
     if mutations::is_present(Mutation::RefilledUnready) {
         return status.attempts.last()?.started_at.as_ref().map(|time| time.0);
     }
-    let is_ready = condition::is_true(&status.conditions, condition::PODS_READY);
+    let is_ready = condition::is_true(&status.conditions, condition::PODS_READY)
+        && components::all_are_up(draft);
     condition::since(&status.conditions, condition::PODS_READY).filter(|_| is_ready)
 }

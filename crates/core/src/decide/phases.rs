@@ -328,7 +328,8 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
     if ready {
         let message = "Every expected pod is running or has succeeded";
         draft.condition(condition::PODS_READY, true, condition::ready::SUFFICIENT, message);
-        if !pod_sets.is_empty() {
+        // pods of later steps are expected, too, before the attempt has made progress
+        if !pod_sets.is_empty() && components::all_are_up(draft) {
             attempts::ready(draft);
         }
     } else if condition::is_true(&draft.status.conditions, condition::PODS_READY) {

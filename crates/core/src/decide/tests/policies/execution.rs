@@ -320,3 +320,42 @@ fn what_has_no_pods_is_created_late_where_its_step_has_passed() {
     let created = created(done, 1).settled(31);
     assert_eq!(created.snapshot.status.phase, Phase::Succeeded);
 }
+
+/// The first step alone, whose pod is ready since second 10; and all steps, the pods of which are ready since second 50.
+fn first_and_all(policy: &str) -> (World, World) {
+    let spec = |world: World| world.spec(&format!("{IN_ORDER}\n{policy}")).retries(2);
+    let third = second_step().with(ready(LAUNCHER)).settled(40);
+    let all = created(third, WORKER).with(ready(WORKER)).with(ready(WORKER));
+    (spec(started().with(ready(INIT)).settled(10)), spec(all.settled(50)))
+}
+
+#[test]
+fn restarts_are_given_back_once_the_pods_of_all_steps_are_ready() {
+    let (first, all) = first_and_all("failurePolicy: {refill: {after: 10m}}");
+    let left = |world: &World, second| world.decide(second).status.budget.map(|it| it.used);
+    assert_eq!((left(&first, 9000), first.decide(9000).requeue), (None, None));
+    assert_eq!((left(&all, 649), left(&all, 650)), (None, Some(0)));
+}
+
+#[test]
+fn an_attempt_is_ready_once_the_pods_of_all_steps_are() {
+    let (first, all) = first_and_all("failurePolicy: {stopWhen: {attemptsWithoutProgress: 1}}");
+    let ready_at = |world: &World| {
+        let last = world.snapshot.status.attempts.last().expect("an attempt runs");
+        last.ready_at.as_ref().map(|time| time.0)
+    };
+    assert_eq!(ready_at(&first), None);
+    assert_eq!(ready_at(&all), Some(crate::decide::tests::given::at(50)));
+    let fails = |world: World, index: usize| {
+        let own = world.snapshot.pods.iter().position(|pod| pod.component == Some(index));
+        let end = failed(index).at(1000);
+        let world = world.pod(own.expect("it has a pod"), |pod| {
+            (pod.phase, pod.containers) = (end.phase, end.containers);
+        });
+        world.fails(index, "BackoffLimitExceeded", "", 1000)
+    };
+    check(vec![
+        ("in the first step", fails(first, INIT), 1000, "Fail stopWhen"),
+        ("after the last one", fails(all, WORKER), 1000, "Restart retryLimit 2 of 3"),
+    ]);
+}
