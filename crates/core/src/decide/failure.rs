@@ -53,7 +53,7 @@ fn culprit(pod: &Pod) -> Option<(&Container, &Termination)> {
 
 /// What is recorded of a pod that failed, or that does not come up.
 pub fn of_pod(facts: Facts<'_>, pod: &Pod, component: Option<&Component>) -> FailureRecord {
-    let culprit = culprit(pod).filter(|_| pod.lost.is_none());
+    let culprit = culprit(pod);
     let disruption = pod.true_condition("DisruptionTarget");
     let waiting = pod.containers.iter().find_map(|container| match &container.state {
         ContainerState::Waiting { reason, message } if !reason.is_empty() => {

@@ -192,9 +192,10 @@ impl Pod {
         self.conditions.iter().find(|c| c.kind == kind && c.status == "True")
     }
 
-    /// The containers that ended, with how.
+    /// The containers that ended, with how; none of a pod that is lost: how the others end, and so the pod, is not known.
     pub fn terminated(&self) -> impl Iterator<Item = (&Container, &Termination)> {
-        self.containers.iter().filter_map(|container| match &container.state {
+        let known = self.containers.iter().filter(|_| self.lost.is_none());
+        known.filter_map(|container| match &container.state {
             ContainerState::Terminated(end) => Some((container, end)),
             ContainerState::Unknown | ContainerState::Waiting { .. } | ContainerState::Running => {
                 None

@@ -493,3 +493,35 @@ fn a_container_that_ended_with_0_is_no_first_cause() {
     let world = world.object_of(0, |object| object.report.outcome = outcome);
     assert_eq!(world.decide(20).verdict.failure.unwrap().exit_code, Some(1));
 }
+
+/// A container of it may have ended before: what Kubernetes will say of the pod is that it was lost.
+#[test]
+fn a_lost_pod_has_no_exit_code() {
+    let lost = |state| {
+        let pod = ready(0).and(container("side", 3, "OOMKilled", "", 10));
+        running(&["Job/work:1"]).with(pod).settled(2).loses_node(state, 20)
+    };
+    let of_pods = "podFailurePolicy: {rules: [\
+        {action: FailAppWrapper, onExitCodes: {operator: In, values: [3]}}]}";
+    let of_codes = "{rules: [{name: r, action: Fail, onExitCodes: {operator: In, values: [3]}}, \
+                    {name: o, action: Fail, onConditions: [OOMKilled]}], defaultAction: Retry}";
+    let terminal = |world: World| world.limits(|limits| limits.terminal_exit_codes = [3].into());
+    let retryable = |world: World| world.limits(|limits| limits.retryable_exit_codes = [5].into());
+    let counted = "Restart retryLimit 0 of 3";
+    for state in [Lost::Deleted, Lost::NotReady] {
+        check(vec![
+            ("terminalExitCodes", terminal(lost(state)), 20, "Wait 80"),
+            ("… after its grace", terminal(lost(state)), 80, counted),
+            ("retryableExitCodes", retryable(lost(state)), 80, counted),
+            ("podFailurePolicy", lost(state).spec(of_pods), 80, counted),
+            (
+                "RetryPolicy",
+                lost(state).retry_policy("p", of_codes),
+                80,
+                "Restart retryPolicy/p 0 of 20",
+            ),
+        ]);
+    }
+    let beside = terminal(lost(Lost::NotReady)).with(failed(0).on("node-2").at(21));
+    check(vec![("another pod failed", beside.backoff(0, 0, 1), 81, counted)]);
+}
