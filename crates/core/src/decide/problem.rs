@@ -153,7 +153,8 @@ impl<'a> Problem<'a> {
             component: self.component,
             ignored: self.ignored,
             charged,
-            missing: self.reason == unhealthy::MISSING_COMPONENT && self.pod.is_none(),
+            missing: self.pod.is_none()
+                && [unhealthy::MISSING_COMPONENT, unhealthy::CREATE_FAILED].contains(&self.reason),
             stalled: self.reason == unhealthy::STALLED,
             failure: &self.failure,
             failed_at: self.failed_at,

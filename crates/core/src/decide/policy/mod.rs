@@ -52,7 +52,7 @@ pub struct Case<'a> {
     pub charged: bool,
     /// The rule of `podFailurePolicy` by which a pod fails the AppWrapper.
     pub fatal: Option<i32>,
-    /// A component is missing, and no pod of it failed: no retry policy is about that.
+    /// A component is missing or cannot be created, and no pod of it failed: no retry policy is about that.
     pub missing: bool,
     /// No pod reports progress; `pod` is the one that did last, and has not failed.
     pub stalled: bool,

@@ -171,7 +171,9 @@ impl<'a> Hearing<'a> {
         let facts = Facts { snapshot, limits: &ground.limits, ..self.facts };
         let (judged, component) = (Rc::new(judged), evidence.component);
         let charged = incidents::is_repeated(&snapshot.status.attempts);
-        let missing = evidence.said().0 == unhealthy::MISSING_COMPONENT && pod.is_none();
+        let missing = pod.is_none()
+            && [unhealthy::MISSING_COMPONENT, unhealthy::CREATE_FAILED]
+                .contains(&evidence.said().0);
         let case = Case {
             facts,
             judged,

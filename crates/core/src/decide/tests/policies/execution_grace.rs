@@ -150,3 +150,21 @@ fn what_else_is_waited_for_meanwhile_does_not_hide_it() {
         assert_eq!(world.decide(1060).next, Phase::Resetting, "{what}");
     }
 }
+
+#[test]
+fn no_retry_policy_is_asked_about_a_creation_that_keeps_failing() {
+    let fails = "{defaultAction: Fail}";
+    let unknown = "{override: true, rules: [{name: u, action: Fail, \
+                   onFailureCategory: [unknown]}]}";
+    let policy = |retries| failing(false).retry_policy("p", fails).retries(retries);
+    check(vec![
+        ("a retry is left", policy(2), 1060, "Restart retryLimit 2 of 3"),
+        ("none is left", policy(3), 1060, "Fail retryLimit 3 of 3"),
+        (
+            "an overriding policy",
+            failing(false).overriding("p", unknown),
+            1060,
+            "Restart retryLimit 0 of 3",
+        ),
+    ]);
+}
