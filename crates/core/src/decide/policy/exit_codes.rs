@@ -2,23 +2,42 @@
 
 use super::{Case, Ruling, RulingAction};
 use crate::api::{RuleRef, RuleSource};
+use crate::decide::health;
 use crate::snapshot::Pod;
 
 /// Fails where a code is terminal, or where codes are named that may be retried and it is not one.
 pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let limits = case.facts.limits;
     let retryable = &limits.retryable_exit_codes;
-    let fails = case.judged.left.iter().flat_map(|pod| codes(pod)).any(|code| {
-        limits.terminal_exit_codes.contains(&code)
-            || (!retryable.is_empty() && !retryable.contains(&code))
-    });
-    let rule = || RuleRef::plain(RuleSource::ExitCodeAnnotation);
-    fails.then(|| Ruling::unlimited(RulingAction::Fail, rule()))
+    let is_terminal = |code: &i32| {
+        limits.terminal_exit_codes.contains(code)
+            || (!retryable.is_empty() && !retryable.contains(code))
+    };
+    let asked = case.judged.left.iter().copied().filter(|pod| has_a_say(case, pod));
+    let mut all = asked.flat_map(|pod| codes(pod).map(move |(name, code)| (pod, name, code)));
+    let (pod, container, code) = all.find(|(.., code)| is_terminal(code))?;
+    let failure = case.failure;
+    // an older record has no UID
+    let is_named = failure.pod_uid.as_ref().is_none_or(|uid| *uid == pod.uid)
+        && (failure.pod.as_ref(), failure.container.as_deref(), failure.exit_code)
+            == (Some(&pod.name), Some(container), Some(code));
+    // the message names the first cause already
+    let evidence = (!is_named)
+        .then(|| format!("container {container} of pod {} exited with code {code}", pod.name));
+    let rule = RuleRef::plain(RuleSource::ExitCodeAnnotation);
+    Some(Ruling { evidence, ..Ruling::unlimited(RulingAction::Fail, rule) })
+}
+
+/// Whether a pod is asked: one that was replaced says nothing about a later failure. It may still be the first cause, of a
+/// component that failed although its pods were replaced.
+fn has_a_say(case: &Case<'_>, pod: &Pod) -> bool {
+    case.pod.is_some_and(|cause| (&cause.uid, &cause.name) == (&pod.uid, &pod.name))
+        || !health::is_replaced(case.facts.snapshot, pod)
 }
 
 /// The codes other than 0 with which its app containers ended.
-fn codes(pod: &Pod) -> impl Iterator<Item = i32> {
+fn codes(pod: &Pod) -> impl Iterator<Item = (&str, i32)> {
     pod.terminated()
         .filter(|(container, end)| !container.init && end.exit_code != 0)
-        .map(|(_, end)| end.exit_code)
+        .map(|(container, end)| (container.name.as_str(), end.exit_code))
 }

@@ -18,7 +18,7 @@ pub struct Ruling {
     pub by_rule: bool,
     /// How it is retried, where a retry policy says so.
     pub retry: Option<Retry>,
-    /// What shows that a retry would be of no use, in words.
+    /// What shows that a retry would be of no use, in words, where the first cause does not.
     pub evidence: Option<String>,
 }
 
@@ -107,7 +107,9 @@ impl Ruling {
         match self.rule.source {
             RuleSource::KillSwitch => "the configuration allows no restart of any kind".to_owned(),
             RuleSource::ExitCodeAnnotation => {
-                "an annotation makes the exit code terminal".to_owned()
+                let of_pod = self.evidence.as_ref().map(|evidence| format!(": {evidence}"));
+                let of_pod = of_pod.unwrap_or_default();
+                format!("an annotation makes the exit code terminal{of_pod}")
             }
             RuleSource::RetryLimit if self.action == RulingAction::Fail => {
                 format!("retry limit reached{for_place}{left}")

@@ -1,6 +1,6 @@
 //! Which failed pod is the cause, whatever is seen first: not one that was replaced, and of the others the first.
 
-use super::build::{failed, ready, running};
+use super::build::{check, failed, ready, running};
 use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::snapshot::{Pod, Presence};
@@ -114,4 +114,33 @@ fn an_ignored_pod_counts_also_where_its_component_is_missing() {
         assert_eq!(status.ignored_failures, 1);
         assert_eq!(status.phase, Phase::Resetting);
     }
+}
+
+#[test]
+fn the_exit_code_of_a_pod_that_was_replaced_decides_nothing_about_a_later_failure() {
+    let later = |codes: &[i32], code: i32| {
+        let codes = codes.iter().copied().collect();
+        let world = replaced().limits(|limits| limits.terminal_exit_codes = codes);
+        world.pod(1, |pod| *pod = named("work-1", failed(0).code(code).at(1000)))
+    };
+    check(vec![
+        ("the code of the replaced pod", later(&[1], 4), 1001, "Wait 1060"),
+        ("its own code", later(&[1, 7], 7), 1001, "Fail exitCodeAnnotation"),
+        (
+            "it is all that tells why its Job failed",
+            replaced().limits(|limits| limits.terminal_exit_codes = [1].into()).fails(
+                0,
+                "BackoffLimitExceeded",
+                "",
+                40,
+            ),
+            41,
+            "Fail exitCodeAnnotation",
+        ),
+    ]);
+    // the first cause is another pod than that whose code decides
+    let both = later(&[7], 4).with(failed(0).code(7).at(1001).on("node-2"));
+    let message = both.decide(1002).verdict.message;
+    let named = "an annotation makes the exit code terminal: container main of pod work-3 exited with code 7";
+    assert!(message.ends_with(named), "{message}");
 }
