@@ -32,7 +32,7 @@ pub fn of_pods<'a>(
     let mut problems = vec![];
     let replacement = Replacement::of(draft.facts);
     problems.extend(first_failed_pod(draft, judged, pod_sets, &replacement));
-    problems.extend(fatal_pod(draft, judged));
+    problems.extend(fatal_pod(draft, judged, pod_sets));
     problems.extend(overruled_pod(draft, judged, pod_sets));
     problems.extend(doomed_nodes(draft));
     problems.extend(pod_sets.iter().filter_map(|health| no_fit::problem(draft, health)));
@@ -45,12 +45,28 @@ pub fn of_pods<'a>(
 }
 
 /// A pod that fails the AppWrapper by `podFailurePolicy`, also where it was replaced.
-fn fatal_pod<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Option<Problem<'a>> {
+fn fatal_pod<'a>(
+    draft: &Draft<'a>,
+    judged: &Judged<'a>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Option<Problem<'a>> {
     let (pod, _) = judged.fatal.or(judged.fatal_if_lost)?;
-    let at = failure::finished_at(pod).unwrap_or(draft.facts.now).min(draft.facts.now);
+    let lacks = |set| health::not_replaced(draft, set).iter().any(|one| one.uid == pod.uid);
+    // of one that was replaced it is not recorded when it was seen first
+    let at = if pod_sets.iter().any(lacks) {
+        failed_at(draft.facts, pod)
+    } else {
+        failure::finished_at(pod).unwrap_or(draft.facts.now).min(draft.facts.now)
+    };
     let problem = Problem::of_pod(draft.facts, pod, unhealthy::FOUND_FAILED_PODS);
     let deadline = Some(draft.facts.limits.failure_grace.after(at));
     Some(Problem { failed_at: at, deadline, ..problem })
+}
+
+/// When a pod failed that was not replaced: one that is lost, not before its pod set was short of it.
+fn failed_at(facts: Facts<'_>, pod: &Pod) -> Timestamp {
+    let lost = pod.lost.map(|_| health::lost_at(facts, pod));
+    lost.or_else(|| failure::finished_at(pod)).unwrap_or(facts.now).min(facts.now)
 }
 
 /// Failed pods that were not replaced; not those that are ignored and that something
@@ -60,16 +76,40 @@ pub fn not_replaced<'a>(
     judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
 ) -> Vec<&'a Pod> {
+    let replacement = Replacement::of(draft.facts);
+    let mut pods = unreplaced(draft, judged, pod_sets);
+    pods.retain(|pod| judged.ignores(pod).is_none() || replacement.is_final(draft.facts, pod));
+    pods
+}
+
+/// The same with all that are ignored.
+fn unreplaced<'a>(
+    draft: &Draft<'a>,
+    judged: &Judged<'a>,
+    pod_sets: &[PodSetHealth<'a>],
+) -> Vec<&'a Pod> {
     let up =
         pod_sets.iter().filter(|set| steps::standing(draft, set.component) == ComponentStage::Up);
-    let replacement = Replacement::of(draft.facts);
-    let mut pods: Vec<&Pod> = up
-        .flat_map(|set| health::not_replaced(draft, set))
-        .filter(|pod| !judged.is_consequence(pod))
-        .filter(|pod| judged.ignores(pod).is_none() || replacement.is_final(draft.facts, pod))
-        .collect();
+    let all = up.flat_map(|set| health::not_replaced(draft, set));
+    let mut pods: Vec<&Pod> = all.filter(|pod| !judged.is_consequence(pod)).collect();
     failure::sort(&mut pods);
     pods
+}
+
+/// Writes down when an ignored pod was seen to be lost, where an overriding policy may fail the AppWrapper for it: its grace
+/// runs from then.
+fn note_ignored_loss<'a>(
+    draft: &mut Draft<'a>,
+    judged: &Judged<'a>,
+    pod_sets: &[PodSetHealth<'a>],
+) {
+    let is_asked = draft.facts.snapshot.retry.overriding().next().is_some();
+    let pods = if is_asked { unreplaced(draft, judged, pod_sets) } else { vec![] };
+    let lost = pods.first().filter(|pod| pod.lost.is_some());
+    let at = lost.map(|pod| Time(failed_at(draft.facts, pod)));
+    if at.is_some() || draft.status.since.is_some() {
+        draft.since().failed_pods = at;
+    }
 }
 
 fn first_failed_pod<'a>(
@@ -86,9 +126,7 @@ fn first_failed_pod<'a>(
         pods.retain(|pod| judged.ignores(pod).is_none());
     }
     let Some(first) = pods.first() else {
-        if draft.status.since.is_some() {
-            draft.since().failed_pods = None;
-        }
+        note_ignored_loss(draft, judged, pod_sets);
         return None;
     };
     let stored = draft.status.since.as_ref().and_then(|since| since.failed_pods.as_ref());
@@ -148,13 +186,9 @@ pub fn overruled_pod<'a>(
     pod_sets: &[PodSetHealth<'a>],
 ) -> Option<Problem<'a>> {
     draft.facts.snapshot.retry.overriding().next()?;
-    let up =
-        pod_sets.iter().filter(|set| steps::standing(draft, set.component) == ComponentStage::Up);
-    let unreplaced = up.flat_map(|set| health::not_replaced(draft, set));
-    let mut pods: Vec<&Pod> = unreplaced.filter(|pod| !judged.is_consequence(pod)).collect();
-    failure::sort(&mut pods);
+    let pods = unreplaced(draft, judged, pod_sets);
     let first = pods.into_iter().next().filter(|pod| judged.ignores(pod).is_some())?;
-    let at = failure::finished_at(first).unwrap_or(draft.facts.now).min(draft.facts.now);
+    let at = failed_at(draft.facts, first);
     let problem = Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS);
     let deadline = Some(draft.facts.limits.failure_grace.after(at));
     let problem = Problem { failed_at: at, deadline, judged: Some(judged.clone()), ..problem };

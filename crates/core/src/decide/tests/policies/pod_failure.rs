@@ -3,6 +3,7 @@
 use super::build::{check, container, failed, ready, running, runs};
 use crate::decide::tests::given::World;
 use crate::snapshot::PodPhase;
+use crate::snapshot::lost::Lost;
 
 /// A Job of two pods.
 fn job() -> World {
@@ -326,4 +327,40 @@ fn the_first_cause_is_a_pod_that_is_not_ignored() {
     let ready =
         job().spec(&rules(&[IGNORE_42])).with(failed(0).code(42)).with(ready(0)).with(ready(0));
     assert_eq!(ready.decide(30).verdict.failure, None);
+}
+
+/// The node was lost at second 20, and that is seen at second 101: its pod set was ready in between.
+#[test]
+fn a_fatal_pod_that_is_lost_has_its_grace_from_when_that_is_seen() {
+    let fatal = "podFailurePolicy: {rules: [\
+        {action: FailAppWrapper, onPodConditions: [{type: DisruptionTarget}]}]}";
+    let late = running(&["Job/work:1"]).with(ready(0)).settled(100).spec(fatal);
+    let late = late.loses_node(Lost::NotReady, 20);
+    let seen = late.clone().written(&late.decide(101));
+    let replaced = running(&["Job/work:1"]).spec(fatal).with(ready(0)).settled(2);
+    let replaced = replaced.loses_node(Lost::NotReady, 20).settled(21);
+    let replaced = replaced.with(ready(0).on("node-2")).settled(30);
+    let fails = "Fail podFailurePolicy#0";
+    check(vec![
+        ("it is seen", late, 101, "Wait 161"),
+        ("… and looked at again", seen.clone(), 110, "Wait 161"),
+        ("… and its node is not back", seen, 161, fails),
+        ("it was replaced", replaced.clone(), 31, "Wait 80"),
+        ("… and its node is not back", replaced, 80, fails),
+    ]);
+}
+
+#[test]
+fn an_overriding_policy_waits_for_a_lost_node_from_when_that_is_seen() {
+    let ignore = "podFailurePolicy: {rules: [\
+        {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+    let policy = "{override: true, rules: [{name: never, action: Fail, onConditions: [NodeLost]}]}";
+    let late = running(&["Job/work:1"]).with(ready(0)).settled(100).spec(ignore);
+    let late = late.loses_node(Lost::NotReady, 20).overriding("p", policy);
+    let seen = late.clone().settled(101);
+    check(vec![
+        ("it is seen", late, 101, "Wait 161"),
+        ("… and looked at again", seen.clone(), 110, "Wait 161"),
+        ("… and its node is not back", seen, 161, "Fail retryPolicy/p/never#0"),
+    ]);
 }
