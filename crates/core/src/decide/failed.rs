@@ -15,7 +15,7 @@ use super::steps::{self, ComponentStage};
 use super::{attempts, failure, pods};
 use crate::api::condition::unhealthy;
 use crate::mutations::{self, Mutation};
-use crate::snapshot::{Component, Outcome, Pod};
+use crate::snapshot::{Component, Outcome, Pod, PodPhase};
 
 /// The failed pods of the running attempt, judged by `podFailurePolicy`.
 pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
@@ -291,7 +291,9 @@ pub fn with_pods<'a>(
         let wrapped = snapshot.components.get(index).is_some_and(|component| {
             component.kind == "Pod" && component.ours().is_some_and(|object| object.uid == pod.uid)
         });
-        let is_decided = wrapped && !health::may_come_back(draft.facts, pod);
+        // that it stays Terminating says nothing of its containers
+        let has_ended = pod.phase == PodPhase::Failed || pod.lost.is_some();
+        let is_decided = wrapped && has_ended && !health::may_come_back(draft.facts, pod);
         if is_decided && failed.iter().all(|each| each.index != index) {
             let (reason, message) = failure::said_by(pod);
             let at = failure::finished_at(pod);

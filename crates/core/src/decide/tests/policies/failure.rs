@@ -1,9 +1,11 @@
 //! Stage 4: `spec.failurePolicy`, KEP-262; and stage 6, which grants what it asks for.
 
-use super::build::{check, container, failed, running};
+use super::build::{check, container, failed, ready, running};
 use crate::api::Phase;
-use crate::decide::tests::given::World;
+use crate::decide::tests::given::{World, at};
 use crate::plan::Action;
+use crate::snapshot::lost::Lost;
+use crate::snapshot::{Pod, PodPhase};
 
 const COUNTED: &str = "Restart retryLimit 0 of 3";
 
@@ -372,5 +374,23 @@ fn a_restart_that_the_failure_policy_asks_for_is_granted_by_the_stage_that_count
             20,
             "RecreateComponent failurePolicy/r#0 0 of 3",
         ),
+    ]);
+}
+
+/// Source: section 4.2 of the contract: such a pod is asked about here only on a lost node.
+#[test]
+fn a_wrapped_pod_that_stays_terminating_is_no_failed_component() {
+    let fails = "failurePolicy: {rules: [{action: FailAppWrapper}]}";
+    let going = || {
+        let pod = Pod { terminating: true, due_to_go: Some(at(30)), ..ready(0) };
+        let world = running(&["Pod/work:1"]).spec(fails).with(ready(0)).settled(2);
+        world.pod(0, |own| *own = Pod { name: own.name.clone(), uid: own.uid.clone(), ..pod })
+    };
+    let ended = |pod: &mut Pod| (pod.phase, pod.containers) = (PodPhase::Failed, vec![]);
+    let by_rule = "Fail failurePolicy/failurePolicyRule0#0";
+    check(vec![
+        ("its node is well", going(), 630, "Restart retryLimit 0 of 3"),
+        ("its node is lost", going().loses_node(Lost::Deleted, 40), 630, by_rule),
+        ("it has failed", going().pod(0, ended), 630, by_rule),
     ]);
 }
