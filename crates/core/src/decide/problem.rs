@@ -179,13 +179,20 @@ impl<'a> Problem<'a> {
 
     /// When it is acted on, given what the policies say; now where nothing is to be waited for.
     ///
-    /// A rule that fails needs no grace, nor does one that restarts where nothing replaces the pod. Too
-    /// few pods are always waited for; a rule about a pod that does not come up spares
+    /// A rule that fails needs no grace, nor does one that restarts where nothing replaces the pod: of a component that is
+    /// recreated, its own. Too few pods are always waited for; a rule about a pod that does not come up spares
     /// `FailureGracePeriod` alone. A node that may be there again is waited for whatever the rules say, and a
     /// component that is about to say why it failed before RetryPolicies and limits are asked.
-    pub fn due(&self, ruling: &Ruling) -> Option<Timestamp> {
+    pub fn due(&self, draft: &Draft<'a>, ruling: &Ruling) -> Option<Timestamp> {
         let fails = ruling.action == RulingAction::Fail;
-        let said = ruling.by_rule && (fails || self.is_final);
+        let is_final = match ruling.action {
+            // it may be about another component than the first cause
+            RulingAction::RecreateComponent(index) => self.about(draft, index).is_final,
+            RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => {
+                self.is_final
+            }
+        };
+        let said = ruling.by_rule && (fails || is_final);
         let due = match self.reason {
             unhealthy::FOUND_FAILED_PODS if said && !self.may_return => None,
             unhealthy::INSUFFICIENT_PODS_READY
@@ -213,6 +220,6 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<
         if problem.no_fit.is_some() {
             return problem.deadline.map_or(now, |deadline| deadline.max(now));
         }
-        problem.due(&problem.ruling(draft)).map_or(now, |deadline| deadline.max(now))
+        problem.due(draft, &problem.ruling(draft)).map_or(now, |deadline| deadline.max(now))
     })
 }

@@ -33,7 +33,7 @@ where
     if problem.evacuation {
         return evacuate(here, draft, problem, ruling);
     }
-    let due = problem.due(&ruling);
+    let due = problem.due(draft, &ruling);
     let waits =
         due.is_some_and(|due| draft.facts.now < due) && !mutations::is_present(Mutation::NoGrace);
     if waits {

@@ -278,3 +278,28 @@ fn the_pods_that_a_failed_job_of_a_jobset_deletes_have_no_say() {
     world.limits.retryable_exit_codes = [42].into();
     check(vec![("a peer", world, 26, COUNTED)]);
 }
+
+#[test]
+fn a_component_is_recreated_at_once_only_where_nothing_replaces_its_own_pod() {
+    let rule = "failurePolicy: {rules: [{action: RecreateComponent, targetComponents: [web]}]}";
+    let world = |web: &str| {
+        let pods = running(&[web, "Job/b:1"]).spec(rule).with(ready(0)).backoff(1, 0, 1).settled(2);
+        pods.with(failed(1).on("node-2")).loses_node(Lost::Deleted, 25)
+    };
+    let job = || world("Job/web:1").backoff(0, 0, 0);
+    check(vec![
+        ("its ReplicaSet replaces it", world("Deployment/web:1"), 31, "Wait 80"),
+        (
+            "… and has not in time",
+            world("Deployment/web:1"),
+            80,
+            "RecreateComponent failurePolicy/failurePolicyRule0#0 0 of 3",
+        ),
+        (
+            "nothing replaces it",
+            job(),
+            31,
+            "RecreateComponent failurePolicy/failurePolicyRule0#0 0 of 3",
+        ),
+    ]);
+}
