@@ -110,12 +110,10 @@ pub fn is_uncounted(entries: &[Attempt]) -> bool {
     })
 }
 
-/// How many uncounted restarts there were in a row, the last attempt's included: closed attempts that
-/// never became ready. At least 1.
-pub fn uncounted_in_a_row(status: &AppWrapperStatus) -> u32 {
-    let entries = &status.attempts;
-    let closed = entries.iter().rposition(|attempt| attempt.action.is_some());
-    let run = (0..closed.map_or(0, |last| last + 1))
+/// How many uncounted restarts there were in a row, the last of these closed entries included: those that never became
+/// ready. At least 1.
+pub fn uncounted_in_a_row(entries: &[Attempt]) -> u32 {
+    let run = (0..entries.len())
         .rev()
         .take_while(|index| is_uncounted(&entries[..=*index]) && entries[*index].ready_at.is_none())
         .count();

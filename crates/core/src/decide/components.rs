@@ -13,12 +13,13 @@ use crate::api::condition::deleting;
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Pod, Presence};
+use crate::tuning::Period;
 
 /// Advances the components that are to be deleted or created.
 ///
 /// # Errors
 /// The move, if nothing else is to be evaluated: a read is needed first, or a creation ended it.
-pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, Move> {
+pub fn advance(here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, Move> {
     let count = draft.facts.snapshot.components.len();
     let of = |draft: &Draft<'_>, wanted: ComponentStage| -> Vec<usize> {
         (0..count).filter(|index| steps::standing(draft, *index) == wanted).collect()
@@ -39,31 +40,64 @@ pub fn advance(mut here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Runnin
             return Err(here.stay());
         } else if !undetermined::hold_back_component(draft) {
             steps::begin(draft, &[index]);
-            let gone = draft.facts.anchor;
-            let until = pause::after_uncounted(&draft.status, draft.facts.limits, gone);
-            draft.status.retry_after = until.map(Time);
+            begin_pause(draft, index);
         }
     }
     let (there, absent): (Vec<usize>, Vec<usize>) = of(draft, ComponentStage::Coming)
         .into_iter()
         .partition(|index| deploy::exists(draft, &draft.facts.snapshot.components[*index]));
-    for index in there {
-        steps::arrived(draft, index);
+    for index in &there {
+        steps::arrived(draft, *index);
+    }
+    if !there.is_empty() && !absent.iter().any(|index| pause_of(draft, *index).is_some()) {
         draft.status.retry_after = None;
     }
-    let pausing = draft.status.retry_after.as_ref().map(|time| time.0);
-    if let Some(until) = pausing.filter(|until| !absent.is_empty() && draft.facts.now < *until) {
+    create(here, draft, absent)
+}
+
+/// Creates components that are to come, each once its pause has ended.
+fn create(
+    here: At<Running>,
+    draft: &mut Draft<'_>,
+    absent: Vec<usize>,
+) -> Result<At<Running>, Move> {
+    let paused_until = |draft: &Draft<'_>, index| {
+        let until = draft.status.retry_after.as_ref().map(|time| time.0);
+        until.filter(|_| pause_of(draft, index).is_some())
+    };
+    let now = draft.facts.now;
+    let pauses = |index: &usize| paused_until(draft, *index).is_some_and(|until| now < until);
+    let (pausing, due): (Vec<usize>, Vec<usize>) = absent.into_iter().partition(pauses);
+    if let Some(until) = pausing.first().and_then(|index| paused_until(draft, *index)) {
         draft.wait(until);
         "Pausing before the component is recreated".clone_into(&mut draft.verdict.message);
-    } else if !absent.is_empty() {
-        // its creation has all its time from the end of the pause
-        let from = |draft: &Draft<'_>, index| {
-            let since = steps::since(draft, index);
-            pausing.map_or(since, |until| until.max(since))
-        };
-        here = deploy::deploy(here, draft, &absent, from)?;
     }
-    Ok(here)
+    if due.is_empty() {
+        return Ok(here);
+    }
+    // its creation has all its time from the end of the pause
+    let from = |draft: &Draft<'_>, index| {
+        let since = steps::since(draft, index);
+        paused_until(draft, index).map_or(since, |until| until.max(since))
+    };
+    deploy::deploy(here, draft, &due, from)
+}
+
+/// Begins the pause of a component of which everything is gone. Those that pause at one time share the later end.
+fn begin_pause(draft: &mut Draft<'_>, index: usize) {
+    let until = pause_of(draft, index).map(|pause| Time(pause.after(draft.facts.anchor)));
+    let pauses = |other: usize| {
+        steps::standing(draft, other) == ComponentStage::Coming && pause_of(draft, other).is_some()
+    };
+    let count = draft.facts.snapshot.components.len();
+    let shares = (0..count).any(|other| other != index && pauses(other));
+    draft.status.retry_after = draft.status.retry_after.take().filter(|_| shares).max(until);
+}
+
+/// The pause before a component is created again, where its recreation is uncounted.
+fn pause_of(draft: &Draft<'_>, index: usize) -> Option<Period> {
+    let name = &draft.facts.snapshot.components[index].name;
+    pause::of_component(&draft.status, draft.facts.limits, name).map(Period::from_duration)
 }
 
 /// Deletes a component that is to be recreated, and force-deletes what does not go.

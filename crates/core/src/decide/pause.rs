@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::attempts;
 use super::draft::Draft;
-use crate::api::AppWrapperStatus;
+use crate::api::{AppWrapperStatus, Attempt, AttemptAction};
 use crate::mutations::{self, Mutation};
 use crate::tuning::{Limits, Period};
 
@@ -21,30 +21,56 @@ const UNCOUNTED_PAUSE_MAX: Duration = Duration::from_mins(10);
 /// restart in a row that never became ready, since nothing else bounds those.
 #[must_use]
 pub fn pause(status: &AppWrapperStatus, limits: &Limits) -> Duration {
-    let base = limits.retry_pause.as_duration();
-    let closed = status.attempts.iter().rposition(|attempt| attempt.action.is_some());
-    if !closed.is_some_and(|last| attempts::is_uncounted(&status.attempts[..=last])) {
-        return base;
-    }
-    if mutations::is_present(Mutation::NoFloorOfUncounted) {
-        return Duration::ZERO;
-    }
-    let base = base.max(UNCOUNTED_PAUSE_MIN);
-    let doublings = attempts::uncounted_in_a_row(status) - 1;
-    base.saturating_mul(2_u32.saturating_pow(doublings)).min(UNCOUNTED_PAUSE_MAX.max(base))
+    uncounted(closed(status), limits).unwrap_or(limits.retry_pause.as_duration())
 }
 
-/// When the pause of an uncounted restart ends, of the AppWrapper or of a component of which everything is gone; none where
-/// it is counted.
+/// The entries up to the last one that says what was done about a failure.
+fn closed(status: &AppWrapperStatus) -> &[Attempt] {
+    let last = status.attempts.iter().rposition(|attempt| attempt.action.is_some());
+    last.map_or(&[], |last| &status.attempts[..=last])
+}
+
+/// The pause after the last of these entries; none where it is counted.
+fn uncounted(entries: &[Attempt], limits: &Limits) -> Option<Duration> {
+    if !attempts::is_uncounted(entries) {
+        return None;
+    }
+    if mutations::is_present(Mutation::NoFloorOfUncounted) {
+        return Some(Duration::ZERO);
+    }
+    let base = limits.retry_pause.as_duration().max(UNCOUNTED_PAUSE_MIN);
+    let doublings = attempts::uncounted_in_a_row(entries) - 1;
+    let pause = base.saturating_mul(2_u32.saturating_pow(doublings));
+    Some(pause.min(UNCOUNTED_PAUSE_MAX.max(base)))
+}
+
+/// When the pause of an uncounted restart ends, where everything is gone since a moment; none where it is counted.
 #[must_use]
 pub fn after_uncounted(
     status: &AppWrapperStatus,
     limits: &Limits,
     gone: Timestamp,
 ) -> Option<Timestamp> {
-    let closed = status.attempts.iter().rposition(|attempt| attempt.action.is_some())?;
-    let uncounted = attempts::is_uncounted(&status.attempts[..=closed]);
-    uncounted.then(|| Period::from_duration(pause(status, limits)).after(gone))
+    let pause = uncounted(closed(status), limits)?;
+    Some(Period::from_duration(pause).after(gone))
+}
+
+/// The pause before a component of this name is created again; none where its last recreation is counted, and where it was
+/// not recreated in the attempt that runs.
+pub(super) fn of_component(
+    status: &AppWrapperStatus,
+    limits: &Limits,
+    name: &str,
+) -> Option<Duration> {
+    let number = attempts::current(status);
+    let is_its = |entry: &Attempt| {
+        let failed = entry.failure.as_ref().and_then(|failure| failure.component.as_deref());
+        entry.attempt == number
+            && entry.action == Some(AttemptAction::RecreateComponent)
+            && failed == Some(name)
+    };
+    let last = status.attempts.iter().rposition(is_its)?;
+    uncounted(&status.attempts[..=last], limits)
 }
 
 /// When the next attempt may begin, where everything is gone since a moment; none where it need not wait.
@@ -75,7 +101,7 @@ pub(super) fn seconds(duration: Duration) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::{Attempt, AttemptAction, Phase};
+    use crate::api::Phase;
     use crate::decide::tests::given::{at, given};
     use crate::tuning::Period;
 

@@ -261,3 +261,61 @@ fn what_keeps_a_component_from_going_is_named() {
     let gone = without_b(world).answered(FreshRead::Gone).decide(650);
     assert_eq!(named(&gone.status), None);
 }
+
+/// Jobs `a`, which is recreated uncounted, `b`, counted, and `c`, uncounted; those of these indexes fail one after the other.
+fn both(order: &[usize]) -> World {
+    let policy = "failurePolicy: {rules: [\
+        {action: RecreateComponent, targetComponents: [b]}, \
+        {action: RecreateComponentAndIgnoreMaxRestarts}]}";
+    let world = running(&["Job/a:1", "Job/b:1", "Job/c:1"]).spec(policy);
+    let world = world.ready(0, 1).ready(1, 1).ready(2, 1);
+    order.iter().fold(world.settled(2), |world, index| {
+        world.fails(*index, "BackoffLimitExceeded", "", 20).settled(30)
+    })
+}
+
+fn gone(world: World, index: usize, second: i64) -> World {
+    let mut world = world.component(index, |component| component.presence = Presence::Absent);
+    world.snapshot.pods.retain(|pod| pod.component != Some(index));
+    world.answered(FreshRead::Gone).settled(second)
+}
+
+fn back(world: World, index: usize, second: i64) -> World {
+    let object = Object { uid: format!("new-{index}"), attempt: Some(0), ..Object::default() };
+    let world =
+        world.component(index, |component| component.presence = Presence::Present(object.clone()));
+    world.with(ready(index)).settled(second)
+}
+
+#[test]
+fn the_pause_of_an_uncounted_recreation_is_that_of_its_component() {
+    let creates = |world: &World, second| {
+        let actions = world.decide(second).actions;
+        actions.into_iter().filter(|it| matches!(it, Action::Create(_))).collect::<Vec<_>>()
+    };
+    for order in [[0, 1], [1, 0]] {
+        let a_first = gone(gone(both(&order), 0, 40), 1, 50);
+        let b_first = gone(gone(both(&order), 1, 40), 0, 40);
+        for world in [a_first, b_first] {
+            assert_eq!(creates(&world, 51), [Action::Create(1)], "{order:?}: b does not wait");
+            let alone = back(world, 1, 60);
+            assert_eq!(creates(&alone, 61), [], "{order:?}: a does");
+            assert_eq!(alone.says_at(129), "Wait 130", "{order:?}");
+            assert_eq!(creates(&alone, 130), [Action::Create(0)], "{order:?}");
+            let all = back(alone, 0, 140);
+            assert_eq!(all.snapshot.status.retry_after, None, "{order:?}");
+        }
+    }
+}
+
+#[test]
+fn components_that_pause_at_one_time_share_the_later_end() {
+    let world = gone(gone(both(&[0, 2]), 0, 40), 2, 50);
+    assert_eq!(world.says_at(139), "Wait 140");
+    let created = world.decide(140).actions;
+    assert_eq!(created, [Action::Create(0), Action::Create(2)]);
+    // an object may be seen that was created before the pause was
+    let one = back(world, 0, 60);
+    assert_eq!(one.says_at(61), "Wait 140");
+    assert_eq!(back(one, 2, 141).snapshot.status.retry_after, None);
+}
