@@ -50,6 +50,7 @@ mutations! {
     BackoffForgotten: "backoff-forgotten", "The delay of a retry policy is left out.";
     AvoidedNodeUsed: "avoided-node-used", "The node of the failure is not avoided.";
     GrowthForgotten: "growth-forgotten", "The memory of a retry does not grow.";
+    GrowthEarly: "growth-early", "The memory of a retry grows before everything is gone.";
     StepsAtOnce: "steps-at-once", "The next step begins before the last has got as far as it must.";
     RecreateAtOnce: "recreate-at-once", "A component is created again before its pods are gone.";
     RecreateUncounted: "recreate-uncounted", "A component that is created again is not counted.";

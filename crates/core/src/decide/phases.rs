@@ -76,8 +76,7 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
     }
     if retry::is_growth_due(draft) {
         draft.act(Action::GrowMemory { suspend: false });
-        "Writing the memory of the next attempt to the templates"
-            .clone_into(&mut draft.verdict.message);
+        retry::GROWING.clone_into(&mut draft.verdict.message);
         return false;
     }
     retry::end_growth(draft);

@@ -14,6 +14,9 @@ use crate::quantity::Bytes;
 use crate::snapshot::{ContainerMemory, Pod, Snapshot};
 use crate::tuning::Period;
 
+/// What is said while memory is written into the templates.
+pub const GROWING: &str = "Writing the memory of the next attempt to the templates";
+
 /// Writes down how the next attempt is made. What an earlier retry asked for holds no more.
 pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retry>, counted: bool) {
     draft.status.retry_after = None;

@@ -122,11 +122,16 @@ fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
 /// Deletes everything, then releases the quota.
 pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
     let grows = retry::is_growth_due(draft);
+    let is_early = grows && mutations::is_present(Mutation::GrowthEarly);
+    if !is_early && !delete_remaining(draft) {
+        return here.stay();
+    }
     if grows {
+        // Not before everything is gone: Kueue deletes the Workload as soon as the templates have another size, whether
+        // pods are left or not, and admits others in its place.
         let suspend = draft.facts.snapshot.queue_managed;
         draft.act(Action::GrowMemory { suspend });
-    }
-    if !delete_remaining(draft) || grows {
+        retry::GROWING.clone_into(&mut draft.verdict.message);
         return here.stay();
     }
     retry::end_growth(draft);

@@ -363,6 +363,7 @@ impl World {
             Task::Queue(address) => {
                 let (address, outcome) = self.kueue.act(&mut env, address);
                 self.check_eviction(&address, outcome);
+                self.check_release(&address, outcome);
                 let happening = match outcome {
                     Outcome::Admitted => Some(Happening::Admitted),
                     Outcome::Preempted => Some(Happening::Preempted),
@@ -389,6 +390,18 @@ impl World {
         };
         self.trace.note(elapsed, "act", &name, &[self.agenda.len() as u64]);
         self.absorb(Source::Others);
+    }
+
+    /// Nothing runs any more where Kueue has freed the quota.
+    fn check_release(&mut self, address: &Address, outcome: Outcome) {
+        if outcome != Outcome::Released {
+            return;
+        }
+        let Some(object) = self.store.get(address).cloned() else { return };
+        let known = self.oracle.wrappers.get(&object.uid).filter(|wrapper| wrapper.sane);
+        if let Some(violation) = known.and_then(checks::kueue::released) {
+            self.violated(violation);
+        }
     }
 
     /// The deadline that the status shows is not after Kueue's.

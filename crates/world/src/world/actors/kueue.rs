@@ -1,7 +1,8 @@
 //! Kueue: lets AppWrappers in as quota allows, and takes quota back once it is told to be free.
 //!
 //! The Workload of each AppWrapper is a record of the model. As in Kueue's job reconciler, a stop
-//! sets `suspend` and then reads `QuotaReserved` from the reply: while that is True, the quota stays.
+//! sets `suspend` and then reads `QuotaReserved` from the reply: while that is True, the quota stays. A Workload of
+//! another size than its AppWrapper is deleted, and its quota is free at once (`ensureOneWorkload`).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -316,9 +317,7 @@ impl Kueue {
             return (wrapper.address.clone(), Outcome::Released);
         }
         if wrapper.value["spec"]["suspend"] == true {
-            let known = self.workloads.get(&wrapper.uid);
-            if known.is_some_and(|known| known.size != size(&wrapper.value)) {
-                self.set(&wrapper.uid, WorkloadState::Evicting);
+            if self.is_resized(wrapper) {
                 return (wrapper.address.clone(), self.release(env, wrapper));
             }
             // it is admitted: whoever suspended it is overruled
@@ -349,13 +348,19 @@ impl Kueue {
         self.evict(env, wrapper, Outcome::NotReady)
     }
 
-    /// Takes the quota back, once the AppWrapper says that it holds none.
+    /// Whether the AppWrapper has another size than its Workload.
+    fn is_resized(&self, wrapper: &Object) -> bool {
+        let known = self.workloads.get(&wrapper.uid);
+        known.is_some_and(|known| known.size != size(&wrapper.value))
+    }
+
+    /// Takes the quota back, once the AppWrapper says that it holds none, or has another size.
     fn release(&mut self, env: &mut Env<'_>, wrapper: &Arc<Object>) -> Outcome {
         if wrapper.value["spec"]["suspend"] != true {
             Self::stop(env, wrapper);
             return Outcome::Nothing;
         }
-        if is_true(&wrapper.value, "QuotaReserved") {
+        if is_true(&wrapper.value, "QuotaReserved") && !self.is_resized(wrapper) {
             return Outcome::Nothing;
         }
         self.set(&wrapper.uid, WorkloadState::Pending);

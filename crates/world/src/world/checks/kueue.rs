@@ -77,6 +77,17 @@ fn returned_without_quota(wrapper: &Wrapper, workload: &Object) -> Option<Violat
     })
 }
 
+/// Checks that nothing runs of an AppWrapper whose quota Kueue has freed.
+#[must_use]
+pub fn released(wrapper: &Wrapper) -> Option<Violation> {
+    let live = wrapper.rightful().filter(|thing| thing.is_live_pod()).count();
+    (live > 0).then(|| Violation {
+        invariant: "K5",
+        sentence: "Kueue frees quota only when no pod runs",
+        seen: format!("{live} pods of {} in {:?}", wrapper.address.name, wrapper.state.phase),
+    })
+}
+
 /// Checks an eviction because pods were not ready.
 #[must_use]
 pub fn evicted(

@@ -1,9 +1,12 @@
 //! `mutate.memory`: the next attempt has more of it.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
 use super::build::{failed, running, said};
 use crate::api::{PendingMemory, Phase};
-use crate::decide::tests::given::World;
-use crate::plan::Action;
+use crate::decide::Decision;
+use crate::decide::tests::given::{World, at};
+use crate::plan::{Action, FreshRead};
 use crate::quantity::Bytes;
 use crate::snapshot::{ContainerMemory, PodTemplate};
 
@@ -88,12 +91,34 @@ fn a_queue_managed_app_wrapper_goes_back_through_kueue() {
     assert_eq!((decision.next, decision.actions.len()), (Phase::Suspending, 0));
     assert_eq!(decision.status.resetting_count, 1);
     let suspending = world.written(&decision);
-    let actions = suspending.decide(26).actions;
-    assert!(actions.contains(&Action::GrowMemory { suspend: true }), "{actions:?}");
+    let writes_memory = |decision: &Decision| {
+        decision.actions.iter().any(|action| matches!(action, Action::GrowMemory { .. }))
+    };
+    // Kueue frees the quota of another size at once, without a look at the pods
+    for (what, deleting) in [
+        ("nothing is deleted yet", suspending.clone()),
+        ("Kueue evicts meanwhile", suspending.clone().suspended(true)),
+        (
+            "deletion is forced",
+            suspending.clone().since(|since| since.deleting = Some(Time(at(-900)))),
+        ),
+    ] {
+        let said = deleting.decide(26);
+        let decision = deleting.written(&said).decide(26);
+        assert_eq!((decision.next, writes_memory(&decision)), (Phase::Suspending, false), "{what}");
+        assert!(!decision.actions.is_empty(), "{what}: it is deleted");
+    }
+    let unsure = suspending.clone().all_gone().answered(FreshRead::Missing).decide(40);
+    assert_eq!(
+        (unsure.ask, writes_memory(&unsure)),
+        (FreshRead::Gone, false),
+        "a LIST must show it"
+    );
     let early = suspending.clone().all_gone().decide(40);
+    assert_eq!(early.actions, [Action::GrowMemory { suspend: true }]);
     assert_eq!(early.next, Phase::Suspending, "not before the growth is written");
     let grown = with_memory(suspending.suspended(true), Some(mib(48)), Some(mib(48)));
-    assert!(!grown.decide(27).actions.iter().any(|a| matches!(a, Action::GrowMemory { .. })));
+    assert!(!writes_memory(&grown.decide(27)));
     let suspended = grown.clone().all_gone().decide(40);
     assert_eq!(suspended.next, Phase::Suspended);
     assert!(suspended.status.pending_memory.is_empty());
