@@ -205,6 +205,10 @@ pub fn return_to_queue(draft: &mut Draft<'_>) -> bool {
         WorkloadRead::Found(workload) if workload.active && is_inactive => {
             draft.act(Action::SwitchWorkload { workload: workload.clone(), active: false });
         }
+        // another has activated it: with our mark, a later deactivation by others would be taken for ours
+        WorkloadRead::Found(workload) if workload.active && workload.deactivated_for.is_some() => {
+            draft.act(Action::SwitchWorkload { workload: workload.clone(), active: true });
+        }
         // it is active, another has deactivated it, or it is gone
         WorkloadRead::Found(_) | WorkloadRead::Absent | WorkloadRead::Refused(_) => {
             draft.status.requeue = None;

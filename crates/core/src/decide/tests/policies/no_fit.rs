@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::build::{in_phase, pod_of, ready, running};
-use crate::api::{AttemptAction, AttemptOutcome, Phase, Requeue, condition};
+use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase, Requeue, condition};
 use crate::decide::tests::given::{World, at};
 use crate::decide::{Decision, VerdictAction};
 use crate::plan::Action;
@@ -202,6 +202,8 @@ fn a_suspended_appwrapper_is_activated_after_the_pause_by_whoever_deactivated_it
         ("after it", free(false, Some("0")), 290, Some(true), false),
         ("Kueue still has the quota", workload(false, Some("0")), 290, None, false),
         ("it is active", free(true, None), 290, None, true),
+        ("a user activated it: the mark goes first", free(true, Some("0")), 250, Some(true), false),
+        ("… although Kueue has admitted it", workload(true, Some("0")), 250, Some(true), false),
         ("a user's", free(false, None), 290, None, true),
         ("of an earlier attempt", free(false, Some("1")), 290, None, true),
     ] {
@@ -215,6 +217,24 @@ fn a_suspended_appwrapper_is_activated_after_the_pause_by_whoever_deactivated_it
     let admitted = returning(Phase::Suspended).suspended(false);
     let admitted = read(admitted, free(true, None)).decide(300);
     assert_eq!((admitted.next, admitted.status.requeue), (Phase::Resuming, None));
+}
+
+#[test]
+fn a_mark_does_not_outlast_the_activation_by_somebody_else() {
+    let free = |active, mark| Workload { holds_quota: false, ..workload(active, mark) };
+    for suspend in [true, false] {
+        let mut world = returning(Phase::Suspended).suspended(suspend);
+        world.snapshot.status.attempts = vec![Attempt::default()];
+        let unmarks = read(world.clone(), free(true, Some("0"))).decide(250);
+        let mark = if switched(&unmarks) == Some(true) { None } else { Some("0") };
+        let over = read(world.clone(), free(true, mark)).decide(251);
+        assert_eq!(over.status.requeue, None, "suspend {suspend}");
+        // an administrator deactivates it: nobody but them activates it again
+        let later = read(world.written(&over).suspended(true), free(false, mark)).decide(400);
+        let after = (later.next, switched(&later), later.status.requeue);
+        let next = if suspend { Phase::Suspended } else { Phase::Suspending };
+        assert_eq!(after, (next, None, None), "suspend {suspend}");
+    }
 }
 
 #[test]
