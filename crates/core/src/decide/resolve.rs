@@ -45,7 +45,9 @@ where
         draft.ask(FreshRead::Pods);
         return here.stay();
     }
-    if is_awaited(draft, problem) {
+    // a rule that fails the AppWrapper does so whatever becomes of the node
+    let fails = ruling.by_rule && ruling.action == RulingAction::Fail;
+    if !fails && is_awaited(draft, problem) {
         return here.stay();
     }
     draft.verdict.rule = Some(ruling.rule.clone());

@@ -76,3 +76,28 @@ fn a_failure_that_nothing_replaces_does_not_wait() {
     let decision = world.fails(0, "BackoffLimitExceeded", "", 20).decide(80);
     assert_eq!(decision.next, Phase::Resetting);
 }
+
+#[test]
+fn a_rule_that_fails_does_not_depend_on_whether_kueue_was_faster() {
+    let by_user = "podFailurePolicy: {rules: [{action: FailAppWrapper, \
+                   onPodConditions: [{type: DisruptionTarget}]}]}";
+    let by_admin = |overrides: &str, action: &str| {
+        format!(
+            "{{{overrides} rules: [{{name: lost, action: {action}, onConditions: [NodeLost]}}]}}"
+        )
+    };
+    let lost = || evicted("DeletionByTaintManager");
+    let policy = |overrides, action| lost().retry_policy("p", &by_admin(overrides, action));
+    let forbidden = "retryPolicy: {globalMaxRetries: 0}";
+    for (what, world, next) in [
+        ("podFailurePolicy", lost().spec(by_user), Phase::Failed),
+        ("an overriding RetryPolicy", policy("override: true,", "Fail"), Phase::Failed),
+        ("a RetryPolicy", policy("", "Fail"), Phase::Failed),
+        ("a rule that retries waits", policy("", "Retry"), Phase::Running),
+        ("so does a limit", lost().retries(3), Phase::Running),
+        ("and the kill switch, which is no rule", lost().configured(forbidden), Phase::Running),
+    ] {
+        let marked = replacing(world, &["node-1"]);
+        assert_eq!(marked.decide(80).next, next, "{what}");
+    }
+}
