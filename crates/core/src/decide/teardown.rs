@@ -15,7 +15,7 @@ use super::force_delete::{delete, fenced, force};
 use super::orphans::{self, Orphans};
 use super::{VerdictAction, attempts, pause, phases, requeue, retry, steps, undetermined};
 use crate::api::condition::{self, deleting};
-use crate::api::{AttemptOutcome, Phase, Since};
+use crate::api::{AttemptOutcome, Phase, RuleSource, Since};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
 use crate::snapshot::{Component, Pod, PodPhase, Presence};
@@ -57,7 +57,8 @@ pub(super) fn end_on_request(draft: &mut Draft<'_>, reason: &str, message: &str)
     message.clone_into(&mut draft.verdict.message);
 }
 
-/// Until when a retry policy delays the next attempt, or the pause of an uncounted restart, which nothing else bounds.
+/// Until when a retry policy delays the next attempt, or the pause of an uncounted restart, which nothing else bounds: at
+/// least so long where something still exists, see [`pause_from_now`].
 fn pause_left(draft: &Draft<'_>) -> Option<Timestamp> {
     let status = &draft.status;
     let gone = status.since.as_ref().and_then(|since| since.gone.as_ref());
@@ -135,6 +136,7 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
         return here.stay();
     }
     retry::end_growth(draft);
+    pause_from_now(draft);
     let message = "Suspend is true; all resources are deleted";
     attempts::end(draft);
     finish(draft, "Suspended", message);
@@ -144,6 +146,21 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
     draft.status.since = None;
     message.clone_into(&mut draft.verdict.message);
     here.to::<Suspended>()
+}
+
+/// Everything is gone: the pause of an uncounted restart that Kueue's eviction interrupted during the deletion begins now.
+/// One that was under way at the eviction goes on, and so does the delay of a retry policy. Source: section 5 of the
+/// contract.
+fn pause_from_now(draft: &mut Draft<'_>) {
+    let status = &draft.status;
+    let mut closed = status.attempts.iter().rev().filter(|attempt| attempt.action.is_some());
+    let rule = closed.next().and_then(|attempt| attempt.rule.as_ref());
+    let is_delay = rule.is_some_and(|rule| rule.source == RuleSource::RetryPolicy);
+    let Some(until) = status.retry_after.clone().filter(|_| !is_delay) else { return };
+    let pause = pause::after_uncounted(status, draft.facts.limits, draft.facts.anchor);
+    if let Some(later) = pause.filter(|_| !nothing_deployed(draft)) {
+        draft.status.retry_after = Some(Time(until.0.max(later)));
+    }
 }
 
 /// Pods that run, or may: none is left where a success was decided by the pods, and quota is released.

@@ -146,6 +146,31 @@ fn a_suspension_uses_no_retry_and_ends_the_delay_unless_kueue_suspends() {
 }
 
 #[test]
+fn the_pause_of_an_uncounted_restart_runs_from_when_everything_is_gone_also_after_an_eviction() {
+    let ignoring = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
+    let delayed = || job().retry_policy("p", &policy("", "backoff: {initialDelay: 5m},"));
+    for (what, world, gone, want) in [
+        ("gone at once", job().spec(ignoring), 26, Some(116)),
+        ("gone late", job().spec(ignoring), 400, Some(490)),
+        ("the delay of a policy runs from the failure", delayed(), 400, Some(320)),
+        ("a counted restart keeps none", job(), 400, None),
+    ] {
+        let decision = world.decide(25);
+        let mut deleting = world.written(&decision).suspended(true);
+        deleting.snapshot.queue_managed = true;
+        let evicted = deleting.decide(26);
+        assert_eq!(evicted.next, Phase::Suspending, "{what}");
+        let deleting = deleting.written(&evicted);
+        let seen = deleting.decide(60).status.retry_after;
+        assert_eq!(seen, evicted.status.retry_after, "{what}: it does not move meanwhile");
+        let suspended = deleting.all_gone().decide(gone);
+        assert_eq!(suspended.next, Phase::Suspended, "{what}");
+        let until = suspended.status.retry_after.as_ref().map(|time| time.0);
+        assert_eq!(until, want.map(at), "{what}");
+    }
+}
+
+#[test]
 fn uncounted_restarts_in_a_row_pause_longer_each_time() {
     let ignoring = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
     let mut world = job().spec(ignoring);
