@@ -15,7 +15,7 @@ use super::edges::{At, Edge, Move, Resetting};
 use super::health::PodSetHealth;
 use super::problem::Problem;
 use super::steps::{self, ComponentStage};
-use super::{VerdictAction, attempts, pause, requeue, resolve, retry, teardown};
+use super::{VerdictAction, attempts, pause, recovery, requeue, resolve, retry, teardown};
 use crate::api::condition::unhealthy;
 use crate::api::{AttemptAction, AttemptOutcome, NoFitAction, Requeue};
 use crate::mutations::{self, Mutation};
@@ -130,5 +130,9 @@ where
         draft.warn(problem.reason, text);
     }
     teardown::begin(draft, "Resetting");
+    match action {
+        NoFitAction::Hold => recovery::warn_if_too_late(draft),
+        NoFitAction::Requeue => {} // its quota goes back in any case
+    }
     here.to::<Resetting>()
 }

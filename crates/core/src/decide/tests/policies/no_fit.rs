@@ -6,6 +6,7 @@ use super::build::{in_phase, pod_of, ready, running};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase, Requeue, condition};
 use crate::decide::tests::given::{World, at};
 use crate::decide::{Decision, VerdictAction};
+use crate::kueue::WaitForPodsReady;
 use crate::plan::Action;
 use crate::snapshot::workload::{Workload, WorkloadRead};
 use crate::snapshot::{Pod, PodCondition, PodPhase};
@@ -234,6 +235,21 @@ fn a_mark_does_not_outlast_the_activation_by_somebody_else() {
         let after = (later.next, switched(&later), later.status.requeue);
         let next = if suspend { Phase::Suspended } else { Phase::Suspending };
         assert_eq!(after, (next, None, None), "suspend {suspend}");
+    }
+}
+
+#[test]
+fn a_pause_that_outlasts_kueues_deadline_is_warned_of_where_the_quota_stays() {
+    // the attempt ends at second 130, and the pause is 90 s
+    for (spec, timeout, want) in [(HOLD, 220, true), (HOLD, 221, false), (REQUEUE, 150, false)] {
+        let mut world = unfit(spec);
+        let timeout = Period::from_secs(timeout);
+        let kueue = WaitForPodsReady { timeout, recovery_timeout: None };
+        world.snapshot.wait_for_pods_ready = Some(kueue);
+        let decision = world.decide(130);
+        assert_eq!(decision.next, Phase::Resetting);
+        let warned = decision.events.iter().any(|event| event.reason == "EvictionBeforeRestart");
+        assert_eq!(warned, want, "{spec} {timeout}");
     }
 }
 
