@@ -82,6 +82,9 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
     if sweep_inactive(draft) {
         return true;
     }
+    if !is_queued(draft) {
+        draft.status.requeue = None; // nobody takes the quota back any more
+    }
     let Some(requeue) = draft.status.requeue.clone() else { return hold(draft) };
     let snapshot = draft.facts.snapshot;
     draft.verdict.action = VerdictAction::Requeue;

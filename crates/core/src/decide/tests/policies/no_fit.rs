@@ -194,6 +194,19 @@ fn a_return_that_is_not_possible_keeps_the_quota() {
 }
 
 #[test]
+fn a_return_ends_where_the_queue_is_removed_and_the_pause_follows() {
+    for seen in [workload(false, Some("0")), workload(true, None)] {
+        let mut world = read(returning(Phase::Resetting), seen);
+        world.snapshot.queue_managed = false;
+        let decision = world.decide(201);
+        assert_eq!((decision.next, switched(&decision)), (Phase::Resetting, None));
+        assert_eq!((decision.status.requeue.clone(), decision.requeue), (None, Some(at(290))));
+        let later = world.written(&decision);
+        assert_eq!(later.decide(290).next, Phase::Resuming);
+    }
+}
+
+#[test]
 fn a_suspended_appwrapper_is_activated_after_the_pause_by_whoever_deactivated_it() {
     let world = returning(Phase::Suspended);
     assert!(world.decide(250).ask_workload);
