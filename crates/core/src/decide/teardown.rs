@@ -137,7 +137,11 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
     }
     retry::end_growth(draft);
     pause_from_now(draft);
-    let message = "Suspend is true; all resources are deleted";
+    let message = if draft.facts.snapshot.suspend {
+        "Suspend is true; all resources are deleted"
+    } else {
+        "All resources are deleted" // for memory that the API server refused
+    };
     attempts::end(draft);
     finish(draft, "Suspended", message);
     draft.condition(condition::QUOTA_RESERVED, false, "Suspended", message);

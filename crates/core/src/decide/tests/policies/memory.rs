@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::build::{failed, running, said};
-use crate::api::{PendingMemory, Phase};
+use crate::api::{PendingMemory, Phase, condition};
 use crate::decide::Decision;
 use crate::decide::tests::given::{World, at};
 use crate::plan::{Action, FreshRead};
@@ -123,6 +123,18 @@ fn a_queue_managed_app_wrapper_goes_back_through_kueue() {
     assert_eq!(suspended.next, Phase::Suspended);
     assert!(suspended.status.pending_memory.is_empty());
     assert_eq!(suspended.status.resetting_count, 1, "the count stays");
+    let mut refused = grown.suspended(false).all_gone();
+    refused.snapshot.growth_refused = Some("exceeded quota".into());
+    for (suspend, want) in
+        [(false, "All resources are deleted"), (true, "Suspend is true; all resources are deleted")]
+    {
+        let decision = refused.clone().suspended(suspend).decide(40);
+        assert_eq!((decision.next, decision.verdict.message.as_str()), (Phase::Suspended, want));
+        for kind in [condition::QUOTA_RESERVED, condition::RESOURCES_DEPLOYED] {
+            let said = condition::find(&decision.status.conditions, kind).unwrap();
+            assert_eq!((said.status.as_str(), said.message.as_str()), ("False", want), "{kind}");
+        }
+    }
 }
 
 #[test]
