@@ -85,7 +85,9 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
     if !is_queued(draft) {
         draft.status.requeue = None; // nobody takes the quota back any more
     }
-    let Some(requeue) = draft.status.requeue.clone() else { return hold(draft) };
+    if draft.status.requeue.is_none() {
+        return hold(draft);
+    }
     let snapshot = draft.facts.snapshot;
     draft.verdict.action = VerdictAction::Requeue;
     let why = if is_inactive(draft) { said() } else { "Returning to the queue".to_owned() };
@@ -95,19 +97,24 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
             draft.ask_workload();
             return true;
         }
-        WorkloadRead::Found(workload) if is_our_own(workload, &requeue) || workload.evicted => {
-            draft.look_again(POLL.after(draft.facts.now)); // Kueue suspends it
-            return true;
-        }
-        WorkloadRead::Found(workload) if workload.active => {
+        WorkloadRead::Found(workload) if workload.active && !workload.evicted => {
             draft.act(Action::SwitchWorkload { workload: workload.clone(), active: false });
             return true;
         }
-        WorkloadRead::Found(workload) => format!("Workload {} is not active", workload.name),
-        WorkloadRead::Absent => "Kueue has no Workload for it".to_owned(),
-        WorkloadRead::Refused(why) => why.clone(),
+        // we or somebody else deactivated it, or Kueue evicts it: Kueue suspends the AppWrapper
+        WorkloadRead::Found(_) => {
+            draft.look_again(POLL.after(draft.facts.now));
+            return true;
+        }
+        WorkloadRead::Absent => "Kueue has no Workload for it",
+        WorkloadRead::Refused(why) => why.as_str(),
     };
-    draft.warn(REQUEUE_FAILED, format!("Cannot return to the queue; the quota is kept: {refused}"));
+    let text = if is_inactive(draft) {
+        format!("{}, but its quota is kept: {refused}", said())
+    } else {
+        format!("Cannot return to the queue; the quota is kept: {refused}")
+    };
+    draft.warn(REQUEUE_FAILED, text);
     draft.verdict.action = VerdictAction::None;
     draft.status.requeue = None;
     is_inactive(draft)

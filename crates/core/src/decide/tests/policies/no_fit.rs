@@ -168,10 +168,15 @@ fn the_workload_is_deactivated_once_everything_is_gone_and_never_before() {
         ("it is active", workload(true, None), Some(false)),
         ("an old mark means nothing", workload(true, Some("0")), Some(false)),
         ("we did", workload(false, Some("0")), None),
+        ("a user did: Kueue takes the quota back", workload(false, None), None),
+        ("it is of an earlier attempt", workload(false, Some("7")), None),
         ("Kueue evicts it already", Workload { evicted: true, ..workload(true, None) }, None),
     ] {
         let decision = read(world.clone(), seen).decide(500);
         assert_eq!(switched(&decision), want, "{what}");
+        assert!(decision.events.is_empty(), "{what}");
+        let polls = want.is_none().then(|| at(505));
+        assert_eq!(decision.requeue, polls, "{what}: the Workload is not watched");
         assert_eq!((decision.next, &decision.status), (Phase::Resetting, &world.snapshot.status));
     }
 }
@@ -179,14 +184,19 @@ fn the_workload_is_deactivated_once_everything_is_gone_and_never_before() {
 #[test]
 fn a_return_that_is_not_possible_keeps_the_quota() {
     let refused = WorkloadRead::Refused("forbidden".into());
-    let of_user = WorkloadRead::Found(workload(false, None));
-    let of_other = WorkloadRead::Found(workload(false, Some("7")));
-    for seen in [refused, of_user, of_other, WorkloadRead::Absent] {
+    for (seen, want) in [
+        (refused, "Cannot return to the queue; the quota is kept: forbidden"),
+        (
+            WorkloadRead::Absent,
+            "Cannot return to the queue; the quota is kept: Kueue has no Workload for it",
+        ),
+    ] {
         let mut world = returning(Phase::Resetting);
         world.snapshot.workload = seen;
         let decision = world.decide(201);
         assert_eq!((decision.next, decision.status.requeue.clone()), (Phase::Resetting, None));
-        assert!(decision.events.iter().any(|event| event.reason == "RequeueFailed"));
+        let event = decision.events.iter().find(|event| event.reason == "RequeueFailed").unwrap();
+        assert_eq!(event.message, want);
         let later = world.written(&decision);
         assert_eq!(later.decide(289).next, Phase::Resetting, "the pause");
         assert_eq!(later.decide(290).next, Phase::Resuming);
