@@ -5,6 +5,7 @@ use kube::Client;
 use kube::api::ListParams;
 use kube::core::ApiResource;
 use serde::Deserialize;
+use serde::de::IgnoredAny;
 
 use super::assemble::Wrapper;
 use super::cache::KindKey;
@@ -35,6 +36,8 @@ pub struct SeenWorkload {
     pub conditions: Vec<WorkloadCondition>,
     /// `status.unhealthyNodes`: Kueue looks for replacements of these nodes.
     pub unhealthy_nodes: Vec<String>,
+    /// All pods have places in a topology.
+    pub has_topology: bool,
     /// `status.clusterName`: the worker cluster of MultiKueue in which it is admitted.
     pub cluster: Option<String>,
 }
@@ -72,7 +75,20 @@ struct Spec {
 struct Status {
     conditions: Vec<WorkloadCondition>,
     unhealthy_nodes: Vec<UnhealthyNode>,
+    admission: Admission,
     cluster_name: Option<String>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct Admission {
+    pod_set_assignments: Vec<PodSetAssignment>,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct PodSetAssignment {
+    topology_assignment: Option<IgnoredAny>,
 }
 
 #[derive(Deserialize, Default)]
@@ -86,6 +102,8 @@ impl SeenWorkload {
     fn of(seen: &RawObject) -> Option<Self> {
         let body: Body = serde_json::from_str(seen.raw.get()).ok()?;
         let annotations = seen.meta.annotations.as_ref();
+        let assigned = &body.status.admission.pod_set_assignments;
+        let has_topology = assigned.iter().all(|set| set.topology_assignment.is_some());
         Some(Self {
             name: seen.meta.name.clone()?,
             uid: seen.meta.uid.clone()?,
@@ -95,6 +113,7 @@ impl SeenWorkload {
             active: body.spec.active.unwrap_or(true),
             deactivated_for: annotations.and_then(|all| all.get(keys::DEACTIVATED_FOR).cloned()),
             conditions: body.status.conditions,
+            has_topology: has_topology && !assigned.is_empty(),
             unhealthy_nodes: body.status.unhealthy_nodes.into_iter().map(|it| it.name).collect(),
             cluster: body.status.cluster_name,
         })
@@ -123,6 +142,7 @@ impl SeenWorkload {
             holds_quota,
             evicted,
             unhealthy_nodes: self.unhealthy_nodes,
+            has_topology: self.has_topology,
         }
     }
 }
@@ -200,6 +220,7 @@ mod tests {
                     {"type": "Evicted", "status": "False"},
                 ],
                 "unhealthyNodes": [{"name": "node-1"}],
+                "admission": {"podSetAssignments": [{"name": "a", "topologyAssignment": {"levels": []}}]},
             },
         })
     }
@@ -226,8 +247,26 @@ mod tests {
             holds_quota: true,
             evicted: false,
             unhealthy_nodes: vec!["node-1".into()],
+            has_topology: true,
         };
         assert_eq!(of_owner(&seen, "uid").unwrap().into_snapshot(), want);
         assert_eq!(of_owner(&seen[..2], "uid"), None);
+    }
+
+    #[test]
+    fn a_topology_is_one_of_all_pod_sets() {
+        let places = json!({"name": "a", "topologyAssignment": {"levels": []}});
+        let none = json!({"name": "b"});
+        for (assigned, want) in [
+            (json!([places]), true),
+            (json!([places, none]), false),
+            (json!([none]), false),
+            (json!([]), false),
+        ] {
+            let mut seen = workload("w", ("uid", true), false);
+            seen["status"]["admission"]["podSetAssignments"] = assigned.clone();
+            let seen: RawObject = serde_json::from_str(&seen.to_string()).unwrap();
+            assert_eq!(SeenWorkload::of(&seen).unwrap().has_topology, want, "{assigned}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Kueue's replacement of failed nodes (Topology-Aware Scheduling): while it looks for one, the failure of the node does
-//! not end the attempt, so that one incident is charged once.
+//! not end the attempt, so that one incident is charged once. Kueue clears its mark of the node in the same write that
+//! assigns another: then a pod that was created since is waited for.
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -7,7 +8,8 @@ use super::draft::Draft;
 use super::problem::Problem;
 use super::recovery;
 use crate::api::condition::unhealthy;
-use crate::snapshot::workload::WorkloadRead;
+use crate::snapshot::PodPhase;
+use crate::snapshot::workload::{Workload, WorkloadRead};
 use crate::tuning::Period;
 
 /// How often the Workload is read while Kueue looks for a node.
@@ -20,7 +22,7 @@ pub enum Replacing {
     No,
     /// The Workload has to be read.
     Unknown,
-    /// Kueue looks for a node: the failure is decided about at the second moment, and looked at again at the first.
+    /// Kueue looks for a node, or a pod does not run there yet: the failure is decided about at the second moment, and looked at again at the first.
     Until(Timestamp, Timestamp),
 }
 
@@ -41,11 +43,24 @@ pub fn replacing(draft: &Draft<'_>, problem: &Problem<'_>) -> Replacing {
     }
     match &facts.snapshot.workload {
         WorkloadRead::NotRead => Replacing::Unknown,
-        WorkloadRead::Found(workload) if workload.unhealthy_nodes.contains(node) => {
+        WorkloadRead::Found(workload)
+            if workload.unhealthy_nodes.contains(node) || is_replaced(draft, problem, workload) =>
+        {
             Replacing::Until(POLL.after(facts.now).min(deadline), deadline)
         }
         WorkloadRead::Found(_) | WorkloadRead::Absent | WorkloadRead::Refused(_) => Replacing::No,
     }
+}
+
+/// Whether Kueue has found a node, and a pod that is to run there does not run yet. Kueue evicts where it finds none.
+fn is_replaced(draft: &Draft<'_>, problem: &Problem<'_>, workload: &Workload) -> bool {
+    let is_kept = workload.has_topology && workload.holds_quota && !workload.evicted;
+    let Some(failed) = problem.pod.filter(|_| is_kept) else { return false };
+    draft.facts.snapshot.pods.iter().any(|pod| {
+        let is_of_same_set = (pod.component, pod.pod_set) == (failed.component, failed.pod_set);
+        let waits = pod.phase == PodPhase::Pending && !pod.terminating;
+        is_of_same_set && waits && pod.created.is_some_and(|at| at >= problem.failed_at)
+    })
 }
 
 /// Until when a replacement is waited for: until Kueue evicts; without `waitForPodsReady`, for the warm-up of a new pod.

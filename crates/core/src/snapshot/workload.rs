@@ -16,6 +16,7 @@ pub enum WorkloadRead {
 
 /// What matters of a Workload. Kueue: `WorkloadSpec`, `WorkloadStatus`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own")]
 pub struct Workload {
     /// Its name.
     pub name: String,
@@ -33,4 +34,6 @@ pub struct Workload {
     pub evicted: bool,
     /// `status.unhealthyNodes`: Kueue looks for replacements of these nodes.
     pub unhealthy_nodes: Vec<String>,
+    /// All of its pods have places in a topology: Kueue replaces failed nodes of it.
+    pub has_topology: bool,
 }

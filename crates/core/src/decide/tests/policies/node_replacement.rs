@@ -1,11 +1,11 @@
 //! Kueue replaces a failed node: the failure waits.
 
-use super::build::{failed, ready, running};
+use super::build::{failed, pod_of, ready, running};
 use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::kueue::WaitForPodsReady;
 use crate::snapshot::workload::{Workload, WorkloadRead};
-use crate::snapshot::{Pod, PodCondition};
+use crate::snapshot::{Pod, PodCondition, PodPhase};
 use crate::tuning::Period;
 
 /// A Job of two pods; one was deleted with its node at second 20, and the Job replaces it.
@@ -41,7 +41,7 @@ fn while_kueue_replaces_the_node_the_failure_waits() {
     assert_eq!((waits.next, waits.requeue), (Phase::Running, Some(at(90))), "it is read again");
     assert_eq!(waits.status.resetting_count, 0);
     for (what, world) in [
-        ("replaced, or given up", replacing(lost(), &[])),
+        ("no replacement was begun", replacing(lost(), &[])),
         ("another node", replacing(lost(), &["node-2"])),
         ("no failure of a node", replacing(evicted("PreemptionByScheduler"), &["node-1"])),
     ] {
@@ -55,6 +55,44 @@ fn while_kueue_replaces_the_node_the_failure_waits() {
     let mut off = lost();
     off.snapshot.replaces_failed_nodes = false;
     assert_eq!(off.decide(80).next, Phase::Resetting, "as without Kueue");
+}
+
+#[test]
+fn once_kueue_has_found_a_node_the_new_pod_is_waited_for_and_where_it_found_none_is_not() {
+    let placed =
+        || Workload { has_topology: true, holds_quota: true, active: true, ..Workload::default() };
+    let created = |second| Pod { created: Some(at(second)), ..pod_of(0, PodPhase::Pending) };
+    let world = |pod: Pod, workload| {
+        let mut world = evicted("DeletionByTaintManager").with(pod);
+        world.snapshot.workload = WorkloadRead::Found(workload);
+        world
+    };
+    let of_other_set = Pod { pod_set: Some(1), ..created(20) };
+    for (what, world, waits) in [
+        ("found", world(created(20), placed()), true),
+        ("given up: evicted", world(created(20), Workload { evicted: true, ..placed() }), false),
+        (
+            "given up: the quota is gone",
+            world(created(20), Workload { holds_quota: false, ..placed() }),
+            false,
+        ),
+        (
+            "no topology, so nobody replaces the node",
+            world(created(20), Workload { has_topology: false, ..placed() }),
+            false,
+        ),
+        ("a pod that waited before", world(created(19), placed()), false),
+        ("a pod of another pod set", world(of_other_set, placed()), false),
+    ] {
+        let decision = world.decide(80);
+        let found = (decision.next, decision.status.resetting_count, decision.requeue);
+        let want = (Phase::Running, 0, Some(at(90)));
+        assert_eq!(found == want, waits, "{what}: {found:?}");
+        assert_eq!(world.decide(380).next, Phase::Resetting, "{what}: no longer than before");
+    }
+    let runs = pod_of(0, PodPhase::Running);
+    let runs = world(Pod { created: Some(at(20)), ..runs }, placed()).decide(80);
+    assert_eq!((runs.next, runs.status.resetting_count), (Phase::Running, 0), "no retry is used");
 }
 
 #[test]
