@@ -175,6 +175,9 @@ pub enum Fullness {
 /// A pod set that is complete for less than this may never be seen so: watches lag.
 const SEEN_AFTER: Duration = Duration::from_secs(45);
 
+/// A LIST is over after this: its pages show the pods as they were at its begin.
+const LISTED_WITHIN: Duration = Duration::from_secs(2);
+
 /// In a calm world a controller has seen what exists for so long.
 const NOTICED_AFTER: Duration = Duration::from_secs(10);
 

@@ -106,7 +106,9 @@ pub fn evicted(
     let lag = match (known.saw_ready, unready > reserved) {
         // Kueue counts from the admission, the controller from when it saw it
         (false, false) => reserved.duration_since(moment(known.admitted)).unsigned_abs(),
-        (true, _) => Duration::ZERO,
+        // somebody else suspended it: Kueue, which overruled that, counts on, and the controller from the next attempt
+        (true, false) => reserved.duration_since(unready).unsigned_abs(),
+        (true, true) => Duration::ZERO,
         // the pods were ready for so short that Kueue did not see it
         (false, true) => return None,
     };

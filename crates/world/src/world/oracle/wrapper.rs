@@ -9,7 +9,9 @@ use serde_json::Value;
 use super::components::{Components, Successes};
 use super::ledger::Ledger;
 use super::own::{Own, PodFailure};
-use super::{ATTEMPT, FINALIZER, Fullness, POD_SET, SEEN_AFTER, State, Thing, Wrapper};
+use super::{
+    ATTEMPT, FINALIZER, Fullness, LISTED_WITHIN, POD_SET, SEEN_AFTER, State, Thing, Wrapper,
+};
 use crate::api::Phase;
 use crate::sim::Object;
 use crate::world::ACTIVE;
@@ -216,6 +218,10 @@ impl Wrapper {
                 if elapsed.saturating_sub(*since) < SEEN_AFTER =>
             {
                 *lost
+            }
+            // it has come up, while a LIST was under way that shows a pod as it was before
+            Some(Fullness::Full(since, None)) if elapsed.saturating_sub(*since) < LISTED_WITHIN => {
+                self.deployed_at
             }
             Some(Fullness::Full(..)) => elapsed,
             None => self.deployed_at,
