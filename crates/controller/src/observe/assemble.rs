@@ -67,6 +67,12 @@ pub struct Wrapper {
     pub rest_bytes: usize,
 }
 
+/// Whether a version of an object has the spec of the one with this UID and `metadata.generation`, which the API server
+/// changes with the spec.
+pub(super) fn is_same_spec(uid: &str, generation: i64, meta: &ObjectMeta) -> bool {
+    generation > 0 && meta.generation == Some(generation) && meta.uid.as_deref() == Some(uid)
+}
+
 impl Wrapper {
     /// Reads the templates of the components.
     #[must_use]
@@ -95,9 +101,7 @@ impl Wrapper {
 
     /// Whether another version of this object has the same spec.
     pub(super) fn has_spec_of(&self, meta: &ObjectMeta) -> bool {
-        self.generation > 0
-            && meta.generation == Some(self.generation)
-            && meta.uid.as_deref() == Some(self.uid.as_str())
+        is_same_spec(&self.uid, self.generation, meta)
     }
 
     /// Reads the policies without the rules that cannot be read.

@@ -141,11 +141,11 @@ impl Cache {
         let mut inner = self.lock();
         let objects = &mut inner.kinds.entry(kind.clone()).or_default().objects;
         let (key, now) = (object_key(&record), appwrapper_of(&record));
-        match objects.insert(key.clone(), record) {
-            Some(before) if objects.get(&key) == Some(&before) => BTreeSet::new(),
-            Some(before) => now.into_iter().chain(appwrapper_of(&before)).collect(),
-            None => now.into_iter().collect(),
+        if objects.get(&key) == Some(&record) {
+            return BTreeSet::new();
         }
+        let before = objects.insert(key, record);
+        now.into_iter().chain(before.as_ref().and_then(appwrapper_of)).collect()
     }
 
     /// Forgets an object of a kind.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
 
-use super::assemble::Wrapper;
+use super::assemble::{Wrapper, is_same_spec};
 use super::cache::Key;
 use super::raw_object::RawObject;
 use super::summary::Summary;
@@ -103,13 +103,10 @@ impl CachedAppWrapper {
         (Self::readable(seen, summary), wrapper.ok().map(Arc::new))
     }
 
-    /// The summary of a newer version with the same spec: the API server changes `metadata.generation` with the spec.
+    /// The summary of a newer version with the same spec.
     fn summary_of_newer(&self, seen: &RawObject) -> Option<Arc<Summary>> {
         let summary = self.summary.as_ref().ok().filter(|summary| !summary.is_flawed)?;
-        let same_spec = self.generation > 0
-            && seen.meta.generation == Some(self.generation)
-            && seen.meta.uid.as_deref() == Some(self.uid.as_str());
-        same_spec.then(|| {
+        is_same_spec(&self.uid, self.generation, &seen.meta).then(|| {
             let Read { status, .. } = read_status(seen, summary.suspend);
             Arc::new(summary.of_newer(&Wrapper::plain(&seen.meta, Arc::default(), status)))
         })
