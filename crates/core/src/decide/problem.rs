@@ -50,6 +50,11 @@ pub struct Problem<'a> {
     pub judged: Option<Rc<Judged<'a>>>,
 }
 
+/// Whether a problem is that a component is missing or cannot be created, and no pod of it failed.
+pub(super) fn is_missing(reason: &str, pod: Option<&Pod>) -> bool {
+    pod.is_none() && [unhealthy::MISSING_COMPONENT, unhealthy::CREATE_FAILED].contains(&reason)
+}
+
 impl<'a> Problem<'a> {
     /// A problem with one component; acted on at once unless a deadline is set.
     pub fn of_component(
@@ -153,8 +158,7 @@ impl<'a> Problem<'a> {
             component: self.component,
             ignored: self.ignored,
             charged,
-            missing: self.pod.is_none()
-                && [unhealthy::MISSING_COMPONENT, unhealthy::CREATE_FAILED].contains(&self.reason),
+            missing: is_missing(self.reason, self.pod),
             stalled: self.reason == unhealthy::STALLED,
             failure: &self.failure,
             failed_at: self.failed_at,

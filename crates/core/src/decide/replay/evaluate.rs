@@ -5,7 +5,6 @@ use std::rc::Rc;
 
 use super::ambiguity::{self, Doubt, Ground, Why};
 use super::record::{Evidence, Happened};
-use crate::api::condition::unhealthy;
 use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, FailurePolicyAction, FailureRecord,
     PodFailurePolicyAction, RuleRef, RuleSource,
@@ -13,6 +12,7 @@ use crate::api::{
 use crate::decide::policy::{
     self, Case, FailedComponent, NODE_LOST, Ruling, RulingAction, pod_failure,
 };
+use crate::decide::problem::is_missing;
 use crate::decide::{Facts, failure, incidents};
 use crate::snapshot::{Pod, Snapshot};
 
@@ -171,9 +171,7 @@ impl<'a> Hearing<'a> {
         let facts = Facts { snapshot, limits: &ground.limits, ..self.facts };
         let (judged, component) = (Rc::new(judged), evidence.component);
         let charged = incidents::is_repeated(&snapshot.status.attempts);
-        let missing = pod.is_none()
-            && [unhealthy::MISSING_COMPONENT, unhealthy::CREATE_FAILED]
-                .contains(&evidence.said().0);
+        let missing = is_missing(evidence.said().0, pod);
         let case = Case {
             facts,
             judged,
