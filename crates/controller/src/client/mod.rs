@@ -65,7 +65,7 @@ const fn asks_to_wait(code: u16) -> bool {
 
 /// An extension of a request for pods: of each, no more is read than
 /// [`PodRecord`](crate::observe::pod_record::PodRecord) does, so that they may come in protobuf, which costs the API
-/// server less than JSON. A watch of the pods of all namespaces needs none.
+/// server less than JSON. A list or a watch of the pods of all namespaces needs none.
 #[derive(Clone, Copy, Debug)]
 pub struct LeanPods;
 
@@ -87,7 +87,10 @@ pub struct Limits;
 
 /// A client's service behind [`Limits`]. It is shared, since a call may take several requests.
 #[derive(Debug)]
-pub struct Limited<S>(Arc<Mutex<S>>);
+pub struct Limited<S> {
+    service: Arc<Mutex<S>>,
+    fitting: Arc<page::Fitting>,
+}
 
 /// The body of an answer.
 type LimitedBody = UnsyncBoxBody<Bytes, BoxError>;
@@ -96,7 +99,7 @@ impl<S> Layer<S> for Limits {
     type Service = Limited<S>;
 
     fn layer(&self, inner: S) -> Limited<S> {
-        Limited(Arc::new(Mutex::new(inner)))
+        Limited { service: Arc::new(Mutex::new(inner)), fitting: Arc::default() }
     }
 }
 
@@ -120,13 +123,14 @@ where
         let (method, uri) = (request.method().clone(), request.uri().clone());
         let within = deadline(&method, &uri);
         let is_watch = method == Method::GET && is_watch(&uri);
-        let watches_pods = is_watch && uri.path() == ALL_PODS;
-        if watches_pods || request.extensions().get::<LeanPods>().is_some() {
+        let lists_all_pods = method == Method::GET && uri.path() == ALL_PODS;
+        if lists_all_pods || request.extensions().get::<LeanPods>().is_some() {
             request.headers_mut().insert(header::ACCEPT, protobuf::ACCEPT);
         }
-        let smaller = page::Smaller::of(&request);
-        let service = self.0.clone();
+        let mut page = page::Page::of(&request);
+        let (service, fitting) = (self.service.clone(), self.fitting.clone());
         let answered = async move {
+            let request = fitting.adapt(page.as_mut(), request)?;
             let answer = send(&service, request).await?;
             if is_watch && answer.status().is_success() {
                 let is_protobuf = protobuf::is_it(answer.headers());
@@ -138,7 +142,8 @@ where
                     }
                 }));
             }
-            let (head, mut bytes) = page::whole(answer, smaller, &service).await?.into_parts();
+            let (head, mut bytes) =
+                page::whole(answer, page, &service, &fitting).await?.into_parts();
             if protobuf::is_it(&head.headers) {
                 bytes = protobuf::json(&bytes)?.into();
             }

@@ -1,6 +1,9 @@
 //! Pages of lists. Whoever creates objects chooses how large they are, and a page is read as a whole: one that exceeds
 //! a bound is not read to its end, and fewer objects are asked for.
 
+use std::collections::BTreeMap;
+use std::sync::{MutexGuard, PoisonError};
+
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use http::{HeaderMap, Method, Request, Response, Uri};
@@ -16,22 +19,79 @@ pub(super) const PAGE_BYTES_MAX: usize = 16 << 20;
 /// How many times fewer objects are asked for after a page that was too large.
 const SHRINK_BY: u32 = 8;
 
-const LIMIT: &str = "limit=";
+/// Of how many lists it is remembered how many objects fit into a page.
+const LISTS_MAX: usize = 64;
 
-/// The same request for a page of fewer objects.
-pub(super) struct Smaller {
+const LIMIT: &str = "limit=";
+const CONTINUE: &str = "continue=";
+
+/// A request for a page of a list.
+pub(super) struct Page {
     uri: Uri,
     headers: HeaderMap,
     limit: u32,
+    /// The list that it is a page of: the request without limit and continue token.
+    list: String,
+    asked: u32,
+    is_first: bool,
 }
 
-impl Smaller {
+/// How many objects to ask for, of lists of which a page was too large.
+#[derive(Debug, Default)]
+pub(super) struct Fitting(std::sync::Mutex<BTreeMap<String, u32>>);
+
+impl Fitting {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, u32>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The request for a page with the limit that fitted the page before, where that one was too large.
+    ///
+    /// # Errors
+    /// Where no request can be made of the URI.
+    pub(super) fn adapt(
+        &self,
+        page: Option<&mut Page>,
+        request: Request<Body>,
+    ) -> Result<Request<Body>, BoxError> {
+        let Some(page) = page.filter(|page| !page.is_first) else { return Ok(request) };
+        let Some(limit) = self.lock().get(&page.list).copied() else { return Ok(request) };
+        page.limit = limit.min(page.asked);
+        page.request()
+    }
+
+    /// A page came, of so many bytes: the next one asks for as many objects, or for more where they are smaller again.
+    fn note(&self, page: &Page, bytes: usize) {
+        let grown = page.limit.saturating_mul(SHRINK_BY);
+        let limit = if bytes <= PAGE_BYTES_MAX / SHRINK_BY as usize { grown } else { page.limit };
+        let mut lists = self.lock();
+        if limit >= page.asked {
+            lists.remove(&page.list);
+            return;
+        }
+        lists.insert(page.list.clone(), limit);
+        if lists.len() > LISTS_MAX {
+            lists.pop_first();
+        }
+    }
+}
+
+impl Page {
     /// None where the request is not for a page, or for one of a single object.
     pub(super) fn of(request: &Request<Body>) -> Option<Self> {
-        let mut pairs = request.uri().query().unwrap_or_default().split('&');
-        let limit = pairs.find_map(|pair| pair.strip_prefix(LIMIT)?.parse().ok())?;
-        let (uri, headers) = (request.uri().clone(), request.headers().clone());
-        (request.method() == Method::GET && limit > 1).then_some(Self { uri, headers, limit })
+        let pairs = || request.uri().query().unwrap_or_default().split('&');
+        let limit = pairs().find_map(|pair| pair.strip_prefix(LIMIT)?.parse().ok())?;
+        let of_list = |pair: &&str| !pair.starts_with(LIMIT) && !pair.starts_with(CONTINUE);
+        let query: Vec<&str> = pairs().filter(of_list).collect();
+        let page = Self {
+            uri: request.uri().clone(),
+            headers: request.headers().clone(),
+            limit,
+            list: format!("{}?{}", request.uri().path(), query.join("&")),
+            asked: limit,
+            is_first: pairs().all(|pair| !pair.starts_with(CONTINUE)),
+        };
+        (request.method() == Method::GET && limit > 1).then_some(page)
     }
 
     fn request(&self) -> Result<Request<Body>, BoxError> {
@@ -56,8 +116,9 @@ impl Smaller {
 /// Where the connection breaks.
 pub(super) async fn whole<S, B>(
     mut answer: Response<B>,
-    mut smaller: Option<Smaller>,
+    mut page: Option<Page>,
     service: &Mutex<S>,
+    fitting: &Fitting,
 ) -> Result<Response<Bytes>, BoxError>
 where
     S: Service<Request<Body>, Response = Response<B>>,
@@ -65,18 +126,24 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<BoxError>,
 {
-    while let Some(mut page) = smaller {
+    while let Some(smaller) = page.as_mut().filter(|page| page.limit > 1) {
         let (head, body) = answer.into_parts();
         match Limited::new(body, PAGE_BYTES_MAX).collect().await {
-            Ok(body) => return Ok(Response::from_parts(head, body.to_bytes())),
+            Ok(body) => {
+                let bytes = body.to_bytes();
+                fitting.note(smaller, bytes.len());
+                return Ok(Response::from_parts(head, bytes));
+            }
             Err(error) if error.is::<LengthLimitError>() => {}
             Err(error) => return Err(error),
         }
-        page.limit = (page.limit / SHRINK_BY).max(1);
-        answer = send(service, page.request()?).await?;
-        smaller = Some(page).filter(|page| page.limit > 1);
+        smaller.limit = (smaller.limit / SHRINK_BY).max(1);
+        answer = send(service, smaller.request()?).await?;
     }
     let (head, body) = answer.into_parts();
     let bytes = body.collect().await.map_err(Into::into)?.to_bytes();
+    if let Some(page) = &page {
+        fitting.note(page, bytes.len());
+    }
     Ok(Response::from_parts(head, bytes))
 }

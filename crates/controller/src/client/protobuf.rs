@@ -55,19 +55,21 @@ pub fn is_it(headers: &HeaderMap) -> bool {
 }
 
 /// A document as JSON: a pod, a list of pods, or a `Status`.
-pub fn json(document: &Bytes) -> Result<String, Malformed> {
+pub fn json(document: &Bytes) -> Result<Vec<u8>, Malformed> {
     let Some(message) = document.strip_prefix(MAGIC) else { return Err(Malformed::NoDocument) };
     let Unknown { type_meta, raw } = Unknown::decode(document.slice_ref(message))?;
     let Some(TypeMeta { api_version, kind }) = type_meta else { return Err(Malformed::NoDocument) };
-    let object = match kind.as_str() {
-        "Pod" => serde_json::to_string(&Pod::decode(raw)?)?,
-        "PodList" => serde_json::to_string(&PodList::decode(raw)?)?,
-        "Status" => serde_json::to_string(&Status::decode(raw)?)?,
+    let mut text = serde_json::to_vec(&TypeMeta { api_version, kind: kind.clone() })?;
+    text.pop();
+    let at = text.len();
+    match kind.as_str() {
+        "Pod" => serde_json::to_writer(&mut text, &Pod::decode(raw)?)?,
+        "PodList" => serde_json::to_writer(&mut text, &PodList::decode(raw)?)?,
+        "Status" => serde_json::to_writer(&mut text, &Status::decode(raw)?)?,
         _ => return Err(Malformed::Kind(kind)),
-    };
-    let head = serde_json::to_string(&TypeMeta { api_version, kind })?;
-    // each of the three has metadata, so that neither is empty
-    Ok(format!("{},{}", head.trim_end_matches('}'), object.trim_start_matches('{')))
+    }
+    text[at] = b','; // each of the three has metadata, so that neither object is empty
+    Ok(text)
 }
 
 /// The events of a watch as lines of JSON.
@@ -109,7 +111,7 @@ fn line(event: Bytes) -> Result<Bytes, Malformed> {
     let WatchEvent { kind, object } = WatchEvent::decode(event)?;
     let object = json(&object.unwrap_or_default().raw)?;
     let kind = serde_json::to_string(&kind)?;
-    Ok(format!("{{\"type\":{kind},\"object\":{object}}}\n").into())
+    Ok([b"{\"type\":", kind.as_bytes(), b",\"object\":", &object, b"}\n"].concat().into())
 }
 
 #[cfg(test)]

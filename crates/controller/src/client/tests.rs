@@ -163,7 +163,28 @@ async fn of_a_page_that_is_too_large_fewer_objects_are_asked_for() {
         (vec![1; 600], vec!["500 from 0", "500 from 500"]),
         // the API server never stores so much in an object, but a single one is read whatever it takes
         (vec![17 * MIB], vec!["500 from 0", "62 from 0", "7 from 0", "1 from 0"]),
-        (vec![MIB; 20], vec!["500 from 0", "62 from 0", "7 from 0", "500 from 7"]),
+        // the next page asks for as many as fitted
+        (vec![MIB; 20], vec!["500 from 0", "62 from 0", "7 from 0", "7 from 7", "7 from 14"]),
+        (
+            [vec![5 * MIB; 7], vec![1; 100]].concat(),
+            // once a page is small, the next one asks for more again
+            vec![
+                "500 from 0",
+                "62 from 0",
+                "7 from 0",
+                "1 from 0",
+                "1 from 1",
+                "1 from 2",
+                "1 from 3",
+                "1 from 4",
+                "1 from 5",
+                "1 from 6",
+                "1 from 7",
+                "8 from 8",
+                "64 from 16",
+                "500 from 80",
+            ],
+        ),
     ] {
         let (client, seen) = leases(sizes.clone());
         let resource =

@@ -76,6 +76,10 @@ pub const PROGRESS_CA: &str = "workload.codeflare.dev/progress-ca";
 /// Annotation of a pod, with the value `true`: it may be force-deleted on a lost node. Source: Kueue, KEP-6757.
 pub const SAFE_TO_FORCE_DELETE: &str = "kueue.x-k8s.io/safe-to-forcefully-delete";
 
+/// The labels and annotations that are read of a pod of an AppWrapper.
+pub const POD_KEYS: [&str; 6] =
+    [APPWRAPPER, APPWRAPPER_UID, ATTEMPT, POD_SET, PROGRESS, SAFE_TO_FORCE_DELETE];
+
 /// Pod-set annotation for Topology-Aware Scheduling: the label that holds a pod's index.
 pub const TAS_POD_INDEX: &str = "workload.codeflare.dev.appwrapper/tas-pod-index-label";
 /// Pod-set annotation for Topology-Aware Scheduling: the label that holds a sub-group's index.

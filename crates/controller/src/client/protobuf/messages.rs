@@ -10,6 +10,11 @@ use prost::Message;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
+use crate::api::keys::POD_KEYS;
+
+/// More than a field of a reference to an object may have: a group and a version.
+const REFERENCE_BYTES_MAX: usize = 400;
+
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct WatchEvent {
     #[prost(string, tag = "1")]
@@ -126,13 +131,13 @@ pub(super) struct ObjectMeta {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) deletion_grace_period_seconds: Option<i64>,
     #[prost(message, repeated, tag = "11")]
-    #[serde(serialize_with = "texts", skip_serializing_if = "Vec::is_empty")]
+    #[serde(serialize_with = "known", skip_serializing_if = "Vec::is_empty")]
     pub(super) labels: Vec<Entry>,
     #[prost(message, repeated, tag = "12")]
-    #[serde(serialize_with = "texts", skip_serializing_if = "Vec::is_empty")]
+    #[serde(serialize_with = "known", skip_serializing_if = "Vec::is_empty")]
     pub(super) annotations: Vec<Entry>,
     #[prost(message, repeated, tag = "13")]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(serialize_with = "controllers", skip_serializing_if = "Vec::is_empty")]
     pub(super) owner_references: Vec<OwnerReference>,
     #[prost(bytes = "bytes", repeated, tag = "14")]
     #[serde(serialize_with = "list", skip_serializing_if = "Vec::is_empty")]
@@ -152,16 +157,16 @@ pub(super) struct Entry {
 #[serde(rename_all = "camelCase")]
 pub(super) struct OwnerReference {
     #[prost(bytes = "bytes", tag = "1")]
-    #[serde(serialize_with = "text")]
+    #[serde(serialize_with = "reference")]
     pub(super) kind: Bytes,
     #[prost(bytes = "bytes", tag = "3")]
-    #[serde(serialize_with = "text")]
+    #[serde(serialize_with = "reference")]
     pub(super) name: Bytes,
     #[prost(bytes = "bytes", tag = "4")]
-    #[serde(serialize_with = "text")]
+    #[serde(serialize_with = "reference")]
     pub(super) uid: Bytes,
     #[prost(bytes = "bytes", tag = "5")]
-    #[serde(serialize_with = "text")]
+    #[serde(serialize_with = "reference")]
     pub(super) api_version: Bytes,
     #[prost(bool, optional, tag = "6")]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -356,8 +361,21 @@ fn list<S: Serializer>(all: &[Bytes], serializer: S) -> Result<S::Ok, S::Error> 
     serializer.collect_seq(all.iter().map(|bytes| String::from_utf8_lossy(bytes)))
 }
 
-fn texts<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
-    map(entries.iter().map(|entry| (entry.key.clone(), entry.value.clone())), serializer)
+/// The labels or annotations that are read of a pod. JSON may be six times as long as a text of the others.
+fn known<S: Serializer>(entries: &[Entry], serializer: S) -> Result<S::Ok, S::Error> {
+    let is_read = |entry: &&Entry| POD_KEYS.iter().any(|key| key.as_bytes() == entry.key);
+    let read = entries.iter().filter(is_read);
+    map(read.map(|entry| (entry.key.clone(), entry.value.clone())), serializer)
+}
+
+/// The owner references that are read: that of the controller. One that is longer than any to an object is cut, which
+/// makes it none.
+fn controllers<S: Serializer>(all: &[OwnerReference], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(all.iter().filter(|owner| owner.controller == Some(true)).take(1))
+}
+
+fn reference<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    text(&bytes.slice(..bytes.len().min(REFERENCE_BYTES_MAX)), serializer)
 }
 
 fn quantities<S: Serializer>(entries: &[Amount], serializer: S) -> Result<S::Ok, S::Error> {

@@ -2,6 +2,7 @@ use serde_json::{Value, json as value};
 
 use super::messages::*;
 use super::*;
+use crate::api::keys;
 use crate::observe::pod_record::PodRecord;
 use crate::observe::raw_object::RawObject;
 
@@ -24,7 +25,7 @@ fn event(kind: &str, document: Bytes) -> Vec<u8> {
 }
 
 fn read(document: &Bytes) -> Value {
-    serde_json::from_str(&json(document).unwrap()).unwrap()
+    serde_json::from_slice(&json(document).unwrap()).unwrap()
 }
 
 const fn second(seconds: i64) -> Time {
@@ -34,6 +35,16 @@ const fn second(seconds: i64) -> Time {
 fn named(name: &str) -> Pod {
     let metadata = ObjectMeta { name: bytes(name), ..ObjectMeta::default() };
     Pod { metadata, ..Pod::default() }
+}
+
+fn owner(name: &str, controller: Option<bool>) -> OwnerReference {
+    OwnerReference {
+        kind: bytes("Job"),
+        name: bytes(name),
+        uid: bytes("ju"),
+        api_version: bytes("batch/v1"),
+        controller,
+    }
 }
 
 fn metadata() -> ObjectMeta {
@@ -46,15 +57,13 @@ fn metadata() -> ObjectMeta {
         creation_timestamp: Some(second(1)),
         deletion_timestamp: Some(second(40)),
         deletion_grace_period_seconds: Some(0),
-        labels: vec![entry("a", "b"), entry("empty", "")],
-        annotations: vec![entry("c", "d")],
-        owner_references: vec![OwnerReference {
-            kind: bytes("Job"),
-            name: bytes("j"),
-            uid: bytes("ju"),
-            api_version: bytes("batch/v1"),
-            controller: Some(true),
-        }],
+        labels: vec![entry(keys::ATTEMPT, "3"), entry("a", "b"), entry(keys::POD_SET, "")],
+        annotations: vec![entry("c", "d"), entry(keys::PROGRESS, "7")],
+        owner_references: vec![
+            owner("other", None),
+            owner("j", Some(true)),
+            owner("k", Some(true)),
+        ],
         finalizers: vec![bytes("x/hold")],
     }
 }
@@ -113,7 +122,7 @@ fn a_pod_is_what_it_is_in_json() {
             "name": "p", "namespace": "n", "uid": "u", "resourceVersion": "7",
             "creationTimestamp": "1970-01-01T00:00:01Z", "deletionTimestamp": "1970-01-01T00:00:40Z",
             "deletionGracePeriodSeconds": 0,
-            "labels": {"a": "b", "empty": ""}, "annotations": {"c": "d"},
+            "labels": {keys::ATTEMPT: "3", keys::POD_SET: ""}, "annotations": {keys::PROGRESS: "7"},
             "ownerReferences": [{"kind": "Job", "name": "j", "uid": "ju", "apiVersion": "batch/v1",
                 "controller": true}],
             "finalizers": ["x/hold"],
@@ -166,14 +175,32 @@ fn what_is_empty_or_unknown_is_left_out() {
 fn a_text_that_is_not_utf_8_spoils_no_other() {
     let mut pod = named("p");
     let broken = Bytes::from_static(b"half \xf0\x9f");
-    let key = bytes(crate::api::keys::APPWRAPPER);
+    let key = bytes(keys::APPWRAPPER);
     pod.metadata.labels = vec![Entry { key, value: bytes("a") }];
     pod.metadata.annotations = vec![Entry { key: broken.clone(), value: broken.clone() }];
     pod.status = Some(PodStatus { message: broken, ..PodStatus::default() });
-    let seen: RawObject = serde_json::from_str(&json(&document("Pod", &pod)).unwrap()).unwrap();
+    let seen: RawObject = serde_json::from_slice(&json(&document("Pod", &pod)).unwrap()).unwrap();
     let record = PodRecord::of(&seen);
     assert_eq!(record.identity.appwrapper.as_deref(), Some("a"));
     assert_eq!(record.pod.message.as_deref(), Some("half \u{fffd}"));
+}
+
+/// JSON has six bytes for a control character, and the API server accepts them in an annotation and in the name of an owner.
+#[test]
+fn what_a_user_writes_and_nobody_reads_is_not_made_json() {
+    let long = "\u{1}".repeat(250_000);
+    let mut pod = whole();
+    let plain = json(&document("Pod", &pod)).unwrap().len();
+    let entry = |key: &str| Entry { key: bytes(key), value: bytes(&long) };
+    pod.metadata.annotations.push(entry("example.org/a"));
+    pod.metadata.labels.push(entry("example.org/b"));
+    pod.metadata.owner_references.insert(0, owner(&long, Some(false)));
+    assert_eq!(json(&document("Pod", &pod)).unwrap().len(), plain);
+    pod.metadata.owner_references = vec![owner(&long, Some(true))];
+    let text = json(&document("Pod", &pod)).unwrap();
+    assert!(text.len() < plain + 6 * 400, "{}", text.len());
+    let seen: RawObject = serde_json::from_slice(&text).unwrap();
+    assert_eq!(PodRecord::of(&seen).identity.controller, None, "it is no reference to an object");
 }
 
 #[test]
