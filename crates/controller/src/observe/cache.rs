@@ -11,6 +11,7 @@ use super::ancestry::Ancestor;
 use super::owners::Owners;
 use super::pod_cache::PodCache;
 use super::pod_record::PodRecord;
+use super::raw_object::RawObject;
 use super::records::{Controller, ObjectRecord};
 use super::retry_sources::RetrySource;
 use crate::snapshot::place::Site;
@@ -141,11 +142,24 @@ impl Cache {
         let mut inner = self.lock();
         let objects = &mut inner.kinds.entry(kind.clone()).or_default().objects;
         let (key, now) = (object_key(&record), appwrapper_of(&record));
-        if objects.get(&key) == Some(&record) {
+        let is_same = objects.get(&key) == Some(&record);
+        let before = objects.insert(key, record);
+        if is_same {
             return BTreeSet::new();
         }
-        let before = objects.insert(key, record);
         now.into_iter().chain(before.as_ref().and_then(appwrapper_of)).collect()
+    }
+
+    /// An object of a kind: its spec and status are not read again where they are as they were.
+    pub(super) fn read_object(&self, kind: &KindKey, seen: &RawObject) -> ObjectRecord {
+        let at = Key::of(&seen.meta);
+        let known = self.lock().kinds.get(kind).and_then(|kind| {
+            kind.objects.get(&at).filter(|known| known.is_read_from(seen)).cloned()
+        });
+        match known {
+            Some(known) => known.with_meta(&seen.meta),
+            None => ObjectRecord::of(seen, &kind.api_version, &kind.kind),
+        }
     }
 
     /// Forgets an object of a kind.

@@ -155,7 +155,7 @@ impl Objects {
     /// Takes in one event; after a list, all who use the kind are to be looked at as well.
     pub fn take(&mut self, cache: &Cache, event: Event<RawObject>) -> Vec<Key> {
         let kind = &self.kind;
-        let record = |seen| ObjectRecord::of(&seen, &kind.api_version, &kind.kind);
+        let record = |seen: RawObject| cache.read_object(kind, &seen);
         match event {
             Event::Init => {
                 self.list.clear();
@@ -186,6 +186,7 @@ mod tests {
     use super::*;
     use crate::observe::cache::Sync;
     use crate::observe::retry_sources;
+    use crate::snapshot::Report;
 
     fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
@@ -218,6 +219,33 @@ mod tests {
         assert_eq!(cache.retry_source(&kind, &at), None);
         cache.set_blind(&kind);
         assert_eq!(feed.take(&cache, Event::InitDone), Concerned::All, "the kind is there again");
+    }
+
+    #[test]
+    fn an_object_is_read_again_when_its_spec_or_status_changes() {
+        let job = |uid: &str, note: &str, ready: i32, parallelism: i32| {
+            seen(&json!({"metadata": {"name": "j", "uid": uid, "annotations": {"note": note}},
+                "spec": {"parallelism": parallelism, "template": {}}, "status": {"ready": ready}}))
+        };
+        let kind = KindKey { api_version: "batch/v1".to_owned(), kind: "Job".to_owned() };
+        let known = ObjectRecord::of(&job("u", "", 1, 2), "batch/v1", "Job");
+        assert_ne!(known.report, Report::default());
+        for (uid, note, ready, parallelism, is_read) in [
+            ("u", "", 1, 2, false),
+            ("u", "other", 1, 2, false),
+            ("u", "", 2, 2, true),
+            ("u", "", 1, 3, true),
+            ("other", "", 1, 2, true),
+        ] {
+            let cache = Cache::default();
+            // what is not read again shows
+            let before = ObjectRecord { report: Report::default(), ..known.clone() };
+            cache.put_object(&kind, before);
+            let now = cache.read_object(&kind, &job(uid, note, ready, parallelism));
+            let row = format!("{uid} {note} {ready} {parallelism}");
+            assert_eq!(now.report != Report::default(), is_read, "{row}");
+            assert_eq!(now.identity.uid, uid, "{row}");
+        }
     }
 
     #[test]

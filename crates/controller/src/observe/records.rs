@@ -1,6 +1,7 @@
 //! What is kept of an object: the facts that decisions need, and nothing else.
 
 use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
 use serde::Deserialize;
@@ -64,6 +65,27 @@ pub struct ObjectRecord {
     pub report: Report,
     /// Paths of its pod sets, as its own kind has them: an AppWrapper may declare another order.
     pub paths: Vec<String>,
+    /// What it was read from.
+    pub(crate) content: Content,
+}
+
+/// Spec and status of an object, by their hash: whoever changes something else of it as often as he likes does not make
+/// them be read again. Two records are the same whatever they were read from.
+#[derive(Clone, Copy, Debug, Default, Eq)]
+pub(crate) struct Content(u64);
+
+impl PartialEq for Content {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Content {
+    fn of(seen: &RawObject) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (seen.spec(), seen.status()).hash(&mut hasher);
+        Self(hasher.finish())
+    }
 }
 
 impl Identity {
@@ -149,19 +171,31 @@ impl ObjectRecord {
     /// is not known: it is not parsed, however large it is.
     #[must_use]
     pub fn of(seen: &RawObject, api_version: &str, kind: &str) -> Self {
-        let identity = Identity::of(&seen.meta);
+        let (identity, content) = (Identity::of(&seen.meta), Content::of(seen));
         if !Kind::of(api_version, kind).is_known() {
             return Self { identity, ..Self::default() };
         }
         let Ok(mut object) = serde_json::from_str::<Value>(seen.raw.get()) else {
-            return Self { identity, ..Self::default() };
+            return Self { identity, content, ..Self::default() };
         };
         // built-in kinds come without their kind in a list
         object["apiVersion"] = api_version.into();
         object["kind"] = kind.into();
         let pod_sets = kinds::infer(&object).unwrap_or_default();
         let report = kinds::report(api_version, kind, &pod_sets, &object);
-        Self { identity, report, paths: pod_sets.into_iter().map(|set| set.path).collect() }
+        let paths = pod_sets.into_iter().map(|set| set.path).collect();
+        Self { identity, report, paths, content }
+    }
+
+    /// Whether it was read from the same object with the same spec and status.
+    pub(super) fn is_read_from(&self, seen: &RawObject) -> bool {
+        seen.meta.uid.as_deref() == Some(&self.identity.uid)
+            && self.content.0 == Content::of(seen).0
+    }
+
+    /// The same with other metadata.
+    pub(super) fn with_meta(self, meta: &ObjectMeta) -> Self {
+        Self { identity: Identity::of(meta), ..self }
     }
 
     /// A wrapped Pod, which is watched as a pod already.
@@ -170,7 +204,8 @@ impl ObjectRecord {
         let succeeded = record.pod.phase == PodPhase::Succeeded;
         let outcome = if succeeded { Outcome::Succeeded } else { Outcome::Active };
         let report = Report { outcome, unreplaced: BTreeSet::from([0]), ..Report::default() };
-        Self { identity: record.identity.clone(), report, paths: vec!["template".to_owned()] }
+        let (identity, paths) = (record.identity.clone(), vec!["template".to_owned()]);
+        Self { identity, report, paths, content: Content::default() }
     }
 }
 

@@ -90,6 +90,9 @@ impl Store {
                 Shown::Begin
             }),
             Event::InitApply(seen) => {
+                if let Some(known) = self.change(|inner| inner.list_again(&seen.meta)) {
+                    return Shown::Listed(known);
+                }
                 // thousands come at once, and most of them rest: nothing is kept parsed
                 let (stored, _) = read(seen, &Before::default());
                 Shown::Listed(self.change(|inner| inner.put(stored, None)))
@@ -100,9 +103,7 @@ impl Store {
                 Shown::Changed(self.change(|inner| inner.put(stored, parsed)))
             }
             Event::Delete(seen) => {
-                let RawObject { meta, .. } = seen;
-                let (namespace, name) = (meta.namespace.unwrap_or_default(), meta.name);
-                let key = Key { namespace, name: name.unwrap_or_default() };
+                let key = Key::of(&seen.meta);
                 self.change(|inner| inner.remove(&key));
                 Shown::Gone(key)
             }
@@ -145,9 +146,7 @@ impl Store {
 
     /// What is known of an AppWrapper, in whatever version.
     fn before(&self, meta: &ObjectMeta) -> Before {
-        let [namespace, name] =
-            [&meta.namespace, &meta.name].map(|it| it.clone().unwrap_or_default());
-        let key = Key { namespace, name };
+        let key = Key::of(meta);
         self.read(|inner| Before {
             parsed: inner.parsed.by_key.get(&key).map(|(_, _, wrapper)| wrapper.clone()),
             stored: inner.entries.get(&key).cloned(),
@@ -175,6 +174,16 @@ impl Store {
 }
 
 impl Inner {
+    /// One that a new list shows as it is known already: it is not read again.
+    fn list_again(&mut self, meta: &ObjectMeta) -> Option<Arc<CachedAppWrapper>> {
+        let key = Key::of(meta);
+        let known = self.entries.get(&key)?;
+        let is_same = meta.resource_version.as_deref() == Some(known.version())
+            && meta.uid.as_deref() == Some(known.uid());
+        self.unlisted.remove(&key);
+        is_same.then(|| known.clone())
+    }
+
     fn put(
         &mut self,
         stored: CachedAppWrapper,
@@ -309,6 +318,33 @@ mod tests {
 
     fn key(namespace: &str, name: &str) -> Key {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    #[test]
+    fn a_list_reads_again_only_what_has_changed() {
+        let store = Store::default();
+        let mut newer = seen("n", "b", 1);
+        newer.meta.resource_version = Some("2".to_owned());
+        let mut other = seen("n", "c", 1);
+        other.meta.uid = Some("other".to_owned());
+        for name in ["a", "b", "c"] {
+            apply(&store, Event::Apply(seen("n", name, 0)));
+        }
+        apply(&store, Event::Init);
+        let mut read = vec![];
+        for seen in [seen("n", "a", 0), newer, other, seen("n", "d", 0)] {
+            store.apply(Event::InitApply(seen), |seen, before| {
+                read.push(seen.meta.name.clone().unwrap());
+                CachedAppWrapper::read(seen, before)
+            });
+        }
+        assert_eq!(read, ["b", "c", "d"]);
+        let Shown::Complete(gone) = apply(&store, Event::InitDone) else {
+            panic!("the list is complete")
+        };
+        assert_eq!(gone, []);
+        assert_eq!(store.get(&key("n", "b")).unwrap().version(), "2");
+        assert_eq!(store.get(&key("n", "c")).unwrap().uid(), "other");
     }
 
     #[test]
