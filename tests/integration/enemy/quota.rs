@@ -255,6 +255,38 @@ fn the_labels_of_pods_are_for_controllers() {
     });
 }
 
+/// Kueue leaves alone what an admitted AppWrapper controls.
+#[test]
+fn nobody_makes_an_appwrapper_the_controller_of_its_own() {
+    installed_test("nobody_makes_an_appwrapper_the_controller", async |case| {
+        let tenant = Tenant::new(&case).await;
+        let made = tenant.create(wrapper("a", json!({}), vec![job("j", json!({}), &[])])).await;
+        let uid = made.expect("it is let in").metadata.uid.expect("a UID");
+        case.pod("j-", "Running").await;
+        let owner = |controller: bool| {
+            json!({"metadata": {"ownerReferences": [{"apiVersion": AW.0, "kind": AW.1, "name": "a",
+                "uid": uid, "controller": controller}]}})
+        };
+        let owned = |mut object: Value, controller: bool| {
+            object["metadata"]["ownerReferences"] =
+                owner(controller)["metadata"]["ownerReferences"].clone();
+            object
+        };
+        let objects = [job("own", json!({}), &[]), pod("own", &[]), deployment("own", json!({}))];
+        for object in objects {
+            let said = refusal(tenant.create(owned(object.clone(), true)).await);
+            assert!(said.contains("must not be set as the controller"), "{object}: {said}");
+            tenant.create(object).await.expect("one of its own");
+        }
+        let said = refusal(tenant.patch(("batch/v1", "Job"), "own", owner(true)).await);
+        assert!(said.contains("add it to spec.components"), "{said}");
+        tenant.patch(("batch/v1", "Job"), "own", owner(false)).await.expect("it goes with it");
+        // what the controller has created may still change
+        let note = json!({"metadata": {"annotations": {"example.org/note": "x"}}});
+        tenant.patch(("batch/v1", "Job"), "j", note).await.expect("its owner stays");
+    });
+}
+
 #[test]
 fn a_right_that_was_taken_away_creates_nothing() {
     installed_test("a_right_that_was_taken_away_creates_nothing", async |case| {
@@ -301,6 +333,7 @@ fn the_policies_are_understood() {
             "appwrapper-pod-templates",
             "appwrapper-pod-resources",
             "appwrapper-components",
+            "appwrapper-owners",
         ] {
             let api =
                 case.cluster_api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");

@@ -7,15 +7,14 @@
 
 use serde_json::Value;
 
-use super::Identity;
 use super::response::{AdmissionResponse, Reason};
 use super::review::{DeleteOptions, Review};
 use crate::api::condition;
 use crate::config::Config;
 
-/// The cluster's own controllers, which delete what belongs to others: namespaces, garbage.
-const OF_THE_CLUSTER: [&str; 2] =
-    ["system:serviceaccount:kube-system:", "system:kube-controller-manager"];
+/// What deletes everything in a namespace that is deleted. The garbage collector is no exception: where the owner of an
+/// AppWrapper is deleted in the foreground, it deletes the AppWrapper so too, for anybody.
+const OF_NAMESPACES: &str = "system:serviceaccount:kube-system:namespace-controller";
 
 /// A way to delete that does not wait for the pods before quota is freed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,7 +28,7 @@ enum Early {
 #[must_use]
 pub fn judge(review: &Review, config: &Config) -> AdmissionResponse {
     let Review { requester, old_object, options, .. } = review;
-    if is_of_the_cluster(requester) || !is_deployed(&old_object.value) {
+    if requester.username == OF_NAMESPACES || !is_deployed(&old_object.value) {
         return AdmissionResponse::default();
     }
     let Some(early) = early(options, &old_object.value) else {
@@ -51,10 +50,6 @@ pub fn judge(review: &Review, config: &Config) -> AdmissionResponse {
     } else {
         AdmissionResponse::warned([what.to_owned(), instead.to_owned()])
     }
-}
-
-fn is_of_the_cluster(requester: &Identity) -> bool {
-    OF_THE_CLUSTER.iter().any(|name| requester.username.starts_with(name))
 }
 
 fn is_deployed(aw: &Value) -> bool {

@@ -66,11 +66,12 @@ fn a_deletion_that_frees_quota_early_is_warned_of_or_refused() {
 }
 
 #[test]
-fn the_clusters_own_controllers_are_never_refused() {
+fn a_namespace_goes_and_the_garbage_collector_is_asked_as_anybody() {
     for (username, is_asked) in [
-        ("system:serviceaccount:kube-system:generic-garbage-collector", false),
         ("system:serviceaccount:kube-system:namespace-controller", false),
-        ("system:kube-controller-manager", false),
+        ("system:serviceaccount:kube-system:generic-garbage-collector", true),
+        ("system:serviceaccount:kube-system:namespace-controllers", true),
+        ("system:kube-controller-manager", true),
         ("system:serviceaccount:kube-systems:x", true),
         ("system:serviceaccount:argocd:application-controller", true),
         ("system:admin", true),
