@@ -32,7 +32,7 @@ pub use kinds::{Kind, KindId, Kinds};
 pub use object::{Address, Object};
 pub use refusal::Refusal;
 pub use remove::{Deletion, Propagation};
-pub use response::{ApiResponse, answer};
+pub use response::{ApiResponse, answer, answer_read};
 pub use selector::Filter;
 pub use service::{ApiServer, Reply, reply};
 pub use store::{Change, Part, Store, Verb};

@@ -35,8 +35,46 @@ pub fn answer(
     content_type: &str,
     body: &[u8],
 ) -> ApiResponse {
-    let answered = respond(store, method, uri, content_type, body);
-    answered.unwrap_or_else(|refusal| {
+    answered(respond(store, method, uri, content_type, Sent::Text(body)))
+}
+
+/// Answers a request whose body was read already.
+#[must_use]
+pub fn answer_read(
+    store: &mut Store,
+    method: &Method,
+    uri: &str,
+    content_type: &str,
+    body: Value,
+) -> ApiResponse {
+    answered(respond(store, method, uri, content_type, Sent::Value(body)))
+}
+
+/// The body of a request.
+enum Sent<'a> {
+    Text(&'a [u8]),
+    Value(Value),
+}
+
+impl Sent<'_> {
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::Text(text) => text.is_empty(),
+            Self::Value(value) => value.is_null(),
+        }
+    }
+
+    fn read(self) -> Result<Value, Refusal> {
+        match self {
+            Self::Text(text) => serde_json::from_slice(text)
+                .map_err(|error| Refusal::bad_request(error.to_string())),
+            Self::Value(value) => Ok(value),
+        }
+    }
+}
+
+fn answered(response: Result<ApiResponse, Refusal>) -> ApiResponse {
+    response.unwrap_or_else(|refusal| {
         let text = if refusal.is_bare() { refusal.message } else { refusal.status().to_string() };
         ApiResponse::Document(refusal.code, text)
     })
@@ -47,19 +85,16 @@ fn respond(
     method: &Method,
     uri: &str,
     content_type: &str,
-    body: &[u8],
+    body: Sent<'_>,
 ) -> Result<ApiResponse, Refusal> {
     let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
     let params = query::params(query);
     let query = query::read(store, method, path, &params, content_type)?;
-    let read_body = || -> Result<Value, Refusal> {
-        serde_json::from_slice(body).map_err(|error| Refusal::bad_request(error.to_string()))
-    };
     let ok = |object: &Arc<Object>| ApiResponse::Document(200, object.text().to_owned());
     Ok(match query {
         Query::Discover(path) => ApiResponse::Document(200, discovery::document(store, &path)?),
         Query::Create(kind, namespace) => {
-            let value = read_body()?;
+            let value = body.read()?;
             check_kind(store.kinds.get(kind), &value)?;
             let object = store.create(kind, &namespace, value)?;
             ApiResponse::Document(201, object.text().to_owned())
@@ -71,15 +106,15 @@ fn respond(
         Query::Watch(kind, namespace) => {
             ApiResponse::Watch(Watch::open(store, kind, &namespace, &params)?)
         }
-        Query::Replace(address, part) => replaced(store, &address, part, read_body()?)?,
+        Query::Replace(address, part) => replaced(store, &address, part, body.read()?)?,
         Query::Patch(address, part, form) => {
-            ok(&patched(store, &address, part, form, read_body()?)?)
+            ok(&patched(store, &address, part, form, body.read()?)?)
         }
         Query::Delete(address) => {
-            let options = if body.is_empty() { options(&params) } else { read_body()? };
+            let options = if body.is_empty() { options(&params) } else { body.read()? };
             delete(store, &address, &Deletion::parse(&options)?)?
         }
-        Query::Review(_) => ApiResponse::Document(201, review(store, read_body()?).to_string()),
+        Query::Review(_) => ApiResponse::Document(201, review(store, body.read()?).to_string()),
     })
 }
 

@@ -5,7 +5,7 @@ use super::checks;
 use super::coverage::Happening;
 use super::oracle::{By, State};
 use super::replica::Told;
-use super::{World, actors, oracle};
+use super::{Log, World, actors, oracle};
 use crate::sim::{Store, Verb, view};
 
 /// Who makes a change.
@@ -35,9 +35,9 @@ impl World {
             self.seen += 1;
             self.garbage.note(&self.store, &change);
             actors::route(&mut self.agenda, &self.store, &change);
-            for (kind, filter, log) in self.logs.values_mut() {
+            for Log { kind, filter, told, .. } in &mut self.logs {
                 if let Some((verb, object)) = view(&change, *kind, filter) {
-                    log.push(Told::new(verb, object));
+                    told.push(Told::new(verb, object));
                 }
             }
             let object = &change.object;

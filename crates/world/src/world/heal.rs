@@ -241,11 +241,13 @@ impl World {
 
     async fn settle(&mut self) -> bool {
         let (steps, time) = (self.trace.steps + REST_STEPS, self.elapsed + REST_TIME);
-        while self.is_busy() && self.violation.is_none() {
+        while self.violation.is_none() {
             if self.trace.steps > steps || self.elapsed > time {
-                return false;
+                return self.is_over();
             }
-            self.step().await;
+            if !self.step().await {
+                return true;
+            }
         }
         true
     }

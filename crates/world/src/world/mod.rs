@@ -155,6 +155,14 @@ struct Weights {
     other_faults: u32,
 }
 
+/// What the watches of a topic tell, from the begin.
+struct Log {
+    topic: Topic,
+    kind: KindId,
+    filter: Filter,
+    told: Vec<Told>,
+}
+
 /// A world.
 #[expect(clippy::struct_excessive_bools, reason = "each is switched by itself")]
 pub struct World {
@@ -170,7 +178,7 @@ pub struct World {
     kueue: Kueue,
     script: Vec<Act>,
     replicas: Vec<Replica>,
-    logs: BTreeMap<Topic, (KindId, Filter, Vec<Told>)>,
+    logs: Vec<Log>,
     seen: usize,
     oracle: Oracle,
     coverage: Coverage,
@@ -244,7 +252,7 @@ impl World {
             kueue: Kueue::new(scene.quota, scene.ready_within).showing(scene.shows_workloads),
             script: vec![],
             replicas: vec![],
-            logs: BTreeMap::new(),
+            logs: vec![],
             seen: 0,
             oracle: Oracle::default(),
             coverage: Coverage::default(),
@@ -342,8 +350,10 @@ impl World {
     }
 
     async fn go_on_to_the_end(&mut self) {
-        while self.violation.is_none() && self.trace.steps < self.options.steps && self.is_busy() {
-            self.step().await;
+        while self.violation.is_none() && self.trace.steps < self.options.steps {
+            if !self.step().await {
+                break;
+            }
         }
         if self.violation.is_none() {
             self.heal();
@@ -413,17 +423,25 @@ impl World {
         }
     }
 
-    /// The log of a topic, made when it is first asked for.
-    fn log(&mut self, topic: &Topic) -> Option<&(KindId, Filter, Vec<Told>)> {
-        if !self.logs.contains_key(topic) {
-            let (kind, filter) = self.scope_of(topic)?;
+    /// The log of what a stream watches, by its index; made when it is first asked for.
+    fn log_of(&mut self, replica: usize, number: usize) -> Option<usize> {
+        let stream = &self.replicas[replica].streams[number];
+        if stream.log.is_some() {
+            return stream.log;
+        }
+        let topic = stream.topic.clone();
+        let known = self.logs.iter().position(|log| log.topic == topic);
+        let log = known.unwrap_or(self.logs.len());
+        if known.is_none() {
+            let (kind, filter) = self.scope_of(&topic)?;
             let told = self.store.history()[..self.seen].iter().filter_map(|change| {
                 view(change, kind, &filter).map(|(verb, object)| Told::new(verb, object))
             });
-            let log = told.collect();
-            self.logs.insert(topic.clone(), (kind, filter, log));
+            let told = told.collect();
+            self.logs.push(Log { topic, kind, filter, told });
         }
-        self.logs.get(topic)
+        self.replicas[replica].streams[number].log = Some(log);
+        Some(log)
     }
 
     fn scope_of(&self, topic: &Topic) -> Option<(KindId, Filter)> {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::observe::cache::{Key, KindKey};
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::observe::feed::{self, Concerned};
 use crate::observe::nodes;
+use crate::observe::pod_record::WatchedPod;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::is_retry_source;
 use crate::observe::store::Shown;
@@ -46,23 +47,42 @@ pub struct Told {
     pub verb: Verb,
     /// The object.
     pub object: Arc<Object>,
+    /// The object as it comes over the wire, read once for all watches and lists.
+    pod: OnceLock<Option<WatchedPod>>,
+    raw: OnceLock<Option<RawObject>>,
+}
+
+/// An object as a watch reads it, if it can be read.
+trait Seen: DeserializeOwned + Clone {
+    fn of(told: &Told) -> &OnceLock<Option<Self>>;
+}
+
+impl Seen for WatchedPod {
+    fn of(told: &Told) -> &OnceLock<Option<Self>> {
+        &told.pod
+    }
+}
+
+impl Seen for RawObject {
+    fn of(told: &Told) -> &OnceLock<Option<Self>> {
+        &told.raw
+    }
 }
 
 impl Told {
     /// An event.
     #[must_use]
     pub const fn new(verb: Verb, object: Arc<Object>) -> Self {
-        Self { verb, object }
+        Self { verb, object, pod: OnceLock::new(), raw: OnceLock::new() }
     }
 
-    /// The object as it comes over the wire.
-    fn seen<T: DeserializeOwned>(&self) -> Option<T> {
-        serde_json::from_str(self.object.text()).ok()
+    fn seen<T: Seen>(&self) -> Option<T> {
+        T::of(self).get_or_init(|| serde_json::from_str(self.object.text()).ok()).clone()
     }
 }
 
 /// An event with its object as a watch reads it; none where that cannot be read.
-fn read<T: DeserializeOwned>(event: &Event<&Told>) -> Option<Event<T>> {
+fn read<T: Seen>(event: &Event<&Told>) -> Option<Event<T>> {
     Some(match *event {
         Event::Init => Event::Init,
         Event::InitDone => Event::InitDone,
@@ -94,6 +114,8 @@ pub fn state_at(log: &[Told], upto: usize) -> BTreeMap<Address, &Told> {
 pub struct Stream {
     /// What it watches.
     pub topic: Topic,
+    /// The log of the topic, by its index, once it has listed.
+    pub log: Option<usize>,
     /// How many events of its topic it has been told; none before its first list.
     pub at: Option<usize>,
     /// It falls behind until this moment.
@@ -210,6 +232,7 @@ impl Replica {
         let marks = nodes::marks(&config.autopilot);
         let stream = |topic, feed| Stream {
             topic,
+            log: None,
             at: None,
             lags_until: Duration::ZERO,
             relist: false,
@@ -379,6 +402,7 @@ impl Replica {
                 };
                 self.streams.push(Stream {
                     topic,
+                    log: None,
                     at: None,
                     lags_until: Duration::ZERO,
                     relist: false,

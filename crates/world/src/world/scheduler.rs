@@ -17,15 +17,29 @@ use crate::reconcile::Next;
 use crate::sim::Address;
 
 /// Something that can happen now.
-#[derive(Clone, Debug)]
-enum Step {
+#[derive(Clone, Copy, Debug)]
+enum Step<K> {
     Deliver(usize, usize),
-    Serve(usize, Key),
-    Resume(usize, Key),
-    Begin(usize, Key),
+    Serve(usize, K),
+    Resume(usize, K),
+    Begin(usize, K),
     Act,
     Collect,
     Late(usize),
+}
+
+impl Step<&Key> {
+    fn owned(self) -> Step<Key> {
+        match self {
+            Self::Deliver(replica, stream) => Step::Deliver(replica, stream),
+            Self::Serve(replica, key) => Step::Serve(replica, key.clone()),
+            Self::Resume(replica, key) => Step::Resume(replica, key.clone()),
+            Self::Begin(replica, key) => Step::Begin(replica, key.clone()),
+            Self::Act => Step::Act,
+            Self::Collect => Step::Collect,
+            Self::Late(index) => Step::Late(index),
+        }
+    }
 }
 
 impl Weights {
@@ -46,110 +60,107 @@ impl Weights {
 }
 
 impl World {
-    /// Whether anything is left to happen, now or later.
-    pub(super) fn is_busy(&self) -> bool {
-        !self.possible().is_empty() || self.next_moment().is_some()
+    /// Whether nothing is left to happen, now or later.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_idle() && self.next_moment().is_none()
     }
 
     /// Whether nothing can happen before time passes.
     pub(super) fn is_idle(&self) -> bool {
-        self.possible().is_empty()
+        let mut is_idle = true;
+        self.each_possible(|_, _| is_idle = false);
+        is_idle
     }
 
-    /// Makes one step.
-    pub(super) async fn step(&mut self) {
+    /// Makes one step; false where nothing is left to happen.
+    pub(super) async fn step(&mut self) -> bool {
+        let next = self.choose();
+        if next.is_none() && self.next_moment().is_none() {
+            return false;
+        }
         self.trace.steps += 1;
-        let possible = self.possible();
-        if possible.is_empty() {
-            self.wait();
-        } else {
-            if self.faults_on {
-                self.strike();
+        match next {
+            None => self.wait(),
+            Some(step) => {
+                if self.faults_on {
+                    self.strike();
+                }
+                // a strike may have taken away what was possible
+                self.take(step).await;
+                let pass = Duration::from_millis(self.chance.between(0, 8));
+                self.pass(pass);
             }
-            let step = self.choose(&possible);
-            // a strike may have taken away what was possible
-            self.take(step).await;
-            let pass = Duration::from_millis(self.chance.between(0, 8));
-            self.pass(pass);
         }
         self.film();
+        true
     }
 
-    fn possible(&self) -> Vec<Step> {
-        let mut all = vec![];
+    /// Shows everything that can happen now, with its weight.
+    fn each_possible<'a>(&'a self, mut show: impl FnMut(Step<&'a Key>, usize)) {
+        let weights = &self.weights;
         for (index, replica) in self.replicas.iter().enumerate() {
             if replica.frozen_until > self.elapsed {
                 continue;
             }
             for (number, stream) in replica.streams.iter().enumerate() {
                 let waits = stream.lags_until > self.elapsed;
-                let behind = match (self.logs.get(&stream.topic), stream.at) {
-                    (Some((.., log)), Some(at)) => stream.relist || log.len() > at,
+                let behind = match (stream.log, stream.at) {
+                    (Some(log), Some(at)) => stream.relist || self.logs[log].told.len() > at,
                     (_, None) | (None, _) => true,
                 };
                 if behind && !waits {
-                    all.push(Step::Deliver(index, number));
+                    show(Step::Deliver(index, number), weights.deliver);
                 }
             }
             for (key, flight) in &replica.flights {
                 if flight.call.is_some() {
-                    all.push(Step::Serve(index, key.clone()));
+                    show(Step::Serve(index, key), weights.serve);
                 } else if !flight.waits_for_another() {
-                    all.push(Step::Resume(index, key.clone()));
+                    show(Step::Resume(index, key), weights.serve);
                 }
             }
             // AppWrappers and pods, as the controller does it
             let listed = replica.streams.iter().take(2).all(|stream| stream.at.is_some());
-            for (key, at) in &replica.due {
-                let free = !replica.flights.contains_key(key);
-                if replica.leads && listed && *at <= self.elapsed && free {
-                    all.push(Step::Begin(index, key.clone()));
+            if replica.leads && listed {
+                for (key, at) in &replica.due {
+                    if *at <= self.elapsed && !replica.flights.contains_key(key) {
+                        show(Step::Begin(index, key), weights.begin);
+                    }
                 }
             }
         }
         for (index, late) in self.late.iter().enumerate() {
             if late.at <= self.elapsed {
-                all.push(Step::Late(index));
+                show(Step::Late(index), 1);
             }
         }
         if !self.agenda.is_empty() {
-            all.push(Step::Act);
+            show(Step::Act, weights.act * self.agenda.len().min(4));
         }
         if !self.garbage.is_empty() {
-            all.push(Step::Collect);
+            show(Step::Collect, weights.collect * self.garbage.len().min(4));
         }
-        all
     }
 
-    fn choose(&mut self, possible: &[Step]) -> Step {
-        let weight = |step: &Step| match step {
-            Step::Deliver(..) => self.weights.deliver,
-            Step::Serve(..) | Step::Resume(..) => self.weights.serve,
-            Step::Begin(..) => self.weights.begin,
-            Step::Act => self.weights.act * self.agenda.len().min(4),
-            Step::Collect => self.weights.collect * self.garbage.len().min(4),
-            Step::Late(_) => 1,
-        };
-        let total = possible.iter().map(weight).sum();
-        let mut at = self.chance.below(total);
-        for step in possible {
-            let share = match step {
-                Step::Deliver(..) => self.weights.deliver,
-                Step::Serve(..) | Step::Resume(..) => self.weights.serve,
-                Step::Begin(..) => self.weights.begin,
-                Step::Act => self.weights.act * self.agenda.len().min(4),
-                Step::Collect => self.weights.collect * self.garbage.len().min(4),
-                Step::Late(_) => 1,
-            };
-            if at < share {
-                return step.clone();
+    /// One of what can happen now.
+    fn choose(&mut self) -> Option<Step<Key>> {
+        let mut total = 0;
+        self.each_possible(|_, weight| total += weight);
+        if total == 0 {
+            return None;
+        }
+        let mut left = self.chance.below(total);
+        let mut chosen = None;
+        self.each_possible(|step, weight| {
+            if chosen.is_none() && left < weight {
+                chosen = Some(step);
             }
-            at -= share;
-        }
-        possible[0].clone()
+            left = left.saturating_sub(weight);
+        });
+        chosen.map(Step::owned)
     }
 
-    async fn take(&mut self, step: Step) {
+    async fn take(&mut self, step: Step<Key>) {
         match step {
             Step::Deliver(replica, stream) => self.deliver(replica, stream),
             Step::Serve(replica, key) => self.serve(replica, &key).await,
@@ -209,21 +220,21 @@ impl World {
 
     fn deliver(&mut self, index: usize, number: usize) {
         let Some(stream) = self.replicas[index].streams.get(number) else { return };
-        let (topic, at, relist) = (stream.topic.clone(), stream.at, stream.relist);
-        let known = self.scope_of(&topic).is_some();
-        if let Topic::Kind(kind) = &topic
-            && !known
+        let (at, relist) = (stream.at, stream.relist);
+        if let Topic::Kind(kind) = &stream.topic
+            && self.scope_of(&stream.topic).is_none()
         {
+            let kind = kind.clone();
             self.trace.note(self.elapsed, "blind", &kind.kind, &[index as u64]);
-            self.replicas[index].blind(kind, self.elapsed);
+            self.replicas[index].blind(&kind, self.elapsed);
             let stream = &mut self.replicas[index].streams[number];
             stream.at = None;
             stream.lags_until = self.elapsed + Duration::from_secs(2);
             return;
         }
         let elapsed = self.elapsed;
-        self.log(&topic);
-        let Some((.., log)) = self.logs.get(&topic) else { return };
+        let Some(log) = self.log_of(index, number) else { return };
+        let log = &self.logs[log].told;
         match at {
             Some(at) if !relist => {
                 let Some(told) = log.get(at) else { return };
@@ -255,8 +266,8 @@ impl World {
 
     /// A watch lists a state of the past, and goes on from there.
     pub(super) fn go_back(&mut self, index: usize, number: usize) {
-        let topic = self.replicas[index].streams[number].topic.clone();
-        let Some((.., log)) = self.logs.get(&topic) else { return };
+        let Some(log) = self.replicas[index].streams[number].log else { return };
+        let log = &self.logs[log].told;
         let Some(at) = self.replicas[index].streams[number].at else { return };
         let upto = at.saturating_sub(self.fault_rng.below(12));
         debug_assert!(state_at(log, upto).len() <= log.len());

@@ -13,7 +13,7 @@ use super::wire::Call;
 use super::{LateCall, Source, World, oracle};
 use crate::act::events::{EventType, Notice};
 use crate::observe::cache::Key;
-use crate::sim::{Address, ApiResponse, Refusal, answer};
+use crate::sim::{Address, ApiResponse, Refusal, answer_read};
 
 /// What happens to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ impl World {
             Fate::Served => self.answer(index, key, &call, doubtful),
             Fate::Refused(code) => self.refuse(&call, code),
             Fate::Lost(code) => {
-                self.apply(index, key, &call, doubtful);
+                self.apply(index, key, &call, &Target::of(&call.uri), doubtful);
                 Self::injure(&call, code);
                 self.happened(Happening::ReplyLost);
             }
@@ -91,7 +91,7 @@ impl World {
     ) {
         match moment {
             Moment::Before => {}
-            Moment::Lost => drop(self.apply(index, key, call, doubtful)),
+            Moment::Lost => drop(self.apply(index, key, call, &Target::of(&call.uri), doubtful)),
             Moment::After => {
                 self.answer(index, key, call, doubtful);
                 self.drive(index, key).await;
@@ -117,7 +117,7 @@ impl World {
                 }
             }
             Moment::Lost => {
-                self.apply(index, key, &call, doubtful);
+                self.apply(index, key, &call, &Target::of(&call.uri), doubtful);
                 call.sever();
             }
             Moment::After => self.answer(index, key, &call, doubtful),
@@ -214,15 +214,15 @@ impl World {
     }
 
     fn answer(&mut self, index: usize, key: &Key, call: &Call, late: bool) {
-        let (code, text) = self.apply(index, key, call, late);
+        let target = Target::of(&call.uri);
+        let (code, text) = self.apply(index, key, call, &target, late);
         self.trace.detail(|| format!("{} {} → {code}", call.method, call.uri));
-        self.note_read(index, call);
+        self.note_read(index, call, &target);
         call.answer(code, text);
     }
 
     /// A process is told of an object.
-    fn note_read(&mut self, index: usize, call: &Call) {
-        let target = Target::of(&call.uri);
+    fn note_read(&mut self, index: usize, call: &Call, target: &Target) {
         if call.method == Method::GET
             && let Some(object) = target.address(&self.store).and_then(|at| self.store.get(&at))
         {
@@ -231,8 +231,14 @@ impl World {
     }
 
     /// Applies a call, with all checks.
-    fn apply(&mut self, index: usize, key: &Key, call: &Call, late: bool) -> (u16, String) {
-        let target = Target::of(&call.uri);
+    fn apply(
+        &mut self,
+        index: usize,
+        key: &Key,
+        call: &Call,
+        target: &Target,
+        late: bool,
+    ) -> (u16, String) {
         let body = call.json();
         let is_status = target.is_wrapper() && target.sub == "status" && call.is_write();
         let none = std::collections::BTreeSet::new();
@@ -248,7 +254,7 @@ impl World {
             store: &self.store,
             oracle: &self.oracle,
             call,
-            target: &target,
+            target,
             body: &body,
             listed,
             removed: &self.replicas[index].removed,
@@ -261,9 +267,10 @@ impl World {
         };
         let violation = calls::check(&scope);
         self.coverage.checks += calls::CALLS.len() as u64;
-        let (code, text, changed) = self.carry_out(call, &target, &body, late);
+        let name = body["metadata"]["name"].as_str().map(str::to_owned);
+        let (code, text, changed) = self.carry_out(call, target, body, late);
         if code < 300 {
-            self.note_removal(index, call, &target);
+            self.note_removal(index, call, target, name);
         }
         self.replicas[index].note_shared_list(&key.namespace, &call.uri);
         if let Some(flight) = self.replicas[index].flights.get_mut(key) {
@@ -291,14 +298,15 @@ impl World {
         &mut self,
         call: &Call,
         target: &Target,
-        body: &serde_json::Value,
+        body: serde_json::Value,
         late: bool,
     ) -> (u16, String, bool) {
-        if let Some(refusal) = self.admission(call, target, body, late) {
+        if let Some(refusal) = self.admission(call, target, &body, late) {
             self.note_refusal(call, refusal.code);
             return (refusal.code, refusal.status().to_string(), false);
         }
-        self.note_obstacle(call, target, body);
+        self.note_obstacle(call, target, &body);
+        let review = call.is_review().then(|| body.clone());
         let before = self.store.version();
         // pages of one, so that every list is a list of pages
         let uri = if self.options.faults.0.is_empty() {
@@ -307,10 +315,10 @@ impl World {
             let few = if self.adversary.is_some() { "limit=25" } else { "limit=1" };
             call.uri.replace("limit=500", few)
         };
-        let answered = answer(&mut self.store, &call.method, &uri, &call.content_type, &call.body);
+        let answered = answer_read(&mut self.store, &call.method, &uri, &call.content_type, body);
         let changed = self.store.version() != before;
-        if call.is_review() {
-            self.note_review(body, &answered);
+        if let Some(review) = review {
+            self.note_review(&review, &answered);
         }
         self.absorb(if late { Source::Late } else { Source::Ours });
         match answered {
@@ -321,15 +329,14 @@ impl World {
     }
 
     /// Notes a pod that a DELETE of a process has removed, until the process creates another of its name.
-    fn note_removal(&mut self, index: usize, call: &Call, target: &Target) {
+    fn note_removal(&mut self, index: usize, call: &Call, target: &Target, name: Option<String>) {
         if target.plural != "pods" || !target.sub.is_empty() {
             return;
         }
         let namespace = target.namespace.clone();
         let removed = &mut self.replicas[index].removed;
         if call.method == "POST" {
-            let name = call.json()["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-            removed.remove(&Key { namespace, name });
+            removed.remove(&Key { namespace, name: name.unwrap_or_default() });
         } else if call.method == "DELETE"
             && target.address(&self.store).is_some_and(|address| self.store.get(&address).is_none())
         {
@@ -444,7 +451,7 @@ impl World {
         let body = call.json();
         self.trace.note(self.elapsed, "late", short(&call.uri), &[]);
         self.happened(Happening::LateWrite);
-        self.carry_out(&call, &target, &body, true);
+        self.carry_out(&call, &target, body, true);
     }
 
     /// Quota is right: whatever runs was let in. Checked here because only Kueue's books tell.
