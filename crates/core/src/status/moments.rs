@@ -46,7 +46,10 @@ pub fn settle_moments(
             &mut since.succeeded,
         ];
         anchors.into_iter().flatten().for_each(&mut settle);
-        since.pod_sets.iter_mut().for_each(|entry| settle(&mut entry.since));
+        for entry in &mut since.pod_sets {
+            settle(&mut entry.since);
+            entry.replaced_until.iter_mut().for_each(&mut settle);
+        }
     }
     status.usage.as_mut().and_then(|usage| usage.since.as_mut()).into_iter().for_each(&mut settle);
     status.budget.iter_mut().for_each(|budget| settle(&mut budget.since));

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::given::{at, given};
-use crate::api::{AppWrapperStatus, Attempt, Phase, Since, condition};
+use crate::api::{AppWrapperStatus, Attempt, Phase, PodSetSince, Since, condition};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::PodPhase;
 use crate::tuning::Period;
@@ -107,4 +107,24 @@ fn a_lost_number_is_that_of_the_objects() {
     assert_eq!(adopted.next, Phase::Running, "what is there is taken");
     assert_eq!(adopted.status.attempts.last().map(|last| last.attempt), Some(4));
     assert_eq!(adopted.events.first().map(|event| event.reason), Some("InvalidStatus"));
+}
+
+#[test]
+fn pods_that_fail_later_are_not_replaced_already() {
+    let entry = PodSetSince {
+        pod_set: "0-0".into(),
+        ready: true,
+        terminating: false,
+        since: Time(at(0)),
+        replaced_until: Some(Time(at(1_000_000))),
+    };
+    let world = given(Phase::Running).pods(&TWO).since(|since| since.pod_sets = vec![entry]);
+    let mended = world.decide(10);
+    let until = |status: &AppWrapperStatus| {
+        status.since.as_ref().and_then(|since| since.pod_sets[0].replaced_until.clone())
+    };
+    assert_eq!(until(&mended.status), Some(Time(at(10))));
+    let failed = world.written(&mended).pods(&[PodPhase::Failed, PodPhase::Running]);
+    assert_eq!(failed.decide(79).next, Phase::Running);
+    assert_eq!(failed.decide(80).next, Phase::Resetting, "it failed at second 20");
 }
