@@ -5,6 +5,7 @@ use std::rc::Rc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
+use super::node_replacement::{self, Replacing};
 use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, RulingAction};
 use super::{Facts, failed, failure, incidents, replacement};
 use crate::api::condition::unhealthy;
@@ -214,10 +215,10 @@ impl<'a> Problem<'a> {
     }
 }
 
-/// The problem that is acted on first.
-pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<Problem<'a>> {
+/// The problem that is acted on first. One that is held back, although it is due, keeps no node from being evacuated.
+pub fn most_urgent<'a>(draft: &Draft<'a>, mut problems: Vec<Problem<'a>>) -> Option<Problem<'a>> {
     let now = draft.facts.now;
-    problems.into_iter().min_by_key(|problem| {
+    let due = |problem: &Problem<'_>| {
         if problem.evacuation {
             return now;
         }
@@ -225,5 +226,15 @@ pub fn most_urgent<'a>(draft: &Draft<'a>, problems: Vec<Problem<'a>>) -> Option<
             return problem.deadline.map_or(now, |deadline| deadline.max(now));
         }
         problem.due(draft, &problem.ruling(draft)).map_or(now, |deadline| deadline.max(now))
-    })
+    };
+    let first = (0..problems.len()).min_by_key(|index| due(&problems[*index]))?;
+    let evacuation = problems.iter().position(|problem| problem.evacuation);
+    let preferred = evacuation.filter(|_| is_held_back(draft, &problems[first]));
+    Some(problems.swap_remove(preferred.unwrap_or(first)))
+}
+
+/// Whether a problem that is due waits for Kueue to replace the node.
+fn is_held_back(draft: &Draft<'_>, problem: &Problem<'_>) -> bool {
+    matches!(node_replacement::replacing(draft, problem), Replacing::Until(..))
+        && !problem.ruling(draft).fails_by_rule()
 }

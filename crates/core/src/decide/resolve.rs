@@ -46,8 +46,7 @@ where
         return here.stay();
     }
     // a rule that fails the AppWrapper does so whatever becomes of the node
-    let fails = ruling.by_rule && ruling.action == RulingAction::Fail;
-    if !fails && is_awaited(draft, problem) {
+    if !ruling.fails_by_rule() && is_awaited(draft, problem) {
         return here.stay();
     }
     draft.verdict.rule = Some(ruling.rule.clone());

@@ -78,6 +78,12 @@ impl Ruling {
         }
     }
 
+    /// Whether a rule fails the AppWrapper: it does so whatever becomes of the node.
+    #[must_use]
+    pub const fn fails_by_rule(&self) -> bool {
+        self.by_rule && matches!(self.action, RulingAction::Fail)
+    }
+
     /// Whether a RetryPolicy or a limit says so, what the component says of itself has no part in.
     #[must_use]
     pub const fn is_of_limits(&self) -> bool {

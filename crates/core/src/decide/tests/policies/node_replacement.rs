@@ -5,7 +5,7 @@ use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::kueue::WaitForPodsReady;
 use crate::snapshot::workload::{Workload, WorkloadRead};
-use crate::snapshot::{Pod, PodCondition, PodPhase};
+use crate::snapshot::{Node, Pod, PodCondition, PodPhase};
 use crate::tuning::Period;
 
 /// A Job of two pods; one was deleted with its node at second 20, and the Job replaces it.
@@ -137,5 +137,43 @@ fn a_rule_that_fails_does_not_depend_on_whether_kueue_was_faster() {
     ] {
         let marked = replacing(world, &["node-1"]);
         assert_eq!(marked.decide(80).next, next, "{what}");
+    }
+}
+
+#[test]
+fn a_node_that_is_marked_is_evacuated_while_another_is_replaced() {
+    let marked = |world: World| {
+        let mut world = world.pod(0, |pod| {
+            pod.node = Some("node-2".into());
+            pod.resources = ["nvidia.com/gpu".to_owned()].into();
+        });
+        let no_execute = ["nvidia.com/gpu".to_owned()].into();
+        world.snapshot.nodes.insert("node-2".into(), Node { no_execute, ..Node::default() });
+        world
+    };
+    let lost = || evicted("DeletionByTaintManager");
+    let fatal = "podFailurePolicy: {rules: [{action: FailAppWrapper, \
+                 onPodConditions: [{type: DisruptionTarget}]}]}";
+    let none: [&str; 0] = [];
+    for (what, world, second, next, counted) in [
+        (
+            "in the grace of the failure",
+            replacing(lost(), &["node-1"]),
+            79,
+            Phase::Resetting,
+            Some(false),
+        ),
+        (
+            "while Kueue replaces the node",
+            replacing(lost(), &["node-1"]),
+            80,
+            Phase::Resetting,
+            Some(false),
+        ),
+        ("Kueue replaces none", replacing(lost(), &none), 80, Phase::Resetting, Some(true)),
+        ("a rule fails it", replacing(lost().spec(fatal), &["node-1"]), 80, Phase::Failed, None),
+    ] {
+        let decision = marked(world).decide(second);
+        assert_eq!((decision.next, decision.verdict.counted), (next, counted), "{what}");
     }
 }
