@@ -45,12 +45,12 @@ pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
 
 /// Nothing is deployed.
 pub(super) fn suspended(here: At<Suspended>, draft: &mut Draft<'_>) -> Move {
-    if requeue::return_to_queue(draft) {
+    let suspend = draft.facts.snapshot.suspend;
+    // A leader that had lost its lease may have created something after all was gone; no attempt follows that finds it.
+    if (suspend || requeue::is_inactive(draft)) && sweep(draft, Orphans::Any) {
         return here.stay();
     }
-    if draft.facts.snapshot.suspend {
-        // A leader that had lost its lease may have created something after all was gone.
-        sweep(draft, Orphans::Any);
+    if requeue::return_to_queue(draft) || suspend {
         return here.stay();
     }
     // the delay of a retry that Kueue had to admit again

@@ -79,7 +79,8 @@ fn is_our_own(workload: &Workload, requeue: &Requeue) -> bool {
 /// Resetting, and everything is gone: has the Workload deactivated, so that Kueue takes the quota back. False where
 /// there is nothing to return, or the return is given up: the pause follows.
 pub fn give_back(draft: &mut Draft<'_>) -> bool {
-    if sweep_inactive(draft) {
+    // what a leader that had lost its lease created after everything was gone: no attempt will follow that finds it
+    if is_inactive(draft) && orphans::sweep(draft, Orphans::Any) {
         return true;
     }
     if !is_queued(draft) {
@@ -118,12 +119,6 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
     draft.verdict.action = VerdictAction::None;
     draft.status.requeue = None;
     is_inactive(draft)
-}
-
-/// Deletes what a leader that had lost its lease created after everything was gone, where the annotation `active` is
-/// false and no attempt will follow that finds it. True while something is left.
-fn sweep_inactive(draft: &mut Draft<'_>) -> bool {
-    is_inactive(draft) && orphans::sweep(draft, Orphans::Any)
 }
 
 /// Whether it is suspended although no return is under way, and was returned before: a leader of the past may have
@@ -182,9 +177,6 @@ fn hold(draft: &mut Draft<'_>) -> bool {
 /// Suspended: has the Workload activated again after the pause, if it was we who deactivated it, and deactivated where
 /// the annotation `active` is false. True while that is not done.
 pub fn return_to_queue(draft: &mut Draft<'_>) -> bool {
-    if sweep_inactive(draft) {
-        return true;
-    }
     let Some(requeue) = draft.status.requeue.clone() else { return hold(draft) || recall(draft) };
     let (snapshot, now) = (draft.facts.snapshot, draft.facts.now);
     if mutations::is_present(Mutation::RequeueForgotten) {

@@ -7,9 +7,9 @@ use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase, Requeue, conditi
 use crate::decide::tests::given::{World, at};
 use crate::decide::{Decision, VerdictAction};
 use crate::kueue::WaitForPodsReady;
-use crate::plan::Action;
+use crate::plan::{Action, Target};
 use crate::snapshot::workload::{Workload, WorkloadRead};
-use crate::snapshot::{Pod, PodCondition, PodPhase};
+use crate::snapshot::{Object, Pod, PodCondition, PodPhase, Presence};
 use crate::tuning::Period;
 
 const HOLD: &str = "onNoFit: {after: 2m, action: Hold}";
@@ -283,4 +283,33 @@ fn pauses_grow_while_nothing_becomes_ready() {
     world.snapshot.status.attempts = vec![entry; 3];
     world.snapshot.status.requeue = None;
     assert_eq!(world.decide(201).verdict.deadline, Some(at(200 + 360)));
+}
+
+#[test]
+fn what_was_created_too_late_is_deleted_while_a_return_is_under_way() {
+    let late = |attempt| {
+        let object = Object { uid: "late".into(), attempt: Some(attempt), ..Object::default() };
+        let world = returning(Phase::Suspended).with(ready(0));
+        world.component(0, |one| one.presence = Presence::Present(object.clone()))
+    };
+    let target = Target { component: 0, uid: "late".into() };
+    let free = || Workload { holds_quota: false, ..workload(false, Some("0")) };
+    for (what, world) in [
+        ("the Workload is not read yet", late(0)),
+        ("in the pause", read(late(0), free())),
+        ("of another attempt", read(late(7), free())),
+    ] {
+        let decision = world.decide(250);
+        let found = (decision.next, decision.actions, decision.ask_workload);
+        assert_eq!(
+            found,
+            (Phase::Suspended, vec![Action::Delete(target.clone())], false),
+            "{what}"
+        );
+    }
+    let pod_alone = late(0).component(0, |one| one.presence = Presence::Absent);
+    let decision = read(pod_alone, free()).decide(290);
+    assert_eq!(switched(&decision), None, "its pod still runs");
+    let gone = read(returning(Phase::Suspended), free()).decide(290);
+    assert_eq!(switched(&gone), Some(true));
 }
