@@ -242,10 +242,15 @@ fn is_removed(memory: &ReconcileState, index: usize, cached: Option<&ObjectRecor
     removed.is_some_and(|uid| cached.is_none_or(|record| record.identity.uid == uid))
 }
 
+/// Whether the object that the cache holds is the recorded one, or of the running attempt where none is recorded.
 fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
     let recorded = wrapper.components.get(index).and_then(|component| component.recorded.as_ref());
+    let attempt = crate::decide::current_attempt(&wrapper.status);
     match presence {
-        Presence::Present(object) => recorded.is_none_or(|uid| *uid == object.uid),
+        Presence::Present(object) => match recorded {
+            Some(uid) => *uid == object.uid,
+            None => object.attempt.is_none_or(|number| number == attempt),
+        },
         Presence::Unseen | Presence::Absent | Presence::NoKind => false,
     }
 }

@@ -8,7 +8,7 @@ use super::edges::{At, Move, Running};
 use super::health::{self, PodSetHealth};
 use super::steps::{self, ComponentStage};
 use super::teardown::{forced_again, named_from};
-use super::{VerdictAction, deploy, force_delete, pause, undetermined};
+use super::{VerdictAction, deploy, force_delete, orphans, pause, undetermined};
 use crate::api::condition::deleting;
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
@@ -20,6 +20,9 @@ use crate::tuning::Period;
 /// # Errors
 /// The move, if nothing else is to be evaluated: a read is needed first, or a creation ended it.
 pub fn advance(here: At<Running>, draft: &mut Draft<'_>) -> Result<At<Running>, Move> {
+    if !orphans::sweep_names(draft) {
+        return Err(here.stay());
+    }
     let count = draft.facts.snapshot.components.len();
     let of = |draft: &Draft<'_>, wanted: ComponentStage| -> Vec<usize> {
         (0..count).filter(|index| steps::standing(draft, *index) == wanted).collect()

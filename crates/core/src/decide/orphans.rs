@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::draft::Draft;
+use super::steps::{self, ComponentStage};
 use super::{VerdictAction, attempts, force_delete, health};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
@@ -45,6 +46,35 @@ fn force_overdue(draft: &mut Draft<'_>, is_orphan: impl Fn(&Pod) -> bool) {
             draft.look_again(draft.facts.limits.forceful_deletion_grace.after(draft.facts.now));
         }
     }
+}
+
+/// Running: deletes objects of another attempt that have the names of components which are to be created. False where they
+/// must be read first: a watch may show the past.
+pub(super) fn sweep_names(draft: &mut Draft<'_>) -> bool {
+    if mutations::is_present(Mutation::NothingSwept) {
+        return true;
+    }
+    let snapshot = draft.facts.snapshot;
+    let again = Period::from_duration(SWEEP_AGAIN_AFTER).after(draft.facts.now);
+    for (index, component) in snapshot.components.iter().enumerate() {
+        let is_to_come = match steps::standing(draft, index) {
+            ComponentStage::Later | ComponentStage::Coming => true,
+            ComponentStage::Going | ComponentStage::Up => false,
+        };
+        let Some(object) = component.ours().filter(|_| is_to_come) else { continue };
+        if object.terminating || attempts::is_current(&draft.status, object.attempt) {
+            continue;
+        }
+        if snapshot.answered < FreshRead::Missing {
+            draft.ask(FreshRead::Missing);
+            return false;
+        }
+        draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
+        draft.verdict.action = VerdictAction::Delete;
+        draft.verdict.delete.push(index);
+        draft.look_again(again);
+    }
+    true
 }
 
 /// Deletes objects that a late write created; returns whether there were any.

@@ -156,6 +156,35 @@ async fn a_component_that_cannot_be_read_is_neither_there_nor_gone_while_others_
 }
 
 #[tokio::test]
+async fn an_object_of_another_attempt_that_a_watch_shows_is_read_before_anything_is_concluded() {
+    for (attempt, ask, is_read) in [
+        ("0", FreshRead::Missing, false),
+        ("7", FreshRead::Missing, true),
+        ("7", FreshRead::Pods, true),
+        ("7", FreshRead::Nothing, false),
+    ] {
+        let server = server(&[]);
+        let context = context(&server, Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "name": "aw", "uid": "uid", "controller": true}]);
+        let job = json!({"metadata": {"name": "b", "namespace": "ns", "uid": "uid-b",
+            "labels": {keys::ATTEMPT: attempt}, "ownerReferences": owner}});
+        let seen: RawObject = serde_json::from_str(&job.to_string()).unwrap();
+        let kind = kind_of(&wrapper.components[0]);
+        context.cache.put_object(&kind, ObjectRecord::of(&seen, &kind.api_version, &kind.kind));
+        let (mut memory, attach) = (ReconcileState::default(), Attach::default());
+        // the LIST of pods is not answered
+        let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach).await;
+        let called = server.called.lock().unwrap();
+        assert_eq!(called.contains(&format!("GET {JOBS}/b")), is_read, "{attempt} {ask:?}");
+        let presence = seen.ok().map(|mut seen| seen.components.swap_remove(1).presence);
+        let is_there = presence.map(|presence| matches!(presence, Presence::Present(_)));
+        assert!(is_there.is_none_or(|is_there| is_there != is_read), "{attempt} {ask:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_kind_that_is_not_watched_is_looked_at_now_and_then_while_something_may_change() {
     let deleting = Since { deleting: Some(Time(Timestamp::UNIX_EPOCH)), ..Since::default() };
     for (phase, since, want) in [

@@ -3,9 +3,9 @@
 use super::build::{check, failed, in_phase, ready, running, said};
 use crate::api::{Phase, condition};
 use crate::decide::VerdictAction;
-use crate::decide::tests::given::World;
-use crate::plan::Action;
-use crate::snapshot::{Object, PodPhase, Presence};
+use crate::decide::tests::given::{World, at};
+use crate::plan::{Action, FreshRead, Target};
+use crate::snapshot::{Object, Owner, PodPhase, Presence};
 
 const IN_ORDER: &str = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
                         {targetComponents: [init], waitForComponentsStatus: Succeeded}, \
@@ -94,9 +94,46 @@ fn an_object_of_an_earlier_attempt_begins_no_step() {
     };
     let first = done().decide(20);
     assert_eq!(first.actions, [], "what is begun is written first");
-    assert_eq!(shown(7).decide(20).status, first.status, "a watch that shows the past");
+    assert_eq!(shown(7).decide(20).ask, FreshRead::Missing, "a watch may show the past");
+    let read = |world: World| world.answered(FreshRead::Pods);
+    assert_eq!(read(shown(7)).decide(20).status, first.status);
     assert_ne!(shown(0).decide(20).status, first.status);
-    assert_eq!(creates(&shown(7).settled(20), 20), [LAUNCHER]);
+    assert_eq!(creates(&read(shown(7)).settled(20), 20), [LAUNCHER]);
+}
+
+#[test]
+fn an_object_of_an_earlier_attempt_is_deleted_before_its_component_is_to_come() {
+    let shown = |world: World, index: usize| {
+        created(world, index).object_of(index, |object| object.attempt = Some(7))
+    };
+    let deletes = |world: &World, second: i64| {
+        let actions = world.clone().answered(FreshRead::Pods).decide(second).actions;
+        let deleted = actions.into_iter().filter_map(|action| match action {
+            Action::Delete(Target { component, uid }) => Some((component, uid)),
+            _ => None,
+        });
+        deleted.collect::<Vec<_>>()
+    };
+    let going = |world: World, index: usize| world.object_of(index, |it| it.terminating = true);
+    let first = || started().with(ready(INIT)).settled(10);
+    let later = shown(first(), WORKER);
+    assert_eq!(later.decide(20).ask, FreshRead::Missing, "a watch may show the past");
+    assert_eq!(deletes(&later, 20), [(WORKER, "uid-worker".to_owned())], "its step has not begun");
+    let again = later.clone().answered(FreshRead::Pods).decide(20);
+    assert_eq!((said(&again).as_str(), again.requeue), ("Delete", Some(at(25))));
+    assert_eq!(
+        (going(later.clone(), WORKER).decide(20).ask, deletes(&going(later, WORKER), 20)),
+        (FreshRead::Nothing, vec![]),
+        "it goes"
+    );
+    let done = first().succeeds(INIT).pod(0, |pod| pod.phase = PodPhase::Succeeded).settled(20);
+    let coming = shown(done, LAUNCHER).answered(FreshRead::Pods).settled(21);
+    assert_eq!(deletes(&coming, 22), [(LAUNCHER, "uid-launcher".to_owned())], "it is to come");
+    assert_eq!(coming.says_at(22), "Wait 80");
+    assert_eq!(deletes(&shown(first(), INIT), 20), [], "what is up is missing instead");
+    let strange = shown(first(), WORKER)
+        .object_of(WORKER, |object| object.owner = Owner::Stranger("X/y".into()));
+    assert_eq!(deletes(&strange, 20), [], "it is not ours");
 }
 
 #[test]
