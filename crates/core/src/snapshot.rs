@@ -105,6 +105,8 @@ pub struct Component {
     pub presence: Presence,
     /// Why the last attempt to create it failed, where it did.
     pub creation: Option<CreationFailure>,
+    /// When this process first failed to create it in the running attempt, where it did.
+    pub failing_since: Option<Timestamp>,
     /// The pod template of each pod set, where a retry policy in force may have to look at it.
     pub templates: Vec<PodTemplate>,
     /// Jobs that failed in a `JobSet` that says that it failed, the first failure first.

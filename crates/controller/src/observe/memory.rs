@@ -102,6 +102,8 @@ struct UndeterminedPod {
 #[derive(Debug)]
 struct Failure {
     why: CreationFailure,
+    /// When the first try failed.
+    first_at: Duration,
     tries: u32,
     again_at: Duration,
 }
@@ -113,6 +115,11 @@ impl ReconcileState {
             self.last_gap = Some(now);
         }
         snapshot.last_gap = self.last_gap;
+        for (component, index) in snapshot.components.iter_mut().zip(0..) {
+            let failing_for = self.failures.get(&index).map(|failure| self.since(failure.first_at));
+            component.failing_since =
+                failing_for.and_then(|failing_for| now.checked_sub(failing_for).ok());
+        }
         snapshot.blockers_named_at = self.blockers_named_at;
     }
 
@@ -313,12 +320,13 @@ impl ReconcileState {
         if may_exist {
             self.existed.insert(index);
         }
-        let tries = self.failures.get(&index).map_or(0, |old| old.tries);
+        let old = self.failures.get(&index);
+        let (tries, first_at) = old.map_or((0, self.now), |old| (old.tries, old.first_at));
         let (first, longest) = CREATE_AGAIN_AFTER;
         let pause = first.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
         let again_at = self.now + pause.max(retry_after.unwrap_or_default());
-        self.failures
-            .insert(index, Failure { why: failure, tries: tries.saturating_add(1), again_at });
+        let tries = tries.saturating_add(1);
+        self.failures.insert(index, Failure { why: failure, first_at, tries, again_at });
     }
 
     /// Why a component could not be created, the last time.
@@ -367,6 +375,29 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 8, 15, 15]);
         memory.tick(Duration::from_secs(15));
         assert_eq!(memory.pause_before_create(0), Duration::ZERO);
+    }
+
+    #[test]
+    fn it_is_told_since_when_a_creation_fails() {
+        let start = Timestamp::from_second(1_800_000_000).unwrap();
+        let mut memory = ReconcileState::default();
+        memory.focus("u", 0, Phase::Resuming);
+        let failure = || CreationFailure { fatal: false, message: String::new() };
+        let told = |memory: &mut ReconcileState, second: u64| {
+            memory.tick(Duration::from_secs(second));
+            let components = vec![crate::snapshot::Component::default(); 2];
+            let mut snapshot = Snapshot { components, ..Snapshot::default() };
+            memory.tell(&mut snapshot, start + Duration::from_secs(second));
+            let since = snapshot.components.iter().map(|component| component.failing_since);
+            since.map(|at| at.map(|at| (at - start).get_seconds())).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&mut memory, 5), [None, None]);
+        memory.failed(1, failure(), None, false);
+        assert_eq!(told(&mut memory, 9), [None, Some(5)]);
+        memory.failed(1, failure(), None, false);
+        assert_eq!(told(&mut memory, 20), [None, Some(5)], "the first failure");
+        memory.focus("u", 1, Phase::Resuming);
+        assert_eq!(told(&mut memory, 30), [None, None], "another attempt");
     }
 
     #[test]

@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::edges::{At, Edge, Failed, Move, Resetting, Suspending};
 use super::problem::Problem;
 use super::{VerdictAction, attempts, resolve, steps};
-use crate::api::condition::unhealthy;
+use crate::api::condition::{self, unhealthy};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Component, Owner, Pod, Presence, Snapshot};
@@ -41,7 +41,8 @@ where
     }
     if let Some((index, message)) = blocked(draft, absent) {
         let mut problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
-        let deadline = draft.facts.limits.admission_grace.after(since(draft, index));
+        let since = failing_since(draft, index, since(draft, index));
+        let deadline = draft.facts.limits.admission_grace.after(since);
         problem.deadline = Some(deadline);
         if draft.facts.now >= deadline {
             return Err(resolve::resolve(here, draft, &problem));
@@ -67,6 +68,22 @@ where
         draft.verdict.create = creatable;
     }
     Ok(here)
+}
+
+/// From when on the creation of a component that is to come since a moment keeps failing: not before the first failure, nor
+/// before the last call that failed, since an API server that does not answer refuses nothing.
+///
+/// A process that has just begun knows of earlier failures by the condition. However often calls fail or the process
+/// begins anew, a creation that is refused ends.
+fn failing_since(draft: &Draft<'_>, index: usize, since: Timestamp) -> Timestamp {
+    let snapshot = draft.facts.snapshot;
+    let recorded = condition::find(&snapshot.status.conditions, condition::UNHEALTHY)
+        .filter(|it| it.status == "True" && it.reason == unhealthy::CREATE_FAILED)
+        .map(|it| it.last_transition_time.0);
+    let first = snapshot.components[index].failing_since;
+    let first = first.map(|first| recorded.map_or(first, |recorded| recorded.min(first)));
+    let latest = draft.facts.config.fault_tolerance.grace_maximum.after(since);
+    [first, snapshot.last_gap].into_iter().flatten().fold(since, Timestamp::max).min(latest)
 }
 
 /// A component that can never be created, and why. An invalid template is found before anything is

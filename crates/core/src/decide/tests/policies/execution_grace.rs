@@ -1,9 +1,9 @@
 //! Creation of a later step, and its grace periods.
 
-use super::build::{check, failed, ready, running, said};
+use super::build::{check, failed, in_phase, ready, running, said};
 use super::execution::{created, second_step, started};
 use crate::api::{Phase, condition};
-use crate::decide::tests::given::World;
+use crate::decide::tests::given::{World, at};
 use crate::plan::Action;
 use crate::snapshot::{CreationFailure, Object, Owner, Pod, PodPhase, Presence};
 
@@ -164,6 +164,53 @@ fn no_retry_policy_is_asked_about_a_creation_that_keeps_failing() {
             "an overriding policy",
             failing(false).overriding("p", unknown),
             1060,
+            "Restart retryLimit 0 of 3",
+        ),
+    ]);
+}
+
+/// In Resuming since second 0, and the creation of a component fails since so many seconds, as far as is known.
+fn refused(since: Option<i64>) -> World {
+    let world = in_phase(Phase::Resuming, &["Job/a:1"]).with_finalizer();
+    world.component(0, |component| {
+        component.presence = Presence::Absent;
+        component.creation = Some(CreationFailure { fatal: false, message: "no".into() });
+        component.failing_since = since.map(at);
+    })
+}
+
+#[test]
+fn the_creation_has_all_its_time_from_when_the_api_server_answers() {
+    let blocked = |mut world: World, gap: i64| {
+        world.snapshot.last_gap = Some(at(gap));
+        let former = Object { owner: Owner::Former, ..Object::default() };
+        world.component(0, |component| component.presence = Presence::Present(former))
+    };
+    let recorded = |mut world: World, second: i64| {
+        let conditions = &mut world.snapshot.status.conditions;
+        condition::set(conditions, condition::UNHEALTHY, true, "CreateFailed", "", at(second));
+        world
+    };
+    let gap = |gap: i64| {
+        let mut world = refused(Some(1));
+        world.snapshot.last_gap = Some(at(gap));
+        world
+    };
+    check(vec![
+        ("a refusal that persists", refused(Some(1)), 61, "Restart retryLimit 0 of 3"),
+        ("an outage: it is tried again", gap(90), 91, "Deploy"),
+        ("… for as long as after an answer", gap(90), 149, "Deploy"),
+        ("… and no longer", gap(90), 150, "Restart retryLimit 0 of 3"),
+        ("an outage before", gap(0), 61, "Restart retryLimit 0 of 3"),
+        ("calls that fail for ever", gap(90_000), 86_460, "Restart retryLimit 0 of 3"),
+        ("an object is in the way", blocked(refused(None), 90), 91, "Wait 150"),
+        ("… for too long", blocked(refused(None), 90), 150, "Restart retryLimit 0 of 3"),
+        ("the controller was down: it is tried again", refused(Some(91)), 92, "Deploy"),
+        ("… for too long", refused(Some(91)), 151, "Restart retryLimit 0 of 3"),
+        (
+            "… and was refused before",
+            recorded(refused(Some(91)), 2),
+            92,
             "Restart retryLimit 0 of 3",
         ),
     ]);
