@@ -16,10 +16,10 @@ use crate::snapshot::{
 /// nothing, and a container of which the end is not known may end without a time.
 ///
 /// A pod whose node is deleted is terminated without a container status and stays Ready. One that is lost
-/// with its node is dated by its node alone.
+/// with its node is dated by its node; where that is deleted, by what was written to the pod when its node was lost.
 pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
     if let Some(loss) = pod.lost {
-        return loss.since;
+        return loss.since.or_else(|| unready_by_node(pod)).or_else(|| disrupted_at(pod));
     }
     if pod.stuck.is_some() && pod.phase != PodPhase::Failed {
         return pod.stuck;
@@ -35,7 +35,20 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
             let unready = |c: &&PodCondition| c.kind == "Ready" && c.status != "True";
             pod.conditions.iter().find(unready).and_then(|c| c.since)
         })
-        .or_else(|| pod.true_condition("DisruptionTarget").and_then(|c| c.since))
+        .or_else(|| disrupted_at(pod))
+}
+
+/// When a pod stopped being Ready because its node did. The node controller gives no reason, the kubelet always does:
+/// what it says is about the containers, and may be long before the node was lost.
+fn unready_by_node(pod: &Pod) -> Option<Timestamp> {
+    let by_node =
+        |c: &&PodCondition| c.kind == "Ready" && c.status != "True" && c.reason.is_empty();
+    pod.conditions.iter().find(by_node).and_then(|c| c.since)
+}
+
+/// When a pod was to be disrupted.
+fn disrupted_at(pod: &Pod) -> Option<Timestamp> {
+    pod.true_condition("DisruptionTarget").and_then(|c| c.since)
 }
 
 /// Sorts pods by when they failed, ties by name; those that cannot be dated come last.

@@ -303,3 +303,54 @@ fn a_component_is_recreated_at_once_only_where_nothing_replaces_its_own_pod() {
         ),
     ]);
 }
+
+/// A Job of two pods: one was lost with a node that was not ready and then deleted, and the other one exits with 1 at
+/// second 25, since its peer is gone.
+fn peer_of_deleted(node_said: &[PodCondition]) -> World {
+    let pod = Pod {
+        conditions: node_said.to_vec(),
+        containers: vec![runs("main")],
+        ..pod_of(0, PodPhase::Running)
+    };
+    let mut world = running(&["Job/work:2"]).with(pod).with(failed(0).at(25).on("node-2"));
+    let lost = Some(Loss { state: Lost::Deleted, since: None });
+    world.snapshot.nodes.insert("node-1".into(), Node { lost, ..Node::default() });
+    world.snapshot.mark_lost_pods();
+    world.fails(0, OVER, "", 26)
+}
+
+#[test]
+fn a_pod_on_a_deleted_node_is_dated_by_what_was_written_to_it() {
+    let policy =
+        "{rules: [{name: node, action: Retry, onConditions: [NodeLost]}], defaultAction: Fail}";
+    let since = |kind: &str, status: &str, reason: &str, second| PodCondition {
+        kind: kind.into(),
+        status: status.into(),
+        reason: reason.into(),
+        since: Some(at(second)),
+        ..PodCondition::default()
+    };
+    let world = |conditions: &[PodCondition]| peer_of_deleted(conditions).retry_policy("p", policy);
+    let by_node = since("Ready", "False", "", 20);
+    let by_kubelet = since("Ready", "False", "ContainersNotReady", 5);
+    let target = since("DisruptionTarget", "True", "DeletionByTaintManager", 21);
+    let retry = "Restart retryPolicy/p/node#0 0 of 20";
+    check(vec![
+        ("its node was not ready", world(std::slice::from_ref(&by_node)), 90, retry),
+        (
+            "… after the peer had failed",
+            world(&[since("Ready", "False", "", 30)]),
+            90,
+            "Fail retryPolicy/p",
+        ),
+        ("it was to be evicted", world(std::slice::from_ref(&target)), 90, retry),
+        (
+            "its containers were not ready before",
+            world(&[by_kubelet.clone()]),
+            90,
+            "Fail retryPolicy/p",
+        ),
+        ("… and it was to be evicted", world(&[by_kubelet, target]), 90, retry),
+        ("nothing dates it", world(&[]), 90, "Fail retryPolicy/p"),
+    ]);
+}
