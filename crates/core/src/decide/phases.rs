@@ -177,6 +177,8 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         Ok(here) => here,
         Err(moved) => return moved,
     };
+    // whatever else is wrong or waited for: the object may be gone at the next look
+    record_successes(draft);
     let judged = failed::judge(draft);
     notices::ignored_failures(draft, &judged);
     let pod_sets = components::begun_pod_sets(draft);
@@ -196,7 +198,6 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     if let Some(problem) = failed::failed_component(draft, &judged, &pod_sets) {
         return resolve::resolve(here, draft, &problem);
     }
-    record_successes(draft);
     if all_succeeded(draft) {
         return if undetermined::hold_back_success(draft) {
             here.stay()
@@ -205,7 +206,6 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         };
     }
     draft.clear(condition::UNDETERMINED_PODS, "NotWaiting", "");
-    let pod_sets = components::begun_pod_sets(draft);
     let mut problems = pods::of_pods(draft, &judged, &pod_sets);
     note_readiness(draft, &pod_sets);
     problems.extend(progress::stalled(draft, &pod_sets));

@@ -354,3 +354,18 @@ fn a_pod_on_a_deleted_node_is_dated_by_what_was_written_to_it() {
         ("nothing dates it", world(&[]), 90, "Fail retryPolicy/p"),
     ]);
 }
+
+/// Job `a` beside Job `work`, which failed: its pod is in its grace period until second 50, and is waited for.
+#[test]
+fn a_success_is_recorded_while_another_failure_is_waited_for() {
+    let pod = disrupted(ready(1), 20);
+    let (requested, due) = (Some(at(20)), Some(at(50)));
+    let going = Pod { terminating: true, deletion_requested: requested, due_to_go: due, ..pod };
+    let world =
+        running(&["Job/a:1", "Job/work:1"]).with(pod_of(0, PodPhase::Succeeded)).with(going);
+    let world = world.spec(IGNORE).fails(1, OVER, "", 21).succeeds(0).settled(22);
+    assert_eq!(world.says_at(23), "Wait 60");
+    let mut gone = world.component(0, |one| one.presence = crate::snapshot::Presence::Absent);
+    gone.snapshot.pods.retain(|pod| pod.component != Some(0));
+    check(vec![("its TTL has removed it", gone, 59, "Wait 60")]);
+}
