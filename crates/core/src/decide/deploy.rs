@@ -70,8 +70,8 @@ where
     Ok(here)
 }
 
-/// From when on the creation of a component that is to come since a moment keeps failing: not before the first failure, nor
-/// before the last call that failed, since an API server that does not answer refuses nothing.
+/// From when on the creation of a component that is to come since a moment keeps failing: not before the first failure,
+/// nor before the last call that failed, since an API server that does not answer refuses nothing.
 ///
 /// A process that has just begun knows of earlier failures by the condition. However often calls fail or the process
 /// begins anew, a creation that is refused ends.

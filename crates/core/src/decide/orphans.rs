@@ -48,8 +48,8 @@ fn force_overdue(draft: &mut Draft<'_>, is_orphan: impl Fn(&Pod) -> bool) {
     }
 }
 
-/// Running: deletes objects of another attempt that have the names of components which are to be created. False where they
-/// must be read first: a watch may show the past.
+/// Running: deletes objects of another attempt that have the names of components which are to be created. False where
+/// they must be read first: a watch may show the past.
 pub(super) fn sweep_names(draft: &mut Draft<'_>) -> bool {
     if mutations::is_present(Mutation::NothingSwept) {
         return true;
