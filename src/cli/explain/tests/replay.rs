@@ -127,7 +127,8 @@ fn after_a_failure_nothing_would_have_happened_but_is_judged_all_the_same() {
     assert_eq!(line(attempts, &["/0/reached", "/1/reached", "/2/reached"]), "true true false");
     assert_eq!(
         line(attempts, &["/1/reason", "/2/reason"]),
-        "an annotation makes the exit code terminal; recorded: a restart by the retry limit \
+        "exit code 137 is listed in annotation \
+         workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by the retry limit \
          would not have happened; retry limit not reached (1 of 2 used); \
          recorded: failure by the retry limit"
     );
@@ -416,7 +417,7 @@ fn people_get_a_table_and_the_reasons() {
     2        w-0/main 3 Error        node-1  Fail (retryLimit)     Restart (retryLimit)       1 of 2   1m30s
 
     same    attempt 0: retry limit not reached (0 of 2 used)
-    differs attempt 1: an annotation makes the exit code terminal; recorded: a restart by the retry limit
+    differs attempt 1: exit code 137 is listed in annotation workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by the retry limit
     differs attempt 2: would not have happened; retry limit not reached (1 of 2 used); recorded: failure by the retry limit
     assumed attempts 0, 2: only container main is evaluated, as an app container: the record has no other
     ");

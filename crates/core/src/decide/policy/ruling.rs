@@ -113,9 +113,8 @@ impl Ruling {
         match self.rule.source {
             RuleSource::KillSwitch => "the configuration allows no restart of any kind".to_owned(),
             RuleSource::ExitCodeAnnotation => {
-                let of_pod = self.evidence.as_ref().map(|evidence| format!(": {evidence}"));
-                let of_pod = of_pod.unwrap_or_default();
-                format!("an annotation makes the exit code terminal{of_pod}")
+                let unknown = || "an annotation makes the exit code terminal".to_owned();
+                self.evidence.clone().unwrap_or_else(unknown)
             }
             RuleSource::RetryLimit if self.action == RulingAction::Fail => {
                 format!("retry limit reached{for_place}{left}")

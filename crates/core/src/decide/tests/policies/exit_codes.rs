@@ -1,6 +1,7 @@
 //! Stage 3: the annotations `terminalExitCodes` and `retryableExitCodes`.
 
 use super::build::{check, container, failed, running};
+use crate::api::keys;
 use crate::decide::tests::given::{World, at};
 use crate::snapshot::Pod;
 
@@ -27,6 +28,18 @@ fn a_terminal_code_and_one_that_is_not_retryable_fail_at_once() {
         ("… waits for its grace", retryable(&[3]).with(pod(3)), 20, "Wait 80"),
         ("not retryable", retryable(&[3]).with(pod(4)), 20, FAILS),
     ]);
+}
+
+#[test]
+fn the_message_names_the_annotation_that_decided() {
+    for (world, want) in [
+        (terminal(&[7]), "exit code 7 is listed in annotation terminalExitCodes"),
+        (retryable(&[3]), "exit code 7 is not listed in annotation retryableExitCodes"),
+    ] {
+        let message = world.with(failed(0).code(7)).decide(20).verdict.message;
+        let message = message.replace(keys::ANNOTATION_PREFIX, "");
+        assert!(message.ends_with(&format!("; {want}")), "{message}");
+    }
 }
 
 #[test]

@@ -141,6 +141,7 @@ fn the_exit_code_of_a_pod_that_was_replaced_decides_nothing_about_a_later_failur
     // the first cause is another pod than that whose code decides
     let both = later(&[7], 4).with(failed(0).code(7).at(1001).on("node-2"));
     let message = both.decide(1002).verdict.message;
-    let named = "an annotation makes the exit code terminal: container main of pod work-3 exited with code 7";
+    let named = "; exit code 7 of container main of pod work-3 is listed in annotation \
+                 workload.codeflare.dev.appwrapper/terminalExitCodes";
     assert!(message.ends_with(named), "{message}");
 }
