@@ -56,7 +56,7 @@ impl Rights {
         asked: Asked,
     ) -> Result<(), CreationFailure> {
         let Some(requester) = &wrapper.spec.requester else {
-            return if asked.required { Err(fatal(NO_REQUESTER)) } else { Ok(()) };
+            return if asked.required { Err(fatal(no_requester(wrapper))) } else { Ok(()) };
         };
         if !asked.checked {
             return Ok(());
@@ -87,9 +87,16 @@ impl Rights {
     }
 }
 
-const NO_REQUESTER: &str = "spec.requester is not set, but admission.requireRequester of the \
-    configuration is true: the AppWrapper was created while the admission webhook was disabled; \
-    delete and recreate it";
+/// Nobody is known who could be asked about: what may have led to that, and the two ways out.
+fn no_requester(wrapper: &Wrapper) -> String {
+    format!(
+        "spec.requester is not set, and admission.requireRequester of the configuration is true: the \
+         AppWrapper was created under another controller or while the admission webhook was disabled; \
+         delete and recreate it (kubectl aw retry {}), or ask the administrator to set \
+         admission.requireRequester to false",
+        wrapper.name
+    )
+}
 
 /// In the words of the API server.
 fn denied(requester: &Requester, wrapper: &Wrapper, resource: &ApiResource) -> String {
