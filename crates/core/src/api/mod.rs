@@ -37,6 +37,7 @@ pub use retry_policy::{
     AntiAffinity, AntiAffinityMode, Backoff, MemoryGrowth, Mutation, OnTerminationMessage,
     RetryAction, RetryExitCodes, RetryPolicy, RetryPolicySpec, RetryRule,
 };
+pub use rules::UNLESS_SUSPENDED;
 pub use status::{
     AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, ComponentStatus, FailureRecord,
     PendingMemory, PodSetSince, Retries, RetryCount, RuleRef, RuleSource, Since,

@@ -8,6 +8,10 @@ use kube::core::{Message, Rule};
 
 use super::NEW_COMPONENTS_MAX;
 
+/// Why a policy cannot be changed, and what to do first: with and without a queue it is the same command.
+pub const UNLESS_SUSPENDED: &str = "must not be changed while spec.suspend is false; to suspend the \
+    AppWrapper first: kubectl aw suspend NAME";
+
 /// The name is a label, and Kueue and pods need room for a suffix. Names never change, so that an
 /// object which is there is not asked.
 pub(super) fn name_rule() -> Rule {
@@ -91,7 +95,7 @@ pub(super) fn immutable(field: &str) -> Rule {
 /// The same, unless the AppWrapper was suspended before.
 pub(super) fn immutable_unless_suspended(field: &str) -> Rule {
     Rule::new(format!("({}) || (has(oldSelf.suspend) && oldSelf.suspend)", same(field)))
-        .message("must not be changed while spec.suspend is false")
+        .message(UNLESS_SUSPENDED)
         .field_path(format!(".{field}"))
 }
 

@@ -5,7 +5,10 @@ use serde_json::Value;
 
 use super::finding::{Findings, text};
 use super::{Finding, Occasion, judged};
-use crate::api::{Component, ExecutionPolicy, FailurePolicy, PodFailurePolicy, Progress, keys};
+use crate::api::{
+    Component, ExecutionPolicy, FailurePolicy, OnNoFit, PodFailurePolicy, Progress,
+    UNLESS_SUSPENDED, keys,
+};
 use crate::config::Config;
 use crate::price::{METADATA_BYTES_MAX, OBJECT_BYTES_MAX, stored_bytes};
 
@@ -19,7 +22,6 @@ pub struct Requester {
 }
 
 const IMMUTABLE: &str = "must not be changed";
-const UNLESS_SUSPENDED: &str = "must not be changed while spec.suspend is false";
 
 /// Everything that is wrong with a change of an AppWrapper.
 ///
@@ -118,6 +120,9 @@ fn spec(old: &Value, new: &Value, requester: Requester, report: &mut Findings) {
         }
         if !same::<Progress>(&old["progress"], &new["progress"]) {
             report.wrong("spec.progress", UNLESS_SUSPENDED);
+        }
+        if !same::<OnNoFit>(&old["onNoFit"], &new["onNoFit"]) {
+            report.wrong("spec.onNoFit", UNLESS_SUSPENDED);
         }
     }
     components(old, new, requester, queued, report);

@@ -26,6 +26,7 @@ fn what_is_immutable_stays() {
     let order = json!({"executionPolicyOrder": "AnyOrder"});
     let rules = json!({"rules": [{"action": "FailAppWrapper"}]});
     let pods = json!({"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Ready"}]}]});
+    let (progress, no_fit) = (json!({"stallAfter": "10m"}), json!({"action": "Hold"}));
     let first = old["spec"]["components"][0].clone();
     for (row, pointer, value, start, fragment) in [
         (
@@ -81,6 +82,8 @@ fn what_is_immutable_stays() {
             "spec.podFailurePolicy",
             "while spec.suspend is false",
         ),
+        ("74", "/spec/progress", progress, "spec.progress", "while spec.suspend is false"),
+        ("74", "/spec/onNoFit", no_fit, "spec.onNoFit", "kubectl aw suspend"),
         (
             "75",
             "/spec/components",
