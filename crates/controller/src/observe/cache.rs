@@ -12,7 +12,7 @@ use super::owners::Owners;
 use super::pod_cache::PodCache;
 use super::pod_record::PodRecord;
 use super::raw_object::RawObject;
-use super::records::{Controller, ObjectRecord};
+use super::records::{Controller, Identity, ObjectRecord};
 use super::retry_sources::RetrySource;
 use crate::snapshot::place::Site;
 use crate::snapshot::{Node, PodPhase};
@@ -85,6 +85,17 @@ impl Key {
             name: meta.name.clone().unwrap_or_default(),
         }
     }
+
+    /// Namespace and name of what a record is of.
+    pub(super) fn of_record(identity: &Identity) -> Self {
+        Self { namespace: identity.namespace.clone(), name: identity.name.clone() }
+    }
+
+    /// The AppWrapper that the label of an object names.
+    pub(super) fn named_by(identity: &Identity) -> Option<Self> {
+        let name = identity.appwrapper.clone()?;
+        Some(Self { namespace: identity.namespace.clone(), name })
+    }
 }
 
 impl KindKey {
@@ -93,6 +104,11 @@ impl KindKey {
     pub fn is_pod(&self) -> bool {
         self.api_version == "v1" && self.kind == "Pod"
     }
+}
+
+/// The AppWrapper that an object names.
+fn named(record: &ObjectRecord) -> Option<Key> {
+    Key::named_by(&record.identity)
 }
 
 impl Cache {
@@ -141,13 +157,13 @@ impl Cache {
     pub fn put_object(&self, kind: &KindKey, record: ObjectRecord) -> BTreeSet<Key> {
         let mut inner = self.lock();
         let objects = &mut inner.kinds.entry(kind.clone()).or_default().objects;
-        let (key, now) = (object_key(&record), appwrapper_of(&record));
+        let (key, now) = (Key::of_record(&record.identity), named(&record));
         let is_same = objects.get(&key) == Some(&record);
         let before = objects.insert(key, record);
         if is_same {
             return BTreeSet::new();
         }
-        now.into_iter().chain(before.as_ref().and_then(appwrapper_of)).collect()
+        now.into_iter().chain(before.as_ref().and_then(named)).collect()
     }
 
     /// An object of a kind: its spec and status are not read again where they are as they were.
@@ -165,19 +181,19 @@ impl Cache {
     /// Forgets an object of a kind.
     pub fn remove_object(&self, kind: &KindKey, record: &ObjectRecord) {
         if let Some(cache) = self.lock().kinds.get_mut(kind) {
-            cache.objects.remove(&object_key(record));
+            cache.objects.remove(&Key::of_record(&record.identity));
         }
     }
 
     /// Replaces all objects of a kind after a new list; returns the AppWrappers that they name.
     pub fn replace_objects(&self, kind: &KindKey, records: Vec<ObjectRecord>) -> BTreeSet<Key> {
         let fresh: BTreeMap<Key, ObjectRecord> =
-            records.into_iter().map(|record| (object_key(&record), record)).collect();
+            records.into_iter().map(|record| (Key::of_record(&record.identity), record)).collect();
         let mut inner = self.lock();
         let cache = inner.kinds.entry(kind.clone()).or_default();
         cache.sync = Sync::Done;
         let old = std::mem::replace(&mut cache.objects, fresh);
-        old.values().chain(cache.objects.values()).filter_map(appwrapper_of).collect()
+        old.values().chain(cache.objects.values()).filter_map(named).collect()
     }
 
     /// Says that a kind cannot be watched now; whether that is new.
@@ -341,15 +357,4 @@ impl Cache {
     ) {
         self.lock().owners.put(namespace, owner, ancestor, until);
     }
-}
-
-fn object_key(record: &ObjectRecord) -> Key {
-    Key { namespace: record.identity.namespace.clone(), name: record.identity.name.clone() }
-}
-
-/// The AppWrapper that an object's label names.
-#[must_use]
-pub fn appwrapper_of(record: &ObjectRecord) -> Option<Key> {
-    let name = record.identity.appwrapper.clone()?;
-    Some(Key { namespace: record.identity.namespace.clone(), name })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use kube::runtime::watcher::Event;
 
-use super::cache::{Cache, Key, KindKey, appwrapper_of};
+use super::cache::{Cache, Key, KindKey};
 use super::nodes::{self, Marks};
 use super::pod_record::{PodRecord, WatchedPod};
 use super::raw_object::RawObject;
@@ -173,7 +173,7 @@ impl Objects {
             Event::Delete(seen) => {
                 let record = record(seen);
                 cache.remove_object(kind, &record);
-                appwrapper_of(&record).into_iter().collect()
+                Key::named_by(&record.identity).into_iter().collect()
             }
         }
     }

@@ -157,8 +157,8 @@ impl PodCache {
     /// that it named before.
     pub fn put(&mut self, record: Arc<PodRecord>) -> BTreeSet<Key> {
         let mut changed = BTreeSet::new();
-        let Some(key) = named_by(&record) else { return changed };
-        let at = place(&record);
+        let Some(key) = Key::named_by(&record.identity) else { return changed };
+        let at = Key::of_record(&record.identity);
         let before = self.homes.insert(at, key.clone());
         if let Some(before) = before.filter(|before| *before != key)
             && self.leave(&before, &record.identity.name)
@@ -173,9 +173,9 @@ impl PodCache {
 
     /// Forgets a pod that the watch shows no more; returns the AppWrappers that are to be looked at.
     pub fn remove(&mut self, record: &PodRecord) -> BTreeSet<Key> {
-        let home = self.homes.remove(&place(record));
+        let home = self.homes.remove(&Key::of_record(&record.identity));
         let mut changed = BTreeSet::new();
-        for key in home.into_iter().chain(named_by(record)) {
+        for key in home.into_iter().chain(Key::named_by(&record.identity)) {
             if let Some(group) = self.groups.get_mut(&key)
                 && group.found_for.is_some()
                 && record.is_over
@@ -205,8 +205,8 @@ impl PodCache {
         self.homes.clear();
         let mut fresh: BTreeMap<Key, Group> = BTreeMap::new();
         for record in records {
-            let Some(key) = named_by(&record) else { continue };
-            self.homes.insert(place(&record), key.clone());
+            let Some(key) = Key::named_by(&record.identity) else { continue };
+            self.homes.insert(Key::of_record(&record.identity), key.clone());
             let group = fresh.entry(key.clone()).or_default();
             let was_aside = self
                 .groups
@@ -274,7 +274,7 @@ impl PodCache {
         for record in listed {
             let name = &record.identity.name;
             let is_kept = group.pods.contains_key(name) || group.claims_aside(name).is_some();
-            if !is_kept && self.homes.get(&place(record)) == Some(key) {
+            if !is_kept && self.homes.get(&Key::of_record(&record.identity)) == Some(key) {
                 group.pods.insert(name.clone(), record.clone());
             }
         }
@@ -358,16 +358,6 @@ fn has_only_progressed(old: &PodRecord, new: &PodRecord) -> bool {
     same.pod.progress.clone_from(&new.pod.progress);
     let goes_on = before.percent() != Some(100); // else nothing was waited for
     goes_on && before.at() < after.at() && same == *new
-}
-
-/// The AppWrapper that a pod names.
-fn named_by(record: &PodRecord) -> Option<Key> {
-    let name = record.identity.appwrapper.clone()?;
-    Some(Key { namespace: record.identity.namespace.clone(), name })
-}
-
-fn place(record: &PodRecord) -> Key {
-    Key { namespace: record.identity.namespace.clone(), name: record.identity.name.clone() }
 }
 
 #[cfg(test)]
