@@ -12,24 +12,29 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::ArgGroup;
+use clap_complete::engine::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
 
+use super::aw::object_name;
 use super::bundle::{self, Document};
+use super::complete::names_in_the_cluster;
 use super::{ClusterArgs, DONE, Error, Output, tell, term};
 use crate::clock::{Clock, SystemClock};
+use crate::observe::assemble::Wrapper;
 use crate::snapshot::Snapshot;
 
 const EXAMPLES: &str = "\
 Examples:
   What the controller would decide now, and why:
     appwrapper explain train -n team
-    (kubectl get aw train -o yaml; echo ---; kubectl get jobs,pods,nodes -o yaml) |
-      appwrapper explain -f -
 
-  What a changed policy would have decided about the recorded failures. Save the AppWrapper with
-  its status, and the RetryPolicies and queues that apply to it; change the policies in the file
-  (spec.failurePolicy, spec.podFailurePolicy, annotations, RetryPolicies); then:
-    appwrapper explain --replay -f saved.yaml --config appwrapper.yaml
+  The same from a file, which has everything that the decision needs:
+    appwrapper export train -n team > train.json
+    appwrapper explain -f train.json
+
+  What a changed policy would have decided about the recorded failures. Change the policies in the
+  file (spec.failurePolicy, spec.podFailurePolicy, annotations, RetryPolicies), then:
+    appwrapper explain --replay -f train.json --config appwrapper.yaml
 
   The replay runs the controller's own code and keeps its own counts. Only the first cause of each
   failure is recorded: where a rule needs more than that, the output states the assumption and the
@@ -46,13 +51,13 @@ answered with an error, such as a missing permission.";
 )]
 pub(super) struct Args {
     /// Name of an AppWrapper in the cluster; use -f to read a bundle instead
-    #[arg(value_name = "NAME")]
+    #[arg(value_name = "NAME", value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: Option<String>,
     /// Bundle: file, directory, or - for standard input, with one AppWrapper and its related objects
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
     /// Namespace of the AppWrapper in the cluster
-    #[arg(short, long, requires = "name")]
+    #[arg(short, long, requires = "name", value_parser = object_name)]
     namespace: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -83,6 +88,8 @@ pub(super) struct Scene {
     pub(super) annotations: std::collections::BTreeMap<String, String>,
     /// `spec.managedBy`, where that is another controller.
     pub(super) other_manager: Option<String>,
+    /// The AppWrapper as it is stored.
+    pub(super) wrapper: Wrapper,
     /// What is worth knowing about how this was read.
     pub(super) notes: Vec<String>,
 }

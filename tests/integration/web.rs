@@ -163,7 +163,10 @@ fn an_export_holds_what_is_needed_and_the_page_is_live() {
         std::fs::write(&file, &export.out).expect("it is written");
         let file = file.to_str().expect("a text");
         let explained = user.cluster_free(&["explain", "-f", file]);
-        explained.with(0, &["/bad: Failed (nothing to do)"]);
+        explained.with(
+            0,
+            &["/bad: Failed (final; to recreate it from its own spec: appwrapper retry bad)"],
+        );
         let said = ["bad.svg written", "bad.html written"];
         let pictures = ["--svg", "bad.svg", "--html", "bad.html"];
         user.cluster_free(&[&["timeline", "-f", file], &pictures[..]].concat()).with(0, &said);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::configuration::Known;
 use super::super::explain::Scene;
-use super::super::explain::answer::{Explanation, explain};
+use super::super::explain::answer::{Explanation, explain, how_to_retry};
 use super::super::explain::live::around;
 use super::super::ledger::Ledger;
 use super::super::place::{One, Place};
@@ -290,7 +290,7 @@ fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
         return None;
     }
     match wrapper.status.phase {
-        Phase::Failed => Some(format!("to recreate it from its own spec: {program} retry {name}")),
+        Phase::Failed => Some(how_to_retry(name, program)),
         Phase::Suspended
             if wrapper.is_inactive() || wrapper.queue.is_none() && wrapper.spec.suspend =>
         {

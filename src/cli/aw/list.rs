@@ -70,6 +70,19 @@ impl Item {
     pub(in crate::cli) fn key(&self) -> (&str, &str) {
         (&self.namespace, &self.name)
     }
+
+    /// Counted restarts; the uncounted ones behind them, where there are any.
+    fn counted(&self) -> String {
+        match self.uncounted_restarts {
+            0 => self.restarts.to_string(),
+            more => format!("{} (+{more})", self.restarts),
+        }
+    }
+
+    /// Kueue reserves quota for it: without a queue, the condition only says that resources may exist.
+    const fn holds_quota(&self) -> bool {
+        self.quota_reserved && self.queue.is_some()
+    }
 }
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
@@ -132,7 +145,7 @@ fn has_odd_phase(wrapper: &Wrapper) -> bool {
 }
 
 /// Its pods are running, or what it waits for, in a few words.
-pub(super) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
+pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
     if let Some(manager) = wrapper.other_manager() {
         return format!("managed by {manager}");
     }
@@ -227,8 +240,8 @@ fn text(items: &[Item], namespaces: bool, now: Timestamp, colours: bool) -> Page
                 item.name.clone(),
                 item.phase.map_or("(unreadable)", words::phase).to_owned(),
                 item.queue.clone().unwrap_or_else(dash),
-                item.restarts.to_string(),
-                if item.quota_reserved { "reserved".to_owned() } else { dash() },
+                item.counted(),
+                if item.holds_quota() { "reserved".to_owned() } else { dash() },
                 item.state.clone(),
                 words::age(item.created, now),
             ];
@@ -353,17 +366,27 @@ mod tests {
                 &json!({"phase": "Running", "resettingCount": 2, "conditions": [quota]}),
             ),
             seen("odd", "", &json!({"phase": "Paused"})),
+            seen(
+                "alone",
+                "",
+                &json!({"phase": "Suspending", "uncountedRestarts": 60, "conditions": [quota]}),
+            ),
         ];
         let items: Vec<Item> = all.iter().map(|seen| item(seen, at(130))).collect();
         let table = text(&items, true, at(130), false).to_string();
         let lines: Vec<&str> = table.lines().collect();
         assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), TITLES);
-        let cells: Vec<&str> =
-            lines[1].split("   ").filter(|cell| !cell.is_empty()).map(str::trim).collect();
+        let cells = |line: &'_ str| -> Vec<String> {
+            let cells = line.split("   ").map(str::trim).filter(|cell| !cell.is_empty());
+            cells.map(str::to_owned).collect()
+        };
         assert_eq!(
-            cells,
+            cells(lines[1]),
             ["ns", "train", "Running", "gpu", "2", "reserved", "waiting for its pods", "2m10s"]
         );
+        let going = "waiting until all its resources are deleted";
+        let alone = ["ns", "alone", "Suspending", "-", "0 (+60)", "-", going, "2m10s"];
+        assert_eq!(cells(lines[3]), alone, "Kueue knows nothing of it");
         assert!(
             lines[2].contains("(unreadable)") && lines[2].contains("status.phase: is unknown"),
             "{table}"

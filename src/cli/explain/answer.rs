@@ -3,11 +3,14 @@
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use super::super::aw::list::state;
 use super::super::ledger::Ledger;
+use super::super::program;
 use super::Scene;
 use crate::api::{FailureRecord, Phase, RuleRef, SuspectNodes};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, budget, decide, progress, recovery};
+use crate::observe::assemble::Wrapper;
 use crate::plan::Action;
 use crate::progress::Report;
 use crate::snapshot::Snapshot;
@@ -56,6 +59,9 @@ pub(in crate::cli) struct Explanation {
     /// Namespace and name, for the headline.
     #[serde(skip)]
     pub title: String,
+    /// What it waits for, or that it is final, where nothing is to be done.
+    #[serde(skip)]
+    pub standing: String,
     /// What else is worth knowing.
     #[serde(skip)]
     pub notes: Vec<String>,
@@ -186,9 +192,8 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     if let Some(manager) = &scene.other_manager {
         let message = format!("managed by {manager}, not by this controller");
         let stays = Decision { next: snapshot.status.phase, ..Decision::default() };
-        let mut explanation = of(scene, &stays, title, scene.notes.clone());
-        explanation.message = message;
-        return explanation;
+        let standing = state(&scene.wrapper, now);
+        return Explanation { message, standing, ..of(scene, &stays, title, scene.notes.clone()) };
     }
     let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
     let facts = Facts { snapshot, limits: &limits, config, now, anchor: now };
@@ -212,7 +217,35 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     notes.extend(known.iter().flat_map(|known| known.flaws.iter().cloned()));
     let (budget, progress) = (Budget::of(facts), known.as_ref().map(Progress::of));
     let eviction = Eviction::of(snapshot, decision.verdict.deadline);
-    Explanation { usage, budget, progress, eviction, ..of(scene, &decision, title, notes) }
+    let standing = standing(&scene.wrapper, now);
+    Explanation {
+        usage,
+        budget,
+        progress,
+        eviction,
+        standing,
+        ..of(scene, &decision, title, notes)
+    }
+}
+
+/// The command for what has failed.
+pub(in crate::cli) fn how_to_retry(name: &str, program: &str) -> String {
+    format!("to recreate it from its own spec: {program} retry {name}")
+}
+
+/// What it waits for; of an end, how it is run again.
+fn standing(wrapper: &Wrapper, now: Timestamp) -> String {
+    match wrapper.status.phase {
+        Phase::Failed => format!("final; {}", how_to_retry(&wrapper.name, program())),
+        Phase::Succeeded => "final; to run it again, delete and recreate it".to_owned(),
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resuming
+        | Phase::Running
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Terminating => state(wrapper, now),
+    }
 }
 
 /// The most flaws of policies that are noted.
@@ -260,6 +293,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         record: verdict.failure.clone(),
         delayed: decision.status.retry_after.is_some(),
         title,
+        standing: String::new(),
         notes,
     }
 }
@@ -288,6 +322,13 @@ impl Failure {
         let code = self.exit_code.map(|code| code.to_string());
         let parts: Vec<String> = [who, code, self.reason.clone()].into_iter().flatten().collect();
         parts.join(" ")
+    }
+}
+
+impl Explanation {
+    /// Nothing is to be done.
+    pub(in crate::cli) fn is_at_rest(&self) -> bool {
+        self.action == "None" && self.next_phase == self.phase
     }
 }
 

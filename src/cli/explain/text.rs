@@ -74,7 +74,7 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
         _ => Colour::Yellow,
     };
     let action = match (answer.action, answer.deadline) {
-        ("None", _) if answer.next_phase == answer.phase => "nothing to do".to_owned(),
+        ("None", _) if answer.is_at_rest() => answer.standing.clone(),
         ("None", _) => String::new(),
         ("Wait", Some(deadline)) => format!("waits until {deadline}, {}", relative(deadline, now)),
         (action, _) => match (answer.counted, answer.retries) {

@@ -100,6 +100,7 @@ pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> Scene {
         snapshot,
         annotations: wrapper.annotations.clone(),
         other_manager: wrapper.other_manager().map(str::to_owned),
+        wrapper: wrapper.clone(),
         notes: wrapper.flaws.named.clone(),
     }
 }

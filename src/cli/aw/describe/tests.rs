@@ -90,7 +90,8 @@ fn ours() -> Presence {
 
 fn described(one: &One, snapshot: Snapshot, now: Timestamp) -> Description {
     let annotations: BTreeMap<String, String> = one.wrapper.annotations.clone();
-    let scene = Scene { snapshot, annotations, other_manager: None, notes: vec![] };
+    let wrapper = (*one.wrapper).clone();
+    let scene = Scene { snapshot, annotations, other_manager: None, wrapper, notes: vec![] };
     let next = explain(&scene, &crate::config::Config::default(), now);
     description(one, Some(&scene.snapshot), Some(next), vec![])
 }
@@ -158,8 +159,7 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
     failure     pod p, container main, exit code 42, reason Error, node node-1; in attempt 1, 66s ago
                 bad input
     decision    Fail by podFailurePolicy/podFailurePolicyRule0
-    next        Failed (nothing to do)
-    advice      to recreate it from its own spec: appwrapper retry train
+    next        Failed (final; to recreate it from its own spec: appwrapper retry train)
     ");
 }
 
@@ -181,7 +181,7 @@ fn what_no_limit_counts_and_the_count_rule_are_shown() {
     ignored     3 failed pods, by podFailurePolicy
     failure     pod p, exit code 1, node node-2; in attempt 0, 28s ago
     decision    Restart by retryLimit, counted by podFailurePolicy.rules[1], 0 of 3 retries used before
-    next        Running (nothing to do)
+    next        Running (pods running)
     ");
     let json = serde_json::to_value(&description).unwrap();
     assert_eq!(json["uncountedRestarts"], json!({"used": 2, "limit": 100}));

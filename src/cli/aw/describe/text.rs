@@ -63,7 +63,13 @@ fn ends(description: &Description, now: Timestamp) -> Vec<(&'static str, String)
         let age = words::age(event.at, now);
         ends.push((name, format!("{age} ago, {}: {}{times}", event.reason, event.message)));
     }
-    ends.extend(description.advice.iter().map(|advice| ("advice", advice.clone())));
+    // of what has failed, the line `next` says it already
+    let is_said = |advice: &&String| {
+        let next = description.next.as_ref().filter(|next| next.is_at_rest());
+        next.is_some_and(|next| next.standing.ends_with(advice.as_str()))
+    };
+    let advice = description.advice.iter().filter(|advice| !is_said(advice));
+    ends.extend(advice.map(|advice| ("advice", advice.clone())));
     ends.extend(description.notes.iter().map(|note| ("note", note.clone())));
     ends
 }
