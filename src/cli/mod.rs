@@ -282,6 +282,8 @@ pub fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap_complete::engine::ArgValueCompleter;
+
     use super::*;
 
     #[test]
@@ -304,6 +306,23 @@ mod tests {
         let error = command.try_get_matches_from_mut(["kubectl-aw", "why"]).unwrap_err();
         assert!(error.to_string().contains("Usage: kubectl aw why"), "{error}");
         Cli::try_parse_from(["appwrapper", "describe", "a"]).unwrap();
+    }
+
+    #[test]
+    fn every_name_is_checked_and_completed() {
+        let mut count = 0;
+        for command in Cli::command().get_subcommands() {
+            let named = command.get_positionals().find(|one| one.get_id() == "name");
+            let Some(argument) = named else { continue };
+            let name = command.get_name();
+            let error = Cli::try_parse_from(["appwrapper", name, "../pods"]).unwrap_err();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{name}: {error}");
+            // those of the history are no longer in the cluster
+            let is_completed = argument.get::<ArgValueCompleter>().is_some();
+            assert_eq!(is_completed, name != "history", "{name}");
+            count += 1;
+        }
+        assert!(count > 12, "{count} commands with a name");
     }
 
     #[test]

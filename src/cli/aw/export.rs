@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 use std::process::ExitCode;
 
+use clap_complete::engine::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::ApiResource;
 use serde_json::{Value, json};
 
 use super::super::bundle::EXPORTED_AT;
 use super::super::cluster::{said, unread};
+use super::super::complete::names_in_the_cluster;
 use super::super::configuration::Known;
 use super::super::explain::{retry_sources, world};
 use super::super::place::{Place, get};
@@ -31,7 +33,7 @@ const LEFT_OUT: &str = "(left out)";
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Name of the AppWrapper
-    #[arg(value_parser = object_name)]
+    #[arg(value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: String,
     /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]

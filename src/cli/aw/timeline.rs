@@ -4,9 +4,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgGroup;
+use clap_complete::engine::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::bundle::exported_at;
+use super::super::complete::names_in_the_cluster;
 use super::super::explain;
 use super::super::place::Place;
 use super::super::term;
@@ -22,7 +24,7 @@ use super::{block_on, now, object_name};
 )]
 pub(in crate::cli) struct Args {
     /// Name of an AppWrapper in the cluster; use -f to read an export instead
-    #[arg(value_parser = object_name)]
+    #[arg(value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: Option<String>,
     /// Export, or another bundle: file, directory, or - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
