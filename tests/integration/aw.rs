@@ -143,7 +143,7 @@ fn a_failure_is_told_and_what_has_failed_is_made_anew() {
         let first = case.create(object).await.metadata.uid.expect("it has a UID");
         let cause = ["pod bad-p, container main, exit code 3", "node node-"];
         user.run(&["wait", "bad", "--for=succeeded", "--timeout=2m"])
-            .with(1, &["will not be Succeeded: it has failed"])
+            .with(1, &["will not reach phase Succeeded: it has failed"])
             .with(1, &cause);
         case.condition("bad", "QuotaReserved", "False").await;
         case.warning("bad", "FoundFailedPods").await;
@@ -169,7 +169,8 @@ fn a_failure_is_told_and_what_has_failed_is_made_anew() {
             [json!("Restart"), json!("Fail"), json!(null)]
         );
         user.run(&["attempts", "bad"]).with(0, &["ATTEMPT", "Restart by retryLimit, 0 of 1"]);
-        user.run(&["suspend", "bad"]).with(1, &["it has failed", "appwrapper retry bad"]);
+        user.run(&["suspend", "bad"])
+            .with(1, &["has failed, and Failed is final", "appwrapper retry bad"]);
         let file = user.folder.join("bad.appwrapper.json");
         std::fs::write(&file, "of before").expect("it is written");
         user.run(&["retry", "bad"]).with(1, &["nothing was done", "./bad.appwrapper.json"]);
@@ -202,7 +203,8 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         case.wrap("run", json!({}), vec![set, job("side", json!({}), &[])]).await;
         user.run(&["wait", "run", "--for=running", "--timeout=2m"]).with(0, &["run: Running"]);
         case.ready("run", 0).await;
-        user.run(&["list"]).with(0, &["Running", "reserved", "pods running"]);
+        let list = user.run(&["list"]).with(0, &["Running", "pods running"]);
+        assert!(!list.out.contains("reserved"), "it has no queue: {}", list.out);
         user.run(&["why", "run"]).with(0, &["JobSet/set: exists; pods: 1 Running"]);
         user.run(&["attempts", "run"]).with(0, &["(running)"]);
         let (tree, _) = user.json(&["tree", "run"]);
@@ -276,7 +278,7 @@ fn through_a_queue_kueue_suspends_resumes_and_admits_anew() {
         case.until("the Workload is inactive", |log| inactive(log, "waits")).await;
         case.end_pod("q", "0").await;
         case.phase("second", "Succeeded").await;
-        user.run(&["suspend", "second"]).with(1, &["it has succeeded"]);
+        user.run(&["suspend", "second"]).with(1, &["has succeeded"]);
         owner.run(&["resume", "first"]).with(0, &["it returns to its queue"]);
         case.ready("first", 1).await;
         quota_without_a_gap(&case.log(), "first");

@@ -128,13 +128,20 @@ fn a_deletion_waits_and_says_what_blocks_it() {
             .with(2, &["cannot be used with"]);
         case.wrap("quick", json!({}), vec![job("j", json!({}), &[])]).await;
         case.ready("quick", 0).await;
-        user.run(&["delete", "quick"]).with(0, &["quick: deleted"]);
+        user.run(&["delete", "quick"]).with(0, &["quick was deleted"]);
         assert!(case.wrappers().get_opt("quick").await.expect("an answer").is_none());
 
         case.wrap("stuck", json!({}), vec![pod("p", &[("stuck", "")])]).await;
         case.ready("stuck", 0).await;
         let said = user.run(&["delete", "stuck", "--timeout=1s"]);
-        said.with(1, &["stuck: is not deleted after 1s", "Pod/p on node node-", "Terminating"]);
+        said.with(
+            1,
+            &[
+                "stuck was not deleted within 1s; waiting for:",
+                "Pod/p on node node-",
+                "Terminating",
+            ],
+        );
         let (json, code) = user.json(&["delete", "stuck", "--timeout=0"]);
         assert_eq!((code, &json["timedOut"]), (Some(1), &json!(true)), "{json}");
         assert!(json["waitingFor"][0].as_str().is_some_and(|it| it.starts_with("Pod/p")), "{json}");
@@ -142,7 +149,7 @@ fn a_deletion_waits_and_says_what_blocks_it() {
         let gone = started(&user, &["delete", "stuck"]);
         case.force_delete_pod("p").await;
         let said: Said = gone.wait_with_output().expect("it ends").into();
-        said.with(0, &["stuck: deleted"]);
+        said.with(0, &["stuck was deleted"]);
 
         case.wrap("kept", json!({}), vec![pod("q", &[])]).await;
         case.ready("kept", 0).await;
@@ -188,7 +195,7 @@ fn manifests_become_an_appwrapper_that_runs_and_manifests_again() {
         let created = kubectl(plane().kubeconfig(), &["create", "-f", manifest], &[]);
         created.expect("the API server takes it");
         user.run(&["wait", "train", "--for=Succeeded", "--timeout=2m"])
-            .with(0, &["train: Succeeded"]);
+            .with(0, &["train reached phase Succeeded"]);
 
         let back = run(&["unwrap", "-f", manifest, "-o", "json"]).with(0, &[]);
         let back: Value = serde_json::from_str(&back.out).expect("JSON");

@@ -14,7 +14,7 @@ use super::super::place::{One, Place};
 use super::super::{Error, term};
 use super::reach::Written;
 use super::sights::{Sight, Sights};
-use super::{Done, Target, block_on, now, words};
+use super::{Done, Target, block_on, now, sentence, words};
 use crate::api::{condition, keys};
 use crate::snapshot::{Owner, Pod, Presence, Snapshot};
 use crate::tuning::Period;
@@ -59,7 +59,7 @@ async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
         name: name.clone(),
         yes,
         facts,
-        message: format!("{}/{name}: {message}", place.namespace),
+        message: sentence(&place.namespace, name, message),
     };
     let seen = Preconditions { uid: Some(one.wrapper.uid.clone()), resource_version: None };
     match place.delete(name, &DeleteParams::background().preconditions(seen)).await? {
@@ -71,7 +71,7 @@ async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
         Written::Refused(why) => {
             // somebody else was faster
             if place.find(name).await?.is_some() {
-                let why = format!("is not deleted: refused: {why}");
+                let why = format!("was not deleted: {why}");
                 return Ok(done(false, Deletion::default(), &why));
             }
         }
@@ -89,11 +89,11 @@ async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
         None => Some(gone.await?),
     };
     if is_gone.is_some() {
-        return Ok(done(true, Deletion { deleted: true, ..Deletion::default() }, "deleted"));
+        return Ok(done(true, Deletion { deleted: true, ..Deletion::default() }, "was deleted"));
     }
     let waiting_for = blocked(&place, &wait.last).await;
-    let timeout = args.timeout.map(|timeout| format!(" after {timeout}")).unwrap_or_default();
-    let mut message = format!("is not deleted{timeout}; it is waiting for:");
+    let timeout = args.timeout.map(|timeout| format!(" within {timeout}")).unwrap_or_default();
+    let mut message = format!("was not deleted{timeout}; waiting for:");
     for it in &waiting_for {
         message += &format!("\n{it}");
     }

@@ -83,6 +83,11 @@ struct Done<T> {
     message: String,
 }
 
+/// A sentence about an AppWrapper, from what is said of it.
+fn sentence(namespace: &str, name: &str, predicate: &str) -> String {
+    format!("AppWrapper {namespace}/{name} {predicate}")
+}
+
 impl<T: Serialize> Done<T> {
     /// Prints the answer; a negative one, in text, as an error.
     fn tell(&self, output: Output) -> Result<ExitCode, Error> {

@@ -20,7 +20,7 @@ use super::super::{Error, json, program, term};
 use super::reach::Written;
 use super::sights::Sights;
 use super::workload::Queued;
-use super::{Done, Target, block_on, now, words};
+use super::{Done, Target, block_on, now, sentence, words};
 use crate::api::{Phase, keys};
 use crate::decide::pause;
 use crate::observe::assemble::Wrapper;
@@ -62,7 +62,7 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
             name: target.name.clone(),
             yes,
             facts,
-            message: format!("{}/{}: {message}", place.namespace, target.name),
+            message: sentence(&place.namespace, &target.name, &message),
         };
         let nothing = Retried::default();
         let known = match one.wrapper.status.phase {

@@ -9,7 +9,7 @@ use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, program};
 use super::reach::Written;
 use super::workload::Queued;
-use super::{Done, Target, block_on};
+use super::{Done, Target, block_on, sentence};
 use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::workload::SeenWorkload;
@@ -92,7 +92,7 @@ async fn carry_out(
         name: wrapper.name.clone(),
         yes,
         facts: Switched { action: wish, changed, workload },
-        message: format!("{}/{}: {message}", wrapper.namespace, wrapper.name),
+        message: sentence(&wrapper.namespace, &wrapper.name, &message),
     };
     let identity = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
     let message = message(wish, &plan);
@@ -125,7 +125,9 @@ async fn carry_out(
     };
     Ok(match written {
         Written::Yes => Some(done(true, true, workload, message)),
-        Written::Refused(why) => Some(done(false, false, workload, format!("refused: {why}"))),
+        Written::Refused(why) => {
+            Some(done(false, false, workload, format!("was not changed: {why}")))
+        }
         Written::Conflict => None,
     })
 }
@@ -133,15 +135,15 @@ async fn carry_out(
 /// Whether anybody may suspend or resume it; else why not.
 fn may_change(wrapper: &Wrapper) -> Result<(), String> {
     if let Some(manager) = wrapper.other_manager() {
-        return Err(format!("it is managed by {manager}, not by this controller"));
+        return Err(format!("is managed by {manager}, not by this controller"));
     }
     if wrapper.deleting {
-        return Err("it is being deleted".to_owned());
+        return Err("is being deleted".to_owned());
     }
     match wrapper.status.phase {
-        Phase::Succeeded => Err("it has succeeded: nothing is running".to_owned()),
-        Phase::Failed => Err("it has failed, and Failed is final".to_owned()),
-        Phase::Terminating => Err("it is being deleted".to_owned()),
+        Phase::Succeeded => Err("has succeeded: nothing is running".to_owned()),
+        Phase::Failed => Err("has failed, and Failed is final".to_owned()),
+        Phase::Terminating => Err("is being deleted".to_owned()),
         Phase::Empty
         | Phase::Suspended
         | Phase::Resuming
@@ -173,7 +175,7 @@ fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> Suspen
             Wish::Suspend => SuspendPlan::Annotation,
             Wish::Resume if !wrapper.spec.suspend => SuspendPlan::Already(RUNS.to_owned()),
             Wish::Resume => SuspendPlan::No(format!(
-                "it is not suspended by its annotation {}: Kueue has to admit it from queue {queue}",
+                "is not suspended by its annotation {}: Kueue has to admit it from queue {queue}",
                 keys::ACTIVE
             )),
         },
@@ -331,7 +333,7 @@ mod tests {
         std::sync::Arc::make_mut(&mut ours.spec).managed_by = Some(keys::CONTROLLER_NAME.into());
         assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), SuspendPlan::Spec);
         for (wrapper, want) in [
-            (wrapper(Phase::Succeeded, None, false), "it has succeeded"),
+            (wrapper(Phase::Succeeded, None, false), "has succeeded"),
             (wrapper(Phase::Failed, None, true), "kubectl aw retry aw"),
             (wrapper(Phase::Terminating, None, false), "being deleted"),
             (deleting, "being deleted"),

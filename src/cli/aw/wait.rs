@@ -8,7 +8,7 @@ use super::super::place::{One, Place};
 use super::super::{Error, term};
 use super::list::state;
 use super::sights::{Sight, Sights};
-use super::{Done, Target, block_on, now, words};
+use super::{Done, Target, block_on, now, sentence, words};
 use crate::api::Phase;
 use crate::observe::assemble::Wrapper;
 use crate::tuning::Period;
@@ -107,7 +107,7 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
                 Sight::Gone => None,
             },
         },
-        message: format!("{}/{name}: {message}", place.namespace),
+        message: sentence(&place.namespace, name, &message),
     })
 }
 
@@ -182,12 +182,16 @@ const fn text(goal: Goal) -> &'static str {
 }
 
 fn message(args: &Args, sight: &Sight, verdict: &WaitState) -> String {
-    match (verdict, sight) {
-        (WaitState::Reached, Sight::Is(_)) => text(args.goal).to_owned(),
-        (WaitState::Reached, Sight::Gone) => "is deleted".to_owned(),
-        (WaitState::Never(why), _) => format!("will not be {}: {why}", text(args.goal)),
-        (WaitState::Wait, sight) => {
-            let timeout = args.timeout.map(|timeout| format!(" after {timeout}"));
+    let goal = |reach: &str| match args.goal {
+        Goal::Phase(phase) => format!("{reach} phase {}", phase.as_str()),
+        Goal::Deleted => "be deleted".to_owned(),
+    };
+    match verdict {
+        WaitState::Reached if args.goal == Goal::Deleted => "was deleted".to_owned(),
+        WaitState::Reached => goal("reached"),
+        WaitState::Never(why) => format!("will not {}: {why}", goal("reach")),
+        WaitState::Wait => {
+            let timeout = args.timeout.map(|timeout| format!(" within {timeout}"));
             let now_is = match sight {
                 Sight::Is(one) => {
                     let phase = words::phase(one.wrapper.status.phase);
@@ -195,7 +199,11 @@ fn message(args: &Args, sight: &Sight, verdict: &WaitState) -> String {
                 }
                 Sight::Gone => "it is gone".to_owned(),
             };
-            format!("is not {}{}: {now_is}", text(args.goal), timeout.unwrap_or_default())
+            let not = match args.goal {
+                Goal::Phase(_) => format!("did not {}", goal("reach")),
+                Goal::Deleted => "was not deleted".to_owned(),
+            };
+            format!("{not}{}: {now_is}", timeout.unwrap_or_default())
         }
     }
 }
