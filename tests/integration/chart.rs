@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 /// What differs between the manifests and the chart's templates. Each text must be found somewhere.
-const REPLACED: [(&str, &str); 7] = [
+const REPLACED: [(&str, &str); 8] = [
     ("namespace: appwrapper-system", "namespace: {{ .Release.Namespace }}"),
     (".appwrapper-system.svc", ".{{ .Release.Namespace }}.svc"),
     ("namespaces: [appwrapper-system]", "namespaces: [\"{{ .Release.Namespace }}\"]"),
     ("image: appwrapper:0.2.0", "image: {{ .Values.image }}"),
     ("replicas: 2", "replicas: {{ .Values.replicas }}"),
+    ("pods: \"8\"", "pods: {{ mul 4 .Values.replicas | quote }}"),
     (
         "        resources:\n          requests: {cpu: 100m, memory: 64Mi}\n          \
          limits: {memory: 512Mi}\n",
