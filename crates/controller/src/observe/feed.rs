@@ -225,7 +225,8 @@ mod tests {
     fn an_object_is_read_again_when_its_spec_or_status_changes() {
         let job = |uid: &str, note: &str, ready: i32, parallelism: i32| {
             seen(&json!({"metadata": {"name": "j", "uid": uid, "annotations": {"note": note}},
-                "spec": {"parallelism": parallelism, "template": {}}, "status": {"ready": ready}}))
+                "spec": {"parallelism": parallelism, "template": {}},
+                "status": {"ready": ready, "conditions": [{"type": "Complete", "status": "True"}]}}))
         };
         let kind = KindKey { api_version: "batch/v1".to_owned(), kind: "Job".to_owned() };
         let known = ObjectRecord::of(&job("u", "", 1, 2), "batch/v1", "Job");
