@@ -8,7 +8,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::consequence::FirstFailures;
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
-use super::policy::{FailedComponent, Judged, NODE_LOST, pod_failure};
+use super::policy::{FailedComponent, Judged, NODE_LOST, failure_view, pod_failure};
 use super::problem::Problem;
 use super::replacement::{self, OWNER_GRACE, Replacement};
 use super::steps::{self, ComponentStage};
@@ -16,6 +16,9 @@ use super::{attempts, failure, pods};
 use crate::api::condition::unhealthy;
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{Component, Outcome, Pod, PodPhase};
+
+/// Reason of a Job of which too many pods have failed.
+const BACKOFF_LIMIT: &str = "BackoffLimitExceeded";
 
 /// The failed pods of the running attempt, judged by `podFailurePolicy`.
 pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
@@ -154,27 +157,43 @@ fn others_until(
 }
 
 /// The rule of `podFailurePolicy` that ignores the first failed pod of a component, where it or others ignore all.
+///
+/// None where the component ran for too long, since no pod is the cause of that. A Job that exceeded its backoff limit
+/// did so because of a pod that it had not replaced: one that was ignored and replaced before says nothing about that.
+/// Where a Job fails by its indexes it expects fewer pods afterwards, so that its last failed pod may look replaced.
 fn spared_by(draft: &Draft<'_>, judged: &Judged<'_>, failed: &FailedComponent<'_>) -> Option<i32> {
+    let snapshot = draft.facts.snapshot;
+    let component = &snapshot.components[failed.index];
+    if failure::says(component, failure_view::is_overdue) {
+        return None;
+    }
     let pods = failed_pods(draft, Some(failed.index));
     let own = pods.iter().filter(|pod| !judged.is_consequence(pod));
+    let needs_open = failure::says(component, |reason| reason == BACKOFF_LIMIT);
+    if needs_open && own.clone().all(|pod| health::is_replaced(snapshot, pod)) {
+        return None;
+    }
     let mut rules = own.map(|pod| judged.ignores(pod));
     let first = rules.next()??;
     rules.all(|rule| rule.is_some()).then_some(first)
 }
 
 /// The failed pod of a component that made it fail, of those that count: the first that was not replaced, else the
-/// last one. So it is the same pod whether its own failure is seen first or that of the component. A pod that was
-/// deleted because the component had failed is not the cause of anything.
+/// last one, unless the component ran for too long: one that was replaced is not the cause of that. So it is the same
+/// pod whether its own failure is seen first or that of the component. A pod that was deleted because the component had
+/// failed is not the cause of anything.
 pub fn cause<'a>(
     draft: &Draft<'a>,
     judged: &Judged<'a>,
     index: usize,
     counts: impl Fn(&Pod) -> bool,
 ) -> Option<&'a Pod> {
+    let snapshot = draft.facts.snapshot;
     let mut pods = failed_pods(draft, Some(index));
     pods.retain(|pod| counts(pod) && !judged.is_consequence(pod));
-    let first = pods.iter().find(|pod| !health::is_replaced(draft.facts.snapshot, pod));
-    first.or_else(|| pods.last()).copied()
+    let first = pods.iter().find(|pod| !health::is_replaced(snapshot, pod));
+    let is_overdue = failure::says(&snapshot.components[index], failure_view::is_overdue);
+    first.or_else(|| pods.last().filter(|_| !is_overdue)).copied()
 }
 
 /// The pod of a component that was first to be ended from outside, and still is in its grace period, where every failed

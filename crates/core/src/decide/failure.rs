@@ -128,13 +128,18 @@ fn reason_of(pod: &Pod, end: &Termination) -> Option<String> {
 
 /// A pod, with what its component says of its time.
 fn look<'a>(pod: &'a Pod, component: Option<&Component>) -> FailureView<'a> {
-    let own = component.and_then(Component::ours).is_some_and(|object| {
-        matches!(&object.report.outcome, Outcome::Failed { reason, .. } if is_overdue(reason))
-    });
-    // as retry policies see it
-    let job = component.and_then(|component| component.failed_jobs.first());
-    let overdue = own || job.is_some_and(|job| is_overdue(&job.reason));
+    let overdue = component.is_some_and(|component| says(component, is_overdue));
     FailureView { overdue, ..FailureView::at(pod) }
+}
+
+/// Whether a component says that it failed for such a reason; a `JobSet`, by the first of its Jobs that failed, as
+/// retry policies see it.
+pub fn says(component: &Component, is_it: impl Fn(&str) -> bool) -> bool {
+    let own = component.ours().is_some_and(|object| match &object.report.outcome {
+        Outcome::Failed { reason, .. } => is_it(reason),
+        Outcome::Active | Outcome::Succeeded => false,
+    });
+    own || component.failed_jobs.first().is_some_and(|job| is_it(&job.reason))
 }
 
 /// Reason and message of a pod that failed: its node's, else its own, else its container's.

@@ -302,10 +302,13 @@ fn a_component_of_which_every_failed_pod_is_ignored_is_left_out() {
          onExitCodes: {{operator: In, values: [42]}}}}]}}\n{}",
         rules(&["name: b, action: FailAppWrapper, targetComponents: [b]"])
     );
-    let world = || two().spec(&policy).with(failed(0)).with(failed(1).code(42));
+    let deadline = || two().spec(&policy).with(failed(0)).with(failed(1).code(42));
+    let world = || deadline().fails(1, "BackoffLimitExceeded", "of b", 20);
+    let fails = "Fail failurePolicy/b#0";
     check(vec![
         ("b failed first, and is ignored", world(), 30, COUNTED),
-        ("b is not ignored", world().with(failed(1)), 30, "Fail failurePolicy/b#0"),
+        ("b is not ignored", world().with(failed(1)), 30, fails),
+        ("b ran for too long, whatever its pods did", deadline(), 30, fails),
     ]);
 }
 

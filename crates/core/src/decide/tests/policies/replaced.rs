@@ -5,6 +5,7 @@ use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::snapshot::{Pod, Presence};
 
+const OVER: &str = "BackoffLimitExceeded";
 const JUDGES: &str = "{rules: [\
     {name: f, action: Fail, onExitCodes: {operator: In, values: [42]}}, \
     {name: oom, action: Retry, onConditions: [OOMKilled]}], defaultAction: Retry}";
@@ -144,4 +145,60 @@ fn the_exit_code_of_a_pod_that_was_replaced_decides_nothing_about_a_later_failur
     let named = "; exit code 7 of container main of pod work-3 is listed in annotation \
                  workload.codeflare.dev.appwrapper/terminalExitCodes";
     assert!(message.ends_with(named), "{message}");
+}
+
+/// A Job of one pod; one that is ignored failed at second 20, and another has run since second 30.
+fn ignored_and_replaced(kind: &str, rules: &str) -> World {
+    let ignores =
+        "podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [1]}}]}";
+    let world = running(&[kind]).with(failed(0)).ready(0, 1).backoff(0, 6, 1);
+    world.spec(&format!("{ignores}\n{rules}")).settled(30)
+}
+
+#[test]
+fn an_ignored_pod_that_was_replaced_does_not_excuse_a_later_failure() {
+    const DAY: i64 = 24 * 3600;
+    let rule = "failurePolicy: {rules: [{action: FailAppWrapper, onJobFailureReasons: [DeadlineExceeded]}]}";
+    let job = |rules: &str| ignored_and_replaced("Job/work:1", rules);
+    let job_of = |reason: &str| {
+        let world = ignored_and_replaced("JobSet/work:1", rule).fails(0, "FailedJobs", "", DAY);
+        world.failed_job_of(0, reason, "")
+    };
+    let fails = "Fail failurePolicy/failurePolicyRule0#0";
+    let counted = "Restart retryLimit 0 of 3";
+    let uncounted = "RestartIgnoringLimit podFailurePolicy#0";
+    let again = |world: World| world.pod(1, |pod| *pod = named("work-1", failed(0).at(DAY)));
+    check(vec![
+        ("a deadline", job(rule).fails(0, "DeadlineExceeded", "", DAY), DAY, fails),
+        ("… no rule about it", job("").fails(0, "DeadlineExceeded", "", DAY), DAY, counted),
+        ("… of a Job of a JobSet", job_of("DeadlineExceeded"), DAY, fails),
+        (
+            "… with a pod that is not replaced yet",
+            again(job(rule)).fails(0, "DeadlineExceeded", "", DAY),
+            DAY,
+            fails,
+        ),
+        ("another pod, of which nothing is left", job("").fails(0, OVER, "", DAY), DAY, counted),
+        ("… of a Job of a JobSet", job_of(OVER), DAY, counted),
+        ("another pod, ignored as well", again(job("")).fails(0, OVER, "", DAY), DAY, uncounted),
+        ("its index", job("").fails(0, "FailedIndexes", "", DAY), DAY, uncounted),
+    ]);
+}
+
+#[test]
+fn a_pod_that_was_replaced_is_not_the_cause_of_a_deadline() {
+    let policy = "{backoff: {initialDelay: 60s}, rules: [{name: late, action: Retry, \
+                  onConditions: [DeadlineExceeded]}]}";
+    let of = |reason: &str| {
+        let world = replaced().retry_policy("p", policy).fails(0, reason, "", 1000).decide(1001);
+        let failure = world.status.attempts.last().and_then(|last| last.failure.clone());
+        let until = world.status.retry_after.map(|time| time.0);
+        (failure.and_then(|failure| failure.exit_code), until)
+    };
+    assert_eq!(of("DeadlineExceeded"), (None, Some(at(1060))));
+    assert_eq!(of(OVER), (Some(1), None), "it is all that tells");
+    let late = replaced().fails(0, "FailedJobs", "", 1000).failed_job_of(0, "DeadlineExceeded", "");
+    let late = late.retry_policy("p", policy).decide(1001);
+    let failure = late.verdict.failure.expect("a failure");
+    assert_eq!((failure.pod, failure.reason.as_deref()), (None, Some("FailedJobs")));
 }
