@@ -219,6 +219,9 @@ pub struct Report {
     /// Pods that it still has to run, for each pod set of which its object tells: those of Jobs,
     /// `JobSet`s and Kubeflow jobs. Of any other pod set it is the declared number.
     pub expected: BTreeMap<usize, Expected>,
+    /// Pod sets that the component has not started yet: parts that wait for other parts. None of their pods is
+    /// [expected](Self::expected) until then.
+    pub unstarted: BTreeSet<usize>,
     /// Pod sets whose pods nothing replaces: a Pod itself, a Kubeflow replica that never restarts.
     pub unreplaced: BTreeSet<usize>,
     /// `backoffLimit` of the Jobs of a pod set, where it is known.

@@ -271,6 +271,7 @@ fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
             .into_iter()
             .filter_map(|(old, expected)| Some((index(old)?, expected)))
             .collect(),
+        unstarted: report.unstarted.into_iter().filter_map(index).collect(),
         unreplaced: report.unreplaced.into_iter().filter_map(index).collect(),
         backoff: report
             .backoff

@@ -34,12 +34,22 @@ pub struct PodSetHealth<'a> {
     pub failed: Vec<&'a Pod>,
     /// Its component has succeeded: nothing is expected any more.
     pub done: bool,
+    /// Its component has started this part.
+    pub started: bool,
 }
 
 impl PodSetHealth<'_> {
     /// Every expected pod runs or has succeeded.
+    ///
+    /// A part that its component has not started expects no pod yet.
     pub const fn ready(&self) -> bool {
         self.done || self.running >= self.expected
+    }
+
+    /// Every pod of it, also of what has not started yet, is Ready or has succeeded: a step of `executionPolicy` waits for
+    /// that.
+    pub const fn complete(&self) -> bool {
+        self.done || self.started && self.fully_ready >= self.expected
     }
 
     /// Name in the label of its pods: `<component>-<pod set>`.
@@ -144,6 +154,7 @@ fn tally(
         waiting,
         failed,
         done,
+        started: report.is_none_or(|report| !report.unstarted.contains(&pod_set)),
     }
 }
 

@@ -171,7 +171,7 @@ fn has_reached(
         WaitFor::Succeeded => false,
         WaitFor::Ready => {
             let mut own = pod_sets.iter().filter(|set| set.component == index);
-            own.all(|set| set.done || set.fully_ready >= set.expected)
+            own.all(PodSetHealth::complete)
         }
     }
 }

@@ -13,7 +13,8 @@ use crate::snapshot::Report;
 /// `pod_sets` are the component's, as recorded; their paths tell which index a replicated Job or a
 /// replica type has. [`Report::expected`] is filled for kinds that end, from the live object:
 /// [`Expected::running`](crate::snapshot::Expected::running) is the number of pods that should be Pending or
-/// Running now, besides those that succeeded. It is 0 for a replicated Job that still waits for others.
+/// Running now, besides those that succeeded. It is 0 for a replicated Job that still waits for others, which is also
+/// in [`Report::unstarted`].
 #[must_use]
 pub fn report(api_version: &str, kind: &str, pod_sets: &[PodSet], object: &Value) -> Report {
     let mut report = Report::default();
@@ -228,6 +229,8 @@ mod tests {
             let found = report("jobset.x-k8s.io/v1alpha2", "JobSet", &pod_sets, &object);
             assert_eq!(found.expected[&1].running(0), want, "{order} {depends} {status}");
             assert_eq!(found.expected[&0].jobs, 1);
+            let unstarted: Vec<usize> = found.unstarted.into_iter().collect();
+            assert_eq!(unstarted == [1], want == 0, "{order} {depends} {status}: {unstarted:?}");
         }
     }
 

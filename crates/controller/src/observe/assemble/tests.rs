@@ -5,6 +5,7 @@ use crate::observe::ancestry::Ancestor;
 use crate::observe::kin::Kin;
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::Identity;
+use crate::snapshot::{BackoffLimit, Expected};
 
 /// An AppWrapper of UID `aw` around a Job `j`, with an entry of `componentStatus`.
 fn wrapper(entry: &Value) -> Arc<Wrapper> {
@@ -138,4 +139,28 @@ fn pods_of_a_recorded_object_are_ours_where_it_is_gone_or_says_so_itself() {
         };
         assert_eq!(got, want, "{what}");
     }
+}
+
+#[test]
+fn a_report_has_the_order_of_the_declared_pod_sets() {
+    let set = |path: &str| PodSet { path: path.into(), ..PodSet::default() };
+    let all = [0_usize, 2];
+    let report = Report {
+        expected: all.map(|index| (index, Expected::pods(if index == 2 { 2 } else { 0 }))).into(),
+        unstarted: all.into(),
+        unreplaced: all.into(),
+        backoff: all.map(|index| (index, BackoffLimit::default())).into(),
+        ..Report::default()
+    };
+    let paths = ["a", "b", "c"].map(str::to_owned);
+    // "a" is not declared
+    let found = reindexed(report, &paths, &[set("c"), set("b")]);
+    let want = Report {
+        expected: [(0, Expected::pods(2))].into(),
+        unstarted: [0].into(),
+        unreplaced: [0].into(),
+        backoff: [(0, BackoffLimit::default())].into(),
+        ..Report::default()
+    };
+    assert_eq!(found, want);
 }

@@ -76,6 +76,7 @@ impl Rules for JobSet {
             let expected = if has_started {
                 Expected { jobs: replicas, parallelism, completions, succeeded }
             } else {
+                report.unstarted.insert(index);
                 Expected::default()
             };
             report.expected.insert(index, expected);

@@ -132,7 +132,11 @@ impl Rules for TrainJob {
             let Some(name) = name else { continue };
             let begun = counts(name, &["ready", "active", "succeeded", "failed"]) > 0;
             // the runtime may let it wait for a Job that goes on
-            let expected = if counts(name, &["succeeded"]) > 0 || !begun && any_goes_on {
+            let waits = !begun && any_goes_on;
+            if waits && set.count() > 0 {
+                report.unstarted.insert(index);
+            }
+            let expected = if counts(name, &["succeeded"]) > 0 || waits {
                 Expected::default()
             } else {
                 Expected::pods(i64::from(set.count()))
@@ -463,6 +467,8 @@ mod tests {
             let found = report(KINDS[0].api_version, KINDS[0].kind, &recorded.pod_sets, &object);
             let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
             assert_eq!(running, want, "{jobs}");
+            let unstarted: Vec<usize> = found.unstarted.into_iter().collect();
+            assert_eq!(unstarted == [1], want == [1, 0] && jobs[0]["active"] == 1, "{jobs}");
             assert_eq!(found.outcome, Outcome::Active);
         }
         for (kind, succeeded) in [("Complete", true), ("Failed", false)] {

@@ -63,6 +63,7 @@ impl Rules for VolcanoJob {
                 let succeeded = in_phase(object, task.text("/name"), "Succeeded");
                 Expected { succeeded, ..Expected::pods(replicas) }
             } else {
+                report.unstarted.insert(index);
                 Expected::default()
             };
             report.expected.insert(index, expected);
@@ -195,6 +196,7 @@ mod tests {
                 object["status"] = json!({"taskStatusCount": counts});
             });
             assert_eq!(found.expected[&1].running(0), want, "{depends} {counts}");
+            assert_eq!(found.unstarted.contains(&1), want == 0, "{depends} {counts}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::api::{Phase, condition};
 use crate::decide::VerdictAction;
 use crate::decide::tests::given::{World, at};
 use crate::plan::{Action, FreshRead, Target};
-use crate::snapshot::{Object, Owner, PodPhase, Presence};
+use crate::snapshot::{Expected, Object, Owner, PodPhase, Presence};
 
 const IN_ORDER: &str = "executionPolicy: {executionPolicyOrder: InOrder, rules: [\
                         {targetComponents: [init], waitForComponentsStatus: Succeeded}, \
@@ -181,6 +181,38 @@ fn a_step_is_ready_when_every_expected_pod_is_ready_or_has_succeeded() {
     assert_eq!(creates(&two, 20), NONE, "the other one runs, and is not Ready");
     let done = two.pod(1, |pod| pod.phase = PodPhase::Succeeded).settled(30);
     assert_eq!(creates(&done, 30), [INIT, LAUNCHER]);
+}
+
+#[test]
+fn a_step_is_ready_only_when_its_component_has_started_every_part() {
+    // the only part waits for others of its component
+    let waits = || {
+        step("worker", "Ready", &[WORKER]).object_of(WORKER, |object| {
+            object.report.expected.insert(0, Expected::default());
+            object.report.unstarted.insert(0);
+        })
+    };
+    let begun = |expected: Expected| {
+        waits().object_of(WORKER, |object| {
+            object.report.unstarted.clear();
+            object.report.expected.insert(0, expected);
+        })
+    };
+    let done = Expected { succeeded: 2, ..Expected::pods(2) };
+    let cases = [
+        ("it has not started", waits(), &NONE[..]),
+        ("it has started", begun(Expected::pods(2)), &NONE),
+        ("… and its pods are Ready", begun(Expected::pods(2)).ready(WORKER, 2), &[INIT, LAUNCHER]),
+        ("… and has succeeded", begun(done), &[INIT, LAUNCHER]),
+        ("the component has succeeded", waits().succeeds(WORKER), &[INIT, LAUNCHER]),
+    ];
+    for (what, world, want) in cases {
+        assert_eq!(creates(&world.settled(10), 10), want, "{what}");
+    }
+    let decision = waits().settled(10).decide(1_000);
+    assert_eq!(decision.verdict.action, VerdictAction::None, "no grace period runs for it");
+    let text = "step 2 of 2 waits for Job/worker to be ready";
+    assert_eq!(decision.verdict.message, text);
 }
 
 #[test]
