@@ -114,9 +114,6 @@ pub async fn observe(
     };
     snapshot.mark_lost_pods();
     retry_sources::fill(&mut snapshot, wrapper, sources.cache, attach);
-    if sources.cache.sync(&retry_sources::retry_policies()) == Sync::Starting {
-        snapshot.retry.unusable.clear(); // what is not listed yet is not missing
-    }
     let asked = wrapper.policies.needs_jobs() || snapshot.retry.needs_jobs();
     if asked && wrapper.status.phase == Phase::Running && !only_deletes(wrapper) {
         for component in &mut snapshot.components {
@@ -131,17 +128,14 @@ pub async fn observe(
 /// Whether every kind of an AppWrapper has been listed once, and the retry policies and queues that may
 /// have a say, so that the cache says something. `default` is the retry policy that holds by default.
 ///
-/// What only deletes its components does not wait for retry policies: they have no say in that.
+/// What only deletes its components does not wait for retry policies: they have no say in that. Until they are listed,
+/// [`Snapshot::retry`] says so, and what rests on them is left as it is.
 #[must_use]
 pub fn is_synced(cache: &Cache, wrapper: &Wrapper, default: Option<&str>) -> bool {
     let kinds = wrapper.components.iter().all(|component| {
         component.flaw.is_some() || cache.sync(&kind_of(component)) != Sync::Starting
     });
-    if only_deletes(wrapper) {
-        return kinds;
-    }
-    let mut retry_sources = retry_sources::used_by(wrapper, default).into_iter();
-    kinds && retry_sources.all(|kind| cache.sync(&kind) != Sync::Starting)
+    kinds && (only_deletes(wrapper) || retry_sources::are_listed(cache, wrapper, default))
 }
 
 /// Whether all that is left to do for an AppWrapper is to delete its components.

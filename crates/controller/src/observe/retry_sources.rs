@@ -119,6 +119,13 @@ pub fn used(names_policies: bool, has_queue: bool) -> Vec<KindKey> {
     kinds
 }
 
+/// Whether every retry source that may have a say in an AppWrapper's retries has been listed once.
+#[must_use]
+pub fn are_listed(cache: &Cache, wrapper: &Wrapper, default: Option<&str>) -> bool {
+    let mut kinds = used_by(wrapper, default).into_iter();
+    kinds.all(|kind| cache.sync(&kind) != Sync::Starting)
+}
+
 /// Whether an AppWrapper that names this LocalQueue may depend on a retry source: on a RetryPolicy in any case, on
 /// a LocalQueue where it names that, and on a ClusterQueue where its LocalQueue leads to that, as far as is known.
 #[must_use]
@@ -192,6 +199,10 @@ fn cluster_queue(seen: &RawObject) -> String {
 pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &Attach) {
     snapshot.queue_managed = wrapper.queue.is_some();
     snapshot.retry = applied(wrapper, cache, attach);
+    if !are_listed(cache, wrapper, attach.default.as_deref()) {
+        snapshot.retry.unlisted = true;
+        snapshot.retry.unusable.clear(); // what is not listed yet is not missing
+    }
     // only a retry asks for them, and only of a pod that does not run, or of a hang: not at each look at a healthy gang
     let runs = |pod: &Pod| {
         pod.lost.is_none() && matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded)

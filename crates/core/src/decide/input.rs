@@ -12,20 +12,25 @@ use crate::api::{AppWrapperStatus, Attempt, Phase, Since, condition};
 use crate::config::Backoff;
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{Component, Pod, Snapshot};
-use crate::status;
+use crate::status::{self, RetryBound};
 use crate::tuning::Period;
 
 /// Reason of the event that names what is wrong with a status.
 const INVALID: &str = "InvalidStatus";
+/// A delay up to this may have been decided by a policy that is no longer in force.
+const DECIDED_MAX: Period = Period::from_secs(24 * 3600);
 
 /// The snapshot with what can be true of its status. What cannot is written back with the next status.
 pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
     let snapshot = facts.snapshot;
     let mut status = snapshot.status.clone();
-    let mut changed = status::settle_moments(&mut status, facts.anchor, latest_retry(facts));
-    let pending = status.pending_memory.len();
-    status.pending_memory.retain(|one| retry::is_allowed(snapshot, one));
-    changed |= status.pending_memory.len() != pending;
+    let mut changed = status::settle_moments(&mut status, facts.anchor, retry_bound(facts));
+    // of policies that are not listed yet nobody knows what they ask for
+    if !snapshot.retry.unlisted {
+        let pending = status.pending_memory.len();
+        status.pending_memory.retain(|one| retry::is_allowed(snapshot, one));
+        changed |= status.pending_memory.len() != pending;
+    }
     changed |= restore_anchor(&mut status, facts.anchor);
     if !snapshot.status_flaws.is_empty() {
         changed |= adopt_attempt(snapshot, &mut status);
@@ -92,19 +97,32 @@ fn restore_anchor(status: &mut AppWrapperStatus, anchor: Timestamp) -> bool {
     !is_recorded
 }
 
-/// No retry policy in force delays a retry beyond this.
-fn latest_retry(facts: Facts<'_>) -> Timestamp {
+/// The moments that the next attempt can have, as they are told from a status.
+///
+/// A delay that was decided stays, also where its policy was changed or removed since: up to 24 h, or for as long as a
+/// period of the configuration or a policy in force can be. What is later was not decided by anybody, and comes to the
+/// longest delay that is in force.
+fn retry_bound(facts: Facts<'_>) -> RetryBound {
+    if facts.snapshot.retry.unlisted {
+        return RetryBound { latest: Timestamp::MAX, instead: Timestamp::MAX };
+    }
+    let longest = longest_delay(facts);
+    let ceiling = facts.config.fault_tolerance.grace_maximum.max(DECIDED_MAX);
+    let latest = ceiling.max(longest).after(facts.anchor);
+    RetryBound { latest, instead: longest.after(facts.anchor) }
+}
+
+/// No retry policy in force delays a retry for longer than this.
+fn longest_delay(facts: Facts<'_>) -> Period {
     let policies = &facts.snapshot.retry.policies;
     let of_rules = policies
         .iter()
         .flat_map(|policy| policy.rules.iter().map(|rule| rule.backoff).chain([policy.backoff]));
     let all = of_rules.chain([facts.config.retry_policy.default_backoff]).flatten();
-    let longest: Period = all
-        .map(|backoff| backoff.max_delay())
+    all.map(|backoff| backoff.max_delay())
         .chain([Backoff::MAX_DELAY, facts.limits.retry_pause])
         .max()
-        .unwrap_or_default();
-    longest.after(facts.anchor)
+        .unwrap_or_default()
 }
 
 /// Where the number of the attempt may be lost, it is that of the latest object or pod of ours: nothing is

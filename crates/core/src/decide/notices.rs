@@ -102,7 +102,8 @@ fn append(message: &mut String, text: &str) {
 
 /// Says which attached retry policies cannot be used, and that they can again. The others hold.
 pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
-    let unusable = &draft.facts.snapshot.retry.unusable;
+    let retry = &draft.facts.snapshot.retry;
+    let unusable = &retry.unusable;
     let concerned = match next {
         Phase::Suspended
         | Phase::Resuming
@@ -113,7 +114,7 @@ pub fn missing_policies(draft: &mut Draft<'_>, next: Phase) {
         Phase::Failed => draft.facts.snapshot.status.phase != Phase::Failed,
         Phase::Empty | Phase::Succeeded | Phase::Terminating => false,
     };
-    if !concerned {
+    if !concerned || retry.unlisted {
         return;
     }
     if unusable.is_empty() {

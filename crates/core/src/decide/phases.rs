@@ -75,7 +75,9 @@ pub(super) fn resume(draft: &mut Draft<'_>, message: &str) -> bool {
         return false;
     }
     if retry::is_growth_due(draft) {
-        draft.act(Action::GrowMemory { suspend: false });
+        // Kueue has admitted it with another size, where the growth had to wait for the retry policies to be listed
+        let suspend = draft.facts.snapshot.queue_managed;
+        draft.act(Action::GrowMemory { suspend });
         retry::GROWING.clone_into(&mut draft.verdict.message);
         return false;
     }

@@ -143,11 +143,13 @@ fn container_of<'s>(
     containers.find(|container| container.name == pending.container)
 }
 
-/// Whether memory is still to be written into the templates. What the API server refused is given up.
+/// Whether memory is to be written into the templates now. What the API server refused is given up; and until the retry
+/// policies are listed it is not known whether one of them asks for it.
 pub fn is_growth_due(draft: &Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     let pending = &draft.facts.snapshot.status.pending_memory;
     snapshot.growth_refused.is_none()
+        && !snapshot.retry.unlisted
         && !mutations::is_present(Mutation::GrowthForgotten)
         && pending.iter().any(|one| !is_written(snapshot, one))
 }
@@ -163,9 +165,10 @@ fn is_written(snapshot: &Snapshot, pending: &PendingMemory) -> bool {
     })
 }
 
-/// The growth is done, or was refused: it is pending no more.
+/// The growth is done, or was refused: it is pending no more. It stays so until the retry policies are listed: nothing is
+/// created before that.
 pub fn end_growth(draft: &mut Draft<'_>) {
-    if draft.status.pending_memory.is_empty() {
+    if draft.status.pending_memory.is_empty() || draft.facts.snapshot.retry.unlisted {
         return;
     }
     draft.status.pending_memory.clear();

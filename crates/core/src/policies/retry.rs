@@ -27,6 +27,9 @@ pub struct AppliedRetryPolicies {
     pub administered: BTreeSet<String>,
     /// Those that are attached and cannot be used.
     pub unusable: Vec<UnusablePolicy>,
+    /// Policies or queues are not listed yet, so that more may hold than are known. What is deleted does not wait for
+    /// them.
+    pub unlisted: bool,
     /// What is left out of the lists of queues.
     pub flaws: Vec<String>,
 }

@@ -21,7 +21,7 @@ mod shape;
 pub use definition::bound;
 pub use evidence::Evidence;
 pub use fit::{BYTES_MAX, fit, minimal, writable};
-pub use moments::{UNREADABLE, settle_moments};
+pub use moments::{RetryBound, UNREADABLE, settle_moments};
 pub use read::{Flaws, Read, read};
 
 #[cfg(test)]

@@ -12,12 +12,21 @@ pub const UNREADABLE: &str = "2199-12-31T23:59:59Z";
 /// How far the clocks of two replicas may be apart: what is later by less is left as it is.
 const SKEW: SignedDuration = SignedDuration::from_mins(5);
 
-/// Takes moments of the past that are later than now as now, and the moment of the next attempt as at most
-/// `retry_after_max`. Whether there were any.
+/// Which moments of the next attempt are believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryBound {
+    /// The latest that is.
+    pub latest: Timestamp,
+    /// What a later one counts as.
+    pub instead: Timestamp,
+}
+
+/// Takes moments of the past that are later than now as now, and a moment of the next attempt beyond its bound as what
+/// that says. Whether there were any.
 pub fn settle_moments(
     status: &mut AppWrapperStatus,
     now: Timestamp,
-    retry_after_max: Timestamp,
+    RetryBound { latest: retry_latest, instead }: RetryBound,
 ) -> bool {
     let latest = now.checked_add(SKEW).unwrap_or(now);
     let mut found = false;
@@ -64,15 +73,13 @@ pub fn settle_moments(
         moments.into_iter().flatten().for_each(&mut settle);
     }
     let active_after = status.requeue.as_mut().and_then(|requeue| requeue.active_after.as_mut());
-    if let Some(after) = active_after.filter(|after| after.0 > retry_after_max) {
-        after.0 = retry_after_max;
-        found = true;
-    }
     let is_trusted = mutations::is_present(Mutation::FarRetryAfterTrusted);
-    let retry_after_max = if is_trusted { Timestamp::MAX } else { retry_after_max };
-    if let Some(after) = status.retry_after.as_mut().filter(|after| after.0 > retry_after_max) {
-        after.0 = retry_after_max;
-        found = true;
+    let retry_after = status.retry_after.as_mut().filter(|_| !is_trusted);
+    for after in active_after.into_iter().chain(retry_after) {
+        if after.0 > retry_latest {
+            after.0 = instead;
+            found = true;
+        }
     }
     found
 }

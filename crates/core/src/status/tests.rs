@@ -193,6 +193,7 @@ fn the_definition_bounds_every_field() {
 #[test]
 fn a_moment_after_now_is_now() {
     let at = |second: i64| Timestamp::from_second(1_800_000_000 + second).unwrap();
+    let until = |latest, instead| RetryBound { latest: at(latest), instead: at(instead) };
     let mut status = read_value(&json!({
         "phase": "Running",
         "retryAfter": "2150-01-01T00:00:00Z",
@@ -200,13 +201,13 @@ fn a_moment_after_now_is_now() {
         "conditions": [condition_of("QuotaReserved", UNREADABLE)],
     }))
     .status;
-    assert!(settle_moments(&mut status, at(0), at(600)));
+    assert!(settle_moments(&mut status, at(0), until(900, 600)));
     let since = status.since.clone().unwrap();
     assert_eq!(since.deployed, Some(Time(at(0))));
     assert!(since.deleting.unwrap().0 < at(0), "the past is left as it is");
     assert_eq!(status.retry_after, Some(Time(at(600))));
     assert_eq!(condition::since(&status.conditions, condition::QUOTA_RESERVED), Some(at(0)));
-    assert!(!settle_moments(&mut status, at(1), at(601)), "once is enough");
+    assert!(!settle_moments(&mut status, at(1), until(901, 601)), "once is enough");
 }
 
 /// Any JSON that is likely to be read as a status.

@@ -11,20 +11,20 @@ use kube::Client;
 use kube::client::Body;
 use serde_json::json;
 
-use super::Play;
+use super::{PAST, Play};
 use crate::api::{Phase, Since, keys};
 use crate::clock::ManualClock;
 use crate::config::Config;
-use crate::decide::Decision;
+use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::{Wrapper, kind_of};
-use crate::observe::cache::Sync;
 use crate::observe::memory::ReconcileState;
 use crate::observe::records::ObjectRecord;
-use crate::observe::retry_sources::{Attach, retry_policies};
+use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_policies};
 use crate::observe::{self, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
 use crate::reconcile::{Carried, Context, Next, carry_out, create_one, requeue};
 use crate::snapshot::{Presence, Snapshot};
+use crate::tuning::Limits;
 
 const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -230,14 +230,56 @@ async fn what_only_deletes_does_not_wait_for_retry_policies_and_misses_none() {
         context.cache.replace_objects(&kind_of(&wrapper.components[0]), vec![]);
         assert_eq!(synced(), want, "{phase}, suspend: {suspend}, deleted: {deleting}");
         let attach = Attach { default: Some("default".to_owned()), ..Attach::default() };
-        for (sync, missing) in [(Sync::Starting, 0), (Sync::Done, 1)] {
-            if sync == Sync::Done {
-                context.cache.replace_retry_sources(&retry_policies(), BTreeMap::new());
+        for (listed, missing) in [(false, 0), (true, 1)] {
+            if listed {
+                for kind in [retry_policies(), local_queues(), cluster_queues()] {
+                    context.cache.replace_retry_sources(&kind, BTreeMap::new());
+                }
             }
             let mut memory = ReconcileState::default();
             let ask = FreshRead::Nothing;
             let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach);
-            assert_eq!(seen.await.unwrap().retry.unusable.len(), missing, "{sync:?}");
+            let retry = seen.await.unwrap().retry;
+            assert_eq!((retry.unusable.len(), retry.unlisted), (missing, !listed), "{phase}");
         }
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_before_retry_policies_are_listed_keeps_what_rests_on_them() {
+    let context = context(&Arc::default(), Duration::ZERO);
+    let mut play = Play::of(&json!({"phase": "Suspending"}), true, false);
+    let template = json!({"name": "main", "resources": {"requests": {"memory": "1Gi"}}});
+    let pod = "/spec/components/0/template/spec/template/spec/containers";
+    *play.object.pointer_mut(pod).unwrap() = json!([template]);
+    let pending = json!([{"component": 0, "podSet": 0, "container": "main", "request": "2Gi"}]);
+    let status = json!({"phase": "Suspending", "pendingMemory": pending,
+        "retryAfter": "2027-01-17T08:00:00Z", "since": {"deleting": PAST},
+        "componentStatus": [{"name": "j", "kind": "Job", "apiVersion": "batch/v1", "uid": "job",
+            "podSets": [{"path": "template.spec.template", "replicas": 1}]}]});
+    play.object["status"] = status;
+    play.object["metadata"]["annotations"] = json!({keys::RETRY_POLICIES: "grow"});
+    let wrapper = play.wrapper();
+    let config = Config::default();
+    let (limits, _) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
+    for listed in [false, true] {
+        if listed {
+            context.cache.replace_retry_sources(&retry_policies(), BTreeMap::new());
+        }
+        let attach = Attach { own: limits.retry_policies.clone(), default: None };
+        let mut memory = ReconcileState::default();
+        let ask = FreshRead::Nothing;
+        let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach);
+        let mut snapshot = seen.await.unwrap();
+        snapshot.components[0].presence = Presence::Absent;
+        snapshot.answered = FreshRead::Gone;
+        let now: Timestamp = PAST.parse().unwrap();
+        let anchor = now;
+        let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
+        let status = decide(facts).status;
+        assert_eq!(status.phase, Phase::Suspended, "listed: {listed}");
+        assert_eq!(status.pending_memory.is_empty(), listed);
+        let stays = status.retry_after == wrapper.status.retry_after;
+        assert_eq!(stays, !listed);
     }
 }

@@ -63,6 +63,25 @@ fn no_retry_waits_longer_than_a_policy_delays_it() {
 }
 
 #[test]
+fn a_delay_that_is_decided_stays_when_its_policy_changes() {
+    const DAY: i64 = 24 * 3600;
+    let plain = || given(Phase::Resetting).gone().since(|since| since.gone = Some(Time(at(0))));
+    let two_days = "{defaultAction: Retry, backoff: {initialDelay: 48h, maxDelay: 48h}}";
+    let three_days = "faultTolerance: {gracePeriodMaximum: 72h}";
+    for (what, mut world, after, want) in [
+        ("it was one of hours", plain(), 2 * 3600, 2 * 3600),
+        ("… and up to a day", plain(), DAY, DAY),
+        ("longer than any that is believed", plain(), DAY + 1, 600),
+        ("a policy in force has one", plain().retry_policy("p", two_days), DAY + 1, DAY + 1),
+        ("the configuration allows it", plain().configured(three_days), DAY + 1, DAY + 1),
+    ] {
+        world.snapshot.status.retry_after = Some(Time(at(after)));
+        let decision = world.decide(0);
+        assert_eq!(decision.status.retry_after, Some(Time(at(want))), "{what}");
+    }
+}
+
+#[test]
 fn counts_never_overflow() {
     let world = given(Phase::Running).pods(&TWO).failed_job().retries(i32::MAX);
     assert_eq!(world.decide(100).next, Phase::Failed);
