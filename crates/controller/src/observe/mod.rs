@@ -114,8 +114,8 @@ pub async fn observe(
     };
     snapshot.mark_lost_pods();
     retry_sources::fill(&mut snapshot, wrapper, sources.cache, attach);
-    let asked = wrapper.policies.needs_jobs() || snapshot.retry.needs_jobs();
-    if asked && wrapper.status.phase == Phase::Running && !only_deletes(wrapper) {
+    // whatever the policies are: which Job failed first, and when, is part of the failure that is recorded
+    if wrapper.status.phase == Phase::Running && !only_deletes(wrapper) {
         for component in &mut snapshot.components {
             let namespace = &wrapper.namespace;
             component.failed_jobs =

@@ -150,12 +150,6 @@ impl Policies {
             self.failure.iter().filter_map(|rule| Some((rule.index, flaw(rule)?))).collect()
         })
     }
-
-    /// Whether a rule looks at what the Jobs of a `JobSet` say.
-    #[must_use]
-    pub fn needs_jobs(&self) -> bool {
-        self.failure.iter().any(|rule| !rule.reasons.is_empty() || !rule.patterns.is_empty())
-    }
 }
 
 /// An index as the status has it.

@@ -190,17 +190,6 @@ impl AppliedRetryPolicies {
         self.policies.iter().any(|policy| policy.avoid_node || policy.rules.iter().any(by_rule))
     }
 
-    /// Whether a rule needs the conditions of a `JobSet`'s Jobs: that they exceeded their deadline.
-    #[must_use]
-    pub fn needs_jobs(&self) -> bool {
-        let overdue = |rule: &RetryRule| match &rule.matcher {
-            RetryMatcher::Conditions(any) => any.contains(&FailureCondition::DeadlineExceeded),
-            RetryMatcher::Categories(names) => names.iter().any(|name| name == "deadline"),
-            RetryMatcher::ExitCodes { .. } | RetryMatcher::Message(_) => false,
-        };
-        self.policies.iter().flat_map(|policy| &policy.rules).any(overdue)
-    }
-
     /// What was ignored because it cannot be understood or exceeds a limit.
     pub fn flaws(&self) -> impl Iterator<Item = &String> {
         self.flaws.iter().chain(self.policies.iter().flat_map(|policy| &policy.flaws))

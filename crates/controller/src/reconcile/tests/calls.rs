@@ -47,6 +47,9 @@ fn context(server: &Arc<Server>, takes: Duration) -> Context {
             "verbs": ["list", "watch"]});
         let (code, body) = match call.as_str() {
             "GET /apis/batch/v1" => (200, json!({"groupVersion": "batch/v1", "resources": [job]})),
+            list if list.starts_with("GET") && code == 200 => {
+                (200, json!({"metadata": {}, "items": []}))
+            }
             _ => (code, json!({"status": "Failure", "code": code, "message": "no"})),
         };
         server.called.lock().unwrap().push(call);
@@ -281,5 +284,39 @@ async fn a_deletion_before_retry_policies_are_listed_keeps_what_rests_on_them() 
         assert_eq!(status.pending_memory.is_empty(), listed);
         let stays = status.retry_after == wrapper.status.retry_after;
         assert_eq!(stays, !listed);
+    }
+}
+
+/// A `JobSet` that says that it failed, without any policy.
+#[tokio::test]
+async fn the_jobs_of_a_failed_job_set_are_listed_once_whatever_the_policies() {
+    for (phase, suspend, lists) in
+        [(Phase::Running, false, 1), (Phase::Running, true, 0), (Phase::Resetting, false, 0)]
+    {
+        let server = server(&[("GET", "", 200)]);
+        let context = context(&server, Duration::ZERO);
+        let mut play = Play::of(&json!({"phase": phase.as_str()}), suspend, false);
+        play.object["spec"]["components"][0]["template"] = json!({
+            "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "s"},
+            "spec": {"replicatedJobs": []}});
+        let wrapper = play.wrapper();
+        let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "name": "aw", "uid": "uid", "controller": true}]);
+        let failed = json!({"type": "Failed", "status": "True", "reason": "FailedJobs"});
+        let object = json!({"metadata": {"name": "s", "namespace": "ns", "uid": "uid-s",
+            "ownerReferences": owner}, "status": {"conditions": [failed]}});
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        let kind = kind_of(&wrapper.components[0]);
+        context.cache.put_object(&kind, ObjectRecord::of(&seen, &kind.api_version, &kind.kind));
+        let mut memory = ReconcileState::default();
+        for _ in 0..3 {
+            let attach = Attach::default();
+            let ask = FreshRead::Nothing;
+            let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach);
+            seen.await.unwrap();
+        }
+        let called = server.called.lock().unwrap();
+        let of_jobs = called.iter().filter(|call| **call == format!("GET {JOBS}")).count();
+        assert_eq!(of_jobs, lists, "{phase}, suspend: {suspend}: {called:?}");
     }
 }
