@@ -195,9 +195,12 @@ impl PodRecord {
         let is_over = due_to_go.is_some()
             && grace == Some(0)
             && identity.finalizers.iter().all(|name| name == keys::JOB_TRACKING);
-        let mut conditions: Vec<PodCondition> =
-            status.conditions.into_iter().filter_map(condition).collect();
-        conditions.shrink_to_fit(); // most are left out, and the list is built in the place of all
+        let phase = phase(status.phase.as_deref());
+        // what podFailurePolicy may be asked about; while a gang runs it would only take memory
+        let in_full = phase == PodPhase::Failed || due_to_go.is_some();
+        let kept = status.conditions.into_iter().filter(|one| in_full || is_told_of_running(one));
+        let mut conditions: Vec<PodCondition> = kept.map(condition).collect();
+        conditions.shrink_to_fit(); // some are left out, and the list is built in the place of all
         let pod = Pod {
             name: identity.name.clone(),
             uid: identity.uid.clone(),
@@ -205,7 +208,7 @@ impl PodRecord {
             pod_set: None,
             attempt: identity.attempt,
             node: spec.node_name.filter(|node| !node.is_empty()),
-            phase: phase(status.phase.as_deref()),
+            phase,
             terminating: identity.terminating,
             finalizers: identity.finalizers.clone(),
             due_to_go,
@@ -331,16 +334,19 @@ fn phase(text: Option<&str>) -> PodPhase {
     }
 }
 
-/// The conditions that decisions and policies ask for; the rest only takes memory.
-fn condition(lean: LeanCondition) -> Option<PodCondition> {
-    let asked_for = lean.kind != "Initialized" && lean.kind != "ContainersReady";
-    asked_for.then_some(PodCondition {
+/// Whether decisions ask for a condition also of a pod that has not failed.
+fn is_told_of_running(condition: &LeanCondition) -> bool {
+    condition.kind != "Initialized" && condition.kind != "ContainersReady"
+}
+
+fn condition(lean: LeanCondition) -> PodCondition {
+    PodCondition {
         kind: lean.kind,
         status: lean.status,
         reason: lean.reason,
         message: lean.message,
         since: lean.last_transition_time.map(|time| time.0),
-    })
+    }
 }
 
 /// A message as it is told, recorded and compared with patterns: programs end theirs with a line break, and
@@ -421,6 +427,30 @@ mod tests {
             .collect();
         assert_eq!(ended, [("i", true, 0), ("c", false, 137)]);
         assert_eq!(record.pod.resources.iter().collect::<Vec<_>>(), ["nvidia.com/gpu"]);
+    }
+
+    #[test]
+    fn all_conditions_of_a_pod_are_kept_once_it_has_failed_or_goes() {
+        let all = ["Initialized", "Ready", "ContainersReady", "PodScheduled", "DisruptionTarget"];
+        let running = ["Ready", "PodScheduled", "DisruptionTarget"];
+        let conditions: Vec<Value> =
+            all.iter().map(|kind| json!({"type": kind, "status": "False"})).collect();
+        let due = json!("2026-01-01T00:00:00Z");
+        for (phase, due, want) in [
+            ("Pending", json!(null), &running[..]),
+            ("Running", json!(null), &running),
+            ("Succeeded", json!(null), &running),
+            ("Failed", json!(null), &all),
+            ("Running", due, &all),
+        ] {
+            let record = PodRecord::of(&seen(&json!({
+                "metadata": {"name": "p", "deletionTimestamp": due},
+                "status": {"phase": phase, "conditions": conditions},
+            })));
+            let kept: Vec<&str> =
+                record.pod.conditions.iter().map(|one| one.kind.as_str()).collect();
+            assert_eq!(kept, want, "{phase} {due}");
+        }
     }
 
     #[test]
