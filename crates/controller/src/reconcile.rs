@@ -24,6 +24,7 @@ use crate::act::create::{self, NotCreated};
 use crate::act::{self, rights, wrapper as write};
 use crate::api::Phase;
 use crate::client;
+use crate::config::Config;
 use crate::decide::{Decision, Facts, decide, shows_later_attempt};
 use crate::mutations::{self, Mutation};
 use crate::observe::assemble::{Wrapper, kind_of};
@@ -203,8 +204,7 @@ async fn run_rounds(
     let mut has_written = false;
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
-        let own = limits.retry_policies.clone();
-        let attach = Attach { own, default: config.retry_policy.default_policy_name.clone() };
+        let attach = attach(&limits, &config);
         let mut snapshot =
             observe::observe(context.sources(), &wrapper, memory, asked.fresh, &attach).await?;
         let (now, anchor) = context.clock.around_now();
@@ -221,6 +221,7 @@ async fn run_rounds(
             let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
             return Ok(compare(context, memory, shadow, &wrapper, sight, &decision));
         }
+        report::remarks(context, memory, &wrapper, &remarks);
         if let Some(witness) = &context.witness {
             witness(facts, &decision);
         }
@@ -231,7 +232,7 @@ async fn run_rounds(
             }
             match written::write(context, memory, &stored, &wrapper, &decision).await? {
                 Written::Stored(newer) => {
-                    report::announce(context, memory, &stored, &decision, &remarks);
+                    report::announce(context, memory, &stored, &decision);
                     failure_log::keep(context, &wrapper, &snapshot, &decision).await;
                     let Some(newer) = attempt_begun(memory, &wrapper, &newer, &decision) else {
                         return Ok(requeue(context, memory, &wrapper, &decision));
@@ -255,6 +256,12 @@ async fn run_rounds(
         asked = Asked::default();
     }
     Ok(Next::After(ERROR_PAUSE.0))
+}
+
+/// Retry policies that are attached elsewhere than to a queue.
+fn attach(limits: &Limits, config: &Config) -> Attach {
+    let default = config.retry_policy.default_policy_name.clone();
+    Attach { own: limits.retry_policies.clone(), default }
 }
 
 /// Compares a decision with what the controller in charge does, and carries nothing out.

@@ -75,8 +75,8 @@ pub struct ReconcileState {
     pub growth_refused: Option<String>,
     /// Why the API server refused to let its Workload be deactivated, in this attempt.
     pub workload_refused: Option<String>,
-    /// The remarks on annotations that were made last.
-    pub remarks: Vec<String>,
+    /// The remarks on annotations that were made last; none where this process has not looked at them yet.
+    pub remarks: Option<Vec<String>>,
     /// Consecutive errors.
     pub errors: u32,
     /// When the last of them was.
@@ -135,7 +135,7 @@ impl ReconcileState {
             let same_object = self.about.as_ref().is_some_and(|(old, _)| old == uid);
             let newest = self.newest.filter(|_| same_object);
             let confirmed = self.confirmed.filter(|_| same_object);
-            let remarks = if same_object { std::mem::take(&mut self.remarks) } else { vec![] };
+            let remarks = self.remarks.take().filter(|_| same_object);
             let last_gap = self.last_gap.filter(|_| same_object);
             let begun_before = !same_object && matches!(phase, Phase::Resuming | Phase::Running);
             let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };

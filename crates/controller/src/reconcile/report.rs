@@ -17,9 +17,7 @@ pub(super) fn announce(
     memory: &mut ReconcileState,
     wrapper: &Wrapper,
     decision: &Decision,
-    remarks: &[Remark],
 ) {
-    let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     let (from, to) = (wrapper.status.phase, decision.next);
     let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
     let now = context.clock.now();
@@ -31,13 +29,6 @@ pub(super) fn announce(
         tracing::debug!(node = testimony.node, "Evidence about a node was dropped.");
     }
     log(from, to, &decision.verdict);
-    if from == Phase::Empty || (memory.remarks != remarks && !memory.remarks.is_empty()) {
-        for message in &remarks {
-            let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
-            context.warn(&about, &warning);
-        }
-    }
-    memory.remarks = remarks;
     if decision.names_blockers() {
         memory.blockers_named_at = Some(context.clock.around_now().1);
     }
@@ -47,6 +38,27 @@ pub(super) fn announce(
     if let Some((reason, message)) = milestone(from, decision) {
         context.tell(&about, EventType::Normal, reason, &message);
     }
+}
+
+/// Tells what is ignored of the annotations: of a new AppWrapper, and where it is something else than before. A process
+/// that has just started does not repeat what an earlier one has told.
+pub(super) fn remarks(
+    context: &Context,
+    memory: &mut ReconcileState,
+    wrapper: &Wrapper,
+    remarks: &[Remark],
+) {
+    let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
+    let is_news = match &memory.remarks {
+        Some(told) => *told != remarks,
+        None => wrapper.status.phase == Phase::Empty,
+    };
+    let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
+    for message in remarks.iter().filter(|_| is_news) {
+        let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
+        context.warn(&about, &warning);
+    }
+    memory.remarks = Some(remarks);
 }
 
 /// Counts what the write of a status settles of the ledger; without a status, the removal of the AppWrapper.
@@ -138,7 +150,7 @@ pub(super) fn unreadable(
     stored: &CachedAppWrapper,
     flaw: &str,
 ) {
-    let remark = vec![format!("{} {flaw}", stored.version())];
+    let remark = Some(vec![format!("{} {flaw}", stored.version())]);
     if memory.remarks == remark {
         return;
     }

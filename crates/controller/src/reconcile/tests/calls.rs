@@ -22,7 +22,7 @@ use crate::observe::records::ObjectRecord;
 use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_policies};
 use crate::observe::{self, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
-use crate::reconcile::{Carried, Context, Next, carry_out, create_one, requeue};
+use crate::reconcile::{Carried, Context, Next, carry_out, create_one, report, requeue};
 use crate::snapshot::{Presence, Snapshot};
 use crate::tuning::Limits;
 
@@ -285,6 +285,35 @@ async fn a_deletion_before_retry_policies_are_listed_keeps_what_rests_on_them() 
         let stays = status.retry_after == wrapper.status.retry_after;
         assert_eq!(stays, !listed);
     }
+}
+
+#[tokio::test]
+async fn an_annotation_that_becomes_invalid_is_told_once() {
+    let context = context(&Arc::default(), Duration::ZERO);
+    let faults = Config::default().fault_tolerance;
+    let mut play = Play::of(&json!({"phase": "Running"}), false, false);
+    let mut look = |memory: &mut ReconcileState, phase: Phase, limit: &str| {
+        play.object["status"]["phase"] = phase.as_str().into();
+        play.object["metadata"]["annotations"] = json!({keys::RETRY_LIMIT: limit});
+        let wrapper = play.wrapper();
+        let (_, remarks) = Limits::of(&wrapper.annotations, &faults);
+        report::remarks(&context, memory, &wrapper, &remarks);
+        std::iter::from_fn(|| context.events.take()).count()
+    };
+    let mut memory = ReconcileState::default();
+    for (phase, limit, told, what) in [
+        (Phase::Running, "3", 0, "nothing is wrong"),
+        (Phase::Running, "x", 1, "it became invalid"),
+        (Phase::Running, "x", 0, "it was told"),
+        (Phase::Running, "y", 1, "it is invalid in another way"),
+        (Phase::Running, "3", 0, "it was corrected"),
+        (Phase::Running, "y", 1, "it is invalid again"),
+    ] {
+        assert_eq!(look(&mut memory, phase, limit), told, "{what}");
+    }
+    let of_new = look(&mut ReconcileState::default(), Phase::Empty, "x");
+    let after_a_restart = look(&mut ReconcileState::default(), Phase::Running, "x");
+    assert_eq!((of_new, after_a_restart), (1, 0));
 }
 
 /// A `JobSet` that says that it failed, without any policy.
