@@ -135,8 +135,8 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
         retry::GROWING.clone_into(&mut draft.verdict.message);
         return here.stay();
     }
-    retry::end_growth(draft);
     pause_from_now(draft);
+    retry::end_growth(draft);
     let message = if draft.facts.snapshot.suspend {
         "Suspend is true; all resources are deleted"
     } else {
@@ -152,11 +152,17 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
     here.to::<Suspended>()
 }
 
-/// Everything is gone: the pause of an uncounted restart that Kueue's eviction interrupted during the deletion begins now.
-/// One that was under way at the eviction goes on, and so does the delay of a retry policy. Source: section 5 of the
-/// contract.
+/// Everything is gone: the pause of an uncounted restart that Kueue's eviction interrupted during the deletion begins now,
+/// and that of a retry with more memory, which Kueue has to admit again. One that was under way at the eviction goes on, and
+/// so does the delay of a retry policy. Source: section 5 of the contract.
 fn pause_from_now(draft: &mut Draft<'_>) {
     let status = &draft.status;
+    let goes_back = !status.pending_memory.is_empty() && requeue::is_queued(draft);
+    if status.retry_after.is_none() && goes_back && !nothing_deployed(draft) {
+        let until = pause::until(status, draft.facts.limits, draft.facts.anchor);
+        draft.status.retry_after = until.map(Time);
+        return;
+    }
     let mut closed = status.attempts.iter().rev().filter(|attempt| attempt.action.is_some());
     let rule = closed.next().and_then(|attempt| attempt.rule.as_ref());
     let is_delay = rule.is_some_and(|rule| rule.source == RuleSource::RetryPolicy);

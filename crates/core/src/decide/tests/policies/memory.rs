@@ -233,3 +233,75 @@ fn memory_grows_by_no_more_than_a_policy_asks_for() {
         assert_eq!(warned, !is_kept, "{what}");
     }
 }
+
+/// A retry with more memory that Kueue has to admit again, with everything gone; the policy has no backoff unless one is
+/// given.
+fn going_back(backoff: &str, change: impl FnOnce(&mut World)) -> World {
+    let policy = GROW.replace("backoff: {initialDelay: 5s},", backoff);
+    let mut world = with_memory(running(&["Job/work:1"]), Some(mib(32)), None);
+    world.snapshot.queue_managed = true;
+    let world = world.with(failed(0).code(137)).fails(0, "BackoffLimitExceeded", "", 25);
+    let world = world.retry_policy("p", &policy);
+    let decision = world.decide(25);
+    assert_eq!(decision.next, Phase::Suspending);
+    let mut world = world.written(&decision).suspended(true).all_gone();
+    change(&mut world);
+    world
+}
+
+#[test]
+fn without_a_backoff_the_pause_runs_from_when_everything_is_gone_also_where_memory_grows() {
+    let grown = |world: &mut World| *world = with_memory(world.clone(), Some(mib(48)), None);
+    let refused = |world: &mut World| world.snapshot.growth_refused = Some("no".into());
+    let no_pause = |world: &mut World| {
+        grown(world);
+        world.limits.retry_pause = crate::tuning::Period::ZERO;
+    };
+    let no_queue = |world: &mut World| {
+        grown(world);
+        world.snapshot.queue_managed = false;
+    };
+    for (what, world, want) in [
+        ("the pause", going_back("", grown), Some(130)),
+        ("… also where the growth is refused", going_back("", refused), Some(130)),
+        ("there is none", going_back("", no_pause), None),
+        ("a user suspends", going_back("", no_queue), None),
+        ("a backoff", going_back("backoff: {initialDelay: 5s},", grown), Some(25)),
+    ] {
+        let suspended = world.decide(40);
+        assert_eq!(suspended.next, Phase::Suspended, "{what}");
+        let until = suspended.status.retry_after.as_ref().map(|time| time.0);
+        assert_eq!(until, want.map(at), "{what}");
+        let admitted = world.written(&suspended).suspended(false).with_finalizer();
+        let waits = if want > Some(41) { Phase::Suspended } else { Phase::Resuming };
+        let next = |second| admitted.decide(second).next;
+        assert_eq!((next(41), next(130)), (waits, Phase::Resuming), "{what}");
+    }
+}
+
+#[test]
+fn what_rests_on_policies_stays_until_they_are_listed() {
+    let unlisted = |world: &mut World| {
+        world.snapshot.retry.policies.clear();
+        world.snapshot.retry.unlisted = true;
+        let until = at(9_000_000);
+        world.snapshot.status.retry_after = Some(Time(until));
+    };
+    let world = going_back("", unlisted);
+    let suspended = world.decide(40);
+    assert_eq!(suspended.next, Phase::Suspended, "no deletion waits for policies");
+    assert_eq!(suspended.actions, [], "nor does memory grow by the status alone");
+    assert_eq!(suspended.events, []);
+    let stored = &world.snapshot.status;
+    assert_eq!(suspended.status.pending_memory, stored.pending_memory);
+    assert_eq!(suspended.status.retry_after, stored.retry_after);
+    // they are listed, and Kueue has admitted it as it was
+    let listed =
+        world.written(&suspended).suspended(false).with_finalizer().retry_policy("p", GROW);
+    let mut listed = listed.clone().written(&listed.decide(41));
+    listed.snapshot.retry.unlisted = false;
+    listed.snapshot.status.retry_after = None;
+    assert_eq!(listed.decide(42).actions, [Action::GrowMemory { suspend: true }]);
+    let grown = with_memory(listed, Some(mib(48)), None).decide(43);
+    assert_eq!((grown.next, grown.status.pending_memory.len()), (Phase::Resuming, 0));
+}
