@@ -267,14 +267,14 @@ fn nobody_makes_an_appwrapper_the_controller_of_its_own() {
             json!({"metadata": {"ownerReferences": [{"apiVersion": AW.0, "kind": AW.1, "name": "a",
                 "uid": uid, "controller": controller}]}})
         };
-        let owned = |mut object: Value, controller: bool| {
+        let controlled = |mut object: Value| {
             object["metadata"]["ownerReferences"] =
-                owner(controller)["metadata"]["ownerReferences"].clone();
+                owner(true)["metadata"]["ownerReferences"].clone();
             object
         };
         let objects = [job("own", json!({}), &[]), pod("own", &[]), deployment("own", json!({}))];
         for object in objects {
-            let said = refusal(tenant.create(owned(object.clone(), true)).await);
+            let said = refusal(tenant.create(controlled(object.clone())).await);
             assert!(said.contains("must not be set as the controller"), "{object}: {said}");
             tenant.create(object).await.expect("one of its own");
         }

@@ -346,7 +346,7 @@ fn a_pod_on_a_deleted_node_is_dated_by_what_was_written_to_it() {
         ("it was to be evicted", world(std::slice::from_ref(&target)), 90, retry),
         (
             "its containers were not ready before",
-            world(&[by_kubelet.clone()]),
+            world(std::slice::from_ref(&by_kubelet)),
             90,
             "Fail retryPolicy/p",
         ),
