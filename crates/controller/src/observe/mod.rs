@@ -114,6 +114,10 @@ pub async fn observe(
     };
     snapshot.mark_lost_pods();
     retry_sources::fill(&mut snapshot, wrapper, sources.cache, attach);
+    if !retry_sources::are_listed(sources.cache, wrapper, attach.default.as_deref()) {
+        snapshot.retry.unlisted = true;
+        snapshot.retry.unusable.clear(); // what is not listed yet is not missing
+    }
     // whatever the policies are: which Job failed first, and when, is part of the failure that is recorded
     if wrapper.status.phase == Phase::Running && !only_deletes(wrapper) {
         for component in &mut snapshot.components {

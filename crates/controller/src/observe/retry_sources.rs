@@ -199,10 +199,6 @@ fn cluster_queue(seen: &RawObject) -> String {
 pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &Attach) {
     snapshot.queue_managed = wrapper.queue.is_some();
     snapshot.retry = applied(wrapper, cache, attach);
-    if !are_listed(cache, wrapper, attach.default.as_deref()) {
-        snapshot.retry.unlisted = true;
-        snapshot.retry.unusable.clear(); // what is not listed yet is not missing
-    }
     // only a retry asks for them, and only of a pod that does not run, or of a hang: not at each look at a healthy gang
     let runs = |pod: &Pod| {
         pod.lost.is_none() && matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded)
