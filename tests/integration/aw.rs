@@ -201,7 +201,8 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         let user = User::admin(&case);
         let set = job_set("set", json!({}), &[("main", &[])]);
         case.wrap("run", json!({}), vec![set, job("side", json!({}), &[])]).await;
-        user.run(&["wait", "run", "--for=running", "--timeout=2m"]).with(0, &["run: Running"]);
+        user.run(&["wait", "run", "--for=running", "--timeout=2m"])
+            .with(0, &["reached phase Running"]);
         case.ready("run", 0).await;
         let list = user.run(&["list"]).with(0, &["Running", "pods running"]);
         assert!(!list.out.contains("reserved"), "it has no queue: {}", list.out);
@@ -237,7 +238,7 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         case.delete_wrapper("run").await;
         let ends = [gone, never].map(|mut child| child.wait().expect("it ends").code());
         assert_eq!(ends, [Some(0), Some(1)]);
-        user.run(&["wait", "run", "--for=deleted"]).with(0, &["is deleted"]);
+        user.run(&["wait", "run", "--for=deleted"]).with(0, &["was deleted"]);
         for command in ["why", "attempts", "tree", "retry", "suspend", "resume"] {
             user.run(&[command, "run"]).with(1, &["/run not found"]);
         }
