@@ -84,10 +84,6 @@ pub(super) struct Args {
 pub(super) struct Scene {
     /// What was seen.
     pub(super) snapshot: Snapshot,
-    /// `metadata.annotations` of the AppWrapper.
-    pub(super) annotations: std::collections::BTreeMap<String, String>,
-    /// `spec.managedBy`, where that is another controller.
-    pub(super) other_manager: Option<String>,
     /// The AppWrapper as it is stored.
     pub(super) wrapper: Wrapper,
     /// What is worth knowing about how this was read.

@@ -189,13 +189,13 @@ pub(in crate::cli) struct Rule {
 pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) -> Explanation {
     let snapshot = &scene.snapshot;
     let title = format!("{}/{}", snapshot.namespace, snapshot.name);
-    if let Some(manager) = &scene.other_manager {
+    if let Some(manager) = scene.wrapper.other_manager() {
         let message = format!("managed by {manager}, not by this controller");
         let stays = Decision { next: snapshot.status.phase, ..Decision::default() };
         let standing = state(&scene.wrapper, now);
         return Explanation { message, standing, ..of(scene, &stays, title, scene.notes.clone()) };
     }
-    let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
+    let (limits, remarks) = Limits::of(&scene.wrapper.annotations, &config.fault_tolerance);
     let facts = Facts { snapshot, limits: &limits, config, now, anchor: now };
     let mut decision = decide(facts);
     if decision.actions.contains(&Action::AddFinalizer) {

@@ -67,11 +67,11 @@ pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
     let snapshot = &scene.snapshot;
     let name = format!("{}/{}", snapshot.namespace, snapshot.name);
     let notes = scene.notes.clone();
-    if let Some(manager) = &scene.other_manager {
+    if let Some(manager) = scene.wrapper.other_manager() {
         let outcome = format!("managed by {manager}, not by this controller");
         return Replay { name, attempts: vec![], outcome, notes };
     }
-    let (limits, remarks) = Limits::of(&scene.annotations, &config.fault_tolerance);
+    let (limits, remarks) = Limits::of(&scene.wrapper.annotations, &config.fault_tolerance);
     let replay = replay(Facts { snapshot, limits: &limits, config, now, anchor: now });
     let mut all: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     all.extend(answer::flaws(snapshot));

@@ -96,13 +96,7 @@ pub(super) fn scene(
 
 /// An AppWrapper, and what was seen around it.
 pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> Scene {
-    Scene {
-        snapshot,
-        annotations: wrapper.annotations.clone(),
-        other_manager: wrapper.other_manager().map(str::to_owned),
-        wrapper: wrapper.clone(),
-        notes: wrapper.flaws.named.clone(),
-    }
+    Scene { snapshot, wrapper: wrapper.clone(), notes: wrapper.flaws.named.clone() }
 }
 
 fn check(document: &Document) -> Result<(), String> {

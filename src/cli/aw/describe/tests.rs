@@ -1,5 +1,3 @@
-use std::collections::BTreeMap;
-
 use serde_json::{Value, json};
 
 use super::super::super::explain::Scene;
@@ -89,9 +87,7 @@ fn ours() -> Presence {
 }
 
 fn described(one: &One, snapshot: Snapshot, now: Timestamp) -> Description {
-    let annotations: BTreeMap<String, String> = one.wrapper.annotations.clone();
-    let wrapper = (*one.wrapper).clone();
-    let scene = Scene { snapshot, annotations, other_manager: None, wrapper, notes: vec![] };
+    let scene = Scene { snapshot, wrapper: (*one.wrapper).clone(), notes: vec![] };
     let next = explain(&scene, &crate::config::Config::default(), now);
     description(one, Some(&scene.snapshot), Some(next), vec![])
 }
