@@ -50,9 +50,6 @@ impl From<CreationFailure> for NotCreated {
     }
 }
 
-/// What the admission plugin `ResourceQuota` says of what it forbids for now.
-const OF_QUOTA: [&str; 2] = ["exceeded quota", "status unknown for quota"];
-
 /// Creates a component; an object of the same attempt that is there already is as good.
 ///
 /// # Errors
@@ -172,14 +169,9 @@ fn read_failure(error: &live::Error) -> NotCreated {
 
 /// Invalid, forbidden and the like will not change by themselves; all else may.
 fn write_failure(error: &kube::Error) -> NotCreated {
-    let message = said(error);
-    let why = match live::code(error) {
-        // A quota of the namespace frees up by itself, or has no usage yet; the namespace's end does not.
-        Some(403) if OF_QUOTA.iter().any(|text| message.contains(text)) => transient(message),
-        Some(400 | 403 | 405 | 413 | 415 | 422) => fatal(message),
-        _ if mutations::is_present(Mutation::LostIsFailed) => fatal(message),
-        _ => transient(message),
-    };
+    let is_fatal =
+        client::is_rejected_for_good(error) || mutations::is_present(Mutation::LostIsFailed);
+    let why = CreationFailure { fatal: is_fatal, message: said(error) };
     let may_exist = live::code(error).is_none_or(|code| code >= 500);
     NotCreated { why, retry_after: client::retry_after(error), may_exist }
 }
@@ -195,6 +187,7 @@ mod tests {
             (403, "jobs is forbidden: User x cannot create", true),
             (403, "pods is forbidden: exceeded quota: q", false),
             (403, "pods is forbidden: status unknown for quota: q, resources: pods", false),
+            (403, "jobs.batch \"a\" is forbidden: not yet ready to handle request", false),
             (400, "strict decoding error", true),
             (409, "conflict", false),
             (429, "too many requests", false),

@@ -59,6 +59,12 @@ impl Error {
         self.is_too_large() || self.code() == Some(422)
     }
 
+    /// The API server rejects the request however often it is made.
+    #[must_use]
+    pub fn is_rejected_for_good(&self) -> bool {
+        client::is_rejected_for_good(&self.source)
+    }
+
     /// The API server answered, and did not ask to wait: a write of another object may succeed.
     #[must_use]
     pub fn concerns_one_object(&self) -> bool {

@@ -31,12 +31,11 @@ use tower::{BoxError, Layer, Service, ServiceExt};
 
 pub use read_only::{WouldWrite, read_only};
 
-/// The timeout of a read.
-const READ_WITHIN: Duration = Duration::from_secs(30);
+/// The timeout of a call: the API server gives a webhook 30 s, for admission and for conversion, and its answer tells
+/// which object the call was about.
+const CALL_WITHIN: Duration = Duration::from_secs(35);
 /// The timeout of a list of all namespaces: a page may be large. The API server has the same timeout.
 const LIST_ALL_WITHIN: Duration = Duration::from_mins(1);
-/// The timeout of a write: admission webhooks may take 30 s.
-const WRITE_WITHIN: Duration = Duration::from_secs(35);
 /// The longest pause because of a `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
@@ -56,6 +55,21 @@ pub fn retry_after(error: &kube::Error) -> Option<Duration> {
 pub fn concerns_one_object(error: &kube::Error) -> bool {
     let kube::Error::Api(status) = error else { return false };
     status.code != 429 && retry_after(error).is_none()
+}
+
+/// What admission plugins of the API server say of a request that they forbid for now: a quota frees up by itself or has
+/// no usage yet, and an API server that has just started knows no webhooks yet.
+const FORBIDDEN_FOR_NOW: [&str; 3] =
+    ["exceeded quota", "status unknown for quota", "not yet ready to handle request"];
+
+/// Whether the API server rejects the request however often it is made.
+#[must_use]
+pub fn is_rejected_for_good(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    match status.code {
+        403 => !FORBIDDEN_FOR_NOW.iter().any(|text| status.message.contains(text)),
+        code => matches!(code, 400 | 405 | 413 | 415 | 422),
+    }
 }
 
 /// Too Many Requests, and Service Unavailable.
@@ -175,8 +189,7 @@ fn deadline(method: &Method, uri: &Uri) -> Duration {
         Method::GET | Method::HEAD if is_page() && !uri.path().contains("/namespaces/") => {
             LIST_ALL_WITHIN
         }
-        Method::GET | Method::HEAD => READ_WITHIN,
-        _ => WRITE_WITHIN,
+        _ => CALL_WITHIN,
     }
 }
 

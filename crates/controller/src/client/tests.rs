@@ -62,12 +62,12 @@ async fn a_client_that_only_reads_sends_nothing_else() {
 #[test]
 fn how_long_a_call_may_take() {
     for (method, uri, want) in [
-        (Method::GET, "/api/v1/namespaces/n/pods/p", READ_WITHIN),
-        (Method::GET, "/api/v1/namespaces/n/pods?limit=500", READ_WITHIN),
+        (Method::GET, "/api/v1/namespaces/n/pods/p", CALL_WITHIN),
+        (Method::GET, "/api/v1/namespaces/n/pods?limit=500", CALL_WITHIN),
         (Method::GET, "/api/v1/pods?limit=500&labelSelector=a", LIST_ALL_WITHIN),
-        (Method::GET, "/api/v1/pods?watch=true&resourceVersion=1", READ_WITHIN),
-        (Method::POST, "/api/v1/namespaces/n/pods", WRITE_WITHIN),
-        (Method::DELETE, "/api/v1/namespaces/n/pods/p", WRITE_WITHIN),
+        (Method::GET, "/api/v1/pods?watch=true&resourceVersion=1", CALL_WITHIN),
+        (Method::POST, "/api/v1/namespaces/n/pods", CALL_WITHIN),
+        (Method::DELETE, "/api/v1/namespaces/n/pods/p", CALL_WITHIN),
     ] {
         assert_eq!(deadline(&method, &uri.parse().unwrap()), want, "{method} {uri}");
     }
@@ -75,11 +75,11 @@ fn how_long_a_call_may_take() {
 
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_not_answered_in_time_fails() {
-    let slow = client(READ_WITHIN + Duration::from_secs(1), || reply(200, None, "{}"));
+    let slow = client(CALL_WITHIN + Duration::from_secs(1), || reply(200, None, "{}"));
     let error = get(&slow, "/api/v1/namespaces/n/pods/p").await.unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("GET /api/v1/namespaces/n/pods/p: no response within 30 s"), "{text}");
-    let slow_enough = client(READ_WITHIN / 2, || reply(200, None, "{}"));
+    assert!(text.contains("GET /api/v1/namespaces/n/pods/p: no response within 35 s"), "{text}");
+    let slow_enough = client(CALL_WITHIN / 2, || reply(200, None, "{}"));
     assert_eq!(get(&slow_enough, "/api/v1/namespaces/n/pods/p").await.unwrap(), json!({}));
 }
 

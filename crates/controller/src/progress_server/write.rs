@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use super::PodId;
 use super::queue::{Ended, Queue};
 use crate::api::keys;
+use crate::client;
 use crate::metrics::{Metrics, ReportWritten};
 use crate::observe::live;
 use crate::progress::{self, Report};
@@ -37,9 +38,7 @@ impl Error {
     /// Whether a later write may succeed.
     fn may_end(&self) -> bool {
         match self {
-            Self::Get(error) | Self::Patch(error) => {
-                !matches!(live::code(error), Some(400 | 403 | 405 | 413 | 422))
-            }
+            Self::Get(error) | Self::Patch(error) => !client::is_rejected_for_good(error),
             Self::Slow => true,
         }
     }

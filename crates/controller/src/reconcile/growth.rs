@@ -31,7 +31,7 @@ pub(super) async fn grow(
             }
             Ok(carried)
         }
-        Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
+        Err(error) if error.is_rejected_for_good() => {
             let why = error.said();
             tracing::warn!(code = error.code(), "Memory increase rejected; see the events.");
             memory.growth_refused = Some(why);
