@@ -21,6 +21,7 @@ mod suspicions;
 mod watches;
 mod work;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,7 +40,6 @@ use crate::telemetry;
 
 use contain::{Panicked, Panics};
 use queue::{Ended, Queue, Requeue};
-use watches::Listed;
 use work::Work;
 
 /// A reconcile that took longer lets others of its namespace go first.
@@ -52,12 +52,15 @@ const COOL_DOWN_PER_KIB: Duration = Duration::from_micros(200);
 /// The longest cool-down.
 const COOL_DOWN_MAX: Duration = Duration::from_secs(1);
 
+/// The longest cool-down after errors in a row: events of an AppWrapper whose calls fail cause no more calls than this.
+const COOL_DOWN_AFTER_ERROR_MAX: Duration = Duration::from_secs(5);
+
 /// A controller that is not running yet.
 pub struct Controller {
     /// What it shares with servers: settings, metrics.
     pub context: Arc<Context>,
     queue: Queue,
-    listed: Listed,
+    listed: watch::Sender<bool>,
 }
 
 impl Controller {
@@ -108,13 +111,13 @@ impl Controller {
         let context = Arc::new(context);
         let counted = Arc::downgrade(&context); // the context has the metrics, not they the context
         context.metrics.count_with(move || counted.upgrade().map(|it| reconcile::census(&it)));
-        Self { context, queue, listed: Listed::default() }
+        Self { context, queue, listed: watch::Sender::default() }
     }
 
-    /// Becomes true once the AppWrappers, their pods and the nodes have been listed.
+    /// Becomes true once the AppWrappers and their pods have been listed.
     #[must_use]
     pub fn ready(&self) -> watch::Receiver<bool> {
-        self.listed.all.subscribe()
+        self.listed.subscribe()
     }
 
     /// Runs until `shutdown` ends; what is being written then is finished first.
@@ -130,11 +133,11 @@ impl Controller {
         shutdown: impl Future<Output = ()>,
     ) {
         let Self { context, queue, listed } = self;
-        let pods_listed = listed.pods.subscribe();
+        let all_listed = listed.subscribe();
         let (work, panics) = (Work::new(), Panics::default());
         let worked = async {
             leads.await;
-            watches::until(pods_listed).await;
+            watches::until(all_listed).await;
             queue.open();
             context.requeue_all();
             let writes = context.shadow.is_none();
@@ -173,11 +176,11 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
     if ended.is_ok() {
         panics.ended_well(&key);
     }
-    let (requeue, has_failed) = match ended {
-        Ok(Ok(Next::OnChange)) => (Requeue::OnChange, false),
-        Ok(Ok(Next::After(pause))) => (Requeue::After(pause), false),
+    let ((requeue, rest), has_failed) = match ended {
+        Ok(Ok(Next::OnChange)) => ((Requeue::OnChange, Duration::ZERO), false),
+        Ok(Ok(Next::After(pause))) => ((Requeue::After(pause), Duration::ZERO), false),
         Ok(Err(error)) => (failed(&key, &error, context), true),
-        Err(Panicked) => (panics.panicked(&stored, context), true),
+        Err(Panicked) => ((panics.panicked(&stored, context), Duration::ZERO), true),
     };
     let yields = has_failed || took >= SLOW;
     if context.store.get(&key).is_none() {
@@ -190,7 +193,7 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
     } else {
         cool_down(context.cache.pod_cache(|pods| pods.kept(&key)), stored.size())
     };
-    Ended { requeue, cool_down, yields }
+    Ended { requeue, cool_down: cool_down.max(rest), yields }
 }
 
 /// How long changes to an AppWrapper with this many pods, and bytes of text, trigger no further reconcile.
@@ -202,9 +205,9 @@ fn cool_down(pods: usize, bytes: usize) -> Duration {
     times(COOL_DOWN_PER_POD, pods).saturating_add(of_text).min(COOL_DOWN_MAX)
 }
 
-/// A reconcile that failed is retried after a pause: a longer one where the API server asks for it.
-fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> Requeue {
-    let pause = reconcile::error_pause(context, key);
+/// A reconcile that failed: when the AppWrapper is reconciled again, and the cool-down.
+fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> (Requeue, Duration) {
+    let (errors, pause) = reconcile::after_error(context, key);
     let cause = telemetry::chain(error);
     tracing::warn!(
         namespace = key.namespace,
@@ -212,10 +215,26 @@ fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> Requeue {
         cause,
         "Reconcile failed; retrying."
     );
-    match error.retry_after() {
-        Some(asked) => Requeue::NotBefore(asked.max(pause)),
-        None => Requeue::After(pause),
+    after_error(errors, spread(key, pause), error.retry_after())
+}
+
+/// A pause after an error: a longer one where the API server asks for it. The first error may be about what an event is
+/// to change; after that, events are subject to a cool-down.
+fn after_error(errors: u32, pause: Duration, asked: Option<Duration>) -> (Requeue, Duration) {
+    match asked {
+        Some(asked) => (Requeue::NotBefore(asked.max(pause)), Duration::ZERO),
+        None if errors > 1 => (Requeue::After(pause), pause.min(COOL_DOWN_AFTER_ERROR_MAX)),
+        None => (Requeue::After(pause), Duration::ZERO),
     }
+}
+
+/// A pause, longer by up to a quarter that depends on the AppWrapper: those that failed together are not retried
+/// together.
+fn spread(key: &Key, pause: Duration) -> Duration {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    let share = u32::try_from(hasher.finish() % 256).unwrap_or_default();
+    pause.saturating_add(pause.saturating_mul(share) / 1024)
 }
 
 /// Pause before a watch that failed to start is restarted.

@@ -173,11 +173,11 @@ pub async fn reconcile(
     }
 }
 
-/// How long to wait after an error.
-pub fn error_pause(context: &Context, key: &Key) -> Duration {
+/// How many reconciles of an AppWrapper have failed in a row, the last one included, and how long to wait after it.
+pub fn after_error(context: &Context, key: &Key) -> (u32, Duration) {
     let errors = context.memory(key).try_lock().map_or(1, |memory| memory.errors);
     let (first, longest) = ERROR_PAUSE;
-    first.saturating_mul(2_u32.saturating_pow(errors.saturating_sub(1))).min(longest)
+    (errors, first.saturating_mul(2_u32.saturating_pow(errors.saturating_sub(1))).min(longest))
 }
 
 /// Whether the watch has not shown yet what the controller wrote of an AppWrapper.

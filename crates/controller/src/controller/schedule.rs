@@ -259,7 +259,7 @@ impl Schedule {
             RequeueAt::At(at) | RequeueAt::NotBefore(at) => self.set_timer(key, at),
         }
         self.line_up(&group);
-        // an entry that rests is kept; the reconcile of an AppWrapper that is gone has no rest
+        // an entry that rests is kept until the next reconcile; that of an AppWrapper that is gone has no rest
         let is_idle = |entry: &Entry| {
             entry.state == State::Idle && entry.timer.is_none() && entry.not_before <= now
         };

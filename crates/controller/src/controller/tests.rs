@@ -1,5 +1,6 @@
 //! The start of the controller, with an API server that answers what the test lets it.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use http::{Method, Request, Response, Uri};
@@ -66,12 +67,37 @@ async fn nothing_is_decided_before_the_pods_are_listed_and_nodes_are_not_waited_
     let run = tokio::spawn(controller.run(std::future::pending()));
     tokio::time::sleep(Duration::from_secs(20)).await;
     assert_eq!(server.writes.load(Ordering::Relaxed), 0, "it may have left pods");
+    assert!(!*ready.borrow(), "no pods are known");
     server.lists_pods.store(true, Ordering::Relaxed);
     while server.writes.load(Ordering::Relaxed) == 0 {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }
-    assert!(!*ready.borrow(), "nodes are not listed");
+    assert!(*ready.borrow(), "the webhook answers, too");
     run.abort();
+}
+
+#[test]
+fn errors_in_a_row_have_a_cool_down() {
+    let seconds = Duration::from_secs;
+    for (errors, pause, asked, want) in [
+        (1, 1, None, (Requeue::After(seconds(1)), seconds(0))),
+        (2, 2, None, (Requeue::After(seconds(2)), seconds(2))),
+        (7, 60, None, (Requeue::After(seconds(60)), COOL_DOWN_AFTER_ERROR_MAX)),
+        (1, 1, Some(7), (Requeue::NotBefore(seconds(7)), seconds(0))),
+        (7, 60, Some(7), (Requeue::NotBefore(seconds(60)), seconds(0))),
+    ] {
+        let found = after_error(errors, seconds(pause), asked.map(seconds));
+        assert_eq!(found, want, "{errors} {pause} {asked:?}");
+    }
+}
+
+#[test]
+fn what_failed_together_is_not_retried_together() {
+    let pause = Duration::from_secs(8);
+    let key = |number: u32| Key { namespace: "n".to_owned(), name: number.to_string() };
+    let pauses: BTreeSet<Duration> = (0..64).map(|number| spread(&key(number), pause)).collect();
+    assert!(pauses.len() > 32, "{pauses:?}");
+    assert!(pauses.iter().all(|it| (pause..=pause * 5 / 4).contains(it)), "{pauses:?}");
 }
 
 #[test]

@@ -31,30 +31,20 @@ use crate::reconcile::Context;
 /// How often the watches of unused kinds are stopped.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 
-/// Become true once the permanent watches have listed.
-#[derive(Debug, Default)]
-pub(super) struct Listed {
-    /// AppWrappers and their pods. Before, nobody can tell what an earlier process has left, so nothing is decided.
-    pub pods: watch::Sender<bool>,
-    /// Nodes, too. Where they cannot be listed, no node is known to be lost, and everything else goes on.
-    pub all: watch::Sender<bool>,
-}
-
-/// Runs all watches; never ends by itself.
-pub(super) async fn run(context: Arc<Context>, queue: Queue, listed: Listed) {
+/// Runs all watches; never ends by itself. `listed` becomes true once AppWrappers and their pods are listed: before,
+/// nobody can tell what an earlier process has left. Nodes are not waited for: where they cannot be listed, no node is
+/// known to be lost, and everything else goes on.
+pub(super) async fn run(context: Arc<Context>, queue: Queue, listed: watch::Sender<bool>) {
     let (pods_listed, pods_ready) = watch::channel(false);
-    let (nodes_listed, nodes_ready) = watch::channel(!context.config().autopilot.monitor_nodes);
     let (wrappers_listed, wrappers_ready) = watch::channel(false);
     let tell = async {
         until(pods_ready).await;
         until(wrappers_ready).await;
-        listed.pods.send_replace(true);
-        until(nodes_ready).await;
-        listed.all.send_replace(true);
+        listed.send_replace(true);
     };
     tokio::join!(
         pods(&context, &queue, pods_listed),
-        nodes(&context, &queue, nodes_listed),
+        nodes(&context, &queue),
         wrappers(&context, &queue, wrappers_listed),
         suspicions::watch(&context),
         tell,
@@ -81,13 +71,14 @@ where
     watch_kind(api, config).default_backoff()
 }
 
-/// Feeds the events of a watch to the cache, and queues the AppWrappers that each concerns.
+/// Feeds the events of a watch to the cache, and queues the AppWrappers that each concerns; `listed` is called after
+/// each complete list.
 async fn follow<T>(
     context: &Context,
     queue: &Queue,
     events: impl Stream<Item = Result<Event<T>, watcher::Error>>,
     mut take: impl FnMut(Event<T>) -> Vec<Key>,
-    listed: &watch::Sender<bool>,
+    listed: impl Fn(),
 ) {
     let mut events = Box::pin(events);
     while let Some(event) = events.next().await {
@@ -97,7 +88,7 @@ async fn follow<T>(
                 let taken = contain::of_watch(&context.metrics, || take(event));
                 queue.push_all(taken.iter().flatten());
                 if complete {
-                    listed.send_replace(true);
+                    listed();
                 }
             }
             Err(error) => tracing::warn!(%error, "A watch failed."),
@@ -109,11 +100,14 @@ async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     let config = watcher::Config::default().labels(keys::APPWRAPPER);
     let events = stream(context, &pod_resource(), config);
     let mut feed = feed::Pods::default();
-    follow(context, queue, events, |event| feed.take(&context.cache, event), &listed).await;
+    let listed = || {
+        listed.send_replace(true);
+    };
+    follow(context, queue, events, |event| feed.take(&context.cache, event), listed).await;
 }
 
 /// Watches nodes as configured, and restarts the watch when the relevant settings change.
-async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
+async fn nodes(context: &Context, queue: &Queue) {
     let mut changed = context.changed.subscribe();
     loop {
         let autopilot = context.config().autopilot.clone();
@@ -129,7 +123,7 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
             }
         };
         tokio::select! {
-            () = watch_nodes(context, queue, marks.clone(), &listed), if autopilot.monitor_nodes => {}
+            () = watch_nodes(context, queue, marks.clone()), if autopilot.monitor_nodes => {}
             () = other_settings => {}
         }
         if !context.config().autopilot.monitor_nodes {
@@ -138,11 +132,11 @@ async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     }
 }
 
-async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks, listed: &watch::Sender<bool>) {
+async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks) {
     let mut feed = feed::Nodes::new(marks);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let events = stream(context, &resource, watcher::Config::default());
-    follow(context, queue, events, |event| feed.take(&context.cache, event), listed).await;
+    follow(context, queue, events, |event| feed.take(&context.cache, event), || ()).await;
 }
 
 async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<bool>) {
@@ -180,10 +174,10 @@ async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<b
                 used(context, &mut kinds, &stored);
                 queue.push(&stored.key());
             }
-            Shown::Gone(key) => gone(context, &mut kinds, &key),
+            Shown::Gone(key) => gone(context, queue, &mut kinds, &key),
             Shown::Complete(all_gone) => {
                 for key in &all_gone {
-                    gone(context, &mut kinds, key);
+                    gone(context, queue, &mut kinds, key);
                 }
                 queue.push_all(&context.store.keys());
                 listed.send_replace(true);
@@ -196,9 +190,11 @@ fn used(context: &Context, kinds: &mut Kinds, stored: &CachedAppWrapper) {
     contain::of_watch(&context.metrics, || kinds.used_by(stored));
 }
 
-fn gone(context: &Context, kinds: &mut Kinds, key: &Key) {
+/// An AppWrapper does not exist any more. Its entry in the queue goes with the reconcile that finds nothing.
+fn gone(context: &Context, queue: &Queue, kinds: &mut Kinds, key: &Key) {
     kinds.released_by(key);
     context.forget(key);
+    queue.push(key);
 }
 
 fn read(

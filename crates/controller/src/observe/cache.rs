@@ -18,7 +18,7 @@ use crate::snapshot::place::Site;
 use crate::snapshot::{Node, PodPhase};
 
 /// An AppWrapper, by namespace and name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Key {
     /// Its namespace.
     pub namespace: String,

@@ -181,6 +181,25 @@ fn what_happens_during_a_rest_leads_to_one_reconcile_after_it() {
     }
 }
 
+/// The reconcile that removes the finalizer ends before the watch shows that the AppWrapper is gone.
+#[test]
+fn an_appwrapper_that_goes_leaves_no_entry() {
+    let mut schedule = Schedule::new(PLACES);
+    for number in 0..1000 {
+        let key = key(&format!("a/{number}"));
+        schedule.push(&key, STARTS, at(0));
+        schedule.wake(at(0));
+        assert_eq!(schedule.take(), Some(key.clone()));
+        schedule.done(&key, Done { cool_down: at(1), ..CHANGE }, at(0));
+        schedule.push(&key, STARTS, at(0)); // it is gone
+    }
+    schedule.wake(at(1));
+    while let Some(key) = schedule.take() {
+        schedule.done(&key, CHANGE, at(1));
+    }
+    assert_eq!((schedule.entries.len(), schedule.groups.len()), (0, 0));
+}
+
 #[test]
 fn what_fails_falls_behind_in_its_group_and_still_has_its_turn() {
     let mut schedule = Schedule::new(Places { per_namespace: both(1), ..PLACES });
