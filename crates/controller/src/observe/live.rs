@@ -49,6 +49,21 @@ impl Error {
         Self::Api { what: what.into(), source: source.into() }
     }
 
+    /// The same error, for another that waited for the same call.
+    pub(super) fn again(&self) -> Self {
+        match self {
+            Self::Api { what, source } => {
+                let source = match &**source {
+                    kube::Error::Api(status) => kube::Error::Api(status.clone()),
+                    other => kube::Error::Service(other.to_string().into()),
+                };
+                Self::api(what.clone(), source)
+            }
+            Self::NoKind(kind) => Self::NoKind(kind.clone()),
+            Self::NotNamespaced(kind) => Self::NotNamespaced(kind.clone()),
+        }
+    }
+
     /// For how long the API server asked not to be called.
     #[must_use]
     pub fn retry_after(&self) -> Option<Duration> {

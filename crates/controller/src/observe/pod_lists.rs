@@ -50,6 +50,8 @@ enum Turn {
     List(Lead),
     /// The pods that name it.
     Listed(Vec<Arc<PodRecord>>),
+    /// The API server did not answer the LIST, or asks to wait.
+    Failed(Error),
 }
 
 /// The right to list in a namespace; the next waiter has it when this is dropped.
@@ -90,7 +92,8 @@ impl PodLists {
                     (lead, others)
                 }
                 Ok(Turn::Listed(pods)) => return Ok(pods),
-                // the LIST has failed, or its reconcile has ended
+                Ok(Turn::Failed(error)) => return Err(error),
+                // the LIST was rejected, or its reconcile has ended
                 Err(_) => return live::listed_pods(client, &key.namespace, &[&key.name]).await,
             },
         };
@@ -98,8 +101,12 @@ impl PodLists {
         names.push(&key.name);
         let listed = live::listed_pods(client, &key.namespace, &names).await;
         drop(lead);
+        let listed = match listed {
+            Ok(listed) => listed,
+            Err(error) => return Err(fail(others, error)),
+        };
         let mut by_name: BTreeMap<String, Vec<Arc<PodRecord>>> = BTreeMap::new();
-        for record in listed? {
+        for record in listed {
             let name = record.identity.appwrapper.clone().unwrap_or_default();
             by_name.entry(name).or_default().push(record);
         }
@@ -148,6 +155,17 @@ impl PodLists {
         let count = waiting.len().min(NAMES_MAX - 1);
         (is_due || count == NAMES_MAX - 1).then(|| waiting.drain(..count).collect())
     }
+}
+
+/// A LIST has failed. If the API server did not answer or asks to wait, it has failed for all: each of them would only
+/// add to its load. If it rejected the LIST, each of the others lists alone.
+fn fail(others: Vec<Waiter>, error: Error) -> Error {
+    if !error.concerns_one_object() {
+        for Waiter { turn, .. } in others {
+            drop(turn.send(Turn::Failed(error.again())));
+        }
+    }
+    error
 }
 
 impl Lead {

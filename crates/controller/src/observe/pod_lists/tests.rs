@@ -16,11 +16,13 @@ struct Server {
     takes: Duration,
     /// So many of the first fail.
     failing: usize,
+    /// With this HTTP status.
+    code: u16,
 }
 
 impl Default for Server {
     fn default() -> Self {
-        Self { begun: Arc::default(), takes: Duration::from_secs(1), failing: 0 }
+        Self { begun: Arc::default(), takes: Duration::from_secs(1), failing: 0, code: 500 }
     }
 }
 
@@ -52,8 +54,13 @@ impl Server {
                     begun.len()
                 };
                 tokio::time::sleep(server.takes).await;
-                let code = if count <= server.failing { 500 } else { 200 };
-                let body = json!({"metadata": {}, "items": pods}).to_string();
+                let code = if count <= server.failing { server.code } else { 200 };
+                let body = if code == 200 {
+                    json!({"metadata": {}, "items": pods})
+                } else {
+                    json!({"status": "Failure", "code": code})
+                };
+                let body = body.to_string();
                 let body = Body::from(body.into_bytes());
                 Ok::<_, Infallible>(http::Response::builder().status(code).body(body).unwrap())
             }
@@ -133,6 +140,17 @@ async fn a_list_that_fails_fails_the_one_that_made_it_alone() {
     assert_eq!(found, [None, None, Some(vec!["c-pod".to_owned()])]);
     let begun = server.begun();
     assert_eq!(begun.last().unwrap(), &["c"], "{begun:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_that_an_overloaded_server_refuses_is_not_made_by_all_that_waited_for_it() {
+    let (lists, server) =
+        (PodLists::apart(), Server { failing: 2, code: 429, ..Server::default() });
+    let client = server.client();
+    let found = join_all(["a", "b", "c", "d"].map(|name| ask(&lists, &client, name, 1))).await;
+    assert_eq!(found, [None, None, None, None]);
+    assert_eq!(server.begun(), [vec!["a"], vec!["c", "d", "b"]]);
+    assert_eq!(ask(&lists, &client, "b", 1).await, Some(vec!["b-pod".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]
