@@ -237,10 +237,13 @@ impl Keeper {
         loop {
             // what has changed up to here is seen by this look
             while changes.next().now_or_never().flatten().is_some() {}
-            let pause = match self.look().await {
+            match self.look().await {
                 Ok(moment) => {
                     failures = 0;
-                    self.clock.until(moment)
+                    tokio::select! {
+                        () = tokio::time::sleep(self.clock.until(moment)) => {}
+                        told = changes.next() => if told.is_none() { return },
+                    }
                 }
                 Err(error) => {
                     let cause = telemetry::chain(&error);
@@ -249,14 +252,11 @@ impl Keeper {
                         secret = self.secret,
                         "Failed to maintain the certificate; retrying."
                     );
+                    // no change ends the pause: where another writer undoes what is written here, each write is one
                     let pause = PAUSE.saturating_mul(1 << failures.min(6)).min(PAUSE_MAX);
                     failures += 1;
-                    pause
+                    tokio::time::sleep(pause).await;
                 }
-            };
-            tokio::select! {
-                () = tokio::time::sleep(pause) => {}
-                told = changes.next() => if told.is_none() { return },
             }
         }
     }
