@@ -353,10 +353,14 @@ pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
 }
 
 /// Reads what Kueue's Deployment says.
-pub(super) async fn manager(client: &Client, place: &Place) -> Reading<Manager> {
+async fn manager(client: &Client, place: &Place) -> Reading<Manager> {
+    read_manager(client, place).await.map_err(|error| reason(&error))
+}
+
+/// The same, with the error as it is.
+pub(super) async fn read_manager(client: &Client, place: &Place) -> Result<Manager, kube::Error> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &place.namespace);
-    let manager = deployments.get(&place.deployment).await;
-    manager.map(|it| Manager::of(&it)).map_err(|error| reason(&error))
+    deployments.get(&place.deployment).await.map(|it| Manager::of(&it))
 }
 
 async fn settings(client: &Client, place: &Place, name: &str) -> Reading<Settings> {
