@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::finding::{Findings, text};
 use super::template::PodTemplate;
-use super::{Occasion, template};
+use super::{Occasion, ray, template};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{self, Kind};
@@ -109,6 +109,9 @@ fn check(
     let object = &raw["template"];
     let field = |name: &str| object[name].as_str().unwrap_or_default().to_owned();
     template::check(object, &format!("{path}.template"), around, report);
+    if occasion != Occasion::Stored {
+        ray::check(object, &format!("{path}.template"), report);
+    }
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();
     let agrees = |component: &Component| {

@@ -23,6 +23,7 @@ mod no_fit;
 mod object;
 mod pod_failure;
 mod progress;
+mod ray;
 mod retry_policy;
 mod schema;
 mod size;

@@ -139,6 +139,71 @@ fn a_pod_does_not_choose_its_node() {
 }
 
 #[test]
+fn what_kuberay_runs_beside_the_pod_sets_needs_no_quota() {
+    let pod = json!({"metadata": {}, "spec": {"containers": [{"name": "ray", "image": "i"}]}});
+    let cluster = json!({"headGroupSpec": {"template": pod}});
+    let ray = |kind: &str, spec: Value| {
+        let metadata = json!({"name": "r"});
+        let template =
+            json!({"apiVersion": "ray.io/v1", "kind": kind, "metadata": metadata, "spec": spec});
+        judged(&given(&[template]))
+    };
+    let job = |submitter: Value| {
+        let spec = json!({"rayClusterSpec": cluster, "submitterPodTemplate": {"spec": submitter}});
+        ray("RayJob", spec)
+    };
+    let asks = |resources: Value| {
+        job(json!({"containers": [{"name": "submit", "image": "i", "resources": resources}]}))
+    };
+    let mut scaled = cluster.clone();
+    scaled["enableInTreeAutoscaling"] = json!(true);
+    let submitter = "spec.submitterPodTemplate.spec";
+    for (said, field, fragment) in [
+        (ray("RayCluster", scaled.clone()), "spec.enableInTreeAutoscaling", "the autoscaler"),
+        (
+            ray("RayJob", json!({"rayClusterSpec": scaled})),
+            "spec.rayClusterSpec.enableInTreeAutoscaling",
+            "must be false",
+        ),
+        (
+            ray("RayService", json!({"rayClusterConfig": scaled})),
+            "spec.rayClusterConfig.enableInTreeAutoscaling",
+            "must be false",
+        ),
+        (
+            asks(json!({"limits": {"nvidia.com/gpu": 8}})),
+            &format!("{submitter}.containers[0].resources.limits[nvidia.com/gpu]"),
+            "only cpu and memory",
+        ),
+        (
+            asks(json!({"requests": {"cpu": "1500m"}})),
+            &format!("{submitter}.containers"),
+            "at most 1 of cpu",
+        ),
+        (
+            asks(json!({"limits": {"memory": "2Gi"}})),
+            &format!("{submitter}.containers"),
+            "at most 1Gi of memory",
+        ),
+        (
+            job(json!({"nodeName": "node-1"})),
+            &format!("{submitter}.nodeName"),
+            "bypasses the scheduler",
+        ),
+        (
+            job(json!({"resourceClaims": [{"name": "gpu"}]})),
+            &format!("{submitter}.resourceClaims"),
+            "not counted",
+        ),
+    ] {
+        only("ray", &said, &format!("error: spec.components[0].template.{field}: "), fragment);
+    }
+    let usual = json!({"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": 1, "memory": "1Gi"}});
+    assert_eq!(asks(usual), Vec::<String>::new());
+    assert_eq!(ray("RayJob", json!({"rayClusterSpec": cluster})), Vec::<String>::new());
+}
+
+#[test]
 fn only_allowed_kinds_are_wrapped() {
     let config = Config::parse("admission: {allowedKinds: [Job.batch]}").unwrap();
     assert_eq!(create(&given(&[job("a")]), &config), vec![]);

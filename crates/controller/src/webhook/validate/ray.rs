@@ -1,0 +1,95 @@
+//! What KubeRay runs beside the pod sets of `ray.io/v1`: Kueue counts none of it, so that it must need no quota.
+
+use serde_json::Value;
+
+use super::finding::{Findings, text};
+use super::template;
+use crate::quantity;
+
+/// Where each kind has the specification of its cluster.
+const CLUSTERS: [(&str, &[&str]); 3] = [
+    ("RayCluster", &["spec"]),
+    ("RayJob", &["spec", "rayClusterSpec"]),
+    ("RayService", &["spec", "rayClusterConfig"]),
+];
+
+/// What the pod that submits a RayJob may ask for in all: the limits that KubeRay gives it by default.
+const SUBMITTER_MAX: [(&str, &str); 2] = [("cpu", "1"), ("memory", "1Gi")];
+
+/// Checks a template of `ray.io`.
+pub(super) fn check(object: &Value, path: &str, report: &mut Findings) {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let version = object["apiVersion"].as_str().unwrap_or_default();
+    let cluster =
+        CLUSTERS.iter().find(|(known, _)| template::group(version) == "ray.io" && *known == kind);
+    let Some((_, cluster)) = cluster else { return };
+    let spec = cluster.iter().fold(object, |node, field| &node[*field]);
+    if spec["enableInTreeAutoscaling"] == Value::Bool(true) {
+        let field = format!("{path}.{}.enableInTreeAutoscaling", cluster.join("."));
+        let message = "must be false: the autoscaler adds a container to the head and changes the number of \
+                       workers, and the quota is for the pods of the template";
+        report.invalid(field, "true", message);
+    }
+    if kind == "RayJob" {
+        let pod = &object["spec"]["submitterPodTemplate"]["spec"];
+        submitter(pod, &format!("{path}.spec.submitterPodTemplate.spec"), report);
+    }
+}
+
+/// The pod that submits a RayJob is not counted.
+fn submitter(pod: &Value, path: &str, report: &mut Findings) {
+    if let Some(node) = pod.get("nodeName").filter(|node| !node.is_null()) {
+        let message = "must be left out: it bypasses the scheduler";
+        report.invalid(format!("{path}.nodeName"), text(node), message);
+    }
+    if let Some(claims) = pod.get("resourceClaims").filter(|claims| !claims.is_null()) {
+        let message = "must be left out: the pod that submits a RayJob is not counted by Kueue";
+        report.invalid(format!("{path}.resourceClaims"), text(claims), message);
+    }
+    let mut total = SUBMITTER_MAX.map(|(name, _)| (name, 0.0));
+    for list in ["containers", "initContainers"] {
+        let containers = pod[list].as_array().map(Vec::as_slice).unwrap_or_default();
+        for (index, container) in containers.iter().enumerate() {
+            for of in ["requests", "limits"] {
+                let field = format!("{path}.{list}[{index}].resources.{of}");
+                asked(&container["resources"][of], &field, report);
+            }
+            add(&container["resources"], &mut total);
+        }
+    }
+    for ((name, total), (_, most)) in total.iter().zip(SUBMITTER_MAX) {
+        if quantity::amount(most).is_some_and(|most| *total > most) {
+            let message = format!(
+                "must request at most {most} of {name} in total: Kueue does not count the pod that submits a RayJob"
+            );
+            report.invalid(format!("{path}.containers"), total.to_string(), message);
+        }
+    }
+}
+
+/// Only cpu and memory, in quantities that can be read.
+fn asked(resources: &Value, path: &str, report: &mut Findings) {
+    for (name, value) in resources.as_object().into_iter().flatten() {
+        let is_counted = SUBMITTER_MAX.iter().any(|(known, _)| known == name);
+        if !is_counted || quantity_of(value).is_none() {
+            let message =
+                "must have only cpu and memory: Kueue does not count the pod that submits a RayJob";
+            return report.invalid(format!("{path}[{name}]"), text(value), message);
+        }
+    }
+}
+
+fn add(resources: &Value, total: &mut [(&str, f64)]) {
+    for (name, sum) in total {
+        let of = |list: &str| quantity_of(&resources[list][*name]).unwrap_or_default();
+        *sum += of("requests").max(of("limits"));
+    }
+}
+
+fn quantity_of(value: &Value) -> Option<f64> {
+    match value {
+        Value::String(text) => quantity::amount(text),
+        Value::Number(number) => number.as_f64(),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => None,
+    }
+}
