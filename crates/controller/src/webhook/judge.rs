@@ -1,4 +1,4 @@
-//! A question and what is known, and the answer.
+//! From a review and what is known to the response.
 //!
 //! Everything that needs no cluster is judged at once; where a cluster has to be asked as well, a
 //! [`ClusterChecks`] says what.
@@ -69,7 +69,7 @@ impl Endpoint {
     }
 }
 
-/// What came of a question, as far as no cluster is needed.
+/// How far a review is, as far as no cluster is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// That is it.
@@ -101,7 +101,7 @@ pub struct ClusterChecks {
     pub named: Vec<Named>,
 }
 
-/// Judges a question; `kueue` says how long Kueue waits for pods, and `own_account` is the user name of this
+/// Judges a review; `kueue` says how long Kueue waits for pods, and `own_account` is the user name of this
 /// controller, where they are known.
 #[must_use]
 pub fn judge(
@@ -202,7 +202,7 @@ fn create(review: &Review, config: &Config, kueue: Option<WaitForPodsReady>) -> 
     let check_user = config.admission.user_rbac_admission_check;
     let verdict = ask(findings, (0..components(aw).len()).collect(), check_user);
     match verdict {
-        Progress::Ask(question) => Progress::Ask(ClusterChecks { named: named(aw), ..question }),
+        Progress::Ask(checks) => Progress::Ask(ClusterChecks { named: named(aw), ..checks }),
         Progress::Final(_) | Progress::Read(_) => verdict,
     }
 }

@@ -8,7 +8,7 @@
 //!               judge ─┬─▶ default   CREATE, mutating: labels, suspend, pod sets as a JSON patch
 //!                      ├─▶ validate  CREATE, UPDATE: everything that needs no cluster
 //!                      └─▶ delete    DELETE: what it does to quota
-//!                 │ Question, if something is created and there is no error so far
+//!                 │ ClusterChecks, if something is created and there is no error so far
 //!               rate      how often a user and a peer may cause requests to the cluster
 //!               authorize    discovery and SubjectAccessReviews, behind a trait; access is the real one
 //!                 │ findings

@@ -1,9 +1,9 @@
-//! How many requests to the cluster a user and a peer may cause.
+//! How many requests to the cluster a user, a namespace and a peer may cause.
 //!
 //! An access check costs API requests by the controller, and every client that reaches the webhook's port can
-//! send a review with any user name. So there is a rate limit for each user that a peer names, and one for
-//! each peer over all users: no client can exhaust the limit of a user at another peer. A check that was made
-//! a moment ago costs little: its results are cached.
+//! send a review with any user name. So there is a rate limit for each user that a peer names, one for each namespace,
+//! since a tenant has as many ServiceAccounts as it likes, and one for each peer over all of them: no client can exhaust
+//! the limit of a user at another peer. A check that was made a moment ago costs little: its results are cached.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,32 +16,38 @@ use crate::listener::Peer;
 use crate::rate::{Rate, RateLimiter};
 use crate::ttl_cache::TtlCache;
 
-/// A user: so many requests a second, and so many at once.
-const OF_USER: Rate = Rate { each: Duration::from_millis(10), at_once: 500 };
+/// A user, or a namespace: so many requests a second, and so many at once.
+const OF_TENANT: Rate = Rate { each: Duration::from_millis(10), at_once: 500 };
 /// A peer: an API server asks for all its users.
 const OF_PEER: Rate = Rate { each: Duration::from_micros(2_500), at_once: 2_000 };
 /// The shortest time for which results are cached, denials included.
 const PAID_FOR: Duration = Duration::from_secs(2);
-/// The most questions that are remembered.
+/// The most checks that are remembered.
 const PAID_MAX: usize = 4_096;
 
-/// What a question is about, and who asks: a digest, so that its size does not matter.
+/// What a check is about, and who asks: a digest, so that its size does not matter.
 pub(super) type Subject = Vec<u8>;
 
-/// The user or peer that has to wait before more checks are made.
+/// Who has to wait before more checks are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wait {
     /// The user, for this long.
     User(Duration),
+    /// All users of this namespace, for this long.
+    Namespace(Duration),
     /// All users of this peer, for this long.
     Peer(Duration),
 }
 
-/// The requests that users and peers have caused.
+/// A user or a namespace, as a peer names it: a digest, so that its size does not matter.
+type Named = (Option<Peer>, Vec<u8>);
+
+/// The requests that users, namespaces and peers have caused.
 #[derive(Debug)]
 pub(super) struct Rates {
     clock: Arc<dyn Clock>,
-    users: RateLimiter<(Option<Peer>, Vec<u8>)>,
+    users: RateLimiter<Named>,
+    namespaces: RateLimiter<Named>,
     peers: RateLimiter<Peer>,
     paid: TtlCache<Subject, ()>,
 }
@@ -49,10 +55,11 @@ pub(super) struct Rates {
 impl Rates {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
         let paid = TtlCache::new(clock.clone(), PAID_MAX);
-        Self { clock, users: RateLimiter::new(OF_USER), peers: RateLimiter::new(OF_PEER), paid }
+        let [users, namespaces] = [OF_TENANT, OF_TENANT].map(RateLimiter::new);
+        Self { clock, users, namespaces, peers: RateLimiter::new(OF_PEER), paid }
     }
 
-    /// Charges a question that takes so many requests of the cluster; one where its answers are remembered.
+    /// Charges a check that takes so many requests of the cluster; one where its results are remembered.
     ///
     /// # Errors
     /// Where there were too many: nothing is charged.
@@ -60,28 +67,34 @@ impl Rates {
         &self,
         peer: Option<Peer>,
         who: &Identity,
+        namespace: &str,
         about: &Subject,
         requests: u32,
     ) -> Result<(), Wait> {
         let now = self.clock.elapsed();
         let requests = if self.paid.get(about).is_some() { 1 } else { requests.saturating_add(1) };
-        // the user first: who is beyond her limit takes nothing from the other users of the peer
-        let user = (peer, digest([who.username.as_str()]));
+        // the user first: who is beyond her limit takes nothing from the others of the namespace and of the peer
+        let [user, tenant] = [who.username.as_str(), namespace].map(|name| (peer, digest([name])));
         self.users.take(user.clone(), requests, now).map_err(Wait::User)?;
+        self.namespaces.take(tenant.clone(), requests, now).map_err(|time| {
+            self.users.give_back(&user, requests, now);
+            Wait::Namespace(time)
+        })?;
         let Some(peer) = peer else { return Ok(()) };
         self.peers.take(peer, requests, now).map_err(|time| {
             self.users.give_back(&user, requests, now);
+            self.namespaces.give_back(&tenant, requests, now);
             Wait::Peer(time)
         })
     }
 
-    /// Notes that everything about a question was answered in a way that is remembered.
+    /// Notes that all results of a check are remembered.
     pub(super) fn remembered(&self, about: Subject) {
         self.paid.put(about, (), PAID_FOR);
     }
 }
 
-/// What a question is about: everything that its answers may depend on.
+/// What a check is about: everything that its results may depend on.
 pub(super) fn subject<'a>(
     who: &'a Identity,
     namespace: &'a str,
@@ -127,13 +140,39 @@ mod tests {
         subject(who, namespace, [["batch/v1", "Job"]])
     }
 
+    /// A check that takes ten requests.
+    fn charge(
+        rates: &Rates,
+        peer: Option<Peer>,
+        who: &Identity,
+        namespace: &str,
+    ) -> Result<(), Wait> {
+        rates.charge(peer, who, namespace, &about(who, namespace), 9)
+    }
+
+    #[test]
+    fn a_namespace_with_many_users_takes_no_more_than_one() {
+        let (clock, rates) = rates();
+        let robot = |number: u32| given_user(&format!("system:serviceaccount:hostile:{number}"));
+        let passed = (0..1_000)
+            .filter(|number| charge(&rates, Some(ROBOT), &robot(number % 20), "hostile").is_ok());
+        assert_eq!(passed.count(), 50);
+        let wait = charge(&rates, Some(ROBOT), &robot(20), "hostile");
+        assert_eq!(wait, Err(Wait::Namespace(Duration::from_millis(100))));
+        assert_eq!(charge(&rates, Some(ROBOT), &given_user("bob"), "team"), Ok(()));
+        // who waits for the namespace is not charged elsewhere
+        assert_eq!(charge(&rates, Some(ROBOT), &robot(20), "other"), Ok(()));
+        clock.advance(Duration::from_millis(100));
+        assert_eq!(charge(&rates, Some(ROBOT), &robot(0), "hostile"), Ok(()));
+    }
+
     #[test]
     fn a_thousand_alike_at_a_hundred_a_second_are_not_held_up() {
         let (clock, rates) = rates();
         let ann = given_user("ann");
         for number in 0..1_000 {
             let about = about(&ann, "team");
-            assert_eq!(rates.charge(Some(ROBOT), &ann, &about, 3), Ok(()), "{number}");
+            assert_eq!(rates.charge(Some(ROBOT), &ann, "team", &about, 3), Ok(()), "{number}");
             rates.remembered(about);
             clock.advance(Duration::from_millis(10));
         }
@@ -143,9 +182,8 @@ mod tests {
     fn who_asks_for_ever_new_answers_has_to_wait_and_others_have_not() {
         let (clock, rates) = rates();
         let (ann, bob) = (given_user("ann"), given_user("bob"));
-        let ask = |who: &Identity, number: u32| {
-            rates.charge(None, who, &about(who, &format!("team-{number}")), 9)
-        };
+        let ask =
+            |who: &Identity, number: u32| charge(&rates, None, who, &format!("team-{number}"));
         let passed = (0..1_000).take_while(|number| ask(&ann, *number).is_ok()).count();
         assert_eq!(passed, 50, "ten requests each");
         assert_eq!(ask(&ann, 1_000), Err(Wait::User(Duration::from_millis(100))));
@@ -159,8 +197,7 @@ mod tests {
         let (_, rates) = rates();
         let ann = given_user("ann");
         let ask = |peer: u64, number: u32| {
-            let about = about(&ann, &format!("team-{number}"));
-            rates.charge(Some(Peer::V6(peer)), &ann, &about, 9)
+            charge(&rates, Some(Peer::V6(peer)), &ann, &format!("team-{number}"))
         };
         let passed = (0..1_000).take_while(|number| ask(1, *number).is_ok()).count();
         assert_eq!(passed, 50);
@@ -172,7 +209,7 @@ mod tests {
         let (_, rates) = rates();
         let (ann, bob) = (given_user("ann"), given_user("bob"));
         let ask = |who: &Identity, number: u32| {
-            rates.charge(Some(ROBOT), who, &about(who, &format!("team-{number}")), 9)
+            charge(&rates, Some(ROBOT), who, &format!("team-{number}"))
         };
         let passed = (0..1_000).take_while(|number| ask(&ann, *number).is_ok()).count();
         assert_eq!(passed, 50);
@@ -184,7 +221,7 @@ mod tests {
     fn who_waits_for_the_peer_is_not_charged() {
         let (clock, rates) = rates();
         let ask = |who: &Identity, number: u32| {
-            rates.charge(Some(ROBOT), who, &about(who, &format!("team-{number}")), 9)
+            charge(&rates, Some(ROBOT), who, &format!("team-{number}"))
         };
         for user in 0..4 {
             let who = given_user(&format!("user-{user}"));
@@ -201,13 +238,13 @@ mod tests {
         let (_, rates) = rates();
         let passed = (0..10_000_u32).take_while(|number| {
             let who = given_user(&format!("user-{number}"));
-            rates.charge(Some(ROBOT), &who, &about(&who, "team"), 9).is_ok()
+            charge(&rates, Some(ROBOT), &who, &format!("team-{number}")).is_ok()
         });
         assert_eq!(passed.count(), 200);
         let who = given_user("carl");
-        let wait = rates.charge(Some(ROBOT), &who, &about(&who, "team"), 9);
+        let wait = charge(&rates, Some(ROBOT), &who, "team");
         assert_eq!(wait, Err(Wait::Peer(Duration::from_millis(25))));
-        assert_eq!(rates.charge(Some(Peer::V6(1)), &who, &about(&who, "team"), 9), Ok(()));
+        assert_eq!(charge(&rates, Some(Peer::V6(1)), &who, "team"), Ok(()));
     }
 
     #[test]

@@ -118,7 +118,7 @@ impl AdmissionResponse {
         self.denied.is_none()
     }
 
-    /// The body of the response to a question. Kubernetes: `AdmissionReview` with a response.
+    /// The body of the response to a review. Kubernetes: `AdmissionReview` with a response.
     #[must_use]
     pub fn write(&self, uid: &str, requester: &str) -> Vec<u8> {
         let Self { denied, warnings, patch } = self;

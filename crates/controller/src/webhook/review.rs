@@ -88,10 +88,10 @@ pub struct DeleteOptions {
     pub orphan_dependents: Option<bool>,
 }
 
-/// A question of an API server. Kubernetes: `AdmissionRequest`.
+/// An admission review of an API server. Kubernetes: `AdmissionRequest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Review {
-    /// Names the question in the answer.
+    /// Names the review in the response.
     pub uid: String,
     /// The operation.
     pub operation: Operation,
@@ -107,7 +107,7 @@ pub struct Review {
     pub options: DeleteOptions,
 }
 
-/// Why bytes are no question that can be answered.
+/// Why bytes are no review that can be judged.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReviewError {
     /// There is nothing.
@@ -199,7 +199,7 @@ impl Review {
     /// Reads the body of a request. Objects may have any depth and are not judged.
     ///
     /// # Errors
-    /// Where it is not a question of an API server about this resource.
+    /// Where it is not a review of an API server about this resource.
     pub fn read(body: &[u8], resource: Resource) -> Result<Self, ReviewError> {
         if body.is_empty() {
             return Err(ReviewError::Empty);

@@ -1,7 +1,7 @@
-//! The questions of API servers over HTTP: everything about them is bounded.
+//! Admission reviews over HTTP: everything about them is bounded.
 //!
 //! ```text
-//! request ─▶ body (≤ 4 MiB) ─▶ place (≤ 64 at work) ─▶ read and judge ─▶ ask the cluster ─▶ answer
+//! request ─▶ body (≤ 4 MiB) ─▶ place (≤ 64 reviews) ─▶ read and judge ─▶ access checks ───▶ response
 //!            408, 413, 415      429                     400, 413, 500      (denied: 429, 503)
 //!            └───────────────────────────── within 4 s: 504 ──────────────────────────────┘
 //! ```
@@ -57,18 +57,18 @@ const BODIES_OF_A_PEER: u32 = 16 << 20;
 const READ_MAX: u32 = 64 << 20;
 /// That of one peer: enough for any one review.
 const READ_OF_A_PEER: u32 = 44 << 20;
-/// The longest time for an answer. An API server waits 5 s, and should hear why there is none.
+/// The longest time for a response. An API server waits 5 s, and should be told why there is none.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 /// The longest time for the body to arrive.
 pub const BODY_TIME_MAX: Duration = Duration::from_secs(2);
-/// The most questions at work at a time.
-pub const AT_WORK_MAX: u32 = 64;
+/// The most reviews in progress at a time.
+pub const REVIEWS_MAX: u32 = 64;
 /// Those of one peer.
-const AT_WORK_OF_A_PEER: u32 = 48;
-/// The most questions for which the cluster is asked at a time.
-pub const ASKING_MAX: u32 = 32;
+const REVIEWS_OF_A_PEER: u32 = 48;
+/// The most reviews whose access checks are in progress at a time.
+pub const ACCESS_CHECKS_MAX: u32 = 32;
 /// Those of one peer.
-const ASKING_OF_A_PEER: u32 = 20;
+const ACCESS_CHECKS_OF_A_PEER: u32 = 20;
 /// The longest object that is read for what it says of pods.
 const REFERENCED_MAX: usize = 128 << 10;
 /// The longest wait for a place among them.
@@ -80,7 +80,7 @@ pub type Settings = Box<dyn Fn() -> Arc<Config> + Send + Sync>;
 /// Where it comes from how long Kueue waits for pods.
 pub type Waiting = Box<dyn Fn() -> Option<WaitForPodsReady> + Send + Sync>;
 
-/// All that questions are answered with.
+/// What reviews are judged by.
 pub struct Admission {
     /// The settings that hold now.
     pub config: Settings,
@@ -96,20 +96,20 @@ pub struct Admission {
     pub clock: Arc<dyn Clock>,
 }
 
-/// What stands behind the router.
-struct Desk {
+/// Serves reviews, within limits.
+struct AdmissionServer {
     admission: Arc<Admission>,
     bodies: Shares,
     read: Shares,
-    at_work: Shares,
-    asking: Shares,
+    reviews: Shares,
+    access_checks: Shares,
     rates: Rates,
 }
 
-/// What a question holds while it is read and judged.
+/// What a review holds while it is read and judged.
 type Held = (Share, Share);
 
-/// Why there is no answer to a question.
+/// Why a request has no response of admission.
 #[derive(Debug, thiserror::Error)]
 enum RequestError {
     #[error(
@@ -138,8 +138,8 @@ enum RequestError {
     Panic,
 }
 
-/// What an answer is counted as.
-struct Told {
+/// A response, and what it is counted as.
+struct Outcome {
     operation: Option<Operation>,
     admitted: Admitted,
     response: Response<Body>,
@@ -148,31 +148,31 @@ struct Told {
 /// The paths of all webhooks.
 pub fn router(admission: Arc<Admission>) -> Router {
     let rates = Rates::new(admission.clock.clone());
-    let desk = Arc::new(Desk {
+    let server = Arc::new(AdmissionServer {
         admission,
         bodies: Shares::new(BODIES_MAX, BODIES_OF_A_PEER),
         read: Shares::new(READ_MAX, READ_OF_A_PEER),
-        at_work: Shares::new(AT_WORK_MAX, AT_WORK_OF_A_PEER),
-        asking: Shares::new(ASKING_MAX, ASKING_OF_A_PEER),
+        reviews: Shares::new(REVIEWS_MAX, REVIEWS_OF_A_PEER),
+        access_checks: Shares::new(ACCESS_CHECKS_MAX, ACCESS_CHECKS_OF_A_PEER),
         rates,
     });
     let mut router = Router::new();
     for endpoint in Endpoint::ALL {
-        let desk = desk.clone();
-        let serve = move |request| async move { desk.serve(endpoint, request).await };
+        let server = server.clone();
+        let serve = move |request| async move { server.serve(endpoint, request).await };
         router = router.route(endpoint.path(), post(serve));
     }
     router
 }
 
-impl Desk {
+impl AdmissionServer {
     async fn serve(self: Arc<Self>, endpoint: Endpoint, request: Request<Body>) -> Response<Body> {
         let Admission { clock, metrics, .. } = &*self.admission;
         let start = clock.elapsed();
         let work = AssertUnwindSafe(self.answer(endpoint, request)).catch_unwind();
         let told = match timeout(ANSWER_TIME_MAX, work).await {
             Ok(Ok(Ok(told))) => told,
-            Ok(Ok(Err(error))) => Told::nothing(&error),
+            Ok(Ok(Err(error))) => Outcome::nothing(&error),
             Ok(Err(panic)) => {
                 let message = said(&*panic);
                 tracing::error!(
@@ -180,9 +180,9 @@ impl Desk {
                     message,
                     "Internal error during an admission review."
                 );
-                Told::nothing(&RequestError::Panic)
+                Outcome::nothing(&RequestError::Panic)
             }
-            Err(_) => Told::nothing(&RequestError::Timeout),
+            Err(_) => Outcome::nothing(&RequestError::Timeout),
         };
         let operation = told.operation.map(Operation::as_str);
         let took = clock.elapsed().saturating_sub(start);
@@ -194,25 +194,25 @@ impl Desk {
         &self,
         endpoint: Endpoint,
         request: Request<Body>,
-    ) -> Result<Told, RequestError> {
+    ) -> Result<Outcome, RequestError> {
         let (head, body) = request.into_parts();
         if !is_json(&head.headers) {
             return Err(RequestError::ContentType);
         }
         let peer = head.extensions.get::<Peer>().copied();
         let (body, _room) = self.body(peer, body).await?;
-        let place = in_time(self.at_work.take(peer, 1)).await?;
+        let place = in_time(self.reviews.take(peer, 1)).await?;
         let room = u32::try_from(weight(&body)).unwrap_or(u32::MAX);
         let room = in_time(self.read.take(peer, room)).await?;
         let permits = Arc::new((place, room));
         let (review, verdict) = self.judged(endpoint, body, permits.clone()).await?;
         let answer = match verdict {
             Progress::Final(answer) => answer,
-            Progress::Ask(question) => self.ask(peer, &review, question).await?,
+            Progress::Ask(checks) => self.check_access(peer, &review, checks).await?,
             Progress::Read(reading) => self.read(peer, &review, reading).await?,
         };
         drop(permits);
-        Ok(Told::answer(endpoint, &review, &answer))
+        Ok(Outcome::answer(endpoint, &review, &answer))
     }
 
     /// The whole body, and its part of all bodies: by the length that is declared, or else the largest.
@@ -260,30 +260,31 @@ impl Desk {
         work.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 
-    async fn ask(
+    async fn check_access(
         &self,
         peer: Option<Peer>,
         review: &Review,
-        question: ClusterChecks,
+        checks: ClusterChecks,
     ) -> Result<AdmissionResponse, RequestError> {
-        let wrapped = question.wrapped(review);
+        let wrapped = checks.wrapped(review);
         let Review { requester, namespace, .. } = review;
         let kinds: BTreeSet<_> = wrapped.iter().map(|it| [it.api_version, it.kind]).collect();
         if let Some(finding) = access::too_many(kinds.len()) {
-            return Ok(question.answered(Ok(vec![finding])));
+            return Ok(checks.answered(Ok(vec![finding])));
         }
-        let named = question.named.iter().map(|it| [it.kind.as_str(), it.name.as_str()]);
-        let requests = u32::try_from(kinds.len() + question.named.len()).unwrap_or(u32::MAX);
+        let named = checks.named.iter().map(|it| [it.kind.as_str(), it.name.as_str()]);
+        let requests = u32::try_from(kinds.len() + checks.named.len()).unwrap_or(u32::MAX);
         let about = subject(requester, namespace, kinds.into_iter().chain(named));
-        match self.rates.charge(peer, requester, &about, requests) {
+        match self.rates.charge(peer, requester, namespace, &about, requests) {
             Ok(()) => {}
             Err(Wait::Peer(_)) => return Err(RequestError::TooMany),
-            Err(Wait::User(time)) => return Ok(too_often(time)),
+            Err(Wait::User(time)) => return Ok(too_often("for this user", time)),
+            Err(Wait::Namespace(time)) => return Ok(too_often("in this namespace", time)),
         }
-        let place = in_time(self.asking.take(peer, 1)).await?;
+        let place = in_time(self.access_checks.take(peer, 1)).await?;
         let authorize = &self.admission.authorize;
-        let rights = authorize.findings(requester, namespace, &wrapped, question.check_user);
-        let (found, missing) = join(rights, authorize.missing(namespace, &question.named)).await;
+        let rights = authorize.findings(requester, namespace, &wrapped, checks.check_user);
+        let (found, missing) = join(rights, authorize.missing(namespace, &checks.named)).await;
         drop(place);
         let found = found.map(|findings| [findings, missing].concat());
         match &found {
@@ -294,11 +295,11 @@ impl Desk {
                 tracing::warn!(cause, "Access check failed; admission denied.");
             }
         }
-        Ok(question.answered(found))
+        Ok(checks.answered(found))
     }
 }
 
-impl Desk {
+impl AdmissionServer {
     /// Reads the objects that describe the pods of components, one after the other.
     async fn read(
         &self,
@@ -311,12 +312,13 @@ impl Desk {
         let names = wanted.iter().map(|it| [it.kind, it.name.as_str()]);
         let about = subject(requester, namespace, names);
         let requests = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
-        match self.rates.charge(peer, requester, &about, requests) {
+        match self.rates.charge(peer, requester, namespace, &about, requests) {
             Ok(()) => {}
             Err(Wait::Peer(_)) => return Err(RequestError::TooMany),
-            Err(Wait::User(time)) => return Ok(too_often(time)),
+            Err(Wait::User(time)) => return Ok(too_often("for this user", time)),
+            Err(Wait::Namespace(time)) => return Ok(too_often("in this namespace", time)),
         }
-        let _place = in_time(self.asking.take(peer, 1)).await?;
+        let _place = in_time(self.access_checks.take(peer, 1)).await?;
         let (mut found, mut rooms) = (BTreeMap::new(), vec![]);
         for reference in wanted {
             match self.admission.authorize.referenced(namespace, reference).await {
@@ -338,10 +340,10 @@ impl Desk {
     }
 }
 
-/// The answer for a user with too many access checks.
-fn too_often(time: Duration) -> AdmissionResponse {
+/// The answer where there were too many access checks.
+fn too_often(whose: &str, time: Duration) -> AdmissionResponse {
     let seconds = u16::try_from(time.as_secs()).unwrap_or(u16::MAX).saturating_add(1);
-    let message = format!("too many access checks for this user; try again in {seconds} s");
+    let message = format!("too many access checks {whose}; try again in {seconds} s");
     AdmissionResponse::denied(Reason::TooManyRequests(seconds), &message)
 }
 
@@ -350,7 +352,7 @@ async fn in_time<T>(free: impl Future<Output = T>) -> Result<T, RequestError> {
     timeout(PLACE_TIME_MAX, free).await.map_err(|_| RequestError::Overloaded)
 }
 
-impl Told {
+impl Outcome {
     fn answer(endpoint: Endpoint, review: &Review, answer: &AdmissionResponse) -> Self {
         let Review { uid, operation, requester, .. } = review;
         if let Some((reason, _)) = &answer.denied {

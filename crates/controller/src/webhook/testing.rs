@@ -43,7 +43,7 @@ pub(super) fn given_user(username: &str) -> Identity {
     }
 }
 
-/// The envelope of a question by `ann`.
+/// The envelope of a review by `ann`.
 pub(super) fn given_review(endpoint: Endpoint, operation: &str, old: &Value, new: &Value) -> Value {
     let (version, plural) = match endpoint {
         Endpoint::MutateAppWrapper | Endpoint::ValidateAppWrapper => ("v1beta2", "appwrappers"),
@@ -60,9 +60,9 @@ pub(super) fn given_review(endpoint: Endpoint, operation: &str, old: &Value, new
     })
 }
 
-/// A question as it is read.
+/// A review as it is read.
 pub(super) fn asked(endpoint: Endpoint, review: &Value) -> Review {
-    Review::read(review.to_string().as_bytes(), endpoint.resource()).expect("a question")
+    Review::read(review.to_string().as_bytes(), endpoint.resource()).expect("a review")
 }
 
 /// Settings of the property tests: there is no file for regressions.

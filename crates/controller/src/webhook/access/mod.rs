@@ -131,7 +131,7 @@ impl Reviews {
                 if let Some(known) = self.requesters.get(&key) {
                     return Ok(known);
                 }
-                let what = review::question(access);
+                let what = review::described(access);
                 let asked = review::may(&self.client.0, identity, access.clone());
                 let allowed = review::soon(&what, asked).await?;
                 if identity.bytes() <= Identity::BYTES_MAX {
@@ -179,18 +179,18 @@ impl Reviews {
         let targets: BTreeMap<_, _> = at_once(targets.collect()).await?.into_iter().collect();
         let usable: BTreeSet<&Target> =
             targets.values().flatten().filter(|target| target.flaw().is_none()).collect();
-        let mut questions: Vec<Asking<'_, Option<Denied<'_>>>> = vec![];
+        let mut checks: Vec<Asking<'_, Option<Denied<'_>>>> = vec![];
         for target in usable {
             if check_user {
                 let creation = target.creation(namespace);
                 let who = Who::Requester(requester);
-                questions.push(Box::pin(self.denied(who, target, creation)));
+                checks.push(Box::pin(self.denied(who, target, creation)));
             }
             for access in target.handling(Some(namespace)) {
-                questions.push(Box::pin(self.denied(Who::Controller, target, access)));
+                checks.push(Box::pin(self.denied(Who::Controller, target, access)));
             }
         }
-        let denied: Vec<Denied<'_>> = at_once(questions).await?.into_iter().flatten().collect();
+        let denied: Vec<Denied<'_>> = at_once(checks).await?.into_iter().flatten().collect();
         let mut findings = vec![];
         for Wrapped { path, api_version, kind, name: _ } in wrapped {
             let messages = match targets.get(&(*api_version, *kind)).and_then(Option::as_ref) {

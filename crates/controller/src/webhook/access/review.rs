@@ -61,7 +61,7 @@ impl Access {
 /// # Errors
 /// Where that cannot be told.
 pub async fn may(client: &Client, who: &Identity, access: Access) -> Result<bool, AccessError> {
-    let what = question(&access);
+    let what = described(&access);
     verdict(ask(client, who, access).await?, &what)
 }
 
@@ -74,7 +74,7 @@ pub async fn may_for_good(
     who: &Identity,
     access: Access,
 ) -> Result<bool, AccessError> {
-    let what = question(&access);
+    let what = described(&access);
     let status = ask(client, who, access).await?;
     let undecided = status.as_ref().filter(|it| !it.allowed && it.denied != Some(true));
     match undecided.and_then(|it| it.evaluation_error.as_deref()).filter(|why| !why.is_empty()) {
@@ -91,7 +91,7 @@ async fn ask(
     who: &Identity,
     access: Access,
 ) -> Result<Option<SubjectAccessReviewStatus>, AccessError> {
-    let what = question(&access);
+    let what = described(&access);
     let review = subject_review(who, access);
     let api: Api<SubjectAccessReview> = Api::all(client.clone());
     let answer = api.create(&PostParams::default(), &review).await;
@@ -100,7 +100,7 @@ async fn ask(
 }
 
 /// What is asked about a user.
-pub(super) fn question(access: &Access) -> String {
+pub(super) fn described(access: &Access) -> String {
     format!("check whether the user can {} {}", access.verb, access.resource)
 }
 

@@ -29,9 +29,9 @@ fn updated(old: &Value, new: &Value, username: &str) -> Progress {
     judged(VALIDATE, &with(&review, "/request/userInfo/username", json!(username)))
 }
 
-fn question(verdict: Progress) -> ClusterChecks {
+fn checks(verdict: Progress) -> ClusterChecks {
     match verdict {
-        Progress::Ask(question) => question,
+        Progress::Ask(checks) => checks,
         Progress::Final(answer) => panic!("it is final: {answer:?}"),
         Progress::Read(reading) => panic!("objects are read: {reading:?}"),
     }
@@ -40,7 +40,7 @@ fn question(verdict: Progress) -> ClusterChecks {
 fn answer(verdict: Progress) -> AdmissionResponse {
     match verdict {
         Progress::Final(answer) => answer,
-        Progress::Ask(question) => panic!("a cluster is asked: {question:?}"),
+        Progress::Ask(checks) => panic!("a cluster is asked: {checks:?}"),
         Progress::Read(reading) => panic!("objects are read: {reading:?}"),
     }
 }
@@ -80,7 +80,7 @@ fn a_creation_without_errors_asks_about_every_component() {
     let components = json!([{"template": given_job("a")}, {"template": given_job("b")}]);
     let aw = with(&given_aw(), "/spec/components", components);
     let review = given_review(VALIDATE, "CREATE", &Value::Null, &aw);
-    let found = question(judged(VALIDATE, &review));
+    let found = checks(judged(VALIDATE, &review));
     assert!(found.check_user);
     let review = asked(VALIDATE, &review);
     let wrapped: Vec<_> = found
@@ -91,12 +91,12 @@ fn a_creation_without_errors_asks_about_every_component() {
     let row = |i: usize, name| (format!("spec.components[{i}].template"), "batch/v1", "Job", name);
     assert_eq!(wrapped, [row(0, "a"), row(1, "b")]);
     let config = Config::parse("admission: {userRBACAdmissionCheck: false}").expect("settings");
-    let found = question(judge(VALIDATE, &review, &config, None, None));
+    let found = checks(judge(VALIDATE, &review, &config, None, None));
     assert!(!found.check_user, "the controller is still asked about");
 }
 
 #[test]
-fn what_is_wrong_with_a_template_spares_the_question() {
+fn what_is_wrong_with_a_template_spares_the_access_checks() {
     let named = |name: Value| with(&given_aw(), "/spec/components/0/template/metadata/name", name);
     for (aw, want) in [
         (named(json!("")), "spec.components[0].template.metadata.name"),
@@ -122,14 +122,14 @@ fn everything_else_that_is_wrong_is_said_together_with_the_clusters_answer() {
         message: "ann must be allowed to create it".to_owned(),
     };
     let (reason, message) =
-        question(created(&aw)).answered(Ok(vec![refusal])).denied.expect("denied");
+        checks(created(&aw)).answered(Ok(vec![refusal])).denied.expect("denied");
     assert_eq!(reason, Reason::Forbidden);
     for want in [BAD, "spec.failurePolicy.maxRestarts", "ann must be allowed"] {
         assert!(message.contains(want), "{want}: {message}");
     }
-    let (reason, _) = question(created(&aw)).answered(Ok(vec![])).denied.expect("denied");
+    let (reason, _) = checks(created(&aw)).answered(Ok(vec![])).denied.expect("denied");
     assert_eq!(reason, Reason::Invalid);
-    let clean = question(created(&given_aw())).answered(Ok(vec![]));
+    let clean = checks(created(&given_aw())).answered(Ok(vec![]));
     assert_eq!(clean, AdmissionResponse::default());
 }
 
@@ -137,7 +137,7 @@ fn everything_else_that_is_wrong_is_said_together_with_the_clusters_answer() {
 fn without_an_answer_of_the_cluster_nothing_is_let_in() {
     let error = AccessError { message: "discovery of batch/v1".to_owned(), source: None };
     let (reason, message) =
-        question(created(&given_aw())).answered(Err(error)).denied.expect("denied");
+        checks(created(&given_aw())).answered(Err(error)).denied.expect("denied");
     assert_eq!(reason, Reason::Unavailable);
     assert!(
         message.contains("try again") && message.contains("discovery of batch/v1"),
@@ -148,7 +148,7 @@ fn without_an_answer_of_the_cluster_nothing_is_let_in() {
 #[test]
 fn a_change_asks_only_about_templates_that_changed() {
     let grown = with(&stored(), "/spec/components/0/template/spec/x", json!(1));
-    let found = question(updated(&stored(), &grown, OWN));
+    let found = checks(updated(&stored(), &grown, OWN));
     assert!(!found.check_user, "the controller grew it");
     assert!(denial(updated(&stored(), &grown, "ann")).contains("components[0].template"));
     let annotated = with(&stored(), "/metadata/annotations", json!({"a": "b"}));
@@ -206,7 +206,7 @@ fn what_is_being_deleted_keeps_what_is_immutable() {
 fn deepened(review: &Value, levels: usize) -> Review {
     let deep = "[".repeat(levels) + &"]".repeat(levels);
     let text = review.to_string().replace("\"DEEP\"", &deep);
-    Review::read(text.as_bytes(), Resource::AppWrappers).expect("a question")
+    Review::read(text.as_bytes(), Resource::AppWrappers).expect("a review")
 }
 
 #[test]
@@ -236,7 +236,7 @@ fn an_object_that_is_too_deep_is_denied_and_an_old_one_can_still_be_finished() {
             judge(Endpoint::MutateAppWrapper, &deepened(&review, levels), &config, None, None);
         assert_eq!(answer(mutated), AdmissionResponse::default(), "validation says what is wrong");
     }
-    question(judged("CREATE", &null, &deep, 57));
+    checks(judged("CREATE", &null, &deep, 57));
 }
 
 #[test]

@@ -12,11 +12,11 @@ fn given() -> Value {
 }
 
 fn refused(bytes: &[u8]) -> String {
-    Review::read(bytes, Resource::AppWrappers).expect_err("no question").to_string()
+    Review::read(bytes, Resource::AppWrappers).expect_err("no review").to_string()
 }
 
 #[test]
-fn what_is_no_question_of_an_api_server_is_named() {
+fn what_is_no_review_of_an_api_server_is_named() {
     let request = |field: &str, value: Value| with(&given(), &format!("/request/{field}"), value);
     let missing = |field: &str| without(&given(), &format!("/request/{field}"));
     let rows: &[(&str, Value)] = &[
@@ -84,7 +84,7 @@ fn bytes_that_are_no_json_are_refused_in_one_short_line() {
 }
 
 #[test]
-fn a_question_is_read_whole() {
+fn a_review_is_read_whole() {
     let old = with(&given_aw(), "/metadata/uid", json!("1"));
     let review = given_review(CREATE, "UPDATE", &old, &given_aw());
     let review = with(&review, "/request/userInfo/extra", json!({"scopes": ["a", "b"]}));
@@ -119,7 +119,7 @@ fn only_a_deletion_has_options() {
 }
 
 #[test]
-fn an_object_of_any_depth_is_a_question() {
+fn an_object_of_any_depth_is_a_review() {
     for (levels, too_deep) in
         [(60, false), (61, true), (123, true), (9_999, true), (1_000_000, true)]
     {
@@ -128,7 +128,7 @@ fn an_object_of_any_depth_is_a_question() {
         let aw = with(&given_aw(), "/spec/components/0/deep", json!("DEEP"));
         let review = given_review(CREATE, "CREATE", &Value::Null, &aw).to_string();
         let review = review.replace("\"DEEP\"", &deep);
-        let found = Review::read(review.as_bytes(), Resource::AppWrappers).expect("a question");
+        let found = Review::read(review.as_bytes(), Resource::AppWrappers).expect("a review");
         assert_eq!(found.object.too_deep, too_deep, "{levels}");
         assert_eq!(found.object.value["metadata"], given_aw()["metadata"]);
     }

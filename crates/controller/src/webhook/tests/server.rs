@@ -21,7 +21,7 @@ use crate::webhook::Identity;
 use crate::webhook::authorize::{AccessError, Authorize, Named, Wrapped};
 use crate::webhook::judge::Endpoint;
 use crate::webhook::server::{
-    ASKING_MAX, AT_WORK_MAX, Admission, BODY_BYTES_MAX, SMALL_BODY_MAX, router,
+    ACCESS_CHECKS_MAX, Admission, BODY_BYTES_MAX, REVIEWS_MAX, SMALL_BODY_MAX, router,
 };
 use crate::webhook::testing::{given_aw, given_review};
 use crate::webhook::validate::Finding;
@@ -166,7 +166,7 @@ fn response(text: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_question_gets_its_answer_and_is_counted() {
+async fn a_review_gets_its_response_and_is_counted() {
     let given = given(Cluster::Agrees);
     let (status, text) = given.told(creation(&given_aw())).await;
     assert_eq!(status, StatusCode::OK);
@@ -303,7 +303,7 @@ async fn without_the_cluster_nothing_is_let_in() {
 #[tokio::test]
 async fn a_panic_is_answered_and_the_server_lives() {
     let given = given(Cluster::Panics);
-    for _ in 0..=AT_WORK_MAX {
+    for _ in 0..=REVIEWS_MAX {
         let (status, text) = given.told(creation(&given_aw())).await;
         assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR, "{text}");
         assert!(!text.contains("a mistake\n"), "what it says is for the log: {text}");
@@ -326,17 +326,17 @@ async fn time_is_bounded() {
 #[tokio::test(start_paused = true)]
 async fn beyond_so_many_at_a_time_one_is_told_to_come_again() {
     let given = given(Cluster::Waits(Semaphore::new(0)));
-    let waiting: Vec<_> = (0..ASKING_MAX)
+    let waiting: Vec<_> = (0..ACCESS_CHECKS_MAX)
         .map(|_| tokio::spawn(sent(given.router.clone(), posted(creation(&given_aw())))))
         .collect();
-    while given.asked() < ASKING_MAX as usize {
+    while given.asked() < ACCESS_CHECKS_MAX as usize {
         tokio::task::yield_now().await;
     }
     let (status, text) = given.told(creation(&given_aw())).await;
     assert_eq!(status, StatusCode::TOO_MANY_REQUESTS, "{text}");
     assert!(given.counted("unknown", "overloaded"));
     let Cluster::Waits(permits) = &given.cluster.0 else { unreachable!("it waits") };
-    permits.add_permits(ASKING_MAX as usize + 1);
+    permits.add_permits(ACCESS_CHECKS_MAX as usize + 1);
     for each in waiting {
         assert_eq!(each.await.expect("it ends").0, StatusCode::OK);
     }
@@ -407,13 +407,13 @@ async fn large_bodies_that_do_not_come_hold_up_no_small_one_and_no_other_peer() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_peer_does_not_get_all_questions_to_the_cluster() {
+async fn one_peer_does_not_get_all_access_checks() {
     let given = given(Cluster::Waits(Semaphore::new(0)));
     let ask = |number: u8| {
         let request = of_peer(posted(creation(&given_aw())), number);
         tokio::spawn(sent(given.router.clone(), request))
     };
-    let waiting: Vec<_> = (0..2 * ASKING_MAX).map(|_| ask(1)).collect();
+    let waiting: Vec<_> = (0..2 * ACCESS_CHECKS_MAX).map(|_| ask(1)).collect();
     let mut limited = 0;
     let Cluster::Waits(permits) = &given.cluster.0 else { unreachable!("it waits") };
     let other = ask(2);
@@ -421,12 +421,12 @@ async fn one_peer_does_not_get_all_questions_to_the_cluster() {
         tokio::task::yield_now().await;
     }
     assert_eq!(given.asked(), 21, "its part, and that of the other");
-    permits.add_permits(4 * ASKING_MAX as usize);
+    permits.add_permits(4 * ACCESS_CHECKS_MAX as usize);
     assert_eq!(other.await.expect("it ends").0, StatusCode::OK);
     for each in waiting {
         limited += usize::from(each.await.expect("it ends").0 != StatusCode::OK);
     }
-    assert!(limited < 2 * ASKING_MAX as usize);
+    assert!(limited < 2 * ACCESS_CHECKS_MAX as usize);
 }
 
 /// With ever new identities nothing is remembered.
