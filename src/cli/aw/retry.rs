@@ -24,6 +24,7 @@ use super::{Done, Target, block_on, now, sentence, words};
 use crate::api::{Phase, keys};
 use crate::decide::pause;
 use crate::observe::assemble::Wrapper;
+use crate::printable::escape;
 use crate::tuning::{Limits, Period};
 
 /// How often it is tried where the AppWrapper changes meanwhile.
@@ -75,7 +76,8 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
             RetryPlan::Anew => {}
         }
         let queued = matches!(place.workload(&one.wrapper.uid).await?, Queued::Workload(_));
-        let manifest = anew::manifest(&one.value()?, queued || one.wrapper.queue.is_some());
+        let old = &one.value()?;
+        let manifest = anew::manifest(old, queued || one.wrapper.queue.is_some());
         match place.create(&anew::trial(&manifest, &one.wrapper.uid), true).await? {
             Written::Yes => {}
             Written::Conflict => continue,
@@ -88,7 +90,9 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
             Replaced::Changed => continue,
             Replaced::Yes => {
                 let facts = Retried { recreated: true, manifest: None };
-                (true, facts, made_anew(&manifest, program()))
+                let newer = place.one(&target.name).await.and_then(|it| it.value()).ok();
+                let rights = newer.and_then(|newer| other_rights(old, &newer)).unwrap_or_default();
+                (true, facts, made_anew(&manifest, program()) + &rights)
             }
             Replaced::Refused(why) => (false, nothing, format!("could not be deleted: {why}")),
             Replaced::Lost { why, manifest } => {
@@ -119,6 +123,18 @@ fn made_anew(manifest: &Value, program: &str) -> String {
         (Some(false) | None, _) => String::new(),
     };
     format!("was deleted and recreated from its own spec{next}")
+}
+
+/// Whose rights count from now on, where they are another user's than before.
+fn other_rights(old: &Value, new: &Value) -> Option<String> {
+    let [before, after] =
+        [old, new].map(|object| object["spec"]["requester"]["username"].as_str().map(escape));
+    let (before, after) = (before?, after?);
+    (before != after).then(|| {
+        format!(
+            "; the controller now creates its resources with the rights of {after}, not of {before}"
+        )
+    })
 }
 
 /// What to do in each phase.
@@ -334,6 +350,22 @@ mod tests {
         std::sync::Arc::make_mut(&mut failed.spec).managed_by = None;
         failed.deleting = true;
         assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
+    }
+
+    #[test]
+    fn another_users_rights_are_not_lent_silently() {
+        let by = |user: Value| json!({"spec": {"requester": {"username": user}}});
+        for (old, new, want) in [
+            (by(json!("ann")), by(json!("ann")), None),
+            (by(json!("ann")), by(json!("admin")), Some("with the rights of admin, not of ann")),
+            (by(json!("ann")), json!({"spec": {}}), None),
+            (json!({"spec": {}}), by(json!("admin")), None),
+            (by(json!("a\u{1b}[2J")), by(json!("admin")), Some("not of a\\u{1b}[2J")),
+        ] {
+            let said = other_rights(&old, &new);
+            assert_eq!(said.is_some(), want.is_some(), "{said:?}");
+            assert!(said.unwrap_or_default().ends_with(want.unwrap_or_default()));
+        }
     }
 
     #[test]

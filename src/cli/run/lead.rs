@@ -6,8 +6,8 @@ use std::sync::Arc;
 use kube::Client;
 use tokio::sync::oneshot;
 
+use super::cluster;
 use super::worker::{Stop, Worker};
-use super::{cluster, stop_signal};
 use crate::cli::Error;
 use crate::clock::Clock;
 use crate::config::{Config, LeaderElection};
@@ -65,8 +65,12 @@ async fn hold(mut election: Election, won: oneshot::Sender<()>, stop: Stop) {
     election.give_back().await;
 }
 
-/// Works while this replica leads; ends with an error when it loses leadership, so that it is restarted.
-pub(super) async fn lead(controller: Controller, lease: Lease) -> Result<(), Error> {
+/// Works while this replica leads, until it is to stop; ends with an error when it loses leadership, so that it is restarted.
+pub(super) async fn lead(
+    controller: Controller,
+    lease: Lease,
+    stop: impl Future<Output = ()>,
+) -> Result<(), Error> {
     let Lease { worker, leadership: _, won } = lease;
     let metrics = controller.context.metrics.clone();
     let leads = async {
@@ -76,7 +80,7 @@ pub(super) async fn lead(controller: Controller, lease: Lease) -> Result<(), Err
         metrics.set_leader(true);
     };
     let ended = tokio::select! {
-        () = controller.run_when(leads, stop_signal()) => Ok(()),
+        () = controller.run_when(leads, stop) => Ok(()),
         _ = worker.ended() => Err(Error::Cluster("this replica lost leadership".to_owned())),
     };
     worker.stop();

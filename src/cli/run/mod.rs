@@ -6,12 +6,14 @@ mod servers;
 mod shadow;
 mod worker;
 
+use std::io;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use kube::Client;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 use self::lead::Lease;
@@ -65,11 +67,15 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 
 async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     telemetry::log_panics();
+    let mut stop = pin!(stop_signal());
     let config = super::configured(args.config.as_deref())?;
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
     let client = cluster::counted(connection.clone(), &metrics)?;
-    greet(&client).await?;
+    tokio::select! {
+        greeted = greet(&client) => greeted?,
+        () = &mut stop => return Ok(()),
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let elects = config.leader_election.enabled;
     metrics.set_leader(!elects);
@@ -94,9 +100,9 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let reload = args.config.clone().map(|path| tokio::spawn(reload::reload(context, path)));
     let working = async {
         if let Some(lease) = lease {
-            lead::lead(controller, lease).await
+            lead::lead(controller, lease, stop).await
         } else {
-            controller.run(stop_signal()).await;
+            controller.run(stop).await;
             Ok(())
         }
     };
@@ -177,12 +183,22 @@ async fn follow(client: Client, context: Arc<Context>) {
     preflight::follow(client, &config, |settings| context.set_kueue(settings)).await;
 }
 
-async fn stop_signal() {
-    let Ok(mut terminate) = signal(SignalKind::terminate()) else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = tokio::signal::ctrl_c() => {}
+/// Ends when the process is asked to stop, from this call on: the first process of a container has no other handler, and
+/// a signal that comes while it starts would be lost.
+fn stop_signal() -> impl Future<Output = ()> {
+    let [terminate, interrupt] =
+        [SignalKind::terminate(), SignalKind::interrupt()].map(|kind| received(signal(kind)));
+    async {
+        tokio::select! {
+            () = terminate => {}
+            () = interrupt => {}
+        }
+    }
+}
+
+async fn received(signal: io::Result<Signal>) {
+    match signal {
+        Ok(mut signal) => drop(signal.recv().await),
+        Err(_) => std::future::pending().await,
     }
 }

@@ -1,6 +1,7 @@
 //! `appwrapper run --shadow`: beside the controller in charge.
 
 use std::net::Ipv4Addr;
+use std::pin::pin;
 use std::sync::Arc;
 
 use kube::Client;
@@ -29,12 +30,16 @@ fn settings(mut config: Config) -> Config {
 /// Watches and compares. The one client there is only reads.
 pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     telemetry::log_panics();
+    let mut stop = pin!(stop_signal());
     let config = settings(crate::cli::configured(args.config.as_deref())?);
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
     metrics.set_leader(false); // the AppWrappers are those of the controller in charge
     let client = cluster::read_only(connection, &metrics)?;
-    super::greet(&client).await?;
+    tokio::select! {
+        greeted = super::greet(&client) => greeted?,
+        () = &mut stop => return Ok(()),
+    }
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let shadow = Shadow::new(args.shadow_patience, metrics.clone());
     let controller =
@@ -48,7 +53,7 @@ pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     let reload =
         args.config.clone().map(|path| tokio::spawn(reload::reload(context.clone(), path)));
     let ended = tokio::select! {
-        () = controller.run(stop_signal()) => Ok(()),
+        () = controller.run(stop) => Ok(()),
         ended = worker::any_ended([&health]) => Err(ended),
         never = heartbeat.keep() => never,
     };

@@ -103,8 +103,9 @@ pub(super) struct Heartbeat {
 
 /// How often a thread shows that it goes on, and how often that is looked at.
 const BEAT_EVERY: Duration = Duration::from_secs(1);
-/// A thread that has not gone on for so long hangs for good.
+/// A thread that has not gone on for so long hangs for good, if so many looks in a row find it so.
 const HANGS_AFTER: Duration = Duration::from_mins(2);
+const LOOKS: u32 = 3;
 
 impl Heartbeat {
     pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
@@ -131,10 +132,13 @@ impl Heartbeat {
         }
     }
 
-    /// Waits, on another thread, until it hangs for good. The Lease would be renewed for ever.
+    /// Waits, on another thread, until it hangs for good. The Lease would be renewed for ever. After a pause of the whole
+    /// machine, the last beat is old until the thread has had its turn.
     pub(super) async fn stopped(&self) {
-        while self.age() < HANGS_AFTER {
+        let mut looks = 0;
+        while looks < LOOKS {
             tokio::time::sleep(BEAT_EVERY).await;
+            looks = if self.age() < HANGS_AFTER { 0 } else { looks + 1 };
         }
     }
 }
@@ -199,5 +203,22 @@ mod tests {
         assert!(heartbeat.stopped().now_or_never().is_none());
         clock.advance(HANGS_AFTER / 2);
         heartbeat.stopped().await;
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_thread_goes_on_after_a_pause_of_the_machine() {
+        let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+        let heartbeat = Heartbeat::new(clock.clone());
+        let watches = tokio::spawn({
+            let heartbeat = heartbeat.clone();
+            async move { heartbeat.stopped().await }
+        });
+        for _ in 0..3 {
+            clock.advance(HANGS_AFTER * 5);
+            tokio::time::sleep(BEAT_EVERY * 3 / 2).await; // the thread that watches has its turn first
+            heartbeat.beat();
+            tokio::time::sleep(BEAT_EVERY * 2).await;
+        }
+        assert!(!watches.is_finished());
     }
 }

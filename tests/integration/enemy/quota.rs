@@ -272,7 +272,12 @@ fn nobody_makes_an_appwrapper_the_controller_of_its_own() {
                 owner(true)["metadata"]["ownerReferences"].clone();
             object
         };
-        let objects = [job("own", json!({}), &[]), pod("own", &[]), deployment("own", json!({}))];
+        let objects = [
+            job("own", json!({}), &[]),
+            pod("own", &[]),
+            deployment("own", json!({})),
+            wrapper("own", json!({}), vec![job("of-own", json!({}), &[])]),
+        ];
         for object in objects {
             let said = refusal(tenant.create(controlled(object.clone())).await);
             assert!(said.contains("must not be set as the controller"), "{object}: {said}");

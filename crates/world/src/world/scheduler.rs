@@ -306,7 +306,7 @@ impl World {
                 replica.push_later(key.clone(), elapsed + pause);
             }
             Landed::Done(Err(error)) => {
-                let pause = crate::reconcile::error_pause(&replica.context, key);
+                let (_, pause) = crate::reconcile::after_error(&replica.context, key);
                 let pause = error.retry_after().map_or(pause, |asked| asked.max(pause));
                 replica.push_later(key.clone(), elapsed + pause);
                 if !hurt {
