@@ -224,6 +224,9 @@ pub struct Report {
     pub unstarted: BTreeSet<usize>,
     /// Pod sets whose pods nothing replaces: a Pod itself, a Kubeflow replica that never restarts.
     pub unreplaced: BTreeSet<usize>,
+    /// Pod sets whose pods perhaps nothing replaces, which only the component can tell: a Kubeflow replica that restarts
+    /// by exit code, a `JobSet` that a rule of its own may fail.
+    pub perhaps_unreplaced: BTreeSet<usize>,
     /// `backoffLimit` of the Jobs of a pod set, where it is known.
     pub backoff: BTreeMap<usize, BackoffLimit>,
 }

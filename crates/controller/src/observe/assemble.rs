@@ -273,6 +273,7 @@ fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
             .collect(),
         unstarted: report.unstarted.into_iter().filter_map(index).collect(),
         unreplaced: report.unreplaced.into_iter().filter_map(index).collect(),
+        perhaps_unreplaced: report.perhaps_unreplaced.into_iter().filter_map(index).collect(),
         backoff: report
             .backoff
             .into_iter()

@@ -80,8 +80,15 @@ impl Replacement {
     }
 
     /// Whether nothing may replace the pod: [`is_final`](Self::is_final), or what its Job has counted may have been
-    /// read before its pods were, or a rule of its own may fail it.
+    /// read before its pods were, or a rule or an exit code may fail its component.
     fn may_be_final(&self, facts: Facts<'_>, pod: &Pod) -> bool {
+        let object = pod.component.and_then(|index| facts.snapshot.components.get(index)?.ours());
+        let is_open = |object: &Object| {
+            pod.pod_set.is_some_and(|set| object.report.perhaps_unreplaced.contains(&set))
+        };
+        if object.is_some_and(is_open) {
+            return true;
+        }
         let limit_may_be_exceeded = |failures: Failures| {
             let limit = failures.limit;
             limit.fails_by_rule || limit.limit.is_none_or(|limit| failures.at_most > limit)

@@ -204,6 +204,27 @@ mod tests {
     }
 
     #[test]
+    fn a_job_set_that_may_restart_may_be_failed_by_a_rule() {
+        let rule =
+            |targets: Value| json!({"action": "FailJobSet", "targetReplicatedJobs": targets});
+        let restart = json!({"action": "RestartJobSet"});
+        for (policy, want) in [
+            (json!({"maxRestarts": 3}), vec![]),
+            (json!({"maxRestarts": 3, "rules": [restart]}), vec![]),
+            (json!({"maxRestarts": 3, "rules": [restart, rule(json!(null))]}), vec![0, 1]),
+            (json!({"maxRestarts": 3, "rules": [rule(json!(["b"]))]}), vec![1]),
+            // what is known of its Jobs tells
+            (json!({"maxRestarts": 0, "rules": [rule(json!(null))]}), vec![]),
+        ] {
+            let (mut object, pod_sets) = given("JobSet", &json!(null));
+            object["spec"]["failurePolicy"] = policy.clone();
+            let found = report("jobset.x-k8s.io/v1alpha2", "JobSet", &pod_sets, &object);
+            assert_eq!(found.perhaps_unreplaced, want.into_iter().collect(), "{policy}");
+            assert!(found.unreplaced.is_empty());
+        }
+    }
+
+    #[test]
     fn a_replicated_job_that_waits_for_another_runs_nothing() {
         let status = |status: Value| json!({ "replicatedJobsStatus": [status] });
         let ready = status(json!({"name": "a", "ready": 1}));
@@ -240,15 +261,16 @@ mod tests {
         let (mut object, mut pod_sets) = given("PyTorchJob", &status);
         // a user may declare them in another order
         pod_sets.reverse();
-        for (policy, want) in [
-            (json!(null), vec![]),
-            (json!("OnFailure"), vec![]),
-            (json!("ExitCode"), vec![]),
-            (json!("Never"), vec![0]),
+        for (policy, want, perhaps) in [
+            (json!(null), vec![], vec![]),
+            (json!("OnFailure"), vec![], vec![]),
+            (json!("ExitCode"), vec![], vec![0]),
+            (json!("Never"), vec![0], vec![]),
         ] {
             object["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = policy;
             let found = report("kubeflow.org/v1", "PyTorchJob", &pod_sets, &object);
             assert_eq!(found.unreplaced, want.into_iter().collect());
+            assert_eq!(found.perhaps_unreplaced, perhaps.into_iter().collect());
             let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
             assert_eq!(running, [1, 1]);
         }

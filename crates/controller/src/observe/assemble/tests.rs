@@ -149,6 +149,7 @@ fn a_report_has_the_order_of_the_declared_pod_sets() {
         expected: all.map(|index| (index, Expected::pods(if index == 2 { 2 } else { 0 }))).into(),
         unstarted: all.into(),
         unreplaced: all.into(),
+        perhaps_unreplaced: all.into(),
         backoff: all.map(|index| (index, BackoffLimit::default())).into(),
         ..Report::default()
     };
@@ -159,6 +160,7 @@ fn a_report_has_the_order_of_the_declared_pod_sets() {
         expected: [(0, Expected::pods(2))].into(),
         unstarted: [0].into(),
         unreplaced: [0].into(),
+        perhaps_unreplaced: [0].into(),
         backoff: [(0, BackoffLimit::default())].into(),
         ..Report::default()
     };

@@ -68,6 +68,8 @@ impl Rules for JobSet {
             let template = job.0.get("template").map(Object);
             if let Some(template) = template.filter(|_| !may_restart) {
                 report.backoff.insert(index, spared(template));
+            } else if may_restart && may_fail(object, name) {
+                report.perhaps_unreplaced.insert(index);
             }
             let (parallelism, completions) = job.job_shape("/template/spec");
             let done = jobs.counts.sum(name, &["succeeded"]);
@@ -92,6 +94,16 @@ fn may_restart(object: Object<'_>) -> bool {
     let used = counted.or_else(|| object.count("/status/restarts")).unwrap_or(0);
     let mut rules = object.array("/spec/failurePolicy/rules").iter().map(Object);
     used < most || rules.any(|rule| rule.text("/action").ends_with("IgnoreMaxRestarts"))
+}
+
+/// Whether a rule of the JobSet may fail it for a Job of this name, whatever restarts are left.
+fn may_fail(object: Object<'_>, name: &str) -> bool {
+    let mut rules = object.array("/spec/failurePolicy/rules").iter().map(Object);
+    rules.any(|rule| {
+        let targets = rule.array("/targetReplicatedJobs");
+        let is_about = targets.is_empty() || targets.iter().any(|one| one.as_str() == Some(name));
+        rule.text("/action") == "FailJobSet" && is_about
+    })
 }
 
 /// The replicated Jobs of a JobSet.

@@ -135,8 +135,11 @@ impl Rules for Replicated {
                 "" => self.restart_policy,
                 policy => policy,
             };
-            if policy == "Never" {
-                report.unreplaced.insert(index);
+            match policy {
+                "Never" => _ = report.unreplaced.insert(index),
+                // up to 127 an exit code is final, and the operator says so a moment later
+                "ExitCode" => _ = report.perhaps_unreplaced.insert(index),
+                _ => {}
             }
         }
     }

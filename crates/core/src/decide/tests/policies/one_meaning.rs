@@ -227,6 +227,35 @@ fn the_owner_speaks_before_retry_policies_and_limits() {
 }
 
 #[test]
+fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
+    let rule = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
+    let policy = "{rules: [{name: r, action: Fail, onExitCodes: {operator: In, values: [1]}}]}";
+    for kind in ["PyTorchJob/work:1", "JobSet/work:1"] {
+        let silent = || {
+            let world = running(&[kind]).with(failed(0)).retry_policy("p", policy);
+            world.object_of(0, |object| _ = object.report.perhaps_unreplaced.insert(0))
+        };
+        let spoken = || silent().spec(rule).settled(20).fails(0, "PyTorchJobFailed", "", 21);
+        let restarts = silent().spec(
+            "podFailurePolicy: {rules: [\
+            {action: Ignore, onExitCodes: {operator: In, values: [1]}}]}",
+        );
+        check(vec![
+            (kind, silent().spec(rule), 20, "Wait 30"),
+            (
+                "… and it fails",
+                spoken(),
+                21,
+                "RestartIgnoringLimit failurePolicy/failurePolicyRule0#0",
+            ),
+            ("… and it does not speak", silent().spec(rule), 30, "Fail retryPolicy/p/r#0"),
+            ("no rule is about what it says", silent(), 20, "Fail retryPolicy/p/r#0"),
+            ("it is not known that nothing replaces it", restarts, 21, "Wait 380"),
+        ]);
+    }
+}
+
+#[test]
 fn a_missing_component_is_no_pod_failure() {
     let missing =
         |world: World| world.component(0, |component| component.presence = Presence::Absent);
