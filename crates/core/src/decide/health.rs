@@ -83,9 +83,7 @@ pub fn pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
 /// Whether a component has succeeded: it is recorded, or it says so now, or, where its kind never
 /// says so, its expected pods have succeeded.
 pub fn has_succeeded(draft: &Draft<'_>, index: usize) -> bool {
-    let recorded = draft.status.component_status.get(index).is_some_and(|status| {
-        condition::is_true(&status.conditions, condition::COMPONENT_SUCCEEDED)
-    });
+    let recorded = is_success_recorded(draft, index);
     let component = &draft.facts.snapshot.components[index];
     // a cache may still show the object of an earlier attempt
     let current = component.ours().filter(|_| is_current(draft, index, component));
@@ -96,6 +94,13 @@ pub fn has_succeeded(draft: &Draft<'_>, index: usize) -> bool {
                     && object.report.outcome == Outcome::Active
                     && pods_have_succeeded(draft, index))
         })
+}
+
+/// Whether it is written down that a component has succeeded.
+pub fn is_success_recorded(draft: &Draft<'_>, index: usize) -> bool {
+    draft.status.component_status.get(index).is_some_and(|status| {
+        condition::is_true(&status.conditions, condition::COMPONENT_SUCCEEDED)
+    })
 }
 
 fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {

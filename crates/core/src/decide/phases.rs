@@ -112,7 +112,10 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     let steps = &snapshot.policies.steps;
     let first: Vec<usize> =
         (0..snapshot.components.len()).filter(|index| steps.step(*index) == 0).collect();
-    if let Some((index, message)) = deploy::hopeless(snapshot, &first) {
+    record_early_successes(draft, &first);
+    let mut open = first.clone();
+    open.retain(|index| !health::is_success_recorded(draft, *index));
+    if let Some((index, message)) = deploy::hopeless(snapshot, &open) {
         let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
         return resolve::fail(here, draft, &problem);
     }
@@ -122,7 +125,7 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
         return here.stay();
     }
     let is_absent = |index: &usize| !deploy::exists(draft, &snapshot.components[*index]);
-    let absent: Vec<usize> = first.iter().copied().filter(is_absent).collect();
+    let absent: Vec<usize> = open.iter().copied().filter(is_absent).collect();
     if absent.is_empty() {
         return deployed(here, draft, &first);
     }
@@ -157,7 +160,8 @@ fn deployed(here: At<Resuming>, draft: &mut Draft<'_>, first: &[usize]) -> Move 
         status.kind.clone_from(&component.kind);
         status.api_version.clone_from(&component.api_version);
         if first.contains(&index) {
-            status.uid = component.ours().map(|object| object.uid.clone());
+            let uid = component.ours().map(|object| object.uid.clone());
+            status.uid = uid.or_else(|| status.uid.take()); // one that has succeeded may be gone
             let (kind, reason) = (condition::RESOURCES_DEPLOYED, "ComponentCreatedSuccessfully");
             condition::set(&mut status.conditions, kind, true, reason, "", now);
         }
@@ -272,17 +276,34 @@ fn missing_component<'a>(
 
 /// Writes down the components that say that they succeeded.
 fn record_successes(draft: &mut Draft<'_>) {
-    let now = draft.facts.now;
     for index in 0..draft.facts.snapshot.components.len() {
         let has_pods = !draft.facts.snapshot.components[index].pod_sets.is_empty();
         // what is to be created again has not done its work
         let up = steps::standing(draft, index) == ComponentStage::Up;
         if up && has_pods && health::has_succeeded(draft, index) {
-            let conditions = &mut draft.component_status()[index].conditions;
-            let kind = condition::COMPONENT_SUCCEEDED;
-            condition::set(conditions, kind, true, "ComponentSucceeded", "", now);
+            record_success(draft, index);
         }
     }
+}
+
+/// The same of components of the first step while others are still to come: their objects may be gone by then.
+fn record_early_successes(draft: &mut Draft<'_>, first: &[usize]) {
+    for index in first.iter().copied() {
+        let component = &draft.facts.snapshot.components[index];
+        if !component.pod_sets.is_empty() && health::has_succeeded(draft, index) {
+            record_success(draft, index);
+            let uid = component.ours().map(|object| object.uid.clone());
+            let status = &mut draft.component_status()[index];
+            status.uid = status.uid.take().or(uid);
+        }
+    }
+}
+
+fn record_success(draft: &mut Draft<'_>, index: usize) {
+    let now = draft.facts.now;
+    let conditions = &mut draft.component_status()[index].conditions;
+    let kind = condition::COMPONENT_SUCCEEDED;
+    condition::set(conditions, kind, true, "ComponentSucceeded", "", now);
 }
 
 /// Whether every component with pods has succeeded, and no pod is left that has not ended.

@@ -13,6 +13,7 @@ mod exit_codes;
 mod failure;
 mod first_cause;
 mod kill_switch;
+mod later_looks;
 mod laws;
 mod memory;
 mod no_fit;
