@@ -21,7 +21,7 @@ use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
 use crate::mutations::{self, Mutation};
 use crate::snapshot::lost::Loss;
-use crate::snapshot::{Pod, PodPhase, Undetermined};
+use crate::snapshot::{Component, Pod, PodPhase, Undetermined};
 
 /// Everything that is wrong with them.
 pub fn of_pods<'a>(
@@ -137,6 +137,7 @@ fn first_failed_pod<'a>(
     let at = lost.or(finished).or(stored).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
     let is_stuck = first.stuck.is_some() && first.phase != PodPhase::Failed;
+    let is_decided = is_stuck || is_going_component(draft.facts, first);
     let reason = if is_stuck { unhealthy::STUCK_TERMINATING } else { unhealthy::FOUND_FAILED_PODS };
     let problem = Problem::of_pod(draft.facts, first, reason);
     let lost: Vec<Loss> = pods.iter().filter_map(|pod| pod.lost).collect();
@@ -152,13 +153,21 @@ fn first_failed_pod<'a>(
     Some(Problem {
         message: format!("{}{others}", problem.message),
         failed_at: at,
-        deadline: (!is_stuck).then(|| draft.facts.limits.failure_grace.after(at)),
+        deadline: (!is_decided).then(|| draft.facts.limits.failure_grace.after(at)),
         components: with_pods(draft, judged, &decided, vec![]),
         ignored: if all_ignored { ignored } else { None },
         owner_until: silent_owner_until(draft.facts, replacement, &pods, at),
         may_return,
         ..problem
     })
+}
+
+/// Whether a pod is a component itself that has failed and is about to be gone. Nothing makes up for it, and the policies
+/// could not be asked about it later: the component would only be missing.
+fn is_going_component(facts: Facts<'_>, pod: &Pod) -> bool {
+    let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
+    let is_it = component.and_then(Component::ours).is_some_and(|object| object.uid == pod.uid);
+    is_it && pod.terminating && pod.phase == PodPhase::Failed
 }
 
 /// Until when the component of the first cause, or one of which a pod died with its node, may still say why it

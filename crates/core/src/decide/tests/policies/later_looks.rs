@@ -1,12 +1,42 @@
 //! What an earlier look has shown holds at a later one, when the object that showed it is gone.
 
-use super::build::{check, in_phase};
+use super::build::{check, failed, in_phase, running};
 use crate::api::Phase;
-use crate::decide::tests::given::World;
-use crate::snapshot::{Object, Owner, Presence};
+use crate::decide::tests::given::{World, at};
+use crate::snapshot::{Object, Owner, Pod, Presence};
 
 fn without(world: World, index: usize) -> World {
     world.component(index, |component| component.presence = Presence::Absent)
+}
+
+#[test]
+fn a_wrapped_pod_that_failed_is_decided_about_before_it_is_gone() {
+    let fails = "{defaultAction: Fail}";
+    let preempted = "{rules: [{name: r, action: Retry, onConditions: [Preempted], retryLimit: 1}]}";
+    let evicted = |reason: &str| {
+        let pod = failed(0).condition("DisruptionTarget", "True", reason);
+        Pod { terminating: true, deletion_requested: Some(at(0)), ..pod }
+    };
+    let wrapped = |pod: Pod| running(&["Pod/work:1"]).with(pod);
+    let used = wrapped(evicted("PreemptionByScheduler")).retry_policy("p", preempted);
+    let job = running(&["Job/work:1"]).with(evicted("EvictionByEvictionAPI")).backoff(0, 6, 1);
+    check(vec![
+        (
+            "a default action",
+            wrapped(evicted("EvictionByEvictionAPI")).retry_policy("p", fails),
+            21,
+            "Fail retryPolicy/p",
+        ),
+        ("no restart is left", used.used("p", "r", 1), 21, "Fail retryLimit/p/r#0 1 of 1"),
+        (
+            "the retry limit",
+            wrapped(evicted("EvictionByEvictionAPI")),
+            21,
+            "Restart retryLimit 0 of 3",
+        ),
+        ("nothing deletes it", wrapped(failed(0)).retry_policy("p", fails), 21, "Wait 80"),
+        ("a Job replaces it", job.retry_policy("p", fails), 21, "Wait 80"),
+    ]);
 }
 
 /// Jobs `a` and `b` in Resuming: `a` has succeeded, and an older object holds the name of `b`.
