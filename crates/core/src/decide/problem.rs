@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::node_replacement::{self, Replacing};
-use super::policy::{Case, FailedComponent, Judged, NODE_LOST, Ruling, RulingAction};
+use super::policy::{Case, FailedComponent, Judged, Missing, NODE_LOST, Ruling, RulingAction};
 use super::{Facts, failed, failure, incidents, replacement};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, NoFitAction, RuleSource};
@@ -51,9 +51,14 @@ pub struct Problem<'a> {
     pub judged: Option<Rc<Judged<'a>>>,
 }
 
-/// Whether a problem is that a component is missing or cannot be created, and no pod of it failed.
-pub(super) fn is_missing(reason: &str, pod: Option<&Pod>) -> bool {
-    pod.is_none() && [unhealthy::MISSING_COMPONENT, unhealthy::CREATE_FAILED].contains(&reason)
+/// Whether a problem is that a component is missing or cannot be created.
+pub(super) fn missing(reason: &str, pod: Option<&Pod>) -> Missing {
+    let is_missing = [unhealthy::MISSING_COMPONENT, unhealthy::CREATE_FAILED].contains(&reason);
+    match (is_missing, pod) {
+        (false, _) => Missing::No,
+        (true, Some(_)) => Missing::WithPod,
+        (true, None) => Missing::Alone,
+    }
 }
 
 impl<'a> Problem<'a> {
@@ -159,7 +164,7 @@ impl<'a> Problem<'a> {
             component: self.component,
             ignored: self.ignored,
             charged,
-            missing: is_missing(self.reason, self.pod),
+            missing: missing(self.reason, self.pod),
             stalled: self.reason == unhealthy::STALLED,
             failure: &self.failure,
             failed_at: self.failed_at,

@@ -1,6 +1,6 @@
 //! Stage 4: `spec.failurePolicy`. Source: KEP-262.
 
-use super::{Case, FailedComponent, Ruling, RulingAction, retry_limit};
+use super::{Case, FailedComponent, Missing, Ruling, RulingAction, retry_limit};
 use crate::api::{FailurePolicyAction, RuleRef, RuleSource};
 use crate::pattern::Pattern;
 use crate::policies::FailureRule;
@@ -33,6 +33,10 @@ pub fn rule(case: &Case<'_>) -> Said {
         }
         let mut rules = case.facts.snapshot.policies.failure_rules();
         let Some(rule) = rules.find(|rule| matches(rule, &failure, room)) else { continue };
+        if recreates(rule.action) && is_restarted_anyway(case, failure.component) {
+            answered = Some(failure.component);
+            continue;
+        }
         let name = RuleRef {
             name: Some(rule.name.clone()),
             index: Some(rule.index),
@@ -58,6 +62,23 @@ pub fn rule(case: &Case<'_>) -> Said {
         });
     }
     Said::Restart(granted)
+}
+
+const fn recreates(action: FailurePolicyAction) -> bool {
+    match action {
+        FailurePolicyAction::RecreateComponent
+        | FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => true,
+        FailurePolicyAction::FailAppWrapper
+        | FailurePolicyAction::RestartAppWrapper
+        | FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => false,
+    }
+}
+
+/// Whether a component is recreated with everything else: another is missing, or failed before, and no rule has a
+/// verdict on it.
+fn is_restarted_anyway(case: &Case<'_>, component: usize) -> bool {
+    let mut earlier = case.components.iter().take_while(|each| each.index != component);
+    case.missing != Missing::No || earlier.any(FailedComponent::has_ended)
 }
 
 /// The most failures that rules are asked about in one decision.

@@ -52,14 +52,25 @@ pub struct Case<'a> {
     pub charged: bool,
     /// The rule of `podFailurePolicy` by which a pod fails the AppWrapper.
     pub fatal: Option<i32>,
-    /// A component is missing or cannot be created, and no pod of it failed: no retry policy is about that.
-    pub missing: bool,
+    /// A component is missing or cannot be created.
+    pub missing: Missing,
     /// No pod reports progress; `pod` is the one that did last, and has not failed.
     pub stalled: bool,
     /// The first cause, as it is recorded.
     pub failure: &'a FailureRecord,
     /// When it happened.
     pub failed_at: Timestamp,
+}
+
+/// Whether a component is missing or cannot be created: whatever a rule recreates, everything is then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// None is.
+    No,
+    /// One is, and a pod of it failed.
+    WithPod,
+    /// One is, and no pod of it failed: no retry policy is about that.
+    Alone,
 }
 
 impl Case<'_> {
@@ -84,6 +95,13 @@ impl Case<'_> {
     #[must_use]
     pub fn counted_by(&self) -> Option<i32> {
         self.pod.and_then(|pod| self.judged.counts(pod))
+    }
+}
+
+impl FailedComponent<'_> {
+    /// Whether it says that it failed, or is a Pod that did, and not only lost a pod that it may replace.
+    fn has_ended(&self) -> bool {
+        self.reason != NODE_LOST
     }
 }
 
@@ -159,7 +177,8 @@ fn stages(case: &Case<'_>) -> Ruling {
         failure::Said::Ruling(ruling) => return ruling,
         failure::Said::Restart(granted) => granted,
     };
-    let missing = case.missing && !mutations::is_present(Mutation::MissingIsPodFailure);
+    let missing =
+        case.missing == Missing::Alone && !mutations::is_present(Mutation::MissingIsPodFailure);
     let policies = if missing { None } else { retry::rule(case) };
     policies.unwrap_or_else(|| retry_limit::rule(case, granted))
 }

@@ -1,7 +1,7 @@
 //! Stage 5: the retry policies in force. Source: Armada retry policies.
 
 use super::failure_view::{self, FailureView};
-use super::{Case, Retry, Ruling, RulingAction, category};
+use super::{Case, Missing, Retry, Ruling, RulingAction, category};
 use crate::api::{Retries, RetryAction, RuleRef, RuleSource};
 use crate::mutations::{self, Mutation};
 use crate::policies::{PodMatcher, RetryMatcher, RetryPolicy, RetryRule};
@@ -37,7 +37,7 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
 /// The rule of the administrator's overriding policies that fails the AppWrapper, whatever its user wrote. The
 /// first that matches decides; where it says Retry, the other stages do.
 pub fn overriding(case: &Case<'_>) -> Option<Ruling> {
-    if case.missing {
+    if case.missing == Missing::Alone {
         return None;
     }
     let policies = case.facts.snapshot.retry.overriding();

@@ -12,7 +12,7 @@ use crate::api::{
 use crate::decide::policy::{
     self, Case, FailedComponent, NODE_LOST, Ruling, RulingAction, pod_failure,
 };
-use crate::decide::problem::is_missing;
+use crate::decide::problem::missing;
 use crate::decide::{Facts, failure, incidents};
 use crate::snapshot::{Pod, Snapshot};
 
@@ -171,7 +171,7 @@ impl<'a> Hearing<'a> {
         let facts = Facts { snapshot, limits: &ground.limits, ..self.facts };
         let (judged, component) = (Rc::new(judged), evidence.component);
         let charged = incidents::is_repeated(&snapshot.status.attempts);
-        let missing = is_missing(evidence.said().0, pod);
+        let missing = missing(evidence.said().0, pod);
         let case = Case {
             facts,
             judged,

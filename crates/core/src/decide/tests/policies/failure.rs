@@ -5,7 +5,7 @@ use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::plan::Action;
 use crate::snapshot::lost::Lost;
-use crate::snapshot::{Pod, PodPhase};
+use crate::snapshot::{Pod, PodPhase, Presence};
 
 const COUNTED: &str = "Restart retryLimit 0 of 3";
 
@@ -229,6 +229,39 @@ fn the_component_that_failed_first_decides_not_the_first_rule() {
             world(&[restart_a, restart_b]),
             30,
             "Restart failurePolicy/rb#1 0 of 3",
+        ),
+    ]);
+}
+
+#[test]
+fn a_component_is_not_recreated_beside_a_restart_that_comes_anyway() {
+    let again = "name: again, action: RecreateComponent, targetComponents: [a]";
+    let free = "name: again, action: RecreateComponentAndIgnoreMaxRestarts, targetComponents: [a]";
+    let restart = "name: r, action: RestartAppWrapper, targetComponents: [b]";
+    let fail = "name: f, action: FailAppWrapper, targetComponents: [a]";
+    let no_restart = |world: World| world.limits(|limits| limits.retry_limit = 1).retries(1);
+    let gone = |lines: &[&str]| {
+        let world = running(&["Job/a", "Job/b"]).fails(0, "BackoffLimitExceeded", "of a", 30);
+        world.component(1, |one| one.presence = Presence::Absent).spec(&rules(lines))
+    };
+    let both = |lines: &[&str]| two().spec(&rules(lines));
+    let lost = running(&["Job/a:1", "Pod/b:1"]).with(ready(1)).settled(2).backoff(0, 6, 0);
+    let lost = lost.with(ready(0)).settled(3).loses_node(Lost::Deleted, 20);
+    let of_pod = "name: again, action: RecreateComponent, targetComponents: [b]";
+    check(vec![
+        ("b is missing", gone(&[again]), 30, COUNTED),
+        ("… with a pod that failed", gone(&[again]).with(failed(1)), 30, COUNTED),
+        ("… and no restart is left", no_restart(gone(&[again])), 30, "Fail retryLimit 1 of 1"),
+        ("… uncounted", gone(&[free]), 30, COUNTED),
+        ("… a rule that fails still does", gone(&[fail]), 30, "Fail failurePolicy/f#0"),
+        ("b restarts everything", both(&[restart, again]), 30, "Restart failurePolicy/r#0 0 of 3"),
+        ("no rule is about b", both(&[again]), 30, COUNTED),
+        ("… a rule that fails still does", both(&[fail]), 30, "Fail failurePolicy/f#0"),
+        (
+            "a component that only lost a pod",
+            lost.spec(&rules(&[of_pod])),
+            20,
+            "RecreateComponent failurePolicy/again#0 0 of 3",
         ),
     ]);
 }
