@@ -52,6 +52,15 @@ impl PodSetHealth<'_> {
         self.done || self.started && self.fully_ready >= self.expected
     }
 
+    /// Whether it was not ready before a pod of it ended or was to be deleted: another one was there that has not run
+    /// yet. Then it has not lost its readiness with that pod.
+    fn was_unready_before(&self, pod: &Pod) -> bool {
+        let end = failure::finished_at(pod).into_iter().chain(pod.deletion_requested).min();
+        let pending = self.waiting.iter().filter(|other| other.phase == PodPhase::Pending);
+        let first = pending.filter_map(|other| other.created).min();
+        end.zip(first).is_some_and(|(end, first)| first < end)
+    }
+
     /// Name in the label of its pods: `<component>-<pod set>`.
     pub fn name(&self) -> String {
         name_of(self.component, self.pod_set)
@@ -208,13 +217,14 @@ pub fn ready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Times
 /// Since when a pod set is not ready: the anchor of admission and warm-up.
 ///
 /// `None` while a pod of it is Terminating: its replacement may only come when it is gone. A pod that
-/// failed since then had been ready before, even if that was not recorded; and what
-/// happened while the API server did not answer is not known at all.
+/// failed since then had been ready before, even if that was not recorded, unless it is known that another one was not;
+/// and what happened while the API server did not answer is not known at all.
 pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
     if !health.terminating.is_empty() {
         return None;
     }
-    let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
+    let lost = health.failed.iter().filter(|pod| !health.was_unready_before(pod));
+    let ended = lost.filter_map(|pod| failure::finished_at(pod)).max();
     let ended = ended.map(|ended| ended.min(draft.facts.now));
     let known_from = ended.into_iter().chain(draft.facts.snapshot.last_gap).max();
     recorded_unready_since(draft, health).map(|since| known_from.map_or(since, |at| at.max(since)))
@@ -256,7 +266,8 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
         if let Some(at) = overdue.min().filter(|_| ready) {
             draft.look_again(at);
         }
-        let terminating = !health.terminating.is_empty() && !ready;
+        let mut going = health.terminating.iter();
+        let terminating = !ready && going.any(|pod| !health.was_unready_before(pod));
         let since = match &old {
             None if ready || terminating || lost_unrecorded => now,
             None => continue,

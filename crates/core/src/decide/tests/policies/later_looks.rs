@@ -1,12 +1,43 @@
 //! What an earlier look has shown holds at a later one, when the object that showed it is gone.
 
-use super::build::{check, failed, in_phase, running};
+use super::build::{check, failed, in_phase, pod_of, ready, running};
 use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
-use crate::snapshot::{Object, Owner, Pod, Presence};
+use crate::snapshot::{Object, Owner, Pod, PodPhase, Presence};
 
 fn without(world: World, index: usize) -> World {
     world.component(index, |component| component.presence = Presence::Absent)
+}
+
+/// Job `work` of two pods: one has been Pending since second 0, so that the other one, however often it is replaced, is
+/// not why the pod set is not ready.
+#[test]
+fn a_pod_that_never_runs_is_not_given_more_time_by_others_that_fail() {
+    let ignore =
+        "podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [42]}}]}";
+    let short = || running(&["Job/work:2"]).spec(ignore).backoff(0, 6, 1);
+    let pending = |second| Pod { created: Some(at(second)), ..pod_of(0, PodPhase::Pending) };
+    let later = |second| Pod { created: Some(at(second)), ..ready(0) };
+    let gone = || failed(0).code(42).at(290);
+    let stuck = || short().with(pending(0)).with(gone()).with(later(290));
+    let going = |world: World| {
+        let pod = Pod { terminating: true, deletion_requested: Some(at(250)), ..ready(0) };
+        let mut world = world.with(pod).settled(251);
+        assert_eq!(world.says_at(252), "None");
+        world.snapshot.pods.pop();
+        world.with(later(280)).settled(281)
+    };
+    check(vec![
+        ("a pod fails", stuck(), 361, "Restart retryLimit 0 of 3"),
+        (
+            "the first of them is replaced only now",
+            short().with(pending(290)).with(gone()).with(later(0)),
+            361,
+            "Wait 650",
+        ),
+        ("a pod is preempted", going(short().with(pending(0))), 361, "Restart retryLimit 0 of 3"),
+        ("… and its successor does not run", going(short().with(pending(250))), 361, "Wait 641"),
+    ]);
 }
 
 #[test]
