@@ -138,7 +138,7 @@ pub fn largest_status<'a>(components: impl IntoIterator<Item = Shape<'a>>) -> us
     let (mut name, mut pending) = (0, 0);
     for each in components {
         let texts = text_bytes(each.name) + text_bytes(each.kind) + text_bytes(each.api_version);
-        let pod_sets = each.pod_sets.iter().map(|set| stored_bytes(set) + SMALL + 2 * SMALL);
+        let pod_sets = each.pod_sets.iter().map(|set| stored_bytes(set) + SMALL + 3 * SMALL);
         sum += texts + 3 * SMALL + COMPONENT_CONDITIONS + pod_sets.sum::<usize>();
         name = name.max(text_bytes(each.name));
         pending = pending.max(each.pending);

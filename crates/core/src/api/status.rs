@@ -181,6 +181,10 @@ pub struct PodSetSince {
     /// When the readiness last changed.
     pub since: Time,
 
+    /// When a pod failed first since all pods of its component last ran.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed_at: Option<Time>,
+
     /// Pods that failed up to this time were replaced: every expected pod ran after they had failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub replaced_until: Option<Time>,

@@ -1,11 +1,12 @@
-//! Failed pods that are the consequence of an earlier failure: their owner deleted them because it had failed.
+//! Failed pods that are the consequence of an earlier failure: their owner deleted them because it had failed, or they
+//! were deleted with it.
 //!
-//! A Job that fails deletes its running pods. They then end with 143 or 137 and count as failed for a moment, until
-//! they are gone. What they say is nothing that their containers did, and whether it is seen is a matter of time, so
-//! no policy is asked about them. A pod that was deleted without an earlier failure is judged like any other, as
-//! KEP-3329 does it, and so is one that was disrupted.
+//! A Job that fails deletes its running pods, and so does a `JobSet` that starts again because one of them failed. They
+//! then end with 143 or 137 and count as failed for a moment, until they are gone. What they say is nothing that their
+//! containers did, and whether it is seen is a matter of time, so no policy is asked about them. A pod that was deleted
+//! without an earlier failure is judged like any other, as KEP-3329 does it, and so is one that was disrupted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -16,9 +17,13 @@ use crate::snapshot::{Outcome, Pod};
 /// Exit codes of a container that SIGTERM or SIGKILL ended.
 const KILLED: [i32; 2] = [143, 137];
 
-/// When each component failed first: one of its pods by itself, a Job of it, or its object.
+/// When each component failed first: one of its pods by itself, a Job of it, or its object; and which are being
+/// deleted.
 #[derive(Debug, Default)]
-pub struct FirstFailures(BTreeMap<usize, Timestamp>);
+pub struct FirstFailures {
+    first: BTreeMap<usize, Timestamp>,
+    going: BTreeSet<usize>,
+}
 
 impl FirstFailures {
     /// Of the running attempt, without failed pods that were replaced.
@@ -37,10 +42,22 @@ impl FirstFailures {
                 all.note(index, at);
             }
         }
+        // of a pod that is gone since
+        for entry in snapshot.status.since.iter().flat_map(|since| &since.pod_sets) {
+            if let (Some(index), Some(at)) =
+                (health::component_of(&entry.pod_set), entry.failed_at.as_ref())
+            {
+                all.note(index, at.0);
+            }
+        }
         for (index, component) in snapshot.components.iter().enumerate() {
             let object = component.ours();
             let is_current = |made| attempts::is_current(&snapshot.status, made);
             let Some(object) = object.filter(|object| is_current(object.attempt)) else { continue };
+            // a wrapped Pod is not deleted because of itself
+            if object.terminating && component.kind != "Pod" {
+                all.going.insert(index);
+            }
             if let Outcome::Failed { at: Some(at), .. } = &object.report.outcome {
                 all.note(index, *at);
             }
@@ -51,21 +68,22 @@ impl FirstFailures {
     }
 
     fn note(&mut self, index: usize, at: Timestamp) {
-        self.0.entry(index).and_modify(|first| *first = at.min(*first)).or_insert(at);
+        self.first.entry(index).and_modify(|first| *first = at.min(*first)).or_insert(at);
     }
 
-    /// Whether a pod was deleted after such a failure of its component, and ended by that.
+    /// Whether a pod was deleted after such a failure of its component, or with it, and ended by that.
     pub fn is_consequence(&self, pod: &Pod) -> bool {
-        let first = pod.component.and_then(|index| self.0.get(&index));
+        let Some(index) = pod.component else { return false };
+        let first = self.first.get(&index);
         let after = first.is_some_and(|first| pod.deletion_requested >= Some(*first));
-        after && ended_by_deletion(pod)
+        (after || self.going.contains(&index)) && ended_by_deletion(pod)
     }
 }
 
 /// Whether a deletion ended a pod, of which nothing says that it was disrupted.
 ///
 /// The times have seconds. Of a pod that failed in the second of its deletion, the exit codes tell.
-fn ended_by_deletion(pod: &Pod) -> bool {
+pub fn ended_by_deletion(pod: &Pod) -> bool {
     let is_killed = || {
         let mut codes = pod.terminated().filter(|(_, end)| end.exit_code != 0);
         codes.all(|(_, end)| KILLED.contains(&end.exit_code) && end.reason != category::OOM_KILLED)

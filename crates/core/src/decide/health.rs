@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::{Facts, attempts, failure};
+use super::{Facts, attempts, consequence, failure};
 use crate::api::{PodSetSince, condition};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Component, Outcome, Pod, PodPhase, Presence, Snapshot};
@@ -268,8 +268,11 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
         }
         let mut going = health.terminating.iter();
         let terminating = !ready && going.any(|pod| !health.was_unready_before(pod));
+        let failed_at = failed_at(draft.facts, old.as_ref(), health, all);
         let since = match &old {
             None if ready || terminating || lost_unrecorded => now,
+            // it is not written since when it is not ready, only that a pod failed
+            None if failed_at.is_some() => recorded_unready_since(draft, health).unwrap_or(now),
             None => continue,
             Some(old) if old.ready != ready => now,
             // the clock starts when the last Terminating pod is gone
@@ -278,13 +281,40 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
         };
         let replaced_until = replaced_until(draft.facts, old, health);
         let since = Time(since);
-        let new = PodSetSince { pod_set: name, ready, terminating, since, replaced_until };
+        let pod_set = name;
+        let new = PodSetSince { pod_set, ready, terminating, since, failed_at, replaced_until };
         let entries = &mut draft.since().pod_sets;
         match entries.iter_mut().find(|entry| entry.pod_set == new.pod_set) {
             Some(old) => *old = new,
             None => entries.push(new),
         }
     }
+}
+
+/// When a pod of a pod set failed first, by itself, since all pods of its component last ran: the failed pod may be
+/// gone before others end that were deleted because of it.
+fn failed_at(
+    facts: Facts<'_>,
+    old: Option<&PodSetSince>,
+    health: &PodSetHealth<'_>,
+    all: &[PodSetHealth<'_>],
+) -> Option<Time> {
+    let mut of_component = all.iter().filter(|other| other.component == health.component);
+    if of_component.all(PodSetHealth::ready) {
+        return None;
+    }
+    let before = old.and_then(|old| old.failed_at.as_ref()).map(|time| time.0);
+    let own = health
+        .failed
+        .iter()
+        .filter(|pod| !consequence::ended_by_deletion(pod) && !is_replaced(facts.snapshot, pod));
+    let seen = own.filter_map(|pod| failure::finished_at(pod)).filter(|at| *at <= facts.now);
+    before.into_iter().chain(seen).min().map(Time)
+}
+
+/// The component of a pod set by its name.
+pub fn component_of(pod_set: &str) -> Option<usize> {
+    pod_set.split_once('-')?.0.parse().ok()
 }
 
 /// Up to when the failed pods of a pod set are replaced: as long as it is ready, all that are seen. One that failed in

@@ -216,6 +216,7 @@ pub fn arrived(draft: &mut Draft<'_>, index: usize) {
         ready: false,
         terminating: false,
         since: since.clone(),
+        failed_at: None,
         replaced_until: None,
     }));
 }

@@ -147,6 +147,7 @@ fn full(given: &[Given]) -> AppWrapperStatus {
         ready: false,
         terminating: true,
         since: moment(),
+        failed_at: Some(moment()),
         replaced_until: Some(moment()),
     };
     let most = given.iter().max_by_key(|each| pending(each));

@@ -57,6 +57,7 @@ pub fn settle_moments(
         anchors.into_iter().flatten().for_each(&mut settle);
         for entry in &mut since.pod_sets {
             settle(&mut entry.since);
+            entry.failed_at.iter_mut().for_each(&mut settle);
             entry.replaced_until.iter_mut().for_each(&mut settle);
         }
     }

@@ -41,6 +41,10 @@ pub fn before(snapshot: &Snapshot, events: &[Fact]) -> Snapshot {
     if let Some(since) = &mut before.status.since {
         since.failed_pods = None;
         since.ignored_pods.clear();
+        let first = events.iter().map(|fact| fact.at).min();
+        for entry in &mut since.pod_sets {
+            entry.failed_at = entry.failed_at.take().filter(|at| Some(at.0) < first);
+        }
     }
     before
 }

@@ -135,6 +135,7 @@ fn pods_that_fail_later_are_not_replaced_already() {
         ready: true,
         terminating: false,
         since: Time(at(0)),
+        failed_at: None,
         replaced_until: Some(Time(at(1_000_000))),
     };
     let world = given(Phase::Running).pods(&TWO).since(|since| since.pod_sets = vec![entry]);

@@ -1,6 +1,6 @@
 //! Stage 3: the annotations `terminalExitCodes` and `retryableExitCodes`.
 
-use super::build::{check, container, failed, running};
+use super::build::{check, container, failed, ready, running};
 use crate::api::keys;
 use crate::decide::tests::given::{World, at};
 use crate::snapshot::Pod;
@@ -117,6 +117,37 @@ fn a_pod_that_was_deleted_after_a_failure_has_no_say() {
             "RestartIgnoringLimit podFailurePolicy#0",
         ),
     ]);
+}
+
+/// A `JobSet` starts again after a pod has failed: it deletes that one at once, and a sibling ends by SIGTERM later.
+#[test]
+fn a_pod_that_was_deleted_after_a_failure_has_no_say_when_the_failed_one_is_gone() {
+    let remove = |mut world: World| {
+        world.snapshot.pods.remove(0);
+        world
+    };
+    let sibling = || Pod { name: "work-9".into(), uid: "work-9".into(), ..deleted(143, 21, 25) };
+    let seen = |world: World| remove(world.with(failed(0).code(1)).with(ready(0)).settled(21));
+    let ends = |mut world: World, pod: Pod| {
+        world.snapshot.pods = vec![pod];
+        world
+    };
+    let job_set = || seen(retryable(&[1]));
+    let again = {
+        let mut world = job_set();
+        world.snapshot.pods.clear();
+        world.ready(0, 2).settled(30)
+    };
+    let going = |world: World| world.object_of(0, |object| object.terminating = true);
+    check(vec![
+        ("it had failed before", ends(job_set(), sibling()), 26, "None"),
+        ("… deleted before that", ends(job_set(), deleted(143, 15, 25)), 26, FAILS),
+        ("… and all run again", ends(again, deleted(143, 31, 35)), 36, FAILS),
+        ("its Job is being deleted", going(retryable(&[1]).with(sibling())), 26, "None"),
+        ("… it failed by itself", going(retryable(&[1]).with(deleted(3, 26, 25))), 26, FAILS),
+    ]);
+    let pod = running(&["Pod/work:1"]).limits(|limits| limits.retryable_exit_codes = [1].into());
+    check(vec![("a Pod itself", going(pod.with(deleted(143, 20, 25))), 26, FAILS)]);
 }
 
 #[test]

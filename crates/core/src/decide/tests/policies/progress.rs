@@ -22,8 +22,14 @@ fn ready(since: i64) -> World {
     let mut world = running(&["Job/work:2"]).ready(0, 2);
     let pod_set = "0-0".to_owned();
     let from = Time(at(since));
-    let entry =
-        PodSetSince { pod_set, ready: true, terminating: false, since: from, replaced_until: None };
+    let entry = PodSetSince {
+        pod_set,
+        ready: true,
+        terminating: false,
+        since: from,
+        failed_at: None,
+        replaced_until: None,
+    };
     world = world.since(|all| all.pod_sets.push(entry));
     let status = &mut world.snapshot.status;
     condition::set(&mut status.conditions, condition::PODS_READY, true, "Test", "", at(since));
@@ -131,6 +137,7 @@ fn a_component_that_succeeds_is_progress() {
         ready: true,
         terminating: false,
         since: Time(at(0)),
+        failed_at: None,
         replaced_until: None,
     };
     world = world.since(|all| all.pod_sets = vec![entry("0-0"), entry("1-0")]);
