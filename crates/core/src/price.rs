@@ -52,7 +52,7 @@ pub const STATUS_MESSAGE_BYTES_MAX: usize = 1 << 10;
 pub const CHECKPOINT_BYTES_MAX: usize = 256;
 /// The most attempts in the status.
 pub const ATTEMPTS_MAX: usize = 10;
-/// The most rules of which the status counts the retries.
+/// The most rules of which the status counts the retries. Each of them has restarted the AppWrapper.
 pub const RETRY_COUNTS_MAX: usize = 64;
 /// The most nodes that the status says to avoid.
 pub const AVOIDED_NODES_MAX: usize = 16;

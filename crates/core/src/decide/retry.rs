@@ -9,7 +9,7 @@ use super::problem::Problem;
 use crate::api::{PendingMemory, RetryCount};
 use crate::mutations::{self, Mutation};
 use crate::policies::MemoryGrowth;
-use crate::price::CONTAINERS_MAX;
+use crate::price::{CONTAINERS_MAX, RETRY_COUNTS_MAX};
 use crate::quantity::Bytes;
 use crate::snapshot::{ContainerMemory, Pod, Snapshot};
 use crate::tuning::Period;
@@ -50,13 +50,18 @@ fn stay_as_sent(draft: &mut Draft<'_>) {
     }
 }
 
-/// Counts one use of a rule.
+/// Counts one use of a rule. Where no more rules can be counted, the one that was used least is forgotten, the oldest of
+/// them.
 pub fn count(counts: &mut Vec<RetryCount>, retry: &Retry) {
     let (policy, rule) = (&retry.policy, &retry.rule);
     let same = |entry: &&mut RetryCount| entry.policy == *policy && entry.rule == *rule;
     if let Some(entry) = counts.iter_mut().find(same) {
         entry.count = entry.count.max(0).saturating_add(1);
     } else {
+        while counts.len() >= RETRY_COUNTS_MAX {
+            let least = (0..counts.len()).min_by_key(|index| counts[*index].count).unwrap_or(0);
+            counts.remove(least);
+        }
         counts.push(RetryCount { policy: policy.clone(), rule: rule.clone(), count: 1 });
     }
 }

@@ -6,6 +6,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 };
 
 use crate::api::Phase;
+use crate::price::{AVOIDED_NODES_MAX, RETRY_COUNTS_MAX};
 
 /// Moments of this century and the next. The API server's own format takes times that no clock shows, and
 /// the year 9999, of which not every second can be represented.
@@ -95,10 +96,15 @@ fn number(schema: &mut JSONSchemaProps, path: &str) {
     schema.maximum = Some(max);
 }
 
+fn length(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(ITEMS_MAX)
+}
+
 fn items_max(path: &str) -> i64 {
     match path {
         "attempts" => 20,
-        "avoidNodes" => 16,
+        "avoidNodes" => length(AVOIDED_NODES_MAX),
+        "retryCounts" => length(RETRY_COUNTS_MAX),
         // as many as there can be components; objects of before the bounds of `spec` have as many
         "componentStatus" | "since.podSets" => 5000,
         "componentStatus[].podSets" => 1000,

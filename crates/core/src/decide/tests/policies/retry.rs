@@ -3,6 +3,7 @@
 use super::build::{check, container, failed, running};
 use crate::api::condition;
 use crate::decide::tests::given::World;
+use crate::price::RETRY_COUNTS_MAX;
 
 const RETRY_137: &str =
     "{rules: [{name: killed, action: Retry, onExitCodes: {operator: In, values: [137]}}]}";
@@ -108,6 +109,20 @@ fn a_rules_limit_is_its_own_or_the_policys_or_the_global_one() {
             "Restart retryPolicy/p/r#0 0 of 2",
         ),
     ]);
+}
+
+#[test]
+fn so_many_rules_are_counted_and_the_one_that_was_used_least_makes_room() {
+    let policy = "{rules: [{name: r, action: Retry, onExitCodes: {operator: In, values: [137]}}]}";
+    let mut world = job(137).retry_policy("p", policy);
+    for index in 0..RETRY_COUNTS_MAX {
+        let used = if index == 7 { 1 } else { 2 };
+        world = world.used("q", &format!("r{index}"), used);
+    }
+    let counted = world.decide(25).status.retry_counts;
+    assert_eq!(counted.len(), RETRY_COUNTS_MAX);
+    assert!(counted.iter().any(|one| (one.policy.as_str(), one.count) == ("p", 1)));
+    assert!(counted.iter().all(|one| one.rule != "r7"));
 }
 
 #[test]
