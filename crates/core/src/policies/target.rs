@@ -45,15 +45,6 @@ impl Targets {
             },
         }
     }
-
-    /// Whether the rule names parts of a component, and not the component as a whole.
-    #[must_use]
-    pub fn names_parts(&self, component: usize) -> bool {
-        match self {
-            Self::All => false,
-            Self::Only(named) => matches!(named.get(&component), Some(PodSets::Only(_))),
-        }
-    }
 }
 
 /// The components that rules name, found without going through them all: rules, the names in them and

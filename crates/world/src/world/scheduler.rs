@@ -11,7 +11,6 @@ use super::judged::Judged;
 use super::replica::{Landed, Topic, state_at};
 use super::rng::Rng;
 use super::{Options, Source, Weights, World};
-use crate::clock::Clock;
 use crate::observe::cache::Key;
 use crate::reconcile::Next;
 use crate::sim::Address;
@@ -432,11 +431,5 @@ impl World {
         if let Some(violation) = found {
             self.violated(violation);
         }
-    }
-
-    /// Time of day as a process sees it.
-    #[must_use]
-    pub fn time_of(&self, replica: usize) -> k8s_openapi::jiff::Timestamp {
-        self.replicas[replica].clock.now()
     }
 }
