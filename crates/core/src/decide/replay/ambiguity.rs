@@ -154,7 +154,13 @@ impl Doubt {
     pub fn sentence(&self, otherwise: &str) -> String {
         let what = match self.rule.source {
             RuleSource::ExitCodeAnnotation => "the exit code annotation".to_owned(),
-            _ => place(&self.rule),
+            RuleSource::PodFailurePolicy
+            | RuleSource::FailurePolicy
+            | RuleSource::RetryPolicy
+            | RuleSource::KillSwitch
+            | RuleSource::UncountedLimit
+            | RuleSource::StopWhen
+            | RuleSource::RetryLimit => place(&self.rule),
         };
         let why = match &self.why {
             Why::OtherContainers => "the record contains no other container",
@@ -212,7 +218,9 @@ fn of_pod_rule(rule: &PodRule, evidence: &Evidence<'_>) -> Option<Doubt> {
                 Disruption::Yes if asks => None,
                 Disruption::Likely if asks => Some(Doubt { matches: true, ..doubt }),
                 Disruption::Unlikely if asks => Some(doubt),
-                _ => others.then_some(doubt),
+                Disruption::Yes | Disruption::Likely | Disruption::Unlikely | Disruption::No => {
+                    others.then_some(doubt)
+                }
             }
         }
     }

@@ -219,7 +219,15 @@ impl<'a> Hearing<'a> {
             }
             // rules that ask for reason or message are in doubt, and settled
             (Happened::PodFailed, _) if component.ends && component_failed => borrowed(("", "")),
-            _ => return vec![],
+            (
+                Happened::PodFailed
+                | Happened::PodWaits
+                | Happened::ComponentLacks
+                | Happened::NodeMarked
+                | Happened::Hopeless
+                | Happened::Stalled,
+                _,
+            ) => return vec![],
         };
         let pod_set = evidence.pod.as_ref().and_then(|pod| pod.pod_set);
         vec![FailedComponent { index, reason, message, pod_set, at: evidence.at, jobs: &[] }]
