@@ -51,7 +51,7 @@ pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a P
     pods
 }
 
-/// Components that failed, of those that say so, and the first cause. Source: table of section 4.2.
+/// Components that failed, of those that say so, and the first cause. Source: `docs/user/policies.md#when`.
 ///
 /// One of which every failed pod is ignored only counts where nothing else has failed.
 pub fn failed_component<'a>(

@@ -1,4 +1,4 @@
-//! The first cause of a failure, told from a pod or a component. Source: flight recorder.
+//! The first cause of a failure, told from a pod or a component. Source: `docs/user/policies.md#recorded-attempts`.
 
 use k8s_openapi::jiff::Timestamp;
 

@@ -1,4 +1,4 @@
-//! How the pods of each pod set are doing. Source: section "Health" of the contract.
+//! How the pods of each pod set are doing. Source: `docs/user/policies.md#when` and `docs/dev/conformance.md`.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
@@ -378,7 +378,7 @@ pub fn lost_at(facts: Facts<'_>, pod: &Pod) -> Timestamp {
 }
 
 /// Whether a pod is lost with a node that may come back, and is waited for: until then, nothing else is decided by it.
-/// Source: section 4.2 of the contract.
+/// Source: `docs/user/policies.md#lost-nodes`.
 pub fn may_come_back(facts: Facts<'_>, pod: &Pod) -> bool {
     pod.lost.is_some_and(Loss::may_return)
         && pod.stuck.is_none()

@@ -1,4 +1,4 @@
-//! What is wrong with the pods. Source: table of section "Unhealthy" of the contract.
+//! What is wrong with the pods. Source: `docs/user/policies.md#when`.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;

@@ -46,7 +46,7 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
 }
 
 /// Ends an attempt because somebody asks for it. Whoever resumes it means now, but a pause does not end because Kueue
-/// takes the quota back and gives it again. Source: section 4.5 of the contract.
+/// takes the quota back and gives it again. Source: `docs/user/policies.md#delay`.
 pub(super) fn end_on_request(draft: &mut Draft<'_>, reason: &str, message: &str) {
     attempts::outcome(draft, AttemptOutcome::Suspended);
     let pauses = draft.facts.snapshot.status.phase == Phase::Resetting && requeue::is_queued(draft);
@@ -154,7 +154,7 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
 
 /// Everything is gone: the pause of an uncounted restart that Kueue's eviction interrupted during the deletion begins now,
 /// and that of a retry with more memory, which Kueue has to admit again. One that was under way at the eviction goes on, and
-/// so does the delay of a retry policy. Source: section 5 of the contract.
+/// so does the delay of a retry policy. Source: `docs/user/policies.md#delay`.
 fn pause_from_now(draft: &mut Draft<'_>) {
     let status = &draft.status;
     let goes_back = !status.pending_memory.is_empty() && requeue::is_queued(draft);

@@ -80,7 +80,7 @@ impl<'a> FailureView<'a> {
         own.or_else(|| self.pod.and_then(|pod| pod.message.as_deref())).map(shown)
     }
 
-    /// Whether this happened. Source: table of conditions of the contract.
+    /// Whether this happened. Source: `docs/user/policies.md#matching`.
     #[must_use]
     pub fn has(self, condition: FailureCondition) -> bool {
         let pod_reason = self.pod.and_then(|pod| pod.reason.as_deref());

@@ -1,4 +1,4 @@
-//! One row of the contract's tables each: phases, health, deletion, policies.
+//! One row each of the tables of phases, health, deletion and policies.
 
 use super::given::{World, at, given};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, condition};

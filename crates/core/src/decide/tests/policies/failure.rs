@@ -413,7 +413,7 @@ fn a_restart_that_the_failure_policy_asks_for_is_granted_by_the_stage_that_count
     ]);
 }
 
-/// Source: section 4.2 of the contract: such a pod is asked about here only on a lost node.
+/// Source: `docs/user/policies.md#pods-that-stay-terminating`: such a pod is asked about here only on a lost node.
 #[test]
 fn a_wrapped_pod_that_stays_terminating_is_no_failed_component() {
     let fails = "failurePolicy: {rules: [{action: FailAppWrapper}]}";

@@ -1,4 +1,4 @@
-//! One row for each statement of the contract about policies, and laws over random ones.
+//! One row for each statement of `docs/user/policies.md`, and laws over random policies.
 //!
 //! Policies are written as in manifests and read through the API types; the expectation is one line, see
 //! [`build::said`].

@@ -38,7 +38,7 @@ fn count(status: &crate::api::AppWrapperStatus, policy: &str, rule: &str) -> i32
     found.map_or(0, |one| one.count)
 }
 
-/// Whether a component has reached what the next step waits for; by the contract, not by the code.
+/// Whether a component has reached what the next step waits for; by the documentation, not by the code.
 fn has_reached(world: &World, decision: &Decision, index: usize) -> bool {
     let component = &world.snapshot.components[index];
     let deployed = &decision.status.component_status[index].conditions;
