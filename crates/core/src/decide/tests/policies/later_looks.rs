@@ -40,6 +40,22 @@ fn a_pod_that_never_runs_is_not_given_more_time_by_others_that_fail() {
     ]);
 }
 
+/// The controller was away: a pod of the Job failed, and its successor runs.
+#[test]
+fn a_pod_that_was_replaced_before_it_was_seen_is_asked_about_by_the_pod_failure_policy_alone() {
+    let fails = "{override: true, rules: [{name: r, action: Fail, \
+                 onExitCodes: {operator: In, values: [42]}}]}";
+    let rule = "podFailurePolicy: {rules: [\
+        {action: FailAppWrapper, onExitCodes: {operator: In, values: [42]}}]}";
+    let world = || running(&["Job/work:1"]).with(failed(0).code(42)).ready(0, 1).backoff(0, 6, 1);
+    let terminal = world().limits(|limits| limits.terminal_exit_codes = [42].into());
+    check(vec![
+        ("an exit code", terminal, 25, "None"),
+        ("an overriding policy", world().overriding("p", fails), 25, "None"),
+        ("a rule of podFailurePolicy", world().spec(rule), 25, "Fail podFailurePolicy#0"),
+    ]);
+}
+
 #[test]
 fn a_wrapped_pod_that_failed_is_decided_about_before_it_is_gone() {
     let fails = "{defaultAction: Fail}";
