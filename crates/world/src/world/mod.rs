@@ -1,10 +1,10 @@
-//! A world in a box: the API server in memory, the controller's own reconcile, everybody else as small
-//! models, a clock that is moved by hand, and one seed from which all chance comes.
+//! A simulated cluster: an API server in memory, the controller's own reconcile, small models of all other components,
+//! a clock that the simulation moves, and one seed from which all chance comes.
 //!
 //! ```text
 //! scene ─▶ world ─┬─ choose a step: deliver an event, serve a call, begin a reconcile, an actor's move, time
 //!                 ├─ faults strike it
-//!                 ├─ absorb what changed: logs of the watches, agenda of the actors, truth
+//!                 ├─ absorb what changed: logs of the watches, agenda of the actors, oracle
 //!                 └─ checks: every invariant, after every step
 //! ```
 //!

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use serde_json::Value;
+
 use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::sim::{Address, Verb};
@@ -216,7 +218,8 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     if !acted || scope.wrapper.tuning.codes || scope.wrapper.state.inactive {
         return None;
     }
-    let rule = decided(&scope.change.object.value).map(|attempt| &attempt["rule"])?;
+    let attempt = decided(&scope.change.object.value)?;
+    let rule = &attempt["rule"];
     let source = rule["source"].as_str().unwrap_or_default();
     // a rule decides at once; a default action and a limit do not
     let by_rule = match source {
@@ -229,7 +232,7 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     let unhealthy = conditions.into_iter().flatten().find(|one| one["type"] == "Unhealthy")?;
     let tuning = &scope.wrapper.tuning;
     let (waited, grace) = match unhealthy["reason"].as_str()? {
-        "FoundFailedPods" if by_rule => return None,
+        "FoundFailedPods" if by_rule || is_going(scope, &attempt["failure"]) => return None,
         "FoundFailedPods" => {
             let failed = scope.wrapper.failed_before?;
             (scope.elapsed.saturating_sub(failed), tuning.failure)
@@ -246,6 +249,13 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     };
     (waited + scope.slack < grace)
         .then(|| format!("{} after {waited:?} of {grace:?}", unhealthy["reason"]))
+}
+
+/// Whether the first cause is a component that is a pod, and is being deleted or gone: nothing makes up for its failure.
+fn is_going(scope: &Scope<'_>, cause: &Value) -> bool {
+    let is_component = cause["pod"].is_string() && cause["pod"] == cause["component"];
+    let thing = cause["podUID"].as_str().and_then(|uid| scope.wrapper.things.get(uid));
+    is_component && thing.is_none_or(|thing| thing.terminating)
 }
 
 fn charged_once(scope: &Scope<'_>) -> Option<String> {
