@@ -49,6 +49,7 @@ mod installed;
 mod kept;
 mod kinds;
 mod kueue;
+mod layers;
 mod lifecycle;
 mod load;
 mod logs;

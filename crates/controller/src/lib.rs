@@ -1,8 +1,6 @@
 //! The controller: what watches a cluster, decides with `appwrapper-core`, and acts; and the servers around it.
 //!
-//! In data order: [`clock`], [`ttl_cache`], [`telemetry`], [`discovery`], [`client`], [`metrics`], [`webhook`],
-//! [`preflight`], [`shadow`], [`observe`] (reads), [`progress_server`], [`act`] (writes), [`reconcile`] (where they meet), [`controller`],
-//! [`election`], [`listener`], [`tls`] and [`certificate`], [`serve`]. A module uses only modules before it.
+//! Each module uses only modules above it in the table of ARCHITECTURE.md.
 
 use appwrapper_core::{
     api, config, decide, failure_log, kinds, kueue, mutations, pattern, plan, policies, price,

@@ -1,9 +1,7 @@
 //! What an AppWrapper is, what its policies say, and what is decided about it: from facts alone. This crate names no
 //! client, no runtime and no clock, since its manifest has none.
 //!
-//! In data order: [`api`], [`price`], [`quantity`], [`tuning`], [`kueue`], [`pattern`], [`config`], [`policies`],
-//! [`printable`], [`progress`], [`plan`], [`snapshot`], [`status`], [`failure_log`], [`record`], [`suspicion`], [`decide`], [`shadow`], [`kinds`],
-//! [`crd`]. A module uses only modules before it.
+//! Each module uses only modules above it in the table of ARCHITECTURE.md.
 
 pub mod api;
 pub mod config;

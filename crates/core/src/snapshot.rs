@@ -6,6 +6,7 @@
 pub mod lost;
 pub mod place;
 mod pod;
+mod read;
 pub mod workload;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +16,14 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::api::{AppWrapperStatus, PodSet};
 use crate::kueue::WaitForPodsReady;
-use crate::plan::{FreshRead, Orphan};
 use crate::policies::{AppliedRetryPolicies, Named, Policies};
 use crate::quantity::Bytes;
 use lost::Loss;
 use place::{Placement, Site};
 pub use pod::{Container, ContainerState, Pod, PodCondition, PodPhase, Termination};
 use workload::WorkloadRead;
+
+pub use read::{FreshRead, Orphan};
 
 /// One look at the world around one AppWrapper.
 #[derive(Clone, Debug, Default)]

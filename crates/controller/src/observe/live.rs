@@ -371,7 +371,7 @@ fn naming(appwrappers: &[&str]) -> Option<ListParams> {
     Some(ListParams::default().labels(&selector))
 }
 
-/// The same as they are stored.
+/// The pods that name one AppWrapper, as the API server has them.
 ///
 /// # Errors
 /// Where they cannot be listed, all of them.

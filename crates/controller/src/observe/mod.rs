@@ -1,9 +1,9 @@
 //! Reads: from what the watches have shown, and from the API server itself where a decision asks.
 //!
 //! ```text
-//! watches ─▶ seen ─▶ records ─▶ cache ─┐    of retry policies and queues: retry sources
-//!                                      ├─ assemble ─▶ Snapshot
-//! live reads ───────▶ records ─────────┘
+//! watches ─▶ raw object ─▶ records ─▶ cache ─┐    of retry policies and queues: retry sources
+//!                                            ├─ assemble ─▶ Snapshot
+//! live reads ─────────────▶ records ─────────┘
 //! ```
 
 pub mod ancestry;

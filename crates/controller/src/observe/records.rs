@@ -171,10 +171,11 @@ impl ObjectRecord {
     /// is not known: it is not parsed, however large it is.
     #[must_use]
     pub fn of(seen: &RawObject, api_version: &str, kind: &str) -> Self {
-        let (identity, content) = (Identity::of(&seen.meta), Content::of(seen));
+        let identity = Identity::of(&seen.meta);
         if !Kind::of(api_version, kind).is_known() {
             return Self { identity, ..Self::default() };
         }
+        let content = Content::of(seen);
         let Ok(mut object) = serde_json::from_str::<Value>(seen.raw.get()) else {
             return Self { identity, content, ..Self::default() };
         };

@@ -157,8 +157,8 @@ pub(super) fn suspending(here: At<Suspending>, draft: &mut Draft<'_>) -> Move {
 /// so does the delay of a retry policy. Source: `docs/user/policies.md#delay`.
 fn pause_from_now(draft: &mut Draft<'_>) {
     let status = &draft.status;
-    let goes_back = !status.pending_memory.is_empty() && requeue::is_queued(draft);
-    if status.retry_after.is_none() && goes_back && !nothing_deployed(draft) {
+    let needs_memory = !status.pending_memory.is_empty() && requeue::is_queued(draft);
+    if status.retry_after.is_none() && needs_memory && !nothing_deployed(draft) {
         let until = pause::until(status, draft.facts.limits, draft.facts.anchor);
         draft.status.retry_after = until.map(Time);
         return;
