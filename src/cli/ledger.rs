@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::explain::text::{ago, span};
 use crate::api::{Usage, UsageSeconds, UsageState};
 use crate::decide::usage::{seconds_at, total};
+use crate::printable::truncate_chars;
 
 /// Seconds of an hour.
 const HOUR: f64 = 3600.0;
@@ -114,7 +115,7 @@ impl Resources {
                 "memory" => "MEMORY GIB-HOURS".to_owned(),
                 name => {
                     let name = crate::printable::escape(name);
-                    format!("{}-HOURS", super::term::cut(&name, Self::NAME_CHARS_MAX))
+                    format!("{}-HOURS", truncate_chars(&name, Self::NAME_CHARS_MAX))
                 }
             };
             (name.clone(), title)

@@ -1,6 +1,5 @@
 //! What is printed: the one place that writes to the terminal.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::process::{Command, Stdio};
@@ -8,7 +7,7 @@ use std::process::{Command, Stdio};
 use serde::Serialize;
 use unicode_width::UnicodeWidthChar;
 
-use crate::printable;
+use crate::printable::{self, truncate_chars};
 
 /// A text for people. Whatever is put into it is escaped there, so that nothing that others wrote can
 /// command a terminal or look like a line of ours; this is the only text that [`print`] takes.
@@ -68,7 +67,7 @@ impl Shown {
 
 /// A piece of a line, safe and not longer than anybody reads.
 fn piece(text: &str) -> String {
-    cut(&printable::escape(text), LINE_CHARS_MAX).into_owned()
+    truncate_chars(&printable::escape(text), LINE_CHARS_MAX).into_owned()
 }
 
 impl fmt::Display for Shown {
@@ -168,7 +167,7 @@ fn written(text: &str) -> std::io::Result<()> {
 /// Prints an error. It may have several lines.
 pub fn complain(text: &str) {
     let mut page = Page::default();
-    page.message(&format!("error: {}", cut(text, COMPLAINT_CHARS_MAX)));
+    page.message(&format!("error: {}", truncate_chars(text, COMPLAINT_CHARS_MAX)));
     drop(write!(std::io::stderr().lock(), "{page}"));
 }
 
@@ -191,15 +190,6 @@ const COMPLAINT_CHARS_MAX: usize = 16 << 10;
 const LINE_CHARS_MAX: usize = 32 << 10;
 /// The longest cell of a table, in characters: it would widen every row.
 const CELL_CHARS_MAX: usize = 200;
-
-/// At most so many characters.
-#[must_use]
-pub fn cut(text: &str, chars_max: usize) -> Cow<'_, str> {
-    match text.char_indices().nth(chars_max) {
-        None => Cow::Borrowed(text),
-        Some(_) => text.chars().take(chars_max.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
 
 /// An answer as JSON, on several lines. What a terminal would obey is escaped in it, as JSON does it.
 ///
@@ -265,7 +255,8 @@ pub fn table(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str, colours
 pub fn columns(titles: (&[&str], Option<Colour>), rows: &[Row], gap: &str) -> Vec<Span> {
     let (titles, colour) = titles;
     let titles: Row = (titles.iter().map(|title| (*title).to_owned()).collect(), colour);
-    let cell = |cell: &String| cut(&printable::escape(cell), CELL_CHARS_MAX).into_owned();
+    let cell =
+        |cell: &String| truncate_chars(&printable::escape(cell), CELL_CHARS_MAX).into_owned();
     let cells =
         rows.iter().map(|(cells, colour)| (cells.iter().map(cell).collect::<Vec<_>>(), *colour));
     let all: Vec<Row> = std::iter::once(titles).chain(cells).collect();
@@ -377,10 +368,6 @@ mod tests {
     fn a_long_cell_widens_no_table_without_end() {
         let rows: [Row; 2] = [(vec!["x".repeat(1_000_000)], None), (vec!["y".into()], None)];
         assert!(table((&["NAME"], None), &rows, " ", false).to_string().len() < 1_000);
-        assert_eq!(
-            (&*cut("größer", 6), &*cut("größer", 4), &*cut("é", 0)),
-            ("größer", "grö…", "…")
-        );
     }
 
     #[test]

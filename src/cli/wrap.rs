@@ -9,9 +9,9 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 
 use super::bundle::{self, Document};
-use super::term::{self, cut};
+use super::term;
 use super::{DONE, Error, Output};
-use crate::printable;
+use crate::printable::{self, truncate_chars};
 use crate::tuning::names;
 use crate::webhook::validate::{self, Finding, Severity};
 use pack::{Packed, Wish, pack};
@@ -117,7 +117,7 @@ fn described(finding: &Finding, documents: &[Document]) -> String {
         let (index, _) = rest.split_once(']')?;
         index.parse::<usize>().ok()
     });
-    let text = cut(&finding.to_string(), FINDING_CHARS_MAX).into_owned();
+    let text = truncate_chars(&finding.to_string(), FINDING_CHARS_MAX).into_owned();
     match index.and_then(|index| documents.get(index)) {
         Some(document) => format!("{}: {}: {text}", document.origin, document.title()),
         None => text,

@@ -35,6 +35,17 @@ pub fn escape_json(json: &str) -> Cow<'_, str> {
     })
 }
 
+/// At most so many characters; where some are left out, the last one is `…`.
+#[must_use]
+pub fn truncate_chars(text: &str, chars_max: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(chars_max) {
+        None => Cow::Borrowed(text),
+        Some(_) => {
+            text.chars().take(chars_max.saturating_sub(1)).chain(['…']).take(chars_max).collect()
+        }
+    }
+}
+
 fn replace(text: &str, escape: impl Fn(char, &mut String)) -> Cow<'_, str> {
     if text.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic()) {
         return Cow::Borrowed(text);
@@ -68,6 +79,19 @@ mod tests {
         ] {
             assert_eq!(escape(text), want);
             assert_eq!(escape(&escape(text)), want, "once is enough");
+        }
+    }
+
+    #[test]
+    fn a_text_has_at_most_so_many_characters() {
+        for (text, chars_max, want) in [
+            ("größer", 6, "größer"),
+            ("größer", 5, "größ…"),
+            ("größer", 1, "…"),
+            ("größer", 0, ""),
+            ("", 0, ""),
+        ] {
+            assert_eq!(truncate_chars(text, chars_max), want, "{text} {chars_max}");
         }
     }
 

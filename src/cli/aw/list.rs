@@ -16,6 +16,7 @@ use crate::api::{AppWrapperStatus, Phase, condition};
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
+use crate::printable::truncate_chars;
 
 /// The most characters of what an AppWrapper waits for.
 const STATE_CHARS_MAX: usize = 70;
@@ -132,7 +133,7 @@ pub(in crate::cli) fn item(seen: &RawObject, now: Timestamp) -> Item {
                 condition::QUOTA_RESERVED,
             ),
             retry_after: wrapper.status.retry_after.as_ref().map(|time| time.0),
-            state: term::cut(&state(&wrapper, now), STATE_CHARS_MAX).into_owned(),
+            state: truncate_chars(&state(&wrapper, now), STATE_CHARS_MAX).into_owned(),
             ..named
         },
         Err(flaw) => Item { state: format!("cannot be read: {flaw}"), ..named },

@@ -8,10 +8,11 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use super::super::place::{One, Place};
-use super::super::term::{Page, cut};
+use super::super::term::Page;
 use super::super::{Error, Output};
 use super::{Target, block_on, tell};
 use crate::api::FailureRecord;
+use crate::printable::truncate_chars;
 
 /// The longest line that is shown, in characters.
 const LINE_CHARS_MAX: usize = 4096;
@@ -159,7 +160,7 @@ fn text(logs: &[Log], several: bool) -> Page {
         for line in log.text.lines() {
             let prefix =
                 if several { format!("[{}/{}] ", log.pod, log.container) } else { String::new() };
-            page.line(&format!("{prefix}{}", cut(line, LINE_CHARS_MAX)));
+            page.line(&format!("{prefix}{}", truncate_chars(line, LINE_CHARS_MAX)));
         }
     }
     page

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::tree::{Cost, Tree, duplicate};
 use super::{DEPTH_MAX, VALUES_MAX};
 use crate::price::values;
+use crate::printable::truncate_chars;
 use crate::tuning::shortened;
 
 /// The most YAML events that aliases bring in, and that are kept of anchors. Manifests share a pod template or two;
@@ -37,7 +38,7 @@ pub(super) struct Parsed {
 
 impl Parsed {
     fn flaw(message: &str) -> Self {
-        let message = crate::cli::term::cut(message, FLAW_CHARS_MAX).into_owned();
+        let message = truncate_chars(message, FLAW_CHARS_MAX).into_owned();
         Self { line: None, value: Err(message) }
     }
 }

@@ -102,7 +102,7 @@ impl AdmissionResponse {
     /// Denies the request.
     #[must_use]
     pub fn denied(reason: Reason, message: &str) -> Self {
-        let message = cut(&printable(message), MESSAGE_CHARS_MAX);
+        let message = truncated(message, MESSAGE_CHARS_MAX);
         Self { denied: Some((reason, message)), ..Self::default() }
     }
 
@@ -123,7 +123,7 @@ impl AdmissionResponse {
     pub fn write(&self, uid: &str, requester: &str) -> Vec<u8> {
         let Self { denied, warnings, patch } = self;
         let patch = (!patch.is_empty()).then(|| ByteString(json(patch)));
-        let requester = cut(&printable(requester), AUDIT_CHARS_MAX);
+        let requester = truncated(requester, AUDIT_CHARS_MAX);
         json(&Envelope {
             api_version: "admission.k8s.io/v1",
             kind: "AdmissionReview",
@@ -196,7 +196,7 @@ fn json(value: &impl Serialize) -> Vec<u8> {
 fn joined(errors: &[String]) -> String {
     let mut text = String::new();
     for (i, error) in errors.iter().enumerate() {
-        let error = cut(&printable(error), MESSAGE_CHARS_MAX / 4);
+        let error = truncated(error, MESSAGE_CHARS_MAX / 4);
         if i > 0 && text.len() + error.len() > MESSAGE_CHARS_MAX {
             text += &format!("; and {} more", errors.len() - i);
             break;
@@ -211,8 +211,7 @@ fn joined(errors: &[String]) -> String {
 
 /// As many warnings as an API server passes on.
 fn bounded(warnings: impl Iterator<Item = String>) -> Vec<String> {
-    let all: Vec<String> =
-        warnings.map(|warning| cut(&printable(&warning), WARNING_CHARS_MAX)).collect();
+    let all: Vec<String> = warnings.map(|warning| truncated(&warning, WARNING_CHARS_MAX)).collect();
     let mut room = WARNINGS_CHARS_MAX - WARNING_CHARS_MAX;
     let fits = |warning: &&String| {
         let left = room.checked_sub(warning.chars().count());
@@ -231,10 +230,7 @@ pub(super) fn printable(text: &str) -> String {
     printable::escape(text).into_owned()
 }
 
-/// At most so many characters.
-fn cut(text: &str, chars_max: usize) -> String {
-    if text.chars().nth(chars_max).is_none() {
-        return text.to_owned();
-    }
-    text.chars().take(chars_max - 1).chain(['…']).collect()
+/// The same, at most so many characters.
+fn truncated(text: &str, chars_max: usize) -> String {
+    printable::truncate_chars(&printable::escape(text), chars_max).into_owned()
 }

@@ -2,6 +2,8 @@
 
 use serde_json::Value;
 
+use crate::printable::truncate_chars;
+
 /// A field that does not hold what it must.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: Invalid value: {value:?}: expected {expected}")]
@@ -20,7 +22,11 @@ const VALUE_CHARS_MAX: usize = 64;
 impl Error {
     /// An error over a text.
     pub(super) fn new(field: impl Into<String>, value: &str, expected: impl Into<String>) -> Self {
-        Self { field: field.into(), value: shorten(value), expected: expected.into() }
+        Self {
+            field: field.into(),
+            value: truncate_chars(value, VALUE_CHARS_MAX).into_owned(),
+            expected: expected.into(),
+        }
     }
 
     /// An error over a JSON value: strings and numbers as they are, the rest by its kind.
@@ -33,20 +39,13 @@ impl Error {
             Value::Null => "null".to_owned(),
             Value::Bool(flag) => flag.to_string(),
             Value::Number(number) => number.to_string(),
-            Value::String(text) => shorten(text),
+            Value::String(text) => truncate_chars(text, VALUE_CHARS_MAX).into_owned(),
             Value::Array(items) if items.is_empty() => "[]".to_owned(),
             Value::Array(_) => "[…]".to_owned(),
             Value::Object(fields) if fields.is_empty() => "{}".to_owned(),
             Value::Object(_) => "{…}".to_owned(),
         };
         Self::new(field, &text, expected)
-    }
-}
-
-fn shorten(text: &str) -> String {
-    match text.char_indices().nth(VALUE_CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
     }
 }
 
@@ -66,7 +65,7 @@ mod tests {
             (json!([{}]), r#"a.b: Invalid value: "[…]": expected an object"#.to_owned()),
             (
                 json!(long),
-                format!("a.b: Invalid value: \"{}…\": expected an object", "ä".repeat(64)),
+                format!("a.b: Invalid value: \"{}…\": expected an object", "ä".repeat(63)),
             ),
         ] {
             assert_eq!(Error::found("a.b", &value, "an object").to_string(), want);

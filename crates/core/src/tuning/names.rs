@@ -1,6 +1,7 @@
 //! What names may look like, and which known name an unknown one is nearest to.
 
 use crate::price::POLICY_NAMES_MAX;
+use crate::printable::truncate_chars;
 
 /// Whether a text is an RFC 1123 label: 1 to 63 lower-case letters, digits and inner hyphens.
 #[must_use]
@@ -81,10 +82,7 @@ pub fn policy_names(text: &str) -> Result<Vec<String>, PolicyNamesError> {
 #[must_use]
 pub fn shortened(text: &str) -> String {
     const LENGTH_MAX: usize = 64;
-    match text.char_indices().nth(LENGTH_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+    truncate_chars(text, LENGTH_MAX).into_owned()
 }
 
 /// The known name that takes the fewest edits to reach; of several, the first.

@@ -8,9 +8,10 @@ use super::super::list::state;
 use super::super::words::{self, GAP, NOTHING};
 use crate::api::{Phase, condition};
 use crate::cli::place::One;
-use crate::cli::term::{Colour, Row, Shown, Span, columns, cut};
+use crate::cli::term::{Colour, Row, Shown, Span, columns};
 use crate::observe::assemble::Wrapper;
 use crate::observe::pod_record::PodRecord;
+use crate::printable::truncate_chars;
 use crate::snapshot::{ContainerState, Pod, PodPhase};
 
 /// The most changes that are in view.
@@ -55,7 +56,7 @@ pub(super) struct Change {
 impl Change {
     pub(super) fn of(wrapper: &Wrapper, now: Timestamp) -> Self {
         let status = &wrapper.status;
-        let shortened = |at| cut(&state(wrapper, at), STATE_CHARS_MAX).into_owned();
+        let shortened = |at| truncate_chars(&state(wrapper, at), STATE_CHARS_MAX).into_owned();
         Self {
             at: now,
             phase: Some(status.phase),
