@@ -110,7 +110,7 @@ appwrapper: {}
             "faultTolerance.retryLimit: Invalid value: \"-1\": must be a whole number from 0 to 2147483647",
             "faultTolerance.successTTL: Invalid value: \"5 days\": must be a duration like 90s, 1h30m, 1.5h or 7d (units ns us ms s m h d)",
             "faultTolerance.failureGracePeriod: Invalid value: \"25h\": must be at most gracePeriodMaximum (24h)",
-            "faultTolerance.warmupGrace: Invalid value: \"1s\": unknown key: must be one of admissionGracePeriod, warmupGracePeriod, failureGracePeriod, retryPausePeriod, retryLimit, deletionOnFailureGracePeriod, forcefulDeletionGracePeriod, successTTL, gracePeriodMaximum",
+            "faultTolerance.warmupGrace: Invalid value: \"1s\": unknown key: did you mean warmupGracePeriod?",
             "retryPolicy.defaultBackoff.initialDelay: must be given",
             "retryPolicy.defaultBackoff.multiplier: Invalid value: \"0.5\": must be 1 or more",
             "metrics.address: Invalid value: \":8443\": must be an IP address and a port, such as 0.0.0.0:8443 or [::]:8443",

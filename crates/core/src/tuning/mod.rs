@@ -107,9 +107,15 @@ pub const KEYS: [&str; 12] = [
 /// The most unknown annotations that are remarked upon: each is compared with every known one.
 const UNKNOWN_MAX: usize = 5;
 
+/// The most annotations with the prefix of the API group that are compared with the known names.
+const COMPARED_MAX: usize = 20;
+
 /// Annotations with our prefix that belong to a pod set.
 const OF_POD_SETS: [&str; 3] =
     [keys::TAS_POD_INDEX, keys::TAS_SUB_GROUP_INDEX, keys::TAS_SUB_GROUP_COUNT];
+
+/// Prefix of labels and of other annotations; users take it for the one of the annotations here.
+const GROUP_PREFIX: &str = "workload.codeflare.dev/";
 
 fn suffix(key: &'static str) -> &'static str {
     key.split_at(keys::ANNOTATION_PREFIX.len()).1
@@ -284,14 +290,40 @@ impl<'a> Reader<'a> {
             (!KEYS.contains(&key.as_str())).then_some((key, name, value))
         });
         let known = KEYS.map(suffix);
+        let mut remarks = vec![];
         for (key, name, value) in unknown.take(UNKNOWN_MAX) {
             let message = if OF_POD_SETS.contains(&key.as_str()) {
                 "has no effect here: it belongs in the annotations of a pod set".to_owned()
             } else {
                 format!("unknown annotation, has no effect; {}", names::hint(name, &known))
             };
-            self.remarks.push(Remark::warning(&shortened(key), value, message));
+            remarks.push(Remark::warning(&shortened(key), value, message));
         }
+        let misplaced = self.with_the_prefix_of_the_group(&known);
+        remarks.extend(misplaced.take(UNKNOWN_MAX.saturating_sub(remarks.len())));
+        self.remarks.extend(remarks);
+    }
+
+    /// Annotations that have the prefix of labels and fields, and the name of one that tunes an AppWrapper.
+    fn with_the_prefix_of_the_group<'k>(
+        &self,
+        known: &'k [&'static str],
+    ) -> impl Iterator<Item = Remark> + use<'a, 'k> {
+        let from = self.annotations.range(GROUP_PREFIX.to_owned()..);
+        let ours =
+            from.map_while(|(key, value)| Some((key, key.strip_prefix(GROUP_PREFIX)?, value)));
+        ours.take(COMPARED_MAX).filter_map(|(key, name, value)| {
+            let of_queues = key == keys::QUEUE_RETRY_POLICIES;
+            let meant = if of_queues {
+                keys::RETRY_POLICIES
+            } else {
+                let near = names::close(name, known)?;
+                KEYS.into_iter().find(|key| suffix(key) == near)?
+            };
+            let whose = if of_queues { " on an AppWrapper" } else { "" };
+            let message = format!("has no effect{whose}; did you mean {meant}?");
+            Some(Remark::warning(&shortened(key), value, message))
+        })
     }
 }
 

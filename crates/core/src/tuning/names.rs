@@ -90,11 +90,25 @@ fn nearest<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     known.iter().copied().min_by_key(|name| distance(text, name))
 }
 
-/// The known name that a text probably means, where one is near.
+/// The known name that a text probably means: the only one that begins with it, else one that is near.
 #[must_use]
 pub fn close<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
+    if let Some(name) = only_longer(text, known) {
+        return Some(name);
+    }
     let most = text.chars().count().min(CHARS_MAX) / 3;
     nearest(text, known).filter(|name| distance(text, name) <= most)
+}
+
+/// The only known name that begins with a text, case apart.
+fn only_longer<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
+    let begins = |name: &&&str| {
+        let start = name.get(..text.len());
+        start.is_some_and(|start| start.eq_ignore_ascii_case(text))
+    };
+    let mut longer = known.iter().filter(begins);
+    let first = longer.next().filter(|_| text.len() >= PREFIX_BYTES_MIN)?;
+    longer.next().is_none().then_some(*first)
 }
 
 /// What to say of a text that is none of the known names: the one that was probably meant, or all.
@@ -105,6 +119,9 @@ pub fn hint(text: &str, known: &[&str]) -> String {
         |name| format!("did you mean {name}?"),
     )
 }
+
+/// A shorter text says too little of the name that begins with it.
+const PREFIX_BYTES_MIN: usize = 3;
 
 /// A longer text is not a typo, and the table of distances must stay small.
 const CHARS_MAX: usize = 64;
@@ -179,6 +196,17 @@ mod tests {
         assert_eq!(nearest("x", &[]), None);
         assert_eq!(close("retryLimits", &known), Some("retryLimit"));
         assert_eq!(close("colour", &known), None);
+        let known = ["warmupGracePeriodDuration", "retryLimit", "retryPolicies"];
+        for (text, want) in [
+            ("warmupGracePeriod", Some("warmupGracePeriodDuration")),
+            ("WARMUP", Some("warmupGracePeriodDuration")),
+            ("retry", None),
+            ("wa", None),
+            ("", None),
+            ("wär", None),
+        ] {
+            assert_eq!(close(text, &known), want, "{text}");
+        }
         assert_eq!(distance("ab", "ba"), 1);
         assert_eq!(distance(&"a".repeat(100_000), ""), CHARS_MAX);
     }

@@ -150,3 +150,29 @@ fn an_unknown_key_is_a_warning_that_names_the_nearest() {
     let foreign = BTreeMap::from([("example.com/retryLimitt".to_owned(), "5".to_owned())]);
     assert_eq!(Limits::of(&foreign, &FaultTolerance::default()).1, vec![]);
 }
+
+#[test]
+fn an_annotation_with_the_prefix_of_the_group_is_a_warning_that_names_the_right_one() {
+    let group = "workload.codeflare.dev/";
+    let prefix = keys::ANNOTATION_PREFIX;
+    let of = |names: &[&str]| -> Vec<String> {
+        let all = names.iter().map(|name| (format!("{group}{name}"), "5".to_owned())).collect();
+        let (limits, remarks) = Limits::of(&all, &FaultTolerance::default());
+        assert_eq!(limits, self::of(&[]).0, "{names:?}");
+        remarks.iter().map(|remark| format!("{}: {remark}", remark.severity)).collect()
+    };
+    for (name, want) in [
+        ("retryLimit", "has no effect; did you mean {prefix}retryLimit?"),
+        ("retrylimits", "has no effect; did you mean {prefix}retryLimit?"),
+        ("retry-policies", "has no effect on an AppWrapper; did you mean {prefix}retryPolicies?"),
+    ] {
+        let start = format!("warning: metadata.annotations[{group}{name}]: Invalid value: \"5\": ");
+        assert_eq!(of(&[name]), [start + &want.replace("{prefix}", prefix)]);
+    }
+    for name in ["policies", "exported-at", "progress", "team"] {
+        assert_eq!(of(&[name]), Vec::<String>::new(), "{name}");
+    }
+    let names: Vec<String> = (0..UNKNOWN_MAX + 5).map(|i| format!("retryLimit{i}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    assert_eq!(of(&names).len(), UNKNOWN_MAX);
+}

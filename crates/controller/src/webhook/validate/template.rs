@@ -12,7 +12,7 @@ use crate::kinds;
 use crate::price::{
     CONTAINERS_MAX, NODE_REQUIREMENTS_MAX, NODE_TERMS_MAX, TOLERATIONS_MAX, pending_bytes,
 };
-use crate::tuning::{names, shortened};
+use crate::tuning::{KEYS, names, shortened};
 
 /// Labels that the controller sets and finds its objects by.
 const OURS: [&str; 4] = [keys::APPWRAPPER, keys::APPWRAPPER_UID, keys::ATTEMPT, keys::POD_SET];
@@ -65,6 +65,7 @@ pub(super) fn check(object: &Value, path: &str, around: &Around<'_>, report: &mu
     }
     namespace(&metadata["namespace"], &format!("{path}.namespace"), around, report);
     labels(metadata, &path, report);
+    misplaced(metadata, &path, report);
     queue(&metadata["labels"][keys::QUEUE_NAME], &path, around, report);
 }
 
@@ -105,6 +106,7 @@ pub(super) fn check_pods(
         let Ok(pod) = kinds::pod_template(object, &path) else { continue };
         let metadata = format!("{component}.{text_of_path}.metadata");
         labels(&pod["metadata"], &metadata, report);
+        misplaced(&pod["metadata"], &metadata, report);
         size::annotations(&pod["metadata"], &metadata, report);
         let spec = &pod["spec"];
         if has(spec, "nodeName") {
@@ -304,6 +306,18 @@ fn labels(metadata: &Value, path: &str, report: &mut Findings) {
         if let Some(value) = metadata["labels"].get(key) {
             let field = format!("{path}.labels[{key}]");
             report.invalid(field, text(value), "must be left out: the controller sets it");
+        }
+    }
+}
+
+/// Annotations of the AppWrapper, which are read nowhere else.
+fn misplaced(metadata: &Value, path: &str, report: &mut Findings) {
+    for key in KEYS {
+        if let Some(value) = metadata["annotations"].get(key) {
+            let field = format!("{path}.annotations[{key}]");
+            let message =
+                "has no effect here: it belongs in metadata.annotations of the AppWrapper";
+            report.doubtful(field, Some(&text(value)), message);
         }
     }
 }

@@ -330,6 +330,28 @@ fn totals_are_bounded() {
 }
 
 #[test]
+fn an_annotation_of_the_appwrapper_has_no_effect_in_a_template() {
+    let prefix = "workload.codeflare.dev.appwrapper";
+    let note = |path: &str, key: &str| {
+        format!(
+            "warning: spec.components[0].template{path}.metadata.annotations[{key}]: Invalid value: \
+             \"5\": has no effect here: it belongs in metadata.annotations of the AppWrapper"
+        )
+    };
+    let key = format!("{prefix}/retryLimit");
+    for (pointer, path) in
+        [("/metadata/annotations", ""), ("/spec/template/metadata", ".spec.template")]
+    {
+        let mut value = json!({&key: "5", "example.com/retryLimit": "5"});
+        if !path.is_empty() {
+            value = json!({"annotations": value});
+        }
+        let aw = with(&given(&[job("a")]), &format!("/spec/components/0/template{pointer}"), value);
+        assert_eq!(judged(&aw), [note(path, &key)]);
+    }
+}
+
+#[test]
 fn every_problem_of_every_component_is_reported() {
     let mut aw = given(&[job("a"), job("b"), json!("x")]);
     aw["spec"]["components"][0]["template"]["metadata"]["uid"] = json!("x");
