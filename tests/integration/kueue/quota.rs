@@ -143,7 +143,7 @@ fn ten_pod_sets_are_admitted_and_eleven_are_refused() {
         assert_eq!(case.log().uids("Pod", "ten-").len(), 10);
 
         let said = case.try_create(of("eleven", 11)).await.expect_err("it is refused").to_string();
-        assert!(said.contains("must have 1 to 10 pod sets"), "{said}");
+        assert!(said.contains("must have at most 10 pod sets"), "{said}");
     });
 }
 

@@ -51,7 +51,7 @@ pub(super) fn pods() -> Vec<Row> {
             "39",
             "no pod sets",
             Object(wrap(&[unknown])),
-            denied("spec.components", "1 to 10 pod sets"),
+            denied("spec.components", "at least one pod set, but has none"),
         ),
         row(
             "39",
@@ -62,7 +62,12 @@ pub(super) fn pods() -> Vec<Row> {
         .server("spec.components"),
         // the contract has room for 10
         row("40", "9 pod sets", Object(jobs(9)), Accepted),
-        row("40", "11 pod sets", Object(jobs(11)), denied("spec.components", "1 to 10 pod sets")),
+        row(
+            "40",
+            "11 pod sets",
+            Object(jobs(11)),
+            denied("spec.components", "at most 10 pod sets"),
+        ),
         row(
             "41",
             "one path twice",

@@ -11,9 +11,13 @@ use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{self, Kind};
 use crate::price::COMPONENTS_MAX;
+use crate::tuning::shortened;
 
 /// The most pod sets of one AppWrapper: Kueue's Workload has no room for more.
 pub(in crate::webhook) const POD_SETS_MAX: usize = 10;
+
+/// The most components without pods that a message names.
+const WITHOUT_PODS_SHOWN_MAX: usize = 3;
 
 /// What is known of a component after its own checks.
 #[derive(Debug)]
@@ -185,16 +189,55 @@ fn unique_names(components: &[Value], report: &mut Findings) {
     }
 }
 
+/// Why a component has no pod set.
+fn without_pods(i: usize, component: &Judged, report: &mut Findings) -> String {
+    let Judged { kind, api_version, known, .. } = component;
+    let title = format!("components[{i}] {}", shortened(&component.title()));
+    let mut rows: Vec<&'static Kind> = Kind::all().filter(|row| row.kind == kind).collect();
+    let group = template::group(api_version);
+    if rows.iter().any(|row| row.group() == group) {
+        rows.retain(|row| row.group() == group);
+    }
+    let same: Vec<String> = rows.iter().map(|row| format!("{} {kind}", row.api_version)).collect();
+    let hint = if !same.is_empty() {
+        format!(" (known: {})", same.join(", "))
+    } else if let Some(meant) = meant(kind, report) {
+        format!(": did you mean {meant}?")
+    } else {
+        String::new()
+    };
+    if known.is_known() || (hint.is_empty() && !Kind::may_own_pods(api_version, kind)) {
+        return format!("{title} has no pods");
+    }
+    let unknown = shortened(&format!("{api_version} {kind}"));
+    format!("{title} has the unknown kind {unknown}{hint}; declare its podSets")
+}
+
+/// The known kind that a text probably means.
+fn meant(kind: &str, report: &mut Findings) -> Option<&'static str> {
+    let known: Vec<&'static str> = Kind::all().map(|row| row.kind).collect();
+    report.meant(kind, &known)
+}
+
 /// The numbers of pod sets and of pods; unknown while something is wrong with a component.
 fn totals(all: &[Judged], report: &mut Findings) {
     let known: Option<Vec<_>> = all.iter().map(|each| each.pod_sets.as_deref()).collect();
     let Some(known) = known else { return };
     let count = known.iter().map(|pod_sets| pod_sets.len()).sum::<usize>();
-    if !(1..=POD_SETS_MAX).contains(&count) {
-        let message = format!(
-            "must have 1 to {POD_SETS_MAX} pod sets in total: a component whose kind is not known to \
-             the controller must declare them in podSets"
-        );
+    if count == 0 {
+        let (shown, more) = all.split_at(all.len().min(WITHOUT_PODS_SHOWN_MAX));
+        let mut reasons: Vec<String> =
+            shown.iter().enumerate().map(|(i, each)| without_pods(i, each, report)).collect();
+        if !more.is_empty() {
+            reasons.push(format!("and {} more components", more.len()));
+        }
+        let message =
+            format!("must have at least one pod set, but has none: {}", reasons.join("; "));
+        report.wrong("spec.components", message);
+        return;
+    }
+    if count > POD_SETS_MAX {
+        let message = format!("must have at most {POD_SETS_MAX} pod sets in total");
         report.invalid("spec.components", count.to_string(), message);
         return;
     }

@@ -315,8 +315,7 @@ fn totals_are_bounded() {
     assert_eq!(judged(&given(&[large(1_000_000)])), Vec::<String>::new());
     for (row, aw, value, fragment) in [
         ("39", given(&[]), "0", "at least one entry"),
-        ("39", given(&[service("a")]), "0", "1 to 10 pod sets"),
-        ("40", many(11), "11", "1 to 10 pod sets"),
+        ("40", many(11), "11", "at most 10 pod sets in total"),
         ("35", given(&[large(1_000_000), job("b")]), "1000001", "1 to 1000000 pods"),
         ("35", given(&[large(2_147_483_647), deployment(2_147_483_647)]), "4294967294", "pods"),
         ("38", given(&[deployment(0)]), "0", "1 to 1000000 pods"),
@@ -327,6 +326,40 @@ fn totals_are_bounded() {
     let said = judged(&given(&[wide(65536, 65536)]));
     only("36", &said, "error: spec.components[0].template.spec.replicatedJobs[0]", "expected");
     assert_eq!(judged(&given(&[wide(1000, 1000)])), Vec::<String>::new());
+}
+
+#[test]
+fn a_component_without_pods_is_named_with_its_kind() {
+    let of = |api_version: &str, kind: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "j"}});
+    for (templates, want) in [
+        (vec![service("a")], "components[0] Service/a has no pods"),
+        (
+            vec![of("batch/v1", "Jobb")],
+            "components[0] Jobb/j has the unknown kind batch/v1 Jobb: did you mean Job?; declare its podSets",
+        ),
+        (
+            vec![service("a"), with(&job("j"), "/apiVersion", json!("batch/v1beta1"))],
+            "components[0] Service/a has no pods; components[1] Job/j has the unknown kind \
+             batch/v1beta1 Job (known: batch/v1 Job); declare its podSets",
+        ),
+        (
+            vec![of("example.com/v1", "PyTorchJob")],
+            "components[0] PyTorchJob/j has the unknown kind example.com/v1 PyTorchJob (known: \
+             kubeflow.org/v1 PyTorchJob); declare its podSets",
+        ),
+        (
+            vec![of("batch/v1", "CronJob")],
+            "components[0] CronJob/j has the unknown kind batch/v1 CronJob; declare its podSets",
+        ),
+        (
+            ["a", "b", "c", "d", "e"].map(service).to_vec(),
+            "components[0] Service/a has no pods; components[1] Service/b has no pods; \
+             components[2] Service/c has no pods; and 2 more components",
+        ),
+    ] {
+        let start = "error: spec.components: must have at least one pod set, but has none: ";
+        assert_eq!(judged(&given(&templates)), [format!("{start}{want}")], "row 39");
+    }
 }
 
 #[test]
