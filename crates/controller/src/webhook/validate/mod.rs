@@ -51,12 +51,14 @@ use self::target::Targets;
 use crate::config::Config;
 use crate::tuning::Limits;
 
-/// What is not judged here, because it needs a cluster; the webhook does, but for the last.
+/// What is not judged here, because it needs a cluster; the webhook does, but for the last two.
 pub const SKIPPED: &[&str] = &[
     "every kind exists and is namespaced (discovery)",
     "the user and the controller can create every component (SubjectAccessReview)",
     "the named queue and RetryPolicies exist",
     "no other object has the name of a component",
+    "the fields of each component: the API server checks them when the controller creates it; to check them now: \
+     kubectl aw unwrap -f FILE | kubectl create --dry-run=server -f -",
 ];
 
 /// API version of the AppWrapper.
@@ -98,7 +100,7 @@ fn judged(aw: &Value, config: &Config, occasion: Occasion) -> Vec<Finding> {
         let metadata = object::metadata(aw, &mut report).unwrap_or(&Value::Null);
         object::name(metadata, &mut report);
         if occasion == Occasion::Stored || size::labels(metadata, &mut report) {
-            object::texts(metadata, "labels", &mut report);
+            object::queue(&object::texts(metadata, "labels", &mut report), &mut report);
         }
         let limits = object::limits(metadata, config, &mut report);
         let components = spec(aw, metadata, config, &limits, occasion, &mut report);

@@ -6,11 +6,14 @@ use serde_json::Value;
 
 use super::finding::{Finding, Findings, text};
 use super::size;
+use crate::api::keys;
 use crate::config::Config;
 use crate::tuning::{Limits, Severity, names, shortened};
 
 /// The most levels of objects and lists, the object itself being the first.
 pub(in crate::webhook) const LEVELS_MAX: usize = 64;
+/// The longest value of a label.
+const LABEL_BYTES_MAX: usize = 63;
 /// What the API server appends to `generateName`.
 const GENERATED: &str = "xxxxx";
 
@@ -124,6 +127,18 @@ pub(super) fn texts(
         }
     }
     texts
+}
+
+/// The label of the queue holds the name of a LocalQueue; the API server allows more in the value of a label.
+pub(super) fn queue(labels: &BTreeMap<String, String>, report: &mut Findings) {
+    let rule = "must be the name of a LocalQueue: at most 63 lower-case letters, digits, '-' or '.', \
+                beginning and ending with a letter or digit";
+    let queue = labels.get(keys::QUEUE_NAME).filter(|queue| !queue.is_empty());
+    if let Some(queue) =
+        queue.filter(|queue| queue.len() > LABEL_BYTES_MAX || !names::is_subdomain(queue))
+    {
+        report.invalid(format!("metadata.labels[{}]", keys::QUEUE_NAME), queue, rule);
+    }
 }
 
 /// What the annotations set.

@@ -87,6 +87,17 @@ fn metadata_may_be_anything() {
         ("/metadata", json!("boo"), "error: metadata: Invalid value: \"boo\": must be an object"),
         ("/metadata/labels", json!([]), "error: metadata.labels: Invalid value: \"[]\""),
         ("/metadata/labels", json!({"a": 1}), "error: metadata.labels[a]: Invalid value: \"1\""),
+        (
+            "/metadata/labels",
+            json!({"kueue.x-k8s.io/queue-name": "Bad Q"}),
+            "error: metadata.labels[kueue.x-k8s.io/queue-name]: Invalid value: \"Bad Q\": must be the name of a \
+             LocalQueue: at most 63",
+        ),
+        (
+            "/metadata/labels",
+            json!({"kueue.x-k8s.io/queue-name": "a".repeat(64)}),
+            "error: metadata.labels[kueue.x-k8s.io/queue-name]: ",
+        ),
         ("/metadata/annotations", json!({"a": {}}), "error: metadata.annotations[a]: "),
         ("/apiVersion", json!("workload.codeflare.dev/v1beta1"), "error: apiVersion: "),
         ("/kind", json!("Job"), "error: kind: Invalid value: \"Job\": must be AppWrapper"),
