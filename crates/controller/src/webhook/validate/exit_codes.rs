@@ -20,7 +20,8 @@ pub(super) fn check(operator: ExitCodeOperator, values: &[i32], path: &str, repo
                 let message = "must not be 0 with the operator In: it is not a failure";
                 report.invalid(field, "0", message);
             }
-            ExitCodeOperator::NotIn if *value == 0 => {
+            // the list must have an entry: with 0 alone, every failure matches
+            ExitCodeOperator::NotIn if *value == 0 && values.len() > 1 => {
                 let message = "has no effect: exit code 0 is not a failure and matches no rule";
                 report.doubtful(field, Some("0"), message);
             }

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use super::finding::Findings;
-use super::{Finding, budget, exit_codes, items, object, schema, size};
+use super::{Finding, budget, exit_codes, object, schema, size};
 use crate::api::{Backoff as RawBackoff, RetryAction, RetryRule};
 use crate::config::{Backoff, BackoffError, CONDITIONS, Config};
 use crate::decide::policy::category::Category;
@@ -54,9 +54,9 @@ fn spec(policy: &Value, config: &Config, report: &mut Findings) {
     budget::check(&spec, "spec", report);
     let mut seen = BTreeMap::new();
     let categories = categories(config);
-    let rules = items::<RetryRule>(&spec["rules"], RULES_MAX);
-    for (i, rule) in &rules {
-        check(rule, *i, &mut seen, report);
+    let rules = rules(&spec["rules"]);
+    for Read { i, rule, given, .. } in &rules {
+        check(rule, given, *i, &mut seen, report);
         for (j, category) in rule.on_failure_category.iter().enumerate() {
             let field = format!("spec.rules[{i}].onFailureCategory[{j}]");
             if !categories.contains(category.as_str()) && !report.has_error(&field) {
@@ -66,12 +66,52 @@ fn spec(policy: &Value, config: &Config, report: &mut Findings) {
             }
         }
     }
-    let fails = |(_, rule): &(usize, RetryRule)| rule.action == RetryAction::Fail;
-    let all_read = rules.len() == spec["rules"].as_array().map_or(0, Vec::len);
+    let fails = |read: &Read<'_>| read.rule.action == RetryAction::Fail;
+    let all_read = rules.len() == spec["rules"].as_array().map_or(0, Vec::len)
+        && rules.iter().all(|read| read.is_whole);
     if spec["override"] == Value::Bool(true) && all_read && !rules.iter().any(fails) {
         let message = "has no effect: no rule has action Fail";
         report.doubtful("spec.override", Some("true"), message);
     }
+}
+
+/// A rule, and the object that it was read from.
+struct Read<'a> {
+    i: usize,
+    rule: RetryRule,
+    given: &'a Value,
+    /// All of its fields were read.
+    is_whole: bool,
+}
+
+/// The rules, each with the fields of it that decode: the schema has reported the others, and they must not hide
+/// what is wrong with these.
+fn rules(list: &Value) -> Vec<Read<'_>> {
+    let items = list.as_array().into_iter().flatten().take(RULES_MAX).enumerate();
+    let read = |(i, given): (usize, &'_ Value)| match serde_json::from_value(given.clone()) {
+        Ok(rule) => Some((i, rule, true)),
+        Err(_) => Some((i, partly(given.as_object()?)?, false)),
+    };
+    let read = |(i, given)| {
+        let (i, rule, is_whole) = read((i, given))?;
+        Some(Read { i, rule, given, is_whole })
+    };
+    items.filter_map(read).collect()
+}
+
+/// A rule of the fields that decode alone; a rule without an action retries.
+fn partly(fields: &Map<String, Value>) -> Option<RetryRule> {
+    let mut kept = Map::from_iter([("action".to_owned(), json!(RetryAction::Retry))]);
+    for (name, value) in fields {
+        let before = kept.insert(name.clone(), value.clone());
+        if serde_json::from_value::<RetryRule>(kept.clone().into()).is_err() {
+            match before {
+                Some(before) => _ = kept.insert(name.clone(), before),
+                None => _ = kept.remove(name),
+            }
+        }
+    }
+    serde_json::from_value(kept.into()).ok()
 }
 
 /// The categories that a failure can have.
@@ -80,10 +120,16 @@ fn categories(config: &Config) -> BTreeSet<&str> {
     Category::ALL.iter().map(|each| each.as_str()).chain(configured).collect()
 }
 
-fn check(rule: &RetryRule, i: usize, seen: &mut BTreeMap<String, usize>, report: &mut Findings) {
+fn check(
+    rule: &RetryRule,
+    given: &Value,
+    i: usize,
+    seen: &mut BTreeMap<String, usize>,
+    report: &mut Findings,
+) {
     let path = format!("spec.rules[{i}]");
     name(rule.name.as_deref(), i, seen, report);
-    matcher(rule, &path, report);
+    matcher(rule, given, &path, report);
     if let Some(container) = rule.container_name.as_deref()
         && !names::is_label(container)
     {
@@ -121,16 +167,15 @@ fn name(given: Option<&str>, i: usize, seen: &mut BTreeMap<String, usize>, repor
     seen.insert(name, i);
 }
 
-fn matcher(rule: &RetryRule, path: &str, report: &mut Findings) {
-    let matchers = [
-        ("onConditions", !rule.on_conditions.is_empty()),
-        ("onExitCodes", rule.on_exit_codes.is_some()),
-        ("onTerminationMessage", rule.on_termination_message.is_some()),
-        ("onFailureCategory", !rule.on_failure_category.is_empty()),
-    ];
-    let given: Vec<_> =
-        matchers.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
-    let all = matchers.map(|(name, _)| name).join(", ");
+fn matcher(rule: &RetryRule, given: &Value, path: &str, report: &mut Findings) {
+    let matchers = ["onConditions", "onExitCodes", "onTerminationMessage", "onFailureCategory"];
+    let is_given = |name: &&&str| match &given[**name] {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Object(_) => true,
+    };
+    let given: Vec<&str> = matchers.iter().filter(is_given).copied().collect();
+    let all = matchers.join(", ");
     match given.len() {
         0 => report.wrong(path, format!("must have exactly one of {all}")),
         1 => {}

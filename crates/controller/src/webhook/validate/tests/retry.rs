@@ -136,6 +136,29 @@ fn what_is_wrong_with_a_rule_is_named() {
 }
 
 #[test]
+fn a_field_that_cannot_be_read_hides_no_other_problem_of_its_rule() {
+    let said = policy(json!({"override": true, "rules": [{
+        "action": "retry", "name": "A", "onConditions": ["OOM"], "retryLimit": "3",
+        "mutate": {"memory": {"factor": 0.5, "max": "64GB"}},
+    }]}));
+    let start = |field: &str| format!("error: spec.rules[0].{field}: Invalid value: ");
+    for field in [
+        "action",
+        "retryLimit",
+        "name",
+        "onConditions[0]",
+        "mutate.memory.factor",
+        "mutate.memory.max",
+    ] {
+        let found = said.iter().filter(|line| line.starts_with(&start(field))).count();
+        assert_eq!(found, 1, "{field}: {said:#?}");
+    }
+    assert_eq!(said.len(), 6, "{said:#?}");
+    let unread = json!({"action": "Fail", "onExitCodes": {"operator": "in", "values": [1]}});
+    only("30", &policy(json!({"rules": [unread]})), &start("onExitCodes.operator"), "In, NotIn");
+}
+
+#[test]
 fn what_is_wrong_with_the_policy_is_named() {
     let evicted =
         |name: &str| json!({"name": name, "action": "Retry", "onConditions": ["Evicted"]});
@@ -196,6 +219,13 @@ fn what_cannot_work_is_warned_of() {
     }
     let said = policy(json!({"override": true, "rules": [on("Retry"), on("Fail")]}));
     assert_eq!(said, Vec::<String>::new());
+    let codes = |values: Value| {
+        let codes = json!({"operator": "NotIn", "values": values});
+        policy(json!({"rules": [{"action": "Fail", "onExitCodes": codes}]}))
+    };
+    let start = "warning: spec.rules[0].onExitCodes.values[1]: Invalid value: \"0\": ";
+    only("23", &codes(json!([1, 0])), start, "has no effect");
+    assert_eq!(codes(json!([0])), Vec::<String>::new(), "the list must have an entry");
     let of = json!({"rules": [{"action": "Retry", "onFailureCategory": ["oom", "cuda_error"]}]});
     let start = "warning: spec.rules[0].onFailureCategory[1]: Invalid value: \"cuda_error\": ";
     only("category", &policy(of.clone()), start, "neither built in nor");
