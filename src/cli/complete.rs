@@ -20,7 +20,7 @@ use crate::tuning::names;
 
 /// The environment variable by which a shell asks.
 const VARIABLE: &str = "APPWRAPPER_COMPLETE";
-/// How long the cluster may take: somebody is waiting with a finger on the key.
+/// Timeout for shell completion.
 const WITHIN: Duration = Duration::from_secs(2);
 /// The most names that are read: nobody reads more.
 const NAMES_MAX: u32 = 500;

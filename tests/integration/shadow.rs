@@ -63,7 +63,7 @@ fn documented() -> BTreeSet<Told> {
 fn logged(shadow: &Replica) -> BTreeMap<Told, BTreeSet<String>> {
     let mut all: BTreeMap<Told, BTreeSet<String>> = BTreeMap::new();
     for line in shadow.said() {
-        if line["message"] != "The controller in charge decided otherwise." {
+        if line["message"] != "The active controller decided differently." {
             continue;
         }
         let text = |key: &str| line[key].as_str().unwrap_or_default().to_owned();

@@ -97,9 +97,9 @@ impl Shadow {
         *self.tally.lock().unwrap_or_else(PoisonError::into_inner).entry(row).or_default() += 1;
         match finding {
             Finding::Differs(difference) => log(difference),
-            Finding::Agreed { from, to } => tracing::debug!(%from, %to, "Decided the same."),
+            Finding::Agreed { from, to } => tracing::debug!(%from, %to, "Decisions match."),
             Finding::Unseen { from, to } => {
-                tracing::debug!(%from, %to, "What was decided from was not seen.");
+                tracing::debug!(%from, %to, "Inputs of the decision were not observed.");
             }
         }
     }
@@ -174,7 +174,7 @@ fn log(difference: &Difference) {
         reason,
         expected_count,
         observed_count,
-        "The controller in charge decided otherwise."
+        "The active controller decided differently."
     );
 }
 

@@ -62,8 +62,8 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     })?;
     if past.items.is_empty() && args.output == Output::Text {
         term::remark(&format!(
-            "no deleted AppWrappers are recorded in namespace {}; the administrator can have the controller record \
-             them: history in its configuration",
+            "no deleted AppWrappers are recorded in namespace {}; to record them, set `history` in the \
+             controller's configuration",
             past.namespace
         ));
         return Ok(DONE);

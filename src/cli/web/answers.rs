@@ -40,7 +40,8 @@ pub(super) async fn answer(site: &Site, request: Request) -> Response {
     let mut response = match admitted {
         Ok(path) => page(site, path, &Asked::of(&request.uri)).await,
         Err(status) => {
-            let mut refusal = (status, "the URL that the command printed admits\n").into_response();
+            let mut refusal =
+                (status, "forbidden: open the URL that the command printed\n").into_response();
             if status == StatusCode::METHOD_NOT_ALLOWED {
                 refusal.headers_mut().insert(ALLOW, HeaderValue::from_static("GET"));
             }

@@ -42,7 +42,7 @@ pub(super) enum Refusal {
     Malformed(#[from] Malformed),
     #[error("too many reports; try again in {} s", seconds(*.0))]
     TooMany(Duration),
-    #[error("the API server could not be asked about the {0}; try again later")]
+    #[error("cannot check the {0}: the API server did not respond; try again later")]
     Unavailable(&'static str),
     #[error("the report could not be checked in time; try again later")]
     Slow,

@@ -53,6 +53,6 @@ async fn kept(
     };
     match tokio::time::timeout(WITHIN, Box::pin(work)).await {
         Ok(done) => done.map_err(|error| telemetry::chain(&error)),
-        Err(_) => Err(format!("no answer within {} s", WITHIN.as_secs())),
+        Err(_) => Err(format!("no response within {} s", WITHIN.as_secs())),
     }
 }

@@ -52,6 +52,6 @@ async fn kept(context: &Context, wrapper: &Wrapper, settings: &History) -> Resul
     let kept = Box::pin(act::keep(&context.client, wrapper, &record));
     match tokio::time::timeout(WITHIN, kept).await {
         Ok(done) => done.map_err(|error| telemetry::chain(&error)),
-        Err(_) => Err(format!("no answer within {} s", WITHIN.as_secs())),
+        Err(_) => Err(format!("no response within {} s", WITHIN.as_secs())),
     }
 }
