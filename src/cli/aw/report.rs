@@ -54,7 +54,8 @@ enum By {
     /// A user: the time of the AppWrappers that the user created
     User,
     /// A failure category: the attempts that ended in it
-    Cause,
+    #[value(alias = "cause")]
+    Category,
     /// A node: the attempts whose first failure was on it
     Node,
 }
@@ -84,9 +85,9 @@ struct Line {
     /// By queue and user.
     #[serde(skip_serializing_if = "Option::is_none")]
     usage: Option<Ledger>,
-    /// Seconds in which quota was reserved; by cause and node, those of the failed attempts.
+    /// Seconds in which quota was reserved; by category and node, those of the failed attempts.
     seconds: i64,
-    /// By queue and user: of the seconds that were neither productive nor can become so. By cause and node: of all.
+    /// By queue and user: of the seconds that were neither productive nor can become so. By category and node: of all.
     wasted_resource_hours: BTreeMap<String, f64>,
     resource_hours: BTreeMap<String, f64>,
 }
@@ -141,7 +142,7 @@ fn report(
         match by {
             By::Queue => add_ledger(&mut sums, wrapper.queue.clone(), wrapper, now),
             By::User => add_ledger(&mut sums, user, wrapper, now),
-            By::Cause | By::Node => add_failures(&mut sums, by, wrapper, since, now),
+            By::Category | By::Node => add_failures(&mut sums, by, wrapper, since, now),
         }
     }
     let is_ledger = matches!(by, By::Queue | By::User);
@@ -232,7 +233,7 @@ fn text(report: &Report, colours: bool) -> Page {
     if report.rows.is_empty() {
         let what = match report.by {
             By::Queue | By::User => "AppWrapper held quota",
-            By::Cause | By::Node => "attempt failed",
+            By::Category | By::Node => "attempt failed",
         };
         page.line(&format!("no {what} since {}", report.since));
     } else {
@@ -254,7 +255,7 @@ const fn titles(by: By) -> &'static [&'static str] {
     match by {
         By::Queue => &["QUEUE", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
         By::User => &["USER", "APPWRAPPERS", "RESERVED", "GOODPUT", "LOST", "NOT PRODUCTIVE"],
-        By::Cause => &["CAUSE", "FAILURES", "TOOK"],
+        By::Category => &["CATEGORY", "FAILURES", "TOOK"],
         By::Node => &["NODE", "FAILURES", "TOOK"],
     }
 }
@@ -305,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_are_queues_users_causes_and_nodes() {
+    fn rows_are_queues_users_categories_and_nodes() {
         insta::assert_snapshot!(page(By::Queue, "7d"), @r"
         QUEUE   APPWRAPPERS   RESERVED   GOODPUT   LOST   NOT PRODUCTIVE   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
         gpu     2             3h10m      63%       1h     1h10m            1.16        4.66               9.34
@@ -318,9 +319,9 @@ mod tests {
         bob    1             1h35m      63%       30m    35m              0.58        2.33               4.67
         1 AppWrapper cannot be read
         ");
-        insta::assert_snapshot!(page(By::Cause, "7d"), @r"
-        CAUSE   FAILURES   TOOK   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        node    2          1h4m   1.06        4.26               8.54
+        insta::assert_snapshot!(page(By::Category, "7d"), @r"
+        CATEGORY   FAILURES   TOOK   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
+        node       2          1h4m   1.06        4.26               8.54
         1 AppWrapper cannot be read
         ");
         insta::assert_snapshot!(page(By::Node, "7d"), @r"
@@ -337,12 +338,21 @@ mod tests {
         };
         assert_eq!(report(By::Queue, "7d").app_wrappers, 3);
         assert_eq!(report(By::Queue, "1h").app_wrappers, 2, "one released its quota before");
-        assert_eq!(report(By::Cause, "1h").rows.len(), 0, "the failure is older");
+        assert_eq!(report(By::Category, "1h").rows.len(), 0, "the failure is older");
         let json = serde_json::to_value(report(By::Queue, "7d")).unwrap();
         assert_eq!(json["rows"][0]["name"], "gpu");
         assert_eq!(json["rows"][0]["usage"]["seconds"]["lost"], 3600);
         assert_eq!(json["rows"][0]["resourceHours"]["nvidia.com/gpu"], 25.34);
         assert_eq!(json["unreadable"], 1);
+    }
+
+    #[test]
+    fn the_earlier_name_of_the_category_is_understood() {
+        for name in ["category", "cause"] {
+            assert_eq!(By::from_str(name, false), Ok(By::Category), "{name}");
+        }
+        let shown = By::Category.to_possible_value();
+        assert_eq!(shown.map(|value| value.get_name().to_owned()).as_deref(), Some("category"));
     }
 
     #[test]
