@@ -1,5 +1,8 @@
 //! Connecting to a cluster.
 
+use std::io::ErrorKind;
+use std::path::Path;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use kube::client::ClientBuilder;
@@ -62,12 +65,17 @@ pub fn fenced(config: Config, metrics: &Metrics, leadership: Leadership) -> Resu
 pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
     let options =
         KubeConfigOptions { context: args.context.clone(), ..KubeConfigOptions::default() };
-    let read = match &args.kubeconfig {
-        Some(path) => match Kubeconfig::read_from(path) {
-            Ok(file) => Config::from_custom_kubeconfig(file, &options).await,
-            Err(error) => Err(error),
-        },
-        None => Config::from_kubeconfig(&options).await,
+    let file = match &args.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path),
+        None => Kubeconfig::read(),
+    };
+    let mut contexts = vec![];
+    let read = match file {
+        Ok(file) => {
+            contexts = file.contexts.iter().map(|context| context.name.clone()).collect();
+            Config::from_custom_kubeconfig(file, &options).await
+        }
+        Err(error) => Err(error),
     };
     let is_given = args.kubeconfig.is_some();
     let is_set = std::env::var_os("KUBECONFIG").is_some_and(|paths| !paths.is_empty());
@@ -78,16 +86,17 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
     } else {
         Origin::Default
     };
+    let place = place(args.kubeconfig.as_deref(), origin);
     let mut config = match read {
         Ok(config) => config,
         // what the command line names is wrong
         Err(error) if is_given || args.context.is_some() => {
-            return Err(Error::Usage(no_cluster(&error, origin)));
+            return Err(Error::Usage(no_cluster(&error, origin, &place, &contexts)));
         }
         Err(error) => Config::incluster().map_err(|in_pod| match in_pod {
             // it is no pod
             InClusterError::ReadEnvironmentVariable(_) => {
-                Error::Cluster(no_cluster(&error, origin))
+                Error::Cluster(no_cluster(&error, origin, &place, &contexts))
             }
             other => Error::Cluster(format!("no cluster: {other}")),
         })?,
@@ -96,8 +105,27 @@ pub async fn config(args: &ClusterArgs) -> Result<Config, Error> {
         config.apply_debug_overrides();
     }
     prepare(&mut config);
+    // a program connects to one cluster
+    _ = SERVER.set(config.cluster_url.to_string());
     Ok(config)
 }
+
+/// Address of the API server, for messages.
+static SERVER: OnceLock<String> = OnceLock::new();
+
+/// The file of the kubeconfig, or the files.
+fn place(argument: Option<&Path>, origin: Origin) -> String {
+    match (argument, origin) {
+        (Some(path), _) => path.display().to_string(),
+        (None, Origin::Environment) => {
+            std::env::var_os("KUBECONFIG").unwrap_or_default().display().to_string()
+        }
+        (None, Origin::Argument | Origin::Default) => "~/.kube/config".to_owned(),
+    }
+}
+
+/// The most contexts that a message names.
+const CONTEXTS_MAX: usize = 10;
 
 /// Who says which kubeconfig is read.
 #[derive(Clone, Copy, Debug)]
@@ -108,18 +136,29 @@ enum Origin {
 }
 
 /// Why there is no cluster, in one sentence; the causes are in the text of the error.
-fn no_cluster(error: &KubeconfigError, origin: Origin) -> String {
+fn no_cluster(error: &KubeconfigError, origin: Origin, place: &str, contexts: &[String]) -> String {
     let (from, advice) = match origin {
         Origin::Argument => (" (from --kubeconfig)", ""),
         Origin::Environment => (" (from $KUBECONFIG)", "; set --kubeconfig"),
         Origin::Default => ("", "; set --kubeconfig"),
     };
+    let contexts = match contexts.split_at(contexts.len().min(CONTEXTS_MAX)) {
+        ([], _) => "it has no contexts".to_owned(),
+        (shown, []) => format!("its contexts: {}", shown.join(", ")),
+        (shown, more) => format!("its contexts: {} and {} more", shown.join(", "), more.len()),
+    };
     match error {
+        KubeconfigError::CurrentContextNotSet => {
+            format!("{place} has no current context; set --context; {contexts}")
+        }
+        KubeconfigError::LoadContext(context) => {
+            format!("context {context:?} is not in {place}; {contexts}")
+        }
         KubeconfigError::ReadConfig(source, path) => {
             format!("no cluster: cannot read {}{from}: {source}{advice}", path.display())
         }
         KubeconfigError::FindPath => format!("no cluster: {error}{advice}"),
-        other => format!("no cluster: kubeconfig{from}: {other}"),
+        other => format!("no cluster: kubeconfig {place}{from}: {other}"),
     }
 }
 
@@ -155,8 +194,38 @@ pub(super) fn unread(error: &live::Error) -> String {
 pub(super) fn unanswered(error: &kube::Error) -> Error {
     Error::Cluster(match error {
         kube::Error::Api(_) => format!("the API server returned an error: {}", said(error)),
-        _ => format!("cannot reach the API server: {}", said(error)),
+        _ => unreachable_server(SERVER.get(), error),
     })
+}
+
+/// Says that the API server cannot be reached, and why.
+pub(super) fn not_reached(error: &kube::Error) -> Error {
+    Error::Cluster(unreachable_server(SERVER.get(), error))
+}
+
+fn unreachable_server(server: Option<&String>, error: &kube::Error) -> String {
+    let server = server.map(|server| format!(" {server}")).unwrap_or_default();
+    let why = plain_cause(error).unwrap_or_else(|| said(error));
+    format!("cannot reach the API server{server}: {why}")
+}
+
+/// The cause at the end of the chain, where it needs none of those before it.
+fn plain_cause(error: &kube::Error) -> Option<String> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        let kind = error.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
+        if let Some(
+            kind @ (ErrorKind::ConnectionRefused
+            | ErrorKind::HostUnreachable
+            | ErrorKind::NetworkUnreachable
+            | ErrorKind::TimedOut),
+        ) = kind
+        {
+            return Some(kind.to_string());
+        }
+        cause = error.source();
+    }
+    None
 }
 
 /// The same of a read.
@@ -177,22 +246,72 @@ mod tests {
             let error = std::io::Error::new(std::io::ErrorKind::NotFound, "not there");
             KubeconfigError::ReadConfig(error, "/nope".into())
         };
-        let unknown = || KubeconfigError::LoadContext("c".to_owned());
-        for (error, origin, want) in [
-            (missing(), Origin::Argument, "cannot read /nope (from --kubeconfig): not there"),
+        let none: [String; 0] = [];
+        let contexts = ["a".to_owned(), "b".to_owned()];
+        for (error, origin, contexts, want) in [
+            (
+                missing(),
+                Origin::Argument,
+                &none[..],
+                "no cluster: cannot read /nope (from --kubeconfig): not there",
+            ),
             (
                 missing(),
                 Origin::Environment,
-                "cannot read /nope (from $KUBECONFIG): not there; set --kubeconfig",
+                &none[..],
+                "no cluster: cannot read /nope (from $KUBECONFIG): not there; set --kubeconfig",
             ),
-            (missing(), Origin::Default, "cannot read /nope: not there; set --kubeconfig"),
             (
-                unknown(),
+                missing(),
+                Origin::Default,
+                &none[..],
+                "no cluster: cannot read /nope: not there; set --kubeconfig",
+            ),
+            (
+                KubeconfigError::LoadContext("c".to_owned()),
                 Origin::Argument,
-                "kubeconfig (from --kubeconfig): failed to load current context: c",
+                &contexts[..],
+                "context \"c\" is not in /kc; its contexts: a, b",
+            ),
+            (
+                KubeconfigError::CurrentContextNotSet,
+                Origin::Environment,
+                &contexts[..1],
+                "/kc has no current context; set --context; its contexts: a",
+            ),
+            (
+                KubeconfigError::CurrentContextNotSet,
+                Origin::Argument,
+                &none[..],
+                "/kc has no current context; set --context; it has no contexts",
+            ),
+            (
+                KubeconfigError::MissingClusterUrl,
+                Origin::Argument,
+                &contexts[..],
+                "no cluster: kubeconfig /kc (from --kubeconfig): cluster url is missing on selected cluster",
             ),
         ] {
-            assert_eq!(no_cluster(&error, origin), format!("no cluster: {want}"));
+            assert_eq!(no_cluster(&error, origin, "/kc", contexts), want);
         }
+        let many: Vec<String> = (0..12).map(|i| format!("c{i}")).collect();
+        let said =
+            no_cluster(&KubeconfigError::CurrentContextNotSet, Origin::Default, "/kc", &many);
+        assert!(said.ends_with(", c9 and 2 more"), "{said}");
+    }
+
+    #[test]
+    fn a_server_that_refuses_is_named() {
+        let server = "https://127.0.0.1:6443/".to_owned();
+        let refused = std::io::Error::from(ErrorKind::ConnectionRefused);
+        let error = kube::Error::Service(Box::new(refused));
+        assert_eq!(
+            unreachable_server(Some(&server), &error),
+            "cannot reach the API server https://127.0.0.1:6443/: connection refused"
+        );
+        let other = kube::Error::Service("certificate has expired".into());
+        let said = unreachable_server(None, &other);
+        assert!(said.starts_with("cannot reach the API server: "), "{said}");
+        assert!(said.contains("certificate has expired"), "{said}");
     }
 }

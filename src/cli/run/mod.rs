@@ -127,9 +127,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
 
 /// Asks the API server for its version, which shows that it can be reached.
 async fn greet(client: &Client) -> Result<(), Error> {
-    let version = client.apiserver_version().await.map_err(|error| {
-        Error::Cluster(format!("cannot reach the API server: {}", telemetry::chain(&error)))
-    })?;
+    let version = client.apiserver_version().await.map_err(|error| cluster::not_reached(&error))?;
     tracing::info!(kubernetes = version.git_version, "Connected to the API server.");
     Ok(())
 }
