@@ -26,6 +26,9 @@ const SERVER_SET: [&str; 9] = [
 const WITHOUT_PODS: [&str; 5] =
     ["", "networking.k8s.io", "policy", "rbac.authorization.k8s.io", "resource.k8s.io"];
 
+/// Kinds without pods that the controller may create by default.
+const CREATED: [&str; 2] = ["Service", "ConfigMap"];
+
 /// Labels by which Kueue admits an object alone; an AppWrapper has them for all of its components.
 pub(super) const KUEUE_LABELS: [&str; 2] = [keys::QUEUE_NAME, PRIORITY_CLASS];
 
@@ -185,6 +188,13 @@ fn template(document: &Document, notes: &mut Vec<String>) -> Value {
         remove(metadata, "annotations", "kubectl.kubernetes.io/last-applied-configuration");
     }
     let kind = Kind::of_object(&object);
+    let has_no_pods = WITHOUT_PODS.contains(&document.group());
+    if has_no_pods && !kind.is_known() && !CREATED.contains(&document.kind()) {
+        notes.push(format!(
+            "{title}: by default, the controller may not create this kind: see \
+             docs/admin/install.md#kinds-that-may-be-wrapped"
+        ));
+    }
     if kind.is_known() {
         for path in ["/spec", "/spec/runPolicy"] {
             let fields = object.pointer_mut(path).and_then(Value::as_object_mut);
@@ -198,7 +208,7 @@ fn template(document: &Document, notes: &mut Vec<String>) -> Value {
                 ));
             }
         }
-    } else if !WITHOUT_PODS.contains(&document.group()) {
+    } else if !has_no_pods {
         notes.push(format!(
             "{title}: pods of this kind are not known; if it has some, declare them in podSets of its component"
         ));
@@ -314,6 +324,22 @@ data: {a: b}
             let packed = packed(&yaml, &wish);
             let name = packed.as_ref().map(|it| it.manifest["metadata"]["name"].as_str().unwrap());
             assert_eq!(name.map_err(|_| ()), want, "{yaml}");
+        }
+    }
+
+    #[test]
+    fn a_kind_that_the_controller_may_not_create_is_noted() {
+        for (kind, noted) in [
+            ("Secret", true),
+            ("PersistentVolumeClaim", true),
+            ("ConfigMap", false),
+            ("Service", false),
+        ] {
+            let other = format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: a}}\n---{JOB}");
+            let Packed { notes, .. } = packed(&other, &Wish::default()).unwrap();
+            let want =
+                format!("{kind}/a: by default, the controller may not create this kind: see docs/");
+            assert_eq!(notes.iter().any(|note| note.starts_with(&want)), noted, "{notes:?}");
         }
     }
 
