@@ -7,8 +7,10 @@ use serde::Serialize;
 
 use super::bundle::{self, Document, Flaw};
 use super::term::{self, Colour, Page};
-use super::{DONE, Error, Output, tell};
+use super::{DONE, Error, Output, program, tell};
+use crate::api::GROUP;
 use crate::config::Config;
+use crate::tuning::{names, shortened};
 use crate::webhook::validate::{self, Finding, Severity};
 
 #[derive(Debug, clap::Args)]
@@ -34,7 +36,7 @@ struct FileReport {
     skipped: &'static [&'static str],
     /// Objects of other kinds, which nobody checked.
     #[serde(skip)]
-    others: Vec<String>,
+    others: Vec<Document>,
 }
 
 /// What is said of one object, or of what is in its place.
@@ -67,9 +69,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         bundle::sources_below(&args.files).map_err(|error| Error::Usage(error.to_string()))?;
     let answer = answer(bundle::documents(&sources), &config);
     if answer.objects.is_empty() {
-        let files: Vec<_> = sources.iter().map(|source| source.name.as_str()).collect();
-        let files = files.join(", ");
-        return Err(Error::Usage(format!("{files}: no AppWrapper or RetryPolicy found")));
+        let kinds = "AppWrapper or RetryPolicy";
+        return Err(Error::Usage(bundle::none_of(kinds, &args.files, &answer.others, program())));
     }
     tell(args.output, &answer, || text(&answer, term::has_colour()))?;
     Ok(if answer.valid { DONE } else { ExitCode::from(1) })
@@ -95,12 +96,27 @@ fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> FileReport
                 let findings = validate::retry_policy(&document.value, config);
                 objects.push(Checked::of(&document, findings));
             }
-            Ok(document) => others.push(format!("{}: {}", document.origin, document.title())),
+            Ok(document) if document.group() == GROUP && document.kind() != "NodeSuspicion" => {
+                objects.push(Checked::of(&document, vec![unknown_kind(document.kind())]));
+            }
+            Ok(document) => others.push(document),
             Err(flaw) => objects.push(Checked::flawed(flaw)),
         }
     }
     let valid = objects.iter().all(|object| object.valid);
     FileReport { valid, objects, skipped: validate::SKIPPED, others }
+}
+
+/// What is wrong with a kind that our API group does not have.
+fn unknown_kind(kind: &str) -> Finding {
+    const KINDS: [&str; 3] = ["AppWrapper", "RetryPolicy", "NodeSuspicion"];
+    let meant = names::close(kind, &KINDS).map(|meant| format!(": did you mean {meant}?"));
+    Finding {
+        severity: Severity::Error,
+        field: "kind".to_owned(),
+        value: Some(shortened(kind)),
+        message: format!("must be one of {}{}", KINDS.join(", "), meant.unwrap_or_default()),
+    }
 }
 
 /// Whether an object is to be checked as one of our kinds; the check says so where its API version is
@@ -177,7 +193,9 @@ fn text(answer: &FileReport, colours: bool) -> Page {
             page.spans(&[title, ("valid".to_owned(), Some(Colour::Green))], colours);
         }
     }
-    answer.others.iter().for_each(|other| page.line(&format!("{other}: not checked")));
+    for other in &answer.others {
+        page.line(&format!("{}: {}: not checked", other.origin, other.title()));
+    }
     let valid = answer.objects.iter().filter(|object| object.valid).count();
     let invalid = answer.objects.len() - valid;
     let colour = if answer.valid { Colour::Green } else { Colour::Red };
@@ -216,11 +234,11 @@ spec:
         let answer = given(&format!("{GOOD}---{bad}---\n{other}\n---\n- 1\n"));
         let valid: Vec<_> = answer.objects.iter().map(|object| object.valid).collect();
         assert_eq!((answer.valid, valid), (false, vec![true, false, false]));
-        assert_eq!(answer.others, ["f.yaml, document 3 (line 24): Node/node-1"]);
         let said = text(&answer, false).to_string();
         for want in [
             "f.yaml, document 1 (line 2): AppWrapper n/train: valid\n",
             "AppWrapper n/bad: spec.components[0].template.metadata.namespace: Invalid value",
+            "f.yaml, document 3 (line 24): Node/node-1: not checked\n",
             "f.yaml, document 4 (line 28): must be a Kubernetes object",
             "\n1 valid, 2 invalid; not checked without a cluster:\n",
         ] {
@@ -241,6 +259,48 @@ spec:
         assert_eq!(object["namespace"], serde_json::Value::Null);
         assert_eq!(object["findings"][0]["severity"], "warning");
         assert!(answer["skipped"].as_array().is_some_and(|skipped| !skipped.is_empty()));
+    }
+
+    #[test]
+    fn a_misspelt_kind_of_our_group_is_invalid() {
+        for (kind, valid, want) in [
+            (
+                "Appwrapper",
+                false,
+                "kind: Invalid value: \"Appwrapper\": must be one of AppWrapper, RetryPolicy, \
+                                   NodeSuspicion: did you mean AppWrapper?",
+            ),
+            (
+                "Queue",
+                false,
+                "kind: Invalid value: \"Queue\": must be one of AppWrapper, RetryPolicy, \
+                              NodeSuspicion\n",
+            ),
+            ("NodeSuspicion", true, "NodeSuspicion/bad: not checked"),
+        ] {
+            let other =
+                GOOD.replace("kind: AppWrapper", &format!("kind: {kind}")).replace("train", "bad");
+            let answer = given(&format!("{GOOD}---{other}"));
+            let said = text(&answer, false).to_string();
+            assert!(answer.valid == valid && said.contains(want), "{said}");
+        }
+    }
+
+    #[test]
+    fn files_without_our_kinds_are_named_with_what_makes_an_appwrapper_of_them() {
+        let said = |yaml: &str| {
+            let others = given(yaml).others;
+            bundle::none_of("AppWrapper", &["a.yaml".into(), "b".into()], &others, "kubectl aw")
+        };
+        let job = "kind: Job\napiVersion: batch/v1\nmetadata: {name: train}\n---\n";
+        assert_eq!(said(""), "a.yaml, b: no AppWrapper found");
+        assert_eq!(
+            said(job),
+            "a.yaml, b: no AppWrapper found, only Job/train; to make an AppWrapper of it: kubectl aw wrap -f a.yaml \
+             -f b"
+        );
+        let many = said(&job.repeat(7));
+        assert!(many.contains(", Job/train and 2 more; to make an AppWrapper of them: "), "{many}");
     }
 
     #[test]

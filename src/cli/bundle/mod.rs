@@ -7,6 +7,7 @@ mod source;
 mod tree;
 
 use std::fmt;
+use std::path::PathBuf;
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
@@ -82,6 +83,38 @@ impl Document {
     pub fn is_ours(&self, kind: &str) -> bool {
         self.kind() == kind && self.group() == crate::api::GROUP
     }
+}
+
+/// The most objects that a message names.
+const NAMED_MAX: usize = 5;
+
+/// The first few of the objects, for messages: `Job/a, Job/b and 3 more`.
+#[must_use]
+pub fn named(documents: &[Document]) -> String {
+    let titles: Vec<String> = documents.iter().take(NAMED_MAX).map(Document::title).collect();
+    let more = documents.len().saturating_sub(NAMED_MAX);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    titles.join(", ") + &more
+}
+
+/// Says that files have no object of the kinds that a command reads, what they have instead, and how an AppWrapper
+/// is made of it.
+#[must_use]
+pub fn none_of(kinds: &str, files: &[PathBuf], documents: &[Document], program: &str) -> String {
+    let names = |before: &str, between: &str| {
+        let names = files.iter().map(|file| format!("{before}{}", file.display()));
+        names.collect::<Vec<_>>().join(between)
+    };
+    let files = names("", ", ");
+    if documents.is_empty() {
+        return format!("{files}: no {kinds} found");
+    }
+    let it = if documents.len() == 1 { "it" } else { "them" };
+    format!(
+        "{files}: no {kinds} found, only {}; to make an AppWrapper of {it}: {program} wrap {}",
+        named(documents),
+        names("-f ", " ")
+    )
 }
 
 /// The annotation of an exported AppWrapper that says when it was exported.

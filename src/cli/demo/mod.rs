@@ -17,7 +17,7 @@ use serde_json::json;
 
 use super::bundle::{self, Document, Source};
 use super::term::{self, Page, Shown};
-use super::{DONE, Error, Output, block_on, web};
+use super::{DONE, Error, Output, block_on, program, web};
 use crate::config::Config;
 use crate::world::show::{Misfortune, Show};
 use tell::{Line, Teller};
@@ -27,8 +27,27 @@ const STORY: &str = include_str!("story.yaml");
 /// Nothing beyond this is waited for.
 const HORIZON: Duration = Duration::from_hours(2);
 
+const ANNOTATIONS: &str = "\
+No container runs. A pod of a Job or of another kind that ends runs for 40 to 80 seconds and succeeds; a pod of a
+Deployment or another kind that does not end runs until it is deleted. Annotations of a pod template change that:
+  sim/run-for: 10s                  the pod ends after this time
+  sim/exit-code: \"137\"             with this exit code
+  sim/reason: OOMKilled             the reason of the container
+  sim/message: TEXT                 its termination message
+  sim/disruption: REASON            the pod gets the condition DisruptionTarget with this reason
+  sim/fail-until-attempt: \"2\"      the pod fails in attempts 0 and 1, and succeeds in attempt 2
+  sim/fail-first: \"1\"              only so many pods of the pod set fail
+  sim/needs-peers: 30s              the pod fails this long after another pod of its AppWrapper is lost
+  sim/never-ready: \"true\"          the pod never runs
+  sim/stuck: \"true\"                the pod stays Terminating when it is deleted
+  sim/progress-every: 5s            the pod reports a step of progress this often
+  sim/progress-steps: \"20\"         so many times
+  sim/hang-until-attempt: \"1\"      in earlier attempts, the pod does not end after its last step
+  sim/checkpoint-every: \"5\"        the pod names a checkpoint every so many steps";
+
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
+#[command(after_long_help = ANNOTATIONS)]
 pub(super) struct Args {
     /// Files or directories of manifests, or - for standard input; without any, runs a built-in story
     #[arg(value_name = "FILE")]
@@ -108,8 +127,12 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         return Ok(ExitCode::from(1));
     }
     if !documents.iter().any(|document| document.is_ours("AppWrapper")) {
-        let files: Vec<String> = args.files.iter().map(|file| file.display().to_string()).collect();
-        return Err(Error::Usage(format!("{}: no AppWrapper found", files.join(", "))));
+        return Err(Error::Usage(bundle::none_of(
+            "AppWrapper",
+            &args.files,
+            &documents,
+            program(),
+        )));
     }
     let mut misfortunes: Vec<Misfortune> =
         args.fault.iter().map(|fault| fault.misfortune()).collect();
