@@ -153,7 +153,7 @@ fn a_failure_is_told_and_what_has_failed_is_made_anew() {
         user.run(&["list", "-l", "=="]).with(2, &["--selector"]);
         let (list, code) = user.json(&["list"]);
         assert_eq!((code, &list["items"][0]["restarts"]), (Some(0), &json!(1)));
-        let decided = "Fail by retryLimit, 1 of 1 retries used before";
+        let decided = "Fail by retryLimit, 1 of 1 restarts used before";
         let parts = [decided, "FoundFailedPods", "no \\u{1b}[2Jgood"];
         let why = user.run(&["why", "bad"]).with(0, &cause).with(0, &parts);
         assert!(!why.out.contains('\x1b'), "{}", why.out);

@@ -222,7 +222,7 @@ mod tests {
         let text = text(&recorded, moment(130), false).to_string();
         let want = "\
 ATTEMPT   STARTED   READY AFTER   ENDED     TOOK    OUTCOME   CAUSE                  NODE     DECISION
-0         2m10s ago   7s            35s ago   1m35s   Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 retries used before
+0         2m10s ago   7s            35s ago   1m35s   Failed    w-0/main 137 OOMKilled   node-1   Restart by retryPolicy infra/oom, 0 of 3 restarts used before
 1         30s ago     -             -         30s     (running) -                        -        -
 attempt 0: last\\nwords\\u{1b}[2J
 attempt 0: last progress at 2026-01-01T00:00:50Z: step 12, 40 %, checkpoint c-10

@@ -3,7 +3,6 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::explain::answer::Failure;
-use super::super::explain::replay::word;
 use super::super::explain::text::span;
 use super::super::term::Colour;
 use crate::api::{Attempt, FailureRecord, Phase, RuleRef, RuleSource, condition};
@@ -139,14 +138,14 @@ pub(super) fn rule(rule: &RuleRef) -> String {
 
 /// Decision, rule, and how many retries were used of how many before: as far as they were recorded.
 pub(super) fn decision(attempt: &Attempt) -> Option<String> {
-    let mut text = word(attempt.action?).to_owned();
+    let mut text = attempt.action?.as_str().to_owned();
     if let Some(rule) = &attempt.rule {
         text += &format!(" by {}", self::rule(rule));
     }
     if let Some(retries) = attempt.retries {
         let is_uncounted =
             attempt.rule.as_ref().is_some_and(|rule| rule.source == RuleSource::UncountedLimit);
-        let what = if is_uncounted { "uncounted restarts" } else { "retries" };
+        let what = if is_uncounted { "uncounted restarts" } else { "restarts" };
         text += &format!(", {} of {} {what} used before", retries.used, retries.limit);
     }
     Some(text)

@@ -101,12 +101,12 @@ impl Judged {
             attempt: recorded.attempt,
             failure: Failure { message, ..Failure::of(&replayed.failure) },
             recorded: Recorded {
-                action: recorded.action.map(word),
+                action: recorded.action.map(AttemptAction::as_str),
                 rule: recorded.rule.as_ref().map(Rule::of),
                 retries: recorded.retries,
             },
             replayed: Decided {
-                action: replayed.action.map_or("None", word),
+                action: replayed.action.map_or("None", AttemptAction::as_str),
                 rule: replayed.rule.as_ref().map(Rule::of),
                 counted: replayed.counted(),
                 retries: replayed.retries,
@@ -118,11 +118,6 @@ impl Judged {
             assumptions: replayed.assumptions.clone(),
         }
     }
-}
-
-/// What was decided about a failure.
-pub(in crate::cli) const fn word(action: AttemptAction) -> &'static str {
-    action.as_str()
 }
 
 /// What it comes to: how many decisions are others, and where it ends.

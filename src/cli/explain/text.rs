@@ -36,7 +36,7 @@ pub(in crate::cli) fn facts(answer: &Explanation, now: Timestamp) -> Vec<(&'stat
     line("why", why(answer));
     line("failure", answer.failure.as_ref().map(failure).unwrap_or_default());
     line("rule", answer.rule.as_ref().map(rule).unwrap_or_default());
-    line("retries", retries(answer));
+    line("restarts", restarts(answer));
     line("progress", answer.progress.as_ref().map(|it| progress(it, now)).unwrap_or_default());
     line("budget", answer.budget.as_ref().map(budget).unwrap_or_default());
     line("pause", answer.retry_after_seconds.map(|left| pause(answer, left)).unwrap_or_default());
@@ -149,7 +149,7 @@ fn unnamed(source: &str, index: i32) -> String {
     format!(", counted by {rule}")
 }
 
-fn retries(answer: &Explanation) -> String {
+fn restarts(answer: &Explanation) -> String {
     let Some(retries) = answer.retries else { return String::new() };
     let uncounted = RuleSource::UncountedLimit.to_string();
     let is_uncounted = answer.rule.as_ref().is_some_and(|rule| rule.source == uncounted);

@@ -50,7 +50,7 @@ fn decision(attempt: &Attempt) -> String {
         text += &format!(" by {}", decider(rule));
     }
     if let Some(retries) = attempt.retries {
-        text += &format!(", {} of {} retries used before", retries.used, retries.limit);
+        text += &format!(", {} of {} restarts used before", retries.used, retries.limit);
     }
     text
 }
@@ -107,7 +107,7 @@ mod tests {
         assert_eq!(
             message,
             "component train, pod train-0 on node node-1: container main exited with code 137 \
-             (OOMKilled), category oom; attempt 1: Fail by retryLimit, 1 of 1 retries used before; \
+             (OOMKilled), category oom; attempt 1: Fail by retryLimit, 1 of 1 restarts used before; \
              message: last words"
         );
         assert_eq!((reason.as_str(), time), ("Fail", Time(at(7))));
@@ -132,6 +132,6 @@ mod tests {
         let mut long = failed();
         long.failure.as_mut().unwrap().message = Some("x".repeat(5000));
         let (_, message, _) = reported(&[long], true).unwrap();
-        assert!(message.contains("1 of 1 retries used before; message: x"), "{message}");
+        assert!(message.contains("1 of 1 restarts used before; message: x"), "{message}");
     }
 }

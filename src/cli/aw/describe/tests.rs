@@ -119,7 +119,7 @@ fn a_failed_pod_is_described_with_its_exit_code_its_rule_and_what_comes_next() {
                 CUDA error\u{1b}[2J
     next        Running (waits until 2026-01-01T00:01:20Z, in 50s)
                 why       FoundFailedPods: pod p on node node-1: container main exited with code 3 (Error): CUDA error\u{1b}[2J
-                retries   1 of 3 used before
+                restarts  1 of 3 used before
     warnings    9s ago, FoundFailedPods: Pod/p failed\nerror: forged (2 times)
     ");
     let json = serde_json::to_value(&description).unwrap();
@@ -176,7 +176,7 @@ fn what_no_limit_counts_and_the_count_rule_are_shown() {
     uncounted   2 of 100 uncounted restarts used
     ignored     3 failed pods, by podFailurePolicy
     failure     pod p, exit code 1, node node-2; in attempt 0, 28s ago
-    decision    Restart by retryLimit, counted by podFailurePolicy.rules[1], 0 of 3 retries used before
+    decision    Restart by retryLimit, counted by podFailurePolicy.rules[1], 0 of 3 restarts used before
     next        Running (pods running)
     ");
     let json = serde_json::to_value(&description).unwrap();

@@ -8,7 +8,7 @@ use crate::cli::term::{Colour, Page, Row, table};
 use crate::tuning::Period;
 
 /// Titles of the table.
-const TITLES: [&str; 7] = ["ATTEMPT", "FAILURE", "NODE", "RECORDED", "NOW", "RETRIES", "PAUSE"];
+const TITLES: [&str; 7] = ["ATTEMPT", "FAILURE", "NODE", "RECORDED", "NOW", "RESTARTS", "PAUSE"];
 
 /// The answer as a headline, a table and sentences.
 pub(in crate::cli::explain) fn text(replay: &Replay, colours: bool) -> Page {

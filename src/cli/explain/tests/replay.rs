@@ -411,10 +411,10 @@ fn people_get_a_table_and_the_reasons() {
     insta::assert_snapshot!(replay::text(&answer, false).to_string(), @r"
     ns/aw: 2 of 3 failures are decided differently; fails at attempt 1: the failure after it would not have happened
 
-    ATTEMPT  FAILURE                 NODE    RECORDED              NOW                        RETRIES  PAUSE
-    0        w-0/main 3 Error        node-1  Restart (retryLimit)  Restart (retryLimit)       0 of 2   1m30s
-    1        w-1/main 137 OOMKilled  node-2  Restart (retryLimit)  Fail (exitCodeAnnotation)  -        -
-    2        w-0/main 3 Error        node-1  Fail (retryLimit)     Restart (retryLimit)       1 of 2   1m30s
+    ATTEMPT  FAILURE                 NODE    RECORDED              NOW                        RESTARTS  PAUSE
+    0        w-0/main 3 Error        node-1  Restart (retryLimit)  Restart (retryLimit)       0 of 2    1m30s
+    1        w-1/main 137 OOMKilled  node-2  Restart (retryLimit)  Fail (exitCodeAnnotation)  -         -
+    2        w-0/main 3 Error        node-1  Fail (retryLimit)     Restart (retryLimit)       1 of 2    1m30s
 
     same    attempt 0: retry limit not reached (0 of 2 used)
     differs attempt 1: exit code 137 is listed in annotation workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by the retry limit
