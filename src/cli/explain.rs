@@ -8,7 +8,7 @@ pub(super) mod retry_sources;
 pub(super) mod text;
 pub(super) mod world;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::ArgGroup;
@@ -51,7 +51,7 @@ answered with an error, such as a missing permission.";
 )]
 pub(super) struct Args {
     /// Name of an AppWrapper in the cluster; use -f to read a bundle instead
-    #[arg(value_name = "NAME", value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
+    #[arg(value_name = "NAME", value_parser = name_not_file, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: Option<String>,
     /// Bundle: file, directory, or - for standard input, with one AppWrapper and its related objects
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
@@ -113,6 +113,17 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         tell(args.output, &explanation, || text::text(&explanation, now, colours))?;
     }
     Ok(DONE)
+}
+
+/// A name that an object can have, and not that of a file.
+fn name_not_file(text: &str) -> Result<String, String> {
+    let path = Path::new(text);
+    let is_manifest =
+        path.extension().is_some_and(|end| ["yaml", "yml", "json"].iter().any(|one| end == *one));
+    if (is_manifest || text.contains('/')) && path.exists() {
+        return Err(format!("did you mean -f {text}?"));
+    }
+    object_name(text)
 }
 
 /// The objects of files.

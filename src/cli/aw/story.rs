@@ -101,7 +101,7 @@ impl Known {
         config: &Config,
         now: Timestamp,
     ) -> Result<Self, String> {
-        let bundle = Bundle::of(documents, now)?;
+        let bundle = Bundle::of(documents, config, now)?;
         let scene = bundle.scene(config);
         let one = One { seen: bundle.seen.clone(), wrapper: bundle.wrapper.clone() };
         let found = look::among(&one.wrapper, bundle.into_objects());

@@ -1,7 +1,7 @@
 //! The answer: a decision in the words of the contract.
 
 use k8s_openapi::jiff::Timestamp;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::super::aw::list::state;
 use super::super::ledger::Ledger;
@@ -9,7 +9,7 @@ use super::super::program;
 use super::Scene;
 use crate::api::{FailureRecord, Phase, RuleRef, SuspectNodes};
 use crate::config::Config;
-use crate::decide::{Decision, Facts, budget, decide, progress, recovery};
+use crate::decide::{Decision, Facts, VerdictAction, budget, decide, progress, recovery};
 use crate::observe::assemble::Wrapper;
 use crate::plan::Action;
 use crate::progress::Report;
@@ -23,7 +23,8 @@ use crate::tuning::Limits;
 pub(in crate::cli) struct Explanation {
     pub phase: Phase,
     pub next_phase: Phase,
-    pub action: &'static str,
+    #[serde(serialize_with = "action")]
+    pub action: VerdictAction,
     pub reason: Option<String>,
     pub message: String,
     pub failure: Option<Failure>,
@@ -218,6 +219,9 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     let (budget, progress) = (Budget::of(facts), known.as_ref().map(Progress::of));
     let eviction = Eviction::of(snapshot, decision.verdict.deadline);
     let standing = standing(&scene.wrapper, now);
+    if let Some(wait) = first_wait(&scene.wrapper, &decision, now) {
+        decision.verdict.message = wait;
+    }
     Explanation {
         usage,
         budget,
@@ -226,6 +230,21 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
         standing,
         ..of(scene, &decision, title, notes)
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn action<S: Serializer>(action: &VerdictAction, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(action.as_str())
+}
+
+/// What a new AppWrapper waits for in its first phase: the decision itself says no more than that `suspend` is true.
+fn first_wait(wrapper: &Wrapper, decision: &Decision, now: Timestamp) -> Option<String> {
+    if (wrapper.status.phase, decision.next) != (Phase::Empty, Phase::Suspended) {
+        return None;
+    }
+    let mut suspended = wrapper.clone();
+    suspended.status.phase = Phase::Suspended;
+    Some(state(&suspended, now))
 }
 
 /// The command for what has failed.
@@ -273,7 +292,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
     Explanation {
         phase: snapshot.status.phase,
         next_phase: decision.next,
-        action: verdict.action.as_str(),
+        action: verdict.action,
         reason: verdict.reason.clone(),
         message: verdict.message.clone(),
         failure: verdict.failure.as_ref().map(Failure::of),
@@ -328,7 +347,7 @@ impl Failure {
 impl Explanation {
     /// Nothing is to be done.
     pub(in crate::cli) fn is_at_rest(&self) -> bool {
-        self.action == "None" && self.next_phase == self.phase
+        self.action == VerdictAction::None && self.next_phase == self.phase
     }
 }
 

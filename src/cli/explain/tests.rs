@@ -214,3 +214,80 @@ fn line(answer: &Value, fields: &[&str]) -> String {
     });
     shown.collect::<Vec<_>>().join(" ")
 }
+
+#[test]
+fn the_name_of_a_file_is_no_name() {
+    for (text, want) in [
+        ("train", Ok("train".to_owned())),
+        ("no-such-file.yaml", Ok("no-such-file.yaml".to_owned())),
+        ("samples/job.yaml", Err("did you mean -f samples/job.yaml?".to_owned())),
+    ] {
+        assert_eq!(super::name_not_file(text), want);
+    }
+    assert!(super::name_not_file("no/such/file.yaml").is_err());
+}
+
+/// A manifest as users write it, before the webhook.
+fn manifest() -> Value {
+    let mut manifest = wrapper("");
+    manifest["metadata"] = json!({
+        "name": "aw", "namespace": "ns", "labels": {"kueue.x-k8s.io/queue-name": "user-queue"},
+    });
+    manifest["spec"] = json!({"components": [{"template": template()}]});
+    manifest.as_object_mut().expect("an object").remove("status");
+    manifest
+}
+
+#[test]
+fn a_manifest_is_filled_in_as_the_webhook_does() {
+    let shown = |manifest: &Value| {
+        line(&explain(&[manifest.clone()], 1), &["/nextPhase", "/action", "/message"])
+    };
+    assert_eq!(shown(&manifest()), "Suspended None waiting for admission by queue user-queue");
+    let mut admitted = manifest();
+    admitted["metadata"]["uid"] = json!("u");
+    assert!(shown(&admitted).starts_with("Resuming Deploy "), "Kueue has set suspend to false");
+    let mut plain = manifest();
+    plain["metadata"]["labels"] = json!(null);
+    assert!(shown(&plain).starts_with("Resuming Deploy "));
+    let settings = "admission: {defaultQueueName: gpu}";
+    let answer = explain_with(settings, &[plain], 1);
+    assert_eq!(answer["message"], "waiting for admission by queue gpu");
+}
+
+#[test]
+fn a_manifest_that_the_webhook_would_deny_is_noted() {
+    let notes = |manifest: Value| scene("{}", &[manifest], 1).0.notes;
+    assert_eq!(notes(manifest()), Vec::<String>::new());
+    let mut bad = manifest();
+    bad["spec"]["components"][0]["template"]["kind"] = json!("Jobb");
+    let said = notes(bad.clone());
+    assert_eq!(said.len(), 1, "{said:?}");
+    let start = "the webhook would deny it: spec.components: must have at least one pod set";
+    assert!(said[0].starts_with(start) && said[0].contains("did you mean Job?"), "{said:?}");
+    bad["status"] = wrapper("Suspended")["status"].clone();
+    let said = notes(bad);
+    assert!(
+        said.iter().all(|note| !note.starts_with("the webhook")),
+        "it is in a cluster: {said:?}"
+    );
+}
+
+#[test]
+fn a_manifest_that_cannot_be_read_has_the_findings_of_validate() {
+    let mut bad = manifest();
+    bad["spec"]["components"][0]["podSets"] =
+        json!([{"path": "template.spec.template", "replicas": "4"}]);
+    bad["spec"]["components"][0]["template"]["metadata"]["name"] = json!("A b");
+    let source = [Source { name: "f".into(), bytes: bad.to_string().into_bytes() }];
+    let read: Result<Vec<Document>, _> = documents(&source).into_iter().collect();
+    let now = at(1).parse().expect("a moment");
+    let error =
+        world::scene(read.expect("an object"), &Config::default(), now).expect_err("a text");
+    for want in [
+        "f: AppWrapper/aw: spec.components[0].podSets[0].replicas: Invalid value: \"4\": must be a whole number",
+        "\nf: AppWrapper/aw: spec.components[0].template.metadata.name: Invalid value: \"A b\": must be",
+    ] {
+        assert!(error.contains(want), "{error}");
+    }
+}

@@ -5,6 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::term::{Colour, Page, Span};
 use super::answer::{Budget, Eviction, Explanation, Failure, Progress, Rule};
 use crate::api::{Phase, RuleSource, SuspectEffect, SuspectNodes};
+use crate::decide::VerdictAction;
 use crate::tuning::Period;
 
 /// The answer as a headline and a few lines.
@@ -69,24 +70,51 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
         phases += &format!(" → {}", shown(answer.next_phase));
     }
     let colour = match answer.action {
-        "None" | "Succeed" => Colour::Green,
-        "Fail" => Colour::Red,
-        _ => Colour::Yellow,
+        VerdictAction::None | VerdictAction::Succeed => Colour::Green,
+        VerdictAction::Fail => Colour::Red,
+        VerdictAction::Wait
+        | VerdictAction::Deploy
+        | VerdictAction::Delete
+        | VerdictAction::Restart
+        | VerdictAction::RestartIgnoringLimit
+        | VerdictAction::RecreateComponent
+        | VerdictAction::Hold
+        | VerdictAction::Requeue => Colour::Yellow,
     };
     let action = match (answer.action, answer.deadline) {
-        ("None", _) if answer.is_at_rest() => answer.standing.clone(),
-        ("None", _) => String::new(),
-        ("Wait", Some(deadline)) => format!("waits until {deadline}, {}", relative(deadline, now)),
-        (action, _) => match (answer.counted, answer.retries) {
-            (Some(true), Some(retries)) => {
-                format!("{action}, retry {} of {}", retries.used.saturating_add(1), retries.limit)
-            }
-            (Some(false), _) => format!("{action}, not counted"),
-            _ => action.to_owned(),
-        },
+        (VerdictAction::None, _) if answer.is_at_rest() => answer.standing.clone(),
+        (VerdictAction::None, _) => String::new(),
+        (VerdictAction::Wait, Some(deadline)) => {
+            format!("waits until {deadline}, {}", relative(deadline, now))
+        }
+        (
+            VerdictAction::Wait
+            | VerdictAction::Deploy
+            | VerdictAction::Delete
+            | VerdictAction::Succeed
+            | VerdictAction::Restart
+            | VerdictAction::RestartIgnoringLimit
+            | VerdictAction::RecreateComponent
+            | VerdictAction::Fail
+            | VerdictAction::Hold
+            | VerdictAction::Requeue,
+            _,
+        ) => counted(answer),
     };
     let action = if action.is_empty() { action } else { format!(" ({action})") };
     [(phases, Some(colour)), (action, None)]
+}
+
+/// The action, and whether it counts as a restart.
+fn counted(answer: &Explanation) -> String {
+    let action = answer.action.as_str();
+    match (answer.counted, answer.retries) {
+        (Some(true), Some(retries)) => {
+            format!("{action}, restart {} of {}", retries.used.saturating_add(1), retries.limit)
+        }
+        (Some(false), _) => format!("{action}, not counted"),
+        (Some(true), None) | (None, _) => action.to_owned(),
+    }
 }
 
 fn why(answer: &Explanation) -> String {

@@ -7,11 +7,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-use super::super::bundle::Document;
+use super::super::bundle::{self, Document};
 use super::super::complaint::complaint;
 use super::Scene;
 use super::objects::{complete, id};
-use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP};
+use crate::api::{AppWrapperSpec, AppWrapperStatus, GROUP, Requester};
 use crate::config::Config;
 use crate::observe::ancestry::{self, Ancestor, Ancestors, Family, Lineage};
 use crate::observe::assemble::{self, Wrapper};
@@ -23,14 +23,22 @@ use crate::observe::records::{Controller, Identity, ObjectRecord};
 use crate::observe::retry_sources::{self, Attach, RetrySource};
 use crate::observe::{jobs, nodes};
 use crate::plan::FreshRead;
+use crate::printable::truncate_chars;
 use crate::snapshot::{Component, FailedJob, Pod, Presence, Snapshot};
 use crate::tuning::Limits;
+use crate::webhook::default::default;
+use crate::webhook::validate::{self, Severity};
+
+/// The longest finding, in characters: it may quote the manifest.
+const FINDING_CHARS_MAX: usize = 2000;
 
 /// A bundle that was read: an AppWrapper and the objects around it.
 pub(in crate::cli) struct Bundle {
     pub seen: RawObject,
     pub wrapper: Arc<Wrapper>,
     objects: Vec<Found>,
+    /// What the webhook would say of an AppWrapper that is not created yet.
+    notes: Vec<String>,
 }
 
 /// An object of the bundle.
@@ -42,25 +50,32 @@ struct Found {
 }
 
 impl Bundle {
-    /// Reads the objects of a bundle.
+    /// Reads the objects of a bundle. An AppWrapper that is not created yet becomes what the webhook makes of it.
     ///
     /// # Errors
     /// There is not exactly one AppWrapper, or something cannot be read.
-    pub(in crate::cli) fn of(documents: Vec<Document>, now: Timestamp) -> Result<Self, String> {
+    pub(in crate::cli) fn of(
+        documents: Vec<Document>,
+        config: &Config,
+        now: Timestamp,
+    ) -> Result<Self, String> {
         for document in &documents {
             check(document)?;
         }
         let (mut wrapper, mut others) = the_appwrapper(documents)?;
+        let notes = if is_created(&wrapper) { vec![] } else { admit(&mut wrapper, config) };
         complete(&mut wrapper, &mut others, now);
-        let (seen, wrapper) = stored(&wrapper)?;
+        let (seen, wrapper) = stored(&wrapper, config)?;
         none_twice(&others)?;
         let objects = others.iter().map(found).collect::<Result<_, _>>()?;
-        Ok(Self { seen, wrapper, objects })
+        Ok(Self { seen, wrapper, objects, notes })
     }
 
     /// What its objects show.
     pub(in crate::cli) fn scene(&self, config: &Config) -> Scene {
-        of(&self.wrapper, snapshot(&self.wrapper, &self.objects, config))
+        let mut scene = of(&self.wrapper, snapshot(&self.wrapper, &self.objects, config));
+        scene.notes.extend(self.notes.iter().cloned());
+        scene
     }
 
     /// The objects around the AppWrapper, with their kinds.
@@ -75,7 +90,7 @@ impl Bundle {
 impl Found {
     /// Whether this is the object of an owner reference.
     fn is(&self, owner: &Controller) -> bool {
-        self.group == super::super::bundle::group(&owner.api_version)
+        self.group == bundle::group(&owner.api_version)
             && self.kind == owner.kind
             && self.seen.meta.name.as_deref() == Some(&owner.name)
             && self.seen.meta.uid.as_deref() == Some(&owner.uid)
@@ -91,7 +106,7 @@ pub(super) fn scene(
     config: &Config,
     now: Timestamp,
 ) -> Result<Scene, String> {
-    Ok(Bundle::of(documents, now)?.scene(config))
+    Ok(Bundle::of(documents, config, now)?.scene(config))
 }
 
 /// An AppWrapper, and what was seen around it.
@@ -129,22 +144,57 @@ fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>),
             Err(format!("expected exactly one AppWrapper of {GROUP}, but the bundle is empty"))
         }
         (None, _) => {
-            let mut titles: Vec<_> = others.iter().map(Document::title).collect();
-            let more = titles.len().saturating_sub(5);
-            titles.truncate(5);
-            let more = if more > 0 { format!(" and {more} more") } else { String::new() };
-            let found = titles.join(", ");
+            let found = bundle::named(&others);
             Err(format!(
-                "expected exactly one AppWrapper of {GROUP} in the bundle, found only {found}{more}"
+                "expected exactly one AppWrapper of {GROUP} in the bundle, found only {found}"
             ))
         }
     }
 }
 
-fn stored(document: &Document) -> Result<(RawObject, Arc<Wrapper>), String> {
+/// Whether it comes from a cluster, or has a status: then the webhook has filled it in.
+fn is_created(document: &Document) -> bool {
+    let given = |pointer: &str| match document.value.pointer(pointer) {
+        None | Some(Value::Null) => false,
+        Some(Value::Object(fields)) => !fields.is_empty(),
+        Some(Value::String(text)) => !text.is_empty(),
+        Some(Value::Bool(_) | Value::Number(_) | Value::Array(_)) => true,
+    };
+    let pointers =
+        ["/status", "/metadata/uid", "/metadata/resourceVersion", "/metadata/creationTimestamp"];
+    pointers.into_iter().any(given)
+}
+
+/// Fills in what the webhook does, and says why it would deny the AppWrapper.
+fn admit(document: &mut Document, config: &Config) -> Vec<String> {
+    // who creates it is not known, and decides nothing
+    let requester = document.value.pointer("/spec/requester").cloned().unwrap_or_default();
+    let requester: Requester = serde_json::from_value(requester).unwrap_or_default();
+    for op in default(&document.value, &requester, config) {
+        op.apply(&mut document.value);
+    }
+    let denied = |text| format!("the webhook would deny it: {text}");
+    errors(document, config).into_iter().map(denied).collect()
+}
+
+/// The errors that the webhook would report.
+fn errors(document: &Document, config: &Config) -> Vec<String> {
+    let findings = validate::offline(&document.value, config);
+    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
+    errors.map(|error| truncate_chars(&error.to_string(), FINDING_CHARS_MAX).into_owned()).collect()
+}
+
+fn stored(document: &Document, config: &Config) -> Result<(RawObject, Arc<Wrapper>), String> {
     let seen = found(document)?.seen;
     let read = Wrapper::read(&seen).map(Arc::new);
     let wrapper = read.map_err(|flaw| {
+        let errors = errors(document, config);
+        if !errors.is_empty() {
+            let about = format!("{}: {}", document.origin, document.title());
+            let lines: Vec<String> =
+                errors.iter().map(|error| format!("{about}: {error}")).collect();
+            return lines.join("\n");
+        }
         let part = |name: &str| document.value.get(name).filter(|part| !part.is_null());
         let spec = part("spec").and_then(|spec| complaint::<AppWrapperSpec>(spec, "spec"));
         let status = || complaint::<AppWrapperStatus>(part("status")?, "status");
@@ -207,7 +257,7 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
         .collect();
     for index in 0..wrapper.spec.components.len() {
         let mut component = wrapper.components[index].clone();
-        let group = super::super::bundle::group(&component.api_version);
+        let group = bundle::group(&component.api_version);
         component.presence = match named.get(&(group, &component.kind, &component.name)) {
             Some(found) => {
                 let record = ObjectRecord::of(&found.seen, &component.api_version, &component.kind);

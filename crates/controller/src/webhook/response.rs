@@ -74,6 +74,25 @@ impl Op {
         let escaped = |name: &&str| format!("/{}", name.replace('~', "~0").replace('/', "~1"));
         Self { what: "add", path: names.iter().map(escaped).collect(), value }
     }
+
+    /// Makes the change, as an API server does; none where the field above it does not exist.
+    pub fn apply(&self, object: &mut Value) {
+        let Some((parent, name)) = self.path.rsplit_once('/') else { return };
+        let name = name.replace("~1", "/").replace("~0", "~");
+        match object.pointer_mut(parent) {
+            Some(Value::Object(fields)) => _ = fields.insert(name, self.value.clone()),
+            Some(Value::Array(items)) if name == "-" => items.push(self.value.clone()),
+            // no change of one item is ever made
+            Some(
+                Value::Array(_)
+                | Value::Null
+                | Value::Bool(_)
+                | Value::Number(_)
+                | Value::String(_),
+            )
+            | None => {}
+        }
+    }
 }
 
 /// A verdict.

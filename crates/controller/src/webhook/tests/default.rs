@@ -23,6 +23,9 @@ fn patched(object: &Value, ops: &[Op]) -> Value {
     let patch: json_patch::Patch = serde_json::from_value(json!(ops)).expect("a patch");
     let mut copy = object.clone();
     json_patch::patch(&mut copy, &patch).expect("it applies");
+    let mut applied = object.clone();
+    ops.iter().for_each(|op| op.apply(&mut applied));
+    assert_eq!(applied, copy, "as an API server applies it");
     copy
 }
 
