@@ -31,19 +31,19 @@ const ANNOTATIONS: &str = "\
 No container runs. A pod of a Job or of another kind that ends runs for 40 to 80 seconds and succeeds; a pod of a
 Deployment or another kind that does not end runs until it is deleted. Annotations of a pod template change that:
   sim/run-for: 10s                  the pod ends after this time
-  sim/exit-code: \"137\"             with this exit code
+  sim/exit-code: \"137\"              with this exit code
   sim/reason: OOMKilled             the reason of the container
   sim/message: TEXT                 its termination message
   sim/disruption: REASON            the pod gets the condition DisruptionTarget with this reason
-  sim/fail-until-attempt: \"2\"      the pod fails in attempts 0 and 1, and succeeds in attempt 2
-  sim/fail-first: \"1\"              only so many pods of the pod set fail
+  sim/fail-until-attempt: \"2\"       the pod fails in attempts 0 and 1, and succeeds in attempt 2
+  sim/fail-first: \"1\"               only so many pods of the pod set fail
   sim/needs-peers: 30s              the pod fails this long after another pod of its AppWrapper is lost
-  sim/never-ready: \"true\"          the pod never runs
-  sim/stuck: \"true\"                the pod stays Terminating when it is deleted
+  sim/never-ready: \"true\"           the pod never runs
+  sim/stuck: \"true\"                 the pod stays Terminating when it is deleted
   sim/progress-every: 5s            the pod reports a step of progress this often
-  sim/progress-steps: \"20\"         so many times
-  sim/hang-until-attempt: \"1\"      in earlier attempts, the pod does not end after its last step
-  sim/checkpoint-every: \"5\"        the pod names a checkpoint every so many steps";
+  sim/progress-steps: \"20\"          so many times
+  sim/hang-until-attempt: \"1\"       in earlier attempts, the pod does not end after its last step
+  sim/checkpoint-every: \"5\"         the pod names a checkpoint every so many steps";
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
