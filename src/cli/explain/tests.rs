@@ -241,7 +241,7 @@ fn manifest() -> Value {
 #[test]
 fn a_manifest_is_filled_in_as_the_webhook_does() {
     let shown = |manifest: &Value| {
-        line(&explain(&[manifest.clone()], 1), &["/nextPhase", "/action", "/message"])
+        line(&explain(std::slice::from_ref(manifest), 1), &["/nextPhase", "/action", "/message"])
     };
     assert_eq!(shown(&manifest()), "Suspended None waiting for admission by queue user-queue");
     let mut admitted = manifest();
