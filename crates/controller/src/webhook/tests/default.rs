@@ -24,7 +24,9 @@ fn patched(object: &Value, ops: &[Op]) -> Value {
     let mut copy = object.clone();
     json_patch::patch(&mut copy, &patch).expect("it applies");
     let mut applied = object.clone();
-    ops.iter().for_each(|op| op.apply(&mut applied));
+    for op in ops {
+        op.apply(&mut applied);
+    }
     assert_eq!(applied, copy, "as an API server applies it");
     copy
 }
