@@ -2,7 +2,7 @@
 //!
 //! An access check costs API requests by the controller, and every client that reaches the webhook's port can
 //! send a review with any user name. So there is a rate limit for each user that a peer names, one for each namespace,
-//! since a tenant has as many ServiceAccounts as it likes, and one for each peer over all of them: no client can exhaust
+//! since a tenant has as many `ServiceAccounts` as it likes, and one for each peer over all of them: no client can exhaust
 //! the limit of a user at another peer. A check that was made a moment ago costs little: its results are cached.
 
 use std::sync::Arc;
