@@ -87,6 +87,19 @@ pub enum FailurePolicyAction {
     RecreateComponentAndIgnoreMaxRestarts,
 }
 
+impl FailurePolicyAction {
+    /// Whether it recreates the component that failed, as a whole and alone.
+    #[must_use]
+    pub const fn recreates_component(self) -> bool {
+        match self {
+            Self::RecreateComponent | Self::RecreateComponentAndIgnoreMaxRestarts => true,
+            Self::FailAppWrapper
+            | Self::RestartAppWrapper
+            | Self::RestartAppWrapperAndIgnoreMaxRestarts => false,
+        }
+    }
+}
+
 /// The order in which components are created. Source: KEP-672.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]

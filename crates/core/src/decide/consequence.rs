@@ -22,7 +22,7 @@ const KILLED: [i32; 2] = [143, 137];
 #[derive(Debug, Default)]
 pub struct FirstFailures {
     first: BTreeMap<usize, Timestamp>,
-    going: BTreeSet<usize>,
+    terminating: BTreeSet<usize>,
 }
 
 impl FirstFailures {
@@ -56,7 +56,7 @@ impl FirstFailures {
             let Some(object) = object.filter(|object| is_current(object.attempt)) else { continue };
             // a wrapped Pod is not deleted because of itself
             if object.terminating && component.kind != "Pod" {
-                all.going.insert(index);
+                all.terminating.insert(index);
             }
             if let Outcome::Failed { at: Some(at), .. } = &object.report.outcome {
                 all.note(index, *at);
@@ -76,7 +76,7 @@ impl FirstFailures {
         let Some(index) = pod.component else { return false };
         let first = self.first.get(&index);
         let after = first.is_some_and(|first| pod.deletion_requested >= Some(*first));
-        (after || self.going.contains(&index)) && ended_by_deletion(pod)
+        (after || self.terminating.contains(&index)) && ended_by_deletion(pod)
     }
 }
 

@@ -52,13 +52,15 @@ impl PodSetHealth<'_> {
         self.done || self.started && self.fully_ready >= self.expected
     }
 
-    /// Whether it was not ready before a pod of it ended or was to be deleted: another one was there that has not run
-    /// yet. Then it has not lost its readiness with that pod.
-    fn was_unready_before(&self, pod: &Pod) -> bool {
-        let end = failure::finished_at(pod).into_iter().chain(pod.deletion_requested).min();
-        let pending = self.waiting.iter().filter(|other| other.phase == PodPhase::Pending);
-        let first = pending.filter_map(|other| other.created).min();
-        end.zip(first).is_some_and(|(end, first)| first < end)
+    /// Tells whether it lost its readiness when a pod of it ended or was to be deleted: not if another one was there that
+    /// has not run yet. The pods that wait are visited once, however many are asked about.
+    fn loses_readiness(&self) -> impl Fn(&Pod) -> bool + use<> {
+        let pending = self.waiting.iter().filter(|pod| pod.phase == PodPhase::Pending);
+        let oldest = pending.filter_map(|pod| pod.created).min();
+        move |pod| {
+            let end = failure::finished_at(pod).into_iter().chain(pod.deletion_requested).min();
+            end.zip(oldest).is_none_or(|(end, oldest)| oldest >= end)
+        }
     }
 
     /// Name in the label of its pods: `<component>-<pod set>`.
@@ -223,7 +225,8 @@ pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Tim
     if !health.terminating.is_empty() {
         return None;
     }
-    let lost = health.failed.iter().filter(|pod| !health.was_unready_before(pod));
+    let loses_readiness = health.loses_readiness();
+    let lost = health.failed.iter().filter(|pod| loses_readiness(pod));
     let ended = lost.filter_map(|pod| failure::finished_at(pod)).max();
     let ended = ended.map(|ended| ended.min(draft.facts.now));
     let known_from = ended.into_iter().chain(draft.facts.snapshot.last_gap).max();
@@ -266,8 +269,8 @@ pub fn record_readiness(draft: &mut Draft<'_>, all: &[PodSetHealth<'_>]) {
         if let Some(at) = overdue.min().filter(|_| ready) {
             draft.look_again(at);
         }
-        let mut going = health.terminating.iter();
-        let terminating = !ready && going.any(|pod| !health.was_unready_before(pod));
+        let loses_readiness = health.loses_readiness();
+        let terminating = !ready && health.terminating.iter().any(|pod| loses_readiness(pod));
         let failed_at = failed_at(draft.facts, old.as_ref(), health, all);
         let since = match &old {
             None if ready || terminating || lost_unrecorded => now,

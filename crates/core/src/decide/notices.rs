@@ -2,7 +2,7 @@
 
 use super::draft::Draft;
 use super::policy::Judged;
-use super::{VerdictAction, components, health, steps};
+use super::{components, health, steps};
 use crate::api::{Phase, PodFailurePolicyAction, condition};
 use crate::price::{IGNORED_PODS_MAX, STATUS_MESSAGE_BYTES_MAX};
 
@@ -71,18 +71,7 @@ fn look_when_overdue(draft: &mut Draft<'_>) {
 
 /// Says what the next step of `executionPolicy` waits for, while nothing else is done.
 pub fn awaited_step(draft: &mut Draft<'_>, next: Phase) {
-    let is_idle = match draft.verdict.action {
-        VerdictAction::None | VerdictAction::Wait => next == Phase::Running,
-        VerdictAction::Deploy
-        | VerdictAction::Delete
-        | VerdictAction::Succeed
-        | VerdictAction::Restart
-        | VerdictAction::RestartIgnoringLimit
-        | VerdictAction::RecreateComponent
-        | VerdictAction::Fail
-        | VerdictAction::Hold
-        | VerdictAction::Requeue => false,
-    };
+    let is_idle = draft.verdict.action.is_idle() && next == Phase::Running;
     if !is_idle || !draft.facts.snapshot.policies.steps.are_ordered() {
         return;
     }

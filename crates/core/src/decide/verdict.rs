@@ -78,6 +78,23 @@ impl VerdictAction {
         }
     }
 
+    /// Whether nothing is done now.
+    #[must_use]
+    pub const fn is_idle(self) -> bool {
+        match self {
+            Self::None | Self::Wait => true,
+            Self::Deploy
+            | Self::Delete
+            | Self::Succeed
+            | Self::Restart
+            | Self::RestartIgnoringLimit
+            | Self::RecreateComponent
+            | Self::Fail
+            | Self::Hold
+            | Self::Requeue => false,
+        }
+    }
+
     /// Whether it ends an attempt, or the object of a component, because of a failure.
     #[must_use]
     pub const fn handles_failure(self) -> bool {

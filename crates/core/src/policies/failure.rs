@@ -45,13 +45,7 @@ pub(super) fn read(
             continue;
         }
         // a component is recreated as a whole
-        let parts = match rule.action {
-            FailurePolicyAction::RecreateComponent
-            | FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => false,
-            FailurePolicyAction::FailAppWrapper
-            | FailurePolicyAction::RestartAppWrapper
-            | FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => true,
-        };
+        let parts = !rule.action.recreates_component();
         let targets = match components.resolve(&rule.target_components, parts) {
             Ok(targets) => targets,
             Err(at) => {

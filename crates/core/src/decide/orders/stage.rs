@@ -146,19 +146,8 @@ impl Stage<'_> {
                 self.read(decision.ask, now);
                 continue;
             }
-            match decision.verdict.action {
-                VerdictAction::None | VerdictAction::Wait => {}
-                VerdictAction::Deploy
-                | VerdictAction::Delete
-                | VerdictAction::Succeed
-                | VerdictAction::Restart
-                | VerdictAction::RestartIgnoringLimit
-                | VerdictAction::RecreateComponent
-                | VerdictAction::Fail
-                | VerdictAction::Hold
-                | VerdictAction::Requeue => {
-                    return Some((decision.verdict.action, decision.verdict.rule, now));
-                }
+            if !decision.verdict.action.is_idle() {
+                return Some((decision.verdict.action, decision.verdict.rule, now));
             }
             self.seen.answered = FreshRead::Nothing;
             if decision.status != self.seen.status {

@@ -33,7 +33,7 @@ pub fn rule(case: &Case<'_>) -> Said {
         }
         let mut rules = case.facts.snapshot.policies.failure_rules();
         let Some(rule) = rules.find(|rule| matches(rule, &failure, room)) else { continue };
-        if recreates(rule.action) && is_restarted_anyway(case, failure.component) {
+        if rule.action.recreates_component() && is_restarted_anyway(case, failure.component) {
             answered = Some(failure.component);
             continue;
         }
@@ -62,16 +62,6 @@ pub fn rule(case: &Case<'_>) -> Said {
         });
     }
     Said::Restart(granted)
-}
-
-const fn recreates(action: FailurePolicyAction) -> bool {
-    match action {
-        FailurePolicyAction::RecreateComponent
-        | FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => true,
-        FailurePolicyAction::FailAppWrapper
-        | FailurePolicyAction::RestartAppWrapper
-        | FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => false,
-    }
 }
 
 /// Whether a component is recreated with everything else: another is missing, or failed before, and no rule has a
