@@ -3,7 +3,7 @@
 //! A dry run comes first, so that a refusal costs nothing; the manifest is kept in a file until the new
 //! AppWrapper exists.
 
-mod anew;
+mod recreate;
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -38,7 +38,7 @@ enum RetryPlan {
     /// It cannot be done, and what can.
     No(String),
     /// It is deleted and recreated.
-    Anew,
+    Recreate,
 }
 
 /// What was done.
@@ -73,12 +73,12 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
         match plan(&one.wrapper, &known, now(), program()) {
             RetryPlan::Already(how) => return Ok(done(true, nothing, how)),
             RetryPlan::No(why) => return Ok(done(false, nothing, why)),
-            RetryPlan::Anew => {}
+            RetryPlan::Recreate => {}
         }
         let queued = matches!(place.workload(&one.wrapper.uid).await?, Queued::Workload(_));
         let old = &one.value()?;
-        let manifest = anew::manifest(old, queued || one.wrapper.queue.is_some());
-        match place.create(&anew::trial(&manifest, &one.wrapper.uid), true).await? {
+        let manifest = recreate::manifest(old, queued || one.wrapper.queue.is_some());
+        match place.create(&recreate::trial(&manifest, &one.wrapper.uid), true).await? {
             Written::Yes => {}
             Written::Conflict => continue,
             Written::Refused(why) => {
@@ -92,7 +92,7 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
                 let facts = Retried { recreated: true, manifest: None };
                 let newer = place.one(&target.name).await.and_then(|it| it.value()).ok();
                 let rights = newer.and_then(|newer| other_rights(old, &newer)).unwrap_or_default();
-                (true, facts, made_anew(&manifest, program()) + &rights)
+                (true, facts, recreated(&manifest, program()) + &rights)
             }
             Replaced::Refused(why) => (false, nothing, format!("could not be deleted: {why}")),
             Replaced::Lost { why, manifest } => {
@@ -112,7 +112,7 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
 }
 
 /// What was done, and what it is waiting for.
-fn made_anew(manifest: &Value, program: &str) -> String {
+fn recreated(manifest: &Value, program: &str) -> String {
     let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
     let has_queue = manifest["metadata"]["labels"].get(keys::QUEUE_NAME).is_some();
     let next = match (manifest["spec"]["suspend"].as_bool(), has_queue) {
@@ -148,7 +148,7 @@ fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> Retr
         return no("is being deleted: recreate it once it is gone".to_owned());
     }
     match wrapper.status.phase {
-        Phase::Failed => RetryPlan::Anew,
+        Phase::Failed => RetryPlan::Recreate,
         Phase::Resetting => {
             RetryPlan::Already(format!("is already being retried: {}", when(wrapper, known, now)))
         }
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_has_failed_is_made_anew() {
+    fn only_what_has_failed_is_recreated() {
         for (phase, want) in [
             ("", "has not reconciled it yet"),
             ("Suspended", "kubectl aw resume train"),
@@ -344,7 +344,7 @@ mod tests {
             }
         }
         let mut failed = wrapper(json!({"phase": "Failed"}));
-        assert_eq!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::Anew);
+        assert_eq!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::Recreate);
         std::sync::Arc::make_mut(&mut failed.spec).managed_by = Some("other".into());
         assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
         std::sync::Arc::make_mut(&mut failed.spec).managed_by = None;
@@ -369,14 +369,14 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_anew_says_what_it_waits_for() {
+    fn what_was_recreated_says_what_it_waits_for() {
         for (suspend, labels, want) in [
             (json!(false), json!({}), "own spec"),
             (json!(true), json!({}), "to resume it: kubectl aw resume train"),
             (json!(true), json!({keys::QUEUE_NAME: "gpu"}), "waiting for admission by its queue"),
         ] {
             let manifest = json!({"metadata": {"name": "train", "labels": labels}, "spec": {"suspend": suspend}});
-            let said = made_anew(&manifest, "kubectl aw");
+            let said = recreated(&manifest, "kubectl aw");
             assert!(said.ends_with(want), "{said}");
         }
     }

@@ -87,27 +87,15 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
         (VerdictAction::Wait, Some(deadline)) => {
             format!("waits until {deadline}, {}", relative(deadline, now))
         }
-        (
-            VerdictAction::Wait
-            | VerdictAction::Deploy
-            | VerdictAction::Delete
-            | VerdictAction::Succeed
-            | VerdictAction::Restart
-            | VerdictAction::RestartIgnoringLimit
-            | VerdictAction::RecreateComponent
-            | VerdictAction::Fail
-            | VerdictAction::Hold
-            | VerdictAction::Requeue,
-            _,
-        ) => counted(answer),
+        (action, _) => counted(answer, action),
     };
     let action = if action.is_empty() { action } else { format!(" ({action})") };
     [(phases, Some(colour)), (action, None)]
 }
 
 /// The action, and whether it counts as a restart.
-fn counted(answer: &Explanation) -> String {
-    let action = answer.action.as_str();
+fn counted(answer: &Explanation, action: VerdictAction) -> String {
+    let action = action.as_str();
     match (answer.counted, answer.retries) {
         (Some(true), Some(retries)) => {
             format!("{action}, restart {} of {}", retries.used.saturating_add(1), retries.limit)
