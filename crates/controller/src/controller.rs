@@ -176,13 +176,13 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
     if ended.is_ok() {
         panics.ended_well(&key);
     }
-    let ((requeue, rest), has_failed) = match ended {
-        Ok(Ok(Next::OnChange)) => ((Requeue::OnChange, Duration::ZERO), false),
-        Ok(Ok(Next::After(pause))) => ((Requeue::After(pause), Duration::ZERO), false),
-        Ok(Err(error)) => (failed(&key, &error, context), true),
-        Err(Panicked) => ((panics.panicked(&stored, context), Duration::ZERO), true),
+    let yields = !matches!(ended, Ok(Ok(_))) || took >= SLOW;
+    let (requeue, rest) = match ended {
+        Ok(Ok(Next::OnChange)) => (Requeue::OnChange, Duration::ZERO),
+        Ok(Ok(Next::After(pause))) => (Requeue::After(pause), Duration::ZERO),
+        Ok(Err(error)) => failed(&key, &error, context),
+        Err(Panicked) => (panics.panicked(&stored, context), Duration::ZERO),
     };
-    let yields = has_failed || took >= SLOW;
     if context.store.get(&key).is_none() {
         context.forget(&key); // it went meanwhile, and must leave no memory behind
         return Ended { requeue, cool_down: Duration::ZERO, yields };
@@ -207,7 +207,8 @@ fn cool_down(pods: usize, bytes: usize) -> Duration {
 
 /// A reconcile that failed: when the AppWrapper is reconciled again, and the cool-down.
 fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> (Requeue, Duration) {
-    let (errors, pause) = reconcile::after_error(context, key);
+    let errors = reconcile::errors(context, key);
+    let pause = spread(key, reconcile::error_pause(errors));
     let cause = telemetry::chain(error);
     tracing::warn!(
         namespace = key.namespace,
@@ -215,7 +216,7 @@ fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> (Requeue, D
         cause,
         "Reconcile failed; retrying."
     );
-    after_error(errors, spread(key, pause), error.retry_after())
+    after_error(errors, pause, error.retry_after())
 }
 
 /// A pause after an error: a longer one where the API server asks for it. The first error may be about what an event is

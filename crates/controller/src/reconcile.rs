@@ -173,11 +173,16 @@ pub async fn reconcile(
     }
 }
 
-/// How many reconciles of an AppWrapper have failed in a row, the last one included, and how long to wait after it.
-pub fn after_error(context: &Context, key: &Key) -> (u32, Duration) {
-    let errors = context.memory(key).try_lock().map_or(1, |memory| memory.errors);
+/// How many reconciles of an AppWrapper have failed in a row, the last one included.
+pub fn errors(context: &Context, key: &Key) -> u32 {
+    context.memory(key).try_lock().map_or(1, |memory| memory.errors)
+}
+
+/// How long to wait after this many errors in a row.
+#[must_use]
+pub fn error_pause(errors: u32) -> Duration {
     let (first, longest) = ERROR_PAUSE;
-    (errors, first.saturating_mul(2_u32.saturating_pow(errors.saturating_sub(1))).min(longest))
+    first.saturating_mul(2_u32.saturating_pow(errors.saturating_sub(1))).min(longest)
 }
 
 /// Whether the watch has not shown yet what the controller wrote of an AppWrapper.

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::tuning::names::LABEL_MAX;
+
 /// The label of all that came after.
 pub const OTHER: &str = "other";
-/// The longest label value, in bytes; a longer one is `other`. Kubernetes has the same bound for its own.
-pub(super) const LABEL_BYTES_MAX: usize = 63;
 
 /// The first names that were seen, up to a limit; every later one is `other`.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Names {
         if self.known.contains(name) {
             return name;
         }
-        if self.known.len() >= self.most || name.len() > LABEL_BYTES_MAX {
+        if self.known.len() >= self.most || name.len() > LABEL_MAX {
             return OTHER;
         }
         self.known.insert(name.to_owned());

@@ -4,7 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::census::{Present, QueueKnown};
-use super::names::{LABEL_BYTES_MAX, OTHER};
+use super::names::OTHER;
+use crate::tuning::names::LABEL_MAX;
 
 /// How many names that are known only from admitted work one namespace can bring in.
 const PER_NAMESPACE_MAX: usize = 50;
@@ -65,8 +66,7 @@ impl Queues {
     fn claims<'a>(&'a self, present: &'a [Present]) -> Vec<(Claim, &'a str, &'a str)> {
         let mut claims: BTreeMap<(&str, &str), Claim> = BTreeMap::new();
         let mut named: BTreeSet<&str> = BTreeSet::new();
-        for each in present.iter().filter(|each| (1..=LABEL_BYTES_MAX).contains(&each.queue.len()))
-        {
+        for each in present.iter().filter(|each| (1..=LABEL_MAX).contains(&each.queue.len())) {
             let name = each.queue.as_str();
             named.insert(name);
             let claim = match (each.queue_known, self.labelled.contains(name)) {

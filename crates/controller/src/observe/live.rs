@@ -22,6 +22,7 @@ use crate::api::{AppWrapper, keys};
 use crate::client::{self, LeanPods};
 use crate::discovery::{self, Served};
 use crate::mutations::{self, Mutation};
+use crate::tuning::names::LABEL_MAX;
 
 /// Why a read failed.
 #[derive(Debug, thiserror::Error)]
@@ -322,9 +323,6 @@ pub async fn node(client: &Client, name: &str) -> Result<Option<RawObject>, Erro
     }
 }
 
-/// The longest value of a label.
-const LABEL_BYTES_MAX: usize = 63;
-
 /// The pods of a namespace that name one of these AppWrappers, by one LIST.
 ///
 /// # Errors
@@ -357,7 +355,7 @@ fn list_lean_pods(
 /// Whether a label can hold the name: the API server refuses to look for a longer one.
 #[must_use]
 pub const fn fits_label(name: &str) -> bool {
-    name.len() <= LABEL_BYTES_MAX
+    name.len() <= LABEL_MAX
 }
 
 /// Selects the pods that name one of these AppWrappers; none where no label holds such a name.

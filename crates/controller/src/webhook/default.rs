@@ -12,9 +12,7 @@ use super::{Identity, carried};
 use crate::api::{PodSet, keys};
 use crate::config::Config;
 use crate::kinds;
-
-/// The longest value of a label.
-const LABEL_BYTES_MAX: usize = 63;
+use crate::tuning::names::LABEL_MAX;
 
 /// The changes that fill in a new AppWrapper; none where nothing is missing.
 ///
@@ -139,7 +137,7 @@ fn label_value(text: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
     let text: String = text
         .char_indices()
-        .take_while(|(at, _)| *at < LABEL_BYTES_MAX)
+        .take_while(|(at, _)| *at < LABEL_MAX)
         .map(|(_, c)| if fits(c) { c } else { '_' })
         .collect();
     text.trim_matches(|c| "-_.".contains(c)).to_owned()

@@ -275,11 +275,8 @@ impl AdmissionServer {
         let named = checks.named.iter().map(|it| [it.kind.as_str(), it.name.as_str()]);
         let requests = u32::try_from(kinds.len() + checks.named.len()).unwrap_or(u32::MAX);
         let about = subject(requester, namespace, kinds.into_iter().chain(named));
-        match self.rates.charge(peer, requester, namespace, &about, requests) {
-            Ok(()) => {}
-            Err(Wait::Peer(_)) => return Err(RequestError::TooMany),
-            Err(Wait::User(time)) => return Ok(too_often("for this user", time)),
-            Err(Wait::Namespace(time)) => return Ok(too_often("in this namespace", time)),
+        if let Err(wait) = self.rates.charge(peer, requester, namespace, &about, requests) {
+            return refused(&wait);
         }
         let place = in_time(self.access_checks.take(peer, 1)).await?;
         let authorize = &self.admission.authorize;
@@ -312,11 +309,8 @@ impl AdmissionServer {
         let names = wanted.iter().map(|it| [it.kind, it.name.as_str()]);
         let about = subject(requester, namespace, names);
         let requests = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
-        match self.rates.charge(peer, requester, namespace, &about, requests) {
-            Ok(()) => {}
-            Err(Wait::Peer(_)) => return Err(RequestError::TooMany),
-            Err(Wait::User(time)) => return Ok(too_often("for this user", time)),
-            Err(Wait::Namespace(time)) => return Ok(too_often("in this namespace", time)),
+        if let Err(wait) = self.rates.charge(peer, requester, namespace, &about, requests) {
+            return refused(&wait);
         }
         let _place = in_time(self.access_checks.take(peer, 1)).await?;
         let (mut found, mut rooms) = (BTreeMap::new(), vec![]);
@@ -340,7 +334,16 @@ impl AdmissionServer {
     }
 }
 
-/// The answer where there were too many access checks.
+/// The response where there were too many access checks. A peer gets an HTTP error, since it asks for many users.
+fn refused(wait: &Wait) -> Result<AdmissionResponse, RequestError> {
+    match *wait {
+        Wait::Peer(_) => Err(RequestError::TooMany),
+        Wait::User(time) => Ok(too_often("for this user", time)),
+        Wait::Namespace(time) => Ok(too_often("in this namespace", time)),
+    }
+}
+
+/// The response where there were too many access checks.
 fn too_often(whose: &str, time: Duration) -> AdmissionResponse {
     let seconds = u16::try_from(time.as_secs()).unwrap_or(u16::MAX).saturating_add(1);
     let message = format!("too many access checks {whose}; try again in {seconds} s");

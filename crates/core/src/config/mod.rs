@@ -393,7 +393,10 @@ impl FromStr for AllowedKind {
             None => (text, ""),
         };
         let upper = kind.bytes().next().is_some_and(|byte| byte.is_ascii_uppercase());
-        if !upper || kind.len() > 63 || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+        if !upper
+            || kind.len() > names::LABEL_MAX
+            || !kind.bytes().all(|byte| byte.is_ascii_alphanumeric())
+        {
             return Err(AllowedKindError);
         }
         Ok(Self { group: group.to_owned(), kind: kind.to_owned() })

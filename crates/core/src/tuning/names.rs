@@ -3,11 +3,14 @@
 use crate::price::POLICY_NAMES_MAX;
 use crate::printable::truncate_chars;
 
+/// The longest label of a DNS name, and the longest value of a label of an object, in bytes.
+pub const LABEL_MAX: usize = 63;
+
 /// Whether a text is an RFC 1123 label: 1 to 63 lower-case letters, digits and inner hyphens.
 #[must_use]
 pub fn is_label(text: &str) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    (1..=63).contains(&text.len())
+    (1..=LABEL_MAX).contains(&text.len())
         && text.bytes().all(|byte| inner(byte) || byte == b'-')
         && text.bytes().next().is_some_and(inner)
         && text.bytes().last().is_some_and(inner)

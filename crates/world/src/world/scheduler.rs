@@ -305,7 +305,8 @@ impl World {
                 replica.push_later(key.clone(), elapsed + pause);
             }
             Landed::Done(Err(error)) => {
-                let (_, pause) = crate::reconcile::after_error(&replica.context, key);
+                let errors = crate::reconcile::errors(&replica.context, key);
+                let pause = crate::reconcile::error_pause(errors);
                 let pause = error.retry_after().map_or(pause, |asked| asked.max(pause));
                 replica.push_later(key.clone(), elapsed + pause);
                 if !hurt {

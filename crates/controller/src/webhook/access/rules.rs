@@ -97,7 +97,7 @@ pub(super) fn can_be_served(api_version: &str, kind: &str) -> bool {
     group.is_none_or(names::is_subdomain)
         && names::is_label(version)
         && !kind.is_empty()
-        && kind.len() <= 63
+        && kind.len() <= names::LABEL_MAX
         && kind.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 

@@ -58,13 +58,7 @@ pub(super) fn check(policy: &Value, targets: &Targets<'_>, config: &Config, repo
 
 /// A component is recreated as a whole.
 const fn parts(action: FailurePolicyAction) -> Parts {
-    match action {
-        FailurePolicyAction::RecreateComponent
-        | FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => Parts::Refused,
-        FailurePolicyAction::FailAppWrapper
-        | FailurePolicyAction::RestartAppWrapper
-        | FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => Parts::Allowed,
-    }
+    if action.recreates_component() { Parts::Refused } else { Parts::Allowed }
 }
 
 fn name(

@@ -12,8 +12,6 @@ use crate::tuning::{Limits, Severity, names, shortened};
 
 /// The most levels of objects and lists, the object itself being the first.
 pub(in crate::webhook) const LEVELS_MAX: usize = 64;
-/// The longest value of a label.
-const LABEL_BYTES_MAX: usize = 63;
 /// What the API server appends to `generateName`.
 const GENERATED: &str = "xxxxx";
 
@@ -135,7 +133,7 @@ pub(super) fn queue(labels: &BTreeMap<String, String>, report: &mut Findings) {
                 beginning and ending with a letter or digit";
     let queue = labels.get(keys::QUEUE_NAME).filter(|queue| !queue.is_empty());
     if let Some(queue) =
-        queue.filter(|queue| queue.len() > LABEL_BYTES_MAX || !names::is_subdomain(queue))
+        queue.filter(|queue| queue.len() > names::LABEL_MAX || !names::is_subdomain(queue))
     {
         report.invalid(format!("metadata.labels[{}]", keys::QUEUE_NAME), queue, rule);
     }

@@ -189,7 +189,7 @@ fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Findings) 
     let kind = object["kind"].as_str().unwrap_or_default();
     let field = format!("{path}.kind");
     let alphanumeric = kind.bytes().all(|byte| byte.is_ascii_alphanumeric());
-    if kind.is_empty() || kind.len() > 63 || !alphanumeric {
+    if kind.is_empty() || kind.len() > names::LABEL_MAX || !alphanumeric {
         return report.invalid(field, text(&object["kind"]), "must be a kind, such as Job");
     }
     let group = group(api_version);

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::component::Judged;
 use super::finding::Findings;
 use super::target::{Aimed, Targets};
-use crate::api::{FailurePolicyAction, FailurePolicyRule, keys};
+use crate::api::{FailurePolicyRule, keys};
 use crate::kinds::End;
 use crate::tuning::Limits;
 
@@ -33,12 +33,8 @@ pub(super) fn failure_rule(
         );
         report.doubtful(format!("{path}.onJobFailureReasons"), None, message);
     }
-    match rule.action {
-        FailurePolicyAction::RecreateComponent
-        | FailurePolicyAction::RecreateComponentAndIgnoreMaxRestarts => {}
-        FailurePolicyAction::FailAppWrapper
-        | FailurePolicyAction::RestartAppWrapper
-        | FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => return,
+    if !rule.action.recreates_component() {
+        return;
     }
     let with_pods = || aimed.iter().map(|each| each.component).filter(|each| has_pods(each));
     let endless = |each: &&Judged| each.known.end == End::Never;
