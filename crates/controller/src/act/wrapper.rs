@@ -125,7 +125,7 @@ pub async fn write_status(
     for (field, value) in &wrapper.flaws.stored {
         stored[field] = value.clone();
     }
-    let change = merge_patch(&stored, &json(status)?).unwrap_or_else(|| json!({}));
+    let change = merge_patch(&stored, json(status)?).unwrap_or_else(|| json!({}));
     let mut patch = json!({
         "metadata": {"uid": wrapper.uid, "resourceVersion": wrapper.version},
         "status": change,
@@ -141,24 +141,25 @@ pub async fn write_status(
 
 /// The merge patch (RFC 7396) that turns one value into another; `None` where they are equal.
 #[must_use]
-pub fn merge_patch(old: &Value, new: &Value) -> Option<Value> {
-    let (Value::Object(old), Value::Object(new)) = (old, new) else {
-        return (old != new).then(|| new.clone());
-    };
-    let mut patch = Map::new();
-    for (key, value) in new {
-        let change = match old.get(key) {
-            Some(before) => merge_patch(before, value),
-            None => Some(value.clone()),
-        };
-        if let Some(change) = change {
-            patch.insert(key.clone(), change);
+pub fn merge_patch(old: &Value, new: Value) -> Option<Value> {
+    match (old, new) {
+        (Value::Object(old), Value::Object(new)) => {
+            let gone = old.keys().filter(|key| !new.contains_key(*key));
+            let mut patch: Map<String, Value> =
+                gone.map(|key| (key.clone(), Value::Null)).collect();
+            for (key, value) in new {
+                let change = match old.get(&key) {
+                    Some(before) => merge_patch(before, value),
+                    None => Some(value),
+                };
+                if let Some(change) = change {
+                    patch.insert(key, change);
+                }
+            }
+            (!patch.is_empty()).then_some(Value::Object(patch))
         }
+        (old, new) => (*old != new).then_some(new),
     }
-    for key in old.keys().filter(|key| !new.contains_key(*key)) {
-        patch.insert(key.clone(), Value::Null);
-    }
-    (!patch.is_empty()).then_some(Value::Object(patch))
 }
 
 #[cfg(test)]
@@ -209,7 +210,7 @@ mod tests {
             (json!({}), json!({"a": {"b": 1}}), Some(json!({"a": {"b": 1}}))),
             (json!({"a": {"b": 1}}), json!({"a": {}}), Some(json!({"a": {"b": null}}))),
         ] {
-            assert_eq!(merge_patch(&old, &new), want, "{old} → {new}");
+            assert_eq!(merge_patch(&old, new.clone()), want, "{old} → {new}");
         }
     }
 }

@@ -54,7 +54,7 @@ impl<'de> Visitor<'de> for Against<'_> {
             Shape::Number { .. }
             | Shape::Flag
             | Shape::List { .. }
-            | Shape::Fields { .. }
+            | Shape::Fields(_)
             | Shape::Texts { .. } => false,
         })
     }
@@ -70,12 +70,12 @@ impl<'de> Visitor<'de> for Against<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<(), A::Error> {
         match self.0 {
-            Shape::Fields { fields, required } => {
-                let mut missing = required.len();
+            Shape::Fields(fields) => {
+                let mut missing = fields.required().count();
                 while let Some(name) = object.next_key::<&str>()? {
-                    let Some(shape) = fields.get(name) else { return ensure(false) };
-                    object.next_value_seed(Against(shape))?;
-                    missing = missing.saturating_sub(required.contains(name).into());
+                    let Some(field) = fields.get(name) else { return ensure(false) };
+                    object.next_value_seed(Against(&field.shape))?;
+                    missing = missing.saturating_sub(field.is_required.into());
                 }
                 ensure(missing == 0)
             }

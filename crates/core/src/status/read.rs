@@ -1,6 +1,5 @@
 //! Reads a status field by field: what cannot be read is absent, and named.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde_json::{Map, Value};
@@ -8,7 +7,7 @@ use serde_json::{Map, Value};
 use super::conform::conforms;
 use super::evidence::Evidence;
 use super::moments::UNREADABLE;
-use super::shape::{self, Shape, Text};
+use super::shape::{self, Field, Fields, Shape, Text};
 use crate::api::AppWrapperStatus;
 use crate::mutations::{self, Mutation};
 
@@ -148,9 +147,10 @@ impl fmt::Display for Path<'_> {
 impl Named {
     /// Leaves in a status what can be read of it.
     fn status(&mut self, stored: &mut Map<String, Value>) {
-        let Shape::Fields { fields, .. } = shape::status() else { return stored.clear() };
+        let Shape::Fields(fields) = shape::status() else { return stored.clear() };
         stored.retain(|name, value| {
-            fields.get(name).is_some_and(|shape| self.keeps(shape, value, Path::Top(name)))
+            let field = fields.get(name);
+            field.is_some_and(|field| self.keeps(&field.shape, value, Path::Top(name)))
         });
     }
 
@@ -181,9 +181,7 @@ impl Named {
                 self.list(items, list, *max, path);
                 true
             }
-            (Shape::Fields { fields, required }, Value::Object(stored)) => {
-                self.object(fields, required, stored, path)
-            }
+            (Shape::Fields(fields), Value::Object(stored)) => self.object(fields, stored, path),
             (Shape::Texts { max, value }, Value::Object(stored)) => {
                 if stored.len() > *max {
                     self.flaw(path, &format!("must have at most {max} entries"));
@@ -201,21 +199,15 @@ impl Named {
         }
     }
 
-    fn object(
-        &mut self,
-        fields: &BTreeMap<String, Shape>,
-        required: &BTreeSet<String>,
-        stored: &mut Map<String, Value>,
-        path: Path<'_>,
-    ) -> bool {
+    fn object(&mut self, fields: &Fields, stored: &mut Map<String, Value>, path: Path<'_>) -> bool {
         stored.retain(|name, value| {
-            let shape = fields.get(name);
-            shape.is_some_and(|shape| self.keeps(shape, value, Path::Field(&path, name)))
+            let field = fields.get(name);
+            field.is_some_and(|field| self.keeps(&field.shape, value, Path::Field(&path, name)))
         });
-        for name in required {
+        for Field { name, shape, .. } in fields.required() {
             if !stored.contains_key(name) {
                 // without its number, its type or its source an entry says nothing
-                let Some(instead) = fields.get(name).and_then(Shape::instead) else {
+                let Some(instead) = shape.instead() else {
                     return self.flaw(Path::Field(&path, name), "must be given");
                 };
                 stored.insert(name.clone(), instead);
@@ -282,7 +274,7 @@ impl Shape {
             Self::Number { .. } => "must be a whole number",
             Self::Flag => "must be true or false",
             Self::List { .. } => "must be a list",
-            Self::Fields { .. } | Self::Texts { .. } => "must be an object",
+            Self::Fields(_) | Self::Texts { .. } => "must be an object",
         }
     }
 
@@ -296,7 +288,7 @@ impl Shape {
             | Self::Number { .. }
             | Self::Flag
             | Self::List { .. }
-            | Self::Fields { .. }
+            | Self::Fields(_)
             | Self::Texts { .. } => None,
         }
     }

@@ -1,6 +1,5 @@
 //! The definition of the status as something that a value can be held against.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
@@ -36,12 +35,7 @@ pub(super) enum Shape {
         max: usize,
     },
     /// An object with these fields.
-    Fields {
-        /// Its fields.
-        fields: BTreeMap<String, Self>,
-        /// Those that it must have.
-        required: BTreeSet<String>,
-    },
+    Fields(Fields),
     /// Texts by name.
     Texts {
         /// The most entries.
@@ -49,6 +43,21 @@ pub(super) enum Shape {
         /// What each of them is.
         value: Text,
     },
+}
+
+/// The fields of an object: so few that a scan finds one sooner than a search does.
+#[derive(Debug)]
+pub(super) struct Fields(pub Vec<Field>);
+
+/// A field of an object.
+#[derive(Debug)]
+pub(super) struct Field {
+    /// Its name.
+    pub name: String,
+    /// Whether the object must have it.
+    pub is_required: bool,
+    /// What it may hold.
+    pub shape: Shape,
 }
 
 /// What a text may be.
@@ -99,13 +108,27 @@ impl Shape {
                 value: Text { max: Some(4096), ..Text::default() },
             },
             Some(_) | None => {
-                let fields = schema.properties.iter().flatten();
-                Self::Fields {
-                    fields: fields.map(|(name, field)| (name.clone(), Self::of(field))).collect(),
-                    required: schema.required.iter().flatten().cloned().collect(),
-                }
+                let is_required = |name| schema.required.iter().flatten().any(|it| it == name);
+                let fields = schema.properties.iter().flatten().map(|(name, field)| Field {
+                    name: name.clone(),
+                    is_required: is_required(name),
+                    shape: Self::of(field),
+                });
+                Self::Fields(Fields(fields.collect()))
             }
         }
+    }
+}
+
+impl Fields {
+    /// The field of a name.
+    pub fn get(&self, name: &str) -> Option<&Field> {
+        self.0.iter().find(|field| field.name == name)
+    }
+
+    /// Those that the object must have.
+    pub fn required(&self) -> impl Iterator<Item = &Field> {
+        self.0.iter().filter(|field| field.is_required)
     }
 }
 
