@@ -153,17 +153,18 @@ impl Queue {
 
     /// How far an AppWrapper is, as its watch has shown it.
     fn stage(&self, key: &Key) -> Stage {
-        let phase = self.0.store.get(key).and_then(|it| Some(it.summary.as_ref().ok()?.phase));
-        match phase {
-            None | Some(Phase::Empty | Phase::Suspended | Phase::Resuming) => Stage::Starting,
-            Some(
-                Phase::Running
-                | Phase::Resetting
-                | Phase::Suspending
-                | Phase::Succeeded
-                | Phase::Failed
-                | Phase::Terminating,
-            ) => Stage::Started,
+        let stored = self.0.store.get(key);
+        let summary = stored.as_ref().and_then(|stored| stored.summary.as_ref().ok());
+        let Some(summary) = summary else { return Stage::Starting };
+        match summary.phase {
+            Phase::Empty | Phase::Suspended | Phase::Resuming => Stage::Starting,
+            Phase::Resetting if summary.is_gone => Stage::Starting,
+            Phase::Running
+            | Phase::Resetting
+            | Phase::Suspending
+            | Phase::Succeeded
+            | Phase::Failed
+            | Phase::Terminating => Stage::Started,
         }
     }
 }
@@ -172,10 +173,45 @@ impl Queue {
 mod tests {
     use std::cell::RefCell;
 
+    use kube::runtime::watcher::Event;
+    use serde_json::{Value, json};
+
     use super::*;
+    use crate::observe::cached_appwrapper::CachedAppWrapper;
 
     fn key(namespace: &str, name: &str) -> Key {
         Key { namespace: namespace.to_owned(), name: name.to_owned() }
+    }
+
+    fn store_of(status: &Value) -> Store {
+        let store = Store::default();
+        let object = json!({
+            "metadata": {"namespace": "n", "name": "a", "uid": "u", "resourceVersion": "1"},
+            "spec": {"components": []},
+            "status": status,
+        });
+        let seen = serde_json::from_value(object).unwrap();
+        store.apply(Event::Apply(seen), CachedAppWrapper::read);
+        store
+    }
+
+    #[test]
+    fn an_attempt_that_is_to_begin_has_the_places_of_those_that_start() {
+        let gone = json!({"phase": "Resetting", "since": {"gone": "2026-01-01T00:00:00Z"}});
+        for (status, want) in [
+            (json!({}), Stage::Starting),
+            (json!({"phase": "Suspended"}), Stage::Starting),
+            (json!({"phase": "Resuming"}), Stage::Starting),
+            (json!({"phase": "Running"}), Stage::Started),
+            (json!({"phase": "Resetting"}), Stage::Started),
+            (gone, Stage::Starting),
+            (json!({"phase": "Succeeded"}), Stage::Started),
+        ] {
+            let queue = Queue::new(Metrics::new(), store_of(&status));
+            assert_eq!(queue.stage(&key("n", "a")), want, "{status}");
+        }
+        let queue = Queue::new(Metrics::new(), Store::default());
+        assert_eq!(queue.stage(&key("n", "a")), Stage::Starting, "no longer there");
     }
 
     const CHANGE: Ended =

@@ -43,7 +43,7 @@ pub(super) struct ByStage {
 /// How far an AppWrapper is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// Its components have not all been created.
+    /// Its components have not all been created, or its next attempt is to begin.
     #[default]
     Starting,
     /// It runs, is reset, or ends.
