@@ -144,9 +144,9 @@ pub async fn write_status(
 pub fn merge_patch(old: &Value, new: Value) -> Option<Value> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
-            let gone = old.keys().filter(|key| !new.contains_key(*key));
+            let removed = old.keys().filter(|key| !new.contains_key(*key));
             let mut patch: Map<String, Value> =
-                gone.map(|key| (key.clone(), Value::Null)).collect();
+                removed.map(|key| (key.clone(), Value::Null)).collect();
             for (key, value) in new {
                 let change = match old.get(&key) {
                     Some(before) => merge_patch(before, value),

@@ -158,7 +158,7 @@ impl Queue {
         let Some(summary) = summary else { return Stage::Starting };
         match summary.phase {
             Phase::Empty | Phase::Suspended | Phase::Resuming => Stage::Starting,
-            Phase::Resetting if summary.is_gone => Stage::Starting,
+            Phase::Resetting if summary.resources_deleted => Stage::Starting,
             Phase::Running
             | Phase::Resetting
             | Phase::Suspending
@@ -197,14 +197,15 @@ mod tests {
 
     #[test]
     fn an_attempt_that_is_to_begin_has_the_places_of_those_that_start() {
-        let gone = json!({"phase": "Resetting", "since": {"gone": "2026-01-01T00:00:00Z"}});
+        let resources_deleted =
+            json!({"phase": "Resetting", "since": {"gone": "2026-01-01T00:00:00Z"}});
         for (status, want) in [
             (json!({}), Stage::Starting),
             (json!({"phase": "Suspended"}), Stage::Starting),
             (json!({"phase": "Resuming"}), Stage::Starting),
             (json!({"phase": "Running"}), Stage::Started),
             (json!({"phase": "Resetting"}), Stage::Started),
-            (gone, Stage::Starting),
+            (resources_deleted, Stage::Starting),
             (json!({"phase": "Succeeded"}), Stage::Started),
         ] {
             let queue = Queue::new(Metrics::new(), store_of(&status));

@@ -6,9 +6,11 @@
 //!
 //! A group is the AppWrappers of a namespace that start, or those that have started. Groups take turns, so that one with
 //! thousands of changes delays another by a few reconciles at most: what starts delays no failure, and failures delay no
-//! start. A group holds a limited number of places, fewer while another namespace is active: its calls take the API
-//! server's time, and a busy namespace would use all of it. The last places of all are kept for groups that hold none, so
-//! that calls which hang in one do not keep another waiting.
+//! start. An AppWrapper that restarts counts as one that starts as soon as all its resources are deleted.
+//!
+//! A group holds a limited number of places, fewer while another namespace is active: its calls take the API server's
+//! time, and a busy namespace would use all of it. The last places of all are kept for groups that hold none, so that
+//! calls which hang in one do not keep another waiting.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -43,7 +45,7 @@ pub(super) struct ByStage {
 /// How far an AppWrapper is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Stage {
-    /// Its components have not all been created, or its next attempt is to begin.
+    /// Its components have not all been created, or all were deleted for a restart.
     #[default]
     Starting,
     /// It runs, is reset, or ends.

@@ -12,8 +12,8 @@ use crate::tuning::{FaultTolerance, Period};
 pub struct Summary {
     /// Its phase.
     pub phase: Phase,
-    /// All its resources were deleted, and the next attempt has not begun.
-    pub is_gone: bool,
+    /// `status.since.gone` is set: all its resources are deleted, and no other attempt has begun.
+    pub resources_deleted: bool,
     /// It has a deletion timestamp.
     pub deleting: bool,
     /// `spec.suspend`.
@@ -76,7 +76,7 @@ impl Summary {
         let holds_quota = condition::is_true(conditions, condition::QUOTA_RESERVED);
         Self {
             phase: status.phase,
-            is_gone: status.since.as_ref().is_some_and(|since| since.gone.is_some()),
+            resources_deleted: status.since.as_ref().is_some_and(|since| since.gone.is_some()),
             deleting: wrapper.deleting,
             suspend: false,
             is_ours: false,
