@@ -198,11 +198,6 @@ pub(super) fn unanswered(error: &kube::Error) -> Error {
     })
 }
 
-/// Says that the API server cannot be reached, and why.
-pub(super) fn not_reached(error: &kube::Error) -> Error {
-    Error::Cluster(unreachable_server(SERVER.get(), error))
-}
-
 fn unreachable_server(server: Option<&String>, error: &kube::Error) -> String {
     let server = server.map(|server| format!(" {server}")).unwrap_or_default();
     let why = plain_cause(error).unwrap_or_else(|| said(error));

@@ -299,6 +299,8 @@ spec:
             "a.yaml, b: no AppWrapper found, only Job/train; to make an AppWrapper of it: kubectl aw wrap -f a.yaml \
              -f b"
         );
+        let node = "kind: NodeSuspicion\napiVersion: workload.codeflare.dev/v1alpha1\nmetadata: {name: n}\n";
+        assert_eq!(said(node), "a.yaml, b: no AppWrapper found, only NodeSuspicion/n");
         let many = said(&job.repeat(7));
         assert!(many.contains(", Job/train and 2 more; to make an AppWrapper of them: "), "{many}");
     }

@@ -216,7 +216,7 @@ fn failed(key: &Key, error: &reconcile::Error, context: &Context) -> (Requeue, D
         cause,
         "Reconcile failed; retrying."
     );
-    after_error(errors, pause, error.retry_after())
+    after_error(errors, pause, error.retry_after().map(|asked| spread(key, asked)))
 }
 
 /// A pause after an error: a longer one where the API server asks for it. The first error may be about what an event is

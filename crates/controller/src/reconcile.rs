@@ -130,13 +130,14 @@ pub async fn reconcile(
             return Ok(Next::OnChange);
         }
     }
-    let wrapper = match context.wrapper(&stored).await? {
-        Some(Ok(wrapper)) if wrapper.is_ours() => wrapper,
-        Some(Err(flaw)) => {
+    let wrapper = match context.wrapper(&stored).await {
+        Ok(Some(Ok(wrapper))) if wrapper.is_ours() => wrapper,
+        Ok(Some(Err(flaw))) => {
             report::unreadable(&context, &mut memory, &stored, &flaw);
             return Ok(Next::OnChange);
         }
-        Some(Ok(_)) | None => return Ok(Next::OnChange), // the watch will say
+        Ok(Some(Ok(_)) | None) => return Ok(Next::OnChange), // the watch will say
+        Err(error) => return Err(failed(&context, &mut memory, error.into())),
     };
     if wrapper.flaws.stored.contains_key("phase")
         && mutations::is_present(Mutation::UnknownPhaseStopsAll)
@@ -165,12 +166,18 @@ pub async fn reconcile(
         }
         Err(error) if error.is_stale() => Ok(Next::After(WATCH_OVERDUE)),
         Err(error) => {
-            memory.errors = memory.errors.saturating_add(1);
-            memory.last_gap = Some(context.clock.around_now().1);
+            let error = failed(&context, &mut memory, error);
             report::too_large(&context, &memory, &stored, &error);
             Err(error)
         }
     }
+}
+
+/// Counts an error, and notes that nothing is known of the time until the next reconcile.
+fn failed(context: &Context, memory: &mut ReconcileState, error: Error) -> Error {
+    memory.errors = memory.errors.saturating_add(1);
+    memory.last_gap = Some(context.clock.around_now().1);
+    error
 }
 
 /// How many reconciles of an AppWrapper have failed in a row, the last one included.
@@ -424,7 +431,7 @@ async fn suspend(
 ) -> Result<Carried, Error> {
     match write::suspend(&context.client, wrapper).await {
         Ok(written) => Ok(wrote(memory, wrapper, &written)),
-        Err(error) if matches!(error.code(), Some(400 | 403 | 413 | 422)) => {
+        Err(error) if error.is_rejected_for_good() => {
             tracing::warn!(code = error.code(), "The API server rejected the suspension.");
             Ok(Carried::Later(ERROR_PAUSE.1))
         }

@@ -98,7 +98,7 @@ pub fn named(documents: &[Document]) -> String {
 }
 
 /// Says that files have no object of the kinds that a command reads, what they have instead, and how an AppWrapper
-/// is made of it.
+/// is made of it where there is none of our own kinds.
 #[must_use]
 pub fn none_of(kinds: &str, files: &[PathBuf], documents: &[Document], program: &str) -> String {
     let names = |before: &str, between: &str| {
@@ -109,12 +109,12 @@ pub fn none_of(kinds: &str, files: &[PathBuf], documents: &[Document], program: 
     if documents.is_empty() {
         return format!("{files}: no {kinds} found");
     }
+    let found = format!("{files}: no {kinds} found, only {}", named(documents));
+    if documents.iter().any(|document| document.group() == crate::api::GROUP) {
+        return found;
+    }
     let it = if documents.len() == 1 { "it" } else { "them" };
-    format!(
-        "{files}: no {kinds} found, only {}; to make an AppWrapper of {it}: {program} wrap {}",
-        named(documents),
-        names("-f ", " ")
-    )
+    format!("{found}; to make an AppWrapper of {it}: {program} wrap {}", names("-f ", " "))
 }
 
 /// The annotation of an exported AppWrapper that says when it was exported.

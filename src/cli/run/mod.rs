@@ -127,7 +127,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
 
 /// Asks the API server for its version, which shows that it can be reached.
 async fn greet(client: &Client) -> Result<(), Error> {
-    let version = client.apiserver_version().await.map_err(|error| cluster::not_reached(&error))?;
+    let version = client.apiserver_version().await.map_err(|error| cluster::unanswered(&error))?;
     tracing::info!(kubernetes = version.git_version, "Connected to the API server.");
     Ok(())
 }

@@ -50,7 +50,7 @@ enum Turn {
     List(Lead),
     /// The pods that name it.
     Listed(Vec<Arc<PodRecord>>),
-    /// The API server did not answer the LIST, or asks to wait.
+    /// The LIST has failed for all that wait.
     Failed(Error),
 }
 
@@ -157,10 +157,11 @@ impl PodLists {
     }
 }
 
-/// A LIST has failed. If the API server did not answer or asks to wait, it has failed for all: each of them would only
-/// add to its load. If it rejected the LIST, each of the others lists alone.
+/// A LIST has failed. If the API server did not answer, has an error of its own or asks to wait, it has failed for all:
+/// each of them would only add to its load. If it rejected the LIST, each of the others lists alone.
 fn fail(others: Vec<Waiter>, error: Error) -> Error {
-    if !error.concerns_one_object() {
+    let is_rejected = error.concerns_one_object() && error.code().is_none_or(|code| code < 500);
+    if !is_rejected {
         for Waiter { turn, .. } in others {
             drop(turn.send(Turn::Failed(error.again())));
         }

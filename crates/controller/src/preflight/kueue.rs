@@ -340,7 +340,7 @@ pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
         }
     }
     let place = Place::of(&config.admission.kueue_account);
-    let manager = manager(client, &place).await;
+    let manager = read_manager(client, &place).await.map_err(|error| reason(&error));
     let name = match &manager {
         Ok(manager) => manager.config_map.as_deref(),
         Err(_) => Some(DEFAULT_CONFIG_MAP),
@@ -353,11 +353,6 @@ pub(super) async fn look(client: &Client, config: &Config) -> Vec<Notice> {
 }
 
 /// Reads what Kueue's Deployment says.
-async fn manager(client: &Client, place: &Place) -> Reading<Manager> {
-    read_manager(client, place).await.map_err(|error| reason(&error))
-}
-
-/// The same, with the error as it is.
 pub(super) async fn read_manager(client: &Client, place: &Place) -> Result<Manager, kube::Error> {
     let deployments: Api<Deployment> = Api::namespaced(client.clone(), &place.namespace);
     deployments.get(&place.deployment).await.map(|it| Manager::of(&it))

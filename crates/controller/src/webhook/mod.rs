@@ -9,7 +9,7 @@
 //!                      ├─▶ validate  CREATE, UPDATE: everything that needs no cluster
 //!                      └─▶ delete    DELETE: what it does to quota
 //!                 │ ClusterChecks, if something is created and there is no error so far
-//!               rate      how often a user and a peer may cause requests to the cluster
+//!               rate      how often a user, a namespace and a peer may cause requests to the cluster
 //!               authorize    discovery and SubjectAccessReviews, behind a trait; access is the real one
 //!                 │ findings
 //!               answer ─▶ AdmissionReview: verdict, one message, warnings, patch

@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use super::access;
 use super::authorize::Authorize;
 use super::judge::{ClusterChecks, Endpoint, Progress, Reading, judge};
-use super::rate::{Rates, Wait, subject};
+use super::rate::{Rates, Subject, Wait, subject};
 use super::response::{AdmissionResponse, Reason, printable};
 use super::review::{Operation, Review, ReviewError};
 use super::weight::weight;
@@ -260,6 +260,20 @@ impl AdmissionServer {
         work.await.unwrap_or_else(|error| resume_unwind(error.into_panic()))
     }
 
+    /// Charges the requests to the cluster that a review causes.
+    fn charge(
+        &self,
+        peer: Option<Peer>,
+        review: &Review,
+        about: &Subject,
+        requests: u32,
+    ) -> Result<(), Wait> {
+        let Review { requester, namespace, .. } = review;
+        let is_controller = self.admission.own_account.get() == Some(&requester.username);
+        let tenant = (!is_controller).then_some(namespace.as_str());
+        self.rates.charge(peer, requester, tenant, about, requests)
+    }
+
     async fn check_access(
         &self,
         peer: Option<Peer>,
@@ -275,7 +289,7 @@ impl AdmissionServer {
         let named = checks.named.iter().map(|it| [it.kind.as_str(), it.name.as_str()]);
         let requests = u32::try_from(kinds.len() + checks.named.len()).unwrap_or(u32::MAX);
         let about = subject(requester, namespace, kinds.into_iter().chain(named));
-        if let Err(wait) = self.rates.charge(peer, requester, namespace, &about, requests) {
+        if let Err(wait) = self.charge(peer, review, &about, requests) {
             return refused(&wait);
         }
         let place = in_time(self.access_checks.take(peer, 1)).await?;
@@ -309,7 +323,7 @@ impl AdmissionServer {
         let names = wanted.iter().map(|it| [it.kind, it.name.as_str()]);
         let about = subject(requester, namespace, names);
         let requests = u32::try_from(wanted.len()).unwrap_or(u32::MAX);
-        if let Err(wait) = self.rates.charge(peer, requester, namespace, &about, requests) {
+        if let Err(wait) = self.charge(peer, review, &about, requests) {
             return refused(&wait);
         }
         let _place = in_time(self.access_checks.take(peer, 1)).await?;

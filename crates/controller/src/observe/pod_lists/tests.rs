@@ -133,8 +133,9 @@ async fn an_appwrapper_with_many_pods_lists_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_fails_fails_the_one_that_made_it_alone() {
-    let (lists, server) = (PodLists::default(), Server { failing: 2, ..Server::default() });
+async fn a_list_that_is_rejected_fails_the_one_that_made_it_alone() {
+    let (lists, server) =
+        (PodLists::default(), Server { failing: 2, code: 400, ..Server::default() });
     let client = server.client();
     let found = join_all(["a", "b", "c"].map(|name| ask(&lists, &client, name, 1))).await;
     assert_eq!(found, [None, None, Some(vec!["c-pod".to_owned()])]);
@@ -144,13 +145,14 @@ async fn a_list_that_fails_fails_the_one_that_made_it_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_list_that_an_overloaded_server_refuses_is_not_made_by_all_that_waited_for_it() {
-    let (lists, server) =
-        (PodLists::apart(), Server { failing: 2, code: 429, ..Server::default() });
-    let client = server.client();
-    let found = join_all(["a", "b", "c", "d"].map(|name| ask(&lists, &client, name, 1))).await;
-    assert_eq!(found, [None, None, None, None]);
-    assert_eq!(server.begun(), [vec!["a"], vec!["c", "d", "b"]]);
-    assert_eq!(ask(&lists, &client, "b", 1).await, Some(vec!["b-pod".to_owned()]));
+    for code in [429, 500, 503, 504] {
+        let (lists, server) = (PodLists::apart(), Server { failing: 2, code, ..Server::default() });
+        let client = server.client();
+        let found = join_all(["a", "b", "c", "d"].map(|name| ask(&lists, &client, name, 1))).await;
+        assert_eq!(found, [None, None, None, None], "{code}");
+        assert_eq!(server.begun(), [vec!["a"], vec!["c", "d", "b"]], "{code}");
+        assert_eq!(ask(&lists, &client, "b", 1).await, Some(vec!["b-pod".to_owned()]));
+    }
 }
 
 #[tokio::test(start_paused = true)]

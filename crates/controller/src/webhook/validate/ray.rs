@@ -38,43 +38,56 @@ pub(super) fn check(object: &Value, path: &str, report: &mut Findings) {
 
 /// The pod that submits a RayJob is not counted.
 fn submitter(pod: &Value, path: &str, report: &mut Findings) {
-    if let Some(node) = pod.get("nodeName").filter(|node| !node.is_null()) {
-        let message = "must be left out: it bypasses the scheduler";
-        report.invalid(format!("{path}.nodeName"), text(node), message);
-    }
-    if let Some(claims) = pod.get("resourceClaims").filter(|claims| !claims.is_null()) {
-        let message = "must be left out: the pod that submits a RayJob is not counted by Kueue";
-        report.invalid(format!("{path}.resourceClaims"), text(claims), message);
+    let uncounted = "must be left out: Kueue does not count the pod that submits a RayJob";
+    for (field, message) in [
+        ("nodeName", "must be left out: it bypasses the scheduler"),
+        ("resourceClaims", uncounted),
+        ("overhead", uncounted),
+    ] {
+        if template::has(pod, field) {
+            report.invalid(format!("{path}.{field}"), text(&pod[field]), message);
+        }
     }
     let mut total = SUBMITTER_MAX.map(|(name, _)| (name, 0.0));
     for list in ["containers", "initContainers"] {
         let containers = pod[list].as_array().map(Vec::as_slice).unwrap_or_default();
         for (index, container) in containers.iter().enumerate() {
-            for of in ["requests", "limits"] {
-                let field = format!("{path}.{list}[{index}].resources.{of}");
-                asked(&container["resources"][of], &field, report);
-            }
+            let field = format!("{path}.{list}[{index}].resources");
+            asked(&container["resources"], &field, report);
             add(&container["resources"], &mut total);
         }
     }
+    // what the pod asks for as a whole takes the place of what its containers ask for
+    let mut whole = SUBMITTER_MAX.map(|(name, _)| (name, 0.0));
+    asked(&pod["resources"], &format!("{path}.resources"), report);
+    add(&pod["resources"], &mut whole);
+    within(&total, &format!("{path}.containers"), report);
+    within(&whole, &format!("{path}.resources"), report);
+}
+
+/// At most what KubeRay gives the pod by default.
+fn within(total: &[(&str, f64)], path: &str, report: &mut Findings) {
     for ((name, total), (_, most)) in total.iter().zip(SUBMITTER_MAX) {
         if quantity::amount(most).is_some_and(|most| *total > most) {
             let message = format!(
                 "must request at most {most} of {name} in total: Kueue does not count the pod that submits a RayJob"
             );
-            report.invalid(format!("{path}.containers"), total.to_string(), message);
+            report.invalid(path.to_owned(), total.to_string(), message);
         }
     }
 }
 
 /// Only cpu and memory, in quantities that can be read.
 fn asked(resources: &Value, path: &str, report: &mut Findings) {
-    for (name, value) in resources.as_object().into_iter().flatten() {
-        let is_counted = SUBMITTER_MAX.iter().any(|(known, _)| known == name);
-        if !is_counted || quantity_of(value).is_none() {
-            let message =
-                "must have only cpu and memory: Kueue does not count the pod that submits a RayJob";
-            return report.invalid(format!("{path}[{name}]"), text(value), message);
+    let message =
+        "must have only cpu and memory: Kueue does not count the pod that submits a RayJob";
+    for of in ["requests", "limits"] {
+        let wrong = resources[of].as_object().into_iter().flatten().find(|(name, value)| {
+            let is_known = SUBMITTER_MAX.iter().any(|(known, _)| known == name);
+            !is_known || quantity_of(value).is_none()
+        });
+        if let Some((name, value)) = wrong {
+            report.invalid(format!("{path}.{of}[{name}]"), text(value), message);
         }
     }
 }

@@ -86,14 +86,15 @@ struct Read<'a> {
 
 /// The rules, each with the fields of it that decode: the schema has reported the others, and they must not hide
 /// what is wrong with these.
-fn rules(list: &Value) -> Vec<Read<'_>> {
+fn rules<'a>(list: &'a Value) -> Vec<Read<'a>> {
     let items = list.as_array().into_iter().flatten().take(RULES_MAX).enumerate();
-    let read = |(i, given): (usize, &'_ Value)| match serde_json::from_value(given.clone()) {
-        Ok(rule) => Some((i, rule, true)),
-        Err(_) => Some((i, partly(given.as_object()?)?, false)),
-    };
-    let read = |(i, given)| {
-        let (i, rule, is_whole) = read((i, given))?;
+    let read = |(i, given): (usize, &'a Value)| {
+        let whole = serde_json::from_value(given.clone()).ok();
+        let is_whole = whole.is_some();
+        let rule = match whole {
+            Some(rule) => rule,
+            None => partly(given.as_object()?)?,
+        };
         Some(Read { i, rule, given, is_whole })
     };
     items.filter_map(read).collect()

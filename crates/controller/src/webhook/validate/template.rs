@@ -164,7 +164,7 @@ fn counts(spec: &Value, path: &str, containers: usize, report: &mut Findings) {
 }
 
 /// Whether a field says anything. Go's clients write `status: {}` and `null` for what is not set.
-fn has(object: &Value, field: &str) -> bool {
+pub(super) fn has(object: &Value, field: &str) -> bool {
     match object.get(field) {
         None | Some(Value::Null) => false,
         Some(Value::String(text)) => !text.is_empty(),

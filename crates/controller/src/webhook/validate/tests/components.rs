@@ -186,6 +186,17 @@ fn what_kuberay_runs_beside_the_pod_sets_needs_no_quota() {
             "at most 1Gi of memory",
         ),
         (
+            job(json!({"containers": [], "resources": {"requests": {"nvidia.com/gpu": "8"}}})),
+            &format!("{submitter}.resources.requests[nvidia.com/gpu]"),
+            "only cpu and memory",
+        ),
+        (
+            job(json!({"containers": [], "resources": {"limits": {"cpu": 64}}})),
+            &format!("{submitter}.resources"),
+            "at most 1 of cpu",
+        ),
+        (job(json!({"overhead": {"cpu": "64"}})), &format!("{submitter}.overhead"), "not count"),
+        (
             job(json!({"nodeName": "node-1"})),
             &format!("{submitter}.nodeName"),
             "bypasses the scheduler",
@@ -193,13 +204,15 @@ fn what_kuberay_runs_beside_the_pod_sets_needs_no_quota() {
         (
             job(json!({"resourceClaims": [{"name": "gpu"}]})),
             &format!("{submitter}.resourceClaims"),
-            "not counted",
+            "not count",
         ),
     ] {
         only("ray", &said, &format!("error: spec.components[0].template.{field}: "), fragment);
     }
     let usual = json!({"requests": {"cpu": "500m", "memory": "200Mi"}, "limits": {"cpu": 1, "memory": "1Gi"}});
     assert_eq!(asks(usual), Vec::<String>::new());
+    let empty = json!({"nodeName": "", "resourceClaims": [], "overhead": {}, "resources": null});
+    assert_eq!(job(empty), Vec::<String>::new());
     assert_eq!(ray("RayJob", json!({"rayClusterSpec": cluster})), Vec::<String>::new());
 }
 
