@@ -226,9 +226,11 @@ pub struct Report {
     pub unstarted: BTreeSet<usize>,
     /// Pod sets whose pods nothing replaces: a Pod itself, a Kubeflow replica that never restarts.
     pub unreplaced: BTreeSet<usize>,
-    /// Pod sets whose pods perhaps nothing replaces, which only the component can tell: a Kubeflow replica that restarts
-    /// by exit code, a `JobSet` that a rule of its own may fail.
+    /// Pod sets whose pods perhaps nothing replaces, which only the component can tell: a `JobSet` that a rule of its own
+    /// may fail, or restart without counting.
     pub perhaps_unreplaced: BTreeSet<usize>,
+    /// Pod sets whose pods nothing replaces after an exit code up to 127: Kubeflow replicas that restart by exit code.
+    pub replaced_by_exit_code: BTreeSet<usize>,
     /// `backoffLimit` of the Jobs of a pod set, where it is known.
     pub backoff: BTreeMap<usize, BackoffLimit>,
 }

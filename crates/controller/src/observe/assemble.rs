@@ -274,6 +274,7 @@ fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
         unstarted: report.unstarted.into_iter().filter_map(index).collect(),
         unreplaced: report.unreplaced.into_iter().filter_map(index).collect(),
         perhaps_unreplaced: report.perhaps_unreplaced.into_iter().filter_map(index).collect(),
+        replaced_by_exit_code: report.replaced_by_exit_code.into_iter().filter_map(index).collect(),
         backoff: report
             .backoff
             .into_iter()

@@ -12,17 +12,17 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::policy::category;
 use super::{Facts, attempts, failure, health};
-use crate::snapshot::{Outcome, Pod};
+use crate::snapshot::{Outcome, Pod, Presence};
 
 /// Exit codes of a container that SIGTERM or SIGKILL ended.
 const KILLED: [i32; 2] = [143, 137];
 
-/// When each component failed first: one of its pods by itself, a Job of it, or its object; and which are being
-/// deleted.
+/// When each component failed first: one of its pods by itself, a Job of it, or its object; and which are deleted, or
+/// about to be.
 #[derive(Debug, Default)]
 pub struct FirstFailures {
     first: BTreeMap<usize, Timestamp>,
-    terminating: BTreeSet<usize>,
+    deleted: BTreeSet<usize>,
 }
 
 impl FirstFailures {
@@ -34,8 +34,7 @@ impl FirstFailures {
             return all; // as usual: nobody asks
         }
         for pod in attempts::pods(snapshot) {
-            let counts =
-                pod.has_failed() && !ended_by_deletion(pod) && !health::is_replaced(snapshot, pod);
+            let counts = fails_by_itself(pod) && !health::is_replaced(snapshot, pod);
             if let (Some(index), Some(at), true) =
                 (pod.component, failure::finished_at(pod), counts)
             {
@@ -44,19 +43,22 @@ impl FirstFailures {
         }
         // of a pod that is gone since
         for entry in snapshot.status.since.iter().flat_map(|since| &since.pod_sets) {
-            if let (Some(index), Some(at)) =
-                (health::component_of(&entry.pod_set), entry.failed_at.as_ref())
-            {
+            let failed_at =
+                entry.failed_at.as_ref().filter(|at| entry.replaced_until.as_ref() < Some(*at));
+            if let (Some(index), Some(at)) = (health::component_of(&entry.pod_set), failed_at) {
                 all.note(index, at.0);
             }
         }
         for (index, component) in snapshot.components.iter().enumerate() {
             let object = component.ours();
+            let is_owner = component.kind != "Pod"; // a wrapped Pod is not deleted because of itself
+            if is_owner && component.presence == Presence::Absent {
+                all.deleted.insert(index);
+            }
             let is_current = |made| attempts::is_current(&snapshot.status, made);
             let Some(object) = object.filter(|object| is_current(object.attempt)) else { continue };
-            // a wrapped Pod is not deleted because of itself
-            if object.terminating && component.kind != "Pod" {
-                all.terminating.insert(index);
+            if object.terminating && is_owner {
+                all.deleted.insert(index);
             }
             if let Outcome::Failed { at: Some(at), .. } = &object.report.outcome {
                 all.note(index, *at);
@@ -76,8 +78,13 @@ impl FirstFailures {
         let Some(index) = pod.component else { return false };
         let first = self.first.get(&index);
         let after = first.is_some_and(|first| pod.deletion_requested >= Some(*first));
-        (after || self.terminating.contains(&index)) && ended_by_deletion(pod)
+        (after || self.deleted.contains(&index)) && ended_by_deletion(pod)
     }
+}
+
+/// Whether a pod failed, or is lost, and neither a deletion nor a kubelet that does not respond is why.
+pub fn fails_by_itself(pod: &Pod) -> bool {
+    pod.has_failed() && !pod.is_given_up() && !ended_by_deletion(pod)
 }
 
 /// Whether a deletion ended a pod, of which nothing says that it was disrupted.

@@ -78,9 +78,10 @@ pub fn failed_component<'a>(
     let (index, pod) = first_cause(draft, judged, candidates, alone, counts)?;
     let problem = of_cause(draft, index, pod)?;
     let ignored = spared.first().and_then(|first| spared_by(draft, judged, first));
-    let open = failed.iter().filter_map(|each| undecided_until(draft, each.index));
+    let open = failed.iter().filter_map(|each| undecided_until(draft, each.index)).max();
+    let is_decided = pods::any_component_goes(draft.facts, &not_replaced);
     Some(Problem {
-        deadline: open.max(),
+        deadline: open.filter(|_| !is_decided),
         ignored: ignored.filter(|_| all_ignored),
         owner_until: others_until(draft, &replacement, &not_replaced),
         components: with_pods(draft, judged, &not_replaced, failed),

@@ -52,11 +52,16 @@ impl PodSetHealth<'_> {
         self.done || self.started && self.fully_ready >= self.expected
     }
 
+    /// When the oldest pod was created that has not run yet.
+    fn oldest_pending(&self) -> Option<Timestamp> {
+        let pending = self.waiting.iter().filter(|pod| pod.phase == PodPhase::Pending);
+        pending.filter_map(|pod| pod.created).min()
+    }
+
     /// Tells whether it lost its readiness when a pod of it ended or was to be deleted: not if another one was there that
     /// has not run yet. The pods that wait are visited once, however many are asked about.
     fn loses_readiness(&self) -> impl Fn(&Pod) -> bool + use<> {
-        let pending = self.waiting.iter().filter(|pod| pod.phase == PodPhase::Pending);
-        let oldest = pending.filter_map(|pod| pod.created).min();
+        let oldest = self.oldest_pending();
         move |pod| {
             let end = failure::finished_at(pod).into_iter().chain(pod.deletion_requested).min();
             end.zip(oldest).is_none_or(|(end, oldest)| oldest >= end)
@@ -219,16 +224,15 @@ pub fn ready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Times
 /// Since when a pod set is not ready: the anchor of admission and warm-up.
 ///
 /// `None` while a pod of it is Terminating: its replacement may only come when it is gone. A pod that
-/// failed since then had been ready before, even if that was not recorded, unless it is known that another one was not;
-/// and what happened while the API server did not answer is not known at all.
+/// failed since then had been ready before, even if that was not recorded, though not after another one was created
+/// that has not run yet; and what happened while the API server did not answer is not known at all.
 pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Timestamp> {
     if !health.terminating.is_empty() {
         return None;
     }
-    let loses_readiness = health.loses_readiness();
-    let lost = health.failed.iter().filter(|pod| loses_readiness(pod));
-    let ended = lost.filter_map(|pod| failure::finished_at(pod)).max();
+    let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
     let ended = ended.map(|ended| ended.min(draft.facts.now));
+    let ended = ended.map(|ended| health.oldest_pending().map_or(ended, |at| at.min(ended)));
     let known_from = ended.into_iter().chain(draft.facts.snapshot.last_gap).max();
     recorded_unready_since(draft, health).map(|since| known_from.map_or(since, |at| at.max(since)))
 }
@@ -310,7 +314,7 @@ fn failed_at(
     let own = health
         .failed
         .iter()
-        .filter(|pod| !consequence::ended_by_deletion(pod) && !is_replaced(facts.snapshot, pod));
+        .filter(|pod| consequence::fails_by_itself(pod) && !is_replaced(facts.snapshot, pod));
     let seen = own.filter_map(|pod| failure::finished_at(pod)).filter(|at| *at <= facts.now);
     before.into_iter().chain(seen).min().map(Time)
 }

@@ -192,7 +192,7 @@ impl<'a> Problem<'a> {
     /// A rule that fails needs no grace, nor does one that restarts where nothing replaces the pod: of a component that is
     /// recreated, its own. Too few pods are always waited for; a rule about a pod that does not come up spares
     /// `FailureGracePeriod` alone. A node that may be there again is waited for whatever the rules say, and a
-    /// component that is about to say why it failed before RetryPolicies and limits are asked.
+    /// component that is about to say why it failed before RetryPolicies and limits are asked, or another is recreated.
     pub fn due(&self, draft: &Draft<'a>, ruling: &Ruling) -> Option<Timestamp> {
         let fails = ruling.action == RulingAction::Fail;
         let is_final = match ruling.action {
@@ -215,7 +215,11 @@ impl<'a> Problem<'a> {
         // what its node did to it is said for the component only as long as it says nothing itself
         let of_node = ruling.rule.source == RuleSource::FailurePolicy
             && self.components.iter().any(|component| component.reason == NODE_LOST);
-        let owner = self.owner_until.filter(|_| ruling.is_of_limits() || of_node);
+        // of one that is to be recreated, another that fails may be restarted with it
+        let recreates = matches!(ruling.action, RulingAction::RecreateComponent(_));
+        let is_first = ruling.rule.overrides; // nothing that a component says comes before it
+        let waits = ruling.is_of_limits() && !is_first || of_node || recreates;
+        let owner = self.owner_until.filter(|_| waits);
         due.max(owner.filter(|_| !mutations::is_present(Mutation::OwnerUnheard)))
     }
 }

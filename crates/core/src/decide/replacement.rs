@@ -1,12 +1,13 @@
 //! Whether something replaces a pod that failed, and whether its component may still say why it failed.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::{Facts, attempts};
+use super::{Facts, attempts, consequence, failure};
 use crate::api::keys;
-use crate::snapshot::{BackoffLimit, Component, Object, Outcome, Pod, PodPhase};
+use crate::snapshot::{BackoffLimit, Component, Object, Outcome, Pod, PodPhase, Report};
 use crate::tuning::Period;
 
 /// How long a component may take to say why it failed, from its first failed pod.
@@ -14,7 +15,8 @@ pub const OWNER_GRACE: Period = Period::from_secs(10);
 
 /// Until when the component of a failed pod is waited for: it may be that nothing replaces the pod, so that it will
 /// say itself that it failed, and rules of `failurePolicy` are about what it says. A lost pod is not waited for: its
-/// component may not hear of it for minutes.
+/// component may not hear of it for minutes. Nor is one that was deleted after its end: its component replaces it, and
+/// nobody could be asked about it later.
 pub fn owner_until(
     facts: Facts<'_>,
     replacement: &Replacement,
@@ -28,9 +30,27 @@ pub fn owner_until(
     (rules
         && !has_spoken
         && !pod.is_given_up()
+        && !is_deleted_after_its_end(pod)
         && object.uid != pod.uid
         && replacement.may_be_final(facts, pod))
     .then(|| OWNER_GRACE.after(failed_at))
+}
+
+/// The exit codes with which Kubeflow replaces no pod that restarts by exit code.
+const FINAL_EXIT_CODES: RangeInclusive<i32> = 1..=127;
+
+fn has_final_exit_code(pod: &Pod) -> bool {
+    pod.terminated().any(|(_, end)| FINAL_EXIT_CODES.contains(&end.exit_code))
+}
+
+fn is_deleted_after_its_end(pod: &Pod) -> bool {
+    let disrupted = pod.true_condition("DisruptionTarget").is_some();
+    let ended_before = failure::finished_at(pod) <= pod.deletion_requested;
+    pod.phase == PodPhase::Failed
+        && pod.terminating
+        && ended_before
+        && !disrupted
+        && !consequence::ended_by_deletion(pod)
 }
 
 /// Whether nothing replaces a pod: neither its kind nor a component that has failed does, nor a Job whose
@@ -84,7 +104,11 @@ impl Replacement {
     fn may_be_final(&self, facts: Facts<'_>, pod: &Pod) -> bool {
         let object = pod.component.and_then(|index| facts.snapshot.components.get(index)?.ours());
         let is_open = |object: &Object| {
-            pod.pod_set.is_some_and(|set| object.report.perhaps_unreplaced.contains(&set))
+            let Report { perhaps_unreplaced, replaced_by_exit_code, .. } = &object.report;
+            pod.pod_set.is_some_and(|set| {
+                perhaps_unreplaced.contains(&set)
+                    || replaced_by_exit_code.contains(&set) && has_final_exit_code(pod)
+            })
         };
         if object.is_some_and(is_open) {
             return true;

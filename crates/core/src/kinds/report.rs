@@ -208,11 +208,14 @@ mod tests {
         let rule =
             |targets: Value| json!({"action": "FailJobSet", "targetReplicatedJobs": targets});
         let restart = json!({"action": "RestartJobSet"});
+        let uncounted = json!({"action": "RestartJobSetAndIgnoreMaxRestarts"});
         for (policy, want) in [
             (json!({"maxRestarts": 3}), vec![]),
             (json!({"maxRestarts": 3, "rules": [restart]}), vec![]),
             (json!({"maxRestarts": 3, "rules": [restart, rule(json!(null))]}), vec![0, 1]),
             (json!({"maxRestarts": 3, "rules": [rule(json!(["b"]))]}), vec![1]),
+            (json!({"maxRestarts": 3, "rules": [uncounted]}), vec![]),
+            (json!({"maxRestarts": 0, "rules": [uncounted]}), vec![0, 1]),
             // what is known of its Jobs tells
             (json!({"maxRestarts": 0, "rules": [rule(json!(null))]}), vec![]),
         ] {
@@ -261,7 +264,7 @@ mod tests {
         let (mut object, mut pod_sets) = given("PyTorchJob", &status);
         // a user may declare them in another order
         pod_sets.reverse();
-        for (policy, want, perhaps) in [
+        for (policy, want, by_code) in [
             (json!(null), vec![], vec![]),
             (json!("OnFailure"), vec![], vec![]),
             (json!("ExitCode"), vec![], vec![0]),
@@ -270,7 +273,7 @@ mod tests {
             object["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = policy;
             let found = report("kubeflow.org/v1", "PyTorchJob", &pod_sets, &object);
             assert_eq!(found.unreplaced, want.into_iter().collect());
-            assert_eq!(found.perhaps_unreplaced, perhaps.into_iter().collect());
+            assert_eq!(found.replaced_by_exit_code, by_code.into_iter().collect());
             let running: Vec<i64> = found.expected.values().map(|it| it.running(0)).collect();
             assert_eq!(running, [1, 1]);
         }

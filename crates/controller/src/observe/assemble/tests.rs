@@ -150,6 +150,7 @@ fn a_report_has_the_order_of_the_declared_pod_sets() {
         unstarted: all.into(),
         unreplaced: all.into(),
         perhaps_unreplaced: all.into(),
+        replaced_by_exit_code: all.into(),
         backoff: all.map(|index| (index, BackoffLimit::default())).into(),
         ..Report::default()
     };
@@ -161,6 +162,7 @@ fn a_report_has_the_order_of_the_declared_pod_sets() {
         unstarted: [0].into(),
         unreplaced: [0].into(),
         perhaps_unreplaced: [0].into(),
+        replaced_by_exit_code: [0].into(),
         backoff: [(0, BackoffLimit::default())].into(),
         ..Report::default()
     };

@@ -68,7 +68,7 @@ pub fn rule(case: &Case<'_>) -> Said {
 /// verdict on it.
 fn is_restarted_anyway(case: &Case<'_>, component: usize) -> bool {
     let mut earlier = case.components.iter().take_while(|each| each.index != component);
-    case.missing != Missing::No || earlier.any(FailedComponent::has_ended)
+    case.missing != Missing::No || earlier.any(|each| each.has_ended(case.facts.snapshot))
 }
 
 /// The most failures that rules are asked about in one decision.

@@ -31,7 +31,7 @@ pub use ruling::{Retry, Ruling, RulingAction, counted_by, decider, place};
 use super::{Facts, budget};
 use crate::api::{FailureRecord, Retries, RuleRef, RuleSource};
 use crate::mutations::{self, Mutation};
-use crate::snapshot::{FailedJob, Pod};
+use crate::snapshot::{FailedJob, Pod, Snapshot};
 
 /// A failure that is to be decided about.
 #[derive(Clone, Debug)]
@@ -100,8 +100,9 @@ impl Case<'_> {
 
 impl FailedComponent<'_> {
     /// Whether it says that it failed, or is a Pod that did, and not only lost a pod that it may replace.
-    fn has_ended(&self) -> bool {
-        self.reason != NODE_LOST
+    fn has_ended(&self, snapshot: &Snapshot) -> bool {
+        let is_pod = || snapshot.components.get(self.index).is_some_and(|it| it.kind == "Pod");
+        self.reason != NODE_LOST || is_pod()
     }
 }
 

@@ -56,7 +56,7 @@ impl Rules for JobSet {
             counts: JobCounts::of(object, "/status/replicatedJobsStatus"),
         };
         let indexes = pod_set_indexes(pod_sets);
-        let may_restart = may_restart(object);
+        let restarts = restarts(object);
         let in_order = object.text("/spec/startupPolicy/startupPolicyOrder") == "InOrder";
         let mut earlier_are_up = true;
         for (number, job) in object.array(REPLICATED_JOBS).iter().map(Object).enumerate() {
@@ -66,10 +66,15 @@ impl Rules for JobSet {
             let path = format!("template.spec.replicatedJobs[{number}].template.spec.template");
             let Some(&index) = indexes.get(path.as_str()) else { continue };
             let template = job.0.get("template").map(Object);
-            if let Some(template) = template.filter(|_| !may_restart) {
-                report.backoff.insert(index, spared(template));
-            } else if may_restart && may_fail(object, name) {
-                report.perhaps_unreplaced.insert(index);
+            match (restarts, template) {
+                (Restarts::None, Some(template)) => {
+                    report.backoff.insert(index, spared(template));
+                }
+                (Restarts::None, None) => {}
+                (Restarts::Left, _) if !may_fail(object, name) => {}
+                (Restarts::Left | Restarts::Uncounted, _) => {
+                    report.perhaps_unreplaced.insert(index);
+                }
             }
             let (parallelism, completions) = job.job_shape("/template/spec");
             let done = jobs.counts.sum(name, &["succeeded"]);
@@ -86,14 +91,29 @@ impl Rules for JobSet {
     }
 }
 
-/// Whether the JobSet may create its Jobs again after one of them has failed: it has restarts left, or a rule restarts
-/// it without counting.
-fn may_restart(object: Object<'_>) -> bool {
+/// Whether a JobSet may create its Jobs again after one of them has failed.
+#[derive(Clone, Copy)]
+enum Restarts {
+    /// It has restarts left.
+    Left,
+    /// Only if a rule restarts it without counting.
+    Uncounted,
+    /// It has none left.
+    None,
+}
+
+fn restarts(object: Object<'_>) -> Restarts {
     let most = object.count("/spec/failurePolicy/maxRestarts").unwrap_or(0);
     let counted = object.count("/status/restartsCountTowardsMax");
     let used = counted.or_else(|| object.count("/status/restarts")).unwrap_or(0);
     let mut rules = object.array("/spec/failurePolicy/rules").iter().map(Object);
-    used < most || rules.any(|rule| rule.text("/action").ends_with("IgnoreMaxRestarts"))
+    if used < most {
+        Restarts::Left
+    } else if rules.any(|rule| rule.text("/action").ends_with("IgnoreMaxRestarts")) {
+        Restarts::Uncounted
+    } else {
+        Restarts::None
+    }
 }
 
 /// Whether a rule of the JobSet may fail it for a Job of this name, whatever restarts are left.

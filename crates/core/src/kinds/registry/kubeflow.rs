@@ -137,8 +137,7 @@ impl Rules for Replicated {
             };
             match policy {
                 "Never" => _ = report.unreplaced.insert(index),
-                // up to 127 an exit code is final, and the operator says so a moment later
-                "ExitCode" => _ = report.perhaps_unreplaced.insert(index),
+                "ExitCode" => _ = report.replaced_by_exit_code.insert(index),
                 _ => {}
             }
         }

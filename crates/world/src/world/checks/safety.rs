@@ -232,7 +232,9 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     let unhealthy = conditions.into_iter().flatten().find(|one| one["type"] == "Unhealthy")?;
     let tuning = &scope.wrapper.tuning;
     let (waited, grace) = match unhealthy["reason"].as_str()? {
-        "FoundFailedPods" if by_rule || is_going(scope, &attempt["failure"]) => return None,
+        "FoundFailedPods" if by_rule || any_component_goes(scope, &attempt["failure"]) => {
+            return None;
+        }
         "FoundFailedPods" => {
             let failed = scope.wrapper.failed_before?;
             (scope.elapsed.saturating_sub(failed), tuning.failure)
@@ -251,11 +253,14 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
         .then(|| format!("{} after {waited:?} of {grace:?}", unhealthy["reason"]))
 }
 
-/// Whether the first cause is a component that is a pod, and is being deleted or gone: nothing makes up for its failure.
-fn is_going(scope: &Scope<'_>, cause: &Value) -> bool {
+/// Whether a component that is a pod failed, and is being deleted, or was the first cause and is gone: nothing makes up
+/// for its failure.
+fn any_component_goes(scope: &Scope<'_>, cause: &Value) -> bool {
     let is_component = cause["pod"].is_string() && cause["pod"] == cause["component"];
-    let thing = cause["podUID"].as_str().and_then(|uid| scope.wrapper.things.get(uid));
-    is_component && thing.is_none_or(|thing| thing.terminating)
+    let things = &scope.wrapper.things;
+    let is_gone = cause["podUID"].as_str().is_some_and(|uid| things.get(uid).is_none());
+    let mut going = things.values().filter(|thing| thing.pod && thing.component);
+    going.any(|thing| thing.terminating && thing.phase == "Failed") || is_component && is_gone
 }
 
 fn charged_once(scope: &Scope<'_>) -> Option<String> {

@@ -248,6 +248,8 @@ fn a_component_is_not_recreated_beside_a_restart_that_comes_anyway() {
     let lost = running(&["Job/a:1", "Pod/b:1"]).with(ready(1)).settled(2).backoff(0, 6, 0);
     let lost = lost.with(ready(0)).settled(3).loses_node(Lost::Deleted, 20);
     let of_pod = "name: again, action: RecreateComponent, targetComponents: [b]";
+    let lost_first = running(&["Pod/b:1", "Job/a:1"]).with(ready(0)).settled(2).backoff(1, 6, 0);
+    let lost_first = lost_first.with(ready(1)).settled(3).loses_node(Lost::Deleted, 20);
     check(vec![
         ("b is missing", gone(&[again]), 30, COUNTED),
         ("… with a pod that failed", gone(&[again]).with(failed(1)), 30, COUNTED),
@@ -257,6 +259,7 @@ fn a_component_is_not_recreated_beside_a_restart_that_comes_anyway() {
         ("b restarts everything", both(&[restart, again]), 30, "Restart failurePolicy/r#0 0 of 3"),
         ("no rule is about b", both(&[again]), 30, COUNTED),
         ("… a rule that fails still does", both(&[fail]), 30, "Fail failurePolicy/f#0"),
+        ("a Pod that was lost with its node", lost_first.spec(&rules(&[again])), 80, COUNTED),
         (
             "a component that only lost a pod",
             lost.spec(&rules(&[of_pod])),

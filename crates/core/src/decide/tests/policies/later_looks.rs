@@ -67,6 +67,10 @@ fn a_wrapped_pod_that_failed_is_decided_about_before_it_is_gone() {
     let wrapped = |pod: Pod| running(&["Pod/work:1"]).with(pod);
     let used = wrapped(evicted("PreemptionByScheduler")).retry_policy("p", preempted);
     let job = running(&["Job/work:1"]).with(evicted("EvictionByEvictionAPI")).backoff(0, 6, 1);
+    let beside = || {
+        let going = Pod { terminating: true, deletion_requested: Some(at(25)), ..failed(1).at(25) };
+        running(&["Job/a:1", "Pod/b:1"]).with(failed(0)).with(going).backoff(0, 6, 1)
+    };
     check(vec![
         (
             "a default action",
@@ -82,6 +86,7 @@ fn a_wrapped_pod_that_failed_is_decided_about_before_it_is_gone() {
             "Restart retryLimit 0 of 3",
         ),
         ("nothing deletes it", wrapped(failed(0)).retry_policy("p", fails), 21, "Wait 80"),
+        ("another pod failed before", beside().retry_policy("p", fails), 26, "Fail retryPolicy/p"),
         ("a Job replaces it", job.retry_policy("p", fails), 21, "Wait 80"),
     ]);
 }

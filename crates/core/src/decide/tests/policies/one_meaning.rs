@@ -6,7 +6,7 @@ use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::plan::FreshRead;
 use crate::snapshot::lost::{Loss, Lost};
-use crate::snapshot::{BackoffLimit, FailedJob, Node, Outcome, Pod, PodPhase, Presence};
+use crate::snapshot::{BackoffLimit, FailedJob, Node, Outcome, Pod, PodPhase, Presence, Report};
 use crate::tuning::Period;
 
 const FREE: &str = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
@@ -227,13 +227,49 @@ fn the_owner_speaks_before_retry_policies_and_limits() {
 }
 
 #[test]
+fn nothing_that_an_owner_says_comes_before_an_overriding_policy() {
+    let rule = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
+    let policy = "{override: true, rules: [{name: r, action: Fail, \
+                  onExitCodes: {operator: In, values: [3]}}]}";
+    let world = running(&["Job/work:1"]).with(failed(0).code(3)).backoff(0, 0, 1).spec(rule);
+    check(vec![("at once", world.overriding("o", policy), 21, "Fail retryPolicy/o/r#0")]);
+}
+
+#[test]
 fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
     let rule = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
     let policy = "{rules: [{name: r, action: Fail, onExitCodes: {operator: In, values: [1]}}]}";
+    let retriable = running(&["PyTorchJob/work:1"]).with(failed(0).code(137)).spec(rule).object_of(
+        0,
+        |object| {
+            object.report.replaced_by_exit_code.insert(0);
+        },
+    );
+    let killed = "{rules: [{name: r, action: Fail, onExitCodes: {operator: In, values: [137]}}]}";
+    let retriable = retriable.retry_policy("p", killed);
+    check(vec![(
+        "an exit code with which it is replaced",
+        retriable,
+        20,
+        "Fail retryPolicy/p/r#0",
+    )]);
     for kind in ["PyTorchJob/work:1", "JobSet/work:1"] {
         let silent = || {
             let world = running(&[kind]).with(failed(0)).retry_policy("p", policy);
-            world.object_of(0, |object| _ = object.report.perhaps_unreplaced.insert(0))
+            world.object_of(0, |object| {
+                let Report { perhaps_unreplaced, replaced_by_exit_code, .. } = &mut object.report;
+                let set = if kind.starts_with("JobSet") {
+                    perhaps_unreplaced
+                } else {
+                    replaced_by_exit_code
+                };
+                set.insert(0);
+            })
+        };
+        let removed = |requested| {
+            silent().spec(rule).pod(0, |pod| {
+                (pod.terminating, pod.deletion_requested) = (true, Some(at(requested)));
+            })
         };
         let spoken = || silent().spec(rule).settled(20).fails(0, "PyTorchJobFailed", "", 21);
         let restarts = silent().spec(
@@ -249,6 +285,8 @@ fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
                 "RestartIgnoringLimit failurePolicy/failurePolicyRule0#0",
             ),
             ("… and it does not speak", silent().spec(rule), 30, "Fail retryPolicy/p/r#0"),
+            ("… and it replaces the pod", removed(20), 20, "Fail retryPolicy/p/r#0"),
+            ("… but the pod did not end before", removed(19), 20, "Wait 30"),
             ("no rule is about what it says", silent(), 20, "Fail retryPolicy/p/r#0"),
             ("it is not known that nothing replaces it", restarts, 21, "Wait 380"),
         ]);
