@@ -79,7 +79,7 @@ pub fn failed_component<'a>(
     let problem = of_cause(draft, index, pod)?;
     let ignored = spared.first().and_then(|first| spared_by(draft, judged, first));
     let open = failed.iter().filter_map(|each| undecided_until(draft, each.index)).max();
-    let is_decided = pods::any_component_goes(draft.facts, &not_replaced);
+    let is_decided = pods::has_terminating_component(draft.facts, &not_replaced);
     Some(Problem {
         deadline: open.filter(|_| !is_decided),
         ignored: ignored.filter(|_| all_ignored),

@@ -137,7 +137,7 @@ fn first_failed_pod<'a>(
     let at = lost.or(finished).or(stored).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
     let is_stuck = first.stuck.is_some() && first.phase != PodPhase::Failed;
-    let is_decided = is_stuck || any_component_goes(draft.facts, &pods);
+    let is_decided = is_stuck || has_terminating_component(draft.facts, &pods);
     let reason = if is_stuck { unhealthy::STUCK_TERMINATING } else { unhealthy::FOUND_FAILED_PODS };
     let problem = Problem::of_pod(draft.facts, first, reason);
     let lost: Vec<Loss> = pods.iter().filter_map(|pod| pod.lost).collect();
@@ -164,7 +164,7 @@ fn first_failed_pod<'a>(
 
 /// Whether a pod is a component itself that has failed and is about to be gone. Nothing makes up for it, and the policies
 /// could not be asked about it later: the component would only be missing.
-pub fn any_component_goes(facts: Facts<'_>, pods: &[&Pod]) -> bool {
+pub fn has_terminating_component(facts: Facts<'_>, pods: &[&Pod]) -> bool {
     pods.iter().filter(|pod| pod.terminating && pod.phase == PodPhase::Failed).any(|pod| {
         let component = pod.component.and_then(|index| facts.snapshot.components.get(index));
         component.and_then(Component::ours).is_some_and(|object| object.uid == pod.uid)

@@ -43,6 +43,7 @@ fn has_final_exit_code(pod: &Pod) -> bool {
     pod.terminated().any(|(_, end)| FINAL_EXIT_CODES.contains(&end.exit_code))
 }
 
+/// Whether a pod failed by itself and was deleted later: its component replaces it.
 fn is_deleted_after_its_end(pod: &Pod) -> bool {
     let disrupted = pod.true_condition("DisruptionTarget").is_some();
     let ended_before = failure::finished_at(pod) <= pod.deletion_requested;

@@ -220,9 +220,9 @@ impl Named {
         let mut first = 0;
         if list.len() > max {
             self.flaw(path, &format!("must have at most {max} items"));
-            // the last attempt is the one that runs, and the last rule the one that was used first last
-            let is_in_order = path.is("attempts") || path.is("retryCounts");
-            first = if is_in_order { list.len() - max } else { 0 };
+            // these lists have the newest entry last
+            let newest_is_last = path.is("attempts") || path.is("retryCounts");
+            first = if newest_is_last { list.len() - max } else { 0 };
             list.drain(..first);
             list.truncate(max);
         }

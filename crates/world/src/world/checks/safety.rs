@@ -232,7 +232,7 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     let unhealthy = conditions.into_iter().flatten().find(|one| one["type"] == "Unhealthy")?;
     let tuning = &scope.wrapper.tuning;
     let (waited, grace) = match unhealthy["reason"].as_str()? {
-        "FoundFailedPods" if by_rule || any_component_goes(scope, &attempt["failure"]) => {
+        "FoundFailedPods" if by_rule || has_terminating_component(scope, &attempt["failure"]) => {
             return None;
         }
         "FoundFailedPods" => {
@@ -255,7 +255,7 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
 
 /// Whether a component that is a pod failed, and is being deleted, or was the first cause and is gone: nothing makes up
 /// for its failure.
-fn any_component_goes(scope: &Scope<'_>, cause: &Value) -> bool {
+fn has_terminating_component(scope: &Scope<'_>, cause: &Value) -> bool {
     let is_component = cause["pod"].is_string() && cause["pod"] == cause["component"];
     let things = &scope.wrapper.things;
     let is_gone = cause["podUID"].as_str().is_some_and(|uid| things.get(uid).is_none());

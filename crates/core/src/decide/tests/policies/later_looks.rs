@@ -68,8 +68,9 @@ fn a_wrapped_pod_that_failed_is_decided_about_before_it_is_gone() {
     let used = wrapped(evicted("PreemptionByScheduler")).retry_policy("p", preempted);
     let job = running(&["Job/work:1"]).with(evicted("EvictionByEvictionAPI")).backoff(0, 6, 1);
     let beside = || {
-        let going = Pod { terminating: true, deletion_requested: Some(at(25)), ..failed(1).at(25) };
-        running(&["Job/a:1", "Pod/b:1"]).with(failed(0)).with(going).backoff(0, 6, 1)
+        let deleted =
+            Pod { terminating: true, deletion_requested: Some(at(25)), ..failed(1).at(25) };
+        running(&["Job/a:1", "Pod/b:1"]).with(failed(0)).with(deleted).backoff(0, 6, 1)
     };
     check(vec![
         (
