@@ -195,6 +195,8 @@ pub struct Object {
     pub attempt: Option<i32>,
     /// It has a deletion timestamp.
     pub terminating: bool,
+    /// When its deletion was requested.
+    pub deletion_requested: Option<Timestamp>,
     /// Finalizers that keep it.
     pub finalizers: Vec<String>,
     /// What it says of itself.

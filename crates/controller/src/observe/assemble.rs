@@ -246,6 +246,7 @@ impl Wrapper {
             owner,
             attempt: identity.attempt,
             terminating: identity.terminating,
+            deletion_requested: identity.deletion_requested,
             finalizers: identity.finalizers,
             report: reindexed(record.report, &record.paths, pod_sets),
         })

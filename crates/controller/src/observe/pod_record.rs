@@ -6,7 +6,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use k8s_openapi::jiff::SignedDuration;
 use kube::Resource;
 use kube::core::ApiResource;
 use serde::{Deserialize, Deserializer};
@@ -14,7 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::raw_object::RawObject;
-use super::records::{Controller, Identity, LeanCondition, named_finalizers};
+use super::records::{Controller, Identity, LeanCondition, deletion_requested, named_finalizers};
 use crate::api::keys;
 use crate::price::POD_RESOURCES_MAX;
 use crate::progress;
@@ -182,9 +181,6 @@ impl PodRecord {
         let created = metadata.creation_timestamp.take().map(|time| time.0);
         let due_to_go = metadata.deletion_timestamp.as_ref().map(|time| time.0);
         let grace = metadata.deletion_grace_period_seconds;
-        let deletion_requested = due_to_go
-            .zip(grace)
-            .and_then(|(due, grace)| due.checked_sub(SignedDuration::from_secs(grace.max(0))).ok());
         let identity = metadata.identity();
         let resources = spec.resources();
         let sidecars = spec.sidecars();
@@ -212,7 +208,7 @@ impl PodRecord {
             terminating: identity.terminating,
             finalizers: identity.finalizers.clone(),
             due_to_go,
-            deletion_requested,
+            deletion_requested: identity.deletion_requested,
             created,
             reason: status.reason,
             message: status.message.map(trimmed),
@@ -253,6 +249,10 @@ impl LeanPodMeta {
             appwrapper_uid,
             attempt: attempt.and_then(|text| text.parse().ok()),
             terminating: self.deletion_timestamp.is_some(),
+            deletion_requested: deletion_requested(
+                self.deletion_timestamp.as_ref(),
+                self.deletion_grace_period_seconds,
+            ),
             finalizers: named_finalizers(&self.finalizers),
         }
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -39,6 +40,8 @@ pub struct Identity {
     pub attempt: Option<i32>,
     /// It has a deletion timestamp.
     pub terminating: bool,
+    /// When its deletion was requested.
+    pub deletion_requested: Option<Timestamp>,
     /// Finalizers that keep it.
     pub finalizers: Vec<String>,
 }
@@ -103,9 +106,18 @@ impl Identity {
             appwrapper_uid: label(keys::APPWRAPPER_UID),
             attempt: label(keys::ATTEMPT).and_then(|text| text.parse().ok()),
             terminating: meta.deletion_timestamp.is_some(),
+            deletion_requested: deletion_requested(
+                meta.deletion_timestamp.as_ref(),
+                meta.deletion_grace_period_seconds,
+            ),
             finalizers: named_finalizers(meta.finalizers.as_deref().unwrap_or_default()),
         }
     }
+}
+
+/// When the deletion of an object was requested: its deletion timestamp without its grace period.
+pub(super) fn deletion_requested(due: Option<&Time>, grace: Option<i64>) -> Option<Timestamp> {
+    due?.0.checked_sub(SignedDuration::from_secs(grace?.max(0))).ok()
 }
 
 /// What is kept of the finalizers of an object.

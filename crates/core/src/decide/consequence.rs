@@ -6,7 +6,7 @@
 //! containers did, and whether it is seen is a matter of time, so no policy is asked about them. A pod that was deleted
 //! without an earlier failure is judged like any other, as KEP-3329 does it, and so is one that was disrupted.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 
@@ -17,12 +17,12 @@ use crate::snapshot::{Outcome, Pod, Presence};
 /// Exit codes of a container that SIGTERM or SIGKILL ended.
 const KILLED: [i32; 2] = [143, 137];
 
-/// When each component failed first: one of its pods by itself, a Job of it, or its object; and which are deleted, or
-/// about to be.
+/// When each component failed first: one of its pods by itself, a Job of it, or its object; and since when those that are
+/// deleted, or about to be, are, as far as that is known.
 #[derive(Debug, Default)]
 pub struct FirstFailures {
     first: BTreeMap<usize, Timestamp>,
-    deleted: BTreeSet<usize>,
+    deleted: BTreeMap<usize, Option<Timestamp>>,
 }
 
 impl FirstFailures {
@@ -53,12 +53,12 @@ impl FirstFailures {
             let object = component.ours();
             let is_owner = component.kind != "Pod"; // a wrapped Pod is not deleted because of itself
             if is_owner && component.presence == Presence::Absent {
-                all.deleted.insert(index);
+                all.deleted.insert(index, None);
             }
             let is_current = |made| attempts::is_current(&snapshot.status, made);
             let Some(object) = object.filter(|object| is_current(object.attempt)) else { continue };
             if object.terminating && is_owner {
-                all.deleted.insert(index);
+                all.deleted.insert(index, object.deletion_requested);
             }
             if let Outcome::Failed { at: Some(at), .. } = &object.report.outcome {
                 all.note(index, *at);
@@ -76,9 +76,11 @@ impl FirstFailures {
     /// Whether a pod was deleted after such a failure of its component, or with it, and ended by that.
     pub fn is_consequence(&self, pod: &Pod) -> bool {
         let Some(index) = pod.component else { return false };
-        let first = self.first.get(&index);
-        let after = first.is_some_and(|first| pod.deletion_requested >= Some(*first));
-        (after || self.deleted.contains(&index)) && ended_by_deletion(pod)
+        let is_after = |at: &Timestamp| pod.deletion_requested >= Some(*at);
+        let is_deleted_with_it =
+            self.deleted.get(&index).is_some_and(|since| since.as_ref().is_none_or(is_after));
+        (self.first.get(&index).is_some_and(is_after) || is_deleted_with_it)
+            && ended_by_deletion(pod)
     }
 }
 

@@ -46,7 +46,8 @@ fn has_final_exit_code(pod: &Pod) -> bool {
 /// Whether a pod failed by itself and was deleted later: its component replaces it.
 fn is_deleted_after_its_end(pod: &Pod) -> bool {
     let disrupted = pod.true_condition("DisruptionTarget").is_some();
-    let ended_before = failure::finished_at(pod) <= pod.deletion_requested;
+    let ended_before =
+        failure::finished_at(pod).is_some_and(|at| Some(at) <= pod.deletion_requested);
     pod.phase == PodPhase::Failed
         && pod.terminating
         && ended_before

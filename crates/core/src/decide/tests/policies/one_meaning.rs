@@ -271,6 +271,8 @@ fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
                 (pod.terminating, pod.deletion_requested) = (true, Some(at(requested)));
             })
         };
+        let ended_some_time =
+            removed(20).pod(0, |pod| (pod.containers, pod.conditions) = (vec![], vec![]));
         let spoken = || silent().spec(rule).settled(20).fails(0, "PyTorchJobFailed", "", 21);
         let restarts = silent().spec(
             "podFailurePolicy: {rules: [\
@@ -287,6 +289,7 @@ fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
             ("… and it does not speak", silent().spec(rule), 30, "Fail retryPolicy/p/r#0"),
             ("… and it replaces the pod", removed(20), 20, "Fail retryPolicy/p/r#0"),
             ("… but the pod did not end before", removed(19), 20, "Wait 30"),
+            ("… but nothing says when it ended", ended_some_time, 20, "Wait 30"),
             ("no rule is about what it says", silent(), 20, "Fail retryPolicy/p/r#0"),
             ("it is not known that nothing replaces it", restarts, 21, "Wait 380"),
         ]);
