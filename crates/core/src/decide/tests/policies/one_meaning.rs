@@ -6,7 +6,9 @@ use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::plan::FreshRead;
 use crate::snapshot::lost::{Loss, Lost};
-use crate::snapshot::{BackoffLimit, FailedJob, Node, Outcome, Pod, PodPhase, Presence, Report};
+use crate::snapshot::{
+    BackoffLimit, ContainerState, FailedJob, Node, Outcome, Pod, PodPhase, Presence, Report,
+};
 use crate::tuning::Period;
 
 const FREE: &str = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
@@ -271,8 +273,14 @@ fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
                 (pod.terminating, pod.deletion_requested) = (true, Some(at(requested)));
             })
         };
-        let ended_some_time =
-            removed(20).pod(0, |pod| (pod.containers, pod.conditions) = (vec![], vec![]));
+        let ended_some_time = removed(20).pod(0, |pod| {
+            pod.conditions.clear();
+            for container in &mut pod.containers {
+                if let ContainerState::Terminated(end) = &mut container.state {
+                    end.finished_at = None;
+                }
+            }
+        });
         let spoken = || silent().spec(rule).settled(20).fails(0, "PyTorchJobFailed", "", 21);
         let restarts = silent().spec(
             "podFailurePolicy: {rules: [\
