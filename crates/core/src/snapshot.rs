@@ -101,8 +101,8 @@ pub struct Component {
     pub parts: Vec<Option<String>>,
     /// Why nothing can be made of the template, where that is so.
     pub flaw: Option<String>,
-    /// Its kind reports its own end; of another kind, its pods tell.
-    pub ends: bool,
+    /// How objects of its kind end.
+    pub end: End,
     /// What is known of the object.
     pub presence: Presence,
     /// Why the last attempt to create it failed, where it did.
@@ -184,6 +184,18 @@ pub enum Presence {
     Present(Object),
 }
 
+/// How objects of a kind end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum End {
+    /// Their status says so; pods need not be counted.
+    Reported,
+    /// They run until they are deleted.
+    Never,
+    /// Not known: the pods are counted.
+    #[default]
+    Unknown,
+}
+
 /// An object that has the name of a component.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Object {
@@ -246,6 +258,8 @@ pub struct BackoffLimit {
     pub fails_by_rule: bool,
     /// Failed pods that the Job has counted; none where the object does not tell.
     pub counted: Option<i64>,
+    /// How many of those may still have the finalizer of the Job.
+    pub marked: i64,
 }
 
 /// Pods of one pod set that a component still has to run, as its object says. None by default.

@@ -15,7 +15,7 @@ use super::records::{Controller, ObjectRecord};
 use crate::api::{
     AppWrapperSpec, AppWrapperStatus, Component as ApiComponent, ComponentStatus, GROUP, PodSet,
 };
-use crate::kinds::{self, End, Kind};
+use crate::kinds::{self, Kind};
 use crate::mutations::{self, Mutation};
 use crate::policies::{Named, Policies, Unread};
 use crate::price::memory_bytes;
@@ -158,7 +158,7 @@ impl Wrapper {
             }
         }
         self.note_recorded(index, &mut component);
-        component.ends = Kind::of(&component.api_version, &component.kind).end == End::Reported;
+        component.end = Kind::of(&component.api_version, &component.kind).end;
         component
     }
 

@@ -17,11 +17,12 @@ use crate::snapshot::{Outcome, Pod, Presence};
 /// Exit codes of a container that SIGTERM or SIGKILL ended.
 const KILLED: [i32; 2] = [143, 137];
 
-/// When each component failed first: one of its pods by itself, a Job of it, or its object; and since when those that are
-/// deleted, or about to be, are, as far as that is known.
+/// What explains that pods of a component were deleted: that it had failed, or is deleted itself.
 #[derive(Debug, Default)]
 pub struct FirstFailures {
+    /// When one of its pods failed first by itself, a Job of it, or its object.
     first: BTreeMap<usize, Timestamp>,
+    /// When its deletion was requested; `None` where that is not known, as of one that is gone.
     deleted: BTreeMap<usize, Option<Timestamp>>,
 }
 

@@ -1,6 +1,7 @@
 //! What failed: components that say so, components that are missing, pods; and the first cause of it.
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -150,11 +151,18 @@ fn others_until(
     not_replaced: &[&Pod],
 ) -> Option<Timestamp> {
     let now = draft.facts.now;
-    let until = |pod: &&Pod| {
+    let mut of_components: BTreeMap<Option<usize>, Timestamp> = BTreeMap::new();
+    for pod in not_replaced {
         let at = failure::finished_at(pod).unwrap_or(now).min(now);
-        replacement::owner_until(draft.facts, replacement, pod, at)
-    };
-    not_replaced.iter().filter_map(until).max()
+        if let Some(until) = replacement::owner_until(draft.facts, replacement, pod, at) {
+            // pods that fail later give it no more time
+            of_components
+                .entry(pod.component)
+                .and_modify(|first| *first = until.min(*first))
+                .or_insert(until);
+        }
+    }
+    of_components.into_values().max()
 }
 
 /// The rule of `podFailurePolicy` that ignores the first failed pod of a component, where it or others ignore all.

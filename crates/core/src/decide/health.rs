@@ -7,7 +7,7 @@ use super::draft::Draft;
 use super::{Facts, attempts, consequence, failure};
 use crate::api::{PodSetSince, condition};
 use crate::snapshot::lost::Loss;
-use crate::snapshot::{Component, Outcome, Pod, PodPhase, Presence, Snapshot};
+use crate::snapshot::{Component, End, Outcome, Pod, PodPhase, Presence, Snapshot};
 
 /// The pods of one pod set, of the running attempt alone.
 #[derive(Debug)]
@@ -96,8 +96,8 @@ pub fn pod_sets<'a>(draft: &Draft<'a>) -> Vec<PodSetHealth<'a>> {
     all
 }
 
-/// Whether a component has succeeded: it is recorded, or it says so now, or, where its kind never
-/// says so, its expected pods have succeeded.
+/// Whether a component has succeeded: it is recorded, or it says so now, or, where nothing is known of its
+/// kind, its expected pods have succeeded.
 pub fn has_succeeded(draft: &Draft<'_>, index: usize) -> bool {
     let recorded = is_success_recorded(draft, index);
     let component = &draft.facts.snapshot.components[index];
@@ -106,7 +106,7 @@ pub fn has_succeeded(draft: &Draft<'_>, index: usize) -> bool {
     recorded
         || current.is_some_and(|object| {
             object.report.outcome == Outcome::Succeeded
-                || (!draft.facts.snapshot.components[index].ends
+                || (component.end == End::Unknown
                     && object.report.outcome == Outcome::Active
                     && pods_have_succeeded(draft, index))
         })
@@ -125,10 +125,16 @@ fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
     let expected: i64 = pod_sets.iter().map(|pod_set| i64::from(pod_set.count())).sum();
     expected > 0
         && pod_sets.iter().enumerate().all(|(pod_set, declared)| {
-            let succeeded =
-                of(snapshot, (index, pod_set)).filter(|pod| pod.phase == PodPhase::Succeeded);
+            let succeeded = of(snapshot, (index, pod_set)).filter(|pod| has_succeeded_alone(pod));
             count(succeeded) >= i64::from(declared.count())
         })
+}
+
+/// Whether a pod has succeeded, and not because it was deleted: what handles SIGTERM ends with 0.
+fn has_succeeded_alone(pod: &Pod) -> bool {
+    let is_deleted_first =
+        |requested| failure::finished_at(pod).is_none_or(|ended| ended >= requested);
+    pod.phase == PodPhase::Succeeded && !pod.deletion_requested.is_some_and(is_deleted_first)
 }
 
 fn tally(

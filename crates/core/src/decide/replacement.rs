@@ -70,7 +70,7 @@ struct Failures {
 }
 
 /// What must be known to tell whether pods are replaced: the failed pods of each pod set, all of them and those
-/// that their Job has not counted yet.
+/// that still have the finalizer of their Job.
 pub struct Replacement {
     failed: BTreeMap<(usize, usize), (i64, i64)>,
 }
@@ -85,9 +85,9 @@ impl Replacement {
             {
                 let is_tracked =
                     pod.finalizers.iter().any(|finalizer| finalizer == keys::JOB_TRACKING);
-                let (all, uncounted) = failed.entry((component, set)).or_insert((0, 0));
+                let (all, tracked) = failed.entry((component, set)).or_insert((0, 0));
                 *all += 1;
-                *uncounted += i64::from(is_tracked);
+                *tracked += i64::from(is_tracked);
             }
         }
         Self { failed }
@@ -147,11 +147,15 @@ impl Replacement {
         };
         let place = pod.component.map(|component| (component, set));
         let failed = place.and_then(|place| self.failed.get(&place)).copied();
-        let (all, uncounted) = failed.unwrap_or_default();
+        let (all, tracked) = failed.unwrap_or_default();
         let more = i64::from(pod.phase != PodPhase::Failed); // it will be marked as failed
         Some(Failures {
             limit,
-            at_least: counted.saturating_add(uncounted).max(all).saturating_add(more),
+            // those that the Job has marked are among those that have its finalizer, until it takes that away
+            at_least: counted
+                .saturating_add(tracked.saturating_sub(limit.marked).max(0))
+                .max(all)
+                .saturating_add(more),
             // a pod without the finalizer was counted, but that may not be seen of its Job yet
             at_most: counted.saturating_add(all).saturating_add(more),
         })

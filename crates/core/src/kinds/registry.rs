@@ -24,6 +24,8 @@ use super::status::Object;
 use crate::api::PodSet;
 use crate::snapshot::Report;
 
+pub use crate::snapshot::End;
+
 /// The families of kinds, in the order in which they are listed.
 const FAMILIES: [&[Kind]; 7] = [
     core::KINDS,
@@ -89,17 +91,6 @@ pub struct Kind {
     /// Names in paths of the kinds, in its own group, that describe its pods and are read at admission.
     pub reads: &'static [&'static str],
     rules: &'static dyn Rules,
-}
-
-/// How objects of a kind end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Their status says so; pods need not be counted.
-    Reported,
-    /// They run until they are deleted.
-    Never,
-    /// Not known: the pods are counted.
-    Unknown,
 }
 
 /// What is particular to a kind. Everything is read from JSON that anybody may have written.

@@ -14,7 +14,7 @@ use crate::decide::policy::{
 };
 use crate::decide::problem::missing;
 use crate::decide::{Facts, failure, incidents};
-use crate::snapshot::{Pod, Snapshot};
+use crate::snapshot::{End, Pod, Snapshot};
 
 /// What is decided about one failure.
 #[derive(Clone, Debug, PartialEq)]
@@ -160,7 +160,7 @@ impl<'a> Hearing<'a> {
         let fatal = judged.fatal.map(|(_, index)| index);
         let component = evidence.component(snapshot);
         if let (Some(index), Some(component)) = (ignored, component)
-            && !(component.ends && component_failed || component.kind == "Pod")
+            && !(component.end == End::Reported && component_failed || component.kind == "Pod")
         {
             let source = RuleRef::plain(RuleSource::PodFailurePolicy);
             let rule = RuleRef { index: Some(index), ..source };
@@ -218,7 +218,9 @@ impl<'a> Hearing<'a> {
                 borrowed(failure::said_by(pod))
             }
             // rules that ask for reason or message are in doubt, and settled
-            (Happened::PodFailed, _) if component.ends && component_failed => borrowed(("", "")),
+            (Happened::PodFailed, _) if component.end == End::Reported && component_failed => {
+                borrowed(("", ""))
+            }
             (
                 Happened::PodFailed
                 | Happened::PodWaits

@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
 use crate::plan::FreshRead;
 use crate::snapshot::{
-    Component, Container, ContainerState, Object, Outcome, Owner, Pod, PodPhase, Presence, Report,
-    Snapshot, Termination,
+    Component, Container, ContainerState, End, Object, Outcome, Owner, Pod, PodPhase, Presence,
+    Report, Snapshot, Termination,
 };
 use crate::tuning::Limits;
 
@@ -38,7 +38,7 @@ pub fn given(phase: Phase) -> World {
         kind: "Job".into(),
         api_version: "batch/v1".into(),
         pod_sets: vec![pod_set.clone()],
-        ends: true,
+        end: End::Reported,
         presence: Presence::Absent,
         ..Component::default()
     };

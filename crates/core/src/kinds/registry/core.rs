@@ -113,7 +113,7 @@ fn backoff_limit(object: Object<'_>) -> BackoffLimit {
     let marked = object.array("/status/uncountedTerminatedPods/failed").len();
     let marked = i64::try_from(marked).unwrap_or(i64::MAX);
     let failed = object.count("/status/failed").unwrap_or(0);
-    BackoffLimit { counted: Some(failed.saturating_add(marked)), ..spared(object) }
+    BackoffLimit { counted: Some(failed.saturating_add(marked)), marked, ..spared(object) }
 }
 
 /// What `spec` of a Job or of a template of one says of failures that it bears: `backoffLimit` is 6 by default.
@@ -127,6 +127,7 @@ pub(super) fn spared(job: Object<'_>) -> BackoffLimit {
         limit: counts_alike.then(|| job.count("/spec/backoffLimit").unwrap_or(6)),
         fails_by_rule: has(&["FailJob", "FailIndex"]),
         counted: None,
+        marked: 0,
     }
 }
 

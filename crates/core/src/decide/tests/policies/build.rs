@@ -11,8 +11,8 @@ use crate::decide::{Decision, VerdictAction};
 use crate::plan::FreshRead;
 use crate::policies::{Named, Policies, RetryPolicy, UnusablePolicy};
 use crate::snapshot::{
-    Component, Container, ContainerState, FailedJob, Object, Outcome, Pod, PodCondition, PodPhase,
-    Presence, Termination,
+    Component, Container, ContainerState, End, FailedJob, Object, Outcome, Pod, PodCondition,
+    PodPhase, Presence, Termination,
 };
 
 /// An AppWrapper that runs since second 0: `Kind/name`, or `Kind/name:pods`; nothing of pods yet.
@@ -33,7 +33,7 @@ pub fn in_phase(phase: Phase, components: &[&str]) -> World {
         one.pod_sets[0].replicas = Some(pods);
         if pods == 0 {
             one.pod_sets.clear();
-            one.ends = false;
+            one.end = End::Unknown;
         }
         let mut of_it = status.clone();
         if let Presence::Present(object) = &mut one.presence {

@@ -117,7 +117,7 @@ fn a_job_that_may_fail_by_its_own_rule_speaks_first() {
     let policy = "{rules: [{name: r, action: Fail, onExitCodes: {operator: In, values: [42]}}]}";
     let job = |limit: Option<i64>, fails_by_rule| {
         let world = running(&["Job/work:1"]).with(failed(0).code(42)).spec(rule);
-        let backoff = BackoffLimit { limit, fails_by_rule, counted: Some(0) };
+        let backoff = BackoffLimit { limit, fails_by_rule, counted: Some(0), marked: 0 };
         let world = world.object_of(0, |object| _ = object.report.backoff.insert(0, backoff));
         world.retry_policy("p", policy)
     };

@@ -21,6 +21,7 @@ mod node_replacement;
 mod one_meaning;
 mod pod_failure;
 mod pod_review;
+mod pods_and_owners;
 mod progress;
 mod recorder;
 mod recreate;

@@ -28,7 +28,7 @@ impl World {
     /// The Job of a component bears so many failures, and has counted so many.
     pub(super) fn backoff(self, index: usize, limit: i64, counted: impl Into<Option<i64>>) -> Self {
         let (limit, counted) = (Some(limit), counted.into());
-        let backoff = BackoffLimit { limit, counted, fails_by_rule: false };
+        let backoff = BackoffLimit { limit, counted, fails_by_rule: false, marked: 0 };
         self.object_of(index, |object| _ = object.report.backoff.insert(0, backoff))
     }
 
