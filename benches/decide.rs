@@ -10,7 +10,7 @@ use appwrapper::decide::{Facts, decide};
 use appwrapper::plan::FreshRead;
 use appwrapper::policies::{Named, Policies, RetryPolicy};
 use appwrapper::snapshot::{
-    Component, Container, ContainerState, Object, Outcome, Pod, PodPhase, Presence, Report,
+    Component, Container, ContainerState, End, Object, Outcome, Pod, PodPhase, Presence, Report,
     Snapshot, Termination,
 };
 use appwrapper::tuning::Limits;
@@ -123,7 +123,7 @@ fn component(pod_set: &PodSet, phase: PodPhase) -> Component {
         kind: "Job".into(),
         api_version: "batch/v1".into(),
         pod_sets: vec![pod_set.clone()],
-        ends: true,
+        end: End::Reported,
         presence: Presence::Present(Object {
             uid: "job".into(),
             attempt: Some(0),
