@@ -36,7 +36,7 @@ use kube::Client;
 
 use crate::api::{Phase, keys};
 use crate::plan::FreshRead;
-use crate::snapshot::{Component, Node, Presence, Snapshot};
+use crate::snapshot::{Component, Node, Owner, Presence, Snapshot};
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
 use live::{Error, Live};
@@ -240,14 +240,16 @@ fn is_removed(memory: &ReconcileState, index: usize, cached: Option<&ObjectRecor
     removed.is_some_and(|uid| cached.is_none_or(|record| record.identity.uid == uid))
 }
 
-/// Whether the object that the cache holds is the recorded one, or of the running attempt where none is recorded.
+/// Whether the object that the cache holds is the recorded one, or ours of the running attempt where none is recorded.
 fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
     let recorded = wrapper.components.get(index).and_then(|component| component.recorded.as_ref());
     let attempt = crate::decide::current_attempt(&wrapper.status);
     match presence {
         Presence::Present(object) => match recorded {
             Some(uid) => *uid == object.uid,
-            None => object.attempt.is_none_or(|number| number == attempt),
+            None => {
+                object.owner == Owner::Us && object.attempt.is_none_or(|number| number == attempt)
+            }
         },
         Presence::Unseen | Presence::Absent | Presence::NoKind => false,
     }

@@ -26,10 +26,7 @@ where
     P: Edge<Resetting> + Edge<Failed> + Edge<Suspending>,
 {
     let snapshot = draft.facts.snapshot;
-    if let Some((index, message)) = hopeless(snapshot, absent) {
-        let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
-        return Err(resolve::fail(here, draft, &problem));
-    }
+    let here = unless_hopeless(here, draft, absent)?;
     // the cache alone does not prove that a component is gone
     let is_unsure = |index: &usize| {
         matches!(snapshot.components[*index].presence, Presence::Unseen)
@@ -86,9 +83,33 @@ fn failing_since(draft: &Draft<'_>, index: usize, since: Timestamp) -> Timestamp
     [first, snapshot.last_gap].into_iter().flatten().fold(since, Timestamp::max).min(latest)
 }
 
+/// Fails an AppWrapper of which a component can never be created. The cache may still show an object that is gone: that
+/// the name of a component is taken is read from the API server first.
+///
+/// # Errors
+/// The move, where that is so, or where a read is needed first.
+pub fn unless_hopeless<P>(
+    here: At<P>,
+    draft: &mut Draft<'_>,
+    absent: &[usize],
+) -> Result<At<P>, Move>
+where
+    P: Edge<Failed>,
+{
+    let snapshot = draft.facts.snapshot;
+    let Some((index, message)) = hopeless(snapshot, absent) else { return Ok(here) };
+    let is_there = matches!(snapshot.components[index].presence, Presence::Present(_));
+    if is_there && snapshot.answered < FreshRead::Missing {
+        draft.ask(FreshRead::Missing);
+        return Err(here.stay());
+    }
+    let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
+    Err(resolve::fail(here, draft, &problem))
+}
+
 /// A component that can never be created, and why. An invalid template is found before anything is
 /// created; the rest when its turn comes.
-pub fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
+fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
     let flawed = snapshot.components.iter().zip(0..);
     let flawed = flawed.filter_map(|(component, index)| Some((index, component.flaw.clone()?)));
     let refused = absent.iter().filter_map(|index| {

@@ -115,10 +115,10 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     record_early_successes(draft, &first);
     let mut open = first.clone();
     open.retain(|index| !health::is_success_recorded(draft, *index));
-    if let Some((index, message)) = deploy::hopeless(snapshot, &open) {
-        let problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
-        return resolve::fail(here, draft, &problem);
-    }
+    let here = match deploy::unless_hopeless(here, draft, &open) {
+        Ok(here) => here,
+        Err(moved) => return moved,
+    };
     if snapshot.finalizer && sweep(draft, Orphans::OfAnotherAttempt) {
         "Waiting for objects of an earlier attempt to be deleted"
             .clone_into(&mut draft.verdict.message);

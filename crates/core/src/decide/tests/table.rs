@@ -80,6 +80,7 @@ fn the_table_of_phases() {
         ("creation failed for too long", Phase::Resuming, failing(transient.clone()), 60),
         ("… and no retry is left", Phase::Resuming, failing(transient).retries(3), 60),
         ("name taken by a stranger", Phase::Resuming, stranger(), 1),
+        ("… says a live read", Phase::Resuming, stranger().answered(FreshRead::Missing), 1),
         ("name taken, but being deleted", Phase::Resuming, stranger().object(|o| o.terminating = true), 59),
         ("… for too long", Phase::Resuming, stranger().object(|o| o.terminating = true), 60),
         ("name taken by an older UID of ours", Phase::Resuming, resuming().owner(Owner::Former), 59),
@@ -120,7 +121,8 @@ fn the_table_of_phases() {
     creation failed for now                      Resuming: Deploy
     creation failed for too long                 Resuming → Resetting
     … and no retry is left                       Resuming → Failed
-    name taken by a stranger                     Resuming → Failed
+    name taken by a stranger                     Resuming: is it missing?
+    … says a live read                           Resuming → Failed
     name taken, but being deleted                Resuming: Wait
     … for too long                               Resuming → Resetting
     name taken by an older UID of ours           Resuming: Wait
@@ -295,6 +297,17 @@ fn deletion_is_graceful_then_forced_then_tried_again() {
 }
 
 /// Rows: which pods are left, seconds after the begin of the deletion, and what is said then.
+#[test]
+fn that_a_name_is_taken_is_read_before_the_appwrapper_fails() {
+    let world = given(Phase::Resuming).owner(Owner::Stranger("X/y".into()));
+    let cached = world.clone().answered(FreshRead::Nothing).ask(1);
+    assert_eq!((cached.next, cached.ask), (Phase::Resuming, FreshRead::Missing));
+    let read = |world: World| world.answered(FreshRead::Missing).ask(1);
+    assert_eq!(read(world.clone()).next, Phase::Failed);
+    let gone = read(world.presence(Presence::Absent));
+    assert_eq!((gone.next, gone.ask), (Phase::Resuming, FreshRead::Nothing));
+}
+
 #[test]
 fn while_pods_are_left_only_the_component_is_read_again() {
     let deleting = || given(Phase::Resetting).presence(Presence::Unseen);

@@ -4,7 +4,7 @@ use super::build::{check, failed, in_phase, ready, running, said};
 use super::execution::{created, second_step, started};
 use crate::api::{Phase, condition};
 use crate::decide::tests::given::{World, at};
-use crate::plan::Action;
+use crate::plan::{Action, FreshRead};
 use crate::snapshot::{CreationFailure, Object, Owner, Pod, PodPhase, Presence};
 
 const INIT: usize = 1;
@@ -34,7 +34,7 @@ fn a_creation_in_a_later_step_that_fails_for_good_fails_the_app_wrapper() {
     let no_kind = coming().component(LAUNCHER, |component| component.presence = Presence::NoKind);
     let stranger = Object { owner: Owner::Stranger("X/y".into()), ..Object::default() };
     for world in [failing(true), no_kind, taken(stranger)] {
-        let decision = world.decide(1001);
+        let decision = world.answered(FreshRead::Missing).decide(1001);
         assert_eq!((decision.next, said(&decision).as_str()), (Phase::Failed, "Fail"));
         assert_eq!(decision.verdict.reason.as_deref(), Some("CreateFailed"));
     }

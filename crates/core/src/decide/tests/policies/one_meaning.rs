@@ -237,6 +237,15 @@ fn nothing_that_an_owner_says_comes_before_an_overriding_policy() {
     check(vec![("at once", world.overriding("o", policy), 21, "Fail retryPolicy/o/r#0")]);
 }
 
+fn forget_end(pod: &mut Pod) {
+    pod.conditions.clear();
+    for container in &mut pod.containers {
+        if let ContainerState::Terminated(end) = &mut container.state {
+            end.finished_at = None;
+        }
+    }
+}
+
 #[test]
 fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
     let rule = "failurePolicy: {rules: [{action: RestartAppWrapperAndIgnoreMaxRestarts}]}";
@@ -273,14 +282,7 @@ fn a_component_that_perhaps_replaces_the_pod_speaks_first() {
                 (pod.terminating, pod.deletion_requested) = (true, Some(at(requested)));
             })
         };
-        let ended_some_time = removed(20).pod(0, |pod| {
-            pod.conditions.clear();
-            for container in &mut pod.containers {
-                if let ContainerState::Terminated(end) = &mut container.state {
-                    end.finished_at = None;
-                }
-            }
-        });
+        let ended_some_time = removed(20).pod(0, forget_end);
         let spoken = || silent().spec(rule).settled(20).fails(0, "PyTorchJobFailed", "", 21);
         let restarts = silent().spec(
             "podFailurePolicy: {rules: [\
