@@ -3,7 +3,7 @@
 //! Everything that needs no cluster is judged at once; where a cluster has to be asked as well, a
 //! [`ClusterChecks`] says what.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value, json};
 
@@ -14,9 +14,9 @@ use super::response::{AdmissionResponse, Op, Reason};
 use super::review::{Operation, Resource, Review};
 use super::validate::{self, Finding, Requester, Severity};
 use super::{Identity, carried};
-use crate::api::keys;
+use crate::api::{PodSet, keys};
 use crate::config::Config;
-use crate::kinds::{Recorded, Reference, record, reference};
+use crate::kinds::{Recorded, Reference, check_declared, record, reference};
 use crate::kueue::WaitForPodsReady;
 use crate::tuning::names;
 
@@ -158,38 +158,67 @@ fn follow(review: &Review) -> AdmissionResponse {
     AdmissionResponse { patch, ..AdmissionResponse::default() }
 }
 
-/// The objects that describe the pods of components without pod sets.
+/// The objects that describe the pods of components.
 fn references(aw: &Value) -> Vec<(usize, Reference)> {
-    let open = components(aw).iter().enumerate().filter(|(_, component)| {
-        component["podSets"].as_array().is_none_or(Vec::is_empty) && component.is_object()
-    });
+    let all = components(aw).iter().enumerate().filter(|(_, component)| component.is_object());
     let of = |(i, component): (usize, &Value)| Some((i, reference(&component["template"])?));
-    open.filter_map(of).take(NAMED_MAX).collect()
+    all.filter_map(of).collect()
 }
 
 impl Reading {
-    /// The answer, with what was read of each component; a component of which nothing was is left as it is, and
-    /// validation says so.
+    /// What is read: the objects of the first components.
+    #[must_use]
+    pub fn wanted(&self) -> BTreeSet<&Reference> {
+        self.references.iter().take(NAMED_MAX).map(|(_, reference)| reference).collect()
+    }
+
+    /// The answer, with what was read of each component, whatever it declares. A component of which nothing was read
+    /// has no pod sets, and validation says so.
     #[must_use]
     pub fn filled(self, review: &Review, found: &BTreeMap<Reference, Value>) -> AdmissionResponse {
         let Self { mut answer, references } = self;
         for (i, reference) in &references {
-            let Some(object) = found.get(reference) else { continue };
-            match record(template(&review.object.value, *i), object) {
-                Ok(Recorded { template, pod_sets }) => {
-                    let i = i.to_string();
-                    let at = |field| ["spec", "components", i.as_str(), field];
+            let component = &components(&review.object.value)[*i];
+            let (name, kind, index) = (&reference.name, reference.kind, i.to_string());
+            let at = |field| ["spec", "components", index.as_str(), field];
+            let recorded = found.get(reference).map(|read| record(&component["template"], read));
+            let pod_sets = match recorded.transpose() {
+                Ok(Some(Recorded { template, mut pod_sets })) => {
                     answer.patch.push(Op::set(&at("template"), template));
-                    answer.patch.push(Op::set(&at("podSets"), json!(pod_sets)));
+                    if !agree(&mut pod_sets, component) {
+                        let warning = format!(
+                            "spec.components[{i}].podSets: replaced by the pods of {kind} {name}"
+                        );
+                        answer.warnings.push(warning);
+                    }
+                    pod_sets
                 }
-                Err(error) => answer.warnings.push(format!(
-                    "spec.components[{i}]: cannot read the pods of {} {}: {error}",
-                    reference.kind, reference.name
-                )),
+                Ok(None) => vec![],
+                Err(error) => {
+                    answer.warnings.push(format!(
+                        "spec.components[{i}]: cannot read the pods of {kind} {name}: {error}"
+                    ));
+                    vec![]
+                }
+            };
+            let has_declared = component["podSets"].as_array().is_some_and(|sets| !sets.is_empty());
+            if has_declared || !pod_sets.is_empty() {
+                answer.patch.push(Op::set(&at("podSets"), json!(pod_sets)));
             }
         }
         answer
     }
+}
+
+/// Whether the pod sets that a component declares are those that were read, which get the annotations of the declared.
+fn agree(read: &mut [PodSet], component: &Value) -> bool {
+    let declared: Vec<PodSet> =
+        serde_json::from_value(component["podSets"].clone()).unwrap_or_default();
+    for set in &mut *read {
+        let same = declared.iter().find(|other| other.path == set.path);
+        set.annotations.extend(same.into_iter().flat_map(|other| other.annotations.clone()));
+    }
+    check_declared(&declared, read).is_ok()
 }
 
 fn create(review: &Review, config: &Config, kueue: Option<WaitForPodsReady>) -> Progress {

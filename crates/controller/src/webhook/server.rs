@@ -38,7 +38,6 @@ use super::review::{Operation, Review, ReviewError};
 use super::weight::weight;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::kinds::Reference;
 use crate::kueue::WaitForPodsReady;
 use crate::listener::{Peer, Share, Shares};
 use crate::metrics::{Admitted, Metrics};
@@ -319,7 +318,7 @@ impl AdmissionServer {
         reading: Reading,
     ) -> Result<AdmissionResponse, RequestError> {
         let Review { requester, namespace, .. } = review;
-        let wanted: BTreeSet<&Reference> = reading.references.iter().map(|(_, it)| it).collect();
+        let wanted = reading.wanted();
         let names = wanted.iter().map(|it| [it.kind, it.name.as_str()]);
         let about = subject(requester, namespace, names);
         let requests = u32::try_from(wanted.len()).unwrap_or(u32::MAX);

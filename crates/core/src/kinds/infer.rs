@@ -24,13 +24,26 @@ pub fn infer(template: &Value) -> Result<Vec<PodSet>, Error> {
 }
 
 /// Checks the declared pod sets of a kind of which the rules know another version: an API group may serve several
-/// versions of a kind, and whoever names another one may not declare fewer pods than are made.
+/// versions of a kind, and whoever names another one may not declare fewer pods than are made, or none.
 ///
 /// # Errors
-/// As [`infer`] and [`check_declared`].
+/// As [`infer`] and [`check_declared`]; where no pod set is declared; and where the pods of the kind are described in
+/// another object, which is read for the known version only.
 pub fn check_other_version(template: &Value, declared: &[PodSet]) -> Result<(), Error> {
     let Some(kind) = Kind::of_other_version(template) else { return Ok(()) };
-    check_declared(declared, &infer_as(kind, template)?)
+    if !kind.reads.is_empty() {
+        let api_version = Node::template(template).field("apiVersion")?;
+        return Err(api_version.error(kind.api_version));
+    }
+    let inferred = infer_as(kind, template)?;
+    if declared.is_empty() && !inferred.is_empty() {
+        let paths: Vec<&str> = inferred.iter().map(|made| made.path.as_str()).collect();
+        let (paths, name, known) = (paths.join(", "), kind.kind, kind.api_version);
+        let expected =
+            format!("pod sets with the paths {paths}: they are inferred only for {known} {name}");
+        return Err(Error::new("podSets", "[]", expected));
+    }
+    check_declared(declared, &inferred)
 }
 
 fn infer_as(kind: &Kind, template: &Value) -> Result<Vec<PodSet>, Error> {
@@ -74,6 +87,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
+    use super::super::reference;
     use super::super::testing::{any_json, config, damaged, given_kinds, given_object, given_pod};
     use super::*;
     use crate::api::keys;
@@ -108,8 +122,15 @@ mod tests {
             let Some((group, _)) = api_version.split_once('/') else { continue };
             let mut other = object.clone();
             other["apiVersion"] = format!("{group}/v0").into();
+            if reference(&object).is_some() {
+                let error = check_other_version(&other, &declared(0)).expect_err("it is not read");
+                assert_eq!(error.field, "template.apiVersion", "{other}");
+                continue;
+            }
             assert_eq!(check_other_version(&other, &declared(0)), Ok(()), "{other}");
             if !want.is_empty() {
+                let error = check_other_version(&other, &[]).expect_err("there are more");
+                assert_eq!(error.field, "podSets", "{other}");
                 let error = check_other_version(&other, &declared(1)).expect_err("there are fewer");
                 assert_eq!(error.field, "podSets[0].replicas", "{other}");
             }

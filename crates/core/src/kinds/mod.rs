@@ -8,7 +8,8 @@
 //! template ─ render ──▶ the object to create        labels, owner, what Kueue adds
 //! object ─── report ──▶ its own verdict             from the status of its kind
 //! template ─ templates ▶ what its pods ask for       nodes, memory; `grow` writes more of it
-//!               └─ requested ▶ what all of them request together
+//!               ├─ requested ▶ what all of them request together
+//!               └─ uncounted ▶ what one of them requests and Kueue does not count
 //! ```
 //!
 //! Everything here is a pure function of JSON that anybody may have written: whatever it is, the
@@ -45,8 +46,8 @@ pub use parts::parts;
 pub use path::{Path, PathError};
 pub use progress::{PROGRESS_AUDIENCE, ProgressEndpoint, progress_path};
 pub use quantity::{amount, amounts};
-pub use registry::{End, Kind, Recorded, Reference, record, reference};
+pub use registry::{Kind, Recorded, Reference, record, reference};
 pub use render::{OWNER_API_VERSION, OWNER_KIND, OwnershipLabels, render};
 pub use report::report;
-pub use requests::requested;
+pub use requests::{Uncounted, requested, uncounted};
 pub use templates::{NODE_TERMS, node_requirements, node_terms, templates};

@@ -22,9 +22,7 @@ use super::Error;
 use super::node::Node;
 use super::status::Object;
 use crate::api::PodSet;
-use crate::snapshot::Report;
-
-pub use crate::snapshot::End;
+use crate::snapshot::{End, Report};
 
 /// The families of kinds, in the order in which they are listed.
 const FAMILIES: [&[Kind]; 7] = [

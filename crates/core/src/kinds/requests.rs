@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Path;
 use super::quantity::amounts;
-use super::templates::requests;
+use super::templates::{requests, sum_of_containers};
 use crate::api::{Component, PodSet};
 
 /// The amounts by resource, in the unit of each (cores, bytes, devices): over all pod sets, the number of pods
@@ -37,24 +37,57 @@ pub fn requested<'a>(
 fn of_pod(component: &Component, set: &PodSet) -> BTreeMap<String, f64> {
     let path = set.path.parse::<Path>().ok();
     let pod = path.as_ref().and_then(|path| path.get(&component.template).ok());
-    let Some(spec) = pod.and_then(|pod| pod.get("spec")) else { return BTreeMap::new() };
+    pod.and_then(|pod| pod.get("spec")).map(of_spec).unwrap_or_default()
+}
+
+fn of_spec(spec: &Value) -> BTreeMap<String, f64> {
     let mut all = requests(spec);
     let overhead = amounts(spec.get("overhead"));
-    for (resource, amount) in of_resources(spec) {
+    for (resource, amount) in of_resources(spec, &all) {
         let more = overhead.get(&resource).copied().unwrap_or_default();
         all.insert(resource, amount + more);
     }
     all
 }
 
-/// The amounts that a pod requests as a whole. Go: `resourcehelper.IsSupportedPodLevelResource`.
-fn of_resources(spec: &Value) -> BTreeMap<String, f64> {
+/// The amounts that a pod requests as a whole; a limit counts where no container requests anything.
+/// Go: `resourcehelper.IsSupportedPodLevelResource` and the defaults of `corev1`.
+fn of_resources(spec: &Value, of_containers: &BTreeMap<String, f64>) -> BTreeMap<String, f64> {
     let mut all = amounts(spec.pointer("/resources/limits"));
+    all.retain(|name, _| !of_containers.contains_key(name));
     all.extend(amounts(spec.pointer("/resources/requests")));
     all.retain(|name, _| {
         matches!(name.as_str(), "cpu" | "memory") || name.starts_with("hugepages-")
     });
     all
+}
+
+/// A resource of which a pod requests more than Kueue counts.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Uncounted {
+    /// The name of the resource.
+    pub resource: String,
+    /// What the pod requests, in the unit of the resource.
+    pub requested: f64,
+    /// What Kueue counts.
+    pub counted: f64,
+}
+
+/// How much more is not a matter of rounding.
+const ROUNDING: f64 = 1e-9;
+
+/// The resources of which a pod with this `spec` requests more than Kueue counts. Kueue's integration of AppWrappers
+/// counts a sidecar as an init container that ends, and ignores what the pod requests as a whole.
+/// Go: `copyContainers` and `GetPodTemplateSpec` of AppWrapper 1.2.2.
+#[must_use]
+pub fn uncounted(spec: &Value) -> Vec<Uncounted> {
+    let counted = sum_of_containers(spec, |_| false);
+    let more = of_spec(spec).into_iter().filter_map(|(resource, requested)| {
+        let counted = counted.get(&resource).copied().unwrap_or_default();
+        let is_more = requested > counted * (1.0 + ROUNDING);
+        is_more.then_some(Uncounted { resource, requested, counted })
+    });
+    more.collect()
 }
 
 #[cfg(test)]
@@ -121,6 +154,11 @@ mod tests {
                 1,
                 json!({"hugepages-2Mi": 4.0, "nvidia.com/gpu": 8.0}),
             ),
+            (
+                json!({"containers": two, "resources": {"limits": {"cpu": 8, "hugepages-2Mi": 4}}}),
+                1,
+                json!({"cpu": 1.5, "hugepages-2Mi": 4.0, "memory": 1_073_741_824.0}),
+            ),
             (json!({"containers": two}), 0, json!({})),
             (json!({"containers": two}), -3, json!({})),
             (json!({"containers": [container(&json!({"cpu": "lots", "x/y": 0}))]}), 1, json!({})),
@@ -136,6 +174,44 @@ mod tests {
         for path in ["template.spec.template", "no", ""] {
             let set = PodSet { path: path.into(), ..PodSet::default() };
             assert_eq!(requested([(&component, [set].as_slice())]), BTreeMap::new(), "{path}");
+        }
+    }
+
+    #[test]
+    fn kueue_counts_less_where_sidecars_run_beside_containers_or_the_pod_requests_as_a_whole() {
+        let main = container(&json!({"cpu": 1, "nvidia.com/gpu": 8}));
+        let mut sidecar = container(&json!({"nvidia.com/gpu": 8}));
+        let init = container(&json!({"nvidia.com/gpu": 16}));
+        sidecar["restartPolicy"] = "Always".into();
+        let more = |resource: &str, requested, counted| Uncounted {
+            resource: resource.to_owned(),
+            requested,
+            counted,
+        };
+        let gpus = more("nvidia.com/gpu", 16.0, 8.0);
+        for (spec, want) in [
+            (json!({"containers": [main, main]}), vec![]),
+            (json!({"containers": [main], "initContainers": [init]}), vec![]),
+            (json!({"containers": [main], "initContainers": [sidecar]}), vec![gpus]),
+            // it has room for the sidecar
+            (json!({"containers": [main], "initContainers": [init, sidecar]}), vec![]),
+            (
+                json!({"containers": [main], "initContainers": [{"restartPolicy": "Always"}]}),
+                vec![],
+            ),
+            (
+                json!({"containers": [main], "resources": {"requests": {"cpu": 2, "memory": "1k"}}}),
+                vec![more("cpu", 2.0, 1.0), more("memory", 1000.0, 0.0)],
+            ),
+            (json!({"containers": [main], "resources": {"requests": {"cpu": "1"}}}), vec![]),
+            (
+                json!({"containers": [main], "resources": {"limits": {"cpu": 2, "memory": "1k"}}}),
+                vec![more("memory", 1000.0, 0.0)],
+            ),
+            (json!({"containers": [main], "overhead": {"cpu": 1}}), vec![]),
+            (json!("odd"), vec![]),
+        ] {
+            assert_eq!(uncounted(&spec), want, "{spec}");
         }
     }
 }

@@ -109,6 +109,14 @@ fn add_info(placement: &mut Placement, info: &PodSetInfo) {
 /// What a pod asks for: its containers run together, its init containers one after the other beside
 /// those of them that stay. Go: `resourcehelper.PodRequests`.
 pub(super) fn requests(spec: &Value) -> BTreeMap<String, f64> {
+    sum_of_containers(spec, |container| text(container, "restartPolicy") == "Always")
+}
+
+/// The same, where `stays` says which of the init containers are sidecars.
+pub(super) fn sum_of_containers(
+    spec: &Value,
+    stays: impl Fn(&Value) -> bool,
+) -> BTreeMap<String, f64> {
     let mut together = BTreeMap::new();
     for one in items(spec, "containers") {
         add(&mut together, &asked(one));
@@ -116,7 +124,7 @@ pub(super) fn requests(spec: &Value) -> BTreeMap<String, f64> {
     let (mut staying, mut most) = (BTreeMap::new(), BTreeMap::new());
     for one in items(spec, "initContainers") {
         let mut now = asked(one);
-        if text(one, "restartPolicy") == "Always" {
+        if stays(one) {
             add(&mut staying, &now);
             now.clone_from(&staying);
         } else {

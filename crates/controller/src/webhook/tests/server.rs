@@ -193,26 +193,34 @@ fn given_train_job() -> Value {
 #[tokio::test]
 async fn the_pods_of_a_train_job_are_read_from_its_runtime() {
     let mutate = Endpoint::MutateAppWrapper;
-    let body = given_review(mutate, "CREATE", &Value::Null, &given_train_job()).to_string();
-    for (cluster, requests, count) in [
-        (Cluster::Agrees, 1, 1),
-        (Cluster::IsAway, 1, 0),
-        // larger than what is read
-        (Cluster::Waits(Semaphore::new(0)), 1, 0),
+    // what it declares is not believed
+    let declares = json!([{"path": "template.spec.other", "replicas": 1}]);
+    let declares = with(&given_train_job(), "/spec/components/0/podSets", declares);
+    let too_large = || Cluster::Waits(Semaphore::new(0));
+    for (aw, cluster, want) in [
+        (given_train_job(), Cluster::Agrees, vec![json!([2])]),
+        (given_train_job(), Cluster::IsAway, vec![]),
+        (given_train_job(), too_large(), vec![]),
+        (declares.clone(), Cluster::Agrees, vec![json!([2])]),
+        (declares.clone(), Cluster::IsAway, vec![json!([])]),
+        (declares, too_large(), vec![json!([])]),
     ] {
         let given = given(cluster);
-        let mut request = posted(body.clone());
+        let mut request = posted(given_review(mutate, "CREATE", &Value::Null, &aw).to_string());
         *request.uri_mut() = mutate.path().parse().expect("a path");
         let (status, text) = given.sent(request).await;
         let found = response(&text);
         assert_eq!((status, &found["allowed"]), (StatusCode::OK, &json!(true)), "{text}");
-        assert_eq!(given.asked(), requests);
+        assert_eq!(given.asked(), 1);
         let patch: ByteString = serde_json::from_value(found["patch"].clone()).expect("base64");
         let patch: Value = serde_json::from_slice(&patch.0).expect("JSON");
         let ops = patch.as_array().expect("a list").iter();
         let of_it = ops.filter(|op| op["path"] == "/spec/components/0/podSets");
-        let pod_sets: Vec<&Value> = of_it.map(|op| &op["value"][0]["replicas"]).collect();
-        assert_eq!(pod_sets, vec![&json!(2); count], "{text}");
+        let replicas = |op: &Value| {
+            let sets = op["value"].as_array().expect("a list").iter();
+            sets.map(|set| set["replicas"].clone()).collect::<Value>()
+        };
+        assert_eq!(of_it.map(replicas).collect::<Vec<_>>(), want, "{text}");
     }
 }
 

@@ -148,7 +148,7 @@ fn check(
         None => None,
     };
     let declared = component.map(|component| component.pod_sets).unwrap_or_default();
-    let pods = template::check_pods(object, path, &declared, occasion, report);
+    let pods = template::check_pods(object, path, &declared, around, occasion, report);
     Judged {
         name: object["metadata"]["name"].as_str().unwrap_or_default().to_owned(),
         kind: field("kind"),
@@ -193,12 +193,9 @@ fn unique_names(components: &[Value], report: &mut Findings) {
 fn without_pods(i: usize, component: &Judged, report: &mut Findings) -> String {
     let Judged { kind, api_version, known, .. } = component;
     let title = format!("components[{i}] {}", shortened(&component.title()));
-    let mut rows: Vec<&'static Kind> = Kind::all().filter(|row| row.kind == kind).collect();
-    let group = template::group(api_version);
-    if rows.iter().any(|row| row.group() == group) {
-        rows.retain(|row| row.group() == group);
-    }
-    let same: Vec<String> = rows.iter().map(|row| format!("{} {kind}", row.api_version)).collect();
+    // of another version of a known kind, its pod sets were asked for already
+    let rows = Kind::all().filter(|row| row.kind == kind);
+    let same: Vec<String> = rows.map(|row| format!("{} {kind}", row.api_version)).collect();
     let hint = if !same.is_empty() {
         format!(" (known: {})", same.join(", "))
     } else if let Some(meant) = meant(kind, report) {

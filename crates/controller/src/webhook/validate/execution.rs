@@ -9,7 +9,7 @@ use super::finding::Findings;
 use super::target::{Parts, Targets};
 use super::{RULES_MAX, items, mounts, unused};
 use crate::api::{ExecutionRule, WaitFor};
-use crate::kinds::End;
+use crate::snapshot::End;
 
 pub(super) fn check(spec: &Value, targets: &Targets<'_>, report: &mut Findings) {
     let policy = &spec["executionPolicy"];

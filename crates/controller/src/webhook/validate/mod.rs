@@ -165,12 +165,11 @@ fn unasked_limits(
     ] {
         let Some(value) = value.filter(|_| !report.has_error(field)) else { continue };
         if policies {
-            let message = if unused::recreates(spec) {
-                "limits only RecreateComponent where a RetryPolicy is in force: its own limits apply \
-                 to restarts"
-            } else {
-                "has no effect where a RetryPolicy is in force: its own limits apply"
-            };
+            let recreated = if unused::recreates(spec) { "RecreateComponent and to " } else { "" };
+            let message = format!(
+                "applies only to {recreated}restarts because a component is missing or cannot be created, where a \
+                 RetryPolicy is in force: its own limits apply to other restarts"
+            );
             report.doubtful(field, Some(value), message);
         } else if value.parse::<i64>().is_ok_and(|limit| limit > i64::from(global)) {
             let message = format!("the configuration allows at most {global} restarts");

@@ -8,7 +8,7 @@ use super::component::Around;
 use super::finding::{Findings, text};
 use super::{Occasion, size};
 use crate::api::{GROUP, PodSet, keys};
-use crate::kinds;
+use crate::kinds::{self, Uncounted};
 use crate::price::{
     CONTAINERS_MAX, NODE_REQUIREMENTS_MAX, NODE_TERMS_MAX, TOLERATIONS_MAX, pending_bytes,
 };
@@ -31,6 +31,9 @@ const FORBIDDEN: [(&str, &str); 11] = [
     ("managedFields", SERVER_SET),
     ("selfLink", SERVER_SET),
 ];
+
+/// The most resources that a message names.
+const UNCOUNTED_SHOWN_MAX: usize = 3;
 
 const SERVER_SET: &str = "must be left out: the API server sets it";
 
@@ -93,6 +96,7 @@ pub(super) fn check_pods(
     object: &Value,
     component: &str,
     declared: &[PodSet],
+    around: &Around<'_>,
     occasion: Occasion,
     report: &mut Findings,
 ) -> Pods {
@@ -109,10 +113,13 @@ pub(super) fn check_pods(
         misplaced(&pod["metadata"], &metadata, report);
         size::annotations(&pod["metadata"], &metadata, report);
         let spec = &pod["spec"];
+        let field = format!("{component}.{text_of_path}.spec");
         if has(spec, "nodeName") {
             let message = "must be left out: it bypasses the scheduler and the quota";
-            let field = format!("{component}.{text_of_path}.spec.nodeName");
-            report.invalid(field, text(&spec["nodeName"]), message);
+            report.invalid(format!("{field}.nodeName"), text(&spec["nodeName"]), message);
+        }
+        if around.queue.is_some() {
+            uncounted(spec, &field, report);
         }
         let items = |list: &str| spec[list].as_array().map(Vec::as_slice).unwrap_or_default();
         let all = || items("containers").iter().chain(items("initContainers"));
@@ -125,7 +132,6 @@ pub(super) fn check_pods(
         };
         pods.by_path.insert(text_of_path.to_owned(), template);
         if occasion != Occasion::Stored {
-            let field = format!("{component}.{text_of_path}.spec");
             counts(spec, &field, all().count(), report);
         }
     }
@@ -139,6 +145,30 @@ fn restart_policy<'a>(object: &'a Value, path: &str, spec: &'a Value) -> Option<
     let of_replica = pointer
         .and_then(|path| object.pointer(&format!("/{}/restartPolicy", path.replace('.', "/"))));
     of_replica.or_else(|| spec.get("restartPolicy")).and_then(Value::as_str)
+}
+
+/// What Kueue does not count needs no quota, and would take that of others.
+fn uncounted(spec: &Value, path: &str, report: &mut Findings) {
+    if has(spec, "resourceClaims") {
+        let message = "must be left out: Kueue does not count the resource claims of an AppWrapper";
+        report.invalid(format!("{path}.resourceClaims"), text(&spec["resourceClaims"]), message);
+    }
+    let more = kinds::uncounted(spec);
+    let shown = &more[..more.len().min(UNCOUNTED_SHOWN_MAX)];
+    if shown.is_empty() {
+        return;
+    }
+    let list = |amount: fn(&Uncounted) -> f64| {
+        let one = |it: &Uncounted| format!("{} {}", amount(it), shortened(&it.resource));
+        shown.iter().map(one).collect::<Vec<_>>().join(", ")
+    };
+    let message = format!(
+        "must be at most what Kueue counts for a pod ({}): for an AppWrapper, Kueue counts a sidecar container as an \
+         init container, and not the resources of the pod as a whole; move the container to containers, or give an \
+         init container requests as large as those of the pod",
+        list(|it| it.counted)
+    );
+    report.invalid(path.to_owned(), list(|it| it.requested), message);
 }
 
 /// Limits what is written to, read again or compared with each node for each retry.

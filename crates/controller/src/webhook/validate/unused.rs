@@ -6,7 +6,7 @@ use super::component::Judged;
 use super::finding::Findings;
 use super::target::{Aimed, Targets};
 use crate::api::{FailurePolicyRule, keys};
-use crate::kinds::End;
+use crate::snapshot::End;
 use crate::tuning::Limits;
 
 /// The most components that a message lists.

@@ -41,6 +41,8 @@ const TRAINER: &str = "trainer";
 const NODE: &str = "node";
 /// The most replicated Jobs of a runtime: Kueue has no room for more pod sets.
 const JOBS_MAX: usize = 10;
+/// What is recorded of a pod's `spec` only for those who count or check it.
+const COUNTED: [&str; 4] = ["resources", "resourceClaims", "overhead", "nodeName"];
 /// What a patch may have of a pod's `spec`, and a runtime may have set already.
 const PLACEMENT: [&str; 4] = ["nodeSelector", "affinity", "tolerations", "schedulingGates"];
 
@@ -49,8 +51,19 @@ const PLACEMENT: [&str; 4] = ["nodeSelector", "affinity", "tolerations", "schedu
 struct TrainJob;
 
 impl Rules for TrainJob {
-    /// None: those that were recorded are declared.
-    fn pod_sets(&self, _: &Node<'_>) -> Result<Vec<PodSet>, Error> {
+    /// None: those that were recorded are declared. A patch may not change what they were counted by.
+    fn pod_sets(&self, template: &Node<'_>) -> Result<Vec<PodSet>, Error> {
+        for patch in template.walk(&["spec", "runtimePatches"])?.items()? {
+            let jobs = ["trainingRuntimeSpec", "template", "spec", "replicatedJobs"];
+            for job in patch.walk(&jobs)?.items()? {
+                let labels = job.walk(&["template", "metadata", "labels"])?;
+                let label = labels.field(ANCESTOR)?.value();
+                if !label.is_null() {
+                    let field = format!("{}[{ANCESTOR}]", labels.path());
+                    return Err(Error::found(field, label, "no label that Trainer counts pods by"));
+                }
+            }
+        }
         Ok(vec![])
     }
 
@@ -241,7 +254,7 @@ impl Trainer {
                 spec.insert(field.to_owned(), containers.iter().map(of).collect());
             }
         }
-        for field in PLACEMENT {
+        for field in PLACEMENT.into_iter().chain(COUNTED) {
             let value = pod.field(field)?.value();
             if !value.is_null() {
                 spec.insert(field.to_owned(), value.clone());
@@ -369,6 +382,41 @@ mod tests {
             let counts: Vec<i32> = recorded.pod_sets.iter().map(PodSet::count).collect();
             assert_eq!(counts, want, "{trainer} {policy}");
         }
+    }
+
+    #[test]
+    fn what_counts_or_misplaces_pods_is_recorded_to_be_checked_and_not_created() {
+        let mut given = runtime(&json!({"numNodes": 2, "torch": {}}));
+        let spec = &mut given["spec"]["template"]["spec"]["replicatedJobs"][1]["template"]["spec"];
+        let more = json!({"resources": {"requests": {"cpu": 9}}, "nodeName": "n",
+            "resourceClaims": [{"name": "gpu"}], "overhead": {"cpu": 1}});
+        let pod = spec["template"]["spec"].as_object_mut().expect("it has one");
+        pod.extend(more.as_object().expect("an object").clone());
+        let mut template = record(&train_job(&json!({})), &given).expect("it is right").template;
+        let path: kinds::Path = PATH.parse().expect("it is a path");
+        for (field, value) in more.as_object().expect("an object") {
+            let pod = path.get(&template).expect("it is there");
+            assert_eq!(&pod["spec"][field], value, "{field}");
+        }
+        Kind::of_object(&template).rules().finish(&mut template);
+        let pod = path.get(&template).expect("it is there");
+        assert!(COUNTED.iter().all(|field| pod["spec"].get(field).is_none()), "{pod}");
+    }
+
+    #[test]
+    fn a_patch_does_not_change_by_what_pods_are_counted() {
+        let of = |labels: Value| {
+            let mut template = train_job(&json!({}));
+            let job = json!({"name": "node", "template": {"metadata": {"labels": labels}}});
+            template["spec"]["runtimePatches"] = json!([{"manager": "mine"}, {"manager": "other",
+                "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [job]}}}}]);
+            kinds::infer(&template)
+        };
+        assert_eq!(of(json!({"team": "a"})), Ok(vec![]));
+        let error = of(json!({ANCESTOR: "other"})).expect_err("it is counted by that");
+        let labels = "template.spec.runtimePatches[1].trainingRuntimeSpec.template.spec.\
+                      replicatedJobs[0].template.metadata.labels";
+        assert_eq!(error.field, format!("{labels}[{ANCESTOR}]"));
     }
 
     #[test]

@@ -85,7 +85,9 @@ fn names_are_unique_within_a_kind() {
     let start = "error: spec.components[1].template.metadata.name: Invalid value: \"a\": ";
     only("50", &judged(&given(&[job("a"), job("a")])), start, "spec.components[0] is also Job/a");
     let other_version = with(&job("a"), "/apiVersion", json!("batch/v2"));
-    only("50", &judged(&given(&[job("a"), other_version])), start, "must be unique");
+    let declared = json!([{"path": "template.spec.template", "replicas": 1}]);
+    let aw = with(&given(&[job("a"), other_version]), "/spec/components/1/podSets", declared);
+    only("50", &judged(&aw), start, "must be unique");
     let other_group = with(&service("a"), "/apiVersion", json!("example.com/v1"));
     let all = [job("a"), service("a"), other_group];
     assert_eq!(judged(&given(&all)), Vec::<String>::new());
@@ -296,12 +298,52 @@ fn another_version_of_a_known_kind_makes_as_many_pods_as_it_declares() {
         with(&given(std::slice::from_ref(&cluster)), "/spec/components/0/podSets", sets)
     };
     assert_eq!(judged(&aw(json!([head, workers]))), Vec::<String>::new());
-    only(
-        "36",
-        &judged(&aw(json!([head]))),
-        "error: spec.components[0].podSets: ",
-        "an additional pod set",
-    );
+    let field = "error: spec.components[0].podSets: ";
+    only("36", &judged(&aw(json!([head]))), field, "an additional pod set");
+    only("36", &judged(&aw(json!([]))), field, "inferred only for ray.io/v1 RayCluster");
+}
+
+#[test]
+fn a_pod_in_a_queue_requests_what_kueue_counts() {
+    let asks = |count: u32| json!({"requests": {"nvidia.com/gpu": count}});
+    let container = |name: &str, count: u32| json!({"name": name, "resources": asks(count)});
+    let mut sidecar = container("s", 8);
+    sidecar["restartPolicy"] = "Always".into();
+    let inits = |inits: Value| json!({"containers": [container("c", 8)], "initContainers": inits});
+    let aw = |spec: &Value, queue: Option<&str>| {
+        let aw = with(
+            &given(&[job("a")]),
+            "/spec/components/0/template/spec/template/spec",
+            spec.clone(),
+        );
+        with(
+            &aw,
+            "/metadata/labels",
+            json!({"kueue.x-k8s.io/queue-name": queue.unwrap_or_default()}),
+        )
+    };
+    let start = "error: spec.components[0].template.spec.template.spec";
+    let whole = json!({"containers": [{"name": "c"}], "resources": {"requests": {"cpu": 64}}});
+    let claims = json!({"containers": [{"name": "c"}], "resourceClaims": [{"name": "gpu"}]});
+    for (spec, field, fragment) in [
+        (inits(json!([sidecar])), ": Invalid value: \"16 nvidia.com/gpu\"", "(8 nvidia.com/gpu)"),
+        (whole, ": Invalid value: \"64 cpu\"", "(0 cpu)"),
+        (claims, ".resourceClaims: ", "must be left out"),
+    ] {
+        only("queue", &judged(&aw(&spec, Some("q"))), &format!("{start}{field}"), fragment);
+        assert_eq!(judged(&aw(&spec, None)), Vec::<String>::new());
+        // it enters a queue later
+        let later = update(
+            &aw(&spec, None),
+            &aw(&spec, Some("q")),
+            Requester::default(),
+            &Config::default(),
+        );
+        only("later", &say(later), &format!("{start}{field}"), fragment);
+    }
+    for spec in [inits(json!([container("i", 16), sidecar])), inits(json!([container("i", 9)]))] {
+        assert_eq!(judged(&aw(&spec, Some("q"))), Vec::<String>::new());
+    }
 }
 
 #[test]
@@ -351,11 +393,6 @@ fn a_component_without_pods_is_named_with_its_kind() {
             "components[0] Jobb/j has the unknown kind batch/v1 Jobb: did you mean Job?; declare its podSets",
         ),
         (
-            vec![service("a"), with(&job("j"), "/apiVersion", json!("batch/v1beta1"))],
-            "components[0] Service/a has no pods; components[1] Job/j has the unknown kind \
-             batch/v1beta1 Job (known: batch/v1 Job); declare its podSets",
-        ),
-        (
             vec![of("example.com/v1", "PyTorchJob")],
             "components[0] PyTorchJob/j has the unknown kind example.com/v1 PyTorchJob (known: \
              kubeflow.org/v1 PyTorchJob); declare its podSets",
@@ -373,6 +410,10 @@ fn a_component_without_pods_is_named_with_its_kind() {
         let start = "error: spec.components: must have at least one pod set, but has none: ";
         assert_eq!(judged(&given(&templates)), [format!("{start}{want}")], "row 39");
     }
+    let other_version = with(&job("j"), "/apiVersion", json!("batch/v1beta1"));
+    let want = "error: spec.components[0].podSets: Invalid value: \"[]\": expected pod sets with the \
+                paths template.spec.template: they are inferred only for batch/v1 Job";
+    assert_eq!(judged(&given(&[other_version])), [want]);
 }
 
 #[test]

@@ -173,7 +173,7 @@ fn limits_above_the_global_one_are_warned_of() {
     aw["spec"]["failurePolicy"] = recreate["failurePolicy"].clone();
     aw["metadata"]["annotations"] = json!({ format!("{PREFIX}retryPolicies"): "infra" });
     let start = "warning: spec.failurePolicy.maxRestarts: Invalid value: \"2\": ";
-    only("recreates", &judged(&aw), start, "limits only RecreateComponent");
+    only("recreates", &judged(&aw), start, "applies only to RecreateComponent and to restarts");
 }
 
 fn in_order(steps: &[&[&str]]) -> Value {
