@@ -124,6 +124,13 @@ pub(super) fn blockers_of(draft: &Draft<'_>, component: Option<usize>) -> Blocke
     Blockers { component, more: count - named.len(), named, is_message_current }
 }
 
+/// Some pods, by name.
+pub(super) fn of_pods(snapshot: &Snapshot, pods: &[&Pod]) -> Blockers {
+    let shown = &pods[..pods.len().min(NAMED_MAX)];
+    let named = shown.iter().map(|pod| blocking_pod(snapshot, pod)).collect();
+    Blockers { named, more: pods.len() - shown.len(), ..Blockers::default() }
+}
+
 fn blocking_pod(snapshot: &Snapshot, pod: &Pod) -> String {
     let node = pod.node.as_ref().map(|node| format!(" on node {node}")).unwrap_or_default();
     let loss = snapshot.loss_of(pod).map(state_of_node).unwrap_or_default();

@@ -11,6 +11,10 @@ use crate::api::condition::{self, unhealthy};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Component, Owner, Pod, Presence, Snapshot};
+use crate::tuning::Period;
+
+/// How often it is looked whether a name is free again.
+const NAME_CHECK_INTERVAL: Period = Period::from_secs(5);
 
 /// Creates missing components; `AdmissionGracePeriod` runs for each of them separately.
 ///
@@ -45,6 +49,10 @@ where
             return Err(resolve::resolve(here, draft, &problem));
         }
         resolve::wait(draft, &problem, Some(deadline));
+        // the end of an object of another AppWrapper wakes only that
+        if matches!(snapshot.components[index].presence, Presence::Present(_)) {
+            draft.look_again(NAME_CHECK_INTERVAL.after(draft.facts.now));
+        }
     }
     let in_the_way = |index: &usize| {
         matches!(snapshot.components[*index].presence, Presence::Present(_))
@@ -137,7 +145,7 @@ fn hopeless(snapshot: &Snapshot, absent: &[usize]) -> Option<(usize, String)> {
 }
 
 /// What keeps the creation from getting on, where something does.
-fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
+pub(super) fn blocked(draft: &Draft<'_>, absent: &[usize]) -> Option<(usize, String)> {
     absent.iter().find_map(|index| {
         let component = &draft.facts.snapshot.components[*index];
         let title = component.title();

@@ -1,7 +1,7 @@
 //! What failed: components that say so, components that are missing, pods; and the first cause of it.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -11,7 +11,7 @@ use super::draft::Draft;
 use super::health::{self, PodSetHealth};
 use super::policy::{FailedComponent, Judged, NODE_LOST, failure_view, pod_failure};
 use super::problem::Problem;
-use super::replacement::{self, OWNER_GRACE, Replacement};
+use super::replacement::{OWNER_GRACE, Replacement, SilentOwners};
 use super::steps::{self, ComponentStage};
 use super::{attempts, failure, pods};
 use crate::api::condition::unhealthy;
@@ -84,7 +84,7 @@ pub fn failed_component<'a>(
     Some(Problem {
         deadline: open.filter(|_| !is_decided),
         ignored: ignored.filter(|_| all_ignored),
-        owner_until: others_until(draft, &replacement, &not_replaced),
+        silent_owners: silent_owners(draft, &replacement, &not_replaced),
         components: with_pods(draft, judged, &not_replaced, failed),
         judged: Some(judged.clone()),
         ..problem
@@ -144,25 +144,21 @@ fn undecided_until(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
     pod.due_to_go.map(|due| OWNER_GRACE.after(due))
 }
 
-/// Until when components of pods that nothing may replace can say why they failed.
-fn others_until(
+/// The components of pods that nothing may replace, where they may still say why they failed. `not_replaced` has the
+/// first failure first: later ones give their component no more time.
+fn silent_owners(
     draft: &Draft<'_>,
     replacement: &Replacement,
     not_replaced: &[&Pod],
-) -> Option<Timestamp> {
+) -> Option<SilentOwners> {
     let now = draft.facts.now;
-    let mut of_components: BTreeMap<Option<usize>, Timestamp> = BTreeMap::new();
-    for pod in not_replaced {
+    let mut known = BTreeSet::new();
+    let of_pod = |pod: &&Pod| {
         let at = failure::finished_at(pod).unwrap_or(now).min(now);
-        if let Some(until) = replacement::owner_until(draft.facts, replacement, pod, at) {
-            // pods that fail later give it no more time
-            of_components
-                .entry(pod.component)
-                .and_modify(|first| *first = until.min(*first))
-                .or_insert(until);
-        }
-    }
-    of_components.into_values().max()
+        let silent = SilentOwners::of_pod(draft.facts, replacement, (pod, at))?;
+        known.insert(pod.component).then_some(silent)
+    };
+    not_replaced.iter().filter_map(of_pod).reduce(SilentOwners::and)
 }
 
 /// The rule of `podFailurePolicy` that ignores the first failed pod of a component, where it or others ignore all.
@@ -238,7 +234,7 @@ pub fn missing_component<'a>(
     let mut failed = failed_components(draft, judged);
     failed.retain(|each| spared_by(draft, judged, each).is_none());
     let plain = Problem {
-        owner_until: others_until(draft, &Replacement::of(draft.facts), &not_replaced),
+        silent_owners: silent_owners(draft, &Replacement::of(draft.facts), &not_replaced),
         components: with_pods(draft, judged, &not_replaced, failed),
         judged: Some(judged.clone()),
         ..Problem::of_component(draft, index, reason, &message)

@@ -125,13 +125,13 @@ fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
     let expected: i64 = pod_sets.iter().map(|pod_set| i64::from(pod_set.count())).sum();
     expected > 0
         && pod_sets.iter().enumerate().all(|(pod_set, declared)| {
-            let succeeded = of(snapshot, (index, pod_set)).filter(|pod| has_succeeded_alone(pod));
+            let succeeded = of(snapshot, (index, pod_set)).filter(|pod| succeeded_by_itself(pod));
             count(succeeded) >= i64::from(declared.count())
         })
 }
 
 /// Whether a pod has succeeded, and not because it was deleted: what handles SIGTERM ends with 0.
-fn has_succeeded_alone(pod: &Pod) -> bool {
+fn succeeded_by_itself(pod: &Pod) -> bool {
     let is_deleted_first =
         |requested| failure::finished_at(pod).is_none_or(|ended| ended >= requested);
     pod.phase == PodPhase::Succeeded && !pod.deletion_requested.is_some_and(is_deleted_first)

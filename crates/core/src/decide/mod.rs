@@ -45,6 +45,7 @@ mod requeue;
 mod resolve;
 mod retry;
 mod steps;
+mod success;
 mod suspicion;
 mod teardown;
 mod undetermined;

@@ -5,21 +5,21 @@ use std::rc::Rc;
 use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
-use super::edges::{At, Empty, Move, Resuming, Running, Succeeded, Suspended};
+use super::edges::{At, Empty, Move, Resuming, Running, Suspended};
 use super::health::PodSetHealth;
 use super::orphans::{Orphans, sweep};
-use super::policy::Judged;
+use super::policy::{Judged, RulingAction};
 use super::problem::{self, Problem};
 use super::steps::{self, ComponentStage};
 use super::{
     VerdictAction, attempts, budget, components, deploy, failed, health, notices, pods, progress,
-    requeue, resolve, retry, suspicion, teardown, undetermined,
+    requeue, resolve, retry, success, suspicion,
 };
+use crate::api::Since;
 use crate::api::condition::{self, unhealthy};
-use crate::api::{AttemptOutcome, Since};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{PodPhase, Presence};
+use crate::snapshot::{Object, Outcome};
 
 /// First reconcile: the components are inspected.
 pub(super) fn empty(here: At<Empty>, draft: &mut Draft<'_>) -> Move {
@@ -112,7 +112,7 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     let steps = &snapshot.policies.steps;
     let first: Vec<usize> =
         (0..snapshot.components.len()).filter(|index| steps.step(*index) == 0).collect();
-    record_early_successes(draft, &first);
+    success::record_early_successes(draft, &first);
     let mut open = first.clone();
     open.retain(|index| !health::is_success_recorded(draft, *index));
     let here = match deploy::unless_hopeless(here, draft, &open) {
@@ -129,6 +129,10 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     if absent.is_empty() {
         return deployed(here, draft, &first);
     }
+    let here = match unless_failed_early(here, draft, &open) {
+        Ok(here) => here,
+        Err(moved) => return moved,
+    };
     if !snapshot.finalizer && !mutations::is_present(Mutation::FinalizerLate) {
         draft.act(Action::AddFinalizer);
         draft.verdict.action = VerdictAction::Deploy;
@@ -139,6 +143,49 @@ pub(super) fn resuming(here: At<Resuming>, draft: &mut Draft<'_>) -> Move {
     match deploy::deploy(here, draft, &absent, since) {
         Ok(here) => here.stay(),
         Err(moved) => moved,
+    }
+}
+
+/// Decides about a component of the first step that failed while others are still to come: its object may be gone by then,
+/// and would be created again, uncounted. One that a rule recreates waits until all of them exist.
+///
+/// # Errors
+/// The move, where one failed, or a read is needed first.
+fn unless_failed_early(
+    here: At<Resuming>,
+    draft: &mut Draft<'_>,
+    open: &[usize],
+) -> Result<At<Resuming>, Move> {
+    let snapshot = draft.facts.snapshot;
+    for index in open.iter().copied() {
+        let component = &snapshot.components[index];
+        let object = component.ours().filter(|_| health::is_current(draft, index, component));
+        let failed = |object: &&Object| matches!(object.report.outcome, Outcome::Failed { .. });
+        if let Some(object) = object.filter(failed) {
+            draft.component_status()[index].uid = Some(object.uid.clone());
+        }
+    }
+    let is_recorded = |index: &usize| {
+        draft.status.component_status.get(*index).is_some_and(|status| status.uid.is_some())
+    };
+    let failed: Vec<usize> = open.iter().copied().filter(is_recorded).collect();
+    if failed.is_empty() {
+        return Ok(here);
+    }
+    let judged = failed::judge(draft);
+    let pod_sets = components::begun_pod_sets(draft);
+    let Ok(missing) = missing_component(draft, &judged, &pod_sets, &failed) else {
+        draft.ask(FreshRead::Missing);
+        return Err(here.stay());
+    };
+    let problem = missing.or_else(|| failed::failed_component(draft, &judged, &pod_sets));
+    let is_due = |problem: &Problem<'_>| match problem.ruling(draft).action {
+        RulingAction::RecreateComponent(_) => false,
+        RulingAction::Restart | RulingAction::RestartIgnoringLimit | RulingAction::Fail => true,
+    };
+    match problem.filter(is_due) {
+        Some(problem) => Err(resolve::resolve(here, draft, &problem)),
+        None => Ok(here),
     }
 }
 
@@ -184,7 +231,7 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
         Err(moved) => return moved,
     };
     // whatever else is wrong or waited for: the object may be gone at the next look
-    record_successes(draft);
+    success::record_successes(draft);
     let judged = failed::judge(draft);
     notices::ignored_failures(draft, &judged);
     let pod_sets = components::begun_pod_sets(draft);
@@ -193,7 +240,14 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     if let Some(problem) = overruled.filter(|problem| !problem.may_return) {
         return resolve::resolve(here, draft, &problem);
     }
-    match missing_component(draft, &judged, &pod_sets) {
+    // a recorded success stays, also where the object is gone since
+    let is_created = |index: &usize| {
+        steps::standing(draft, *index) == ComponentStage::Up
+            && !health::has_succeeded(draft, *index)
+    };
+    let created: Vec<usize> =
+        (0..draft.facts.snapshot.components.len()).filter(is_created).collect();
+    match missing_component(draft, &judged, &pod_sets, &created) {
         Ok(None) => {}
         Ok(Some(problem)) => return resolve::resolve(here, draft, &problem),
         Err(Unsure) => {
@@ -204,13 +258,10 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     if let Some(problem) = failed::failed_component(draft, &judged, &pod_sets) {
         return resolve::resolve(here, draft, &problem);
     }
-    if all_succeeded(draft) {
-        return if undetermined::hold_back_success(draft) {
-            here.stay()
-        } else {
-            succeed(here, draft)
-        };
-    }
+    let here = match success::unless_succeeded(here, draft) {
+        Ok(here) => here,
+        Err(moved) => return moved,
+    };
     draft.clear(condition::UNDETERMINED_PODS, "NotWaiting", "");
     let mut problems = pods::of_pods(draft, &judged, &pod_sets);
     note_readiness(draft, &pod_sets);
@@ -234,14 +285,10 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
 
 /// Whether a component that is to come or go keeps the AppWrapper from being healthy.
 fn has_trouble_coming(draft: &Draft<'_>) -> bool {
-    let snapshot = draft.facts.snapshot;
-    (0..snapshot.components.len()).any(|index| match steps::standing(draft, index) {
+    let count = draft.facts.snapshot.components.len();
+    (0..count).any(|index| match steps::standing(draft, index) {
         ComponentStage::Going => true,
-        ComponentStage::Coming => {
-            let component = &snapshot.components[index];
-            let in_the_way = matches!(component.presence, Presence::Present(_));
-            in_the_way || component.creation.is_some()
-        }
+        ComponentStage::Coming => deploy::blocked(draft, &[index]).is_some(),
         ComponentStage::Later | ComponentStage::Up => false,
     })
 }
@@ -249,21 +296,17 @@ fn has_trouble_coming(draft: &Draft<'_>) -> bool {
 /// A component that is not seen may be there all the same.
 struct Unsure;
 
-/// The first component that was created and is gone.
+/// The first of the components that were created and have not succeeded, which is gone.
 fn missing_component<'a>(
     draft: &Draft<'a>,
     judged: &Rc<Judged<'a>>,
     pod_sets: &[PodSetHealth<'a>],
+    created: &[usize],
 ) -> Result<Option<Problem<'a>>, Unsure> {
-    let snapshot = draft.facts.snapshot;
+    let components = &draft.facts.snapshot.components;
     let mut unsure = false;
-    for (index, component) in snapshot.components.iter().enumerate() {
-        // a recorded success stays, also where the object is gone since
-        let created = steps::standing(draft, index) == ComponentStage::Up;
-        if !created || health::has_succeeded(draft, index) {
-            continue;
-        }
-        match health::is_missing(draft, index, component) {
+    for index in created.iter().copied() {
+        match health::is_missing(draft, index, &components[index]) {
             Some(false) => {}
             Some(true) => {
                 return Ok(Some(failed::missing_component(draft, judged, pod_sets, index)));
@@ -272,72 +315,6 @@ fn missing_component<'a>(
         }
     }
     if unsure { Err(Unsure) } else { Ok(None) }
-}
-
-/// Writes down the components that say that they succeeded.
-fn record_successes(draft: &mut Draft<'_>) {
-    for index in 0..draft.facts.snapshot.components.len() {
-        let has_pods = !draft.facts.snapshot.components[index].pod_sets.is_empty();
-        // what is to be created again has not done its work
-        let up = steps::standing(draft, index) == ComponentStage::Up;
-        if up && has_pods && health::has_succeeded(draft, index) {
-            record_success(draft, index);
-        }
-    }
-}
-
-/// The same of components of the first step while others are still to come: their objects may be gone by then.
-fn record_early_successes(draft: &mut Draft<'_>, first: &[usize]) {
-    for index in first.iter().copied() {
-        let component = &draft.facts.snapshot.components[index];
-        if !component.pod_sets.is_empty() && health::has_succeeded(draft, index) {
-            record_success(draft, index);
-            let uid = component.ours().map(|object| object.uid.clone());
-            let status = &mut draft.component_status()[index];
-            status.uid = status.uid.take().or(uid);
-        }
-    }
-}
-
-fn record_success(draft: &mut Draft<'_>, index: usize) {
-    let now = draft.facts.now;
-    let conditions = &mut draft.component_status()[index].conditions;
-    let kind = condition::COMPONENT_SUCCEEDED;
-    condition::set(conditions, kind, true, "ComponentSucceeded", "", now);
-}
-
-/// Whether every component with pods has succeeded, and no pod is left that has not ended.
-fn all_succeeded(draft: &Draft<'_>) -> bool {
-    let snapshot = draft.facts.snapshot;
-    let mut with_pods =
-        (0..snapshot.components.len()).filter(|i| !snapshot.components[*i].pod_sets.is_empty());
-    let all = with_pods.clone().all(|index| health::has_succeeded(draft, index));
-    // An AppWrapper that never has pods does not end by itself.
-    let any = with_pods.next().is_some();
-    let live = snapshot.pods.iter().any(|pod| {
-        pod.terminating
-            || matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
-    });
-    let early = mutations::is_present(Mutation::SucceedEarly)
-        && (0..snapshot.components.len()).any(|index| health::has_succeeded(draft, index));
-    any && all && !live && components::all_are_up(draft) || early
-}
-
-fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
-    let message = "Every component has succeeded";
-    draft.condition(condition::QUOTA_RESERVED, false, "Succeeded", message);
-    draft.condition(condition::RESOURCES_DEPLOYED, true, "Succeeded", message);
-    draft.clear(condition::UNDETERMINED_PODS, "Succeeded", "");
-    draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
-    attempts::outcome(draft, AttemptOutcome::Succeeded);
-    attempts::end(draft);
-    draft.status.since = Some(Since { succeeded: Some(draft.anchor()), ..Since::default() });
-    draft.verdict.action = VerdictAction::Succeed;
-    message.clone_into(&mut draft.verdict.message);
-    if draft.facts.limits.success_ttl.is_zero() {
-        draft.verdict.delete = teardown::deletable(draft);
-    }
-    here.to::<Succeeded>()
 }
 
 /// `PodsReady` and its anchors.

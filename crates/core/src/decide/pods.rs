@@ -15,7 +15,7 @@ use super::no_fit;
 use super::policy::Judged;
 use super::policy::category::Category;
 use super::problem::Problem;
-use super::replacement::{Replacement, owner_until};
+use super::replacement::{Replacement, SilentOwners};
 use super::steps::{self, ComponentStage};
 use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
@@ -156,7 +156,7 @@ fn first_failed_pod<'a>(
         deadline: (!is_decided).then(|| draft.facts.limits.failure_grace.after(at)),
         components: with_pods(draft, judged, &decided, vec![]),
         ignored: if all_ignored { ignored } else { None },
-        owner_until: silent_owner_until(draft.facts, replacement, &pods, at),
+        silent_owners: silent_owners(draft.facts, replacement, &pods, at),
         may_return,
         ..problem
     })
@@ -171,22 +171,20 @@ pub fn has_terminating_component(facts: Facts<'_>, pods: &[&Pod]) -> bool {
     })
 }
 
-/// Until when the component of the first cause, or one of which a pod died with its node, may still say why it
+/// The component of the first cause, and those of which a pod died with its node, where they may still say why they
 /// failed. One pod of each component tells.
-fn silent_owner_until(
+fn silent_owners(
     facts: Facts<'_>,
     replacement: &Replacement,
     pods: &[&Pod],
     at: Timestamp,
-) -> Option<Timestamp> {
+) -> Option<SilentOwners> {
     let mut asked = BTreeSet::new();
     let first = pods.first().into_iter();
     let of_node = pods.iter().filter(|pod| pod.died_of_node() && !pod.is_given_up());
-    first
-        .chain(of_node)
-        .filter(|pod| asked.insert(pod.component))
-        .filter_map(|pod| owner_until(facts, replacement, pod, at))
-        .max()
+    let each = first.chain(of_node).filter(|pod| asked.insert(pod.component));
+    let of_pod = |pod: &&Pod| SilentOwners::of_pod(facts, replacement, (pod, at));
+    each.filter_map(of_pod).reduce(SilentOwners::and)
 }
 
 /// The first cause, where `podFailurePolicy` ignores it and an overriding RetryPolicy fails the AppWrapper.
@@ -231,6 +229,7 @@ fn doomed_nodes<'a>(draft: &Draft<'a>) -> Option<Problem<'a>> {
     if !facts.config.autopilot.monitor_nodes {
         return None;
     }
+    let is_done = |pod: &Pod| pod.component.is_some_and(|i| health::has_succeeded(draft, i));
     let pod = facts.snapshot.pods.iter().find(|pod| {
         pod.phase == PodPhase::Running
             && !pod.terminating
@@ -239,6 +238,7 @@ fn doomed_nodes<'a>(draft: &Draft<'a>) -> Option<Problem<'a>> {
                 .as_ref()
                 .and_then(|node| facts.snapshot.nodes.get(node))
                 .is_some_and(|node| !node.no_execute.is_disjoint(&pod.resources))
+            && !is_done(pod)
     })?;
     let node = pod.node.clone().unwrap_or_default();
     let problem = Problem::of_pod(facts, pod, unhealthy::AUTOPILOT_NO_EXECUTE);
@@ -306,11 +306,11 @@ fn too_few_pods<'a>(
     let failed = health::not_replaced(draft, health).into_iter().next();
     let said_by = |pod: &'a Pod| {
         let at = failure::finished_at(pod).unwrap_or(facts.now).min(facts.now);
-        owner_until(facts, replacement, pod, at)
+        SilentOwners::of_pod(facts, replacement, (pod, at))
     };
     Some(Problem {
         failed_at: unhealthy_from.min(facts.now),
-        owner_until: failed.and_then(said_by),
+        silent_owners: failed.and_then(said_by),
         unhealthy_from: Some(unhealthy_from),
         deadline: Some(facts.limits.failure_grace.after(unhealthy_from)),
         is_final: false,

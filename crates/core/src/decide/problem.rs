@@ -7,6 +7,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::draft::Draft;
 use super::node_replacement::{self, Replacing};
 use super::policy::{Case, FailedComponent, Judged, Missing, NODE_LOST, Ruling, RulingAction};
+use super::replacement::SilentOwners;
 use super::{Facts, failed, failure, incidents, replacement};
 use crate::api::condition::unhealthy;
 use crate::api::{FailureRecord, NoFitAction, RuleSource};
@@ -43,8 +44,8 @@ pub struct Problem<'a> {
     pub is_final: bool,
     /// The pods that are lost may be there again with their nodes: every verdict waits for the deadline.
     pub may_return: bool,
-    /// Until when the component may still say why it failed, where `failurePolicy` has rules about that.
-    pub owner_until: Option<Timestamp>,
+    /// Components that may still say why they failed, where `failurePolicy` has rules about that.
+    pub silent_owners: Option<SilentOwners>,
     /// Pods cannot be scheduled, and `onNoFit` says what follows: no policy is evaluated.
     pub no_fit: Option<NoFitAction>,
     /// Every pod that failed, where that was looked at already.
@@ -84,7 +85,7 @@ impl<'a> Problem<'a> {
             ignored: None,
             is_final: true,
             may_return: false,
-            owner_until: None,
+            silent_owners: None,
             no_fit: None,
             judged: None,
         }
@@ -109,7 +110,7 @@ impl<'a> Problem<'a> {
             // only a failure asks it, and it goes through all pods
             is_final: pod.has_failed() && replacement::is_final(facts, pod),
             may_return: pod.lost.is_some_and(Loss::may_return) && pod.stuck.is_none(),
-            owner_until: None,
+            silent_owners: None,
             no_fit: None,
             judged: None,
         }
@@ -192,7 +193,8 @@ impl<'a> Problem<'a> {
     /// A rule that fails needs no grace, nor does one that restarts where nothing replaces the pod: of a component that is
     /// recreated, its own. Too few pods are always waited for; a rule about a pod that does not come up spares
     /// `FailureGracePeriod` alone. A node that may be there again is waited for whatever the rules say, and a
-    /// component that is about to say why it failed before RetryPolicies and limits are asked, or another is recreated.
+    /// component that is about to say why it failed before RetryPolicies and limits are asked, before a rule of
+    /// `failurePolicy` decides about one that failed later, or another is recreated.
     pub fn due(&self, draft: &Draft<'a>, ruling: &Ruling) -> Option<Timestamp> {
         let fails = ruling.action == RulingAction::Fail;
         let is_final = match ruling.action {
@@ -219,7 +221,14 @@ impl<'a> Problem<'a> {
         let recreates = matches!(ruling.action, RulingAction::RecreateComponent(_));
         let is_first = ruling.rule.overrides; // nothing that a component says comes before it
         let waits = ruling.is_of_limits() && !is_first || of_node || recreates;
-        let owner = self.owner_until.filter(|_| waits);
+        // what failed first is asked about first
+        let is_earlier = |silent: &SilentOwners| {
+            let spoke = self.components.first().and_then(|component| component.at);
+            let is_rule = ruling.rule.source == RuleSource::FailurePolicy;
+            is_rule && spoke.is_none_or(|spoke| silent.since <= spoke)
+        };
+        let silent = self.silent_owners.filter(|silent| waits || is_earlier(silent));
+        let owner = silent.map(|silent| silent.until);
         due.max(owner.filter(|_| !mutations::is_present(Mutation::OwnerUnheard)))
     }
 }

@@ -30,6 +30,8 @@ use crate::tuning::Period;
 
 /// The most reports that cannot be read, of which one look names the pods.
 const FLAWS_MAX: usize = 3;
+/// How long reports may take that could not be written while the API server did not answer.
+const AFTER_GAP: Period = Period::from_secs(30);
 /// The fields of `spec.progress`.
 const START: &str = "startWithin";
 const STALL: &str = "stallAfter";
@@ -61,6 +63,8 @@ struct Guard<'a> {
     since: Timestamp,
     within: Period,
     field: &'static str,
+    /// When the API server answered again after a gap.
+    gap: Option<Timestamp>,
 }
 
 /// The progress of an AppWrapper that has `spec.progress`, as far as pods report it; none of another.
@@ -169,12 +173,13 @@ pub fn watch<'a>(draft: &mut Draft<'a>, pod_sets: &[PodSetHealth<'a>]) {
 
 impl Guard<'_> {
     fn deadline(&self) -> Timestamp {
-        self.within.after(self.since)
+        let deadline = self.within.after(self.since);
+        self.gap.map_or(deadline, |gap| AFTER_GAP.after(gap).max(deadline))
     }
 
     /// What is missing, since when, and who reported last.
     fn sentence(&self) -> String {
-        let Self { last, since, within, field } = self;
+        let Self { last, since, within, field, gap: _ } = self;
         let Some(last) = last else {
             return format!(
                 "no progress was reported since all pods were running at {since} ({field} {within})"
@@ -227,7 +232,8 @@ fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'
         Some(last) => (last.at, rules.stall_after, STALL),
         None => (ready, rules.start_within, START),
     };
-    Some(Guard { last, since, within: within?, field })
+    let gap = facts.snapshot.last_gap;
+    Some(Guard { last, since, within: within?, field, gap })
 }
 
 /// Since when every pod set that is not done is ready, and no component has succeeded: both are progress, too. None where

@@ -13,11 +13,37 @@ use crate::tuning::Period;
 /// How long a component may take to say why it failed, from its first failed pod.
 pub const OWNER_GRACE: Period = Period::from_secs(10);
 
+/// Components whose pods failed, and that may still say why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SilentOwners {
+    /// When the first of those pods failed.
+    pub since: Timestamp,
+    /// Until when the last of them is waited for.
+    pub until: Timestamp,
+}
+
+impl SilentOwners {
+    /// That of a failed pod, and when the pod failed; none where it has spoken, or where it is not waited for.
+    pub fn of_pod(
+        facts: Facts<'_>,
+        replacement: &Replacement,
+        (pod, failed_at): (&Pod, Timestamp),
+    ) -> Option<Self> {
+        let until = owner_until(facts, replacement, pod, failed_at)?;
+        Some(Self { since: failed_at, until })
+    }
+
+    /// These and others.
+    pub fn and(self, other: Self) -> Self {
+        Self { since: self.since.min(other.since), until: self.until.max(other.until) }
+    }
+}
+
 /// Until when the component of a failed pod is waited for: it may be that nothing replaces the pod, so that it will
 /// say itself that it failed, and rules of `failurePolicy` are about what it says. A lost pod is not waited for: its
 /// component may not hear of it for minutes. Nor is one that was deleted after its end: its component replaces it, and
 /// nobody could be asked about it later.
-pub fn owner_until(
+fn owner_until(
     facts: Facts<'_>,
     replacement: &Replacement,
     pod: &Pod,
@@ -46,8 +72,8 @@ fn has_final_exit_code(pod: &Pod) -> bool {
 /// Whether a pod failed by itself and was deleted later: its component replaces it.
 fn is_deleted_after_its_end(pod: &Pod) -> bool {
     let disrupted = pod.true_condition("DisruptionTarget").is_some();
-    let ended_before =
-        failure::finished_at(pod).is_some_and(|at| Some(at) <= pod.deletion_requested);
+    let times = failure::finished_at(pod).zip(pod.deletion_requested);
+    let ended_before = times.is_some_and(|(ended, requested)| ended <= requested);
     pod.phase == PodPhase::Failed
         && pod.terminating
         && ended_before

@@ -188,7 +188,8 @@ pub fn wait(draft: &mut Draft<'_>, problem: &Problem<'_>, until: Option<Timestam
     }
 }
 
-fn say_unhealthy(draft: &mut Draft<'_>, problem: &Problem<'_>) {
+/// Sets `Unhealthy`, and warns where that is new.
+pub(super) fn say_unhealthy(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     let new = condition::find(&draft.status.conditions, condition::UNHEALTHY)
         .is_none_or(|old| old.status != "True" || old.reason != problem.reason);
     if new {

@@ -66,7 +66,8 @@ pub fn given(phase: Phase) -> World {
         snapshot.finalizer = true;
         status.attempts = vec![Attempt { started_at: Some(Time(at(0))), ..Attempt::default() }];
         component.presence = Presence::Present(ours());
-        status.component_status[0].uid = Some("job".into());
+        // it is written down once every component of the first step exists
+        status.component_status[0].uid = (phase != Phase::Resuming).then(|| "job".into());
         set(&mut status.conditions, condition::RESOURCES_DEPLOYED, true);
         set(&mut status.conditions, condition::QUOTA_RESERVED, quota || phase == Phase::Failed);
         set(&mut status.conditions, condition::PODS_READY, false);

@@ -7,6 +7,7 @@ mod nodes;
 mod over_quota;
 mod policies;
 mod recovery;
+mod resuming;
 mod suspicion;
 mod table;
 mod usage;

@@ -81,6 +81,7 @@ fn the_table_of_phases() {
         ("… and no retry is left", Phase::Resuming, failing(transient).retries(3), 60),
         ("name taken by a stranger", Phase::Resuming, stranger(), 1),
         ("… says a live read", Phase::Resuming, stranger().answered(FreshRead::Missing), 1),
+        ("… but not any more", Phase::Resuming, resuming().presence(Presence::Absent).answered(FreshRead::Missing), 1),
         ("name taken, but being deleted", Phase::Resuming, stranger().object(|o| o.terminating = true), 59),
         ("… for too long", Phase::Resuming, stranger().object(|o| o.terminating = true), 60),
         ("name taken by an older UID of ours", Phase::Resuming, resuming().owner(Owner::Former), 59),
@@ -123,6 +124,7 @@ fn the_table_of_phases() {
     … and no retry is left                       Resuming → Failed
     name taken by a stranger                     Resuming: is it missing?
     … says a live read                           Resuming → Failed
+    … but not any more                           Resuming: create
     name taken, but being deleted                Resuming: Wait
     … for too long                               Resuming → Resetting
     name taken by an older UID of ours           Resuming: Wait
@@ -194,6 +196,7 @@ fn the_table_of_health() {
         ("Terminating component", Phase::Running, running(&TWO).object(|o| o.terminating = true), 1),
         ("succeeded, a pod still runs", Phase::Running, running(&TWO).says(Outcome::Succeeded), 1),
         ("succeeded, a pod is Terminating", Phase::Running, terminating(running(&[SucceededPod; 2]).says(Outcome::Succeeded)), 1),
+        ("succeeded, most pods are gone", Phase::Running, running(&[SucceededPod]).says(Outcome::Succeeded), 1),
         ("pods succeeded, the Job has not", Phase::Running, running(&[SucceededPod; 2]), 1),
     ]), @"
     a failed pod, within grace                   Running: Wait
@@ -213,8 +216,49 @@ fn the_table_of_health() {
     Terminating component                        Running: None
     succeeded, a pod still runs                  Running: None
     succeeded, a pod is Terminating              Running: None
+    succeeded, most pods are gone                Running → Succeeded
     pods succeeded, the Job has not              Running: None
     ");
+}
+
+impl World {
+    /// All work is done, and the second pod is still Terminating, which was to be gone at second 10.
+    fn last_pod(self) -> Self {
+        self.says(Outcome::Succeeded).pod(1, |pod| {
+            pod.terminating = true;
+            pod.due_to_go = Some(at(10));
+        })
+    }
+}
+
+#[test]
+fn the_last_pods_are_named_and_force_deleted_as_the_api_server_has_them() {
+    let world = given(Phase::Running).pods(&[SucceededPod, RunningPod]).last_pod();
+    assert_eq!(world.ask(609).actions, [], "its kubelet may still respond");
+    let first = world.ask(610);
+    assert_eq!((first.ask, first.actions), (FreshRead::Pods, vec![]));
+    let told = world.clone().answered(FreshRead::Pods).ask(610);
+    let decision = world.answered(FreshRead::Pods).written(&told).ask(610);
+    let pod = Action::ForceDeletePod { name: "work-1".into(), uid: "pod-1".into() };
+    assert_eq!(decision.actions, [pod]);
+    let unhealthy = condition::find(&decision.status.conditions, condition::UNHEALTHY).unwrap();
+    assert_eq!(
+        (unhealthy.reason.as_str(), unhealthy.message.as_str()),
+        (
+            condition::unhealthy::STUCK_TERMINATING,
+            "Waiting for Pod/work-1 on node node-1; every component has succeeded"
+        )
+    );
+}
+
+#[test]
+fn a_success_is_read_from_the_api_server_unless_every_pod_was_seen_to_succeed() {
+    for (pods, want) in
+        [(vec![SucceededPod; 2], FreshRead::Nothing), (vec![SucceededPod], FreshRead::Pods)]
+    {
+        let world = given(Phase::Running).pods(&pods).says(Outcome::Succeeded);
+        assert_eq!(world.ask(1).ask, want, "{pods:?}");
+    }
 }
 
 #[test]
@@ -296,18 +340,6 @@ fn deletion_is_graceful_then_forced_then_tried_again() {
     assert_eq!(forced.requeue, Some(at(605)));
 }
 
-/// Rows: which pods are left, seconds after the begin of the deletion, and what is said then.
-#[test]
-fn that_a_name_is_taken_is_read_before_the_appwrapper_fails() {
-    let world = given(Phase::Resuming).owner(Owner::Stranger("X/y".into()));
-    let cached = world.clone().answered(FreshRead::Nothing).ask(1);
-    assert_eq!((cached.next, cached.ask), (Phase::Resuming, FreshRead::Missing));
-    let read = |world: World| world.answered(FreshRead::Missing).ask(1);
-    assert_eq!(read(world.clone()).next, Phase::Failed);
-    let gone = read(world.presence(Presence::Absent));
-    assert_eq!((gone.next, gone.ask), (Phase::Resuming, FreshRead::Nothing));
-}
-
 #[test]
 fn while_pods_are_left_only_the_component_is_read_again() {
     let deleting = || given(Phase::Resetting).presence(Presence::Unseen);
@@ -324,6 +356,7 @@ fn while_pods_are_left_only_the_component_is_read_again() {
     }
 }
 
+/// Rows: which pods are left, seconds after the begin of the deletion, and what is said then.
 #[test]
 fn the_message_changes_once_every_blocker_that_it_names_is_gone_and_10_seconds_have_passed() {
     let begun = given(Phase::Resetting).pods(&[RunningPod; 6]).presence(Presence::Absent);

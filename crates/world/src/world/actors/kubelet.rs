@@ -416,7 +416,10 @@ fn leave(env: &mut Env<'_>, pod: &Arc<Object>, life: &mut Life) {
         return;
     }
     if !has_ended(pod) {
-        end(env, pod, 143, "Error", "");
+        // some programs handle SIGTERM and end with 0; no chance of its own, which would change every world
+        let handles_signal = gone_at.subsec_millis().is_multiple_of(8);
+        let (code, reason) = if handles_signal { (0, "Completed") } else { (143, "Error") };
+        end(env, pod, code, reason, "");
         env.agenda.add(Task::Pod(pod.address.clone()));
         return;
     }

@@ -139,7 +139,7 @@ fn a_pod_that_was_deleted_after_a_failure_has_no_say_when_the_failed_one_is_gone
         world.ready(0, 2).settled(30)
     };
     let going = |world: World| world.object_of(0, |object| object.terminating = true);
-    let going_since = |second: i64| {
+    let job_deleted_at = |second: i64| {
         let world = going(retryable(&[1]).with(sibling()));
         world.object_of(0, |object| object.deletion_requested = Some(at(second)))
     };
@@ -149,8 +149,8 @@ fn a_pod_that_was_deleted_after_a_failure_has_no_say_when_the_failed_one_is_gone
         ("… and all run again", ends(again, deleted(143, 31, 35)), 36, FAILS),
         ("its Job is being deleted", going(retryable(&[1]).with(sibling())), 26, "None"),
         ("… it failed by itself", going(retryable(&[1]).with(deleted(3, 26, 25))), 26, FAILS),
-        ("… deleted with its Job", going_since(21), 26, "None"),
-        ("… deleted before its Job", going_since(22), 26, FAILS),
+        ("… deleted with its Job", job_deleted_at(21), 26, "None"),
+        ("… deleted before its Job", job_deleted_at(22), 26, FAILS),
     ]);
     let pod = running(&["Pod/work:1"]).limits(|limits| limits.retryable_exit_codes = [1].into());
     check(vec![("a Pod itself", going(pod.with(deleted(143, 20, 25))), 26, FAILS)]);

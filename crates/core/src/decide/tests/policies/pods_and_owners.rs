@@ -44,6 +44,23 @@ fn a_component_whose_pods_keep_failing_gets_no_more_time_to_speak() {
 }
 
 #[test]
+fn what_failed_first_is_asked_about_first_also_where_it_speaks_later() {
+    let rule = "failurePolicy: {rules: [{action: FailAppWrapper, \
+                onJobFailureReasons: [BackoffLimitExceeded]}]}";
+    let world = |second| {
+        let world = running(&["Job/a:1", "JobSet/b:2"]).with(failed(0).at(20));
+        let world = world.with(failed(1).at(second));
+        let world = world.object_of(1, |object| _ = object.report.perhaps_unreplaced.insert(0));
+        world.fails(0, "BackoffLimitExceeded", "", 20).spec(rule)
+    };
+    check(vec![
+        ("the other has failed before", world(18), 27, "Wait 28"),
+        ("it has said nothing", world(18), 28, "Fail failurePolicy/failurePolicyRule0#0"),
+        ("the other has failed later", world(21), 22, "Fail failurePolicy/failurePolicyRule0#0"),
+    ]);
+}
+
+#[test]
 fn pods_tell_of_success_only_where_nothing_is_known_of_their_kind() {
     for (end, requested, want) in [
         (End::Unknown, None, true),

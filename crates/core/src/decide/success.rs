@@ -1,0 +1,154 @@
+//! Success: of components, one by one, and of the AppWrapper once no pod is left that has not ended.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::blockers::{of_pods, waiting_for};
+use super::draft::Draft;
+use super::edges::{At, Move, Running, Succeeded};
+use super::problem::Problem;
+use super::resolve::say_unhealthy;
+use super::steps::{self, ComponentStage};
+use super::{VerdictAction, attempts, components, force_delete, health, teardown, undetermined};
+use crate::api::condition::{self, unhealthy};
+use crate::api::{AttemptOutcome, Since};
+use crate::mutations::{self, Mutation};
+use crate::plan::FreshRead;
+use crate::snapshot::{Pod, PodPhase, Snapshot};
+
+/// Writes down the components that say that they succeeded.
+pub(super) fn record_successes(draft: &mut Draft<'_>) {
+    for index in 0..draft.facts.snapshot.components.len() {
+        let has_pods = !draft.facts.snapshot.components[index].pod_sets.is_empty();
+        // what is to be created again has not done its work
+        let up = steps::standing(draft, index) == ComponentStage::Up;
+        if up && has_pods && health::has_succeeded(draft, index) {
+            record_success(draft, index);
+        }
+    }
+}
+
+/// The same of components of the first step while others are still to come: their objects may be gone by then.
+pub(super) fn record_early_successes(draft: &mut Draft<'_>, first: &[usize]) {
+    for index in first.iter().copied() {
+        let component = &draft.facts.snapshot.components[index];
+        if !component.pod_sets.is_empty() && health::has_succeeded(draft, index) {
+            record_success(draft, index);
+            let uid = component.ours().map(|object| object.uid.clone());
+            let status = &mut draft.component_status()[index];
+            status.uid = status.uid.take().or(uid);
+        }
+    }
+}
+
+fn record_success(draft: &mut Draft<'_>, index: usize) {
+    let now = draft.facts.now;
+    let conditions = &mut draft.component_status()[index].conditions;
+    let kind = condition::COMPONENT_SUCCEEDED;
+    condition::set(conditions, kind, true, "ComponentSucceeded", "", now);
+}
+
+/// Succeeds once every component with pods has, and no pod is left that has not ended.
+///
+/// # Errors
+/// The move, where it succeeds, or waits only for what is left of its pods.
+pub(super) fn unless_succeeded(
+    here: At<Running>,
+    draft: &mut Draft<'_>,
+) -> Result<At<Running>, Move> {
+    let snapshot = draft.facts.snapshot;
+    let count = snapshot.components.len();
+    let early = mutations::is_present(Mutation::SucceedEarly)
+        && (0..count).any(|index| health::has_succeeded(draft, index));
+    if !early && !have_all_succeeded(draft) {
+        return Ok(here);
+    }
+    let is_left = |pod: &Pod| {
+        pod.terminating
+            || matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
+    };
+    if !early && snapshot.pods.iter().any(is_left) {
+        return if force_last_pods(draft) { Err(here.stay()) } else { Ok(here) };
+    }
+    if snapshot.answered < FreshRead::Pods && !have_all_pods_ended(snapshot) {
+        draft.ask(FreshRead::Pods);
+        return Err(here.stay());
+    }
+    if undetermined::hold_back_success(draft) {
+        return Err(here.stay());
+    }
+    Err(succeed(here, draft))
+}
+
+/// Whether every component with pods has succeeded. An AppWrapper that never has pods does not end by itself.
+fn have_all_succeeded(draft: &Draft<'_>) -> bool {
+    let components = draft.facts.snapshot.components.iter().enumerate();
+    let mut with_pods =
+        components.filter(|(_, component)| !component.pod_sets.is_empty()).peekable();
+    with_pods.peek().is_some()
+        && with_pods.all(|(index, _)| health::has_succeeded(draft, index))
+        && components::all_are_up(draft)
+}
+
+/// Whether the pods that have succeeded are as many as are declared: then no other runs that a watch has not shown yet.
+fn have_all_pods_ended(snapshot: &Snapshot) -> bool {
+    let mut succeeded: BTreeMap<(usize, usize), i64> = BTreeMap::new();
+    for pod in attempts::pods(snapshot).filter(|pod| pod.phase == PodPhase::Succeeded) {
+        if let Some(place) = pod.component.zip(pod.pod_set) {
+            *succeeded.entry(place).or_default() += 1;
+        }
+    }
+    let components = snapshot.components.iter().enumerate();
+    let mut declared = components.flat_map(|(index, component)| {
+        let pod_sets = component.pod_sets.iter().enumerate();
+        pod_sets.map(move |(pod_set, declared)| ((index, pod_set), i64::from(declared.count())))
+    });
+    declared.all(|(place, count)| succeeded.get(&place).copied().unwrap_or_default() >= count)
+}
+
+/// Force-deletes the pods that alone keep the AppWrapper from succeeding, since their kubelets do not respond: what a
+/// teardown does after the same time. Source: `docs/user/policies.md#when`.
+fn force_last_pods(draft: &mut Draft<'_>) -> bool {
+    let facts = draft.facts;
+    let fenced: BTreeSet<&str> = force_delete::fenced(draft).map(|pod| pod.uid.as_str()).collect();
+    let overdue_from = |pod: &Pod| health::overdue_from(facts, pod).filter(|at| *at <= facts.now);
+    let is_forced = |pod: &&Pod| overdue_from(pod).is_some() || fenced.contains(pod.uid.as_str());
+    let terminating = facts.snapshot.pods.iter().filter(|pod| pod.terminating);
+    let mut forced: Vec<&Pod> = terminating.filter(is_forced).collect();
+    if forced.is_empty() {
+        return false;
+    }
+    if facts.snapshot.answered < FreshRead::Pods {
+        draft.ask(FreshRead::Pods);
+        return true;
+    }
+    let since = forced.iter().filter_map(|pod| overdue_from(pod)).min().unwrap_or(facts.now);
+    forced.sort_by(|one, other| one.name.cmp(&other.name));
+    for pod in &forced {
+        force_delete::force(draft, pod);
+    }
+    let waiting = waiting_for(&of_pods(facts.snapshot, &forced));
+    let message = format!("{waiting}; every component has succeeded");
+    let problem = Problem::of_pod(facts, forced[0], unhealthy::STUCK_TERMINATING);
+    say_unhealthy(draft, &Problem { message: message.clone(), ..problem });
+    draft.verdict.action = VerdictAction::Delete;
+    draft.verdict.message = message;
+    draft.look_again(teardown::forced_again(draft, since));
+    true
+}
+
+fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
+    let message = "Every component has succeeded";
+    draft.condition(condition::QUOTA_RESERVED, false, "Succeeded", message);
+    draft.condition(condition::RESOURCES_DEPLOYED, true, "Succeeded", message);
+    draft.clear(condition::UNDETERMINED_PODS, "Succeeded", "");
+    draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
+    attempts::outcome(draft, AttemptOutcome::Succeeded);
+    attempts::end(draft);
+    draft.status.since = Some(Since { succeeded: Some(draft.anchor()), ..Since::default() });
+    draft.verdict.action = VerdictAction::Succeed;
+    message.clone_into(&mut draft.verdict.message);
+    if draft.facts.limits.success_ttl.is_zero() {
+        draft.verdict.delete = teardown::deletable(draft);
+    }
+    here.to::<Succeeded>()
+}

@@ -1,0 +1,53 @@
+//! Components of the first step that fail while others are still to come.
+
+use super::given::{World, at, given};
+use crate::api::{AttemptAction, Phase, condition};
+use crate::plan::{Action, FreshRead};
+use crate::snapshot::{Component, CreationFailure, Presence};
+
+/// The first of two Jobs has failed, and the second is refused for now.
+fn given_failed() -> World {
+    let mut world = given(Phase::Resuming).failed_job();
+    let failure = CreationFailure { fatal: false, message: "exceeded quota".into() };
+    let first = world.snapshot.components[0].clone();
+    let presence = Presence::Absent;
+    let second = Component { name: "other".into(), presence, creation: Some(failure), ..first };
+    world.snapshot.components.push(second);
+    let mut status = world.snapshot.status.component_status[0].clone();
+    status.name = "other".into();
+    world.snapshot.status.component_status.push(status);
+    for status in &mut world.snapshot.status.component_status {
+        status.uid = None;
+    }
+    world
+}
+
+#[test]
+fn a_component_that_fails_while_another_is_refused_is_decided_about() {
+    let decision = given_failed().decide(21);
+    assert_eq!(decision.next, Phase::Resetting);
+    let attempt = decision.status.attempts.last().unwrap();
+    assert_eq!(
+        (attempt.action, attempt.failed_at.as_ref().unwrap().0),
+        (Some(AttemptAction::Restart), at(20))
+    );
+    assert_eq!(decision.status.resetting_count, 1);
+}
+
+#[test]
+fn one_that_failed_and_is_gone_is_missing_and_is_not_created_again() {
+    let rule = "failurePolicy: {rules: [{action: RecreateComponent}]}";
+    // it is recreated once all exist, so that it may be gone before
+    let world = given_failed().spec(rule);
+    let seen = world.decide(21);
+    assert_eq!(seen.next, Phase::Resuming);
+    assert_eq!(seen.status.component_status[0].uid.as_deref(), Some("job"));
+    let gone = world.written(&seen).presence(Presence::Unseen);
+    assert_eq!(gone.ask(22).ask, FreshRead::Missing);
+    let gone = gone.presence(Presence::Absent).answered(FreshRead::Missing);
+    let decision = gone.decide(22);
+    assert_eq!(decision.next, Phase::Resetting);
+    let failure = decision.status.attempts.last().unwrap().failure.as_ref().unwrap();
+    assert_eq!(failure.reason.as_deref(), Some(condition::unhealthy::MISSING_COMPONENT));
+    assert!(!decision.actions.contains(&Action::Create(0)));
+}
