@@ -20,7 +20,7 @@ mod written;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::act::create::{self, NotCreated};
+use crate::act::create;
 use crate::act::{self, rights, wrapper as write};
 use crate::api::Phase;
 use crate::client;
@@ -148,10 +148,11 @@ pub async fn reconcile(
     if wrapper.status.phase == Phase::Empty {
         mutations::block_where_asked(&wrapper.annotations);
     }
-    focus(&mut memory, &wrapper);
-    if memory.outdates(&wrapper.version) {
+    // before anything is forgotten of an attempt that this process has begun
+    if memory.is_about(&wrapper.uid) && memory.outdates(&wrapper.version) {
         return Ok(Next::After(WATCH_OVERDUE));
     }
+    focus(&mut memory, &wrapper);
     memory.saw(&wrapper.version);
     let config = context.config();
     let default = config.retry_policy.default_policy_name.as_deref();
@@ -312,6 +313,7 @@ fn attempt_begun(
     let newer = Wrapper::read_newer(written, wrapper).ok();
     let newer = newer.filter(|newer| newer.status == decision.status)?;
     focus(memory, &newer);
+    memory.begun_before = false;
     Some(Arc::new(newer))
 }
 
@@ -507,10 +509,18 @@ async fn create_one(
     memory.tick(context.clock.elapsed()); // the pause before the next try begins with the answer
     match created {
         Ok(record) => memory.created(index, record),
-        Err(NotCreated { why, retry_after, may_exist }) => {
+        Err(failure) => {
             // what the API server says may quote the template: the condition and an event tell it
-            tracing::warn!(component = component.title(), why.fatal, "Component not created.");
-            memory.failed(index, why, retry_after, may_exist);
+            let fatal = failure.why.fatal;
+            tracing::warn!(
+                component = component.title(),
+                why.fatal = fatal,
+                "Component not created."
+            );
+            if failure.unanswered {
+                memory.last_gap = Some(context.clock.around_now().1);
+            }
+            memory.failed(index, failure);
         }
     }
     Carried::GoOn

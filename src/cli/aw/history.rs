@@ -61,9 +61,10 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
         Ok(Past { items: records(&listed), namespace: place.namespace })
     })?;
     if past.items.is_empty() && args.output == Output::Text {
+        let of = args.name.as_ref().map(|name| format!(" {name}")).unwrap_or_default();
         term::remark(&format!(
-            "no deleted AppWrappers are recorded in namespace {}; to record them, set `history` in the \
-             controller's configuration",
+            "no record of a deleted AppWrapper{of} in namespace {}; the controller keeps records only if its \
+             configuration enables `history`",
             past.namespace
         ));
         return Ok(DONE);

@@ -167,9 +167,10 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
             unhealthy(wrapper).unwrap_or_else(|| "creating its components".to_owned())
         }
         Phase::Running => running(wrapper),
+        Phase::Resetting if status.requeue.is_some() => "returning to its queue".to_owned(),
         Phase::Resetting => match &status.retry_after {
             Some(after) if after.0 > now => {
-                format!("retrying in {}", words::rounded(after.0.as_second() - now.as_second()))
+                format!("restarting in {}", words::rounded(after.0.as_second() - now.as_second()))
             }
             Some(_) | None if !is_deleting(status) => "pausing before its next attempt".to_owned(),
             Some(_) | None => "waiting until resources of its last attempt are deleted".to_owned(),
@@ -302,7 +303,7 @@ mod tests {
                 json!({"phase": "Running", "conditions": [ready("True", ""), bad]}),
                 "FoundFailedPods: Pod/p failed",
             ),
-            ("", json!({"phase": "Resetting", "retryAfter": at(160)}), "retrying in 60s"),
+            ("", json!({"phase": "Resetting", "retryAfter": at(160)}), "restarting in 60s"),
             (
                 "",
                 json!({"phase": "Resetting", "since": {"gone": at(90)}}),

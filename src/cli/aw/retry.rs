@@ -33,7 +33,7 @@ const TRIES: u32 = 5;
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum RetryPlan {
-    /// It is already being retried.
+    /// It is already being restarted, or returns to its queue.
     Already(String),
     /// It cannot be done, and what can.
     No(String),
@@ -149,8 +149,14 @@ fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> Retr
     }
     match wrapper.status.phase {
         Phase::Failed => RetryPlan::Recreate,
+        Phase::Resetting if wrapper.is_inactive() => no(format!(
+            "is being suspended by its annotation active; to resume it: {program} resume {name}"
+        )),
+        Phase::Resetting if wrapper.status.requeue.is_some() => {
+            RetryPlan::Already("is returning to its queue".to_owned())
+        }
         Phase::Resetting => {
-            RetryPlan::Already(format!("is already being retried: {}", when(wrapper, known, now)))
+            RetryPlan::Already(format!("is already being restarted: {}", when(wrapper, known, now)))
         }
         Phase::Empty => no("is new: the controller has not reconciled it yet".to_owned()),
         Phase::Suspended => no(format!(
@@ -403,6 +409,21 @@ mod tests {
                 RetryPlan::Already(how) => assert!(how.ends_with(&want), "{how}"),
                 other => panic!("{other:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn what_does_not_begin_anew_after_a_pause_is_not_said_to() {
+        let requeued = json!({"phase": "Resetting", "requeue": {"attempt": 1}});
+        match plan(&wrapper(requeued), &Known::default(), at(30), "kubectl aw") {
+            RetryPlan::Already(how) => assert_eq!(how, "is returning to its queue"),
+            other => panic!("{other:?}"),
+        }
+        let mut inactive = wrapper(json!({"phase": "Resetting"}));
+        inactive.annotations.insert(keys::ACTIVE.to_owned(), "false".to_owned());
+        match plan(&inactive, &Known::default(), at(30), "kubectl aw") {
+            RetryPlan::No(why) => assert!(why.contains("kubectl aw resume train"), "{why}"),
+            other => panic!("{other:?}"),
         }
     }
 

@@ -68,6 +68,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
 async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     telemetry::log_panics();
     let mut stop = pin!(stop_signal());
+    let text = reload::text_of(args.config.as_deref()).await;
     let config = super::configured(args.config.as_deref())?;
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
@@ -97,7 +98,7 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let health = health(&context, &config, checks, heartbeat.clone()).await?;
     let follows = tokio::spawn(follow(client.clone(), context.clone()));
     let looks = tokio::spawn(warn(client, config));
-    let reload = args.config.clone().map(|path| tokio::spawn(reload::reload(context, path)));
+    let reload = args.config.clone().map(|path| tokio::spawn(reload::reload(context, path, text)));
     let working = async {
         if let Some(lease) = lease {
             lead::lead(controller, lease, stop).await

@@ -11,14 +11,14 @@ use crate::telemetry;
 /// How often the file is looked at.
 const RELOAD_EVERY: Duration = Duration::from_secs(1);
 
-/// Reloads a changed configuration file; one with errors is reported, and the old one stays.
-pub(super) async fn reload(context: Arc<Context>, path: PathBuf) {
-    let mut known = text_of(&path).await;
+/// Reloads a changed configuration file; one with errors is reported, and the old one stays. `known` is what the file said
+/// before the configuration in force was read from it.
+pub(super) async fn reload(context: Arc<Context>, path: PathBuf, mut known: Option<String>) {
     let mut seen = known.clone();
     let mut ticks = tokio::time::interval(RELOAD_EVERY);
     loop {
         ticks.tick().await;
-        let text = text_of(&path).await;
+        let text = text_of(Some(&path)).await;
         // one that is being written in place is taken when two looks show the same
         let is_whole = text == seen;
         seen = text;
@@ -45,8 +45,9 @@ pub(super) async fn reload(context: Arc<Context>, path: PathBuf) {
     }
 }
 
-async fn text_of(path: &Path) -> Option<String> {
-    tokio::fs::read_to_string(path).await.ok()
+/// What the file says; none where there is none, or where it cannot be read.
+pub(super) async fn text_of(path: Option<&Path>) -> Option<String> {
+    tokio::fs::read_to_string(path?).await.ok()
 }
 
 #[cfg(test)]
@@ -74,9 +75,11 @@ mod tests {
         let context = controller.context.clone();
         let name = format!("appwrapper-reload-{}.yaml", std::process::id());
         let path = std::env::temp_dir().join(name);
-        tokio::fs::write(&path, "{}").await.unwrap();
-        let task = tokio::spawn(reload(context.clone(), path.clone()));
-        tokio::time::sleep(RELOAD_EVERY * 2).await;
+        // it has changed since the configuration was read
+        tokio::fs::write(&path, "retryPolicy: {globalMaxRetries: 9}").await.unwrap();
+        let task = tokio::spawn(reload(context.clone(), path.clone(), Some("{}".to_owned())));
+        tokio::time::sleep(RELOAD_EVERY * 3).await;
+        assert_eq!(context.config.read().unwrap().retry_policy.global_max_retries, 9);
         let of = async |text: &str| written(&context, &path, text).await;
         assert_eq!(of("retryPolicy: {globalMaxRetries: 7}").await, 7);
         assert_eq!(of("retryPolicy: {globalMaxRetries: -1}").await, 7, "the old one stays");

@@ -31,6 +31,7 @@ fn settings(mut config: Config) -> Config {
 pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     telemetry::log_panics();
     let mut stop = pin!(stop_signal());
+    let text = reload::text_of(args.config.as_deref()).await;
     let config = settings(crate::cli::configured(args.config.as_deref())?);
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
@@ -51,7 +52,7 @@ pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     let follows = tokio::spawn(super::follow(client.clone(), context.clone()));
     let looks = tokio::spawn(warn(client, config));
     let reload =
-        args.config.clone().map(|path| tokio::spawn(reload::reload(context.clone(), path)));
+        args.config.clone().map(|path| tokio::spawn(reload::reload(context.clone(), path, text)));
     let ended = tokio::select! {
         () = controller.run(stop) => Ok(()),
         ended = worker::any_ended([&health]) => Err(ended),

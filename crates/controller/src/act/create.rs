@@ -1,7 +1,5 @@
 //! Creates a component, as the running attempt.
 
-use std::time::Duration;
-
 use kube::api::PostParams;
 use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
@@ -15,6 +13,7 @@ use crate::mutations::{self, Mutation};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::Key;
 use crate::observe::live::{self, Live};
+use crate::observe::memory::NotCreated;
 use crate::observe::raw_object::RawObject;
 use crate::observe::records::ObjectRecord;
 use crate::progress_server::Serving;
@@ -33,23 +32,6 @@ pub struct Settings<'a> {
     pub progress: Serving,
 }
 
-/// Why a component was not created.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NotCreated {
-    /// What the status says of it.
-    pub why: CreationFailure,
-    /// For how long the API server asked not to be called.
-    pub retry_after: Option<Duration>,
-    /// The answer does not tell: it may have been created.
-    pub may_exist: bool,
-}
-
-impl From<CreationFailure> for NotCreated {
-    fn from(why: CreationFailure) -> Self {
-        Self { why, retry_after: None, may_exist: false }
-    }
-}
-
 /// Creates a component; an object of the same attempt that is there already is as good.
 ///
 /// # Errors
@@ -64,7 +46,8 @@ pub async fn create(
 ) -> Result<ObjectRecord, NotCreated> {
     let kind = kind_of(component);
     let resource = live.resource(client, &kind).await.map_err(|error| read_failure(&error))?;
-    rights.check(client, wrapper, &resource, settings.requester).await?;
+    let allowed = rights.check(client, wrapper, &resource, settings.requester).await;
+    allowed.map_err(unless_fatal)?;
     let attempt = current_attempt(&wrapper.status);
     let avoid_nodes = match &wrapper.status.avoid_nodes[..] {
         _ if mutations::is_present(Mutation::AvoidedNodeUsed) => &[],
@@ -73,7 +56,8 @@ pub async fn create(
     let progress = match &settings.progress {
         // pods that could not report would count as hanging
         Serving::Starting if wrapper.spec.progress.is_some() => {
-            return Err(transient("the progress server has no certificate yet").into());
+            let why = transient("the progress server has no certificate yet");
+            return Err(unless_fatal(why));
         }
         Serving::Disabled | Serving::Starting => None,
         Serving::At(endpoint) => wrapper.spec.progress.as_ref().map(|_| &**endpoint),
@@ -160,6 +144,11 @@ pub(super) fn transient(message: impl Into<String>) -> CreationFailure {
     CreationFailure { fatal: false, message: message.into() }
 }
 
+/// What is not refused for good is not known yet.
+fn unless_fatal(why: CreationFailure) -> NotCreated {
+    NotCreated { unanswered: !why.fatal, ..why.into() }
+}
+
 fn read_failure(error: &live::Error) -> NotCreated {
     match error {
         live::Error::NoKind(_) | live::Error::NotNamespaced(_) => fatal(error.to_string()).into(),
@@ -173,7 +162,8 @@ fn write_failure(error: &kube::Error) -> NotCreated {
         client::is_rejected_for_good(error) || mutations::is_present(Mutation::LostIsFailed);
     let why = CreationFailure { fatal: is_fatal, message: said(error) };
     let may_exist = live::code(error).is_none_or(|code| code >= 500);
-    NotCreated { why, retry_after: client::retry_after(error), may_exist }
+    let unanswered = !client::concerns_one_object(error);
+    NotCreated { why, retry_after: client::retry_after(error), may_exist, unanswered }
 }
 
 #[cfg(test)]
@@ -188,6 +178,11 @@ mod tests {
             (403, "pods is forbidden: exceeded quota: q", false),
             (403, "pods is forbidden: status unknown for quota: q, resources: pods", false),
             (403, "jobs.batch \"a\" is forbidden: not yet ready to handle request", false),
+            (
+                403,
+                "pods \"a\" is forbidden: error looking up service account n/s: not found",
+                false,
+            ),
             (400, "strict decoding error", true),
             (409, "conflict", false),
             (429, "too many requests", false),
@@ -204,6 +199,7 @@ mod tests {
             let why = CreationFailure { fatal: want, message: message.into() };
             assert_eq!(failure.why, why, "{code}");
             assert_eq!(failure.may_exist, code >= 500, "{code}");
+            assert_eq!(failure.unanswered, code == 429, "{code}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use http_body_util::{BodyExt, Limited};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::LogParams;
+use kube::api::{GetParams, LogParams};
 use kube::client::Body;
 use kube::core::{ApiResource, Request, Status};
 use kube::{Client, Resource};
@@ -34,10 +34,18 @@ pub async fn keep(
     let lines = settings.lines.into();
     let log = read(client, &wrapper.namespace, (&wanted.pod, &wanted.container), lines).await?;
     let log = excerpt(&log, settings);
-    if log.is_empty() {
+    // another pod may have got the name before its log was read
+    if log.is_empty() || !is_there(client, &wrapper.namespace, wanted).await? {
         return Ok(());
     }
     create_once(client, wrapper, &name, &object(wrapper, wanted, &name, &log)).await
+}
+
+/// Whether the name of a pod still is that of the pod whose log is wanted.
+async fn is_there(client: &Client, namespace: &str, wanted: &Wanted) -> Result<bool, Error> {
+    let resource = ApiResource::erase::<Pod>(&());
+    let found = get(client, &resource, namespace, &wanted.pod).await?;
+    Ok(found.is_some_and(|pod| pod.meta.uid.as_deref() == Some(wanted.pod_uid.as_str())))
 }
 
 /// The AppWrapper owns it without controlling it, so that it is deleted with the AppWrapper and is none of its
@@ -102,14 +110,8 @@ pub async fn read(
 /// It cannot be read or deleted.
 pub async fn expire(client: &Client, wrapper: &Wrapper, name: &str) -> Result<(), Error> {
     let resource = ApiResource::erase::<ConfigMap>(&());
-    let what = || format!("get ConfigMap {name}");
-    let request = Request::new(RawObject::url_path(&resource, Some(&wrapper.namespace)))
-        .get(name, &kube::api::GetParams::default())
-        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
-    let found: RawObject = match client.request(request).await {
-        Ok(found) => found,
-        Err(error) if live::code(&error) == Some(404) => return Ok(()),
-        Err(error) => return Err(Error::new(what(), error)),
+    let Some(found) = get(client, &resource, &wrapper.namespace, name).await? else {
+        return Ok(());
     };
     let owners = found.meta.owner_references.as_deref().unwrap_or_default();
     let (Some(uid), true) = (&found.meta.uid, owners.iter().any(|owner| owner.uid == wrapper.uid))
@@ -119,4 +121,22 @@ pub async fn expire(client: &Client, wrapper: &Wrapper, name: &str) -> Result<()
     let how = delete::How::Graceful;
     delete::delete(client, &resource, &wrapper.namespace, name, uid, how).await?;
     Ok(())
+}
+
+/// An object by its name; none where there is none.
+async fn get(
+    client: &Client,
+    resource: &ApiResource,
+    namespace: &str,
+    name: &str,
+) -> Result<Option<RawObject>, Error> {
+    let what = || format!("get {} {name}", resource.kind);
+    let request = Request::new(RawObject::url_path(resource, Some(namespace)))
+        .get(name, &GetParams::default())
+        .map_err(|error| Error::new(what(), kube::Error::BuildRequest(error)))?;
+    match client.request(request).await {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if live::code(&error) == Some(404) => Ok(None),
+        Err(error) => Err(Error::new(what(), error)),
+    }
 }

@@ -59,7 +59,7 @@ impl Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_decided_before_the_pods_are_listed_and_nodes_are_not_waited_for() {
+async fn nothing_is_decided_before_the_pods_are_listed_and_nodes_are_waited_for_only_for_a_while() {
     let server = Server::default();
     let clock = Arc::new(SystemClock);
     let controller = Controller::new(server.client(), clock, Config::default());
@@ -69,6 +69,8 @@ async fn nothing_is_decided_before_the_pods_are_listed_and_nodes_are_not_waited_
     assert_eq!(server.writes.load(Ordering::Relaxed), 0, "it may have left pods");
     assert!(!*ready.borrow(), "no pods are known");
     server.lists_pods.store(true, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(server.writes.load(Ordering::Relaxed), 0, "a verdict may rest on a node");
     while server.writes.load(Ordering::Relaxed) == 0 {
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

@@ -31,20 +31,25 @@ use crate::reconcile::Context;
 /// How often the watches of unused kinds are stopped.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
 
+/// How long the list of nodes is waited for.
+const NODES_WITHIN: Duration = Duration::from_secs(10);
+
 /// Runs all watches; never ends by itself. `listed` becomes true once AppWrappers and their pods are listed: before,
-/// nobody can tell what an earlier process has left. Nodes are not waited for: where they cannot be listed, no node is
-/// known to be lost, and everything else goes on.
+/// nobody can tell what an earlier process has left. Nodes are waited for only for a while: a verdict rests on them, but
+/// where they cannot be listed, no node is known to be lost, and everything else goes on.
 pub(super) async fn run(context: Arc<Context>, queue: Queue, listed: watch::Sender<bool>) {
     let (pods_listed, pods_ready) = watch::channel(false);
     let (wrappers_listed, wrappers_ready) = watch::channel(false);
+    let (nodes_listed, nodes_ready) = watch::channel(false);
     let tell = async {
         until(pods_ready).await;
         until(wrappers_ready).await;
+        let _in_time = tokio::time::timeout(NODES_WITHIN, until(nodes_ready)).await;
         listed.send_replace(true);
     };
     tokio::join!(
         pods(&context, &queue, pods_listed),
-        nodes(&context, &queue),
+        nodes(&context, &queue, nodes_listed),
         wrappers(&context, &queue, wrappers_listed),
         suspicions::watch(&context),
         tell,
@@ -107,11 +112,14 @@ async fn pods(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
 }
 
 /// Watches nodes as configured, and restarts the watch when the relevant settings change.
-async fn nodes(context: &Context, queue: &Queue) {
+async fn nodes(context: &Context, queue: &Queue, listed: watch::Sender<bool>) {
     let mut changed = context.changed.subscribe();
     loop {
         let autopilot = context.config().autopilot.clone();
         let marks = nodes::marks(&autopilot);
+        if !autopilot.monitor_nodes {
+            listed.send_replace(true);
+        }
         let is_other = |new: &Autopilot| {
             new.monitor_nodes != autopilot.monitor_nodes || nodes::marks(new) != marks
         };
@@ -123,7 +131,7 @@ async fn nodes(context: &Context, queue: &Queue) {
             }
         };
         tokio::select! {
-            () = watch_nodes(context, queue, marks.clone()), if autopilot.monitor_nodes => {}
+            () = watch_nodes(context, queue, marks.clone(), &listed), if autopilot.monitor_nodes => {}
             () = other_settings => {}
         }
         if !context.config().autopilot.monitor_nodes {
@@ -132,11 +140,14 @@ async fn nodes(context: &Context, queue: &Queue) {
     }
 }
 
-async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks) {
+async fn watch_nodes(context: &Context, queue: &Queue, marks: Marks, listed: &watch::Sender<bool>) {
     let mut feed = feed::Nodes::new(marks);
     let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Node>(&());
     let events = stream(context, &resource, watcher::Config::default());
-    follow(context, queue, events, |event| feed.take(&context.cache, event), || ()).await;
+    let listed = || {
+        listed.send_replace(true);
+    };
+    follow(context, queue, events, |event| feed.take(&context.cache, event), listed).await;
 }
 
 async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<bool>) {

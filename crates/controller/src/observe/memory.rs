@@ -51,6 +51,8 @@ pub struct ReconcileState {
     /// Another process began this attempt.
     pub begun_before: bool,
     failures: BTreeMap<usize, Failure>,
+    /// Nothing is created before, since the last try was not answered.
+    none_created_before: Duration,
     deletions: BTreeMap<(String, bool), Duration>,
     /// Components of which a LIST found nothing, on the way down.
     absent: BTreeSet<usize>,
@@ -99,6 +101,25 @@ struct UndeterminedPod {
     ended_at: Option<Duration>,
 }
 
+/// Why a component was not created.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotCreated {
+    /// What the status says of it.
+    pub why: CreationFailure,
+    /// For how long the API server asked not to be called.
+    pub retry_after: Option<Duration>,
+    /// The answer does not tell: it may have been created.
+    pub may_exist: bool,
+    /// Nothing refused it: the API server, or what else must be there first, did not answer.
+    pub unanswered: bool,
+}
+
+impl From<CreationFailure> for NotCreated {
+    fn from(why: CreationFailure) -> Self {
+        Self { why, retry_after: None, may_exist: false, unanswered: false }
+    }
+}
+
 #[derive(Debug)]
 struct Failure {
     why: CreationFailure,
@@ -128,7 +149,14 @@ impl ReconcileState {
         self.now = elapsed;
     }
 
-    /// Forgets what was about another object or attempt. `phase` is the one that was found.
+    /// Whether it is about an object of this UID.
+    #[must_use]
+    pub fn is_about(&self, uid: &str) -> bool {
+        self.about.as_ref().is_some_and(|(known, _)| known == uid)
+    }
+
+    /// Forgets what was about another object or attempt. `phase` is the one that was found: an attempt that is under way
+    /// was begun by another process, unless this one says otherwise.
     pub fn focus(&mut self, uid: &str, attempt: i32, phase: Phase) {
         let about = Some((uid.to_owned(), attempt));
         if self.about != about {
@@ -137,7 +165,7 @@ impl ReconcileState {
             let confirmed = self.confirmed.filter(|_| same_object);
             let remarks = self.remarks.take().filter(|_| same_object);
             let last_gap = self.last_gap.filter(|_| same_object);
-            let begun_before = !same_object && matches!(phase, Phase::Resuming | Phase::Running);
+            let begun_before = matches!(phase, Phase::Resuming | Phase::Running);
             let kin = if same_object { std::mem::take(&mut self.kin) } else { Kin::default() };
             *self = Self {
                 now: self.now,
@@ -308,15 +336,10 @@ impl ReconcileState {
         left.filter(|left| !left.is_zero()).max()
     }
 
-    /// Remembers that a component could not be created, for how long the API server asked not to be
-    /// called, and whether it may have been created nevertheless.
-    pub fn failed(
-        &mut self,
-        index: usize,
-        failure: CreationFailure,
-        retry_after: Option<Duration>,
-        may_exist: bool,
-    ) {
+    /// Remembers that a component could not be created. Where nothing answered, or the API server asked not to be called, no
+    /// other is created earlier.
+    pub fn failed(&mut self, index: usize, failure: NotCreated) {
+        let NotCreated { why, retry_after, may_exist, unanswered } = failure;
         if may_exist {
             self.existed.insert(index);
         }
@@ -326,7 +349,10 @@ impl ReconcileState {
         let pause = first.saturating_mul(2_u32.saturating_pow(tries)).min(longest);
         let again_at = self.now + pause.max(retry_after.unwrap_or_default());
         let tries = tries.saturating_add(1);
-        self.failures.insert(index, Failure { why: failure, first_at, tries, again_at });
+        self.failures.insert(index, Failure { why, first_at, tries, again_at });
+        if unanswered {
+            self.none_created_before = self.none_created_before.max(again_at);
+        }
     }
 
     /// Why a component could not be created, the last time.
@@ -338,9 +364,8 @@ impl ReconcileState {
     /// How long to wait before a component is tried again; zero where it can be tried now.
     #[must_use]
     pub fn pause_before_create(&self, index: usize) -> Duration {
-        self.failures
-            .get(&index)
-            .map_or(Duration::ZERO, |failure| failure.again_at.saturating_sub(self.now))
+        let own = self.failures.get(&index).map(|failure| failure.again_at).unwrap_or_default();
+        own.max(self.none_created_before).saturating_sub(self.now)
     }
 
     /// Whether a deletion is to be sent, and not just repeated; remembers that it is.
@@ -364,12 +389,29 @@ impl ReconcileState {
 mod tests {
     use super::*;
 
+    fn failure() -> CreationFailure {
+        CreationFailure { fatal: false, message: String::new() }
+    }
+
+    #[test]
+    fn where_nobody_answers_no_other_component_is_created_either() {
+        for (unanswered, retry_after, want) in
+            [(false, None, [1, 0]), (true, None, [1, 1]), (true, Some(60), [60, 60])]
+        {
+            let mut memory = ReconcileState::default();
+            let retry_after = retry_after.map(Duration::from_secs);
+            memory.failed(0, NotCreated { retry_after, unanswered, ..failure().into() });
+            let pauses = [0, 1].map(|index| memory.pause_before_create(index).as_secs());
+            assert_eq!(pauses, want, "{unanswered} {retry_after:?}");
+        }
+    }
+
     #[test]
     fn a_try_to_create_backs_off_up_to_a_limit() {
         let mut memory = ReconcileState::default();
         let mut pauses = vec![];
         for _ in 0..6 {
-            memory.failed(0, CreationFailure { fatal: false, message: String::new() }, None, false);
+            memory.failed(0, failure().into());
             pauses.push(memory.pause_before_create(0).as_secs());
         }
         assert_eq!(pauses, [1, 2, 4, 8, 15, 15]);
@@ -382,7 +424,6 @@ mod tests {
         let start = Timestamp::from_second(1_800_000_000).unwrap();
         let mut memory = ReconcileState::default();
         memory.focus("u", 0, Phase::Resuming);
-        let failure = || CreationFailure { fatal: false, message: String::new() };
         let told = |memory: &mut ReconcileState, second: u64| {
             memory.tick(Duration::from_secs(second));
             let components = vec![crate::snapshot::Component::default(); 2];
@@ -392,9 +433,9 @@ mod tests {
             since.map(|at| at.map(|at| (at - start).get_seconds())).collect::<Vec<_>>()
         };
         assert_eq!(told(&mut memory, 5), [None, None]);
-        memory.failed(1, failure(), None, false);
+        memory.failed(1, failure().into());
         assert_eq!(told(&mut memory, 9), [None, Some(5)]);
-        memory.failed(1, failure(), None, false);
+        memory.failed(1, failure().into());
         assert_eq!(told(&mut memory, 20), [None, Some(5)], "the first failure");
         memory.focus("u", 1, Phase::Resuming);
         assert_eq!(told(&mut memory, 30), [None, None], "another attempt");
@@ -474,9 +515,9 @@ mod tests {
             let mut memory = ReconcileState::default();
             memory.focus("u", 0, phase);
             assert_eq!(memory.begun_before, begun, "{phase:?}");
-            // from here on this process begins the attempts
+            // a watch that lagged behind shows the attempt of another process later
             memory.focus("u", 1, Phase::Resuming);
-            assert!(!memory.begun_before, "{phase:?}");
+            assert!(memory.begun_before, "{phase:?}");
         }
     }
 

@@ -287,13 +287,13 @@ mod tests {
         let resetting = change(&failing(), 100);
         assert_eq!(
             resetting.line(),
-            "2026-01-01T00:01:40Z  Resetting    attempt 0  retrying in 60s"
+            "2026-01-01T00:01:40Z  Resetting    attempt 0  restarting in 60s"
         );
         assert!(resetting.is_same(&change(&failing(), 130)), "only time has passed");
         let json = resetting.json();
         assert_eq!(
             (&json["phase"], &json["state"]),
-            (&json!("Resetting"), &json!("retrying in 60s"))
+            (&json!("Resetting"), &json!("restarting in 60s"))
         );
         let mut again = failing();
         again["retryAfter"] = json!(at(300));
@@ -335,7 +335,7 @@ mod tests {
             lines,
             [
                 "ns/train: Resetting, attempt 0, 1 restart, queue gpu",
-                "retrying in 60s",
+                "restarting in 60s",
                 "last failure, in attempt 0: pod w-0, container main, exit code 3",
                 "note: cannot \\u{1b}[2J",
                 "",
@@ -344,8 +344,8 @@ mod tests {
                 "w-2   Pending, ImagePullBackOff   node-1   1         100s",
                 "w-1   Running                     node-1   1         100s",
                 "",
-                "2026-01-01T00:01:40Z  Resetting    attempt 0  retrying in 60s",
-                "2026-01-01T00:01:41Z  Resetting    attempt 0  retrying in 59s",
+                "2026-01-01T00:01:40Z  Resetting    attempt 0  restarting in 60s",
+                "2026-01-01T00:01:41Z  Resetting    attempt 0  restarting in 59s",
             ]
         );
     }
