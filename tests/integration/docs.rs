@@ -87,6 +87,34 @@ pub fn pages(folder: &Path, extension: &str, found: &mut Vec<PathBuf>) {
     }
 }
 
+/// The paths of tests that stand in back quotes, such as `module::tests::name`.
+fn tests_named_in(page: &str) -> BTreeSet<&str> {
+    let is_name = |part: &str| {
+        !part.is_empty()
+            && part.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    let quoted = page.split('`').skip(1).step_by(2);
+    quoted.filter(|text| text.contains("::") && text.split("::").all(is_name)).collect()
+}
+
+#[test]
+fn every_test_that_the_security_page_names_exists() {
+    let page = read("docs/admin/security.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = vec![];
+    for folder in ["crates", "src", "tests"] {
+        pages(&root.join(folder), "rs", &mut files);
+    }
+    let text = |path: &PathBuf| std::fs::read_to_string(path).expect("it can be read");
+    let code: String = files.iter().map(text).collect();
+    let named = tests_named_in(&page);
+    assert!(named.len() > 100, "{named:?}");
+    for path in named {
+        let name = path.rsplit("::").next().unwrap_or_default();
+        assert!(code.contains(&format!("fn {name}(")), "{path}");
+    }
+}
+
 /// The anchor of a title, as GitHub and mdBook make it.
 fn anchor(title: &str) -> String {
     let kept = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
