@@ -79,7 +79,7 @@ pub fn of(facts: Facts<'_>) -> Option<Progress> {
         None
     };
     let last = newest(facts).map(|last| (last.pod.name.clone(), last.report.clone()));
-    let deadline = guard.map(|guard| guard.deadline());
+    let deadline = guard.map(|guard| guard.due());
     Some(Progress { last, deadline, flaws: flaws(facts) })
 }
 
@@ -110,7 +110,7 @@ pub fn saved_at(facts: Facts<'_>) -> Option<Timestamp> {
 pub fn stalled<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Problem<'a>> {
     let guard = guard(draft, pod_sets)?;
     let deadline = guard.deadline();
-    if draft.facts.now < deadline || mutations::is_present(Mutation::StallUnseen) {
+    if draft.facts.now < guard.due() || mutations::is_present(Mutation::StallUnseen) {
         return None;
     }
     let undone = pod_sets.iter().find(|set| !set.done)?;
@@ -151,7 +151,7 @@ pub fn watch<'a>(draft: &mut Draft<'a>, pod_sets: &[PodSetHealth<'a>]) {
         draft.look_again(at);
     }
     let Some(guard) = guard(draft, pod_sets) else { return };
-    let (now, deadline) = (draft.facts.now, guard.deadline());
+    let (now, deadline) = (draft.facts.now, guard.due());
     if now >= deadline {
         return;
     }
@@ -173,7 +173,12 @@ pub fn watch<'a>(draft: &mut Draft<'a>, pod_sets: &[PodSetHealth<'a>]) {
 
 impl Guard<'_> {
     fn deadline(&self) -> Timestamp {
-        let deadline = self.within.after(self.since);
+        self.within.after(self.since)
+    }
+
+    /// When the hang is acted on: reports that could not be written meanwhile have some time.
+    fn due(&self) -> Timestamp {
+        let deadline = self.deadline();
         self.gap.map_or(deadline, |gap| AFTER_GAP.after(gap).max(deadline))
     }
 

@@ -3,13 +3,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
+use super::progress::has_succeeded;
 use super::{Invariant, Violation};
 use crate::api::Phase;
 use crate::observe::cache::Key;
 use crate::sim::{Address, Store};
 use crate::world::actors::is_true;
+use crate::world::moment;
 use crate::world::oracle::{Oracle, Wrapper};
 use crate::world::wire::Call;
 
@@ -246,19 +249,33 @@ fn forced_late(scope: &CallScope<'_>) -> Option<String> {
     if wrapper.hostile {
         return None;
     }
-    let recreated = part.and_then(|part| wrapper.components.going.get(&part).copied());
-    let Some(since) = wrapper.teardown.or(recreated) else {
-        return Some(format!("{name} in {:?}", wrapper.state.phase));
-    };
-    let waited = scope.elapsed.saturating_sub(since);
-    let grace = wrapper.tuning.force;
     // a pod that is being deleted on a node where nothing runs is waited for by nobody
     let pod = scope.store.get(&scope.target.address(scope.store)?)?;
     let node = pod.value["spec"]["nodeName"].as_str();
     if pod.is_deleting() && node.is_some_and(|node| scope.oracle.fenced.contains(node)) {
         return None;
     }
+    let recreated = part.and_then(|part| wrapper.components.going.get(&part).copied());
+    let overdue = || due_after_success(scope, wrapper, &pod.value);
+    let Some(since) = wrapper.teardown.or(recreated).or_else(overdue) else {
+        return Some(format!("{name} in {:?}", wrapper.state.phase));
+    };
+    let waited = scope.elapsed.saturating_sub(since);
+    let grace = wrapper.tuning.force;
     (waited + scope.slack < grace).then(|| format!("{name} after {waited:?} of {grace:?}"))
+}
+
+/// When a pod was to be gone that is left after all work was done.
+fn due_after_success(scope: &CallScope<'_>, wrapper: &Wrapper, pod: &Value) -> Option<Duration> {
+    let object = scope.store.get(&wrapper.address)?;
+    let components = object.value["status"]["componentStatus"].as_array()?;
+    let is_done = |(index, status): (usize, &Value)| {
+        status["podSets"].as_array().is_none_or(Vec::is_empty)
+            || has_succeeded(&object.value, index)
+    };
+    let due: Timestamp = pod["metadata"]["deletionTimestamp"].as_str()?.parse().ok()?;
+    let all_done = components.iter().enumerate().all(is_done);
+    Duration::try_from(due.duration_since(moment(Duration::ZERO))).ok().filter(|_| all_done)
 }
 
 fn in_namespace(scope: &CallScope<'_>) -> Option<String> {

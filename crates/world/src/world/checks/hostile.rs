@@ -231,7 +231,8 @@ fn deleted_in_use(scope: &CallScope<'_>) -> Option<String> {
     let goes = thing.part.is_some_and(|part| wrapper.components.going.contains_key(&part));
     let current = thing.attempt == wrapper.state.attempt && !thing.late;
     let hits = scope.body["preconditions"]["uid"] == *object.uid;
-    let wrong = hits && wrapper.sane && runs && current && !goes;
+    // one that is being deleted already may be forced: S14 says when
+    let wrong = hits && wrapper.sane && runs && current && !goes && !object.is_deleting();
     wrong.then(|| format!("{} in {:?}", scope.call.uri, wrapper.state.phase))
 }
 

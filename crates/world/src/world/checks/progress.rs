@@ -133,7 +133,8 @@ pub(super) fn none_hangs(scope: &EndScope<'_>) -> Option<String> {
     })
 }
 
-fn has_succeeded(object: &Value, index: usize) -> bool {
+/// Whether it is written that a component has succeeded.
+pub(super) fn has_succeeded(object: &Value, index: usize) -> bool {
     let conditions = object["status"]["componentStatus"][index]["conditions"].as_array();
     let mut all = conditions.into_iter().flatten();
     all.any(|one| one["type"] == "Succeeded" && one["status"] == "True")

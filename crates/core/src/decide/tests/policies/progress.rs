@@ -84,6 +84,22 @@ fn missing_progress_is_a_failure_when_the_time_is_over() {
 }
 
 #[test]
+fn reports_that_could_not_be_written_have_some_time_after_an_outage() {
+    let after_gap = |second| {
+        let mut world = ready(0).spec(BOTH).reports(0, step(100, 1));
+        world.snapshot.last_gap = Some(at(second));
+        world
+    };
+    check(vec![
+        ("the API server has just answered again", after_gap(690), 719, "Wait 720"),
+        ("and no report came", after_gap(690), 720, "Restart retryLimit 0 of 3"),
+        ("it answered in time", after_gap(660), 700, "Restart retryLimit 0 of 3"),
+    ]);
+    let failed_at = after_gap(690).decide(720).status.attempts.pop().unwrap().failed_at;
+    assert_eq!(failed_at, Some(Time(at(700))), "the hang itself was earlier");
+}
+
+#[test]
 fn a_clock_that_is_ahead_does_not_stop_the_guard() {
     let restart = "Restart retryLimit 0 of 3";
     let world = |second| ready(0).spec(BOTH).reports(0, step(second, 1));
