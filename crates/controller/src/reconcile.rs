@@ -53,6 +53,8 @@ mod tests;
 const ROUNDS_MAX: usize = 6;
 /// Requeue after this time if the watch has not delivered our write.
 const WATCH_OVERDUE: Duration = Duration::from_secs(5);
+/// When a watch that shows an older version than the newest is doubted no longer without asking the API server.
+const RESTORED_AFTER: Duration = Duration::from_mins(1);
 /// How often the components of a kind are read that cannot be watched.
 const BLIND_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// First and longest pause after an error.
@@ -149,8 +151,10 @@ pub async fn reconcile(
         mutations::block_where_asked(&wrapper.annotations);
     }
     // before anything is forgotten of an attempt that this process has begun
-    if memory.is_about(&wrapper.uid) && memory.outdates(&wrapper.version) {
-        return Ok(Next::After(WATCH_OVERDUE));
+    match is_behind(&context, &mut memory, &wrapper).await {
+        Ok(false) => {}
+        Ok(true) => return Ok(Next::After(WATCH_OVERDUE)),
+        Err(error) => return Err(failed(&context, &mut memory, error.into())),
     }
     focus(&mut memory, &wrapper);
     memory.saw(&wrapper.version);
@@ -172,6 +176,28 @@ pub async fn reconcile(
             Err(error)
         }
     }
+}
+
+/// Whether a watch shows an AppWrapper as it was earlier. One that does so for long may be right: resource versions go
+/// back where the data of the API server are restored from a backup.
+async fn is_behind(
+    context: &Context,
+    memory: &mut ReconcileState,
+    wrapper: &Wrapper,
+) -> Result<bool, live::Error> {
+    if !memory.is_about(&wrapper.uid) || !memory.outdates(&wrapper.version) {
+        return Ok(false);
+    }
+    if memory.behind_for() < RESTORED_AFTER
+        || live::version(&context.client, wrapper).await?.as_ref() != Some(&wrapper.version)
+    {
+        return Ok(true);
+    }
+    tracing::warn!(
+        "The API server has an older version than it had: it may have been restored from a backup."
+    );
+    memory.went_back(&wrapper.version);
+    Ok(false)
 }
 
 /// Counts an error, and notes that nothing is known of the time until the next reconcile.

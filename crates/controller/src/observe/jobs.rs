@@ -49,7 +49,7 @@ pub async fn failed(
     match live::pages(client, &resource, Some(namespace), &params, Request::list, take).await {
         // Jobs are not served, or the controller may not list them
         Err(error) if matches!(error.code(), Some(403 | 404)) => {
-            tracing::debug!(%error, "The Jobs of a JobSet cannot be listed.");
+            tracing::warn!(%error, "The Jobs of a JobSet cannot be listed.");
             return Ok(vec![]);
         }
         listed => listed?,

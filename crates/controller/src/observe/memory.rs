@@ -41,6 +41,8 @@ pub struct ReconcileState {
     about: Option<(String, i32)>,
     /// The newest resource version of the AppWrapper that was seen or written.
     newest: Option<u128>,
+    /// Since when a watch shows an older version than that.
+    behind_since: Option<Duration>,
     /// The resource version that the AppWrapper is known to have had a moment ago: our own write made it,
     /// or the API server itself said so; and when that was.
     confirmed: Option<(u128, Duration)>,
@@ -235,6 +237,19 @@ impl ReconcileState {
     /// Remembers that a version was seen.
     pub fn saw(&mut self, version: &str) {
         self.newest = self.newest.max(version.parse().ok());
+        self.behind_since = None;
+    }
+
+    /// For how long a watch has shown versions that are older than the newest, this look included.
+    pub fn behind_for(&mut self) -> Duration {
+        let since = *self.behind_since.get_or_insert(self.now);
+        self.since(since)
+    }
+
+    /// Takes an older version for the newest, since the API server itself has no newer one: its data were restored.
+    pub fn went_back(&mut self, version: &str) {
+        self.newest = version.parse().ok();
+        self.confirmed = None;
     }
 
     /// Whether a version is older than one that was seen or written: a watch that went back in time
@@ -535,6 +550,11 @@ mod tests {
         assert!(!memory.outdates("7"));
         memory.focus("u", 1, Phase::Empty);
         assert!(memory.outdates("6"), "another attempt of the same object");
+        assert_eq!(memory.behind_for(), Duration::ZERO);
+        memory.tick(Duration::from_secs(70));
+        assert_eq!(memory.behind_for(), Duration::from_mins(1));
+        memory.went_back("4");
+        assert!(!memory.outdates("4") && memory.outdates("3"));
         memory.focus("v", 0, Phase::Empty);
         assert!(!memory.outdates("6"), "another object of the same name");
     }

@@ -177,11 +177,13 @@ impl Reading {
     #[must_use]
     pub fn filled(self, review: &Review, found: &BTreeMap<Reference, Value>) -> AdmissionResponse {
         let Self { mut answer, references } = self;
-        for (i, reference) in &references {
+        for (number, (i, reference)) in references.iter().enumerate() {
             let component = &components(&review.object.value)[*i];
             let (name, kind, index) = (&reference.name, reference.kind, i.to_string());
             let at = |field| ["spec", "components", index.as_str(), field];
-            let recorded = found.get(reference).map(|read| record(&component["template"], read));
+            // each may be as large as what was read: as many as were asked for, also of one object
+            let read = found.get(reference).filter(|_| number < NAMED_MAX);
+            let recorded = read.map(|read| record(&component["template"], read));
             let pod_sets = match recorded.transpose() {
                 Ok(Some(Recorded { template, mut pod_sets })) => {
                     answer.patch.push(Op::set(&at("template"), template));

@@ -22,7 +22,7 @@ use crate::observe::records::ObjectRecord;
 use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_policies};
 use crate::observe::{self, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
-use crate::reconcile::{Carried, Context, Next, carry_out, create_one, report, requeue};
+use crate::reconcile::{Carried, Context, Next, carry_out, create_one, is_behind, report, requeue};
 use crate::snapshot::{Presence, Snapshot};
 use crate::tuning::Limits;
 
@@ -95,6 +95,42 @@ async fn the_pause_before_another_creation_begins_with_the_answer() {
     assert_eq!(memory.failure(0).map(|failure| failure.fatal), Some(false));
     memory.tick(context.clock.elapsed());
     assert_eq!(memory.pause_before_create(0), Duration::from_secs(1));
+}
+
+/// A context whose API server has one AppWrapper, of this version.
+fn context_of_version(version: &'static str) -> Context {
+    let service = tower::service_fn(move |_: Request<Body>| {
+        let metadata =
+            json!({"name": "aw", "namespace": "ns", "uid": "uid", "resourceVersion": version});
+        let body = Body::from(json!({"metadata": metadata}).to_string().into_bytes());
+        std::future::ready(Response::builder().body(body).map_err(kube::Error::HttpError))
+    });
+    let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
+    Context::new(Client::new(service, "default"), clock, Config::default(), |_| ())
+}
+
+#[tokio::test]
+async fn an_older_version_is_believed_where_the_api_server_has_no_newer_one_for_long() {
+    let wrapper = wrapper(Phase::Running, false, false); // of version 1
+    for (has, second, want) in [("1", 59, true), ("2", 60, true), ("1", 60, false)] {
+        let context = context_of_version(has);
+        let mut memory = ReconcileState::default();
+        memory.focus("uid", 0, Phase::Running);
+        memory.confirm(Some("9"));
+        assert_eq!(is_behind(&context, &mut memory, &wrapper).await.ok(), Some(true), "{has}");
+        memory.tick(Duration::from_secs(second));
+        let is_behind = is_behind(&context, &mut memory, &wrapper).await;
+        assert_eq!(is_behind.ok(), Some(want), "{has} after {second} s");
+    }
+    let mut other = ReconcileState::default();
+    other.focus("other", 0, Phase::Running);
+    other.confirm(Some("9"));
+    let context = context_of_version("1");
+    assert_eq!(
+        is_behind(&context, &mut other, &wrapper).await.ok(),
+        Some(false),
+        "of another object"
+    );
 }
 
 #[tokio::test]

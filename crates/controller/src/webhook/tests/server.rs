@@ -197,6 +197,13 @@ async fn the_pods_of_a_train_job_are_read_from_its_runtime() {
     let declares = json!([{"path": "template.spec.other", "replicas": 1}]);
     let declares = with(&given_train_job(), "/spec/components/0/podSets", declares);
     let too_large = || Cluster::Waits(Semaphore::new(0));
+    let template = &given_train_job()["spec"]["components"][0];
+    let many = with(&given_train_job(), "/spec/components", json!(vec![template; 9]));
+    let many = with(
+        &many,
+        "/spec/components/8/podSets",
+        declares["spec"]["components"][0]["podSets"].clone(),
+    );
     for (aw, cluster, want) in [
         (given_train_job(), Cluster::Agrees, vec![json!([2])]),
         (given_train_job(), Cluster::IsAway, vec![]),
@@ -204,6 +211,8 @@ async fn the_pods_of_a_train_job_are_read_from_its_runtime() {
         (declares.clone(), Cluster::Agrees, vec![json!([2])]),
         (declares.clone(), Cluster::IsAway, vec![json!([])]),
         (declares, too_large(), vec![json!([])]),
+        // each copies the runtime
+        (many, Cluster::Agrees, [vec![json!([2]); 8], vec![json!([])]].concat()),
     ] {
         let given = given(cluster);
         let mut request = posted(given_review(mutate, "CREATE", &Value::Null, &aw).to_string());
@@ -215,7 +224,7 @@ async fn the_pods_of_a_train_job_are_read_from_its_runtime() {
         let patch: ByteString = serde_json::from_value(found["patch"].clone()).expect("base64");
         let patch: Value = serde_json::from_slice(&patch.0).expect("JSON");
         let ops = patch.as_array().expect("a list").iter();
-        let of_it = ops.filter(|op| op["path"] == "/spec/components/0/podSets");
+        let of_it = ops.filter(|op| op["path"].as_str().is_some_and(|at| at.ends_with("/podSets")));
         let replicas = |op: &Value| {
             let sets = op["value"].as_array().expect("a list").iter();
             sets.map(|set| set["replicas"].clone()).collect::<Value>()
