@@ -166,3 +166,36 @@ fn pod_sets_for_which_kueue_has_no_room_wait_for_ever() {
         assert_eq!(log.uids("Pod", "nineteen").len(), 0);
     });
 }
+
+/// What the webhook denies in a queue, seen where there is no webhook: Kueue's own integration of other kinds counts both.
+#[test]
+fn kueue_counts_neither_sidecars_nor_resources_of_whole_pods() {
+    without_webhook("kueue_counts_neither_sidecars_nor_resources_of_whole_pods", async |case| {
+        case.record_workloads().await;
+        Queue::of("kueue-sidecar", 5).create(&case).await;
+        let one = json!({"requests": {"cpu": "1"}});
+        let with = |name: &str, field: &str, value: serde_json::Value| {
+            let mut pod = pod(name, &[("run-for", "0s")]);
+            pod["spec"]["containers"][0]["resources"] = one.clone();
+            pod["spec"][field] = value;
+            pod
+        };
+        let sidecar =
+            json!([{"name": "sidecar", "image": "i", "restartPolicy": "Always", "resources": one}]);
+        let whole = json!({"requests": {"cpu": "2"}});
+        for pod in [with("sidecar", "initContainers", sidecar), with("whole", "resources", whole)] {
+            let name = pod["metadata"]["name"].as_str().expect("it has one").to_owned();
+            case.create(queued(&name, "kueue-sidecar", json!({}), vec![pod])).await;
+            let cpu = |log: &Log| {
+                let assigned =
+                    log.workloads(&name).last()?.object["status"]["admission"]["podSetAssignments"]
+                        [0]
+                    .clone();
+                assigned["resourceUsage"]["cpu"].as_str().map(str::to_owned)
+            };
+            let counted = case.until("Kueue admits it", cpu).await;
+            assert_eq!(counted, "1", "the pod of {name} requests 2");
+            case.phase(&name, "Succeeded").await;
+        }
+    });
+}

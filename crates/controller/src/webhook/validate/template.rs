@@ -164,8 +164,8 @@ fn uncounted(spec: &Value, path: &str, report: &mut Findings) {
     };
     let message = format!(
         "must be at most what Kueue counts for a pod ({}): for an AppWrapper, Kueue counts a sidecar container as an \
-         init container, and not the resources of the pod as a whole; move the container to containers, or give an \
-         init container requests as large as those of the pod",
+         init container, and not the resources of the pod as a whole; move the sidecar to containers, or give an init \
+         container before it requests as large as those of the pod",
         list(|it| it.counted)
     );
     report.invalid(path.to_owned(), list(|it| it.requested), message);
