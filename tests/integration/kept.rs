@@ -72,7 +72,7 @@ fn a_log_outlives_its_pod_and_goes_with_the_appwrapper() {
 fn what_was_deleted_is_in_the_history() {
     installed_test("what_was_deleted_is_in_the_history", async |case| {
         let user = User::of(&case, INSTALLED.plane.kubeconfig());
-        user.run(&["history"]).with(0, &["no deleted AppWrappers are recorded"]);
+        user.run(&["history"]).with(0, &["no record of a deleted AppWrapper"]);
         case.wrap("past", json!({}), vec![pod("p", &[])]).await;
         case.ready("past", 0).await;
         case.end_pod("p", "0").await;
@@ -91,6 +91,6 @@ fn what_was_deleted_is_in_the_history() {
         assert_eq!((&items[0]["name"], &items[0]["restarts"]), (&json!("past"), &json!(0)));
         assert_eq!(items[0]["attempts"][0]["outcome"], "Succeeded");
         user.run(&["history", "past"]).with(0, &["NAME", "Succeeded", "ATTEMPT", "past, deleted "]);
-        user.run(&["history", "other"]).with(0, &["no deleted AppWrappers are recorded"]);
+        user.run(&["history", "other"]).with(0, &["no record of a deleted AppWrapper"]);
     });
 }
