@@ -194,7 +194,7 @@ async fn is_behind(
         return Ok(true);
     }
     tracing::warn!(
-        "The API server has an older version than it had: it may have been restored from a backup."
+        "The API server has an older resourceVersion than before: it may have been restored from a backup."
     );
     memory.went_back(&wrapper.version);
     Ok(false)
@@ -537,10 +537,9 @@ async fn create_one(
         Ok(record) => memory.created(index, record),
         Err(failure) => {
             // what the API server says may quote the template: the condition and an event tell it
-            let fatal = failure.why.fatal;
             tracing::warn!(
                 component = component.title(),
-                why.fatal = fatal,
+                why.fatal = failure.why.fatal,
                 "Component not created."
             );
             if failure.unanswered {

@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_begin_anew_after_a_pause_is_not_said_to() {
+    fn a_requeued_or_inactive_appwrapper_is_not_said_to_restart() {
         let requeued = json!({"phase": "Resetting", "requeue": {"attempt": 1}});
         match plan(&wrapper(requeued), &Known::default(), at(30), "kubectl aw") {
             RetryPlan::Already(how) => assert_eq!(how, "is returning to its queue"),

@@ -187,11 +187,13 @@ impl Reading {
             let pod_sets = match recorded.transpose() {
                 Ok(Some(Recorded { template, mut pod_sets })) => {
                     answer.patch.push(Op::set(&at("template"), template));
-                    if !agree(&mut pod_sets, component) {
-                        let warning = format!(
-                            "spec.components[{i}].podSets: replaced by the pods of {kind} {name}"
-                        );
-                        answer.warnings.push(warning);
+                    let declared: Vec<PodSet> =
+                        serde_json::from_value(component["podSets"].clone()).unwrap_or_default();
+                    keep_annotations(&mut pod_sets, &declared);
+                    if !is_same(&declared, &pod_sets) {
+                        answer.warnings.push(format!(
+                            "spec.components[{i}].podSets: replaced with the pod sets of {kind} {name}"
+                        ));
                     }
                     pod_sets
                 }
@@ -212,15 +214,18 @@ impl Reading {
     }
 }
 
-/// Whether the pod sets that a component declares are those that were read, which get the annotations of the declared.
-fn agree(read: &mut [PodSet], component: &Value) -> bool {
-    let declared: Vec<PodSet> =
-        serde_json::from_value(component["podSets"].clone()).unwrap_or_default();
-    for set in &mut *read {
+/// Adds the annotations of the declared pod sets to those that were read.
+fn keep_annotations(read: &mut [PodSet], declared: &[PodSet]) {
+    for set in read {
         let same = declared.iter().find(|other| other.path == set.path);
         set.annotations.extend(same.into_iter().flat_map(|other| other.annotations.clone()));
     }
-    check_declared(&declared, read).is_ok()
+}
+
+/// Whether nothing is declared, or what was read. The numbers come first: nobody has limited that of the declared yet,
+/// and each of them is compared with all others.
+fn is_same(declared: &[PodSet], read: &[PodSet]) -> bool {
+    declared.is_empty() || declared.len() == read.len() && check_declared(declared, read).is_ok()
 }
 
 fn create(review: &Review, config: &Config, kueue: Option<WaitForPodsReady>) -> Progress {

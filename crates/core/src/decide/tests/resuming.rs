@@ -16,9 +16,6 @@ fn given_failed() -> World {
     let mut status = world.snapshot.status.component_status[0].clone();
     status.name = "other".into();
     world.snapshot.status.component_status.push(status);
-    for status in &mut world.snapshot.status.component_status {
-        status.uid = None;
-    }
     world
 }
 
@@ -42,10 +39,10 @@ fn one_that_failed_and_is_gone_is_missing_and_is_not_created_again() {
     let seen = world.decide(21);
     assert_eq!(seen.next, Phase::Resuming);
     assert_eq!(seen.status.component_status[0].uid.as_deref(), Some("job"));
-    let gone = world.written(&seen).presence(Presence::Unseen);
-    assert_eq!(gone.ask(22).ask, FreshRead::Missing);
-    let gone = gone.presence(Presence::Absent).answered(FreshRead::Missing);
-    let decision = gone.decide(22);
+    let unseen = world.written(&seen).presence(Presence::Unseen);
+    assert_eq!(unseen.ask(22).ask, FreshRead::Missing);
+    let absent = unseen.presence(Presence::Absent).answered(FreshRead::Missing);
+    let decision = absent.decide(22);
     assert_eq!(decision.next, Phase::Resetting);
     let failure = decision.status.attempts.last().unwrap().failure.as_ref().unwrap();
     assert_eq!(failure.reason.as_deref(), Some(condition::unhealthy::MISSING_COMPONENT));

@@ -189,9 +189,10 @@ proptest! {
                     }
                     Action::DeletePod { uid, .. } | Action::ForceDeletePod { uid, .. } => {
                         let pod = world.snapshot.pods.iter().find(|pod| pod.uid == uid).unwrap();
-                        let is_last = pod.terminating && have_all_succeeded(&after);
-                        let goes = pod.component.is_some_and(|index| is_going(&after, index));
-                        prop_assert!(goes || is_last);
+                        let is_left_over = pod.terminating && have_all_succeeded(&after);
+                        let is_recreated =
+                            pod.component.is_some_and(|index| is_going(&after, index));
+                        prop_assert!(is_recreated || is_left_over);
                     }
                     Action::AddFinalizer | Action::Create(_) | Action::GrowMemory { .. }
                     | Action::DeleteOrphan(_) | Action::Suspend | Action::SwitchWorkload { .. }
