@@ -536,12 +536,16 @@ async fn create_one(
     match created {
         Ok(record) => memory.created(index, record),
         Err(failure) => {
-            // what the API server says may quote the template: the condition and an event tell it
-            tracing::warn!(
-                component = component.title(),
-                why.fatal = failure.why.fatal,
-                "Component not created."
-            );
+            // once for all tries: the author of the AppWrapper chooses how many components fail, and for how long
+            let is_new = memory.failure(index).is_none_or(|old| old.fatal != failure.why.fatal);
+            if is_new {
+                // what the API server says may quote the template: the condition and an event tell it
+                tracing::warn!(
+                    component = component.title(),
+                    why.fatal = failure.why.fatal,
+                    "Component not created."
+                );
+            }
             if failure.unanswered {
                 memory.last_gap = Some(context.clock.around_now().1);
             }

@@ -22,6 +22,9 @@ use serde_json::Value;
 use crate::client;
 use crate::observe::assemble::Wrapper;
 
+/// How many bytes are kept of what the API server says.
+const SAID_BYTES_MAX: usize = 2 << 10;
+
 /// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
@@ -80,9 +83,13 @@ impl Error {
     }
 }
 
+/// At most [`SAID_BYTES_MAX`] of it: it may quote what a user wrote, and is kept.
 fn said(error: &kube::Error) -> String {
     match error {
-        kube::Error::Api(status) => status.message.clone(),
+        kube::Error::Api(status) => {
+            let message = &status.message;
+            message[..message.floor_char_boundary(SAID_BYTES_MAX)].to_owned()
+        }
         other => other.to_string(),
     }
 }

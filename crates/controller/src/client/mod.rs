@@ -4,6 +4,7 @@
 //! ```text
 //! request ─▶ Limits ─▶ API server ─▶ answer, in full, within the time; of a watch only its head
 //!                                    a page that is too large: fewer objects are asked for
+//!                                    an error that is too long: only its code is kept
 //!                                    429, 503: Retry-After becomes part of the error
 //!                                    protobuf: becomes JSON
 //! ```
@@ -22,7 +23,7 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, FutureExt};
 use http::{HeaderMap, Method, Request, Response, StatusCode, Uri, header};
 use http_body_util::combinators::UnsyncBoxBody;
-use http_body_util::{BodyExt, Full};
+use http_body_util::{BodyExt, Full, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
@@ -36,6 +37,8 @@ pub use read_only::{WouldWrite, read_only};
 const CALL_WITHIN: Duration = Duration::from_secs(35);
 /// The timeout of a list of all namespaces: a page may be large. The API server has the same timeout.
 const LIST_ALL_WITHIN: Duration = Duration::from_mins(1);
+/// The most bytes of an error. It names every field that is invalid, and the author of an object chooses how many are.
+const ERROR_BYTES_MAX: usize = 256 << 10;
 /// The longest pause because of a `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
@@ -161,8 +164,13 @@ where
                     }
                 }));
             }
-            let (head, mut bytes) =
-                page::whole(answer, page, &service, &fitting).await?.into_parts();
+            let is_error = answer.status().is_client_error() || answer.status().is_server_error();
+            let answer = if is_error {
+                error_in_full(answer).await?
+            } else {
+                page::whole(answer, page, &service, &fitting).await?
+            };
+            let (head, mut bytes) = answer.into_parts();
             if protobuf::is_it(&head.headers) {
                 bytes = protobuf::json(&bytes)?.into();
             }
@@ -185,6 +193,33 @@ where
 {
     let answer = service.lock().await.ready().await.map_err(Into::into)?.call(request);
     answer.await.map_err(Into::into)
+}
+
+/// An error in full, or only its code where its text is longer than [`ERROR_BYTES_MAX`].
+async fn error_in_full<B>(answer: Response<B>) -> Result<Response<Bytes>, BoxError>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<BoxError>,
+{
+    let (mut head, body) = answer.into_parts();
+    let bytes = match http_body_util::Limited::new(body, ERROR_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(error) if error.is::<LengthLimitError>() => {
+            head.headers.remove(header::CONTENT_TYPE); // it may have been protobuf
+            let kib = ERROR_BYTES_MAX >> 10;
+            let text = format!("the error message of the API server has more than {kib} KiB");
+            let mut status = Status::failure(&text, &reason_of(head.status));
+            status.code = head.status.as_u16();
+            serde_json::to_vec(&status)?.into()
+        }
+        Err(error) => return Err(error),
+    };
+    Ok(Response::from_parts(head, bytes))
+}
+
+/// The reason of a Status, as far as its code tells.
+fn reason_of(code: StatusCode) -> String {
+    code.canonical_reason().unwrap_or_default().replace(' ', "")
 }
 
 /// How long a call may take.
@@ -218,8 +253,7 @@ fn with_retry_after(code: StatusCode, headers: &HeaderMap, body: Bytes) -> Bytes
     let Some(seconds) = asked.and_then(|text| text.trim().parse::<u32>().ok()) else { return body };
     let mut status = serde_json::from_slice::<Status>(&body).unwrap_or_else(|_| {
         let text = String::from_utf8_lossy(&body);
-        let reason = code.canonical_reason().unwrap_or_default();
-        Status::failure(text.trim(), &reason.replace(' ', ""))
+        Status::failure(text.trim(), &reason_of(code))
     });
     status.code = code.as_u16();
     let details = status.details.get_or_insert_with(|| StatusDetails {

@@ -133,6 +133,21 @@ async fn retry_after_becomes_part_of_the_error() {
     assert!(list.items.is_empty());
 }
 
+#[tokio::test]
+async fn an_error_that_is_too_long_is_not_read_to_its_end() {
+    for (code, bytes, want) in [
+        (422, ERROR_BYTES_MAX, "x"),
+        (422, ERROR_BYTES_MAX + 1, "the error message of the API server has more than 256 KiB"),
+        (500, 32 << 20, "the error message of the API server has more than 256 KiB"),
+    ] {
+        let client = client(Duration::ZERO, move || reply(code, None, &"x".repeat(bytes)));
+        let error = get(&client, "/api/v1/namespaces/n/pods/p").await.unwrap_err();
+        let kube::Error::Api(status) = &error else { panic!("{error}") };
+        assert_eq!((status.code, status.message.starts_with(want)), (code, true), "{bytes}");
+        assert_eq!(is_rejected_for_good(&error), code == 422, "{bytes}");
+    }
+}
+
 /// A server of Leases of these sizes in bytes, page by page; what it was asked for, in order.
 fn leases(sizes: Vec<usize>) -> (Client, std::sync::Arc<std::sync::Mutex<Vec<String>>>) {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(vec![]));

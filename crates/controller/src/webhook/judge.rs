@@ -276,7 +276,11 @@ fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Progre
         return Progress::Final(AdmissionResponse::of(&[validate::too_deep()]));
     }
     let findings = validate::update(old, new, requester, config);
-    let changed = |i: &usize| template(old, *i) != template(new, *i);
+    // what is added to the pods is created with the rights of the requester, whoever adds it
+    let changed = |i: &usize| {
+        template(old, *i) != template(new, *i)
+            || !requester.is_kueue && pod_set_infos(old, *i) != pod_set_infos(new, *i)
+    };
     let changed = (0..components(new).len()).filter(changed).collect();
     // only the controller changes a template; what the user may create it has asked already
     let check_user = config.admission.user_rbac_admission_check && !requester.is_controller;
@@ -385,6 +389,11 @@ impl ClusterChecks {
 
 fn template(aw: &Value, component: usize) -> &Value {
     components(aw).get(component).map_or(&Value::Null, |each| &each["template"])
+}
+
+fn pod_set_infos(aw: &Value, component: usize) -> &[Value] {
+    let infos = components(aw).get(component).and_then(|each| each["podSetInfos"].as_array());
+    infos.map_or(&[], Vec::as_slice)
 }
 
 fn components(aw: &Value) -> &[Value] {

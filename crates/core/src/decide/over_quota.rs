@@ -11,6 +11,11 @@ use crate::config::OverQuotaAction;
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Pod, PodPhase};
+use crate::tuning::Period;
+
+/// For how long a Terminating pod makes room for the one that replaces it. Whoever deletes pods chooses their grace period,
+/// and may delete them again and again.
+const TERMINATING_MAX: Period = Period::from_secs(120);
 
 /// How many pod sets are named.
 const NAMED_MAX: usize = 5;
@@ -71,20 +76,21 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
 fn excesses(draft: &Draft<'_>) -> Vec<Excess> {
     let snapshot = draft.facts.snapshot;
     let mut live: BTreeMap<_, Vec<Timestamp>> = BTreeMap::new();
-    for pod in snapshot.pods.iter().filter(|pod| is_live(pod)) {
-        let created = pod.created.unwrap_or(draft.facts.now);
-        live.entry((pod.component, pod.pod_set)).or_default().push(created);
+    for pod in &snapshot.pods {
+        if let Some(since) = counts_since(pod, draft.facts.now) {
+            live.entry((pod.component, pod.pod_set)).or_default().push(since);
+        }
     }
-    let of = |((component, pod_set), mut created): ((Option<usize>, Option<usize>), Vec<_>)| {
+    let of = |((component, pod_set), mut since): ((Option<usize>, Option<usize>), Vec<_>)| {
         let component = component.and_then(|index| Some((index, snapshot.components.get(index)?)));
         let declared = component
             .zip(pod_set)
             .and_then(|((_, component), pod_set)| component.pod_sets.get(pod_set))
             .map_or(0, |pod_set| usize::try_from(pod_set.count()).unwrap_or(0));
-        created.sort_unstable();
-        // all that are older live as well, or they would not be counted
-        let since = *created.get(declared)?;
-        let count = created.len();
+        since.sort_unstable();
+        let count = since.iter().filter(|since| **since <= draft.facts.now).count();
+        // all that count for longer count still, or they would not be here
+        let since = *since.get(declared)?;
         let pods = if count == 1 { "1 pod".to_owned() } else { format!("{count} pods") };
         let place = match (component, pod_set) {
             (Some((index, component)), Some(pod_set)) => {
@@ -98,8 +104,15 @@ fn excesses(draft: &Draft<'_>) -> Vec<Excess> {
     live.into_iter().filter_map(of).collect()
 }
 
-/// Whether a pod uses quota and does not make room for another one.
-fn is_live(pod: &Pod) -> bool {
+/// Since when, or from when on, a pod uses quota and does not make room for another one; none where it does not.
+fn counts_since(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
     let ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
-    !ended && !pod.terminating && pod.lost.is_none()
+    if ended || pod.lost.is_some() {
+        return None;
+    }
+    let created = pod.created.unwrap_or(now);
+    if !pod.terminating {
+        return Some(created);
+    }
+    Some(created.max(TERMINATING_MAX.after(pod.deletion_requested?)))
 }

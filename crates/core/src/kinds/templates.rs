@@ -95,10 +95,11 @@ fn toleration(value: &Value) -> Toleration {
     }
 }
 
-/// Node selector and tolerations that Kueue adds.
+/// Node selector and tolerations that Kueue adds; of the tolerations, at most as many as a template may have.
 fn add_info(placement: &mut Placement, info: &PodSetInfo) {
     placement.node_selector.extend(info.node_selector.clone());
-    placement.tolerations.extend(info.tolerations.iter().map(|one| Toleration {
+    let room = TOLERATIONS_MAX.saturating_sub(placement.tolerations.len());
+    placement.tolerations.extend(info.tolerations.iter().take(room).map(|one| Toleration {
         key: one.key.clone().unwrap_or_default(),
         operator: one.operator.clone().unwrap_or_default(),
         value: one.value.clone().unwrap_or_default(),
@@ -278,6 +279,10 @@ mod tests {
         assert_eq!(most.tolerations.len(), TOLERATIONS_MAX);
         let more = placement(NODE_REQUIREMENTS_MAX + 1, TOLERATIONS_MAX + 1);
         assert_eq!((more.affinity, more.tolerations.len()), (None, TOLERATIONS_MAX));
+        let mut placement = placement(1, 1);
+        let tolerations = vec![Default::default(); 2 * TOLERATIONS_MAX];
+        add_info(&mut placement, &PodSetInfo { tolerations, ..PodSetInfo::default() });
+        assert_eq!(placement.tolerations.len(), TOLERATIONS_MAX);
     }
 
     #[test]

@@ -156,6 +156,17 @@ fn a_change_asks_only_about_templates_that_changed() {
 }
 
 #[test]
+fn who_changes_what_is_added_to_pods_needs_the_rights_to_create_them() {
+    let infos = "/spec/components/0/podSetInfos";
+    let old = without(&stored(), "/metadata/labels");
+    let aimed = with(&old, infos, json!([{"nodeSelector": {"a": "b"}}]));
+    assert!(checks(updated(&old, &aimed, "bob")).check_user);
+    for (username, new) in [(KUEUE, &aimed), ("bob", &with(&old, infos, json!([])))] {
+        assert_eq!(denial(updated(&old, new, username)), "", "{username}");
+    }
+}
+
+#[test]
 fn only_kueue_and_the_controller_change_suspend_of_what_has_a_queue() {
     let running = with(&stored(), "/spec/suspend", json!(false));
     for (username, is_let_in) in

@@ -17,6 +17,7 @@ mod execution;
 mod exit_codes;
 mod failure;
 mod finding;
+mod kubeflow;
 mod kueue;
 mod mounts;
 mod no_fit;

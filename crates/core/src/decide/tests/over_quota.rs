@@ -20,6 +20,13 @@ fn said(decision: &Decision) -> &str {
     found.filter(|found| found.status == "True").map_or("", |found| &found.message)
 }
 
+/// The deletion of a pod was requested at a second.
+fn going(world: World, index: usize, second: i64) -> World {
+    world.pod(index, |pod| {
+        (pod.terminating, pod.deletion_requested) = (true, Some(at(second)));
+    })
+}
+
 #[test]
 fn the_table_of_what_is_too_many() {
     let three = || running(&[Running, Running, Pending]);
@@ -32,6 +39,14 @@ fn the_table_of_what_is_too_many() {
         ("one has failed", running(&[Running, Failed, Running]), 500, ""),
         ("one has succeeded", running(&[Running, Succeeded, Running]), 500, ""),
         ("one is going", three().pod(0, |pod| pod.terminating = true), 500, ""),
+        ("one is going since 20", going(three(), 0, 20), 149, ""),
+        ("one is going, and does not go", going(three(), 0, 20), 150, "3 pods in pod set 0-0"),
+        (
+            "one after the other is deleted",
+            going(going(running(&[Running; 4]), 0, 20), 1, 30),
+            155,
+            "4 pods in pod set 0-0",
+        ),
         ("one is lost", three().pod(0, |pod| pod.lost = Some(lost)), 20, ""),
         ("the third is young", three().pod(2, |pod| pod.created = Some(at(490))), 499, ""),
         ("the first is young", three().pod(0, |pod| pod.created = Some(at(490))), 500, "3 pods"),
@@ -62,6 +77,8 @@ fn the_table_of_what_is_too_many() {
 fn it_is_looked_at_when_it_is_due_and_not_believed_of_a_watch() {
     let world = running(&[Running, Running, Running]);
     assert!(world.ask(5).requeue.is_some_and(|requeue| requeue <= at(12)));
+    let going = going(world.clone(), 0, 5);
+    assert!(going.ask(12).requeue.is_some_and(|requeue| requeue <= at(135)));
     assert_eq!(world.ask(12).ask, FreshRead::Pods);
     let known = world.clone().written(&world.decide(12));
     let again = known.decide(13);

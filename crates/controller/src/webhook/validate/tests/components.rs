@@ -219,6 +219,32 @@ fn what_kuberay_runs_beside_the_pod_sets_needs_no_quota() {
 }
 
 #[test]
+fn the_training_operator_creates_no_autoscaler() {
+    let job = |kind: &str, version: &str, policy: Value| {
+        let pod = json!({"spec": {"containers": [{"name": "pytorch", "image": "i"}]}});
+        let specs = json!({"Worker": {"replicas": 1, "template": pod}});
+        let field = if kind == "PyTorchJob" { "pytorchReplicaSpecs" } else { "paddleReplicaSpecs" };
+        let metadata = json!({"name": "one"});
+        let spec = json!({field: specs, "elasticPolicy": policy});
+        let template =
+            json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec});
+        judged(&given(&[template]))
+    };
+    let v1 = "kubeflow.org/v1";
+    for (kind, metrics) in [("PyTorchJob", json!([])), ("PaddleJob", json!([{"type": "Resource"}]))]
+    {
+        let said = job(kind, v1, json!({"maxReplicas": 64, "metrics": metrics}));
+        let field = "error: spec.components[0].template.spec.elasticPolicy.metrics: ";
+        only(kind, &said, field, "the autoscaler changes the number of workers");
+    }
+    for policy in
+        [json!({"minReplicas": 1, "maxReplicas": 4}), json!({"metrics": null}), json!(null)]
+    {
+        assert_eq!(job("PyTorchJob", v1, policy), Vec::<String>::new());
+    }
+}
+
+#[test]
 fn only_allowed_kinds_are_wrapped() {
     let config = Config::parse("admission: {allowedKinds: [Job.batch]}").unwrap();
     assert_eq!(create(&given(&[job("a")]), &config), vec![]);
