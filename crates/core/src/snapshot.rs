@@ -232,6 +232,8 @@ pub enum Owner {
 pub struct Report {
     /// Its own verdict.
     pub outcome: Outcome,
+    /// It has met its success criteria, and ends once the pods are gone that it deletes for that: a Job with `successPolicy`.
+    pub is_succeeding: bool,
     /// Pods that it still has to run, for each pod set of which its object tells: those of Jobs,
     /// `JobSet`s and Kubeflow jobs. Of any other pod set it is the declared number.
     pub expected: BTreeMap<usize, Expected>,

@@ -38,6 +38,13 @@ pub fn finished_at(pod: &Pod) -> Option<Timestamp> {
         .or_else(|| disrupted_at(pod))
 }
 
+/// When a pod ended as a whole, with the last of its containers: only then the kubelet calls it Failed, and its component
+/// may act. Of one that has not ended, and where nothing tells, it is when it [failed](finished_at).
+pub fn ended_at(pod: &Pod) -> Option<Timestamp> {
+    let last = pod.terminated().filter_map(|(_, end)| end.finished_at).max();
+    finished_at(pod).max(last)
+}
+
 /// When a pod stopped being Ready because its node did. The node controller gives no reason, the kubelet always does:
 /// what it says is about the containers, and may be long before the node was lost.
 fn unready_by_node(pod: &Pod) -> Option<Timestamp> {

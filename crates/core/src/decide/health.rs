@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::{Facts, attempts, consequence, failure};
-use crate::api::{PodSetSince, condition};
+use crate::api::{AppWrapperStatus, PodSetSince, condition};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Component, End, Outcome, Pod, PodPhase, Presence, Snapshot};
 
@@ -63,7 +63,7 @@ impl PodSetHealth<'_> {
     fn loses_readiness(&self) -> impl Fn(&Pod) -> bool + use<> {
         let oldest = self.oldest_pending();
         move |pod| {
-            let end = failure::finished_at(pod).into_iter().chain(pod.deletion_requested).min();
+            let end = failure::ended_at(pod).into_iter().chain(pod.deletion_requested).min();
             end.zip(oldest).is_none_or(|(end, oldest)| oldest >= end)
         }
     }
@@ -114,7 +114,12 @@ pub fn has_succeeded(draft: &Draft<'_>, index: usize) -> bool {
 
 /// Whether it is written down that a component has succeeded.
 pub fn is_success_recorded(draft: &Draft<'_>, index: usize) -> bool {
-    draft.status.component_status.get(index).is_some_and(|status| {
+    is_success_stored(&draft.status, index)
+}
+
+/// The same of a status.
+pub fn is_success_stored(status: &AppWrapperStatus, index: usize) -> bool {
+    status.component_status.get(index).is_some_and(|status| {
         condition::is_true(&status.conditions, condition::COMPONENT_SUCCEEDED)
     })
 }
@@ -133,7 +138,7 @@ fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
 /// Whether a pod has succeeded, and not because it was deleted: what handles SIGTERM ends with 0.
 fn succeeded_by_itself(pod: &Pod) -> bool {
     let is_deleted_first =
-        |requested| failure::finished_at(pod).is_none_or(|ended| ended >= requested);
+        |requested| failure::ended_at(pod).is_none_or(|ended| ended >= requested);
     pod.phase == PodPhase::Succeeded && !pod.deletion_requested.is_some_and(is_deleted_first)
 }
 
@@ -236,7 +241,7 @@ pub fn unready_since(draft: &Draft<'_>, health: &PodSetHealth<'_>) -> Option<Tim
     if !health.terminating.is_empty() {
         return None;
     }
-    let ended = health.failed.iter().filter_map(|pod| failure::finished_at(pod)).max();
+    let ended = health.failed.iter().filter_map(|pod| failure::ended_at(pod)).max();
     let ended = ended.map(|ended| ended.min(draft.facts.now));
     let ended = ended.map(|ended| health.oldest_pending().map_or(ended, |at| at.min(ended)));
     let known_from = ended.into_iter().chain(draft.facts.snapshot.last_gap).max();
@@ -341,8 +346,8 @@ fn replaced_until(
     if !health.ready() {
         return before;
     }
-    let failed = health.failed.iter().filter_map(|pod| failure::finished_at(pod));
-    before.max(failed.filter(|at| *at <= facts.now).max().map(Time))
+    let ended = health.failed.iter().filter_map(|pod| failure::ended_at(pod));
+    before.max(ended.filter(|at| *at <= facts.now).max().map(Time))
 }
 
 /// The failed pods of a set that were not replaced: it was not ready since they failed.
@@ -367,7 +372,7 @@ pub fn not_replaced<'a>(draft: &Draft<'_>, health: &PodSetHealth<'a>) -> Vec<&'a
 pub fn is_replaced(snapshot: &Snapshot, pod: &Pod) -> bool {
     let entry = entry_of(snapshot, pod);
     let until = entry.and_then(|entry| entry.replaced_until.as_ref());
-    match (failure::finished_at(pod), until) {
+    match (failure::ended_at(pod), until) {
         (Some(at), Some(until)) => at <= until.0,
         (Some(_), None) => false,
         (None, _) => pod.lost.is_some() && entry.is_some_and(|entry| entry.ready),

@@ -173,6 +173,7 @@ fn unless_failed_early(
         return Ok(here);
     }
     let judged = failed::judge(draft);
+    notices::ignored_failures(draft, &judged);
     let pod_sets = components::begun_pod_sets(draft);
     let Ok(missing) = missing_component(draft, &judged, &pod_sets, &failed) else {
         draft.ask(FreshRead::Missing);

@@ -15,7 +15,7 @@ use super::no_fit;
 use super::policy::Judged;
 use super::policy::category::Category;
 use super::problem::Problem;
-use super::replacement::{Replacement, SilentOwners};
+use super::replacement::{AFTER_GAP, Replacement, SilentOwners};
 use super::steps::{self, ComponentStage};
 use crate::api::FailureRecord;
 use crate::api::condition::unhealthy;
@@ -153,13 +153,27 @@ fn first_failed_pod<'a>(
     Some(Problem {
         message: format!("{}{others}", problem.message),
         failed_at: at,
-        deadline: (!is_decided).then(|| draft.facts.limits.failure_grace.after(at)),
+        deadline: (!is_decided).then(|| replaced_by(draft.facts, &pods, at)),
         components: with_pods(draft, judged, &decided, vec![]),
         ignored: if all_ignored { ignored } else { None },
         silent_owners: silent_owners(draft.facts, replacement, &pods, at),
         may_return,
         ..problem
     })
+}
+
+/// Until when failed pods are waited to be replaced, the first of which failed at a moment: their component may do that from
+/// when the first of them has ended as a whole, and not while the API server does not answer.
+fn replaced_by(facts: Facts<'_>, pods: &[&Pod], failed_at: Timestamp) -> Timestamp {
+    let grace = facts.limits.failure_grace;
+    let ended =
+        pods.iter().filter(|pod| pod.lost.is_none()).filter_map(|pod| failure::ended_at(pod));
+    let ended = ended.filter(|at| *at <= facts.now).min();
+    let is_lost = pods.first().is_some_and(|pod| pod.lost.is_some());
+    let from = ended.filter(|_| !is_lost).max(Some(failed_at)).unwrap_or(failed_at);
+    let due = grace.after(from);
+    let gap = facts.snapshot.last_gap.filter(|gap| *gap > from);
+    gap.map_or(due, |gap| due.max(grace.min(AFTER_GAP).after(gap)))
 }
 
 /// Whether a pod is a component itself that has failed and is about to be gone. Nothing makes up for it, and the policies

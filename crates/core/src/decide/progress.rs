@@ -20,6 +20,7 @@ use super::policy::category;
 use super::policy::failure_view::FailureView;
 use super::policy::pod_failure::Judged;
 use super::problem::Problem;
+use super::replacement::AFTER_GAP;
 use super::{Facts, VerdictAction, attempts, components};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptProgress, FailureRecord, Phase, keys};
@@ -30,8 +31,6 @@ use crate::tuning::Period;
 
 /// The most reports that cannot be read, of which one look names the pods.
 const FLAWS_MAX: usize = 3;
-/// How long reports may take that could not be written while the API server did not answer.
-const AFTER_GAP: Period = Period::from_secs(30);
 /// The fields of `spec.progress`.
 const START: &str = "startWithin";
 const STALL: &str = "stallAfter";

@@ -10,8 +10,12 @@ use crate::api::keys;
 use crate::snapshot::{BackoffLimit, Component, Object, Outcome, Pod, PodPhase, Report};
 use crate::tuning::Period;
 
-/// How long a component may take to say why it failed, from its first failed pod.
+/// How long a component may take to say why it failed, from the end of its first failed pod.
 pub const OWNER_GRACE: Period = Period::from_secs(10);
+
+/// How long others may take to do what they could not do while the API server did not answer: components that replace pods,
+/// and pods that report progress.
+pub const AFTER_GAP: Period = Period::from_secs(30);
 
 /// Components whose pods failed, and that may still say why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +33,8 @@ impl SilentOwners {
         replacement: &Replacement,
         (pod, failed_at): (&Pod, Timestamp),
     ) -> Option<Self> {
-        let until = owner_until(facts, replacement, pod, failed_at)?;
+        let ended = failure::ended_at(pod).filter(|at| *at <= facts.now);
+        let until = owner_until(facts, replacement, pod, ended.max(Some(failed_at))?)?;
         Some(Self { since: failed_at, until })
     }
 
@@ -47,7 +52,7 @@ fn owner_until(
     facts: Facts<'_>,
     replacement: &Replacement,
     pod: &Pod,
-    failed_at: Timestamp,
+    ended_at: Timestamp,
 ) -> Option<Timestamp> {
     let component = facts.snapshot.components.get(pod.component?)?;
     let object = component.ours()?;
@@ -59,7 +64,7 @@ fn owner_until(
         && !is_deleted_after_its_end(pod)
         && object.uid != pod.uid
         && replacement.may_be_final(facts, pod))
-    .then(|| OWNER_GRACE.after(failed_at))
+    .then(|| OWNER_GRACE.after(ended_at))
 }
 
 /// The exit codes with which Kubeflow replaces no pod that restarts by exit code.
@@ -72,7 +77,7 @@ fn has_final_exit_code(pod: &Pod) -> bool {
 /// Whether a pod failed by itself and was deleted later: its component replaces it.
 fn is_deleted_after_its_end(pod: &Pod) -> bool {
     let disrupted = pod.true_condition("DisruptionTarget").is_some();
-    let times = failure::finished_at(pod).zip(pod.deletion_requested);
+    let times = failure::ended_at(pod).zip(pod.deletion_requested);
     let ended_before = times.is_some_and(|(ended, requested)| ended <= requested);
     pod.phase == PodPhase::Failed
         && pod.terminating

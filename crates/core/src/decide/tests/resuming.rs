@@ -3,7 +3,7 @@
 use super::given::{World, at, given};
 use crate::api::{AttemptAction, Phase, condition};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{Component, CreationFailure, Presence};
+use crate::snapshot::{Component, CreationFailure, PodPhase, Presence};
 
 /// The first of two Jobs has failed, and the second is refused for now.
 fn given_failed() -> World {
@@ -29,6 +29,16 @@ fn a_component_that_fails_while_another_is_refused_is_decided_about() {
         (Some(AttemptAction::Restart), at(20))
     );
     assert_eq!(decision.status.resetting_count, 1);
+}
+
+#[test]
+fn pods_that_are_ignored_meanwhile_are_counted_and_told() {
+    let rule =
+        "podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [3]}}]}";
+    let decision = given_failed().spec(rule).pods(&[PodPhase::Failed]).decide(21);
+    assert_eq!((decision.next, decision.status.ignored_failures), (Phase::Resetting, 1));
+    let told = |reason: &str| decision.events.iter().filter(|event| event.reason == reason).count();
+    assert_eq!(told("IgnoredFailure"), 1);
 }
 
 #[test]

@@ -93,9 +93,10 @@ impl Rules for Job {
         report.backoff.insert(index, backoff_limit(object));
         let (parallelism, completions) = object.job_shape("/spec");
         let succeeded = object.count("/status/succeeded").unwrap_or(0);
+        report.is_succeeding = object.condition("SuccessCriteriaMet").is_some();
         let expected = match completions {
             // it ends: what still runs is being deleted
-            _ if object.condition("SuccessCriteriaMet").is_some() => Expected::default(),
+            _ if report.is_succeeding => Expected::default(),
             Some(completions) => {
                 // an index beyond its backoff limit is never completed
                 let given_up = indexes(object.text("/status/failedIndexes"));

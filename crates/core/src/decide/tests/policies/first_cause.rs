@@ -4,7 +4,7 @@ use super::build::{check, container, failed, pod_of, ready, running, runs};
 use crate::api::condition::unhealthy;
 use crate::decide::tests::given::{World, at};
 use crate::snapshot::lost::{Loss, Lost};
-use crate::snapshot::{BackoffLimit, FailedJob, Node, Pod, PodCondition, PodPhase};
+use crate::snapshot::{BackoffLimit, Expected, FailedJob, Node, Pod, PodCondition, PodPhase};
 
 const IGNORE: &str = "podFailurePolicy: {rules: [\
     {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
@@ -258,6 +258,31 @@ fn no_policy_is_asked_about_a_pod_that_its_job_deleted() {
     ]);
     let failure = world().with(deleted()).decide(26).verdict.failure.expect("a failure");
     assert_eq!((failure.pod, failure.reason.as_deref()), (None, Some("DeadlineExceeded")));
+}
+
+#[test]
+fn no_policy_is_asked_about_a_pod_that_its_job_deleted_because_it_succeeded() {
+    let rule = "podFailurePolicy: {rules: [{action: FailAppWrapper, onExitCodes: {operator: NotIn, values: [40]}}]}";
+    let deleted = |pod: Pod| Pod { terminating: true, deletion_requested: Some(at(20)), ..pod };
+    let killed = || deleted(failed(0).code(143).at(25));
+    let world = |pod: Pod| {
+        let still_running = deleted(pod_of(0, PodPhase::Running));
+        running(&["Job/work:2"]).spec(rule).with(pod).with(still_running)
+    };
+    let succeeding = |world: World| {
+        world.object_of(0, |object| {
+            object.report.is_succeeding = true;
+            object.report.expected.insert(0, Expected::default());
+        })
+    };
+    let fails = "Fail podFailurePolicy#0";
+    check(vec![
+        ("the Job goes on", world(killed()), 26, fails),
+        ("it meets its success criteria", succeeding(world(killed())), 26, "None"),
+        ("it has succeeded", world(killed()).succeeds(0), 26, "None"),
+        ("the same at a later look", world(killed()).succeeds(0).settled(26), 27, "None"),
+        ("a pod failed by itself before", succeeding(world(failed(0).code(1).at(18))), 26, fails),
+    ]);
 }
 
 #[test]

@@ -85,16 +85,17 @@ fn exit_codes_match_as_in_a_job() {
     let is_in = "operator: In, values: [41, 42]";
     let not_in = "operator: NotIn, values: [41, 42]";
     let of_side = "containerName: side, operator: In, values: [42]";
+    let ended = "Wait 81"; // the grace period begins with the end of the last container
     check(vec![
         ("In: one of the values", on(is_in).with(two(42, 1)), 21, FAILS),
         ("In: any container", on(is_in).with(two(1, 42)), 21, FAILS),
-        ("In: none of the values", on(is_in).with(two(1, 2)), 21, IN_GRACE),
+        ("In: none of the values", on(is_in).with(two(1, 2)), 21, ended),
         ("NotIn: another code", on(not_in).with(two(1, 42)), 21, FAILS),
-        ("NotIn: only the values", on(not_in).with(two(41, 42)), 21, IN_GRACE),
-        ("NotIn: 0 is never meant", on(not_in).with(two(42, 0)), 21, IN_GRACE),
+        ("NotIn: only the values", on(not_in).with(two(41, 42)), 21, ended),
+        ("NotIn: 0 is never meant", on(not_in).with(two(42, 0)), 21, ended),
         ("NotIn: no container failed", on(not_in).with(evicted), 21, IN_GRACE),
         ("containerName: the named one", on(of_side).with(two(1, 42)), 21, FAILS),
-        ("containerName: another one", on(of_side).with(two(42, 1)), 21, IN_GRACE),
+        ("containerName: another one", on(of_side).with(two(42, 1)), 21, ended),
         ("init containers count as well", on(is_in).with(init), 21, FAILS),
     ]);
 }

@@ -1,9 +1,10 @@
 //! Which failed pod is the cause, whatever is seen first: not one that was replaced, and of the others the first.
 
-use super::build::{check, failed, ready, running};
+use super::build::{check, container, failed, ready, running};
 use crate::api::Phase;
 use crate::decide::tests::given::{World, at};
 use crate::snapshot::{Pod, Presence};
+use crate::tuning::Period;
 
 const OVER: &str = "BackoffLimitExceeded";
 const JUDGES: &str = "{rules: [\
@@ -61,6 +62,48 @@ fn a_pod_that_fails_as_soon_as_all_run_is_a_failure() {
         assert_eq!(decision.verdict.deadline, Some(at(89)), "at {second}");
         world = world.written(&decision);
     }
+}
+
+/// A container failed at 20, before another pod failed at 50 and was replaced; the last container of the pod ended at 100.
+#[test]
+fn a_pod_that_ended_after_the_last_replacement_was_not_replaced() {
+    let world = running(&["Job/work:2"]).with(failed(0).at(50)).ready(0, 2).backoff(0, 6, 1);
+    let mut world = world.settled(60);
+    world.limits.terminal_exit_codes = [42].into();
+    let late = failed(0).code(42).at(20).and(container("log", 0, "Completed", "", 100));
+    let world = world.pod(2, |pod| *pod = named("work-1", late));
+    assert_eq!(world.says_at(101), "Fail exitCodeAnnotation");
+}
+
+#[test]
+fn a_pod_fails_for_its_component_when_its_last_container_has_ended() {
+    let pod = || failed(0).code(3).and(container("log", 0, "Completed", "", 100));
+    let rule = "failurePolicy: {rules: [{name: f, action: FailAppWrapper, \
+                onJobFailureReasons: [BackoffLimitExceeded]}]}";
+    let world = |limit, failed| running(&["Job/work:1"]).with(pod()).backoff(0, limit, failed);
+    let silent = || world(0, 1).spec(rule);
+    let gap = |mut world: World, second: i64| {
+        world.snapshot.last_gap = Some(at(second));
+        world
+    };
+    check(vec![
+        ("it is replaced, or not, from then on", world(6, 1), 101, "Wait 160"),
+        ("its Job may say why it failed from then on", silent(), 101, "Wait 160"),
+        ("… however short the grace period", hasty(silent()), 101, "Wait 110"),
+        ("… and does", silent().fails(0, OVER, "", 101), 102, "Fail failurePolicy/f#0"),
+        ("the API server did not answer before", gap(world(6, 1), 99), 101, "Wait 160"),
+        ("… and at the end of the grace period", gap(world(6, 1), 159), 160, "Wait 189"),
+        (
+            "… with a short grace period",
+            gap(hasty(world(6, 1)), 159),
+            160,
+            "Restart retryLimit 0 of 3",
+        ),
+    ]);
+}
+
+fn hasty(world: World) -> World {
+    world.limits(|limits| limits.failure_grace = Period::from_secs(0))
 }
 
 #[test]
