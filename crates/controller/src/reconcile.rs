@@ -29,6 +29,7 @@ use crate::decide::{Decision, Facts, decide, shows_later_attempt};
 use crate::mutations::{self, Mutation};
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Key, Sync};
+use crate::observe::departed::Departed;
 use crate::observe::live;
 use crate::observe::memory::ReconcileState;
 use crate::observe::nodes;
@@ -244,8 +245,15 @@ async fn run_rounds(
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let attach = attach(&limits, &config);
-        let mut snapshot =
-            observe::observe(context.sources(), &wrapper, memory, asked.fresh, &attach).await?;
+        let mut snapshot = observe::observe(
+            context.sources(),
+            &wrapper,
+            memory,
+            asked.fresh,
+            &attach,
+            &config.autopilot,
+        )
+        .await?;
         let (now, anchor) = context.clock.around_now();
         memory.tell(&mut snapshot, anchor);
         suspects::fill(context, &wrapper, &mut snapshot, now);
@@ -257,6 +265,7 @@ async fn run_rounds(
             continue;
         }
         if let Some(shadow) = &context.shadow {
+            memory.departed = Departed::default();
             let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
             return Ok(compare(context, memory, shadow, &wrapper, sight, &decision));
         }
@@ -269,7 +278,9 @@ async fn run_rounds(
             if has_written {
                 return Ok(Next::After(WATCH_OVERDUE)); // what was written comes back through the watch
             }
-            match written::write(context, memory, &stored, &wrapper, &decision).await? {
+            let written = written::write(context, memory, &stored, &wrapper, &decision).await?;
+            memory.departed = Departed::default(); // it is decided about
+            match written {
                 Written::Stored(newer) => {
                     report::announce(context, memory, &stored, &decision);
                     failure_log::keep(context, &wrapper, &snapshot, &decision).await;
@@ -283,7 +294,9 @@ async fn run_rounds(
             asked = Asked::default();
             continue;
         }
-        match carry_out(context, memory, &wrapper, &snapshot, &decision).await? {
+        let carried = carry_out(context, memory, &wrapper, &snapshot, &decision).await?;
+        memory.departed = Departed::default();
+        match carried {
             Carried::Wrote(newer) => {
                 stored = newer.clone();
                 wrapper = newer;

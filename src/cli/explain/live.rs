@@ -54,7 +54,8 @@ pub(in crate::cli) async fn around(
     let mut memory = ReconcileState::default();
     let attach = world::attach(wrapper, config);
     let mut notes = retry_sources::collect(client, wrapper, &attach, &cache).await?.notes;
-    let mut snapshot = observe::observe(sources, wrapper, &mut memory, FreshRead::Gone, &attach)
+    let (ask, autopilot) = (FreshRead::Gone, &config.autopilot);
+    let mut snapshot = observe::observe(sources, wrapper, &mut memory, ask, &attach, autopilot)
         .await
         .map_err(|error| unlisted(&error))?;
     notes.extend(if snapshot.retry.may_avoid_nodes() || nodes_of_pods(&snapshot).len() > 1 {

@@ -267,6 +267,7 @@ fn reindexed(report: Report, paths: &[String], pod_sets: &[PodSet]) -> Report {
     };
     Report {
         outcome: report.outcome,
+        is_succeeding: report.is_succeeding,
         expected: report
             .expected
             .into_iter()

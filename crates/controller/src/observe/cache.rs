@@ -99,6 +99,12 @@ impl Key {
 }
 
 impl KindKey {
+    /// The kind of pods.
+    #[must_use]
+    pub fn pod() -> Self {
+        Self { api_version: "v1".to_owned(), kind: "Pod".to_owned() }
+    }
+
     /// Pods: they are watched in any case, so that no watch of their own is needed.
     #[must_use]
     pub fn is_pod(&self) -> bool {
@@ -122,7 +128,7 @@ impl Cache {
     }
 
     /// Forgets a pod; returns the AppWrappers that are to be looked at.
-    pub fn remove_pod(&self, record: &PodRecord) -> BTreeSet<Key> {
+    pub fn remove_pod(&self, record: &Arc<PodRecord>) -> BTreeSet<Key> {
         self.lock().pod_cache.remove(record)
     }
 
@@ -178,10 +184,14 @@ impl Cache {
         }
     }
 
-    /// Forgets an object of a kind.
+    /// Forgets an object of a kind, but for how it ended, until the next look at the AppWrapper that it names.
     pub fn remove_object(&self, kind: &KindKey, record: &ObjectRecord) {
-        if let Some(cache) = self.lock().kinds.get_mut(kind) {
+        let mut inner = self.lock();
+        if let Some(cache) = inner.kinds.get_mut(kind) {
             cache.objects.remove(&Key::of_record(&record.identity));
+        }
+        if let Some(key) = named(record) {
+            inner.pod_cache.note_deleted(&key, kind, record);
         }
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::departed::Departed;
 use super::kin::Kin;
 use super::records::ObjectRecord;
 use crate::api::Phase;
@@ -64,6 +65,8 @@ pub struct ReconcileState {
     gone_nodes: BTreeMap<String, Duration>,
     /// What was once seen to be the AppWrapper's.
     pub kin: Kin,
+    /// What was deleted since the last decision.
+    pub departed: Departed,
     /// Owners of pods or components are left to be read, or an undetermined pod may be replaced: look again after this
     /// time.
     pub read_on_in: Option<Duration>,

@@ -10,6 +10,7 @@ pub mod ancestry;
 pub mod assemble;
 pub mod cache;
 pub mod cached_appwrapper;
+pub mod departed;
 pub mod feed;
 pub mod jobs;
 pub mod kin;
@@ -31,22 +32,27 @@ pub mod workload;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 
 use crate::api::{Phase, keys};
+use crate::config::Autopilot;
 use crate::plan::FreshRead;
-use crate::snapshot::{Component, Node, Owner, Presence, Snapshot};
+use crate::snapshot::{Component, End, Node, Outcome, Owner, PodPhase, Presence, Snapshot};
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
+use departed::Departed;
 use live::{Error, Live};
 use memory::ReconcileState;
-use nodes::Marks;
 use pod_lists::PodLists;
 use pod_record::PodRecord;
 use pods::Found;
 use records::ObjectRecord;
 use retry_sources::Attach;
+
+/// A look that sees what was deleted since the last one is followed by another after this time.
+const DEPARTED_FOR: Duration = Duration::from_secs(1);
 
 /// Where is looked.
 #[derive(Clone, Copy)]
@@ -71,7 +77,9 @@ pub async fn observe(
     memory: &mut ReconcileState,
     ask: FreshRead,
     attach: &Attach,
+    autopilot: &Autopilot,
 ) -> Result<Snapshot, Error> {
+    take_deleted(sources, wrapper, memory);
     let mut components = Vec::with_capacity(wrapper.components.len());
     let mut has_unread = false;
     for index in 0..wrapper.components.len() {
@@ -101,9 +109,12 @@ pub async fn observe(
     if has_unread {
         memory.look_again(pods::READ_AGAIN_AFTER);
     }
+    if !memory.departed.is_empty() {
+        memory.look_again(DEPARTED_FOR);
+    }
     memory.kin.tell_pod_owners(&mut components);
     let mut snapshot = Snapshot {
-        nodes: known_nodes(sources, memory, &records, ask).await?,
+        nodes: known_nodes(sources, memory, &records, ask, autopilot).await?,
         components,
         pods,
         undetermined,
@@ -167,16 +178,7 @@ async fn presence(
     }
     let kind = kind_of(component);
     let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
-    let creates = match wrapper.status.phase {
-        Phase::Resuming | Phase::Running => true,
-        Phase::Empty
-        | Phase::Suspended
-        | Phase::Resetting
-        | Phase::Suspending
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::Terminating => false,
-    };
+    let creates = creates(wrapper.status.phase);
     let seen = memory.kin.component(index).map(str::to_owned);
     let found = |record| wrapper.presence(index, record, &component.pod_sets, seen.as_deref());
     let cached = match sources.cache.object(&kind, &at, &wrapper.key()) {
@@ -185,7 +187,11 @@ async fn presence(
             Some(record)
         }
         // On the way down only what is seen counts, else a deleted object would live on here.
-        None if creates => memory.recently_created(index).cloned(),
+        None if creates => {
+            let recorded = component.recorded.as_deref();
+            let departed = memory.departed.object(&kind, [seen.as_deref(), recorded]).cloned();
+            departed.or_else(|| memory.recently_created(index).cloned())
+        }
         None => None,
     };
     let read = match ask {
@@ -195,7 +201,16 @@ async fn presence(
         }
         // What the cache holds is there; only what it lacks must be asked for.
         FreshRead::Missing | FreshRead::Pods => match cached.map(found) {
-            Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
+            Some(presence) if is_recorded(wrapper, index, &presence) => {
+                let may_have_ended = ask == FreshRead::Pods
+                    && is_active(component, &presence)
+                    && sources.cache.pod_cache(|pods| pods.of(&wrapper.key()).any(has_failed));
+                if !may_have_ended || kind.is_pod() {
+                    return Ok(presence);
+                }
+                let read = sources.live.object(sources.client, &kind, &at).await?;
+                return Ok(read.map_or(presence, found)); // the watch will show how one ended that is gone
+            }
             Some(_) | None => sources.live.object(sources.client, &kind, &at).await,
         },
         // The LIST of the pods that name the AppWrapper follows, and shows any other of ours that has its name.
@@ -217,6 +232,44 @@ async fn presence(
         // A kind that does not exist, or of which nothing can be in a namespace.
         Err(Error::NoKind(_) | Error::NotNamespaced(_)) => Ok(Presence::NoKind),
         Err(error @ Error::Api { .. }) => Err(error),
+    }
+}
+
+/// Whether a component goes on, as far as is known, and says so itself when it ends.
+fn is_active(component: &Component, presence: &Presence) -> bool {
+    let is_active = match presence {
+        Presence::Present(object) => object.report.outcome == Outcome::Active,
+        Presence::Unseen | Presence::Absent | Presence::NoKind => false,
+    };
+    component.end == End::Reported && is_active
+}
+
+fn has_failed(record: &Arc<PodRecord>) -> bool {
+    record.pod.phase == PodPhase::Failed
+}
+
+/// Whether components are created in a phase, and decided about.
+const fn creates(phase: Phase) -> bool {
+    match phase {
+        Phase::Resuming | Phase::Running => true,
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => false,
+    }
+}
+
+/// What was deleted since the last look is decided about, if anything is.
+fn take_deleted(sources: Sources<'_>, wrapper: &Wrapper, memory: &mut ReconcileState) {
+    let key = wrapper.key();
+    let deleted = sources.cache.pod_cache(|pod_cache| pod_cache.take_deleted(&key));
+    if creates(wrapper.status.phase) {
+        memory.departed.take(deleted, &memory.kin);
+    } else {
+        memory.departed = Departed::default();
     }
 }
 
@@ -255,24 +308,23 @@ fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
     }
 }
 
-/// What is known of the nodes of these pods. That a node is gone is never concluded from a watch, and a
-/// verdict about pods rests on no older word about their nodes: both are read from the API server itself.
+/// What is known of the nodes of these pods. That a node is gone is never concluded from a watch, and a verdict about pods
+/// rests on no older word that their nodes are lost, or marked: both are read from the API server itself.
 async fn known_nodes(
     sources: Sources<'_>,
     memory: &mut ReconcileState,
     records: &[Arc<PodRecord>],
     ask: FreshRead,
+    autopilot: &Autopilot,
 ) -> Result<BTreeMap<String, Node>, Error> {
     let mut nodes = BTreeMap::new();
+    let is_fine = |node: &Node| node.lost.is_none() && node.no_execute.is_empty();
     for (name, known) in sources.cache.nodes(records) {
         let node = match known {
-            Some(node) if node.lost.is_none() || ask < FreshRead::Pods => node,
+            Some(node) if is_fine(&node) || ask < FreshRead::Pods => node,
             None if ask < FreshRead::Pods && memory.is_node_gone(&name) => nodes::deleted(),
             known => match live::node(sources.client, &name).await {
-                Ok(Some(seen)) => {
-                    let lost = nodes::node(&seen, &Marks::default()).0.lost;
-                    Node { lost, ..known.unwrap_or_default() }
-                }
+                Ok(Some(seen)) => nodes::node(&seen, &nodes::marks(autopilot)).0,
                 Ok(None) => {
                     memory.node_gone(&name);
                     nodes::deleted()

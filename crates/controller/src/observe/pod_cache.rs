@@ -9,8 +9,10 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use super::ancestry::Doubt;
-use super::cache::Key;
+use super::cache::{Key, KindKey};
+use super::departed::Deleted;
 use super::pod_record::PodRecord;
+use super::records::ObjectRecord;
 use crate::snapshot::Undetermined;
 
 /// How many deletions are remembered until the next look; of others it is asked what became of them.
@@ -42,6 +44,8 @@ struct Group {
     unsettled: usize,
     /// Pods whose deletion the watch has shown since the last look.
     over: BTreeSet<String>,
+    /// What had ended of what was deleted since the last look, components too.
+    deleted: Deleted,
     /// UID of the AppWrapper for which what was found holds; none where there is no such AppWrapper.
     found_for: Option<String>,
 }
@@ -172,22 +176,37 @@ impl PodCache {
     }
 
     /// Forgets a pod that the watch shows no more; returns the AppWrappers that are to be looked at.
-    pub fn remove(&mut self, record: &PodRecord) -> BTreeSet<Key> {
+    pub fn remove(&mut self, record: &Arc<PodRecord>) -> BTreeSet<Key> {
         let home = self.homes.remove(&Key::of_record(&record.identity));
         let mut changed = BTreeSet::new();
-        for key in home.into_iter().chain(Key::named_by(&record.identity)) {
+        let keys: BTreeSet<Key> = home.into_iter().chain(Key::named_by(&record.identity)).collect();
+        for key in keys {
             if let Some(group) = self.groups.get_mut(&key)
                 && group.found_for.is_some()
                 && record.is_over
                 && group.over.len() < OVER_MAX
             {
                 group.over.insert(record.identity.uid.clone());
+                group.deleted.note_pod(record);
             }
             if self.leave(&key, &record.identity.name) {
                 changed.insert(key);
             }
         }
         changed
+    }
+
+    /// Keeps what an object says at its deletion until the next look at the AppWrapper that it names.
+    pub fn note_deleted(&mut self, key: &Key, kind: &KindKey, record: &ObjectRecord) {
+        let group = self.groups.get_mut(key).filter(|group| group.found_for.is_some());
+        if let Some(group) = group {
+            group.deleted.note_object(kind, record);
+        }
+    }
+
+    /// What had ended of what was deleted since the last look at an AppWrapper.
+    pub fn take_deleted(&mut self, key: &Key) -> Deleted {
+        self.groups.get_mut(key).map(|group| std::mem::take(&mut group.deleted)).unwrap_or_default()
     }
 
     fn leave(&mut self, key: &Key, name: &str) -> bool {
@@ -224,6 +243,7 @@ impl PodCache {
             if group.found_for.is_some() {
                 let kept = fresh.entry(key).or_default();
                 (kept.found_for, kept.over) = (group.found_for, group.over);
+                kept.deleted = group.deleted;
             }
         }
         self.groups = fresh;
@@ -250,6 +270,7 @@ impl PodCache {
     pub fn forget(&mut self, key: &Key) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.over.clear();
+        group.deleted = Deleted::default();
         group.found_for = None;
         if group.is_empty() {
             self.groups.remove(key);

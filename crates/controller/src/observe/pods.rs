@@ -80,7 +80,7 @@ pub async fn classify(
         let nameless = KindKey { api_version: String::new(), kind: String::new() };
         return Err(Error::NotNamespaced(nameless));
     }
-    let Sorted { ours, links, others } = assemble::sorted(&records, lineages, components);
+    let Sorted { mut ours, links, others } = assemble::sorted(&records, lineages, components);
     let mut undetermined = summary(&others);
     undetermined.incomplete = incomplete;
     if lists {
@@ -107,6 +107,10 @@ pub async fn classify(
         } else if components.iter().all(|component| component.ours().is_none()) {
             orphans = find_orphans(sources, wrapper, memory, &records).await;
         }
+    }
+    if !memory.departed.is_empty() {
+        ours.extend(memory.departed.pods(&ours));
+        ours.sort_by(|one, other| one.name.cmp(&other.name));
     }
     Ok(Found { records, pods: ours, undetermined, orphans })
 }

@@ -31,6 +31,11 @@ where
     }
     let ruling = problem.ruling(draft);
     if problem.evacuation {
+        // that the pod is on the node, and the node is marked, is true now, or the restart comes for nothing
+        if draft.facts.snapshot.answered < FreshRead::Pods {
+            draft.ask(FreshRead::Pods);
+            return here.stay();
+        }
         return evacuate(here, draft, problem, ruling);
     }
     let due = problem.due(draft, &ruling);

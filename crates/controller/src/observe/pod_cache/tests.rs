@@ -81,13 +81,14 @@ fn only_a_complete_deletion_is_remembered_as_one() {
     pod_cache.put(pod("p", "a"));
     pod_cache.look(&key("a"), "uid");
     pod_cache.put(pod("q", "a"));
-    pod_cache.remove(&over("p"));
+    pod_cache.remove(&Arc::new(over("p")));
     pod_cache.remove(&pod("q", "a"));
     assert_eq!(pod_cache.look(&key("a"), "uid").over, BTreeSet::from(["p-uid".to_owned()]));
     assert_eq!(pod_cache.look(&key("a"), "uid"), CachedPods::default(), "told once");
     // of an AppWrapper that nobody looks at nothing is kept
     pod_cache.put(pod("p", "nobody"));
-    pod_cache.remove(&PodRecord { is_over: true, ..PodRecord::clone(&pod("p", "nobody")) });
+    pod_cache
+        .remove(&Arc::new(PodRecord { is_over: true, ..PodRecord::clone(&pod("p", "nobody")) }));
     assert!(!pod_cache.groups.contains_key(&key("nobody")));
 }
 

@@ -9,21 +9,24 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use serde_json::json;
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
 
 use super::{PAST, Play};
 use crate::api::{Phase, Since, keys};
 use crate::clock::ManualClock;
-use crate::config::Config;
+use crate::config::{Autopilot, Config};
 use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::departed::Departed;
 use crate::observe::memory::ReconcileState;
+use crate::observe::pod_record::WatchedPod;
 use crate::observe::records::ObjectRecord;
 use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_policies};
-use crate::observe::{self, raw_object::RawObject};
+use crate::observe::{self, feed, live, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
 use crate::reconcile::{Carried, Context, Next, carry_out, create_one, is_behind, report, requeue};
-use crate::snapshot::{Presence, Snapshot};
+use crate::snapshot::{Outcome, PodPhase, Presence, Snapshot};
 use crate::tuning::Limits;
 
 const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
@@ -181,7 +184,7 @@ async fn a_component_that_cannot_be_read_is_neither_there_nor_gone_while_others_
         context.cache.put_object(&kind, record);
         let mut memory = ReconcileState::default();
         let attach = Attach::default();
-        let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach).await;
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
         let Ok(snapshot) = seen else {
             assert!(!left_out, "{phase} {ask:?} {code}");
             continue;
@@ -191,6 +194,125 @@ async fn a_component_that_cannot_be_read_is_neither_there_nor_gone_while_others_
             snapshot.components.iter().map(|component| &component.presence).collect();
         assert!(matches!(presences[..], [Presence::Unseen, Presence::Present(_)]));
         assert_eq!(memory.pods_unseen_for(), Some(Duration::from_secs(5)));
+    }
+}
+
+/// A look from this context.
+async fn look(
+    context: &Context,
+    wrapper: &Wrapper,
+    memory: &mut ReconcileState,
+    ask: FreshRead,
+    attach: &Attach,
+) -> Result<Snapshot, live::Error> {
+    let autopilot = Autopilot::default();
+    observe::observe(context.sources(), wrapper, memory, ask, attach, &autopilot).await
+}
+
+/// An object that the AppWrapper controls.
+fn owned(name: &str, rest: &Value) -> Value {
+    let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "name": "aw", "uid": "uid", "controller": true}]);
+    let mut object = json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"),
+        "labels": {keys::APPWRAPPER: "aw", keys::APPWRAPPER_UID: "uid", keys::ATTEMPT: "0"},
+        "ownerReferences": owner}});
+    object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    object
+}
+
+#[tokio::test]
+async fn what_has_ended_is_seen_once_more_after_its_deletion() {
+    let (attach, ask) = (Attach::default(), FreshRead::Nothing);
+    for (condition, is_seen) in [("Complete", true), ("Failed", true), ("Suspended", false)] {
+        let context = context(&server(&[]), Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        let kind = kind_of(&wrapper.components[0]);
+        let mut feed = feed::Objects::new(kind);
+        let job = |conditions: Value| -> RawObject {
+            let job = owned("b", &json!({"status": {"conditions": conditions}}));
+            serde_json::from_str(&job.to_string()).unwrap()
+        };
+        feed.take(&context.cache, Event::Apply(job(json!([]))));
+        let mut memory = ReconcileState::default();
+        look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        // both events come between two looks
+        let ended = json!([{"type": condition, "status": "True"}]);
+        feed.take(&context.cache, Event::Apply(job(ended.clone())));
+        feed.take(&context.cache, Event::Delete(job(ended)));
+        for ask in [FreshRead::Nothing, FreshRead::Nothing] {
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+            let outcome = seen.components[1].ours().map(|object| object.report.outcome.clone());
+            assert_eq!(outcome.is_some_and(|it| it != Outcome::Active), is_seen, "{condition}");
+            assert_eq!(memory.pods_unseen_for().is_some(), is_seen, "there is another look");
+        }
+        memory.departed = Departed::default(); // it was decided about
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        assert_eq!(seen.components[1].presence, Presence::Unseen, "{condition}");
+    }
+}
+
+#[tokio::test]
+async fn a_pod_that_has_failed_is_seen_once_more_after_its_deletion() {
+    let (attach, ask) = (Attach::default(), FreshRead::Nothing);
+    for (phase, deletion, is_seen) in [
+        ("Failed", json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0}), true),
+        ("Running", json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0}), false),
+        ("Failed", json!({}), false), // its label was removed
+    ] {
+        let context = context(&server(&[]), Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        let mut feed = feed::Pods::default();
+        let pod = |phase: &str, deletion: &Value| -> WatchedPod {
+            let mut pod = owned("p", &json!({"status": {"phase": phase}}));
+            let metadata = pod["metadata"].as_object_mut().unwrap();
+            metadata.extend(deletion.as_object().unwrap().clone());
+            let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "b", "uid": "uid-b",
+                "controller": true}]);
+            metadata.insert("ownerReferences".to_owned(), job);
+            serde_json::from_str(&pod.to_string()).unwrap()
+        };
+        let kind = kind_of(&wrapper.components[0]);
+        let job: RawObject = serde_json::from_str(&owned("b", &json!({})).to_string()).unwrap();
+        context.cache.put_object(&kind, ObjectRecord::of(&job, &kind.api_version, &kind.kind));
+        feed.take(&context.cache, Event::Apply(pod("Running", &json!({}))));
+        let mut memory = ReconcileState::default();
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        assert_eq!(seen.pods.len(), 1);
+        feed.take(&context.cache, Event::Delete(pod(phase, &deletion)));
+        for _ in 0..2 {
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
+            let failed = seen.iter().flat_map(|seen| &seen.pods);
+            let failed: Vec<_> = failed.filter(|pod| pod.phase == PodPhase::Failed).collect();
+            assert_eq!(failed.len(), usize::from(is_seen), "{phase} {deletion}");
+            assert!(failed.iter().all(|pod| pod.component == Some(1)));
+        }
+        memory.departed = Departed::default(); // it was decided about
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
+        assert!(seen.is_ok_and(|seen| seen.pods.is_empty()) || !is_seen, "{phase} {deletion}");
+    }
+}
+
+#[tokio::test]
+async fn a_component_of_which_a_pod_failed_is_read_before_a_verdict() {
+    let attach = Attach::default();
+    for (phase, ask, is_read) in [
+        ("Failed", FreshRead::Pods, true),
+        ("Running", FreshRead::Pods, false),
+        ("Failed", FreshRead::Missing, false),
+    ] {
+        let server = server(&[]);
+        let context = context(&server, Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        let kind = kind_of(&wrapper.components[0]);
+        let job: RawObject = serde_json::from_str(&owned("b", &json!({})).to_string()).unwrap();
+        context.cache.put_object(&kind, ObjectRecord::of(&job, &kind.api_version, &kind.kind));
+        let pod = owned("p", &json!({"status": {"phase": phase}}));
+        let pod = serde_json::from_str(&pod.to_string()).unwrap();
+        feed::Pods::default().take(&context.cache, Event::Apply(pod));
+        let mut memory = ReconcileState::default();
+        look(&context, &wrapper, &mut memory, ask, &attach).await.ok(); // the LIST is not answered
+        let called = server.called.lock().unwrap();
+        assert_eq!(called.contains(&format!("GET {JOBS}/b")), is_read, "{phase} {ask:?}");
     }
 }
 
@@ -214,7 +336,7 @@ async fn an_object_of_another_attempt_that_a_watch_shows_is_read_before_anything
         context.cache.put_object(&kind, ObjectRecord::of(&seen, &kind.api_version, &kind.kind));
         let (mut memory, attach) = (ReconcileState::default(), Attach::default());
         // the LIST of pods is not answered
-        let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach).await;
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
         let called = server.called.lock().unwrap();
         assert_eq!(called.contains(&format!("GET {JOBS}/b")), is_read, "{attempt} {ask:?}");
         let presence = seen.ok().map(|mut seen| seen.components.swap_remove(1).presence);
@@ -277,7 +399,7 @@ async fn what_only_deletes_does_not_wait_for_retry_policies_and_misses_none() {
             }
             let mut memory = ReconcileState::default();
             let ask = FreshRead::Nothing;
-            let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach);
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach);
             let retry = seen.await.unwrap().retry;
             assert_eq!((retry.unusable.len(), retry.unlisted), (missing, !listed), "{phase}");
         }
@@ -308,7 +430,7 @@ async fn a_deletion_before_retry_policies_are_listed_keeps_what_rests_on_them() 
         let attach = Attach { own: limits.retry_policies.clone(), default: None };
         let mut memory = ReconcileState::default();
         let ask = FreshRead::Nothing;
-        let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach);
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach);
         let mut snapshot = seen.await.unwrap();
         snapshot.components[0].presence = Presence::Absent;
         snapshot.answered = FreshRead::Gone;
@@ -377,7 +499,7 @@ async fn the_jobs_of_a_failed_job_set_are_listed_once_whatever_the_policies() {
         for _ in 0..3 {
             let attach = Attach::default();
             let ask = FreshRead::Nothing;
-            let seen = observe::observe(context.sources(), &wrapper, &mut memory, ask, &attach);
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach);
             seen.await.unwrap();
         }
         let called = server.called.lock().unwrap();

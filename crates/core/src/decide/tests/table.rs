@@ -488,6 +488,7 @@ fn an_evacuation_is_not_counted_and_pauses_longer_each_time() {
         pod.resources = ["gpu".to_owned()].into();
     });
     world.snapshot.nodes.insert("node-1".into(), node);
+    assert_eq!(world.ask(30).ask, FreshRead::Pods, "caches of pods and nodes may lag");
     let mut seconds = vec![];
     for _ in 0..5 {
         let decision = world.decide(30);

@@ -1,0 +1,81 @@
+//! What was deleted since the last look, as it was at the end: pods that had ended, and components that had. The next look
+//! sees it once more, so that the same is decided whether a look came just before the deletion or just after it.
+
+use std::sync::Arc;
+
+use super::cache::KindKey;
+use super::kin::{Kin, Place};
+use super::pod_record::PodRecord;
+use super::records::ObjectRecord;
+use crate::snapshot::{Outcome, Pod, PodPhase};
+
+/// The most pods that are kept between two looks at one AppWrapper.
+pub const PODS_MAX: usize = 64;
+/// The most other objects.
+const OBJECTS_MAX: usize = 16;
+
+/// What the watches have shown to be deleted of what names one AppWrapper.
+#[derive(Debug, Default)]
+pub struct Deleted {
+    pods: Vec<Arc<PodRecord>>,
+    objects: Vec<(KindKey, ObjectRecord)>,
+}
+
+impl Deleted {
+    /// Keeps a pod, if its containers had ended.
+    pub fn note_pod(&mut self, record: &Arc<PodRecord>) {
+        let has_ended = matches!(record.pod.phase, PodPhase::Failed | PodPhase::Succeeded);
+        if has_ended && record.is_over && self.pods.len() < PODS_MAX {
+            self.pods.push(record.clone());
+        }
+    }
+
+    /// Keeps an object, if it says that it had ended.
+    pub fn note_object(&mut self, kind: &KindKey, record: &ObjectRecord) {
+        if record.report.outcome != Outcome::Active && self.objects.len() < OBJECTS_MAX {
+            self.objects.push((kind.clone(), record.clone()));
+        }
+    }
+}
+
+/// The same, as far as it is known to be ours, until it is decided about.
+#[derive(Debug, Default)]
+pub struct Departed {
+    pods: Vec<Pod>,
+    objects: Vec<(KindKey, ObjectRecord)>,
+}
+
+impl Departed {
+    /// Takes in what was deleted since the last look. A pod is ours if an earlier look has found that.
+    pub fn take(&mut self, deleted: Deleted, kin: &Kin) {
+        for record in deleted.pods {
+            self.objects.push((KindKey::pod(), ObjectRecord::of_pod(&record)));
+            if let Some(place) = kin.place(&record.identity.uid) {
+                let Place { component, pod_set, attempt } = *place;
+                self.pods.push(Pod { component, pod_set, attempt, ..record.pod.clone() });
+            }
+        }
+        self.objects.extend(deleted.objects);
+        self.pods.truncate(PODS_MAX);
+        self.objects.truncate(PODS_MAX + OBJECTS_MAX);
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.objects.is_empty()
+    }
+
+    /// The object of a kind that had one of these UIDs.
+    #[must_use]
+    pub fn object(&self, kind: &KindKey, uids: [Option<&str>; 2]) -> Option<&ObjectRecord> {
+        let is_it = |record: &ObjectRecord| uids.contains(&Some(record.identity.uid.as_str()));
+        self.objects.iter().find(|(of, record)| of == kind && is_it(record)).map(|(_, it)| it)
+    }
+
+    /// Our pods; none that is among these as well.
+    pub fn pods(&self, others: &[Pod]) -> Vec<Pod> {
+        let is_other = |pod: &&Pod| others.iter().all(|other| other.uid != pod.uid);
+        self.pods.iter().filter(is_other).cloned().collect()
+    }
+}
