@@ -152,7 +152,7 @@ pub(super) fn add(sum: &mut BTreeMap<String, f64>, more: &BTreeMap<String, f64>)
     }
 }
 
-/// A number for people: at most one decimal.
+/// A number for people: two decimals below 10, none from 10 on.
 fn decimal(amount: f64) -> String {
     if amount == 0.0 {
         "0".to_owned()

@@ -406,9 +406,9 @@ integrations: {frameworks: [workload.codeflare.dev/appwrapper]}",
         assert_eq!(said.len(), 3, "{said:#?}");
         assert!(said[0].contains("kueue-controller-manager (not allowed)"), "{said:#?}");
         let verbs =
-            "the controller may not create, get, delete, list, watch jobs.batch in all namespaces";
+            "the controller cannot create, get, delete, list, watch jobs.batch in all namespaces";
         assert!(said[1].starts_with(verbs), "{said:#?}");
-        let verbs = "the controller may not get, delete, list, watch pods in all namespaces";
+        let verbs = "the controller cannot get, delete, list, watch pods in all namespaces";
         assert!(said[2].starts_with(verbs), "{said:#?}");
     });
 }

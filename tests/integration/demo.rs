@@ -336,7 +336,7 @@ fn what_no_node_takes_gives_its_quota_to_another_and_returns() {
             ("AppWrapper/small", "Waits", "0 of 2 nvidia.com/gpu are free"),
             ("AppWrapper/big", "Unhealthy", "NoFit"),
             ("AppWrapper/big", "Resetting", "returns to the queue"),
-            ("AppWrapper/big", "EverythingGone", "Kueue takes the quota back"),
+            ("AppWrapper/big", "EverythingGone", "Kueue releases the quota"),
             ("AppWrapper/big", "Suspended", "its quota is released"),
             ("AppWrapper/small", "Admitted", ""),
             ("AppWrapper/small", "Succeeded", ""),

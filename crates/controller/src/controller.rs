@@ -81,7 +81,7 @@ impl Controller {
         Self::made(client, clock, config, metrics, None)
     }
 
-    /// Creates a controller that compares its decisions with what the controller in charge does, and writes nothing.
+    /// Creates a controller that compares its decisions with what the active controller does, and writes nothing.
     #[must_use]
     pub fn shadowing(
         client: Client,

@@ -316,7 +316,7 @@ fn attach(limits: &Limits, config: &Config) -> Attach {
     Attach { own: limits.retry_policies.clone(), default }
 }
 
-/// Compares a decision with what the controller in charge does, and carries nothing out.
+/// Compares a decision with what the active controller does, and carries nothing out.
 fn compare(
     context: &Context,
     memory: &mut ReconcileState,

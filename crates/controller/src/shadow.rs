@@ -1,4 +1,4 @@
-//! A controller that only watches: what it would have done is compared with what the controller in charge does.
+//! A controller that only watches: what it would have done is compared with what the active controller does.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -145,7 +145,7 @@ impl Shadow {
             differ = of("differ"),
             unseen = of("unseen"),
             differences,
-            "The comparison with the controller in charge ends."
+            "Stopped comparing with the active controller."
         );
     }
 }

@@ -338,16 +338,9 @@ fn member(snapshot: &Snapshot, index: usize) -> Member {
     let object = match (&component.flaw, &component.presence) {
         (Some(flaw), _) => format!("cannot be created: {flaw}"),
         (None, Presence::Present(object)) => match (&object.owner, &object.report.outcome) {
-            (Owner::Stranger(whose), _) => {
-                format!("its name is taken: the object is owned by {whose}")
-            }
-            (Owner::Former, _) => {
-                "its name is taken by an object of the previous AppWrapper of this name".to_owned()
-            }
+            (owner @ (Owner::Stranger(_) | Owner::Former), _) => words::taken_by(owner),
             (Owner::Us, Outcome::Failed { reason, message, .. }) => {
-                let message =
-                    if message.is_empty() { String::new() } else { format!(": {message}") };
-                format!("failed: {reason}{message}")
+                words::failed_with(reason, message)
             }
             (Owner::Us, _) if object.terminating => match object.finalizers.as_slice() {
                 [] => "being deleted".to_owned(),

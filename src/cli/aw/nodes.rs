@@ -43,7 +43,7 @@ pub(in crate::cli) struct Args {
 /// The nodes, most points first.
 #[derive(Debug, Serialize)]
 struct Listed {
-    /// From so many points on, a node is suspect.
+    /// A node with at least this many points is suspect.
     threshold: i32,
     items: Vec<Item>,
     notes: Vec<String>,
@@ -91,7 +91,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let sites = sites.map(|all| all.iter().map(site).collect::<Vec<_>>());
     let listed = listed(&stored, sites, &config, doubt, now());
     if listed.items.is_empty() && args.output == Output::Text {
-        term::remark("no failure of an AppWrapper points to a node");
+        term::remark("no node has failures of AppWrappers on record");
         return Ok(super::DONE);
     }
     tell(args.output, &listed, || text(&listed, now(), term::has_colour()))

@@ -82,7 +82,7 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
             Written::Yes => {}
             Written::Conflict => continue,
             Written::Refused(why) => {
-                let why = format!("is left unchanged, since it could not be recreated: {why}");
+                let why = format!("was left unchanged, because it could not be recreated: {why}");
                 return Ok(done(false, nothing, why));
             }
         }

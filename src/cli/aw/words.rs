@@ -7,7 +7,7 @@ use super::super::explain::text::span;
 use super::super::term::Colour;
 use crate::api::{Attempt, FailureRecord, Phase, RuleRef, RuleSource, condition};
 use crate::decide::policy::{self, counted_by};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Owner, Snapshot};
 
 /// What stands in a table where there is nothing.
 pub(super) const NOTHING: &str = "-";
@@ -100,15 +100,7 @@ pub(super) fn short_cause(failure: &FailureRecord) -> String {
 /// limit, the rule that it is asked for.
 pub(super) fn rule(rule: &RuleRef) -> String {
     use RuleSource::{FailurePolicy, PodFailurePolicy, RetryPolicy};
-    let is_limit = match rule.source {
-        RuleSource::RetryLimit | RuleSource::UncountedLimit => true,
-        RuleSource::KillSwitch
-        | PodFailurePolicy
-        | RuleSource::ExitCodeAnnotation
-        | FailurePolicy
-        | RetryPolicy
-        | RuleSource::StopWhen => false,
-    };
+    let is_limit = rule.source.is_limit();
     if rule.source == RuleSource::StopWhen {
         return policy::place(rule);
     }
@@ -136,6 +128,22 @@ pub(super) fn rule(rule: &RuleRef) -> String {
     text
 }
 
+/// Whose the object is that has the name of a component.
+pub(super) fn taken_by(owner: &Owner) -> String {
+    match owner {
+        Owner::Stranger(whose) => format!("its name is taken: the object is owned by {whose}"),
+        Owner::Former | Owner::Us => {
+            "its name is taken by an object of the previous AppWrapper of this name".to_owned()
+        }
+    }
+}
+
+/// Why an object has failed, as far as it says.
+pub(super) fn failed_with(reason: &str, message: &str) -> String {
+    let parts = [reason, message].into_iter().filter(|part| !part.is_empty());
+    format!("failed: {}", parts.collect::<Vec<_>>().join(": "))
+}
+
 /// Decision, rule, and how many retries were used of how many before: as far as they were recorded.
 pub(super) fn decision(attempt: &Attempt) -> Option<String> {
     let mut text = attempt.action?.as_str().to_owned();
@@ -143,10 +151,8 @@ pub(super) fn decision(attempt: &Attempt) -> Option<String> {
         text += &format!(" by {}", self::rule(rule));
     }
     if let Some(retries) = attempt.retries {
-        let is_uncounted =
-            attempt.rule.as_ref().is_some_and(|rule| rule.source == RuleSource::UncountedLimit);
-        let what = if is_uncounted { "uncounted restarts" } else { "restarts" };
-        text += &format!(", {} of {} {what} used before", retries.used, retries.limit);
+        let source = attempt.rule.as_ref().map(|rule| rule.source);
+        text += &format!(", {}", policy::used_before(source, retries));
     }
     Some(text)
 }

@@ -36,14 +36,14 @@ Deployment or another kind that does not end runs until it is deleted. Annotatio
   sim/message: TEXT                 its termination message
   sim/disruption: REASON            the pod gets the condition DisruptionTarget with this reason
   sim/fail-until-attempt: \"2\"       the pod fails in attempts 0 and 1, and succeeds in attempt 2
-  sim/fail-first: \"1\"               only so many pods of the pod set fail
+  sim/fail-first: \"1\"               only this many pods of the pod set fail
   sim/needs-peers: 30s              the pod fails this long after another pod of its AppWrapper is lost
   sim/never-ready: \"true\"           the pod never runs
   sim/stuck: \"true\"                 the pod stays Terminating when it is deleted
   sim/progress-every: 5s            the pod reports a step of progress this often
-  sim/progress-steps: \"20\"          so many times
+  sim/progress-steps: \"20\"          how many steps it reports
   sim/hang-until-attempt: \"1\"       in earlier attempts, the pod does not end after its last step
-  sim/checkpoint-every: \"5\"         the pod names a checkpoint every so many steps";
+  sim/checkpoint-every: \"5\"         the pod names a new checkpoint every 5 steps";
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]

@@ -155,7 +155,7 @@ impl Teller {
         }
         if gone(&new) && !gone(&old) && new.phase == Phase::Resetting {
             let next = if new.requeue.is_some() {
-                "Kueue takes the quota back".to_owned()
+                "Kueue releases the quota".to_owned()
             } else {
                 let when = pause_left(&new, &limits(object), now)
                     .map_or_else(|| "at once".to_owned(), |left| format!("in {}", span(left)));

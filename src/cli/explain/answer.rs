@@ -7,7 +7,7 @@ use super::super::aw::list::state;
 use super::super::ledger::Ledger;
 use super::super::program;
 use super::Scene;
-use crate::api::{FailureRecord, Phase, RuleRef, SuspectNodes};
+use crate::api::{FailureRecord, Phase, RuleRef, RuleSource, SuspectNodes};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, VerdictAction, budget, decide, progress, recovery};
 use crate::observe::assemble::Wrapper;
@@ -177,7 +177,7 @@ pub(in crate::cli) struct Failure {
 /// The rule that named the action.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(in crate::cli) struct Rule {
-    pub source: String,
+    pub source: RuleSource,
     pub policy: Option<String>,
     pub name: Option<String>,
     pub index: Option<i32>,
@@ -354,7 +354,7 @@ impl Explanation {
 impl Rule {
     pub(in crate::cli) fn of(rule: &RuleRef) -> Self {
         Self {
-            source: rule.source.to_string(),
+            source: rule.source,
             policy: rule.policy.clone(),
             name: rule.name.clone(),
             index: rule.index,

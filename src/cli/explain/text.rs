@@ -6,6 +6,7 @@ use super::super::term::{Colour, Page, Span};
 use super::answer::{Budget, Eviction, Explanation, Failure, Progress, Rule};
 use crate::api::{Phase, RuleSource, SuspectEffect, SuspectNodes};
 use crate::decide::VerdictAction;
+use crate::decide::policy::used_before;
 use crate::tuning::Period;
 
 /// The answer as a headline and a few lines.
@@ -129,22 +130,19 @@ fn failure(failure: &Failure) -> String {
 }
 
 fn rule(rule: &Rule) -> String {
-    let mut text = rule.source.clone();
+    let mut text = rule.source.to_string();
     if let Some(policy) = &rule.policy {
         text += &format!(", policy {policy}");
     }
     if rule.overrides {
         text += " (override)";
     }
-    let is_limit = [RuleSource::RetryLimit, RuleSource::UncountedLimit]
-        .iter()
-        .any(|limit| rule.source == limit.to_string());
     match (&rule.name, rule.index) {
-        (Some(name), _) if rule.policy.is_none() && is_limit => {
+        (Some(name), _) if rule.policy.is_none() && rule.source.is_limit() => {
             text += &format!(", failurePolicy rule {name}");
         }
         (Some(name), _) => text += &format!(", rule {name}"),
-        (None, Some(index)) => text += &unnamed(&rule.source, index),
+        (None, Some(index)) => text += &unnamed(rule.source, index),
         (None, None) => {}
     }
     if let (Some(_), Some(index)) = (&rule.name, rule.index) {
@@ -154,12 +152,12 @@ fn rule(rule: &Rule) -> String {
 }
 
 /// A rule of `podFailurePolicy`, which has no name: it decided, or its action is `Count`.
-fn unnamed(source: &str, index: i32) -> String {
-    if source == RuleSource::PodFailurePolicy.to_string() {
+fn unnamed(source: RuleSource, index: i32) -> String {
+    if source == RuleSource::PodFailurePolicy {
         return format!(".rules[{index}]");
     }
     let rule = format!("{}.rules[{index}]", RuleSource::PodFailurePolicy);
-    if source == RuleSource::UncountedLimit.to_string() {
+    if source == RuleSource::UncountedLimit {
         return format!(", {rule}");
     }
     format!(", counted by {rule}")
@@ -167,10 +165,7 @@ fn unnamed(source: &str, index: i32) -> String {
 
 fn restarts(answer: &Explanation) -> String {
     let Some(retries) = answer.retries else { return String::new() };
-    let uncounted = RuleSource::UncountedLimit.to_string();
-    let is_uncounted = answer.rule.as_ref().is_some_and(|rule| rule.source == uncounted);
-    let what = if is_uncounted { " uncounted restarts" } else { "" };
-    format!("{} of {}{what} used before", retries.used, retries.limit)
+    used_before(answer.rule.as_ref().map(|rule| rule.source), retries)
 }
 
 fn budget(budget: &Budget) -> String {

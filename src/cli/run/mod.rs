@@ -39,13 +39,13 @@ pub(super) struct Args {
     /// Log as JSON, one object per line
     #[arg(long)]
     log_json: bool,
-    /// Only watch: compare each decision with what the controller in charge does, and write nothing
+    /// Only watch: compare each decision with what the active controller does, and write nothing
     ///
     /// Leader election, the webhook and the progress server are off, whatever the configuration says. Each
     /// difference is one line of the log; /metrics counts them, and /shadow has a table.
     #[arg(long)]
     shadow: bool,
-    /// How much earlier or later than this controller the one in charge may act before that is a difference
+    /// How much earlier or later than this controller the active one may act before that is a difference
     #[arg(long, value_name = "DURATION", default_value = "2m", requires = "shadow")]
     shadow_patience: Period,
 }
@@ -156,7 +156,7 @@ async fn health(
         drop(told.send(listening.await));
         tokio::select! {
             () = heartbeat.stopped() => {
-                tracing::error!("The controller makes no progress; exiting to be restarted.");
+                tracing::error!("The controller is not making progress; exiting so that it is restarted.");
                 std::process::exit(HANGS);
             }
             () = stop => Ok(()),

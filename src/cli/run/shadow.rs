@@ -1,4 +1,4 @@
-//! `appwrapper run --shadow`: beside the controller in charge.
+//! `appwrapper run --shadow`: beside the active controller.
 
 use std::net::Ipv4Addr;
 use std::pin::pin;
@@ -35,7 +35,7 @@ pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     let config = settings(crate::cli::configured(args.config.as_deref())?);
     let connection = cluster::config(&args.cluster).await?;
     let metrics = Metrics::new();
-    metrics.set_leader(false); // the AppWrappers are those of the controller in charge
+    metrics.set_leader(false); // the AppWrappers are those of the active controller
     let client = cluster::read_only(connection, &metrics)?;
     tokio::select! {
         greeted = super::greet(&client) => greeted?,

@@ -191,7 +191,7 @@ fn template(document: &Document, notes: &mut Vec<String>) -> Value {
     let has_no_pods = WITHOUT_PODS.contains(&document.group());
     if has_no_pods && !kind.is_known() && !CREATED.contains(&document.kind()) {
         notes.push(format!(
-            "{title}: by default, the controller may not create this kind: see \
+            "{title}: by default, the controller cannot create this kind: see \
              docs/admin/install.md#kinds-that-may-be-wrapped"
         ));
     }
@@ -210,7 +210,7 @@ fn template(document: &Document, notes: &mut Vec<String>) -> Value {
         }
     } else if !has_no_pods {
         notes.push(format!(
-            "{title}: pods of this kind are not known; if it has some, declare them in podSets of its component"
+            "{title}: the pods of this kind are unknown; if it has any, declare them in podSets of the component"
         ));
     }
     object
@@ -338,7 +338,7 @@ data: {a: b}
             let other = format!("apiVersion: v1\nkind: {kind}\nmetadata: {{name: a}}\n---{JOB}");
             let Packed { notes, .. } = packed(&other, &Wish::default()).unwrap();
             let want =
-                format!("{kind}/a: by default, the controller may not create this kind: see docs/");
+                format!("{kind}/a: by default, the controller cannot create this kind: see docs/");
             assert_eq!(notes.iter().any(|note| note.starts_with(&want)), noted, "{notes:?}");
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! One thing is not the controller's: Kueue 0.18 decides about an AppWrapper as its cache shows it. Where
 //! it evicts one within milliseconds of having started it, the cache may still show it suspended and
-//! without quota; then Kueue takes the quota back without having stopped anything, and stops it a moment
+//! without quota; then Kueue releases the quota without having stopped anything, and stops it a moment
 //! later. That is told from everything else by the store alone: Kueue takes quota back only from what it
 //! finds suspended and without quota, and at the write that takes it, the AppWrapper is not suspended, or
 //! says that it has quota. Such a [theft](Figures::thefts) is counted; until that AppWrapper is suspended

@@ -41,7 +41,7 @@ pub enum Malformed {
     #[error("an object cannot be written as JSON")]
     Encode(#[from] serde_json::Error),
     /// An event is too large.
-    #[error("an event of {0} bytes, of at most {EVENT_BYTES_MAX}")]
+    #[error("an event has {0} bytes; the limit is {EVENT_BYTES_MAX}")]
     TooLarge(usize),
     /// A watch ended within an event.
     #[error("the watch ended within an event")]

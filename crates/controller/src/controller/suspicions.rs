@@ -33,7 +33,7 @@ const fn effect(config: &Config) -> Option<SuspectEffect> {
 }
 
 /// Watches the objects while suspicion is on; never ends. A shadow has no use for them, and their definition may be
-/// missing where another controller is in charge.
+/// missing where another controller is active.
 pub(super) async fn watch(context: &Context) {
     if context.shadow.is_some() {
         return std::future::pending().await;

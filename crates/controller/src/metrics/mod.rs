@@ -279,7 +279,7 @@ impl Metrics {
         self.reports.written(result);
     }
 
-    /// Counts a step of the controller in charge that a shadow compared.
+    /// Counts a step of the active controller that a shadow compared.
     pub fn compared(&self, result: &'static str, difference: &'static str) {
         self.shadow.with_label_values(&[result, difference]).inc();
     }
@@ -326,7 +326,7 @@ impl Default for Metrics {
 
 /// What a shadow counts.
 fn shadow_decisions() -> IntCounterVec {
-    let help = "Steps of the controller in charge, compared with what this one would have done.";
+    let help = "Steps of the active controller, compared with what this one would have done.";
     counter("appwrapper_shadow_decisions_total", help, &["result", "difference"])
 }
 

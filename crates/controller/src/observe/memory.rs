@@ -92,7 +92,7 @@ pub struct ReconcileState {
     pub blockers_named_at: Option<Timestamp>,
     /// The undetermined pod that was seen last.
     undetermined: Option<UndeterminedPod>,
-    /// What a shadow expects of the controller in charge; no other has one.
+    /// What a shadow expects of the active controller; no other has one.
     pub comparison: Option<Box<Comparison>>,
     /// Since when everything is deleted, where the API server refuses the status that would say so.
     pub deleting: Option<Timestamp>,

@@ -87,7 +87,7 @@ fn changes(
         {
             tracing::warn!(
                 error,
-                "Cannot follow {file}: changes of Kueue's waitForPodsReady are not seen."
+                "Cannot watch {file}: changes to Kueue's waitForPodsReady are not detected."
             );
         }
         std::future::ready(read.ok())

@@ -69,8 +69,8 @@ fn notice(kind: &AllowedKind, why: Reason, finding: Finding) -> Option<Notice> {
         }
         (Finding::Denied(_, verbs), _) if verbs.is_empty() => return None,
         (Finding::Denied(resource, verbs), Reason::Allowed | Reason::Known) => format!(
-            "the controller may not {} {resource} in all namespaces, so an AppWrapper with a \
-             {kind} is refused or fails: add these verbs to its ClusterRole{}",
+            "the controller cannot {} {resource} in all namespaces: AppWrappers with a {kind} are \
+             denied or fail; add these verbs to its ClusterRole{}",
             verbs.join(", "),
             match why {
                 Reason::Allowed => format!(", or remove {kind} from admission.allowedKinds"),
@@ -78,8 +78,8 @@ fn notice(kind: &AllowedKind, why: Reason, finding: Finding) -> Option<Notice> {
             }
         ),
         (Finding::Denied(resource, verbs), Reason::Pods) => format!(
-            "the controller may not {} {resource} in all namespaces, so it cannot watch and clean \
-             up any AppWrapper: add these verbs to its ClusterRole",
+            "the controller cannot {} {resource} in all namespaces: it cannot watch and clean up \
+             any AppWrapper; add these verbs to its ClusterRole",
             verbs.join(", ")
         ),
     };
@@ -112,7 +112,7 @@ pub(super) async fn progress(client: &Client, server: &ProgressServer) -> Option
     }
     may_not(client, "patch", "pods").await.then(|| {
         Notice(
-            "progressServer.enabled is true, and the controller may not patch pods: no report is \
+            "progressServer.enabled is true, but the controller cannot patch pods: no report is \
              written, and AppWrappers with spec.progress.startWithin fail; apply config/progress, or \
              set it to false"
                 .to_owned(),
@@ -125,7 +125,7 @@ pub(super) async fn logs(client: &Client, logs: &FailureLogs) -> Option<Notice> 
     let lacks = logs.enabled && may_not(client, "get", "pods/log").await;
     lacks.then(|| {
         Notice(
-            "failureLogs.enabled is true, and the controller may not get pods/log: no log is kept; \
+            "failureLogs.enabled is true, but the controller cannot get pods/log: no log is kept; \
              apply config/logs, or set it to false"
                 .to_owned(),
         )
@@ -137,7 +137,7 @@ pub(super) async fn history(client: &Client, history: &History) -> Option<Notice
     let lacks = history.enabled && may_not(client, "create", "configmaps").await;
     lacks.then(|| {
         Notice(
-            "history.enabled is true, and the controller may not create configmaps: no record is kept; \
+            "history.enabled is true, but the controller cannot create configmaps: no record is kept; \
              apply config/history, or set it to false"
                 .to_owned(),
         )
@@ -227,7 +227,7 @@ mod tests {
             let text = format!("{part}: {{enabled: true}}");
             assert_eq!(of(&text, true).await, [""; 0], "{part}");
             let said = of(&text, false).await;
-            let begin = format!("{part}.enabled is true, and the controller may not {lacks}");
+            let begin = format!("{part}.enabled is true, but the controller cannot {lacks}");
             assert!(said.len() == 1 && said[0].starts_with(&begin), "{said:?}");
         }
     }
@@ -244,26 +244,25 @@ mod tests {
                 Allowed,
                 denied(&["list", "watch"]),
                 Some(
-                    "the controller may not list, watch jobs.batch in all namespaces, so an \
-                     AppWrapper with a Job.batch is refused or fails: add these verbs to its \
-                     ClusterRole, or remove Job.batch from admission.allowedKinds",
+                    "the controller cannot list, watch jobs.batch in all namespaces: AppWrappers with \
+                     a Job.batch are denied or fail; add these verbs to its ClusterRole, or remove \
+                     Job.batch from admission.allowedKinds",
                 ),
             ),
             (
                 Known,
                 denied(&["delete"]),
                 Some(
-                    "the controller may not delete jobs.batch in all namespaces, so an \
-                     AppWrapper with a Job.batch is refused or fails: add these verbs to its \
-                     ClusterRole",
+                    "the controller cannot delete jobs.batch in all namespaces: AppWrappers with a \
+                     Job.batch are denied or fail; add these verbs to its ClusterRole",
                 ),
             ),
             (
                 Pods,
                 denied(&["watch"]),
                 Some(
-                    "the controller may not watch jobs.batch in all namespaces, so it cannot watch \
-                     and clean up any AppWrapper: add these verbs to its ClusterRole",
+                    "the controller cannot watch jobs.batch in all namespaces: it cannot watch and \
+                     clean up any AppWrapper; add these verbs to its ClusterRole",
                 ),
             ),
             (Known, NotServed, None),

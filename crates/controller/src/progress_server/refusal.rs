@@ -22,11 +22,11 @@ pub(super) enum Refusal {
     NoToken,
     #[error("the token must be valid, with the audience {PROGRESS_AUDIENCE}")]
     Token,
-    #[error("the token must be of a ServiceAccount, and bound to a pod")]
+    #[error("the token must belong to a ServiceAccount and be bound to a pod")]
     NotAPod,
     #[error("the path must name the namespace of the pod, {0:?}")]
     Namespace(String),
-    #[error("pod {0} of the token does not exist any more")]
+    #[error("pod {0}, to which the token is bound, no longer exists")]
     Gone(String),
     #[error("pod {0} does not belong to an AppWrapper")]
     NoAppWrapper(String),

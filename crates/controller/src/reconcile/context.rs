@@ -68,7 +68,7 @@ pub struct Context {
     pub(crate) records: Mutex<Allowance>,
     /// Counts the changes that concern every AppWrapper, such as those of the settings.
     pub changed: tokio::sync::watch::Sender<u64>,
-    /// Decisions are compared with what the controller in charge does, and not carried out.
+    /// Decisions are compared with what the active controller does, and not carried out.
     pub shadow: Option<Shadow>,
     /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
     pub witness: Option<Witness>,

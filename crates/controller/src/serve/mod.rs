@@ -62,7 +62,7 @@ pub async fn metrics(address: SocketAddr, context: Arc<Context>) -> Result<(), E
     serve("metrics", address, router.merge(shadow_router(context))).await
 }
 
-/// `/shadow`: a table of how often the controller in charge decided the same, or otherwise. Of another controller than
+/// `/shadow`: a table of how often the active controller decided the same, or otherwise. Of another controller than
 /// a shadow, nothing.
 pub fn shadow_router(context: Arc<Context>) -> Router {
     if context.shadow.is_none() {

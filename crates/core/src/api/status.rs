@@ -443,6 +443,22 @@ impl RuleRef {
     }
 }
 
+impl RuleSource {
+    /// Whether it is a limit: a rule beside it is the one that the limit is asked for.
+    #[must_use]
+    pub const fn is_limit(self) -> bool {
+        match self {
+            Self::RetryLimit | Self::UncountedLimit => true,
+            Self::KillSwitch
+            | Self::PodFailurePolicy
+            | Self::ExitCodeAnnotation
+            | Self::FailurePolicy
+            | Self::RetryPolicy
+            | Self::StopWhen => false,
+        }
+    }
+}
+
 impl fmt::Display for RuleSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {

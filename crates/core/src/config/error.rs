@@ -1,7 +1,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::tuning::shortened;
+use crate::tuning::{Severity, shortened, write_finding};
 
 /// One thing that is wrong in a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,13 +63,7 @@ impl Errors {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { field, value, message } = self;
-        if !field.is_empty() {
-            write!(f, "{field}: ")?;
-        }
-        match value {
-            Some(value) => write!(f, "Invalid value: {value:?}: {message}"),
-            None => f.write_str(message),
-        }
+        write_finding(f, Severity::Error, field, value.as_deref(), message)
     }
 }
 

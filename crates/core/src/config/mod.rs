@@ -74,7 +74,7 @@ pub struct RetryDefaults {
     pub default_policy_name: Option<String>,
     /// Backoff where neither the rule nor its policy has one.
     pub default_backoff: Option<Backoff>,
-    /// Readiness without interruption after which `globalMaxRetries` counts anew; none: never.
+    /// Readiness without interruption after which restarts are given back to `globalMaxRetries`; none: never.
     pub refill_after: Option<Period>,
 }
 

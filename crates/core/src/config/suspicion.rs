@@ -11,7 +11,7 @@ pub struct NodeSuspicion {
     pub effect: SuspicionEffect,
     /// After this time, evidence has half of its points.
     pub half_life: Period,
-    /// From so many points on, a node is suspect.
+    /// A node with at least this many points is suspect.
     pub threshold: i32,
     /// What containers of one namespace show counts for at most this percentage of the threshold.
     pub namespace_share: i32,

@@ -175,7 +175,9 @@ fn spared_by(draft: &Draft<'_>, judged: &Judged<'_>, failed: &FailedComponent<'_
     let pods = failed_pods(draft, Some(failed.index));
     let own = pods.iter().filter(|pod| !judged.is_consequence(pod));
     let needs_open = failure::says(component, |reason| reason == BACKOFF_LIMIT);
-    if needs_open && own.clone().all(|pod| health::is_replaced(snapshot, pod)) {
+    // a Job replaces a pod that is Terminating before it counts it
+    let was_replaced = |pod: &&Pod| health::is_replaced(snapshot, pod) && !pod.terminating;
+    if needs_open && own.clone().all(was_replaced) {
         return None;
     }
     let mut rules = own.map(|pod| judged.ignores(pod));

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::draft::Draft;
 use super::failure;
-use super::policy::decider;
+use super::policy::{decider, used_before};
 use crate::api::{Attempt, FailureRecord, condition};
 
 /// Writes the failure of the last attempt into the condition, where Kueue copies it.
@@ -50,7 +50,8 @@ fn decision(attempt: &Attempt) -> String {
         text += &format!(" by {}", decider(rule));
     }
     if let Some(retries) = attempt.retries {
-        text += &format!(", {} of {} restarts used before", retries.used, retries.limit);
+        let source = attempt.rule.as_ref().map(|rule| rule.source);
+        text += &format!(", {}", used_before(source, retries));
     }
     text
 }

@@ -6,7 +6,7 @@
 //!   Kueue suspends ─▶ Suspending ─▶ Suspended: no quota ─ pause ─▶ Workload active: back in the queue
 //! ```
 //!
-//! [`requeue`](super::requeue) gives the quota back.
+//! [`requeue`](super::requeue) releases the quota.
 
 use k8s_openapi::jiff::Timestamp;
 

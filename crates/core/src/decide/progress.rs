@@ -186,7 +186,7 @@ impl Guard<'_> {
         let Self { last, since, within, field, gap: _ } = self;
         let Some(last) = last else {
             return format!(
-                "no progress was reported since all pods were running at {since} ({field} {within})"
+                "no progress has been reported since all pods were running at {since} ({field} {within})"
             );
         };
         let done = done(last.report).map(|done| format!(": {done}")).unwrap_or_default();

@@ -46,8 +46,8 @@ impl SilentOwners {
 
 /// Until when the component of a failed pod is waited for: it may be that nothing replaces the pod, so that it will
 /// say itself that it failed, and rules of `failurePolicy` are about what it says. A lost pod is not waited for: its
-/// component may not hear of it for minutes. Nor is one that was deleted after its end: its component replaces it, and
-/// nobody could be asked about it later.
+/// component may not hear of it for minutes. Nor is one that was deleted after its end, unless it is certain that nothing
+/// replaces it: its component replaces it, and nobody could be asked about it later.
 fn owner_until(
     facts: Facts<'_>,
     replacement: &Replacement,
@@ -61,7 +61,7 @@ fn owner_until(
     (rules
         && !has_spoken
         && !pod.is_given_up()
-        && !is_deleted_after_its_end(pod)
+        && (replacement.is_final(facts, pod) || !is_deleted_after_its_end(pod))
         && object.uid != pod.uid
         && replacement.may_be_final(facts, pod))
     .then(|| OWNER_GRACE.after(ended_at))

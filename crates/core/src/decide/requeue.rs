@@ -76,7 +76,7 @@ fn is_our_own(workload: &Workload, requeue: &Requeue) -> bool {
     !workload.active && workload.deactivated_for.as_deref() == Some(&requeue.attempt.to_string())
 }
 
-/// Resetting, and everything is gone: has the Workload deactivated, so that Kueue takes the quota back. False where
+/// Resetting, and everything is gone: has the Workload deactivated, so that Kueue releases the quota. False where
 /// there is nothing to return, or the return is given up: the pause follows.
 pub fn give_back(draft: &mut Draft<'_>) -> bool {
     // what a leader that had lost its lease created after everything was gone: no attempt will follow that finds it
@@ -84,7 +84,7 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
         return true;
     }
     if !is_queued(draft) {
-        draft.status.requeue = None; // nobody takes the quota back any more
+        draft.status.requeue = None; // nobody releases the quota any more
     }
     if draft.status.requeue.is_none() {
         return hold(draft);
@@ -92,7 +92,7 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     draft.verdict.action = VerdictAction::Requeue;
     let why = if is_inactive(draft) { said() } else { "Returning to the queue".to_owned() };
-    draft.verdict.message = format!("{why}: Kueue takes the quota back");
+    draft.verdict.message = format!("{why}: Kueue releases the quota");
     let refused = match &snapshot.workload {
         WorkloadRead::NotRead => {
             draft.ask_workload();
@@ -199,7 +199,7 @@ pub fn return_to_queue(draft: &mut Draft<'_>) -> bool {
                 draft.wait(until);
                 "Pausing before the return to the queue".clone_into(&mut draft.verdict.message);
             } else if workload.holds_quota {
-                draft.look_again(POLL.after(now)); // Kueue has not taken the quota back yet
+                draft.look_again(POLL.after(now)); // Kueue has not released the quota yet
             } else {
                 draft.act(Action::SwitchWorkload { workload: workload.clone(), active: true });
             }

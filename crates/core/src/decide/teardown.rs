@@ -46,7 +46,7 @@ pub(super) fn suspend_requested(here: At<Active>, draft: &mut Draft<'_>) -> Move
 }
 
 /// Ends an attempt because somebody asks for it. Whoever resumes it means now, but a pause does not end because Kueue
-/// takes the quota back and gives it again. Source: `docs/user/policies.md#delay`.
+/// releases the quota and reserves it again. Source: `docs/user/policies.md#delay`.
 pub(super) fn end_on_request(draft: &mut Draft<'_>, reason: &str, message: &str) {
     attempts::outcome(draft, AttemptOutcome::Suspended);
     let pauses = draft.facts.snapshot.status.phase == Phase::Resetting && requeue::is_queued(draft);

@@ -55,7 +55,7 @@ pub enum VerdictAction {
     Fail,
     /// Its pods cannot be scheduled: it is restarted, not counted, and keeps its quota.
     Hold,
-    /// Its pods cannot be scheduled: it gives its quota back and returns to its queue.
+    /// Its pods cannot be scheduled: it releases its quota and returns to its queue.
     Requeue,
 }
 

@@ -54,7 +54,7 @@ pub(super) struct Expectation {
     at: Timestamp,
     /// Since when this controller would have moved on.
     since: Option<Timestamp>,
-    /// It was reported that the controller in charge has not moved on.
+    /// It was reported that the active controller has not moved on.
     pub(super) is_reported: bool,
 }
 
@@ -101,7 +101,7 @@ impl Expectation {
         sight.snapshot.last_gap.is_some_and(|gap| gap >= self.at)
     }
 
-    /// Whether the move follows from answers to writes that only the controller in charge made.
+    /// Whether the move follows from answers to writes that only the active controller made.
     pub(super) const fn leaves_to_chance(&self, to: Mark) -> bool {
         self.creates && matches!(to.stage.phase, Phase::Resetting | Phase::Failed)
     }
@@ -111,7 +111,7 @@ impl Expectation {
         self.since.filter(|_| !self.is_reported).map(|since| patience.after(since))
     }
 
-    /// That the controller in charge has not moved on, once.
+    /// That the active controller has not moved on, once.
     pub(super) fn overdue(&mut self, sight: &Sight<'_>) -> Option<Finding> {
         self.due(sight.patience).filter(|due| *due <= sight.now)?;
         self.is_reported = true;

@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 use crate::api::Phase;
 use crate::decide::VerdictAction;
 
-/// What was found about one step of the controller in charge.
+/// What was found about one step of the active controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// This controller would have made the same step.
@@ -26,7 +26,7 @@ pub enum Finding {
     },
 }
 
-/// How the controller in charge did something else.
+/// How the active controller did something else.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DifferenceKind {
     /// It moved where this controller would have stayed, or would have moved much later.
@@ -62,7 +62,7 @@ impl DifferenceKind {
     }
 }
 
-/// A difference between what this controller would have done and what the controller in charge did.
+/// A difference between what this controller would have done and what the active controller did.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     /// How they differ.
@@ -71,7 +71,7 @@ pub struct Difference {
     pub from: Phase,
     /// The phase that this controller would have stored.
     pub expected: Phase,
-    /// The phase that the controller in charge stored.
+    /// The phase that the active controller stored.
     pub observed: Phase,
     /// Since when this controller would have moved on.
     pub since: Option<Timestamp>,

@@ -1,11 +1,11 @@
-//! Compares what this controller would do with what another controller does, which is in charge. Pure.
+//! Compares what this controller would do with what the active controller does. Pure.
 //!
 //! ```text
 //! status and facts ─▶ decide ─▶ Expectation ─┐
 //!             the next status that is stored ┴─▶ agreed │ differs │ unseen
 //! ```
 //!
-//! Each look begins from the status that the controller in charge wrote: one difference leads to no others.
+//! Each look begins from the status that the active controller wrote: one difference leads to no others.
 //! Watches may skip phases, and two watches have no common order. So a move also counts as expected where it is a
 //! later step on the same way ([`mark`]), or where the decision follows from the facts of a moment later
 //! ([`Open`]).
@@ -37,7 +37,7 @@ const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 /// One look at an AppWrapper, of which the decision is complete.
 #[derive(Debug)]
 pub struct Sight<'a> {
-    /// What was seen; the status is that of the controller in charge.
+    /// What was seen; the status is that of the active controller.
     pub snapshot: Snapshot,
     /// The limits of the AppWrapper.
     pub limits: &'a Limits,

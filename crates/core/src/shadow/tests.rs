@@ -1,4 +1,4 @@
-//! Tables of steps of a controller in charge, then the law that this controller agrees with itself.
+//! Tables of steps of an active controller, then the law that this controller agrees with itself.
 
 use proptest::prelude::*;
 
@@ -47,7 +47,7 @@ impl Watched {
         self.comparison.look(sight, &decision).findings
     }
 
-    /// The controller in charge stores something, a second later.
+    /// The active controller stores something, a second later.
     fn stores(&mut self, change: impl FnOnce(&mut crate::api::AppWrapperStatus)) -> Vec<Finding> {
         change(&mut self.world.snapshot.status);
         self.look(self.second + 1)

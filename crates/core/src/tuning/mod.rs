@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub use exit_codes::{ExitCodes, ExitCodesError};
 pub use names::shortened;
 pub use period::{Period, PeriodError};
-pub use remark::{Remark, Severity};
+pub use remark::{Remark, Severity, write_finding};
 
 use crate::api::keys;
 use crate::price::OWN_ANNOTATIONS_BYTES_MAX;
@@ -27,7 +27,7 @@ pub struct FaultTolerance {
     pub warmup_grace: Period,
     /// How long a failure may last before it counts.
     pub failure_grace: Period,
-    /// Pause between the end of one attempt and the begin of the next.
+    /// Pause between the end of one attempt and the start of the next.
     pub retry_pause: Period,
     /// How many counted restarts are allowed.
     pub retry_limit: i32,
@@ -68,7 +68,7 @@ pub struct Limits {
     pub warmup_grace: Period,
     /// How long a failure may last before it counts.
     pub failure_grace: Period,
-    /// Pause between the end of one attempt and the begin of the next.
+    /// Pause between the end of one attempt and the start of the next.
     pub retry_pause: Period,
     /// How many counted restarts are allowed.
     pub retry_limit: i32,

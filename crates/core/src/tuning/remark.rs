@@ -40,8 +40,30 @@ impl Remark {
 
 impl fmt::Display for Remark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { severity: _, key, value, message } = self;
-        write!(f, "metadata.annotations[{key}]: Invalid value: {value:?}: {message}")
+        let Self { severity, key, value, message } = self;
+        write_finding(f, *severity, &format!("metadata.annotations[{key}]"), Some(value), message)
+    }
+}
+
+/// Writes what is the matter with a field, in the manner of Kubernetes: `spec.x: Invalid value: "v": must be …`. The value
+/// of a warning is valid. Without a field, it is about the object as a whole.
+///
+/// # Errors
+/// Those of the formatter.
+pub fn write_finding(
+    f: &mut fmt::Formatter<'_>,
+    severity: Severity,
+    field: &str,
+    value: Option<&str>,
+    message: &str,
+) -> fmt::Result {
+    if !field.is_empty() {
+        write!(f, "{field}: ")?;
+    }
+    match (value, severity) {
+        (Some(value), Severity::Error) => write!(f, "Invalid value: {value:?}: {message}"),
+        (Some(value), Severity::Warning) => write!(f, "{value:?}: {message}"),
+        (None, Severity::Error | Severity::Warning) => f.write_str(message),
     }
 }
 

@@ -109,8 +109,8 @@ fn a_long_period_is_clipped_with_a_warning() {
     assert_eq!(
         remarks,
         [
-            format!("{start}failureGracePeriodDuration]: Invalid value: \"25h\": capped at 24h"),
-            format!("{start}successTTLDuration]: Invalid value: \"8d\": capped at 7d"),
+            format!("{start}failureGracePeriodDuration]: \"25h\": capped at 24h"),
+            format!("{start}successTTLDuration]: \"8d\": capped at 7d"),
         ]
     );
     let (limits, remarks) =
@@ -138,11 +138,11 @@ fn an_unknown_key_is_a_warning_that_names_the_nearest() {
         remarks[1..],
         [
             format!(
-                "warning: metadata.annotations[{prefix}retryLimitt]: Invalid value: \"5\": \
+                "warning: metadata.annotations[{prefix}retryLimitt]: \"5\": \
                  unknown annotation, has no effect; did you mean retryLimit?"
             ),
             format!(
-                "warning: metadata.annotations[{prefix}tas-sub-group-count]: Invalid value: \"1\": \
+                "warning: metadata.annotations[{prefix}tas-sub-group-count]: \"1\": \
                  has no effect here: it belongs in the annotations of a pod set"
             ),
         ]
@@ -166,7 +166,7 @@ fn an_annotation_with_the_prefix_of_the_group_is_a_warning_that_names_the_right_
         ("retrylimits", "has no effect; did you mean {prefix}retryLimit?"),
         ("retry-policies", "has no effect on an AppWrapper; did you mean {prefix}retryPolicies?"),
     ] {
-        let start = format!("warning: metadata.annotations[{group}{name}]: Invalid value: \"5\": ");
+        let start = format!("warning: metadata.annotations[{group}{name}]: \"5\": ");
         assert_eq!(of(&[name]), [start + &want.replace("{prefix}", prefix)]);
     }
     for name in ["policies", "exported-at", "progress", "team"] {

@@ -248,7 +248,7 @@ fn row(
     }
 }
 
-/// The wait for admission before an attempt: before the first, and after one that gave its quota back.
+/// The wait for admission before an attempt: before the first, and after one that released its quota.
 fn wait(given: &Given<'_>, before: Option<&Attempt>, started: Timestamp) -> Option<Span> {
     let first = given.wrapper.status.attempts.first();
     let from = match before {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::api::ListParams;
 use serde_json::Value;
 
+use super::super::words;
 use super::grow::{Member, Node, PodFacts, Thing};
 use crate::cli::Error;
 use crate::cli::cluster::{unlisted, unread};
@@ -216,12 +217,7 @@ fn seen_member(
             let known = Node { bad, ..Node::new(&component.kind, &component.name, state) };
             Member { uid: Some(uid), node: pod.unwrap_or(known) }
         }
-        Presence::Present(Object { owner, .. }) => plain(&match owner {
-            Owner::Stranger(whose) => format!("its name is taken: the object is owned by {whose}"),
-            Owner::Former | Owner::Us => {
-                "its name is taken by an object of the previous AppWrapper of this name".to_owned()
-            }
-        }),
+        Presence::Present(Object { owner, .. }) => plain(&words::taken_by(&owner)),
         Presence::Unseen | Presence::Absent | Presence::NoKind => plain("does not exist"),
     }
 }
@@ -231,11 +227,7 @@ fn state(outcome: &Outcome, terminating: bool) -> (String, bool) {
     let (state, bad) = match outcome {
         Outcome::Active => ("exists".to_owned(), false),
         Outcome::Succeeded => ("succeeded".to_owned(), false),
-        Outcome::Failed { reason, message, .. } => {
-            let parts = [reason.as_str(), message].into_iter().filter(|part| !part.is_empty());
-            let why = parts.collect::<Vec<_>>().join(": ");
-            (format!("failed: {why}"), true)
-        }
+        Outcome::Failed { reason, message, .. } => (words::failed_with(reason, message), true),
     };
     if terminating { (format!("{state}, being deleted"), bad) } else { (state, bad) }
 }

@@ -86,7 +86,7 @@ fn row(judged: &Judged) -> Vec<String> {
 /// `Restart (infra/oom)`: the action, and its rule.
 fn decision(action: &str, rule: Option<&Rule>) -> String {
     let Some(rule) = rule else { return action.to_owned() };
-    let index = rule.index.filter(|_| rule.source == RuleSource::PodFailurePolicy.to_string());
+    let index = rule.index.filter(|_| rule.source == RuleSource::PodFailurePolicy);
     let index = || index.map(|index| format!("[{index}]")).unwrap_or_default();
     let place = match (&rule.policy, &rule.name) {
         (Some(policy), Some(name)) => format!("{policy}/{name}"),
@@ -94,6 +94,7 @@ fn decision(action: &str, rule: Option<&Rule>) -> String {
         (None, Some(name)) => format!("{}/{name}", rule.source),
         (None, None) => format!("{}{}", rule.source, index()),
     };
-    let limit = if rule.policy.is_some() && rule.source == "retryLimit" { ": limit" } else { "" };
+    let limit =
+        if rule.policy.is_some() && rule.source == RuleSource::RetryLimit { ": limit" } else { "" };
     format!("{action} ({place}{limit})")
 }

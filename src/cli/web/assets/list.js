@@ -131,7 +131,7 @@ export class List {
     const row = this.#shown[index];
     const name = this.#many ? key(row.namespace, row.name) : row.name;
     const left = row.retryAfter ? seconds(row.retryAfter) - this.now() : 0;
-    const state = left > 0 && row.phase === "Resetting" ? `retrying in ${span(left)}` : row.state;
+    const state = left > 0 && row.phase === "Resetting" ? `restarting in ${span(left)}` : row.state;
     const age = row.created ? span(this.now() - seconds(row.created)) : "-";
     const texts = [name, phaseName(row.phase), row.queue ?? "-", String(row.restarts), state, age];
     [...element.children].forEach((cell, n) => {

@@ -272,5 +272,5 @@ async fn events_are_read_however_the_body_is_cut() {
     let cut = lines_of(vec![Bytes::copy_from_slice(&events[..events.len() - 1])]).await;
     assert_eq!(cut.unwrap_err(), "the watch ended within an event");
     let long = lines_of(vec![Bytes::from_static(&[0xff; 8])]).await.unwrap_err();
-    assert!(long.contains("an event of 4294967295 bytes"), "{long}");
+    assert!(long.contains("an event has 4294967295 bytes"), "{long}");
 }

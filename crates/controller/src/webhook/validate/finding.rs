@@ -3,7 +3,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::tuning::{Remark, Severity, names, shortened};
+use crate::tuning::{Remark, Severity, names, shortened, write_finding};
 
 /// Something that is wrong, or probably not meant, in an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -19,17 +19,11 @@ pub struct Finding {
     pub message: String,
 }
 
-/// In the manner of Kubernetes: `spec.x: Invalid value: "v": must be …`, without the severity.
+/// In the manner of Kubernetes, without the severity.
 impl fmt::Display for Finding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { severity: _, field, value, message } = self;
-        if !field.is_empty() {
-            write!(f, "{field}: ")?;
-        }
-        match value {
-            Some(value) => write!(f, "Invalid value: {value:?}: {message}"),
-            None => f.write_str(message),
-        }
+        let Self { severity, field, value, message } = self;
+        write_finding(f, *severity, field, value.as_deref(), message)
     }
 }
 

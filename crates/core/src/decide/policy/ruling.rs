@@ -189,16 +189,7 @@ pub fn counted_by(rule: &RuleRef) -> Option<String> {
 #[must_use]
 pub fn decider(rule: &RuleRef) -> String {
     let (source, place) = (rule.source, place(rule));
-    let is_limit = match source {
-        RuleSource::RetryLimit | RuleSource::UncountedLimit => true,
-        RuleSource::KillSwitch
-        | RuleSource::PodFailurePolicy
-        | RuleSource::ExitCodeAnnotation
-        | RuleSource::FailurePolicy
-        | RuleSource::RetryPolicy
-        | RuleSource::StopWhen => false,
-    };
-    let mut text = match (place.as_str(), is_limit) {
+    let mut text = match (place.as_str(), source.is_limit()) {
         ("", _) => source.to_string(),
         (place, true) => format!("{source} for {place}"),
         (place, false) => place.to_owned(),
@@ -207,6 +198,14 @@ pub fn decider(rule: &RuleRef) -> String {
         text += &format!(" ({counted_by} counts the failure)");
     }
     text
+}
+
+/// How many restarts were used before, of how many: `1 of 3 restarts used before`.
+#[must_use]
+pub fn used_before(source: Option<RuleSource>, retries: Retries) -> String {
+    let is_uncounted = source == Some(RuleSource::UncountedLimit);
+    let what = if is_uncounted { "uncounted restarts" } else { "restarts" };
+    format!("{} of {} {what} used before", retries.used, retries.limit)
 }
 
 #[cfg(test)]

@@ -328,18 +328,23 @@ fn over_quota_is_said(scope: &EndScope<'_>) -> Option<String> {
             return None;
         }
         let said = is_true(&object.value, "PodsOverQuota");
-        let mut live: BTreeMap<&str, i64> = BTreeMap::new();
-        for thing in wrapper.rightful().filter(|thing| thing.is_live_pod() && !thing.terminating) {
-            *live.entry(thing.pod_set.as_deref().unwrap_or_default()).or_default() += 1;
+        // one that is Terminating counts after a while
+        let mut live: BTreeMap<&str, (i64, i64)> = BTreeMap::new();
+        for thing in wrapper.rightful().filter(|thing| thing.is_live_pod()) {
+            let (certain, all) =
+                live.entry(thing.pod_set.as_deref().unwrap_or_default()).or_default();
+            *certain += i64::from(!thing.terminating);
+            *all += 1;
         }
-        let over = live.iter().find(|(set, count)| {
-            wrapper.pod_sets.get(**set).is_some_and(|declared| **count > *declared)
-        });
+        let is_over = |set: &str, count: i64| {
+            wrapper.pod_sets.get(set).is_some_and(|declared| count > *declared)
+        };
+        let over = live.iter().find(|(set, (certain, _))| is_over(set, *certain));
         match over {
-            Some((set, count)) if !said => {
-                Some(format!("{count} pods of {set} of {}", wrapper.address.name))
+            Some((set, (certain, _))) if !said => {
+                Some(format!("{certain} pods of {set} of {}", wrapper.address.name))
             }
-            None if said => {
+            None if said && !live.iter().any(|(set, (_, all))| is_over(set, *all)) => {
                 let why = find_condition(&object.value, "PodsOverQuota")
                     .map(|one| one["message"].to_string());
                 Some(format!(

@@ -447,8 +447,8 @@ fn an_annotation_of_the_appwrapper_has_no_effect_in_a_template() {
     let prefix = "workload.codeflare.dev.appwrapper";
     let note = |path: &str, key: &str| {
         format!(
-            "warning: spec.components[0].template{path}.metadata.annotations[{key}]: Invalid value: \
-             \"5\": has no effect here: it belongs in metadata.annotations of the AppWrapper"
+            "warning: spec.components[0].template{path}.metadata.annotations[{key}]: \"5\": \
+             has no effect here: it belongs in metadata.annotations of the AppWrapper"
         )
     };
     let key = format!("{prefix}/retryLimit");

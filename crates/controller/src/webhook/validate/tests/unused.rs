@@ -160,19 +160,19 @@ fn limits_above_the_global_one_are_warned_of() {
         assert!(said.iter().all(|each| each.contains("at most 20 restarts")), "{said:?}");
     }
     let many = with(&given(&[job("a")]), "/spec/failurePolicy", json!({"maxRestarts": 21}));
-    let start = "warning: spec.failurePolicy.maxRestarts: Invalid value: \"21\": ";
+    let start = "warning: spec.failurePolicy.maxRestarts: \"21\": ";
     only("-", &judged(&many), start, "at most 20 restarts");
     let mut unasked = with(&given(&[job("a")]), "/spec/failurePolicy", json!({"maxRestarts": 2}));
     let key = "workload.codeflare.dev.appwrapper/retryPolicies";
     unasked["metadata"]["annotations"] = json!({ key: "infra" });
-    let start = "warning: spec.failurePolicy.maxRestarts: Invalid value: \"2\": ";
+    let start = "warning: spec.failurePolicy.maxRestarts: \"2\": ";
     only("-", &judged(&unasked), start, "where a RetryPolicy is in force");
     let recreate = json!({"failurePolicy": {"maxRestarts": 2, "rules": [
         {"action": "RecreateComponent"}]}});
     let mut aw = given(&[job("a")]);
     aw["spec"]["failurePolicy"] = recreate["failurePolicy"].clone();
     aw["metadata"]["annotations"] = json!({ format!("{PREFIX}retryPolicies"): "infra" });
-    let start = "warning: spec.failurePolicy.maxRestarts: Invalid value: \"2\": ";
+    let start = "warning: spec.failurePolicy.maxRestarts: \"2\": ";
     only("recreates", &judged(&aw), start, "applies only to RecreateComponent and to restarts");
 }
 

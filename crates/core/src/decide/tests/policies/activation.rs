@@ -1,4 +1,4 @@
-//! The annotation `active`: what is inactive does not run, and gives its quota back.
+//! The annotation `active`: what is inactive does not run, and releases its quota.
 
 use std::sync::Arc;
 

@@ -168,7 +168,7 @@ fn the_workload_is_deactivated_once_everything_is_gone_and_never_before() {
         ("it is active", workload(true, None), Some(false)),
         ("an old mark means nothing", workload(true, Some("0")), Some(false)),
         ("we did", workload(false, Some("0")), None),
-        ("a user did: Kueue takes the quota back", workload(false, None), None),
+        ("a user did: Kueue releases the quota", workload(false, None), None),
         ("it is of an earlier attempt", workload(false, Some("7")), None),
         ("Kueue evicts it already", Workload { evicted: true, ..workload(true, None) }, None),
     ] {

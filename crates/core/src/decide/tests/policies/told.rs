@@ -33,6 +33,23 @@ fn failed_job() -> World {
     )
 }
 
+/// The same of a pod that was deleted in the second in which it failed.
+fn deleted() -> World {
+    failed_job().pod(0, |pod| {
+        (pod.terminating, pod.deletion_requested) = (true, Some(at(20)));
+    })
+}
+
+/// The same of a pod that was evicted: the Job had replaced it while it was Terminating, and it runs.
+fn evicted() -> World {
+    let rule = "podFailurePolicy: {rules: [{action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+    let world = failed_job().spec(rule).with(Pod { created: Some(at(15)), ..ready(0) });
+    world.pod(0, |pod| {
+        let evicted = pod.clone().condition("DisruptionTarget", "True", "EvictionByEvictionAPI");
+        *pod = Pod { terminating: true, deletion_requested: Some(at(14)), ..evicted };
+    })
+}
+
 /// The verdicts of a world, each once: action and source.
 fn verdicts(all: &[Told]) -> Vec<(VerdictAction, String)> {
     let source = |one: &Told| one.rule.as_ref().map(|rule| rule.source.to_string());
@@ -47,9 +64,11 @@ fn there_is_one_verdict_whatever_comes_first() {
     let free = (VerdictAction::RestartIgnoringLimit, "failurePolicy".to_owned());
     let policy = (VerdictAction::Fail, "retryPolicy".to_owned());
     let counted = (VerdictAction::Restart, "retryLimit".to_owned());
+    let ignored = (VerdictAction::RestartIgnoringLimit, "podFailurePolicy".to_owned());
     let with_node = |state| failed_job().loses_node(state, 22);
     for (what, world, want) in [
         ("the Job's own rule", failed_job().spec(FREE).retry_policy("p", FAIL), &free),
+        ("… and the pod is deleted at once", deleted().spec(FREE).retry_policy("p", FAIL), &free),
         ("a RetryPolicy", failed_job().retry_policy("p", FAIL), &policy),
         ("no policy", failed_job(), &counted),
         (
@@ -58,6 +77,7 @@ fn there_is_one_verdict_whatever_comes_first() {
             &policy,
         ),
         ("and its node is lost", with_node(Lost::Unreachable).spec(FREE), &free),
+        ("a replacement was there before the pod ended", evicted(), &ignored),
         ("… for good", with_node(Lost::Deleted).spec(FREE).retry_policy("p", FAIL), &free),
     ] {
         let all = told(&world, 30);
