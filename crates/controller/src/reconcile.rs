@@ -41,6 +41,7 @@ use crate::shadow::Shadow;
 use crate::snapshot::Snapshot;
 use crate::tuning::Limits;
 use appwrapper_core::shadow::{Compared, Sight};
+use k8s_openapi::jiff::Timestamp;
 use workload::Asked;
 use written::Written;
 
@@ -245,19 +246,8 @@ async fn run_rounds(
     for _ in 0..ROUNDS_MAX {
         let (limits, remarks) = Limits::of(&wrapper.annotations, &config.fault_tolerance);
         let attach = attach(&limits, &config);
-        let mut snapshot = observe::observe(
-            context.sources(),
-            &wrapper,
-            memory,
-            asked.fresh,
-            &attach,
-            &config.autopilot,
-        )
-        .await?;
-        let (now, anchor) = context.clock.around_now();
-        memory.tell(&mut snapshot, anchor);
-        suspects::fill(context, &wrapper, &mut snapshot, now);
-        asked.complete(&mut snapshot, context);
+        let (snapshot, (now, anchor)) =
+            look(context, memory, &wrapper, &mut asked, &attach, &config).await?;
         let facts = Facts { snapshot: &snapshot, limits: &limits, config: &config, now, anchor };
         let decision = decide(facts);
         memory.tick(context.clock.elapsed());
@@ -265,7 +255,6 @@ async fn run_rounds(
             continue;
         }
         if let Some(shadow) = &context.shadow {
-            memory.departed = Departed::default();
             let sight = shadow.sight(snapshot, &limits, &config, (now, anchor));
             return Ok(compare(context, memory, shadow, &wrapper, sight, &decision));
         }
@@ -316,6 +305,25 @@ fn attach(limits: &Limits, config: &Config) -> Attach {
     Attach { own: limits.retry_policies.clone(), default }
 }
 
+/// What is seen, by what was asked for, and when: now, and the moment for what is written down.
+async fn look(
+    context: &Context,
+    memory: &mut ReconcileState,
+    wrapper: &Wrapper,
+    asked: &mut Asked,
+    attach: &Attach,
+    config: &Config,
+) -> Result<(Snapshot, (Timestamp, Timestamp)), Error> {
+    let (sources, autopilot) = (context.sources(), &config.autopilot);
+    let mut snapshot =
+        observe::observe(sources, wrapper, memory, asked.fresh, attach, autopilot).await?;
+    let (now, anchor) = context.clock.around_now();
+    memory.tell(&mut snapshot, anchor);
+    suspects::fill(context, wrapper, &mut snapshot, now);
+    asked.complete(&mut snapshot, context);
+    Ok((snapshot, (now, anchor)))
+}
+
 /// Compares a decision with what the active controller does, and carries nothing out.
 fn compare(
     context: &Context,
@@ -325,6 +333,7 @@ fn compare(
     sight: Sight<'_>,
     decision: &Decision,
 ) -> Next {
+    memory.departed = Departed::default();
     let Compared { findings, again } =
         memory.comparison.get_or_insert_default().look(sight, decision);
     for finding in &findings {

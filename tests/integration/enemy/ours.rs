@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use appwrapper::config::Autopilot;
 use appwrapper::metrics::Metrics;
 use appwrapper::observe::assemble::Wrapper;
 use appwrapper::observe::cache::Cache;
@@ -299,7 +300,8 @@ async fn look(client: &Client, cache: &Cache, wrapper: &Wrapper) -> Snapshot {
     let (live, lists) = (Live::default(), PodLists::default());
     let sources = Sources { client, live: &live, cache, lists: &lists };
     let mut memory = ReconcileState::default();
-    let seen = observe(sources, wrapper, &mut memory, FreshRead::Gone, &Attach::default()).await;
+    let (attach, autopilot) = (Attach::default(), Autopilot::default());
+    let seen = observe(sources, wrapper, &mut memory, FreshRead::Gone, &attach, &autopilot).await;
     seen.expect("the look does not fail")
 }
 

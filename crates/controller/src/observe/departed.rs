@@ -74,6 +74,7 @@ impl Departed {
     }
 
     /// Our pods; none that is among these as well.
+    #[must_use]
     pub fn pods(&self, others: &[Pod]) -> Vec<Pod> {
         let is_other = |pod: &&Pod| others.iter().all(|other| other.uid != pod.uid);
         self.pods.iter().filter(is_other).cloned().collect()

@@ -280,7 +280,8 @@ mod tests {
         let more = placement(NODE_REQUIREMENTS_MAX + 1, TOLERATIONS_MAX + 1);
         assert_eq!((more.affinity, more.tolerations.len()), (None, TOLERATIONS_MAX));
         let mut placement = placement(1, 1);
-        let tolerations = vec![Default::default(); 2 * TOLERATIONS_MAX];
+        let tolerations =
+            vec![k8s_openapi::api::core::v1::Toleration::default(); 2 * TOLERATIONS_MAX];
         add_info(&mut placement, &PodSetInfo { tolerations, ..PodSetInfo::default() });
         assert_eq!(placement.tolerations.len(), TOLERATIONS_MAX);
     }

@@ -66,7 +66,7 @@ fn there_is_one_verdict_whatever_comes_first() {
     let counted = (VerdictAction::Restart, "retryLimit".to_owned());
     let ignored = (VerdictAction::RestartIgnoringLimit, "podFailurePolicy".to_owned());
     let with_node = |state| failed_job().loses_node(state, 22);
-    for (what, world, want) in [
+    let rows: Vec<(&str, World, _)> = vec![
         ("the Job's own rule", failed_job().spec(FREE).retry_policy("p", FAIL), &free),
         ("… and the pod is deleted at once", deleted().spec(FREE).retry_policy("p", FAIL), &free),
         ("a RetryPolicy", failed_job().retry_policy("p", FAIL), &policy),
@@ -77,9 +77,10 @@ fn there_is_one_verdict_whatever_comes_first() {
             &policy,
         ),
         ("and its node is lost", with_node(Lost::Unreachable).spec(FREE), &free),
-        ("a replacement was there before the pod ended", evicted(), &ignored),
         ("… for good", with_node(Lost::Deleted).spec(FREE).retry_policy("p", FAIL), &free),
-    ] {
+        ("a replacement was there before the pod ended", evicted(), &ignored),
+    ];
+    for (what, world, want) in rows {
         let all = told(&world, 30);
         assert!(all.len() > 1, "{what}: {all:#?}");
         assert_eq!(dispute(&all), None, "{what}");
