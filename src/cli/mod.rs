@@ -226,13 +226,17 @@ fn configured(path: Option<&Path>) -> Result<Config, Error> {
     )
 }
 
-/// Does work that waits for a cluster, on this thread.
-fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
+/// A runtime for one thread. What is made of it before it starts, such as a client, lives on it.
+fn runtime() -> Result<tokio::runtime::Runtime, Error> {
+    tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::Usage(format!("cannot start the async runtime: {error}")))?;
-    runtime.block_on(work)
+        .map_err(|error| Error::Usage(format!("cannot start the async runtime: {error}")))
+}
+
+/// Does work that waits for a cluster, on this thread.
+fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    runtime()?.block_on(work)
 }
 
 /// Runs the command that the arguments name; clap itself ends the process on wrong usage, with 2.

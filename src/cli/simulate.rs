@@ -108,11 +108,16 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 fn play(args: &Args) -> Result<ExitCode, Error> {
     let seed = args.seed;
     let (film, report) = film::record(Options { steps: args.steps, ..options(args, seed) });
-    let end = report.violation.map_or_else(
+    let end = how_it_ended(&report);
+    web::play(args.port, recording::of_film(film, format!("seed {seed}; {end}")))
+}
+
+/// What was violated, and at which step, if anything was.
+fn how_it_ended(report: &RunReport) -> String {
+    report.violation.as_ref().map_or_else(
         || "every invariant holds".to_owned(),
         |(violation, step)| format!("step {step}: {violation}"),
-    );
-    web::play(args.port, recording::of_film(film, format!("seed {seed}; {end}")))
+    )
 }
 
 fn trace(args: &Args) -> bool {
@@ -124,10 +129,7 @@ fn trace(args: &Args) -> bool {
     match args.output {
         Output::Text => {
             report.lines.iter().for_each(|line| term::print_own(&format!("{line}\n")));
-            let end = violation.map_or_else(
-                || "every invariant holds".to_owned(),
-                |(violation, step)| format!("step {step}: {violation}"),
-            );
+            let end = how_it_ended(&report);
             let phases: Vec<String> =
                 report.phases.iter().map(|(name, phase)| format!("{name} {phase}")).collect();
             term::print_own(&format!(

@@ -110,12 +110,12 @@ fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> FileReport
 /// What is wrong with a kind that our API group does not have.
 fn unknown_kind(kind: &str) -> Finding {
     const KINDS: [&str; 3] = ["AppWrapper", "RetryPolicy", "NodeSuspicion"];
-    let meant = names::close(kind, &KINDS).map(|meant| format!(": did you mean {meant}?"));
+    let meant = names::did_you_mean(names::close(kind, &KINDS));
     Finding {
         severity: Severity::Error,
         field: "kind".to_owned(),
         value: Some(shortened(kind)),
-        message: format!("must be one of {}{}", KINDS.join(", "), meant.unwrap_or_default()),
+        message: format!("must be one of {}{}", KINDS.join(", "), meant),
     }
 }
 

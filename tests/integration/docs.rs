@@ -97,16 +97,40 @@ fn tests_named_in(page: &str) -> BTreeSet<&str> {
     quoted.filter(|text| text.contains("::") && text.split("::").all(is_name)).collect()
 }
 
-#[test]
-fn every_test_that_the_security_page_names_exists() {
-    let page = read("docs/admin/security.md");
+/// The source in these folders.
+fn code(folders: &[&str]) -> String {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec![];
-    for folder in ["crates", "src", "tests"] {
+    for folder in folders {
         pages(&root.join(folder), "rs", &mut files);
     }
     let text = |path: &PathBuf| std::fs::read_to_string(path).expect("it can be read");
-    let code: String = files.iter().map(text).collect();
+    files.iter().map(text).collect()
+}
+
+#[test]
+fn every_reason_of_an_event_has_a_row() {
+    let page = read("docs/user/troubleshooting.md");
+    let (_, events) = page.split_once("## Events").expect("a section");
+    let first = events.lines().filter_map(|line| line.strip_prefix("| `")?.split_once(" | "));
+    let told: BTreeSet<&str> =
+        first.flat_map(|(cell, _)| cell.split(", ")).map(|cell| cell.trim_matches('`')).collect();
+    let code = code(&["crates/core/src/decide", "crates/controller/src"]);
+    let begins = ["draft.warn(\"", "Warning { reason: \""];
+    let used = begins.iter().flat_map(|begin| code.split(begin).skip(1));
+    let used: BTreeSet<&str> = used.filter_map(|rest| Some(rest.split_once('"')?.0)).collect();
+    assert!(used.len() > 5, "{used:?}");
+    assert!(used.is_subset(&told), "{used:?} are not all in {told:?}");
+    let core = self::code(&["crates/core/src", "crates/controller/src"]);
+    for reason in told {
+        assert!(core.contains(&format!("\"{reason}\"")), "nothing has the reason {reason}");
+    }
+}
+
+#[test]
+fn every_test_that_the_security_page_names_exists() {
+    let page = read("docs/admin/security.md");
+    let code = code(&["crates", "src", "tests"]);
     let named = tests_named_in(&page);
     assert!(named.len() > 100, "{named:?}");
     for path in named {

@@ -6,6 +6,7 @@
 //!    └── a read that the decision asks for ──┘
 //! ```
 
+mod beside;
 mod census;
 mod context;
 mod deletion;

@@ -32,7 +32,7 @@ impl Lease {
         clock: Arc<dyn Clock>,
         config: &Config,
     ) -> Result<Self, Error> {
-        let runtime = Worker::runtime()?;
+        let runtime = crate::cli::runtime()?;
         let client = {
             let _here = runtime.enter();
             cluster::counted(connection, metrics)?

@@ -144,7 +144,7 @@ async fn health(
     let addresses = (config.health.address, config.metrics.address);
     let context = (!config.metrics.secure).then(|| context.clone());
     let (told, listens) = oneshot::channel();
-    let worker = Worker::start("health", Worker::runtime()?, async move |stop| {
+    let worker = Worker::start("health", crate::cli::runtime()?, async move |stop| {
         let listening = async {
             serve::health(addresses.0, checks).await?;
             match context {

@@ -66,7 +66,7 @@ impl Servers {
             context.progress.set(Serving::Starting);
         }
         let (valid, is_valid) = watch::channel(false);
-        let runtime = Worker::runtime()?;
+        let runtime = crate::cli::runtime()?;
         let client = {
             let _here = runtime.enter();
             cluster::counted(connection, &context.metrics)?

@@ -34,14 +34,6 @@ impl Drop for Runs {
 }
 
 impl Worker {
-    /// A runtime for a worker. What is made of it before it starts, such as a client, lives on it.
-    pub(super) fn runtime() -> Result<Runtime, Error> {
-        tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| Error::Usage(format!("cannot start the async runtime: {error}")))
-    }
-
     /// Starts a thread; `work` is told when to end.
     pub(super) fn start<F>(
         name: &'static str,
@@ -155,11 +147,12 @@ mod tests {
     #[tokio::test]
     async fn a_thread_that_ends_is_noticed_however_it_ends() {
         for how in ["returns", "fails", "panics"] {
-            let worker = Worker::start("w", Worker::runtime().unwrap(), async move |_| match how {
-                "returns" => Ok(()),
-                "fails" => Err(Error::Usage("no".to_owned())),
-                _ => panic!("on purpose"),
-            });
+            let worker =
+                Worker::start("w", crate::cli::runtime().unwrap(), async move |_| match how {
+                    "returns" => Ok(()),
+                    "fails" => Err(Error::Usage("no".to_owned())),
+                    _ => panic!("on purpose"),
+                });
             let worker = worker.unwrap();
             let ended = any_ended([&worker]).await.to_string();
             assert_eq!(ended, "thread w stopped unexpectedly", "{how}");
@@ -172,7 +165,7 @@ mod tests {
     #[tokio::test]
     async fn a_thread_goes_on_while_another_is_busy_and_ends_when_it_is_asked() {
         let (sender, beats) = mpsc::channel();
-        let worker = Worker::start("w", Worker::runtime().unwrap(), async move |stop| {
+        let worker = Worker::start("w", crate::cli::runtime().unwrap(), async move |stop| {
             let beating = async {
                 loop {
                     sender.send(()).unwrap();

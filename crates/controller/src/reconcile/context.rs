@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kube::Client;
-use tokio::sync::Semaphore;
 
+use super::beside::Slots;
 use crate::act::events::{About, EventType, Events};
 use crate::act::rights::Rights;
 use crate::clock::Clock;
@@ -30,6 +30,8 @@ use crate::shadow::Shadow;
 
 /// The most logs that are read at the same time: each takes at most 1 MiB, and a place among the reconciles.
 const LOG_READS_MAX: usize = 8;
+/// How many of them are for namespaces of which no log is being read.
+const LOG_READS_RESERVED: usize = 2;
 
 /// Is told of each decision, and of the facts that it was made from.
 pub type Witness = Box<dyn Fn(Facts<'_>, &Decision) + Send + Sync>;
@@ -62,8 +64,8 @@ pub struct Context {
     pub store: Store,
     /// Where pods report their progress.
     pub progress: ProgressState,
-    /// Places for the logs that are read at the same time.
-    pub(super) log_reads: Semaphore,
+    /// Slots for the logs that are read at the same time.
+    pub(super) log_reads: Slots,
     /// The records of deleted AppWrappers that may still be written.
     pub(crate) records: Mutex<Allowance>,
     /// Counts the changes that concern every AppWrapper, such as those of the settings.
@@ -99,7 +101,7 @@ impl Context {
             kueue: RwLock::default(),
             store: Store::default(),
             progress: ProgressState::default(),
-            log_reads: Semaphore::new(LOG_READS_MAX),
+            log_reads: Slots::new(LOG_READS_MAX, LOG_READS_RESERVED),
             records: Mutex::default(),
             changed: tokio::sync::watch::Sender::new(0),
             shadow: None,

@@ -1,17 +1,12 @@
 //! Keeps the log of the first cause of a failure that was just recorded, before its pod is deleted.
 
-use std::time::Duration;
-
 use super::Context;
+use super::beside::in_time;
 use crate::act::failure_log as act;
 use crate::decide::Decision;
 use crate::failure_log::{Wanted, expired, wanted};
 use crate::observe::assemble::Wrapper;
 use crate::snapshot::Snapshot;
-use crate::telemetry;
-
-/// How long it may take: the teardown waits for it.
-const WITHIN: Duration = Duration::from_secs(3);
 
 /// Keeps a log, if the configuration says so and the status that was written is the first to record its failure. What
 /// goes wrong is logged, and changes nothing else. `wrapper` is the AppWrapper as it was decided about.
@@ -40,7 +35,7 @@ async fn kept(
     wanted: &Wanted,
     decision: &Decision,
 ) -> Result<(), String> {
-    let Ok(_place) = context.log_reads.try_acquire() else {
+    let Some(_place) = context.log_reads.take(&wrapper.namespace) else {
         return Err("too many logs are being read".to_owned());
     };
     let config = context.config();
@@ -51,8 +46,5 @@ async fn kept(
             None => Ok(()),
         }
     };
-    match tokio::time::timeout(WITHIN, Box::pin(work)).await {
-        Ok(done) => done.map_err(|error| telemetry::chain(&error)),
-        Err(_) => Err(format!("no response within {} s", WITHIN.as_secs())),
-    }
+    in_time(work).await
 }

@@ -1,17 +1,14 @@
 //! Keeps a record of an AppWrapper before its finalizer is removed.
 
 use std::sync::PoisonError;
-use std::time::Duration;
 
 use super::Context;
+use super::beside::in_time;
 use crate::act::record as act;
 use crate::config::History;
 use crate::observe::assemble::Wrapper;
 use crate::record::Record;
-use crate::telemetry;
 
-/// How long it may take: the deletion waits for it.
-const WITHIN: Duration = Duration::from_secs(3);
 /// The longest name of a user that is kept, in characters.
 const USER_CHARS_MAX: usize = 256;
 
@@ -49,9 +46,5 @@ async fn kept(context: &Context, wrapper: &Wrapper, settings: &History) -> Resul
         deleted: Some(context.clock.now()),
         ..Record::of(&wrapper.status)
     };
-    let kept = Box::pin(act::keep(&context.client, wrapper, &record));
-    match tokio::time::timeout(WITHIN, kept).await {
-        Ok(done) => done.map_err(|error| telemetry::chain(&error)),
-        Err(_) => Err(format!("no response within {} s", WITHIN.as_secs())),
-    }
+    in_time(act::keep(&context.client, wrapper, &record)).await
 }

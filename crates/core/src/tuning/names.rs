@@ -103,6 +103,12 @@ pub fn close<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     nearest(text, known).filter(|name| distance(text, name) <= most)
 }
 
+/// `: did you mean …?`, to follow what is allowed; empty where nothing is meant.
+#[must_use]
+pub fn did_you_mean(meant: Option<&str>) -> String {
+    meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"))
+}
+
 /// The only known name that begins with a text, case apart.
 fn only_longer<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     let begins = |name: &&&str| {

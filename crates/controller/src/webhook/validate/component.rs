@@ -11,7 +11,7 @@ use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{self, Kind};
 use crate::price::COMPONENTS_MAX;
-use crate::tuning::shortened;
+use crate::tuning::{names, shortened};
 
 /// The most pod sets of one AppWrapper: Kueue's Workload has no room for more.
 pub(in crate::webhook) const POD_SETS_MAX: usize = 10;
@@ -199,10 +199,8 @@ fn without_pods(i: usize, component: &Judged, report: &mut Findings) -> String {
     let same: Vec<String> = rows.map(|row| format!("{} {kind}", row.api_version)).collect();
     let hint = if !same.is_empty() {
         format!(" (known: {})", same.join(", "))
-    } else if let Some(meant) = meant(kind, report) {
-        format!(": did you mean {meant}?")
     } else {
-        String::new()
+        names::did_you_mean(meant(kind, report))
     };
     if known.is_known() || (hint.is_empty() && !Kind::may_own_pods(api_version, kind)) {
         return format!("{title} has no pods");

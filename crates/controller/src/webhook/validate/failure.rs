@@ -10,6 +10,7 @@ use super::{RULES_MAX, budget, items, unused};
 use crate::api::{FailurePolicyAction, FailurePolicyRule};
 use crate::config::Config;
 use crate::pattern::{self, Allowance};
+use crate::tuning::names;
 
 /// Reasons that a failed Job gives. Source: KEP-262.
 const REASONS: [&str; 5] = [
@@ -105,9 +106,7 @@ fn reasons(given: &[String], path: &str, report: &mut Findings) {
     for (i, reason) in given.iter().take(REASONS.len()).enumerate() {
         let field = format!("{path}.onJobFailureReasons[{i}]");
         if !REASONS.contains(&reason.as_str()) {
-            let meant = report
-                .meant(reason, &REASONS)
-                .map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
+            let meant = names::did_you_mean(report.meant(reason, &REASONS));
             let message = format!("must be one of {}{meant}", REASONS.join(", "));
             report.invalid(field, reason, message);
         } else if given[..i].contains(reason) {

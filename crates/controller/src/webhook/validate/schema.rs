@@ -14,6 +14,7 @@ use serde_json::{Map, Value};
 
 use super::finding::{Findings, text};
 use crate::api::{AppWrapper, RetryPolicy};
+use crate::tuning::names;
 
 /// Schema of `spec` of an AppWrapper.
 pub(super) static APPWRAPPER: LazyLock<Schema> = LazyLock::new(|| spec_of(AppWrapper::crd()));
@@ -201,5 +202,5 @@ fn expected(schema: &Schema, kind: &str) -> String {
 fn suggestion(given: &str, known: &[&str], report: &mut Findings) -> String {
     let renamed = RENAMED.iter().find(|(theirs, ours)| *theirs == given && known.contains(ours));
     let meant = renamed.map(|(_, ours)| *ours).or_else(|| report.meant(given, known));
-    meant.map_or_else(String::new, |meant| format!(": did you mean {meant}?"))
+    names::did_you_mean(meant)
 }

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::component::Judged;
 use super::finding::Findings;
 use super::template::PodTemplate;
+use crate::tuning::names;
 
 /// The most components or parts that a message lists.
 const LISTED_MAX: usize = 10;
@@ -211,9 +212,7 @@ impl<'a> Targets<'a> {
         if known.is_empty() {
             return format!("must be {title} as a whole: it has no parts that can be named");
         }
-        let meant = report
-            .meant(part, &known)
-            .map_or_else(String::new, |meant| format!(": did you mean {meant}?"));
+        let meant = names::did_you_mean(report.meant(part, &known));
         format!("must be a part of {title}: one of {}{meant}", known.join(", "))
     }
 
