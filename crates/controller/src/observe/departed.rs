@@ -52,7 +52,9 @@ impl Departed {
             self.objects.push((KindKey::pod(), ObjectRecord::of_pod(&record)));
             if let Some(place) = kin.place(&record.identity.uid) {
                 let Place { component, pod_set, attempt } = *place;
-                self.pods.push(Pod { component, pod_set, attempt, ..record.pod.clone() });
+                // it is gone, and never overdue
+                let pod = Pod { due_to_go: None, ..record.pod.clone() };
+                self.pods.push(Pod { component, pod_set, attempt, ..pod });
             }
         }
         self.objects.extend(deleted.objects);

@@ -45,6 +45,7 @@ use cache::{Cache, Key, Sync};
 use departed::Departed;
 use live::{Error, Live};
 use memory::ReconcileState;
+use pod_cache::PodCache;
 use pod_lists::PodLists;
 use pod_record::PodRecord;
 use pods::Found;
@@ -202,14 +203,13 @@ async fn presence(
         // What the cache holds is there; only what it lacks must be asked for.
         FreshRead::Missing | FreshRead::Pods => match cached.map(found) {
             Some(presence) if is_recorded(wrapper, index, &presence) => {
-                let may_have_ended = ask == FreshRead::Pods
-                    && is_active(component, &presence)
-                    && sources.cache.pod_cache(|pods| pods.of(&wrapper.key()).any(has_failed));
-                if !may_have_ended || kind.is_pod() {
+                let is_enough = ask == FreshRead::Missing
+                    || !may_have_ended(sources, wrapper, component, &presence);
+                if is_enough {
                     return Ok(presence);
                 }
-                let read = sources.live.object(sources.client, &kind, &at).await?;
-                return Ok(read.map_or(presence, found)); // the watch will show how one ended that is gone
+                let read = sources.live.object(sources.client, &kind, &at).await;
+                return newest(read.map(|record| record.map(found)), presence);
             }
             Some(_) | None => sources.live.object(sources.client, &kind, &at).await,
         },
@@ -235,13 +235,31 @@ async fn presence(
     }
 }
 
-/// Whether a component goes on, as far as is known, and says so itself when it ends.
-fn is_active(component: &Component, presence: &Presence) -> bool {
+/// Whether a component may have ended although it does not say so yet: one of the pods failed.
+fn may_have_ended(
+    sources: Sources<'_>,
+    wrapper: &Wrapper,
+    component: &Component,
+    presence: &Presence,
+) -> bool {
     let is_active = match presence {
         Presence::Present(object) => object.report.outcome == Outcome::Active,
         Presence::Unseen | Presence::Absent | Presence::NoKind => false,
     };
-    component.end == End::Reported && is_active
+    let reports_its_end = component.end == End::Reported && !kind_of(component).is_pod();
+    let has_failed = |pods: &mut PodCache| pods.of(&wrapper.key()).any(has_failed);
+    is_active && reports_its_end && sources.cache.pod_cache(has_failed)
+}
+
+/// A component as it was read, or as the cache has it where it could not be read: the watch will show how one ended that is
+/// gone, and is all that some controllers may see.
+fn newest(read: Result<Option<Presence>, Error>, cached: Presence) -> Result<Presence, Error> {
+    match read {
+        Ok(Some(presence)) => Ok(presence),
+        Ok(None) | Err(Error::NoKind(_) | Error::NotNamespaced(_)) => Ok(cached),
+        Err(error) if error.code() == Some(403) => Ok(cached),
+        Err(error) => Err(error),
+    }
 }
 
 fn has_failed(record: &Arc<PodRecord>) -> bool {

@@ -197,10 +197,10 @@ fn without_pods(i: usize, component: &Judged, report: &mut Findings) -> String {
     // of another version of a known kind, its pod sets were asked for already
     let rows = Kind::all().filter(|row| row.kind == kind);
     let same: Vec<String> = rows.map(|row| format!("{} {kind}", row.api_version)).collect();
-    let hint = if !same.is_empty() {
-        format!(" (known: {})", same.join(", "))
-    } else {
+    let hint = if same.is_empty() {
         names::did_you_mean(meant(kind, report))
+    } else {
+        format!(" (known: {})", same.join(", "))
     };
     if known.is_known() || (hint.is_empty() && !Kind::may_own_pods(api_version, kind)) {
         return format!("{title} has no pods");
