@@ -165,7 +165,11 @@ fn unnamed(source: RuleSource, index: i32) -> String {
 
 fn restarts(answer: &Explanation) -> String {
     let Some(retries) = answer.retries else { return String::new() };
-    used_before(answer.rule.as_ref().map(|rule| rule.source), retries)
+    let source = answer.rule.as_ref().map(|rule| rule.source);
+    if source == Some(RuleSource::UncountedLimit) {
+        return used_before(source, retries);
+    }
+    format!("{} of {} used before", retries.used, retries.limit) // the title of the line says of what
 }
 
 fn budget(budget: &Budget) -> String {
