@@ -33,9 +33,9 @@ pub(super) struct Slots {
 
 /// A slot, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Slot<'p> {
-    slots: &'p Slots,
-    namespace: &'p str,
+pub(super) struct Slot<'s> {
+    slots: &'s Slots,
+    namespace: &'s str,
 }
 
 impl Slots {
@@ -45,7 +45,7 @@ impl Slots {
     }
 
     /// A slot for a namespace; none where too many are taken.
-    pub(super) fn take<'p>(&'p self, namespace: &'p str) -> Option<Slot<'p>> {
+    pub(super) fn take<'s>(&'s self, namespace: &'s str) -> Option<Slot<'s>> {
         let mut held = self.held();
         let free = self.all.saturating_sub(held.values().sum());
         let needed = if held.contains_key(namespace) { self.reserved + 1 } else { 1 };

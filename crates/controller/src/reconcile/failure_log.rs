@@ -35,7 +35,7 @@ async fn kept(
     wanted: &Wanted,
     decision: &Decision,
 ) -> Result<(), String> {
-    let Some(_place) = context.log_reads.take(&wrapper.namespace) else {
+    let Some(_slot) = context.log_reads.take(&wrapper.namespace) else {
         return Err("too many logs are being read".to_owned());
     };
     let config = context.config();

@@ -21,7 +21,7 @@ fn said(decision: &Decision) -> &str {
 }
 
 /// The deletion of a pod was requested at a second.
-fn going(world: World, index: usize, second: i64) -> World {
+fn terminating(world: World, index: usize, second: i64) -> World {
     world.pod(index, |pod| {
         (pod.terminating, pod.deletion_requested) = (true, Some(at(second)));
     })
@@ -38,12 +38,17 @@ fn the_table_of_what_is_too_many() {
         ("one more, unknown", running(&[Running, Running, Unknown]), 12, "Job/work: 3 pods"),
         ("one has failed", running(&[Running, Failed, Running]), 500, ""),
         ("one has succeeded", running(&[Running, Succeeded, Running]), 500, ""),
-        ("one is going", three().pod(0, |pod| pod.terminating = true), 500, ""),
-        ("one is going since 20", going(three(), 0, 20), 149, ""),
-        ("one is going, and does not go", going(three(), 0, 20), 150, "3 pods in pod set 0-0"),
+        ("one is Terminating", three().pod(0, |pod| pod.terminating = true), 500, ""),
+        ("one is Terminating since 20", terminating(three(), 0, 20), 149, ""),
+        (
+            "one is Terminating, and does not go",
+            terminating(three(), 0, 20),
+            150,
+            "3 pods in pod set 0-0",
+        ),
         (
             "one after the other is deleted",
-            going(going(running(&[Running; 4]), 0, 20), 1, 30),
+            terminating(terminating(running(&[Running; 4]), 0, 20), 1, 30),
             155,
             "4 pods in pod set 0-0",
         ),
@@ -77,8 +82,8 @@ fn the_table_of_what_is_too_many() {
 fn it_is_looked_at_when_it_is_due_and_not_believed_of_a_watch() {
     let world = running(&[Running, Running, Running]);
     assert!(world.ask(5).requeue.is_some_and(|requeue| requeue <= at(12)));
-    let going = going(world.clone(), 0, 5);
-    assert!(going.ask(12).requeue.is_some_and(|requeue| requeue <= at(135)));
+    let replaced = terminating(world.clone(), 0, 5);
+    assert!(replaced.ask(12).requeue.is_some_and(|requeue| requeue <= at(135)));
     assert_eq!(world.ask(12).ask, FreshRead::Pods);
     let known = world.clone().written(&world.decide(12));
     let again = known.decide(13);
