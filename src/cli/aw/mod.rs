@@ -30,7 +30,7 @@ use clap_complete::engine::ArgValueCompleter;
 use serde::Serialize;
 
 use super::complete::names_in_the_cluster;
-use super::place::Place;
+use super::place::{One, Place};
 use super::term::{self, Page};
 use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on};
 use crate::clock::{Clock, SystemClock};
@@ -57,7 +57,32 @@ impl Target {
     async fn place(&self) -> Result<Place, Error> {
         Place::of(&self.cluster, self.namespace.as_deref()).await
     }
+
+    /// Changes the AppWrapper as it is now. A change answers none after a conflict, and is tried again.
+    async fn change<T>(
+        &self,
+        change: impl AsyncFn(&Place, &One) -> Result<Option<Done<T>>, Error>,
+    ) -> Result<Done<T>, Error> {
+        let place = self.place().await?;
+        for _ in 0..TRIES {
+            let one = place.one(&self.name).await?;
+            if let Some(done) = change(&place, &one).await? {
+                return Ok(done);
+            }
+        }
+        Err(Error::Negative(format!(
+            "{}; try again",
+            sentence(
+                &place.namespace,
+                &self.name,
+                &format!("was modified concurrently {TRIES} times: nothing was changed")
+            )
+        )))
+    }
 }
+
+/// How often a change is tried after a conflict.
+const TRIES: u32 = 5;
 
 /// A name that an object can have. Anything else would lead to another place of the API.
 pub(super) fn object_name(text: &str) -> Result<String, String> {
@@ -81,6 +106,15 @@ struct Done<T> {
     facts: T,
     /// The answer in sentences, one a line.
     message: String,
+}
+
+impl<T> Done<T> {
+    /// The answer about an AppWrapper, with what is said of it.
+    fn new(of: &One, yes: bool, facts: T, predicate: &str) -> Self {
+        let (namespace, name) = (of.wrapper.namespace.clone(), of.wrapper.name.clone());
+        let message = sentence(&namespace, &name, predicate);
+        Self { namespace, name, yes, facts, message }
+    }
 }
 
 /// A sentence about an AppWrapper, from what is said of it.

@@ -20,15 +20,12 @@ use super::super::{Error, json, program, term};
 use super::reach::Written;
 use super::sights::Sights;
 use super::workload::Queued;
-use super::{Done, Target, block_on, now, sentence, words};
+use super::{Done, Target, block_on, now, words};
 use crate::api::{Phase, keys};
 use crate::decide::pause;
 use crate::observe::assemble::Wrapper;
 use crate::printable::escape;
 use crate::tuning::{Limits, Period};
-
-/// How often it is tried where the AppWrapper changes meanwhile.
-const TRIES: u32 = 5;
 
 /// What is to be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,60 +52,52 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
 }
 
 async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
-    let place = target.place().await?;
-    for _ in 0..TRIES {
-        let one = place.one(&target.name).await?;
-        let done = |yes: bool, facts: Retried, message: String| Done {
-            namespace: place.namespace.clone(),
-            name: target.name.clone(),
-            yes,
-            facts,
-            message: sentence(&place.namespace, &target.name, &message),
-        };
-        let nothing = Retried::default();
-        let known = match one.wrapper.status.phase {
-            Phase::Resetting => Known::of_cluster(&place.client).await,
-            _ => Known::default(),
-        };
-        match plan(&one.wrapper, &known, now(), program()) {
-            RetryPlan::Already(how) => return Ok(done(true, nothing, how)),
-            RetryPlan::No(why) => return Ok(done(false, nothing, why)),
-            RetryPlan::Recreate => {}
-        }
-        let queued = matches!(place.workload(&one.wrapper.uid).await?, Queued::Workload(_));
-        let old = &one.value()?;
-        let manifest = recreate::manifest(old, queued || one.wrapper.queue.is_some());
-        match place.create(&recreate::trial(&manifest, &one.wrapper.uid), true).await? {
-            Written::Yes => {}
-            Written::Conflict => continue,
-            Written::Refused(why) => {
-                let why = format!("was left unchanged, because it could not be recreated: {why}");
-                return Ok(done(false, nothing, why));
-            }
-        }
-        let (yes, facts, message) = match replace(&place, &one, &manifest).await? {
-            Replaced::Changed => continue,
-            Replaced::Yes => {
-                let facts = Retried { recreated: true, manifest: None };
-                let newer = place.one(&target.name).await.and_then(|it| it.value()).ok();
-                let rights = newer.and_then(|newer| other_rights(old, &newer)).unwrap_or_default();
-                (true, facts, recreated(&manifest, program()) + &rights)
-            }
-            Replaced::Refused(why) => (false, nothing, format!("could not be deleted: {why}")),
-            Replaced::Lost { why, manifest } => {
-                let message = format!(
-                    "was deleted, but could not be recreated: {why}\n\
-                     to create it: kubectl create -f {manifest}"
-                );
-                (false, Retried { recreated: false, manifest: Some(manifest) }, message)
-            }
-        };
-        return Ok(done(yes, facts, message));
+    target.change(async |place: &Place, one: &One| recreate(place, one).await).await
+}
+
+/// None after a conflict.
+async fn recreate(place: &Place, one: &One) -> Result<Option<Done<Retried>>, Error> {
+    let done = |yes: bool, facts: Retried, message: &str| {
+        Ok(Some(Done::new(one, yes, facts, message)))
+    };
+    let nothing = Retried::default();
+    let known = match one.wrapper.status.phase {
+        Phase::Resetting => Known::of_cluster(&place.client).await,
+        _ => Known::default(),
+    };
+    match plan(&one.wrapper, &known, now(), program()) {
+        RetryPlan::Already(how) => return done(true, nothing, &how),
+        RetryPlan::No(why) => return done(false, nothing, &why),
+        RetryPlan::Recreate => {}
     }
-    Err(Error::Negative(format!(
-        "AppWrapper {}/{} was modified concurrently {TRIES} times: nothing was changed; try again",
-        place.namespace, target.name
-    )))
+    let queued = matches!(place.workload(&one.wrapper.uid).await?, Queued::Workload(_));
+    let old = &one.value()?;
+    let manifest = recreate::manifest(old, queued || one.wrapper.queue.is_some());
+    match place.create(&recreate::trial(&manifest, &one.wrapper.uid), true).await? {
+        Written::Yes => {}
+        Written::Conflict => return Ok(None),
+        Written::Refused(why) => {
+            let why = format!("was left unchanged, because it could not be recreated: {why}");
+            return done(false, nothing, &why);
+        }
+    }
+    match replace(place, one, &manifest).await? {
+        Replaced::Changed => Ok(None),
+        Replaced::Yes => {
+            let newer = place.one(&one.wrapper.name).await.and_then(|it| it.value()).ok();
+            let rights = newer.and_then(|newer| other_rights(old, &newer)).unwrap_or_default();
+            let facts = Retried { recreated: true, manifest: None };
+            done(true, facts, &(recreated(&manifest, program()) + &rights))
+        }
+        Replaced::Refused(why) => done(false, nothing, &format!("could not be deleted: {why}")),
+        Replaced::Lost { why, manifest } => {
+            let message = format!(
+                "was deleted, but could not be recreated: {why}\n\
+                 to create it: kubectl create -f {manifest}"
+            );
+            done(false, Retried { recreated: false, manifest: Some(manifest) }, &message)
+        }
+    }
 }
 
 /// What was done, and what it is waiting for.

@@ -9,13 +9,10 @@ use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, program};
 use super::reach::Written;
 use super::workload::Queued;
-use super::{Done, Target, block_on, sentence};
+use super::{Done, Target, block_on};
 use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::workload::SeenWorkload;
-
-/// How often a change is tried after a conflict.
-const TRIES: u32 = 5;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -59,24 +56,15 @@ pub(in crate::cli) fn resume(target: &Target) -> Result<ExitCode, Error> {
 }
 
 async fn switch(target: &Target, wish: Wish) -> Result<Done<Switched>, Error> {
-    let place = target.place().await?;
-    for _ in 0..TRIES {
-        let one = place.one(&target.name).await?;
+    let change = async |place: &Place, one: &One| {
         let wrapper = &*one.wrapper;
         let queued = match may_change(wrapper) {
             Ok(()) => place.workload(&wrapper.uid).await?,
             Err(_) => Queued::Nothing,
         };
-        let plan = plan(wrapper, &queued, wish, program());
-        if let Some(done) = carry_out(&place, &one, plan, wish).await? {
-            return Ok(done);
-        }
-    }
-    let Target { name, .. } = target;
-    Err(Error::Negative(format!(
-        "AppWrapper {}/{name} was modified concurrently {TRIES} times: nothing was changed; try again",
-        place.namespace
-    )))
+        carry_out(place, one, plan(wrapper, &queued, wish, program()), wish).await
+    };
+    target.change(change).await
 }
 
 /// None after a conflict.
@@ -87,12 +75,8 @@ async fn carry_out(
     wish: Wish,
 ) -> Result<Option<Done<Switched>>, Error> {
     let wrapper = &*one.wrapper;
-    let done = |yes: bool, changed: bool, workload: Option<String>, message: String| Done {
-        namespace: wrapper.namespace.clone(),
-        name: wrapper.name.clone(),
-        yes,
-        facts: Switched { action: wish, changed, workload },
-        message: sentence(&wrapper.namespace, &wrapper.name, &message),
+    let done = |yes: bool, changed: bool, workload: Option<String>, message: String| {
+        Done::new(one, yes, Switched { action: wish, changed, workload }, &message)
     };
     let identity = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
     let message = message(wish, &plan);
