@@ -326,6 +326,20 @@ pub struct Node {
     pub lost: Option<Loss>,
 }
 
+impl Node {
+    /// The same node after what was known of it: a loss that goes on began when it began, whatever else becomes of the node.
+    #[must_use]
+    pub fn after(mut self, before: Option<&Self>) -> Self {
+        let before = before.and_then(|before| before.lost).filter(|loss| loss.may_return());
+        if let (Some(now), Some(before)) = (&mut self.lost, before)
+            && now.may_return()
+        {
+            now.since = before.since.into_iter().chain(now.since).min();
+        }
+        self
+    }
+}
+
 impl Snapshot {
     /// The state of the node of a pod, where nobody looks after it there.
     #[must_use]

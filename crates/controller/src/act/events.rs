@@ -26,8 +26,10 @@ use crate::rate::{Rate, RateLimiter};
 const OF_NAMESPACE_MAX: usize = 64;
 /// Events that wait in all; beyond it a namespace has one at most.
 const WAITING_MAX: usize = 1024;
-/// The rate of Normal events in a namespace; more are dropped. Each is an API call, and the status has the same facts.
+/// The rates of events in a namespace; more are dropped. Each is an API call, and the status has the same facts; and each
+/// is an object that the API server keeps for an hour, whatever quota the namespace has.
 const NORMAL: Rate = Rate { each: Duration::from_millis(200), at_once: 50 };
+const WARNING: Rate = Rate { each: Duration::from_millis(500), at_once: 200 };
 /// How many are sent at the same time, each of another namespace.
 const SENT_AT_ONCE: usize = 16;
 /// How long sending an event may take.
@@ -38,7 +40,7 @@ const REMEMBERED_MAX: usize = 64;
 /// The longest message that the API accepts is 1,024 bytes.
 const MESSAGE_BYTES_MAX: usize = 1000;
 /// Who reports.
-const CONTROLLER: &str = "appwrapper";
+pub(super) const CONTROLLER: &str = "appwrapper";
 
 /// The object that an event is about.
 #[derive(Clone, Debug)]
@@ -77,12 +79,14 @@ struct Shared {
     waiting: Mutex<Waiting>,
     changed: Notify,
     normal: RateLimiter<String>,
+    warning: RateLimiter<String>,
 }
 
 impl Default for Shared {
     fn default() -> Self {
         let (waiting, changed) = (Mutex::default(), Notify::default());
-        Self { waiting, changed, normal: RateLimiter::new(NORMAL) }
+        let [normal, warning] = [NORMAL, WARNING].map(RateLimiter::new);
+        Self { waiting, changed, normal, warning }
     }
 }
 
@@ -137,8 +141,8 @@ impl Events {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an event; `now` is monotonic time. False where it was dropped: too many are pending, or Normal
-    /// events of the namespace exceed their rate.
+    /// Queues an event; `now` is monotonic time. False where it was dropped: too many are pending, or the events of
+    /// its type in the namespace exceed their rate.
     #[must_use]
     pub fn push(
         &self,
@@ -148,8 +152,11 @@ impl Events {
         reason: &'static str,
         message: &str,
     ) -> bool {
-        let is_normal = matches!(kind, EventType::Normal);
-        if is_normal && self.0.normal.take(about.namespace.to_owned(), 1, now).is_err() {
+        let rate = match kind {
+            EventType::Normal => &self.0.normal,
+            EventType::Warning => &self.0.warning,
+        };
+        if rate.take(about.namespace.to_owned(), 1, now).is_err() {
             return false;
         }
         let accepted = self.waiting().push(Notice {
@@ -190,7 +197,8 @@ impl Events {
                 }
                 let recorder = current.clone();
                 sending.push(async move {
-                    send(&recorder, &notice).await;
+                    let (event, about) = event(&notice);
+                    send(&recorder, &event, &about).await;
                     notice.namespace
                 });
             }
@@ -202,7 +210,18 @@ impl Events {
     }
 }
 
-async fn send(recorder: &Recorder, notice: &Notice) {
+/// Sends an event. One that is refused, or takes too long, is only logged.
+pub(super) async fn send(recorder: &Recorder, event: &Event, about: &ObjectReference) {
+    let (reason, kind) = (event.reason.as_str(), about.kind.as_deref());
+    match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(event, about)).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => tracing::warn!(%error, reason, kind, "Failed to send an event."),
+        Err(_) => tracing::warn!(reason, kind, "Timed out sending an event."),
+    }
+}
+
+/// An event as the API has it, and the AppWrapper that it is about.
+fn event(notice: &Notice) -> (Event, ObjectReference) {
     let about = ObjectReference {
         api_version: Some(AppWrapper::api_version(&()).into_owned()),
         kind: Some(AppWrapper::kind(&()).into_owned()),
@@ -218,12 +237,7 @@ async fn send(recorder: &Recorder, notice: &Notice) {
         action: action(notice),
         secondary: None,
     };
-    let reason = notice.reason;
-    match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(&event, &about)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, reason, "Failed to send an event."),
-        Err(_) => tracing::warn!(reason, "Timed out sending an event."),
-    }
+    (event, about)
 }
 
 /// A recorder counts events of one reason and action as one, with the first message alone. A failure of
@@ -317,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn normal_events_of_a_namespace_have_a_rate_and_warnings_have_not() {
+    fn events_of_a_namespace_have_a_rate_for_each_type() {
         let events = Events::default();
         let push = |second, namespace, kind| {
             let about = About { namespace, name: "aw", uid: "u" };
@@ -325,12 +339,13 @@ mod tests {
             drop(events.take());
             is_taken
         };
-        let count = |second, namespace| {
-            (0..100).filter(|_| push(second, namespace, EventType::Normal)).count()
+        let count = |second, namespace, kind: EventType| {
+            (0..300).filter(|_| push(second, namespace, kind)).count()
         };
-        assert_eq!(count(1, "a"), 50);
-        assert_eq!(count(1, "b"), 50, "each namespace has its own");
-        assert!(push(1, "a", EventType::Warning));
-        assert_eq!(count(2, "a"), 5);
+        assert_eq!(count(1, "a", EventType::Normal), 50);
+        assert_eq!(count(1, "b", EventType::Normal), 50, "each namespace has its own");
+        assert_eq!(count(1, "a", EventType::Warning), 200, "so has each type");
+        assert_eq!(count(2, "a", EventType::Normal), 5);
+        assert_eq!(count(2, "a", EventType::Warning), 2);
     }
 }

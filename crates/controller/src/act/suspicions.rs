@@ -1,7 +1,5 @@
 //! Writes `NodeSuspicion` objects, and the event of a Node that becomes suspect.
 
-use std::time::Duration;
-
 use k8s_openapi::api::core::v1::{Node, ObjectReference};
 use kube::api::{Api, DeleteParams, PostParams, Preconditions};
 use kube::core::Request;
@@ -9,15 +7,13 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::{Client, Resource};
 use serde_json::json;
 
-use super::Error;
+use super::{Error, events};
 use crate::api::{NodeSuspicion, NodeSuspicionSpec, SuspectEffect};
 use crate::observe::raw_object::RawObject;
 use crate::observe::suspicions::Stored;
 
 /// Reason of the event.
 pub const NODE_SUSPECTED: &str = "NodeSuspected";
-/// How long the event may take.
-const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Creates the object of a node, or replaces the one that is stored.
 ///
@@ -89,10 +85,6 @@ pub async fn tell(client: &Client, node: &str, spec: &NodeSuspicionSpec, effect:
         action: NODE_SUSPECTED.to_owned(),
         secondary: None,
     };
-    let recorder = Recorder::new(client.clone(), Reporter::from("appwrapper"));
-    match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(&event, &about)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, node, "Failed to send an event about a node."),
-        Err(_) => tracing::warn!(node, "Timed out sending an event about a node."),
-    }
+    let recorder = Recorder::new(client.clone(), Reporter::from(events::CONTROLLER));
+    events::send(&recorder, &event, &about).await;
 }

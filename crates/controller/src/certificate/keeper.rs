@@ -394,13 +394,7 @@ impl Keeper {
         } else {
             self.config_maps.create(&params, &wanted).await
         };
-        match written.map_err(cannot("write", kind, name)) {
-            Ok(_) => tracing::info!("Updated the CA bundle in {kind}/{name}."),
-            // another replica was first; its write is seen
-            Err(error) if error.is_conflict() => {}
-            Err(error) => return Err(error),
-        }
-        Ok(())
+        bundle_written(written, kind, name)
     }
 
     /// Sets the bundle in the configurations; returns whether they must be read again.
@@ -425,14 +419,20 @@ impl Keeper {
                 continue;
             };
             let written = api.replace(name, &PostParams::default(), &wanted).await;
-            match written.map_err(cannot("write", kind, name)) {
-                Ok(_) => tracing::info!("Updated the CA bundle in {kind}/{name}."),
-                Err(error) if error.is_conflict() => {}
-                Err(error) => return Err(error),
-            }
+            bundle_written(written, kind, name)?;
         }
         Ok(changed)
     }
+}
+
+/// The CA bundle was written, or another replica was first, and its write is seen.
+fn bundle_written<T>(written: Result<T, kube::Error>, kind: &str, name: &str) -> Result<(), Error> {
+    match written.map_err(cannot("write", kind, name)) {
+        Ok(_) => tracing::info!("Updated the CA bundle in {kind}/{name}."),
+        Err(error) if error.is_conflict() => {}
+        Err(error) => return Err(error),
+    }
+    Ok(())
 }
 
 impl Configuration {

@@ -53,6 +53,8 @@ pub struct Wrapper {
     pub queue: Option<String>,
     /// MultiKueue of a manager cluster created it.
     pub has_manager: bool,
+    /// Somebody applies it on the server's side: `managedFields` say which fields are theirs.
+    pub is_applied: bool,
     /// What it asks for.
     pub spec: Arc<AppWrapperSpec>,
     /// What was seen of it.

@@ -279,6 +279,7 @@ impl Cache {
     pub fn put_node(&self, node: Node, site: Site) -> bool {
         let mut inner = self.lock();
         let known = inner.nodes.get(&site.name).map(|(node, _)| node);
+        let node = node.after(known);
         let is_new = known != Some(&node);
         inner.nodes.insert(site.name.clone(), (node, Arc::new(site)));
         is_new

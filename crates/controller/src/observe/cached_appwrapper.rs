@@ -242,6 +242,7 @@ impl Wrapper {
             annotations: tuning(meta),
             queue: queue.filter(|name| !name.is_empty()).cloned(),
             has_manager: label(keys::MULTIKUEUE_ORIGIN).is_some(),
+            is_applied: meta.managed_fields.as_ref().is_some_and(|all| !all.is_empty()),
             spec,
             status,
             components: vec![],

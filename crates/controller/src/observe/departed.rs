@@ -24,10 +24,15 @@ pub struct Deleted {
 impl Deleted {
     /// Keeps a pod, if its containers had ended.
     pub fn note_pod(&mut self, record: &Arc<PodRecord>) {
-        let has_ended = matches!(record.pod.phase, PodPhase::Failed | PodPhase::Succeeded);
-        if has_ended && record.is_over && self.pods.len() < PODS_MAX {
+        if has_ended(record) && record.is_over && self.pods.len() < PODS_MAX {
             self.pods.push(record.clone());
         }
+    }
+
+    /// The pods alone; the objects stay for the next look.
+    #[must_use]
+    pub fn take_pods(&mut self) -> Self {
+        Self { pods: std::mem::take(&mut self.pods), objects: vec![] }
     }
 
     /// Keeps an object, if it says that it had ended.
@@ -36,6 +41,10 @@ impl Deleted {
             self.objects.push((kind.clone(), record.clone()));
         }
     }
+}
+
+fn has_ended(record: &PodRecord) -> bool {
+    matches!(record.pod.phase, PodPhase::Failed | PodPhase::Succeeded)
 }
 
 /// The same, as far as it is known to be ours, until it is decided about.
@@ -50,16 +59,21 @@ impl Departed {
     pub fn take(&mut self, deleted: Deleted, kin: &Kin) {
         for record in deleted.pods {
             self.objects.push((KindKey::pod(), ObjectRecord::of_pod(&record)));
-            if let Some(place) = kin.place(&record.identity.uid) {
-                let Place { component, pod_set, attempt } = *place;
-                // it is gone, and never overdue
-                let pod = Pod { due_to_go: None, ..record.pod.clone() };
-                self.pods.push(Pod { component, pod_set, attempt, ..pod });
-            }
+            self.take_pod(&record, kin);
         }
         self.objects.extend(deleted.objects);
         self.pods.truncate(PODS_MAX);
         self.objects.truncate(PODS_MAX + OBJECTS_MAX);
+    }
+
+    /// Takes in a pod that is gone, if it had ended and is ours.
+    pub fn take_pod(&mut self, record: &PodRecord, kin: &Kin) {
+        if let Some(place) = kin.place(&record.identity.uid).filter(|_| has_ended(record)) {
+            let Place { component, pod_set, attempt } = *place;
+            // it is never overdue
+            let pod = Pod { gone: true, due_to_go: None, ..record.pod.clone() };
+            self.pods.push(Pod { component, pod_set, attempt, ..pod });
+        }
     }
 
     /// Whether there is none.

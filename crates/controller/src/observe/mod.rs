@@ -39,13 +39,12 @@ use kube::Client;
 use crate::api::{Phase, keys};
 use crate::config::Autopilot;
 use crate::plan::FreshRead;
-use crate::snapshot::{Component, End, Node, Outcome, Owner, PodPhase, Presence, Snapshot};
+use crate::snapshot::{Component, End, Node, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
-use departed::Departed;
+use departed::{Deleted, Departed};
 use live::{Error, Live};
 use memory::ReconcileState;
-use pod_cache::PodCache;
 use pod_lists::PodLists;
 use pod_record::PodRecord;
 use pods::Found;
@@ -107,6 +106,9 @@ pub async fn observe(
     }
     let Found { records, pods, undetermined, orphans } =
         pods::classify(sources, wrapper, memory, &components, ask).await?;
+    if ask == FreshRead::Pods {
+        read_again(sources, wrapper, memory, &mut components, &pods).await?;
+    }
     if has_unread {
         memory.look_again(pods::READ_AGAIN_AFTER);
     }
@@ -130,15 +132,26 @@ pub async fn observe(
         snapshot.retry.unlisted = true;
         snapshot.retry.unusable.clear(); // what is not listed yet is not missing
     }
-    // whatever the policies are: which Job failed first, and when, is part of the failure that is recorded
-    if wrapper.status.phase == Phase::Running && !only_deletes(wrapper) {
-        for component in &mut snapshot.components {
-            let namespace = &wrapper.namespace;
-            component.failed_jobs =
-                jobs::failed(sources.client, namespace, component, memory).await?;
-        }
-    }
+    read_failed_jobs(sources, wrapper, memory, &mut snapshot.components).await?;
     Ok(snapshot)
+}
+
+/// Reads the Jobs of each `JobSet` that says that it failed, whatever the policies are: which of them failed first, and when,
+/// is part of the failure that is recorded.
+async fn read_failed_jobs(
+    sources: Sources<'_>,
+    wrapper: &Wrapper,
+    memory: &mut ReconcileState,
+    components: &mut [Component],
+) -> Result<(), Error> {
+    if wrapper.status.phase != Phase::Running || only_deletes(wrapper) {
+        return Ok(());
+    }
+    for component in components {
+        let namespace = &wrapper.namespace;
+        component.failed_jobs = jobs::failed(sources.client, namespace, component, memory).await?;
+    }
+    Ok(())
 }
 
 /// Whether every kind of an AppWrapper has been listed once, and the retry policies and queues that may
@@ -202,15 +215,7 @@ async fn presence(
         }
         // What the cache holds is there; only what it lacks must be asked for.
         FreshRead::Missing | FreshRead::Pods => match cached.map(found) {
-            Some(presence) if is_recorded(wrapper, index, &presence) => {
-                let is_enough = ask == FreshRead::Missing
-                    || !may_have_ended(sources, wrapper, component, &presence);
-                if is_enough {
-                    return Ok(presence);
-                }
-                let read = sources.live.object(sources.client, &kind, &at).await;
-                return newest(read.map(|record| record.map(found)), presence);
-            }
+            Some(presence) if is_recorded(wrapper, index, &presence) => return Ok(presence),
             Some(_) | None => sources.live.object(sources.client, &kind, &at).await,
         },
         // The LIST of the pods that name the AppWrapper follows, and shows any other of ours that has its name.
@@ -235,20 +240,36 @@ async fn presence(
     }
 }
 
-/// Whether a component may have ended although it does not say so yet: one of the pods failed.
-fn may_have_ended(
+/// Reads the components again that may have ended although they do not say so yet, since a pod failed: after the pods, so that
+/// none of them is newer than its component.
+async fn read_again(
     sources: Sources<'_>,
     wrapper: &Wrapper,
-    component: &Component,
-    presence: &Presence,
-) -> bool {
-    let is_active = match presence {
-        Presence::Present(object) => object.report.outcome == Outcome::Active,
-        Presence::Unseen | Presence::Absent | Presence::NoKind => false,
-    };
-    let reports_its_end = component.end == End::Reported && !kind_of(component).is_pod();
-    let has_failed = |pods: &mut PodCache| pods.of(&wrapper.key()).any(has_failed);
-    is_active && reports_its_end && sources.cache.pod_cache(has_failed)
+    memory: &ReconcileState,
+    components: &mut [Component],
+    pods: &[Pod],
+) -> Result<(), Error> {
+    if pods.iter().all(|pod| pod.phase != PodPhase::Failed) {
+        return Ok(());
+    }
+    for (index, component) in components.iter_mut().enumerate() {
+        let kind = kind_of(component);
+        let is_active = match &component.presence {
+            Presence::Present(object) => object.report.outcome == Outcome::Active,
+            Presence::Unseen | Presence::Absent | Presence::NoKind => false,
+        };
+        if !is_active || component.end != End::Reported || kind.is_pod() {
+            continue;
+        }
+        let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
+        let seen = memory.kin.component(index);
+        let read = sources.live.object(sources.client, &kind, &at).await;
+        let read = read.map(|found| {
+            found.map(|record| wrapper.presence(index, record, &component.pod_sets, seen))
+        });
+        component.presence = newest(read, std::mem::take(&mut component.presence))?;
+    }
+    Ok(())
 }
 
 /// A component as it was read, or as the cache has it where it could not be read: the watch will show how one ended that is
@@ -260,10 +281,6 @@ fn newest(read: Result<Option<Presence>, Error>, cached: Presence) -> Result<Pre
         Err(error) if error.code() == Some(403) => Ok(cached),
         Err(error) => Err(error),
     }
-}
-
-fn has_failed(record: &Arc<PodRecord>) -> bool {
-    record.pod.phase == PodPhase::Failed
 }
 
 /// Whether components are created in a phase, and decided about.
@@ -284,6 +301,10 @@ const fn creates(phase: Phase) -> bool {
 fn take_deleted(sources: Sources<'_>, wrapper: &Wrapper, memory: &mut ReconcileState) {
     let key = wrapper.key();
     let deleted = sources.cache.pod_cache(|pod_cache| pod_cache.take_deleted(&key));
+    keep_deleted(wrapper, memory, deleted);
+}
+
+fn keep_deleted(wrapper: &Wrapper, memory: &mut ReconcileState, deleted: Deleted) {
     if creates(wrapper.status.phase) {
         memory.departed.take(deleted, &memory.kin);
     } else {
@@ -342,7 +363,9 @@ async fn known_nodes(
             Some(node) if is_fine(&node) || ask < FreshRead::Pods => node,
             None if ask < FreshRead::Pods && memory.is_node_gone(&name) => nodes::deleted(),
             known => match live::node(sources.client, &name).await {
-                Ok(Some(seen)) => nodes::node(&seen, &nodes::marks(autopilot)).0,
+                Ok(Some(seen)) => {
+                    nodes::node(&seen, &nodes::marks(autopilot)).0.after(known.as_ref())
+                }
                 Ok(None) => {
                     memory.node_gone(&name);
                     nodes::deleted()

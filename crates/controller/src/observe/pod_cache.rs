@@ -209,6 +209,11 @@ impl PodCache {
         self.groups.get_mut(key).map(|group| std::mem::take(&mut group.deleted)).unwrap_or_default()
     }
 
+    /// The same of the pods alone, while a look is under way that has read the objects already.
+    pub fn take_deleted_pods(&mut self, key: &Key) -> Deleted {
+        self.groups.get_mut(key).map(|group| group.deleted.take_pods()).unwrap_or_default()
+    }
+
     fn leave(&mut self, key: &Key, name: &str) -> bool {
         let Some(group) = self.groups.get_mut(key) else { return false };
         let changed = group.remove(name);

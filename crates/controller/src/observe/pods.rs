@@ -8,7 +8,7 @@ use super::Sources;
 use super::ancestry::{Ancestor, Ancestors, CHAIN_MAX, Doubt, Family, Lineage};
 use super::assemble::{self, Sorted, Wrapper, kind_of};
 use super::cache::{Key, KindKey};
-use super::kin::Place;
+use super::kin::{Kin, Place};
 use super::live::{self, Error};
 use super::memory::ReconcileState;
 use super::owners::DOUBT_FOR;
@@ -58,18 +58,8 @@ pub async fn classify(
     ask: FreshRead,
 ) -> Result<Found, Error> {
     let key = wrapper.key();
-    let CachedPods { mut records, over, lacks } =
-        sources.cache.pod_cache(|pod_cache| pod_cache.look(&key, &wrapper.uid));
-    for uid in &over {
-        memory.kin.forget(uid);
-    }
-    memory.must_list |= lacks;
-    let lists = ask >= FreshRead::Pods || memory.must_list;
-    if lists {
-        records = list(sources, &key).await?;
-        memory.must_list = false;
-    }
-    find_missing(sources, wrapper, memory, &records).await?;
+    let Shown { mut records, cached, lists } = shown(sources, wrapper, memory, ask).await?;
+    find_missing(sources, wrapper, memory, &records, &cached).await?;
     records.extend(memory.kin.unseen(&wrapper.namespace));
 
     let roots = wrapper.roots(components);
@@ -115,6 +105,40 @@ pub async fn classify(
     Ok(Found { records, pods: ours, undetermined, orphans })
 }
 
+/// The pods that name an AppWrapper, before it is known whose they are.
+struct Shown {
+    records: Vec<Arc<PodRecord>>,
+    /// What the cache has, where they were listed.
+    cached: Vec<Arc<PodRecord>>,
+    /// They were listed.
+    lists: bool,
+}
+
+/// What the cache has, or a LIST where one is asked for. A pod that the watch has shown to be deleted is no longer ours once
+/// it is known how it ended.
+async fn shown(
+    sources: Sources<'_>,
+    wrapper: &Wrapper,
+    memory: &mut ReconcileState,
+    ask: FreshRead,
+) -> Result<Shown, Error> {
+    let key = wrapper.key();
+    let (CachedPods { records, over, lacks }, deleted) = sources.cache.pod_cache(|pod_cache| {
+        (pod_cache.look(&key, &wrapper.uid), pod_cache.take_deleted_pods(&key))
+    });
+    super::keep_deleted(wrapper, memory, deleted);
+    for uid in &over {
+        memory.kin.forget(uid);
+    }
+    memory.must_list |= lacks;
+    if ask < FreshRead::Pods && !memory.must_list {
+        return Ok(Shown { records, cached: vec![], lists: false });
+    }
+    let listed = list(sources, &key).await?;
+    memory.must_list = false;
+    Ok(Shown { records: listed, cached: records, lists: true })
+}
+
 /// Lists the pods that name an AppWrapper, without those that are known to be somebody else's.
 async fn list(sources: Sources<'_>, key: &Key) -> Result<Vec<Arc<PodRecord>>, Error> {
     let known = sources.cache.pod_cache(|pod_cache| pod_cache.count(key));
@@ -154,15 +178,26 @@ async fn find_orphans(
 }
 
 /// Our pods that neither the cache nor the list shows: the deletion of most was seen, and of the others it is
-/// asked what became of them. Few are read one by one, many are looked for in one list.
+/// asked what became of them. Few are read one by one, many are looked for in one list. Of one that only the cache still
+/// has, the watch will tell how it ended.
 async fn find_missing(
     sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     records: &[Arc<PodRecord>],
+    cached: &[Arc<PodRecord>],
 ) -> Result<(), Error> {
     let now = memory.now();
-    let (client, namespace, kin) = (sources.client, &wrapper.namespace, &mut memory.kin);
+    let (client, namespace) = (sources.client, &wrapper.namespace);
+    let ReconcileState { kin, departed, .. } = memory;
+    let decides = super::creates(wrapper.status.phase);
+    let mut gone = |kin: &mut Kin, uid: &str| match cached
+        .iter()
+        .find(|record| decides && record.identity.uid == uid)
+    {
+        Some(record) => departed.take_pod(record, kin),
+        None => kin.forget(uid),
+    };
     let mut missing = kin.missing(records, now);
     if missing.len() > GETS_MAX {
         let there = live::pod_uids(client, namespace).await?;
@@ -171,7 +206,7 @@ async fn find_missing(
             if exists {
                 kin.exists(&one.uid, None, now);
             } else {
-                kin.forget(&one.uid);
+                gone(kin, &one.uid);
             }
             exists
         });
@@ -181,7 +216,7 @@ async fn find_missing(
             Some(record) if record.identity.uid == one.uid => {
                 kin.exists(&one.uid, Some(record), now);
             }
-            Some(_) | None => kin.forget(&one.uid),
+            Some(_) | None => gone(kin, &one.uid),
         }
     }
     Ok(())

@@ -8,7 +8,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{
+    ManagedFieldsEntry, ObjectMeta, OwnerReference, Time,
+};
 use kube::Resource;
 use kube::core::ApiResource;
 use serde::{Deserialize, Deserializer};
@@ -17,7 +19,8 @@ use serde_json::value::RawValue;
 /// An object: its metadata, and the whole of it as JSON text.
 #[derive(Clone, Debug)]
 pub struct RawObject {
-    /// Metadata, without `managedFields` and annotations of no use here.
+    /// Metadata, without annotations of no use here. Of `managedFields` it only tells whether somebody applies the
+    /// object on the server's side: one entry then, else none.
     pub meta: ObjectMeta,
     /// The whole object.
     pub raw: Box<RawValue>,
@@ -43,7 +46,7 @@ impl RawObject {
 /// The part of the metadata that is used. `managedFields` mirrors a hostile object's depth.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct LeanMeta {
+struct LeanMeta<'a> {
     name: Option<String>,
     namespace: Option<String>,
     uid: Option<String>,
@@ -60,11 +63,21 @@ struct LeanMeta {
     owner_references: Option<Vec<OwnerReference>>,
     #[serde(default)]
     finalizers: Option<Vec<String>>,
+    #[serde(borrow, default)]
+    managed_fields: Option<&'a RawValue>,
+}
+
+/// What one client, or one that applies the object, has written.
+#[derive(Deserialize)]
+struct Managed<'a> {
+    #[serde(borrow, default)]
+    operation: Option<Cow<'a, str>>,
 }
 
 #[derive(Deserialize)]
 struct Parts<'a> {
-    metadata: LeanMeta,
+    #[serde(borrow)]
+    metadata: LeanMeta<'a>,
     #[serde(borrow, default)]
     spec: Option<&'a RawValue>,
     #[serde(borrow, default)]
@@ -88,9 +101,26 @@ impl<'de> Deserialize<'de> for RawObject {
     }
 }
 
-impl From<LeanMeta> for ObjectMeta {
-    fn from(lean: LeanMeta) -> Self {
+/// The operation of `kubectl apply --server-side`.
+const APPLY: &str = "Apply";
+
+/// Whether somebody applies an object on the server's side, by its `managedFields`.
+fn is_applied(managed_fields: &RawValue) -> bool {
+    let all: Result<Vec<Managed<'_>>, _> = serde_json::from_str(managed_fields.get());
+    !all.is_ok_and(|all| all.iter().all(|each| each.operation.as_deref() != Some(APPLY)))
+}
+
+impl From<LeanMeta<'_>> for ObjectMeta {
+    fn from(lean: LeanMeta<'_>) -> Self {
+        let applied = ManagedFieldsEntry {
+            operation: Some(APPLY.to_owned()),
+            ..ManagedFieldsEntry::default()
+        };
         Self {
+            managed_fields: lean
+                .managed_fields
+                .filter(|all| is_applied(all))
+                .map(|_| vec![applied]),
             name: lean.name,
             namespace: lean.namespace,
             uid: lean.uid,
@@ -169,6 +199,29 @@ mod tests {
             list.items.iter().filter_map(|seen| seen.meta.name.as_deref()).collect();
         assert_eq!(names, ["deep", "good"]);
         assert!(serde_json::from_str::<serde_json::Value>(list.items[0].raw.get()).is_err());
+    }
+
+    #[test]
+    fn who_applies_an_object_is_kept_and_no_other_manager() {
+        let update = r#"{"manager":"kubectl","operation":"Update","fieldsV1":{"f:spec":{}}}"#;
+        let apply = r#"{"manager":"argocd","operation":"Apply","fieldsV1":{"f:spec":{}}}"#;
+        for (managers, want) in [
+            (String::new(), false),
+            (update.to_owned(), false),
+            (apply.to_owned(), true),
+            (format!("{update},{apply}"), true),
+            // nothing is taken away where that is not known
+            ("7".to_owned(), true),
+        ] {
+            let text = format!(r#"{{"metadata":{{"managedFields":[{managers}]}}}}"#);
+            let seen: RawObject = serde_json::from_str(&text).unwrap();
+            assert_eq!(seen.meta.managed_fields.is_some(), want, "{managers}");
+            let again = serde_json::json!({ "metadata": seen.meta }).to_string();
+            let again: RawObject = serde_json::from_str(&again).unwrap();
+            assert_eq!(again.meta.managed_fields.is_some(), want, "{managers}");
+        }
+        let seen: RawObject = serde_json::from_str(r#"{"metadata":{}}"#).unwrap();
+        assert_eq!(seen.meta.managed_fields, None);
     }
 
     #[test]

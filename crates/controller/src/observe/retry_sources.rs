@@ -200,11 +200,8 @@ pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &
     snapshot.queue_managed = wrapper.queue.is_some();
     snapshot.retry = applied(wrapper, cache, attach);
     // only a retry asks for them, and only of a pod that does not run, or of a hang: not at each look at a healthy gang
-    let runs = |pod: &Pod| {
-        pod.lost.is_none() && matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded)
-    };
     let may_hang = snapshot.policies.progress.is_some();
-    let ails = may_hang || snapshot.pods.iter().any(|pod| !runs(pod));
+    let ails = may_hang || !snapshot.pods.iter().all(runs);
     let avoid = ails && snapshot.retry.may_avoid_nodes();
     let grow = ails && snapshot.retry.may_grow_memory();
     if avoid {
@@ -215,6 +212,12 @@ pub fn fill(snapshot: &mut Snapshot, wrapper: &Wrapper, cache: &Cache, attach: &
             component.templates = kinds::templates(wrapped, &component.pod_sets);
         }
     }
+}
+
+/// Whether a pod runs, or has succeeded. One that is Terminating may be the cause of a failure before it has ended.
+fn runs(pod: &Pod) -> bool {
+    let is_up = matches!(pod.phase, PodPhase::Running | PodPhase::Succeeded);
+    is_up && pod.lost.is_none() && !pod.terminating
 }
 
 /// The default of the configuration, with what its policy says of overriding.
@@ -307,6 +310,24 @@ mod tests {
         }
         let wrapped = KindKey { api_version: "batch/v1".into(), kind: "Job".into() };
         assert!(!is_retry_source(&wrapped));
+    }
+
+    #[test]
+    fn what_a_retry_may_need_is_read_where_a_pod_does_not_run() {
+        let pod = |phase, terminating| Pod { phase, terminating, ..Pod::default() };
+        for (phase, up) in [
+            (PodPhase::Running, true),
+            (PodPhase::Succeeded, true),
+            (PodPhase::Pending, false),
+            (PodPhase::Failed, false),
+            (PodPhase::Unknown, false),
+        ] {
+            assert_eq!(
+                (runs(&pod(phase, false)), runs(&pod(phase, true))),
+                (up, false),
+                "{phase:?}"
+            );
+        }
     }
 
     #[test]

@@ -40,8 +40,8 @@ pub(super) fn announce(
     }
 }
 
-/// Tells what is ignored of the annotations: of a new AppWrapper, and where it is something else than before. A process
-/// that has just started does not repeat what an earlier one has told.
+/// Tells what is ignored of the annotations, where it was not told before. A process that has just started does not
+/// repeat what an earlier one has told.
 pub(super) fn remarks(
     context: &Context,
     memory: &mut ReconcileState,
@@ -49,12 +49,12 @@ pub(super) fn remarks(
     remarks: &[Remark],
 ) {
     let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
-    let is_news = match &memory.remarks {
-        Some(told) => *told != remarks,
+    let is_news = |remark: &&String| match &memory.remarks {
+        Some(told) => !told.contains(*remark),
         None => wrapper.status.phase == Phase::Empty,
     };
     let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
-    for message in remarks.iter().filter(|_| is_news) {
+    for message in remarks.iter().filter(is_news) {
         let warning = Warning { reason: "InvalidAnnotation", message: message.clone() };
         context.warn(&about, &warning);
     }

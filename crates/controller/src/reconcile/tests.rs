@@ -1,6 +1,7 @@
 //! Statuses that nobody should have written, from the stored object to the decision.
 
 mod calls;
+mod departed;
 
 use k8s_openapi::jiff::Timestamp;
 use proptest::prelude::*;

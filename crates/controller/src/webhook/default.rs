@@ -26,6 +26,7 @@ use crate::tuning::names::LABEL_MAX;
 /// | annotation `workload.codeflare.dev/policies` | the policies of `spec` | MultiKueue sends it to a worker cluster |
 /// | the policies of `spec` | those of the annotation | `spec` has none |
 /// | finalizer | ours | no other controller manages it: the first write of this one is spared |
+/// | `metadata.managedFields` | none | as the finalizer, and nobody applies it on the server's side |
 ///
 /// Go: `Default`, which leaves `suspend` to Kueue and infers when it looks. The controller adds the finalizer to
 /// what admission did not see.
@@ -45,20 +46,20 @@ pub fn default(aw: &Value, requester: &Identity, config: &Config) -> Vec<Op> {
     }
     ops.extend(pod_sets(spec));
     ops.extend(carried::on_create(metadata, spec));
-    ops.extend(finalizer(metadata, spec));
+    ops.extend(bookkeeping(metadata, spec));
     ops
 }
 
-/// The finalizer of an AppWrapper that this controller manages.
-fn finalizer(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Option<Op> {
+/// What an AppWrapper that this controller manages has from the beginning, so that this one need not write it first.
+fn bookkeeping(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Vec<Op> {
     let is_ours = match spec.get("managedBy") {
         None | Some(Value::Null) => true,
         Some(manager) => manager == keys::CONTROLLER_NAME,
     };
     if !is_ours {
-        return None;
+        return vec![];
     }
-    match metadata.get("finalizers") {
+    let finalizer = match metadata.get("finalizers") {
         None | Some(Value::Null) => {
             Some(Op::set(&["metadata", "finalizers"], json!([keys::FINALIZER])))
         }
@@ -66,7 +67,14 @@ fn finalizer(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Option
             Some(Op::set(&["metadata", "finalizers", "-"], keys::FINALIZER.into()))
         }
         Some(_) => None,
-    }
+    };
+    // the API server then spends less on every write of the status
+    let managers = metadata.get("managedFields").and_then(Value::as_array);
+    let is_tracked = managers.is_some_and(|all| {
+        !all.is_empty() && all.iter().all(|manager| manager["operation"] == "Update")
+    });
+    let untracked = is_tracked.then(|| Op::set(&["metadata", "managedFields"], json!([])));
+    finalizer.into_iter().chain(untracked).collect()
 }
 
 /// The labels to set, and whether the AppWrapper then has a queue.

@@ -87,6 +87,9 @@ pub const TAS_SUB_GROUP_INDEX: &str = "workload.codeflare.dev.appwrapper/tas-sub
 /// Pod-set annotation for Topology-Aware Scheduling: the number of sub-groups.
 pub const TAS_SUB_GROUP_COUNT: &str = "workload.codeflare.dev.appwrapper/tas-sub-group-count";
 
+/// Scheduling gate of a pod for which Kueue chooses the node. Kueue: `TopologySchedulingGate`.
+pub const TOPOLOGY_GATE: &str = "kueue.x-k8s.io/topology";
+
 /// Label that Kueue gives to Workloads: UID of the object that they are for.
 pub const JOB_UID: &str = "kueue.x-k8s.io/job-uid";
 /// Annotation of a Workload that the controller has deactivated to return its AppWrapper to the queue: number of the

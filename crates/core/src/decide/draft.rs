@@ -80,6 +80,11 @@ impl<'a> Draft<'a> {
         !self.actions.is_empty()
     }
 
+    /// Whether something must be read before this can be decided.
+    pub fn asks(&self) -> bool {
+        self.ask != FreshRead::Nothing || self.ask_workload
+    }
+
     /// Asks for a read before this can be decided.
     pub fn ask(&mut self, ask: FreshRead) {
         self.ask = ask;
@@ -162,7 +167,7 @@ impl<'a> Draft<'a> {
     /// The decision. A changed status is written alone; its actions follow with the next reconcile.
     pub(super) fn finish(mut self, next: Phase) -> Decision {
         let stored = &self.facts.snapshot.status;
-        if self.ask != FreshRead::Nothing || self.ask_workload {
+        if self.asks() {
             // nothing may be concluded before the answer
             self.status = stored.clone();
             self.actions.clear();

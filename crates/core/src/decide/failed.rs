@@ -9,11 +9,11 @@ use k8s_openapi::jiff::Timestamp;
 use super::consequence::FirstFailures;
 use super::draft::Draft;
 use super::health::{self, PodSetHealth};
-use super::policy::{FailedComponent, Judged, NODE_LOST, failure_view, pod_failure};
+use super::policy::{FailedComponent, Ignored, Judged, NODE_LOST, failure_view, pod_failure};
 use super::problem::Problem;
 use super::replacement::{OWNER_GRACE, Replacement, SilentOwners};
 use super::steps::{self, ComponentStage};
-use super::{attempts, failure, pods};
+use super::{Facts, attempts, failure, pods};
 use crate::api::condition::unhealthy;
 use crate::mutations::{self, Mutation};
 use crate::snapshot::{Component, Outcome, Pod, PodPhase};
@@ -35,12 +35,13 @@ pub fn judge<'a>(draft: &Draft<'a>) -> Rc<Judged<'a>> {
 }
 
 /// Every pod of the running attempt that failed or is lost, or those of one component, the first failure first. Those of a
-/// component that is created again were judged already.
+/// component that is created again were judged already, and nobody asks about those of one that has succeeded.
 pub fn failed_pods<'a>(draft: &Draft<'a>, component: Option<usize>) -> Vec<&'a Pod> {
     let judged = |pod: &Pod| {
         pod.component.is_some_and(|index| {
             draft.facts.snapshot.components.len() > index
-                && steps::standing(draft, index) != ComponentStage::Up
+                && (steps::standing(draft, index) != ComponentStage::Up
+                    || health::has_succeeded(draft, index))
         })
     };
     let mut pods: Vec<&Pod> = attempts::pods(draft.facts.snapshot)
@@ -64,26 +65,25 @@ pub fn failed_component<'a>(
         .into_iter()
         .partition(|each| spared_by(draft, judged, each).is_some());
     let mut not_replaced = pods::not_replaced(draft, judged, pod_sets);
+    let is_ignored = |pod: &&Pod| judged.ignores(pod).is_some();
     let all_ignored = failed.is_empty();
-    if all_ignored && not_replaced.iter().any(|pod| judged.ignores(pod).is_none()) {
+    if all_ignored && !not_replaced.iter().all(is_ignored) {
         return None; // that one is decided about
     }
     not_replaced.retain(|pod| !health::may_come_back(draft.facts, pod));
     let replacement = Replacement::of(draft.facts);
     let candidates = if all_ignored { spared.get(..1)? } else { failed.as_slice() };
     let counts = |pod: &Pod| all_ignored || judged.ignores(pod).is_none();
-    let alone = not_replaced
-        .iter()
-        .copied()
-        .filter(|pod| counts(pod) && replacement.is_final(draft.facts, pod));
+    let alone = not_replaced.iter().copied().filter(|pod| counts(pod));
     let (index, pod) = first_cause(draft, judged, candidates, alone, counts)?;
     let problem = of_cause(draft, index, pod)?;
     let ignored = spared.first().and_then(|first| spared_by(draft, judged, first));
+    let is_some_ignored = !spared.is_empty() || not_replaced.iter().any(is_ignored);
     let open = failed.iter().filter_map(|each| undecided_until(draft, each.index)).max();
     let is_decided = pods::has_terminating_component(draft.facts, &not_replaced);
     Some(Problem {
         deadline: open.filter(|_| !is_decided),
-        ignored: ignored.filter(|_| all_ignored),
+        ignored: Ignored::of(ignored, all_ignored, is_some_ignored),
         silent_owners: silent_owners(draft, &replacement, &not_replaced),
         components: with_pods(draft, judged, &not_replaced, failed),
         judged: Some(judged.clone()),
@@ -92,7 +92,7 @@ pub fn failed_component<'a>(
 }
 
 /// The first cause of what failed: the component that is to be named, and the pod where one tells. It may be a pod of
-/// a component that has not said anything yet, and that nothing replaces.
+/// a component that has not said anything yet, and that is not replaced.
 fn first_cause<'a>(
     draft: &Draft<'a>,
     judged: &Judged<'a>,
@@ -109,7 +109,8 @@ fn first_cause<'a>(
     let is_other = |pod: &&Pod| failed.iter().all(|each| Some(each.index) != pod.component);
     let others = alone.filter(is_other).map(|pod| (failure::finished_at(pod), first, Some(pod)));
     let all = of_failed.chain(others);
-    let (_, index, pod) = all.min_by_key(|(at, ..)| (at.is_none(), *at))?;
+    let (_, index, pod) =
+        all.min_by_key(|(at, _, pod)| (at.is_none(), *at, pod.map(|pod| &pod.name)))?;
     Some((index, pod))
 }
 
@@ -129,18 +130,22 @@ fn of_cause<'a>(draft: &Draft<'a>, index: usize, pod: Option<&'a Pod>) -> Option
     let of_pod = Problem::of_pod(draft.facts, pod, unhealthy::FAILED_COMPONENT);
     Some(Problem {
         message: format!("{text}; {}", of_pod.message),
-        failed_at: failure::finished_at(pod).unwrap_or(now).min(now),
+        failed_at: failure::ended_at(pod).unwrap_or(now).min(now),
         is_final: true,
         may_return: false,
         ..of_pod
     })
 }
 
-/// Until when the end of the pod is waited for because of which a component failed, where `podFailurePolicy` has
-/// rules: they are asked about pods that have ended. Source: KEP-3329.
+/// Until when the end of the pod is waited for because of which a component failed, where anything asks how a pod ended:
+/// only a pod that has ended has an exit code. Source: KEP-3329.
 fn undecided_until(draft: &Draft<'_>, index: usize) -> Option<Timestamp> {
-    let has_rules = !draft.facts.snapshot.policies.pod_failure.is_empty();
-    let pod = disrupted_alone(draft, index).filter(|_| has_rules)?;
+    let Facts { snapshot, limits, .. } = draft.facts;
+    let is_asked = !snapshot.policies.pod_failure.is_empty()
+        || !snapshot.retry.policies.is_empty()
+        || !limits.terminal_exit_codes.is_empty()
+        || !limits.retryable_exit_codes.is_empty();
+    let pod = disrupted_alone(draft, index).filter(|_| is_asked)?;
     pod.due_to_go.map(|due| OWNER_GRACE.after(due))
 }
 
@@ -175,18 +180,26 @@ fn spared_by(draft: &Draft<'_>, judged: &Judged<'_>, failed: &FailedComponent<'_
     let pods = failed_pods(draft, Some(failed.index));
     let own = pods.iter().filter(|pod| !judged.is_consequence(pod));
     let needs_open = failure::says(component, |reason| reason == BACKOFF_LIMIT);
-    // a Job replaces a pod that is Terminating before it counts it
-    let was_replaced = |pod: &&Pod| health::is_replaced(snapshot, pod) && !pod.terminating;
-    if needs_open && own.clone().all(was_replaced) {
+    // a Job replaces a pod that is Terminating before it counts it; not one that is deleted after its end
+    let was_going = |pod: &Pod| {
+        let requested = pod.deletion_requested.filter(|_| pod.terminating);
+        requested.is_some_and(|at| failure::ended_at(pod).is_none_or(|end| at <= end))
+    };
+    let was_replaced = |pod: &Pod| health::is_replaced(snapshot, pod) && !was_going(pod);
+    if needs_open && own.clone().all(|pod| was_replaced(pod)) {
         return None;
     }
-    let mut rules = own.map(|pod| judged.ignores(pod));
+    // one that was replaced is no cause where another was not
+    let some_left = own.clone().any(|pod| !was_replaced(pod));
+    let left = own.filter(|pod| !some_left || !was_replaced(pod));
+    let mut rules = left.map(|pod| judged.ignores(pod));
     let first = rules.next()??;
     rules.all(|rule| rule.is_some()).then_some(first)
 }
 
 /// The failed pod of a component that made it fail, of those that count: the first that was not replaced, else the
-/// last one, unless the component ran for too long: one that was replaced is not the cause of that. So it is the same
+/// last one, unless the component ran for too long: one that was replaced is not the cause of that, nor is it where another
+/// was not replaced that does not count. So it is the same
 /// pod whether its own failure is seen first or that of the component. A pod that was deleted because the component had
 /// failed is not the cause of anything.
 pub fn cause<'a>(
@@ -197,10 +210,13 @@ pub fn cause<'a>(
 ) -> Option<&'a Pod> {
     let snapshot = draft.facts.snapshot;
     let mut pods = failed_pods(draft, Some(index));
-    pods.retain(|pod| counts(pod) && !judged.is_consequence(pod));
-    let first = pods.iter().find(|pod| !health::is_replaced(snapshot, pod));
+    pods.retain(|pod| !judged.is_consequence(pod));
+    let is_left = |pod: &&Pod| !health::is_replaced(snapshot, pod);
+    let is_other = pods.iter().any(|pod| is_left(pod) && !counts(pod));
+    pods.retain(|pod| counts(pod));
+    let first = pods.iter().copied().find(is_left);
     let is_overdue = failure::says(&snapshot.components[index], failure_view::is_overdue);
-    first.or_else(|| pods.last().filter(|_| !is_overdue)).copied()
+    first.or_else(|| pods.last().copied().filter(|_| !is_overdue && !is_other))
 }
 
 /// The pod of a component that was first to be ended from outside, and still is in its grace period, where every failed

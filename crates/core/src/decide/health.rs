@@ -326,7 +326,7 @@ fn failed_at(
         .failed
         .iter()
         .filter(|pod| consequence::fails_by_itself(pod) && !is_replaced(facts.snapshot, pod));
-    let seen = own.filter_map(|pod| failure::finished_at(pod)).filter(|at| *at <= facts.now);
+    let seen = own.filter_map(|pod| failure::ended_at(pod)).filter(|at| *at <= facts.now);
     before.into_iter().chain(seen).min().map(Time)
 }
 

@@ -7,14 +7,13 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use crate::api::{Phase, condition};
-use crate::config::OverQuotaAction;
+use crate::config::{Config, OverQuotaAction};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::{Pod, PodPhase};
 use crate::tuning::Period;
 
-/// For how long a Terminating pod makes room for the one that replaces it. Whoever deletes pods chooses their grace period,
-/// and may delete them again and again.
+/// For how long a Terminating pod makes room for the one that replaces it: whoever deletes pods chooses their grace period.
 const TERMINATING_MAX: Period = Period::from_secs(120);
 
 /// How many pod sets are named.
@@ -27,29 +26,21 @@ struct Excess {
     since: Timestamp,
 }
 
-/// Says in the condition `PodsOverQuota` that more pods live than were declared, once that has lasted
-/// for the grace period of the configuration; where that says so, suspends the AppWrapper then.
+/// Says in the condition `PodsOverQuota` that more pods live than were declared, once that has lasted for the grace period
+/// of the configuration; where that says so, suspends the AppWrapper then. In every phase that holds quota: how long a
+/// creation, a deletion or the time after a failure may take is up to the annotations.
 pub fn note(draft: &mut Draft<'_>, next: Phase) {
-    let kind = condition::PODS_OVER_QUOTA;
-    let settings = &draft.facts.config.admission.pods_over_quota;
-    let stored = &draft.facts.snapshot.status;
-    let mut confirmed = vec![];
-    let is_told = !mutations::is_present(Mutation::OverQuotaUnsaid);
-    if is_told && next == Phase::Running && stored.phase == Phase::Running {
-        for excess in excesses(draft) {
-            let at = settings.grace.after(excess.since);
-            if draft.facts.now < at {
-                draft.look_again(at);
-            } else {
-                confirmed.push(excess.what);
-            }
-        }
+    if draft.asks() {
+        return;
     }
+    let kind = condition::PODS_OVER_QUOTA;
+    let stored = &draft.facts.snapshot.status;
+    let mut confirmed = confirmed(draft);
     if confirmed.is_empty() {
         return draft.clear(kind, "PodsWithinQuota", "");
     }
     let known = condition::is_true(&stored.conditions, kind);
-    let suspends = settings.action == OverQuotaAction::Suspend;
+    let suspends = ends(draft.facts.config) && is_to_run(next);
     // a watch that lags behind may show pods that are gone
     if (!known || suspends) && draft.facts.snapshot.answered < FreshRead::Pods {
         return draft.ask(FreshRead::Pods);
@@ -72,22 +63,63 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
     }
 }
 
+/// Whether components are there to stay in a phase.
+const fn is_to_run(phase: Phase) -> bool {
+    match phase {
+        Phase::Resuming | Phase::Running => true,
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Resetting
+        | Phase::Suspending
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => false,
+    }
+}
+
+/// Whether the configuration ends what runs more pods than were admitted.
+const fn ends(config: &Config) -> bool {
+    match config.admission.pods_over_quota.action {
+        OverQuotaAction::Suspend => true,
+        OverQuotaAction::Report => false,
+    }
+}
+
+/// Whether an AppWrapper is to be ended because it was seen to run more pods than were admitted.
+pub fn is_to_end(draft: &Draft<'_>) -> bool {
+    let conditions = &draft.facts.snapshot.status.conditions;
+    ends(draft.facts.config) && condition::is_true(conditions, condition::PODS_OVER_QUOTA)
+}
+
+/// The pod sets that have had too many pods for the grace period.
+fn confirmed(draft: &mut Draft<'_>) -> Vec<String> {
+    let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
+    if !holds_quota || mutations::is_present(Mutation::OverQuotaUnsaid) {
+        return vec![];
+    }
+    let grace = draft.facts.config.admission.pods_over_quota.grace;
+    let (due, young): (Vec<_>, Vec<_>) =
+        excesses(draft).into_iter().partition(|each| grace.after(each.since) <= draft.facts.now);
+    for each in young {
+        draft.look_again(grace.after(each.since));
+    }
+    due.into_iter().map(|each| each.what).collect()
+}
+
 /// The pod sets with too many pods; pods of no declared pod set are too many from the first one on.
 fn excesses(draft: &Draft<'_>) -> Vec<Excess> {
     let snapshot = draft.facts.snapshot;
-    let mut live: BTreeMap<_, Vec<Timestamp>> = BTreeMap::new();
-    for pod in &snapshot.pods {
-        if let Some(since) = counts_since(pod, draft.facts.now) {
-            live.entry((pod.component, pod.pod_set)).or_default().push(since);
-        }
+    let mut live: BTreeMap<_, Vec<&Pod>> = BTreeMap::new();
+    for pod in snapshot.pods.iter().filter(|pod| is_live(pod)) {
+        live.entry((pod.component, pod.pod_set)).or_default().push(pod);
     }
-    let of = |((component, pod_set), mut since): ((Option<usize>, Option<usize>), Vec<_>)| {
+    let of = |((component, pod_set), pods): ((Option<usize>, Option<usize>), Vec<&Pod>)| {
         let component = component.and_then(|index| Some((index, snapshot.components.get(index)?)));
         let declared = component
             .zip(pod_set)
             .and_then(|((_, component), pod_set)| component.pod_sets.get(pod_set))
             .map_or(0, |pod_set| usize::try_from(pod_set.count()).unwrap_or(0));
-        since.sort_unstable();
+        let since = counted_since(pods, declared, draft.facts.now);
         let count = since.iter().filter(|since| **since <= draft.facts.now).count();
         // all that count for longer count still, or they would not be here
         let since = *since.get(declared)?;
@@ -104,15 +136,24 @@ fn excesses(draft: &Draft<'_>) -> Vec<Excess> {
     live.into_iter().filter_map(of).collect()
 }
 
-/// Since when, or from when on, a pod uses quota and does not make room for another one; none where it does not.
-fn counts_since(pod: &Pod, now: Timestamp) -> Option<Timestamp> {
-    let ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
-    if ended || pod.lost.is_some() {
-        return None;
-    }
-    let created = pod.created.unwrap_or(now);
-    if !pod.terminating {
-        return Some(created);
-    }
-    Some(created.max(TERMINATING_MAX.after(pod.deletion_requested?)))
+/// Whether a pod uses quota.
+fn is_live(pod: &Pod) -> bool {
+    !matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed) && pod.lost.is_none()
+}
+
+/// Since when, or from when on, each pod of a pod set counts, the first one first. A Terminating pod makes room for the one
+/// that replaces it; no more of them do than are declared, those whose deletion was requested last.
+fn counted_since(mut pods: Vec<&Pod>, declared: usize, now: Timestamp) -> Vec<Timestamp> {
+    let requested = |pod: &Pod| pod.terminating.then(|| pod.deletion_requested.unwrap_or(now));
+    pods.sort_by_cached_key(|pod| std::cmp::Reverse(requested(pod)));
+    let since = pods.into_iter().enumerate().filter_map(|(index, pod)| {
+        let created = pod.created.unwrap_or(now);
+        let makes_room = pod.terminating && index < declared;
+        let from =
+            if makes_room { TERMINATING_MAX.after(pod.deletion_requested?) } else { created };
+        Some(created.max(from))
+    });
+    let mut since: Vec<Timestamp> = since.collect();
+    since.sort_unstable();
+    since
 }

@@ -12,8 +12,8 @@ use super::failed::with_pods;
 use super::failure;
 use super::health::{self, PodSetHealth};
 use super::no_fit;
-use super::policy::Judged;
 use super::policy::category::Category;
+use super::policy::{Ignored, Judged};
 use super::problem::Problem;
 use super::replacement::{AFTER_GAP, Replacement, SilentOwners};
 use super::steps::{self, ComponentStage};
@@ -121,9 +121,11 @@ fn first_failed_pod<'a>(
     let now = draft.facts.now;
     let mut pods = not_replaced(draft, judged, pod_sets);
     let ignored = pods.first().and_then(|pod| judged.ignores(pod));
-    let all_ignored = pods.iter().all(|pod| judged.ignores(pod).is_some());
+    let is_ignored = |pod: &&Pod| judged.ignores(pod).is_some();
+    let all_ignored = pods.iter().all(is_ignored);
+    let ignored = Ignored::of(ignored, all_ignored, pods.iter().any(is_ignored));
     if !all_ignored {
-        pods.retain(|pod| judged.ignores(pod).is_none());
+        pods.retain(|pod| !is_ignored(pod));
     }
     let Some(first) = pods.first() else {
         note_ignored_loss(draft, judged, pod_sets);
@@ -152,10 +154,10 @@ fn first_failed_pod<'a>(
         if pods.len() > 1 { format!("; {} failed in total", pods.len()) } else { String::new() };
     Some(Problem {
         message: format!("{}{others}", problem.message),
-        failed_at: at,
+        failed_at: at.max(failure::ended_at(first).filter(|end| *end <= now).unwrap_or(at)),
         deadline: (!is_decided).then(|| replaced_by(draft.facts, &pods, at)),
         components: with_pods(draft, judged, &decided, vec![]),
-        ignored: if all_ignored { ignored } else { None },
+        ignored,
         silent_owners: silent_owners(draft.facts, replacement, &pods, at),
         may_return,
         ..problem
@@ -163,7 +165,7 @@ fn first_failed_pod<'a>(
 }
 
 /// Until when failed pods are waited to be replaced, the first of which failed at a moment: their component may do that from
-/// when the first of them has ended as a whole, and not while the API server does not answer.
+/// when the first of them has ended as a whole, and not while the API server does not answer, for at most as long again.
 fn replaced_by(facts: Facts<'_>, pods: &[&Pod], failed_at: Timestamp) -> Timestamp {
     let grace = facts.limits.failure_grace;
     let ended =
@@ -173,7 +175,7 @@ fn replaced_by(facts: Facts<'_>, pods: &[&Pod], failed_at: Timestamp) -> Timesta
     let from = ended.filter(|_| !is_lost).max(Some(failed_at)).unwrap_or(failed_at);
     let due = grace.after(from);
     let gap = facts.snapshot.last_gap.filter(|gap| *gap > from);
-    gap.map_or(due, |gap| due.max(grace.min(AFTER_GAP).after(gap)))
+    gap.map_or(due, |gap| due.max(grace.min(AFTER_GAP).after(gap)).min(grace.after(due)))
 }
 
 /// Whether a pod is a component itself that has failed and is about to be gone. Nothing makes up for it, and the policies

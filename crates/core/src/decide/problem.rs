@@ -6,7 +6,9 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::node_replacement::{self, Replacing};
-use super::policy::{Case, FailedComponent, Judged, Missing, NODE_LOST, Ruling, RulingAction};
+use super::policy::{
+    Case, FailedComponent, Ignored, Judged, Missing, NODE_LOST, Ruling, RulingAction,
+};
 use super::replacement::SilentOwners;
 use super::{Facts, failed, failure, incidents, replacement};
 use crate::api::condition::unhealthy;
@@ -38,8 +40,8 @@ pub struct Problem<'a> {
     pub evacuation: bool,
     /// Components that failed, the first failure first.
     pub components: Vec<FailedComponent<'a>>,
-    /// All of it is ignored by this rule of `podFailurePolicy`.
-    pub ignored: Option<i32>,
+    /// What of it `podFailurePolicy` ignores.
+    pub ignored: Ignored,
     /// Nothing replaces the pod of the first cause.
     pub is_final: bool,
     /// The pods that are lost may be there again with their nodes: every verdict waits for the deadline.
@@ -82,7 +84,7 @@ impl<'a> Problem<'a> {
             deadline: None,
             evacuation: false,
             components: vec![],
-            ignored: None,
+            ignored: Ignored::Nothing,
             is_final: true,
             may_return: false,
             silent_owners: None,
@@ -106,7 +108,7 @@ impl<'a> Problem<'a> {
             deadline: None,
             evacuation: false,
             components: vec![],
-            ignored: None,
+            ignored: Ignored::Nothing,
             // only a failure asks it, and it goes through all pods
             is_final: pod.has_failed() && replacement::is_final(facts, pod),
             may_return: pod.lost.is_some_and(Loss::may_return) && pod.stuck.is_none(),
@@ -212,6 +214,8 @@ impl<'a> Problem<'a> {
             {
                 self.unhealthy_from
             }
+            // how another pod ends changes nothing about that, unless an overriding policy is asked about it first
+            unhealthy::FAILED_COMPONENT if fails && any_pod_decides(draft, ruling) => None,
             _ => self.deadline,
         };
         // what its node did to it is said for the component only as long as it says nothing itself
@@ -231,6 +235,20 @@ impl<'a> Problem<'a> {
         let owner = silent.map(|silent| silent.until);
         due.max(owner.filter(|_| !mutations::is_present(Mutation::OwnerUnheard)))
     }
+}
+
+/// Whether a ruling is about any pod that failed, so that no later one changes it.
+fn any_pod_decides(draft: &Draft<'_>, ruling: &Ruling) -> bool {
+    let of_any_pod = match ruling.rule.source {
+        RuleSource::PodFailurePolicy | RuleSource::ExitCodeAnnotation => true,
+        RuleSource::KillSwitch
+        | RuleSource::FailurePolicy
+        | RuleSource::RetryPolicy
+        | RuleSource::RetryLimit
+        | RuleSource::StopWhen
+        | RuleSource::UncountedLimit => false,
+    };
+    of_any_pod && draft.facts.snapshot.retry.overriding().next().is_none()
 }
 
 /// The problem that is acted on first. One that is held back, although it is due, keeps no node from being evacuated.

@@ -18,7 +18,7 @@ use super::draft::Draft;
 use super::edges::{At, Edge, Move, Resetting};
 use super::orphans::{self, Orphans};
 use super::{VerdictAction, attempts, pause, teardown};
-use crate::api::{NoFitAction, Requeue, keys};
+use crate::api::{AttemptAction, NoFitAction, Requeue, keys};
 use crate::mutations::{self, Mutation};
 use crate::plan::Action;
 use crate::snapshot::workload::{Workload, WorkloadRead};
@@ -99,6 +99,10 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
             return true;
         }
         WorkloadRead::Found(workload) if workload.active && !workload.evicted => {
+            if is_withdrawn(draft) {
+                draft.status.requeue = None;
+                return false;
+            }
             draft.act(Action::SwitchWorkload { workload: workload.clone(), active: false });
             return true;
         }
@@ -119,6 +123,12 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
     draft.verdict.action = VerdictAction::None;
     draft.status.requeue = None;
     is_inactive(draft)
+}
+
+/// Whether the return was for the annotation alone, which asks for none any more.
+fn is_withdrawn(draft: &Draft<'_>) -> bool {
+    let last = draft.status.attempts.last().and_then(|attempt| attempt.action);
+    !is_inactive(draft) && last != Some(AttemptAction::Requeue)
 }
 
 /// Whether it is suspended although no return is under way, and was returned before: a leader of the past may have

@@ -11,7 +11,8 @@ use crate::mutations::{self, Mutation};
 use crate::policies::MemoryGrowth;
 use crate::price::{CONTAINERS_MAX, RETRY_COUNTS_MAX};
 use crate::quantity::Bytes;
-use crate::snapshot::{ContainerMemory, Pod, Snapshot};
+use crate::snapshot::place::Placement;
+use crate::snapshot::{Component, ContainerMemory, Pod, Snapshot};
 use crate::tuning::Period;
 
 /// What is said while memory is written into the templates.
@@ -66,26 +67,29 @@ pub fn count(counts: &mut Vec<RetryCount>, retry: &Retry) {
     }
 }
 
-/// Avoids the node of the first cause, unless some pods could then be nowhere at all.
+/// Avoids the node of the first cause, unless some pods could then be nowhere at all, or Kueue chooses the node of each: it
+/// does so without regard to affinity, and keeps the places of an AppWrapper that holds its quota.
 fn avoid_node(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     let snapshot = draft.facts.snapshot;
     let Some(node) = problem.pod.and_then(|pod| pod.node.as_ref()) else { return };
     let site = snapshot.sites.iter().find(|site| site.name == *node);
     let hostname = site.map_or(node.as_str(), |site| site.hostname());
-    let stranded = snapshot.components.iter().find(|component| {
-        let mut templates = component.templates.iter();
-        !snapshot.sites.is_empty()
-            && templates.any(|one| !one.placement.fits_elsewhere(&snapshot.sites, hostname))
-    });
-    match stranded {
-        Some(component) => {
-            let title = component.title();
-            let message =
-                format!("Node {node} is not avoided: pods of {title} fit on no other node");
-            draft.warn("NodeNotAvoided", message);
-        }
-        None => draft.status.avoid_nodes.push(hostname.to_owned()),
-    }
+    let strands = |one: &Placement| {
+        !snapshot.sites.is_empty() && !one.fits_elsewhere(&snapshot.sites, hostname)
+    };
+    let whose = |is_so: &dyn Fn(&Placement) -> bool| {
+        let mut components = snapshot.components.iter();
+        let found = components.find(|it| it.templates.iter().any(|one| is_so(&one.placement)));
+        found.map(Component::title)
+    };
+    let why = if let Some(title) = whose(&|one| one.assigned_by_kueue) {
+        format!("Kueue assigns pods of {title} to nodes (Topology-Aware Scheduling)")
+    } else if let Some(title) = whose(&strands) {
+        format!("pods of {title} fit on no other node")
+    } else {
+        return draft.status.avoid_nodes.push(hostname.to_owned());
+    };
+    draft.warn("NodeNotAvoided", format!("Node {node} is not avoided: {why}"));
 }
 
 /// The memory that the containers of a failed pod's pod set are to have; nothing where none grows.

@@ -235,7 +235,7 @@ fn mark(draft: &mut Draft<'_>, index: usize, is_there: bool, reason: &str) {
 /// Whether anything of a component that is to go is still there, as far as is known.
 pub fn remains(draft: &Draft<'_>, index: usize) -> bool {
     let snapshot = draft.facts.snapshot;
-    snapshot.pods.iter().any(|pod| pod.component == Some(index))
+    snapshot.pods.iter().any(|pod| pod.component == Some(index) && !pod.gone)
         || snapshot.components[index].ours().is_some()
 }
 

@@ -63,7 +63,7 @@ pub(super) fn unless_succeeded(
         return Ok(here);
     }
     let is_left = |pod: &Pod| {
-        pod.terminating
+        pod.terminating && !pod.gone
             || matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
     };
     if !early && snapshot.pods.iter().any(is_left) {

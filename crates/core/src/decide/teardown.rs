@@ -13,7 +13,9 @@ use super::edges::{
 };
 use super::force_delete::{delete, fenced, force};
 use super::orphans::{self, Orphans};
-use super::{VerdictAction, attempts, pause, phases, requeue, retry, steps, undetermined};
+use super::{
+    VerdictAction, attempts, over_quota, pause, phases, requeue, retry, steps, undetermined,
+};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Phase, RuleSource, Since};
 use crate::mutations::{self, Mutation};
@@ -245,14 +247,15 @@ pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     here.stay()
 }
 
-/// Until when a failed AppWrapper keeps its components; `None` once they are being deleted, and where
-/// it is suspended.
+/// Until when a failed AppWrapper keeps its components; `None` once they are being deleted, where it is suspended, and where
+/// it runs more pods than were admitted and that is to end.
 fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
     let since = draft.status.since.as_ref();
     let holds_quota = condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED);
     if draft.facts.snapshot.suspend
         || since.is_some_and(|since| since.deleting.is_some())
         || !holds_quota && has_live_pods(draft)
+        || over_quota::is_to_end(draft)
     {
         return None;
     }
@@ -362,7 +365,7 @@ fn delete_remaining(draft: &mut Draft<'_>) -> bool {
         return false;
     }
     let started = deleting_since(draft);
-    let forced_from = draft.facts.limits.forceful_deletion_grace.after(started);
+    let forced_from = forced_from(draft, started);
     let forced = draft.facts.now >= forced_from || mutations::is_present(Mutation::ForceAtOnce);
     if forced && snapshot.answered != FreshRead::Gone && pods_are_left_alone(draft) {
         draft.ask(FreshRead::Gone); // their owners outlived the components
@@ -381,6 +384,15 @@ fn pods_are_left_alone(draft: &Draft<'_>) -> bool {
     let snapshot = draft.facts.snapshot;
     snapshot.components.iter().all(|component| component.ours().is_none())
         && snapshot.pods.iter().any(|pod| !pod.terminating)
+}
+
+/// When what still exists is deleted forcefully. Who runs more pods than were admitted has no longer for it than the
+/// configuration gives to all, where that is to end.
+fn forced_from(draft: &Draft<'_>, started: Timestamp) -> Timestamp {
+    let own = draft.facts.limits.forceful_deletion_grace;
+    let of_all = draft.facts.config.fault_tolerance.forceful_deletion_grace;
+    let grace = if over_quota::is_to_end(draft) { own.min(of_all) } else { own };
+    grace.after(started)
 }
 
 /// When what still exists is named.

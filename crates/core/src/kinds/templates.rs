@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::Path;
 use super::quantity::amounts;
-use crate::api::{Component, PodSet, PodSetInfo};
+use crate::api::{Component, PodSet, PodSetInfo, keys};
 use crate::price::{NODE_REQUIREMENTS_MAX, TOLERATIONS_MAX};
 use crate::quantity::Bytes;
 use crate::snapshot::place::{Placement, Requirement, Term, Toleration};
@@ -69,6 +69,7 @@ fn placement(spec: &Value) -> Placement {
             .map(toleration)
             .collect(),
         requests: requests(spec),
+        assigned_by_kueue: false,
     }
 }
 
@@ -95,8 +96,11 @@ fn toleration(value: &Value) -> Toleration {
     }
 }
 
-/// Node selector and tolerations that Kueue adds; of the tolerations, at most as many as a template may have.
+/// What Kueue adds: node selector, the scheduling gate of a topology, and tolerations, at most as many as a template may
+/// have.
 fn add_info(placement: &mut Placement, info: &PodSetInfo) {
+    placement.assigned_by_kueue |=
+        info.scheduling_gates.iter().any(|gate| gate.name == keys::TOPOLOGY_GATE);
     placement.node_selector.extend(info.node_selector.clone());
     let room = TOLERATIONS_MAX.saturating_sub(placement.tolerations.len());
     placement.tolerations.extend(info.tolerations.iter().take(room).map(|one| Toleration {
@@ -231,6 +235,7 @@ mod tests {
                 effect: Some("NoSchedule".into()),
                 ..v1::Toleration::default()
             }],
+            scheduling_gates: vec![v1::PodSchedulingGate { name: keys::TOPOLOGY_GATE.into() }],
             ..PodSetInfo::default()
         };
         let placement = of(&spec, Some(info)).placement;
@@ -256,6 +261,7 @@ mod tests {
                 },
             ],
             requests: BTreeMap::new(),
+            assigned_by_kueue: true,
         };
         assert_eq!(placement, want);
     }

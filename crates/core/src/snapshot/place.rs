@@ -48,6 +48,8 @@ pub struct Placement {
     pub tolerations: Vec<Toleration>,
     /// What its containers ask for together, by resource, in the resource's own unit.
     pub requests: BTreeMap<String, f64>,
+    /// Kueue chooses the node of each pod, which has its scheduling gate until then.
+    pub assigned_by_kueue: bool,
 }
 
 /// A term of a required node affinity: all of it must hold, and an empty one never does.

@@ -9,6 +9,7 @@ use crate::progress::{Malformed, Report};
 
 /// One of our pods.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fact of its own about one object")]
 pub struct Pod {
     /// Its name.
     pub name: String,
@@ -26,6 +27,8 @@ pub struct Pod {
     pub phase: PodPhase,
     /// It has a deletion timestamp.
     pub terminating: bool,
+    /// It is gone since the last look, and is seen once more as it was at the end.
+    pub gone: bool,
     /// When it should have been gone: its deletion timestamp, which counts in its own grace period.
     pub due_to_go: Option<Timestamp>,
     /// When its deletion was requested first: its deletion timestamp without its grace period.
@@ -34,6 +37,8 @@ pub struct Pod {
     pub finalizers: Vec<String>,
     /// When it was created.
     pub created: Option<Timestamp>,
+    /// When its kubelet first saw it: `status.startTime`.
+    pub started: Option<Timestamp>,
     /// `status.reason`, such as `Evicted`.
     pub reason: Option<String>,
     /// `status.message`.
@@ -175,7 +180,7 @@ impl Pod {
     /// It is Terminating, and may still go in time.
     #[must_use]
     pub const fn is_going(&self) -> bool {
-        self.terminating && self.lost.is_none() && self.stuck.is_none()
+        self.terminating && !self.gone && self.lost.is_none() && self.stuck.is_none()
     }
 
     /// Its node is the reason that it failed: it was lost with it, or Kubernetes deleted it for that.

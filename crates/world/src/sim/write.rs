@@ -198,6 +198,8 @@ fn keep_system_fields(old: &Value, new: &mut Value) {
         "name",
         "namespace",
         "uid",
+        // nobody applies: no field is tracked
+        "managedFields",
         "creationTimestamp",
         "deletionTimestamp",
         "deletionGracePeriodSeconds",

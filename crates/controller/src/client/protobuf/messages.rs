@@ -241,6 +241,9 @@ pub(super) struct PodStatus {
     #[prost(bytes = "bytes", tag = "4")]
     #[serde(serialize_with = "text", skip_serializing_if = "Bytes::is_empty")]
     pub(super) reason: Bytes,
+    #[prost(message, optional, tag = "7")]
+    #[serde(skip_serializing_if = "is_no_time")]
+    pub(super) start_time: Option<Time>,
     #[prost(message, repeated, tag = "8")]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) container_statuses: Vec<ContainerStatus>,

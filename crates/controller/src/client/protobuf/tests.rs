@@ -104,6 +104,7 @@ fn status() -> PodStatus {
         }],
         message: bytes("evicted"),
         reason: bytes("Evicted"),
+        start_time: Some(second(2)),
         container_statuses: state(State { terminated: Some(terminated), ..State::default() }),
         init_container_statuses: state(State { waiting: Some(waiting), ..State::default() }),
     }
@@ -134,7 +135,7 @@ fn a_pod_is_what_it_is_in_json() {
             "initContainers": [{"name": "side", "restartPolicy": "Always"}],
         },
         "status": {
-            "phase": "Failed", "message": "evicted", "reason": "Evicted",
+            "phase": "Failed", "message": "evicted", "reason": "Evicted", "startTime": "1970-01-01T00:00:02Z",
             "conditions": [{"type": "Ready", "status": "False", "reason": "PodFailed",
                 "lastTransitionTime": "1970-01-01T00:00:04Z"}],
             "containerStatuses": [{"name": "c", "state": {"terminated": {"exitCode": 137,

@@ -9,7 +9,6 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::client::Body;
-use kube::runtime::watcher::Event;
 use serde_json::{Value, json};
 
 use super::{PAST, Play};
@@ -18,28 +17,28 @@ use crate::clock::ManualClock;
 use crate::config::{Autopilot, Config};
 use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::{Wrapper, kind_of};
-use crate::observe::departed::Departed;
 use crate::observe::memory::ReconcileState;
-use crate::observe::pod_record::WatchedPod;
 use crate::observe::records::ObjectRecord;
 use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_policies};
-use crate::observe::{self, feed, live, raw_object::RawObject};
+use crate::observe::{self, live, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
 use crate::reconcile::{Carried, Context, Next, carry_out, create_one, is_behind, report, requeue};
-use crate::snapshot::{Outcome, PodPhase, Presence, Snapshot};
+use crate::snapshot::{Presence, Snapshot};
 use crate::tuning::Limits;
 
-const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
+pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
 /// A server of Jobs: what it answers to the calls whose method and path end so; 404 to others.
 #[derive(Default)]
-struct Server {
+pub(super) struct Server {
     answers: BTreeMap<String, u16>,
-    called: Mutex<Vec<String>>,
+    /// Pods that it lists, where it is asked for them.
+    pods: Option<Vec<Value>>,
+    pub(super) called: Mutex<Vec<String>>,
 }
 
 /// A context whose calls go to that server. Each of them takes so long.
-fn context(server: &Arc<Server>, takes: Duration) -> Context {
+pub(super) fn context(server: &Arc<Server>, takes: Duration) -> Context {
     let clock = Arc::new(ManualClock::at(Timestamp::UNIX_EPOCH));
     let (server, time) = (server.clone(), clock.clone());
     let service = tower::service_fn(move |request: Request<Body>| {
@@ -50,6 +49,10 @@ fn context(server: &Arc<Server>, takes: Duration) -> Context {
             "verbs": ["list", "watch"]});
         let (code, body) = match call.as_str() {
             "GET /apis/batch/v1" => (200, json!({"groupVersion": "batch/v1", "resources": [job]})),
+            "GET /api/v1/namespaces/ns/pods" if server.pods.is_some() => (
+                200,
+                json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": server.pods}),
+            ),
             list if list.starts_with("GET") && code == 200 => {
                 (200, json!({"metadata": {}, "items": []}))
             }
@@ -64,14 +67,19 @@ fn context(server: &Arc<Server>, takes: Duration) -> Context {
     Context::new(Client::new(service, "default"), clock, Config::default(), |_| ())
 }
 
-fn server(answers: &[(&str, &str, u16)]) -> Arc<Server> {
+pub(super) fn server(answers: &[(&str, &str, u16)]) -> Arc<Server> {
     let answers =
         answers.iter().map(|(method, job, code)| (format!("{method} {JOBS}{job}"), *code));
     Arc::new(Server { answers: answers.collect(), ..Server::default() })
 }
 
+/// A server that has these pods, and no Jobs.
+pub(super) fn listing(pods: Vec<Value>) -> Arc<Server> {
+    Arc::new(Server { pods: Some(pods), ..Server::default() })
+}
+
 /// An AppWrapper with the Jobs a and b.
-fn wrapper(phase: Phase, suspend: bool, deleting: bool) -> Wrapper {
+pub(super) fn wrapper(phase: Phase, suspend: bool, deleting: bool) -> Wrapper {
     let mut play = Play::of(&json!({"phase": phase.as_str()}), suspend, deleting);
     let component = play.object["spec"]["components"][0].take();
     let named = |name: &str| {
@@ -198,7 +206,7 @@ async fn a_component_that_cannot_be_read_is_neither_there_nor_gone_while_others_
 }
 
 /// A look from this context.
-async fn look(
+pub(super) async fn look(
     context: &Context,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
@@ -207,113 +215,6 @@ async fn look(
 ) -> Result<Snapshot, live::Error> {
     let autopilot = Autopilot::default();
     observe::observe(context.sources(), wrapper, memory, ask, attach, &autopilot).await
-}
-
-/// An object that the AppWrapper controls.
-fn owned(name: &str, rest: &Value) -> Value {
-    let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
-        "name": "aw", "uid": "uid", "controller": true}]);
-    let mut object = json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"),
-        "labels": {keys::APPWRAPPER: "aw", keys::APPWRAPPER_UID: "uid", keys::ATTEMPT: "0"},
-        "ownerReferences": owner}});
-    object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
-    object
-}
-
-#[tokio::test]
-async fn what_has_ended_is_seen_once_more_after_its_deletion() {
-    let (attach, ask) = (Attach::default(), FreshRead::Nothing);
-    for (condition, is_seen) in [("Complete", true), ("Failed", true), ("Suspended", false)] {
-        let context = context(&server(&[]), Duration::ZERO);
-        let wrapper = wrapper(Phase::Running, false, false);
-        let kind = kind_of(&wrapper.components[0]);
-        let mut feed = feed::Objects::new(kind);
-        let job = |conditions: Value| -> RawObject {
-            let job = owned("b", &json!({"status": {"conditions": conditions}}));
-            serde_json::from_str(&job.to_string()).unwrap()
-        };
-        feed.take(&context.cache, Event::Apply(job(json!([]))));
-        let mut memory = ReconcileState::default();
-        look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
-        // both events come between two looks
-        let ended = json!([{"type": condition, "status": "True"}]);
-        feed.take(&context.cache, Event::Apply(job(ended.clone())));
-        feed.take(&context.cache, Event::Delete(job(ended)));
-        for ask in [FreshRead::Nothing, FreshRead::Nothing] {
-            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
-            let outcome = seen.components[1].ours().map(|object| object.report.outcome.clone());
-            assert_eq!(outcome.is_some_and(|it| it != Outcome::Active), is_seen, "{condition}");
-            assert_eq!(memory.pods_unseen_for().is_some(), is_seen, "there is another look");
-        }
-        memory.departed = Departed::default(); // it was decided about
-        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
-        assert_eq!(seen.components[1].presence, Presence::Unseen, "{condition}");
-    }
-}
-
-#[tokio::test]
-async fn a_pod_that_has_failed_is_seen_once_more_after_its_deletion() {
-    let (attach, ask) = (Attach::default(), FreshRead::Nothing);
-    for (phase, deletion, is_seen) in [
-        ("Failed", json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0}), true),
-        ("Running", json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0}), false),
-        ("Failed", json!({}), false), // its label was removed
-    ] {
-        let context = context(&server(&[]), Duration::ZERO);
-        let wrapper = wrapper(Phase::Running, false, false);
-        let mut feed = feed::Pods::default();
-        let pod = |phase: &str, deletion: &Value| -> WatchedPod {
-            let mut pod = owned("p", &json!({"status": {"phase": phase}}));
-            let metadata = pod["metadata"].as_object_mut().unwrap();
-            metadata.extend(deletion.as_object().unwrap().clone());
-            let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "b", "uid": "uid-b",
-                "controller": true}]);
-            metadata.insert("ownerReferences".to_owned(), job);
-            serde_json::from_str(&pod.to_string()).unwrap()
-        };
-        let kind = kind_of(&wrapper.components[0]);
-        let job: RawObject = serde_json::from_str(&owned("b", &json!({})).to_string()).unwrap();
-        context.cache.put_object(&kind, ObjectRecord::of(&job, &kind.api_version, &kind.kind));
-        feed.take(&context.cache, Event::Apply(pod("Running", &json!({}))));
-        let mut memory = ReconcileState::default();
-        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
-        assert_eq!(seen.pods.len(), 1);
-        feed.take(&context.cache, Event::Delete(pod(phase, &deletion)));
-        for _ in 0..2 {
-            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
-            let failed = seen.iter().flat_map(|seen| &seen.pods);
-            let failed: Vec<_> = failed.filter(|pod| pod.phase == PodPhase::Failed).collect();
-            assert_eq!(failed.len(), usize::from(is_seen), "{phase} {deletion}");
-            assert!(failed.iter().all(|pod| pod.component == Some(1)));
-        }
-        memory.departed = Departed::default(); // it was decided about
-        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
-        assert!(seen.is_ok_and(|seen| seen.pods.is_empty()) || !is_seen, "{phase} {deletion}");
-    }
-}
-
-#[tokio::test]
-async fn a_component_of_which_a_pod_failed_is_read_before_a_verdict() {
-    let attach = Attach::default();
-    for (phase, ask, is_read) in [
-        ("Failed", FreshRead::Pods, true),
-        ("Running", FreshRead::Pods, false),
-        ("Failed", FreshRead::Missing, false),
-    ] {
-        let server = server(&[]);
-        let context = context(&server, Duration::ZERO);
-        let wrapper = wrapper(Phase::Running, false, false);
-        let kind = kind_of(&wrapper.components[0]);
-        let job: RawObject = serde_json::from_str(&owned("b", &json!({})).to_string()).unwrap();
-        context.cache.put_object(&kind, ObjectRecord::of(&job, &kind.api_version, &kind.kind));
-        let pod = owned("p", &json!({"status": {"phase": phase}}));
-        let pod = serde_json::from_str(&pod.to_string()).unwrap();
-        feed::Pods::default().take(&context.cache, Event::Apply(pod));
-        let mut memory = ReconcileState::default();
-        look(&context, &wrapper, &mut memory, ask, &attach).await.ok(); // the LIST is not answered
-        let called = server.called.lock().unwrap();
-        assert_eq!(called.contains(&format!("GET {JOBS}/b")), is_read, "{phase} {ask:?}");
-    }
 }
 
 #[tokio::test]

@@ -85,6 +85,25 @@ fn an_appwrapper_of_this_controller_has_the_finalizer_from_the_beginning() {
 }
 
 #[test]
+fn fields_are_tracked_only_where_somebody_applies_them() {
+    let (update, apply) = (json!({"operation": "Update"}), json!({"operation": "Apply"}));
+    let managers = |all: Value| with(&given_aw(), "/metadata/managedFields", all);
+    let elsewhere = |aw: Value| with(&aw, "/spec/managedBy", json!("kueue.x-k8s.io/multikueue"));
+    for (aw, want) in [
+        (given_aw(), json!(null)),
+        (managers(json!([update])), json!([])),
+        (managers(json!([update, apply])), json!([update, apply])),
+        (managers(json!([apply])), json!([apply])),
+        (managers(json!([7])), json!([7])),
+        (managers(json!([])), json!([])),
+        (elsewhere(managers(json!([update]))), json!([update])),
+    ] {
+        let found = defaulted(&aw, &given_user("ann"), &Config::default());
+        assert_eq!(found["metadata"]["managedFields"], want, "{aw}");
+    }
+}
+
+#[test]
 fn the_requester_is_written_whatever_the_object_says() {
     let long = "a".repeat(62) + "éé" + &"b".repeat(9);
     for (username, want) in [
@@ -182,6 +201,7 @@ fn damaged() -> impl Strategy<Value = Value> {
         "/metadata/labels/kueue.x-k8s.io~1queue-name",
         "/metadata/labels/workload.codeflare.dev~1user",
         "/metadata/finalizers",
+        "/metadata/managedFields",
         "/spec",
         "/spec/suspend",
         "/spec/components",
@@ -218,6 +238,7 @@ proptest! {
             for (place, name) in [
                 ("/metadata", "labels"),
                 ("/metadata", "finalizers"),
+                ("/metadata", "managedFields"),
                 ("/spec", "suspend"),
                 ("/spec", "requester"),
                 ("/spec/components/0", "podSets"),

@@ -48,9 +48,11 @@ fn has_a_say(case: &Case<'_>, pod: &Pod) -> bool {
         || !health::is_replaced(case.facts.snapshot, pod)
 }
 
-/// The codes other than 0 with which its app containers ended.
+/// The codes other than 0 with which its app containers ended; none of a pod that died of its node: it may be lost without
+/// a code as well.
 fn codes(pod: &Pod) -> impl Iterator<Item = (&str, i32)> {
-    pod.terminated()
+    let known = pod.terminated().filter(|_| !pod.died_of_node());
+    known
         .filter(|(container, end)| !container.init && end.exit_code != 0)
         .map(|(container, end)| (container.name.as_str(), end.exit_code))
 }

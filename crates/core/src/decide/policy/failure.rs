@@ -1,6 +1,6 @@
 //! Stage 4: `spec.failurePolicy`. Source: KEP-262.
 
-use super::{Case, FailedComponent, Missing, Ruling, RulingAction, retry_limit};
+use super::{Case, FailedComponent, Ignored, Missing, Ruling, RulingAction, retry_limit};
 use crate::api::{FailurePolicyAction, RuleRef, RuleSource};
 use crate::pattern::Pattern;
 use crate::policies::FailureRule;
@@ -64,11 +64,13 @@ pub fn rule(case: &Case<'_>) -> Said {
     Said::Restart(granted)
 }
 
-/// Whether a component is recreated with everything else: another is missing, or failed before, and no rule has a
-/// verdict on it.
+/// Whether a component is recreated with everything else: another is missing, or failed for good and is ignored, or failed
+/// before, and no rule has a verdict on it.
 fn is_restarted_anyway(case: &Case<'_>, component: usize) -> bool {
     let mut earlier = case.components.iter().take_while(|each| each.index != component);
-    case.missing != Missing::No || earlier.any(|each| each.has_ended(case.facts.snapshot))
+    case.missing != Missing::No
+        || case.ignored == Ignored::Part
+        || earlier.any(|each| each.has_ended(case.facts.snapshot))
 }
 
 /// The most failures that rules are asked about in one decision.

@@ -46,8 +46,8 @@ pub struct Case<'a> {
     pub pod: Option<&'a Pod>,
     /// Index of the component of the first cause.
     pub component: Option<usize>,
-    /// All that is the matter is ignored by this rule of `podFailurePolicy`.
-    pub ignored: Option<i32>,
+    /// What of it `podFailurePolicy` ignores.
+    pub ignored: Ignored,
     /// The end of its node was counted already, when it was about another pod of this attempt.
     pub charged: bool,
     /// The rule of `podFailurePolicy` by which a pod fails the AppWrapper.
@@ -60,6 +60,30 @@ pub struct Case<'a> {
     pub failure: &'a FailureRecord,
     /// When it happened.
     pub failed_at: Timestamp,
+}
+
+/// What of a failure `podFailurePolicy` ignores.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ignored {
+    /// Nothing of what has failed for good.
+    #[default]
+    Nothing,
+    /// Something beside what is decided about: everything is restarted for it in any case.
+    Part,
+    /// All of it, by the rule of this index.
+    All(i32),
+}
+
+impl Ignored {
+    /// By the rule that ignores the first of it; whether that is all, and whether there is any.
+    #[must_use]
+    pub fn of(rule: Option<i32>, is_all: bool, is_some: bool) -> Self {
+        match rule.filter(|_| is_all) {
+            Some(rule) => Self::All(rule),
+            None if is_some && !is_all => Self::Part,
+            None => Self::Nothing,
+        }
+    }
 }
 
 /// Whether a component is missing or cannot be created: whatever a rule recreates, everything is then.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Case, Ruling, RulingAction};
+use super::{Case, Ignored, Ruling, RulingAction};
 use crate::api::{PodFailurePolicyAction, RuleRef, RuleSource};
 use crate::mutations::{self, Mutation};
 use crate::policies::{PodMatcher, PodRule};
@@ -106,7 +106,10 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     } else {
         RulingAction::RestartIgnoringLimit
     };
-    case.ignored.map(|index| Ruling::unlimited(action, rule(index)))
+    match case.ignored {
+        Ignored::All(index) => Some(Ruling::unlimited(action, rule(index))),
+        Ignored::Part | Ignored::Nothing => None,
+    }
 }
 
 fn matches(rule: &PodRule, pod: &Pod) -> bool {

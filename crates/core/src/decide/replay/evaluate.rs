@@ -10,7 +10,7 @@ use crate::api::{
     PodFailurePolicyAction, RuleRef, RuleSource,
 };
 use crate::decide::policy::{
-    self, Case, FailedComponent, NODE_LOST, Ruling, RulingAction, pod_failure,
+    self, Case, FailedComponent, Ignored, NODE_LOST, Ruling, RulingAction, pod_failure,
 };
 use crate::decide::problem::missing;
 use crate::decide::{Facts, failure, incidents};
@@ -178,7 +178,7 @@ impl<'a> Hearing<'a> {
             components,
             pod,
             component,
-            ignored,
+            ignored: Ignored::of(ignored, true, true),
             charged,
             fatal,
             missing,

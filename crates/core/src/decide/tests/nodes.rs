@@ -342,3 +342,25 @@ fn what_blocks_a_deletion_is_told_with_its_node() {
         }
     }
 }
+
+#[test]
+fn a_loss_begins_when_the_node_was_ready_last() {
+    let node = |state: Option<(Lost, i64)>| {
+        let lost = state.map(|(state, second)| Loss { state, since: Some(at(second)) });
+        Node { lost, ..Node::default() }
+    };
+    let (not_ready, unreachable) = (Lost::NotReady, Lost::Unreachable);
+    for (before, now, since) in [
+        (None, Some((not_ready, 50)), Some(50)),
+        (Some((unreachable, 50)), Some((not_ready, 100)), Some(50)),
+        (Some((not_ready, 50)), Some((unreachable, 100)), Some(50)),
+        (Some((not_ready, 50)), None, None),
+        (Some((not_ready, 50)), Some((Lost::OutOfService, 100)), Some(100)),
+        (Some((Lost::OutOfService, 50)), Some((not_ready, 100)), Some(100)),
+    ] {
+        let lost = node(now).after(Some(&node(before))).lost;
+        assert_eq!(lost.and_then(|loss| loss.since), since.map(at), "{before:?}, {now:?}");
+        assert_eq!(lost.map(|loss| loss.state), now.map(|(state, _)| state));
+    }
+    assert_eq!(node(Some((not_ready, 50))).after(None), node(Some((not_ready, 50))));
+}

@@ -7,6 +7,7 @@ use crate::decide::Decision;
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::PodPhase;
 use crate::snapshot::lost::{Loss, Lost};
+use crate::tuning::Period;
 
 use PodPhase::{Failed, Pending, Running, Succeeded, Unknown};
 
@@ -52,6 +53,12 @@ fn the_table_of_what_is_too_many() {
             155,
             "4 pods in pod set 0-0",
         ),
+        (
+            "more are Terminating than are declared",
+            (0..4).fold(running(&[Running; 5]), |world, index| terminating(world, index, 20)),
+            50,
+            "3 pods in pod set 0-0, 2 declared",
+        ),
         ("one is lost", three().pod(0, |pod| pod.lost = Some(lost)), 20, ""),
         ("the third is young", three().pod(2, |pod| pod.created = Some(at(490))), 499, ""),
         ("the first is young", three().pod(0, |pod| pod.created = Some(at(490))), 500, "3 pods"),
@@ -94,14 +101,60 @@ fn it_is_looked_at_when_it_is_due_and_not_believed_of_a_watch() {
 }
 
 #[test]
-fn it_ends_with_the_excess_and_with_the_phase() {
+fn it_ends_with_the_excess() {
     let world = running(&[Running, Running, Running]);
     let known = world.clone().written(&world.decide(12));
     let fewer = known.clone().pod(1, |pod| pod.terminating = true).decide(20);
     let ended = condition::find(&fewer.status.conditions, condition::PODS_OVER_QUOTA);
     assert_eq!(ended.map(|ended| ended.status.as_str()), Some("False"));
     let failed = known.failed_job().decide(30);
-    assert_eq!((failed.next, said(&failed)), (Phase::Resetting, ""));
+    assert_eq!(failed.next, Phase::Resetting);
+    assert_ne!(said(&failed), "", "they use the quota until they go");
+}
+
+#[test]
+fn it_is_told_in_every_phase_that_holds_quota() {
+    for phase in Phase::ALL {
+        let holds = match phase {
+            Phase::Resuming
+            | Phase::Running
+            | Phase::Resetting
+            | Phase::Suspending
+            | Phase::Failed => true,
+            Phase::Empty | Phase::Suspended | Phase::Succeeded | Phase::Terminating => false,
+        };
+        let decision = given(phase).pods(&[Running, Running, Running]).decide(12);
+        assert_eq!(!said(&decision).is_empty(), holds, "{phase}");
+    }
+}
+
+/// How long components stay after a failure, and pods that do not go, is up to the annotations.
+#[test]
+fn what_runs_too_many_and_is_to_end_is_not_kept_for_as_long_as_it_asks() {
+    for action in [OverQuotaAction::Report, OverQuotaAction::Suspend] {
+        let ends = action == OverQuotaAction::Suspend;
+        let told = |world: World| {
+            let world = world.config(|config| config.admission.pods_over_quota.action = action);
+            let first = world.decide(700);
+            assert_ne!(said(&first), "");
+            world.written(&first)
+        };
+        let day = Period::from_secs(24 * 60 * 60);
+        let failed = given(Phase::Failed)
+            .pods(&[Running, Running, Running])
+            .since(|since| since.deleting = None)
+            .limits(|limits| limits.deletion_on_failure_grace = day);
+        let begun = told(failed).decide(701).status.since.and_then(|since| since.deleting);
+        assert_eq!(begun.is_some(), ends, "{action:?}");
+        let stuck = (0..3)
+            .fold(given(Phase::Suspending).pods(&[Running, Running, Running]), |world, index| {
+                terminating(world, index, 0)
+            });
+        let stuck = told(stuck.limits(|limits| limits.forceful_deletion_grace = day));
+        let named = stuck.clone().written(&stuck.decide(701)).decide(702);
+        let forces = |action: &Action| matches!(action, Action::ForceDelete(_));
+        assert_eq!(named.actions.iter().any(forces), ends, "{action:?}: {:?}", named.actions);
+    }
 }
 
 #[test]

@@ -359,7 +359,8 @@ fn while_pods_are_left_only_the_component_is_read_again() {
 /// Rows: which pods are left, seconds after the begin of the deletion, and what is said then.
 #[test]
 fn the_message_changes_once_every_blocker_that_it_names_is_gone_and_10_seconds_have_passed() {
-    let begun = given(Phase::Resetting).pods(&[RunningPod; 6]).presence(Presence::Absent);
+    let mut begun = given(Phase::Resetting).pods(&[RunningPod; 6]).presence(Presence::Absent);
+    begun.snapshot.components[0].pod_sets[0].replicas = Some(6);
     let first = begun.decide(10);
     let say = |decision: &Decision| {
         let conditions = &decision.status.conditions;

@@ -84,8 +84,14 @@ fn the_quota_is_given_back_once_everything_is_gone_and_the_annotation_alone_star
         (begun.next, requeue(&begun)),
         (Phase::Resetting, Some(Requeue { attempt: 0, active_after: None }))
     );
-    let next = read(world.written(&begun), workload(true, None)).decide(500);
+    let next = read(world.clone().written(&begun), workload(true, None)).decide(500);
     assert_eq!(switched(&next), Some(false));
+
+    let mut withdrawn = world.written(&begun);
+    withdrawn.limits.active = Some(true);
+    withdrawn.snapshot.status.attempts.iter_mut().for_each(|attempt| attempt.action = None);
+    let kept = read(withdrawn, workload(true, None)).decide(500);
+    assert_eq!((kept.next, requeue(&kept)), (Phase::Resuming, None), "the quota was kept so far");
 
     let mut suspended = inactive(returning(Phase::Suspended));
     suspended.snapshot.status.requeue = requeue(&begun);

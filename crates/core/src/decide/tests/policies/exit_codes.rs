@@ -47,6 +47,8 @@ fn codes_are_the_non_zero_ones_of_app_containers() {
     let side = |code| failed(0).code(0).and(container("side", code, "Error", "", 20));
     let init = failed(0).code(0).and_init(container("prepare", 3, "Error", "", 20));
     let evicted = failed(0).code(0).because("Evicted");
+    let of_node =
+        failed(0).code(143).condition("DisruptionTarget", "True", "DeletionByTaintManager");
     check(vec![
         ("any container", terminal(&[3]).with(side(3)), 20, FAILS),
         ("0 is no code", retryable(&[3]).with(side(3)), 80, COUNTED),
@@ -54,6 +56,7 @@ fn codes_are_the_non_zero_ones_of_app_containers() {
         ("not an init container's: terminal", terminal(&[3]).with(init.clone()), 80, COUNTED),
         ("not an init container's: retryable", retryable(&[4]).with(init), 80, COUNTED),
         ("without a code, go on", retryable(&[3]).with(evicted), 80, COUNTED),
+        ("it died of its node", retryable(&[3]).with(of_node), 80, COUNTED),
     ]);
 }
 

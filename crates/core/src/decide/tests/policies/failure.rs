@@ -349,6 +349,27 @@ fn a_component_of_which_every_failed_pod_is_ignored_is_left_out() {
 }
 
 #[test]
+fn nothing_is_recreated_beside_what_is_ignored_and_restarts_everything() {
+    let policy = format!(
+        "podFailurePolicy: {{rules: [{{action: Ignore, \
+         onExitCodes: {{operator: In, values: [42]}}}}]}}\n{}",
+        rules(&["name: b, action: RecreateComponent, targetComponents: [b]"])
+    );
+    let jobs = |code: i32| {
+        let world = two().spec(&policy).with(failed(0).code(code).at(10));
+        world.with(failed(1).at(20)).fails(1, "BackoffLimitExceeded", "of b", 20)
+    };
+    let pods = |code: i32| {
+        let world = running(&["Pod/a:1", "Pod/b:1"]).spec(&policy);
+        world.with(failed(0).code(code).at(10)).with(failed(1).at(20))
+    };
+    check(vec![
+        ("a Job of which every pod is ignored", jobs(42).fails(0, "R", "", 10), 21, COUNTED),
+        ("a Pod that is ignored", pods(42), 80, COUNTED),
+    ]);
+}
+
+#[test]
 fn the_limit_is_max_restarts_or_else_the_retry_limit_and_never_above_the_global_one() {
     let most = |most: i32, used| {
         job("R", "m").spec(&format!("failurePolicy: {{maxRestarts: {most}}}")).retries(used)

@@ -42,14 +42,50 @@ fn a_pod_that_is_being_ended_is_judged_when_it_has_ended() {
         let world = world.settled(6).pod(1, |pod| *pod = Pod { name: "work-2".into(), ..going() });
         world.fails(0, OVER, "", 21)
     };
+    let by_code = "{rules: [{name: c, action: Retry, onExitCodes: {operator: In, values: [143]}}], \
+                   defaultAction: Fail}";
+    let retryable = |world: World| world.limits(|limits| limits.retryable_exit_codes = [42].into());
     check(vec![
         ("the Job speaks first", job(going()).spec(IGNORE), 21, "Wait 60"),
         ("the pod has ended", job(ended()).spec(IGNORE), 31, ignored),
         ("it does not end", job(going()).spec(IGNORE), 60, COUNTED),
         ("another rule", job(going()).spec(&other), 21, "Wait 60"),
         ("no rule is there", job(going()), 21, COUNTED),
+        ("a retry policy is there", job(going()).retry_policy("p", by_code), 21, "Wait 60"),
+        (
+            "… and the pod has ended",
+            job(ended()).retry_policy("p", by_code),
+            31,
+            "Restart retryPolicy/p/c#0 0 of 20",
+        ),
+        ("exit codes may be retried", retryable(job(going())), 21, "Wait 60"),
+        ("… and the pod has ended", retryable(job(ended())), 31, "Fail exitCodeAnnotation"),
         ("another failed", job(going()).with(failed(0)).spec(IGNORE), 21, COUNTED),
         ("… and was replaced", replaced().spec(IGNORE), 21, "Wait 60"),
+    ]);
+}
+
+#[test]
+fn a_pod_that_is_being_ended_delays_nothing_that_it_cannot_change() {
+    let going = || Pod { terminating: true, due_to_go: Some(at(3600)), ..disrupted(ready(0), 20) };
+    let beside = |code: i32| {
+        let world = running(&["Job/a:1", "Job/b:1"]).with(going()).fails(0, OVER, "", 21);
+        world.with(failed(1).code(code).at(21)).backoff(1, 0, 1)
+    };
+    let fatal = "podFailurePolicy: {rules: [\
+        {action: FailAppWrapper, onExitCodes: {operator: In, values: [42]}}, \
+        {action: Ignore, onPodConditions: [{type: DisruptionTarget}]}]}";
+    let terminal = |world: World| world.limits(|limits| limits.terminal_exit_codes = [42].into());
+    check(vec![
+        ("another pod is fatal", beside(42).spec(fatal), 22, "Fail podFailurePolicy#0"),
+        ("… another code", beside(43).spec(fatal), 22, "Wait 3610"),
+        ("a terminal code of another", terminal(beside(42)), 22, "Fail exitCodeAnnotation"),
+        (
+            "… and what is ended may be ignored",
+            terminal(beside(42)).spec(IGNORE),
+            22,
+            "Fail exitCodeAnnotation",
+        ),
     ]);
 }
 
@@ -154,11 +190,28 @@ fn the_first_cause_is_the_first_failed_pod_whichever_component_speaks_first() {
             retry,
         ),
         (
+            "… and the earlier one would be replaced",
+            two().backoff(1, 6, 1).fails(0, OVER, "", 11).retry_policy("p", policy),
+            11,
+            retry,
+        ),
+        (
             "only the earlier one does",
             two().fails(1, OVER, "", 11).retry_policy("p", policy),
             11,
             retry,
         ),
+    ]);
+    let tied = |index: usize| {
+        let oom = container("main", 137, "OOMKilled", "", 10);
+        let world = two().pod(1, |pod| pod.containers = vec![oom]);
+        world.fails(index, OVER, "", 11).retry_policy("p", policy)
+    };
+    let first = "Fail retryPolicy/p";
+    check(vec![
+        ("of the same second, the first name", tied(0), 11, first),
+        ("… whoever speaks first", tied(1), 11, first),
+        ("… and both do", tied(0).fails(1, OVER, "", 10), 11, first),
     ]);
     let decision = both().decide(11);
     let failure = decision.verdict.failure.expect("a failure");
@@ -281,6 +334,7 @@ fn no_policy_is_asked_about_a_pod_that_its_job_deleted_because_it_succeeded() {
         ("it meets its success criteria", succeeding(world(killed())), 26, "None"),
         ("it has succeeded", world(killed()).succeeds(0), 26, "None"),
         ("the same at a later look", world(killed()).succeeds(0).settled(26), 27, "None"),
+        ("a pod fails by itself since", world(failed(0).code(1).at(25)).succeeds(0), 26, "None"),
         ("a pod failed by itself before", succeeding(world(failed(0).code(1).at(18))), 26, fails),
     ]);
 }

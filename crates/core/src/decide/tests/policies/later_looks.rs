@@ -40,6 +40,32 @@ fn a_pod_that_never_runs_is_not_given_more_time_by_others_that_fail() {
     ]);
 }
 
+/// A kubelet rejects each pod of a `StatefulSet`, which deletes it and creates the next one: the second of its restart.
+fn rejected_again_and_again(deletion: impl Fn(Pod) -> Pod) -> Option<i64> {
+    let mut world = running(&["StatefulSet/work:1"]);
+    for second in (0..400).step_by(20) {
+        let next = Pod { created: Some(at(second)), ..pod_of(0, PodPhase::Pending) };
+        let rejected = deletion(failed(0).at(second + 10));
+        for (pod, second) in [(next, second + 1), (rejected, second + 11)] {
+            world.snapshot.pods = vec![pod];
+            let decision = world.decide(second);
+            if decision.next == Phase::Resetting {
+                return Some(second);
+            }
+            world = world.written(&decision);
+        }
+    }
+    None
+}
+
+#[test]
+fn pods_that_are_gone_give_those_that_never_run_no_more_time() {
+    let is_seen = rejected_again_and_again(|pod| pod);
+    let gone = |pod| Pod { terminating: true, gone: true, ..pod };
+    assert!(is_seen.is_some());
+    assert_eq!(rejected_again_and_again(gone), is_seen);
+}
+
 /// The controller was away: a pod of the Job failed, and its successor runs.
 #[test]
 fn a_pod_that_was_replaced_before_it_was_seen_is_asked_about_by_the_pod_failure_policy_alone() {

@@ -114,7 +114,7 @@ fn a_pod_that_is_being_disrupted_is_why_its_job_failed() {
         ("DeletionByTaintManager", "node", None),
     ] {
         let world = running(&["Job/work:1"]).with(going(reason)).retry_policy("p", again);
-        let verdict = world.fails(0, "BackoffLimitExceeded", "", 25).decide(26).verdict;
+        let verdict = world.fails(0, "BackoffLimitExceeded", "", 25).decide(70).verdict;
         let failure = verdict.failure.unwrap();
         assert_eq!(failure.pod.as_deref(), Some("work-0"));
         assert_eq!(failure.reason.as_deref(), Some(reason));

@@ -73,6 +73,17 @@ fn a_pod_that_ended_after_the_last_replacement_was_not_replaced() {
     let late = failed(0).code(42).at(20).and(container("log", 0, "Completed", "", 100));
     let world = world.pod(2, |pod| *pod = named("work-1", late));
     assert_eq!(world.says_at(101), "Fail exitCodeAnnotation");
+    // what its owner deletes because of it is its consequence, whether it is still there or gone
+    let rule = "podFailurePolicy: {rules: [{action: FailAppWrapper, \
+                onExitCodes: {operator: In, values: [143]}}]}";
+    let mut world = world.limits(|limits| limits.terminal_exit_codes.clear()).spec(rule);
+    world = world.settled(101).pod(1, |pod| {
+        let deleted = Pod { deletion_requested: Some(at(101)), ..failed(0).code(143).at(102) };
+        *pod = named("work-2", Pod { terminating: true, ..deleted });
+    });
+    assert_eq!(world.says_at(103), "Wait 160");
+    world.snapshot.pods.remove(2);
+    assert_eq!(world.says_at(103), "None", "its owner replaces both");
 }
 
 #[test]
@@ -93,6 +104,7 @@ fn a_pod_fails_for_its_component_when_its_last_container_has_ended() {
         ("… and does", silent().fails(0, OVER, "", 101), 102, "Fail failurePolicy/f#0"),
         ("the API server did not answer before", gap(world(6, 1), 99), 101, "Wait 160"),
         ("… and at the end of the grace period", gap(world(6, 1), 159), 160, "Wait 189"),
+        ("… again and again", gap(world(6, 1), 219), 220, "Restart retryLimit 0 of 3"),
         (
             "… with a short grace period",
             gap(hasty(world(6, 1)), 159),
@@ -190,6 +202,25 @@ fn the_exit_code_of_a_pod_that_was_replaced_decides_nothing_about_a_later_failur
     assert!(message.ends_with(named), "{message}");
 }
 
+#[test]
+fn a_pod_that_was_replaced_takes_nothing_from_a_later_one_that_is_ignored() {
+    let ignores =
+        "podFailurePolicy: {rules: [{action: Ignore, onExitCodes: {operator: In, values: [7]}}]}";
+    let world = || {
+        let world = running(&["Job/work:1"]).with(failed(0)).ready(0, 1).backoff(0, 1, 1);
+        let world = world.spec(ignores).settled(30);
+        let world = world.pod(1, |pod| *pod = named("work-1", failed(0).code(7).at(900)));
+        world.fails(0, OVER, "", 901)
+    };
+    let uncounted = "RestartIgnoringLimit podFailurePolicy#0";
+    let terminal = world().limits(|limits| limits.terminal_exit_codes = [1].into());
+    check(vec![
+        ("its Job is over its backoff limit", world(), 902, uncounted),
+        ("… and the code of the replaced one is terminal", terminal, 902, uncounted),
+        ("… and a retry policy fails it", world().retry_policy("p", JUDGES), 902, uncounted),
+    ]);
+}
+
 /// A Job of one pod; one that is ignored failed at second 20, and another has run since second 30.
 fn ignored_and_replaced(kind: &str, rules: &str) -> World {
     let ignores =
@@ -210,10 +241,18 @@ fn an_ignored_pod_that_was_replaced_does_not_excuse_a_later_failure() {
     let fails = "Fail failurePolicy/failurePolicyRule0#0";
     let counted = "Restart retryLimit 0 of 3";
     let uncounted = "RestartIgnoringLimit podFailurePolicy#0";
+    let deleted = || {
+        let mut world = job("").pod(0, |pod| {
+            (pod.terminating, pod.deletion_requested) = (true, Some(at(DAY)));
+        });
+        world.snapshot.pods.truncate(1); // nothing is left of the pod that made it fail
+        world.fails(0, OVER, "", DAY)
+    };
     let again = |world: World| world.pod(1, |pod| *pod = named("work-1", failed(0).at(DAY)));
     check(vec![
         ("a deadline", job(rule).fails(0, "DeadlineExceeded", "", DAY), DAY, fails),
         ("… no rule about it", job("").fails(0, "DeadlineExceeded", "", DAY), DAY, counted),
+        ("a backoff limit, while the old pod is deleted", deleted(), DAY, counted),
         ("… of a Job of a JobSet", job_of("DeadlineExceeded"), DAY, fails),
         (
             "… with a pod that is not replaced yet",

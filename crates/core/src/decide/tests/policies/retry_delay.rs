@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::build::{failed, running};
+use super::build::{container, failed, running};
 use crate::api::Phase;
 use crate::decide::VerdictAction;
 use crate::decide::tests::given::{World, at};
@@ -62,6 +62,18 @@ fn n_is_the_count_of_the_rule_not_the_total() {
     let default = "{defaultAction: Retry, backoff: {initialDelay: 10s}}";
     let default = job().retry_policy("p", default).used("p", "", 2);
     assert_eq!(delay(&default), Some(40), "the default action has a count of its own");
+}
+
+#[test]
+fn the_delay_runs_from_when_the_pod_has_ended() {
+    let world = || {
+        let log = container("log", 137, "Error", "", 20);
+        running(&["Job/work:1"]).with(failed(0).code(1).at(24).and(log)).backoff(0, 0, 1)
+    };
+    let backoff = policy("", "backoff: {initialDelay: 10s},");
+    assert_eq!(delay(&world().fails(0, "R", "", 25).retry_policy("p", &backoff)), Some(14));
+    let silent = world().retry_policy("p", &backoff).decide(90).status.retry_after;
+    assert_eq!(silent.map(|until| until.0), Some(at(34)), "its Job says nothing");
 }
 
 /// Torn down, with everything gone at this second.

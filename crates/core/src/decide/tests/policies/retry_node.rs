@@ -91,5 +91,13 @@ fn it_is_left_out_with_an_event_where_no_other_node_could_ever_take_the_pod() {
     assert!(avoided(&same_host).is_empty(), "two nodes of one hostname are one place");
     let elsewhere = sites(job().retry_policy("p", AVOID), &[("first", "host-1"), ("x", "host-2")]);
     assert_eq!(avoided(&elsewhere), ["host-1"]);
-    assert!(!elsewhere.decide(25).events.iter().any(|event| event.reason == "NodeNotAvoided"));
+    let told = |world: &World| {
+        let events = world.decide(25).events;
+        events.into_iter().find(|event| event.reason == "NodeNotAvoided").map(|it| it.message)
+    };
+    assert_eq!(told(&elsewhere), None);
+    let assigned = elsewhere
+        .component(0, |component| component.templates[0].placement.assigned_by_kueue = true);
+    assert!(avoided(&assigned).is_empty());
+    assert!(told(&assigned).unwrap().contains("Topology-Aware Scheduling"));
 }

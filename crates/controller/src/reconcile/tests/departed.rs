@@ -1,0 +1,176 @@
+//! What is deleted between two looks, or while one is under way; and what is read again before a verdict.
+
+use std::time::Duration;
+
+use kube::runtime::watcher::Event;
+use serde_json::{Value, json};
+
+use super::PAST;
+use super::calls::{JOBS, context, listing, look, server, wrapper};
+use crate::api::{Phase, keys};
+use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::departed::Departed;
+use crate::observe::memory::ReconcileState;
+use crate::observe::pod_record::WatchedPod;
+use crate::observe::records::ObjectRecord;
+use crate::observe::retry_sources::Attach;
+use crate::observe::{feed, raw_object::RawObject};
+use crate::plan::FreshRead;
+use crate::reconcile::Context;
+use crate::snapshot::{Outcome, PodPhase, Presence};
+
+/// An object that the AppWrapper controls.
+fn owned(name: &str, rest: &Value) -> Value {
+    let owner = json!([{"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+        "name": "aw", "uid": "uid", "controller": true}]);
+    let mut object = json!({"metadata": {"name": name, "namespace": "ns", "uid": format!("uid-{name}"),
+        "labels": {keys::APPWRAPPER: "aw", keys::APPWRAPPER_UID: "uid", keys::ATTEMPT: "0"},
+        "ownerReferences": owner}});
+    object.as_object_mut().unwrap().extend(rest.as_object().unwrap().clone());
+    object
+}
+
+#[tokio::test]
+async fn what_has_ended_is_seen_once_more_after_its_deletion() {
+    let (attach, ask) = (Attach::default(), FreshRead::Nothing);
+    for (condition, is_seen) in [("Complete", true), ("Failed", true), ("Suspended", false)] {
+        let context = context(&server(&[]), Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        let kind = kind_of(&wrapper.components[0]);
+        let mut feed = feed::Objects::new(kind);
+        let job = |conditions: Value| -> RawObject {
+            let job = owned("b", &json!({"status": {"conditions": conditions}}));
+            serde_json::from_str(&job.to_string()).unwrap()
+        };
+        feed.take(&context.cache, Event::Apply(job(json!([]))));
+        let mut memory = ReconcileState::default();
+        look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        // both events come between two looks
+        let ended = json!([{"type": condition, "status": "True"}]);
+        feed.take(&context.cache, Event::Apply(job(ended.clone())));
+        feed.take(&context.cache, Event::Delete(job(ended)));
+        for ask in [FreshRead::Nothing, FreshRead::Nothing] {
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+            let outcome = seen.components[1].ours().map(|object| object.report.outcome.clone());
+            assert_eq!(outcome.is_some_and(|it| it != Outcome::Active), is_seen, "{condition}");
+            assert_eq!(memory.pods_unseen_for().is_some(), is_seen, "there is another look");
+        }
+        memory.departed = Departed::default(); // it was decided about
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        assert_eq!(seen.components[1].presence, Presence::Unseen, "{condition}");
+    }
+}
+
+/// A pod of the Job `b`, which may be Terminating.
+fn pod_of_job(phase: &str, deletion: &Value) -> Value {
+    let mut pod = owned("p", &json!({"status": {"phase": phase}}));
+    let metadata = pod["metadata"].as_object_mut().unwrap();
+    metadata.extend(deletion.as_object().unwrap().clone());
+    let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "b", "uid": "uid-b",
+        "controller": true}]);
+    metadata.insert("ownerReferences".to_owned(), job);
+    pod
+}
+
+fn watched(pod: &Value) -> WatchedPod {
+    serde_json::from_str(&pod.to_string()).unwrap()
+}
+
+/// The watch shows the Job `b`.
+fn show_job(context: &Context, wrapper: &Wrapper) {
+    let kind = kind_of(&wrapper.components[0]);
+    let job: RawObject = serde_json::from_str(&owned("b", &json!({})).to_string()).unwrap();
+    context.cache.put_object(&kind, ObjectRecord::of(&job, &kind.api_version, &kind.kind));
+}
+
+#[tokio::test]
+async fn a_pod_that_has_failed_is_seen_once_more_after_its_deletion() {
+    let (attach, ask) = (Attach::default(), FreshRead::Nothing);
+    for (phase, deletion, is_seen) in [
+        ("Failed", json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0}), true),
+        ("Running", json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0}), false),
+        ("Failed", json!({}), false), // its label was removed
+    ] {
+        let context = context(&server(&[]), Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        let mut feed = feed::Pods::default();
+        show_job(&context, &wrapper);
+        feed.take(&context.cache, Event::Apply(watched(&pod_of_job("Running", &json!({})))));
+        let mut memory = ReconcileState::default();
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        assert_eq!(seen.pods.len(), 1);
+        feed.take(&context.cache, Event::Delete(watched(&pod_of_job(phase, &deletion))));
+        for _ in 0..2 {
+            let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
+            let failed = seen.iter().flat_map(|seen| &seen.pods);
+            let failed: Vec<_> = failed.filter(|pod| pod.phase == PodPhase::Failed).collect();
+            assert_eq!(failed.len(), usize::from(is_seen), "{phase} {deletion}");
+            assert!(failed.iter().all(|pod| pod.component == Some(1) && pod.gone));
+        }
+        memory.departed = Departed::default(); // it was decided about
+        let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
+        assert!(seen.is_ok_and(|seen| seen.pods.is_empty()) || !is_seen, "{phase} {deletion}");
+    }
+}
+
+/// A verdict about a failed pod makes a LIST first, which may be ahead of the watch.
+#[tokio::test]
+async fn a_failed_pod_that_a_list_shows_no_more_is_seen_once_more() {
+    let attach = Attach::default();
+    for is_told_first in [true, false] {
+        let context = context(&listing(vec![]), Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        let mut feed = feed::Pods::default();
+        show_job(&context, &wrapper);
+        feed.take(&context.cache, Event::Apply(watched(&pod_of_job("Failed", &json!({})))));
+        let mut memory = ReconcileState::default();
+        let first = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await;
+        assert_eq!(first.unwrap().pods.len(), 1);
+        let deletion = json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0});
+        let end = || Event::Delete(watched(&pod_of_job("Failed", &deletion)));
+        if is_told_first {
+            feed.take(&context.cache, end());
+        }
+        let seen = look(&context, &wrapper, &mut memory, FreshRead::Pods, &attach).await.unwrap();
+        let gone: Vec<bool> = seen.pods.iter().map(|pod| pod.gone).collect();
+        assert_eq!(gone, [true], "the watch tells it first: {is_told_first}");
+        if !is_told_first {
+            feed.take(&context.cache, end());
+        }
+        memory.departed = Departed::default(); // it was decided about
+        look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await.unwrap();
+        memory.departed = Departed::default();
+        let last = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await;
+        assert!(last.unwrap().pods.is_empty(), "{is_told_first}");
+    }
+}
+
+#[tokio::test]
+async fn a_component_of_which_a_pod_failed_is_read_before_a_verdict() {
+    let attach = Attach::default();
+    for (what, cached, listed, ask, is_read) in [
+        ("it is there", Some("Failed"), Some("Failed"), FreshRead::Pods, true),
+        ("it is gone since", Some("Failed"), None, FreshRead::Pods, true),
+        ("only the LIST shows it", None, Some("Failed"), FreshRead::Pods, true),
+        ("it runs", Some("Running"), Some("Running"), FreshRead::Pods, false),
+        ("no verdict", Some("Failed"), None, FreshRead::Missing, false),
+    ] {
+        let pod = |phase: &str| pod_of_job(phase, &json!({}));
+        let server = listing(listed.into_iter().map(pod).collect());
+        let context = context(&server, Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        show_job(&context, &wrapper);
+        let mut memory = ReconcileState::default();
+        if let Some(phase) = cached {
+            let event = Event::Apply(watched(&pod(phase)));
+            feed::Pods::default().take(&context.cache, event);
+            look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await.unwrap();
+        }
+        look(&context, &wrapper, &mut memory, ask, &attach).await.unwrap();
+        let called = server.called.lock().unwrap();
+        let of = |path: &str| called.iter().position(|call| *call == format!("GET {path}"));
+        let (read, list) = (of(&format!("{JOBS}/b")), of("/api/v1/namespaces/ns/pods"));
+        assert_eq!(read.is_some(), is_read, "{what}: {called:?}");
+        assert!(read.is_none_or(|read| list.is_some_and(|list| list < read)), "{what}: {called:?}");
+    }
+}
