@@ -250,7 +250,12 @@ fn only_allowed_kinds_are_wrapped() {
     assert_eq!(create(&given(&[job("a")]), &config), vec![]);
     let said = say(create(&given(&[job("a"), service("b")]), &config));
     let start = "error: spec.components[1].template.kind: Invalid value: \"Service\": ";
-    only("63", &said, start, "allows only Job.batch");
+    only(
+        "63",
+        &said,
+        start,
+        "Service is not in admission.allowedKinds of the configuration: Job.batch",
+    );
 }
 
 #[test]
@@ -416,7 +421,8 @@ fn a_component_without_pods_is_named_with_its_kind() {
         (vec![service("a")], "components[0] Service/a has no pods"),
         (
             vec![of("batch/v1", "Jobb")],
-            "components[0] Jobb/j has the unknown kind batch/v1 Jobb: did you mean Job?; declare its podSets",
+            "components[0] Jobb/j has the unknown kind batch/v1 Jobb: did you mean Job? \
+             Otherwise declare its podSets",
         ),
         (
             vec![of("example.com/v1", "PyTorchJob")],
