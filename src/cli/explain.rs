@@ -57,7 +57,7 @@ pub(super) struct Args {
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
     /// Namespace of the AppWrapper in the cluster
-    #[arg(short, long, requires = "name", value_parser = object_name)]
+    #[arg(short, long, conflicts_with = "files", value_parser = object_name)]
     namespace: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,

@@ -329,6 +329,35 @@ mod tests {
         assert!(count > 12, "{count} commands with a name");
     }
 
+    #[cfg(feature = "demo")]
+    #[test]
+    fn no_flag_is_ignored() {
+        for arguments in [
+            "explain -f F -n team",
+            "timeline -f F -n team --svg S",
+            "simulate --night --nodes 8",
+            "simulate --night --days 3",
+            "simulate --night --seed 9",
+            "simulate --night --web",
+            "simulate --seeds 1 --without 3",
+            "simulate --fleet --port 99",
+            "simulate --seeds 2 --steps 9",
+            "simulate --steps 9",
+            "simulate --exhaustive --faults none",
+        ] {
+            let words = std::iter::once("appwrapper").chain(arguments.split(' '));
+            assert!(Cli::try_parse_from(words).is_err(), "{arguments}");
+        }
+        for arguments in [
+            "simulate --seed 7 --web --port 99 --steps 9",
+            "simulate --trace --steps 9 --without 3",
+            "simulate --fleet --days 3 --nodes 8 --seed 1",
+        ] {
+            let words = std::iter::once("appwrapper").chain(arguments.split(' '));
+            Cli::try_parse_from(words).unwrap();
+        }
+    }
+
     #[test]
     fn what_is_required_is_named_with_its_alternatives() {
         for (arguments, want) in [

@@ -39,7 +39,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "RFC3339", requires = "files", value_parser = explain::moment)]
     now: Option<Timestamp>,
     /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
-    #[arg(short, long, requires = "name", value_parser = object_name)]
+    #[arg(short, long, conflicts_with = "files", value_parser = object_name)]
     namespace: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
