@@ -47,8 +47,8 @@ pub struct Cli {
 enum Command {
     /// List AppWrappers with their phase, queue, restarts and state
     List(aw::list::Args),
-    /// Show the state of an AppWrapper and the reasons for it
-    #[command(visible_alias = "describe")]
+    /// Show the state of an AppWrapper and the reasons for it; `describe` is the same
+    #[command(alias = "describe")]
     Why(aw::describe::Args),
     /// Show the attempts of an AppWrapper and why each ended
     Attempts(aw::Target),
