@@ -87,7 +87,8 @@ fn ours() -> Presence {
 }
 
 fn described(one: &One, snapshot: Snapshot, now: Timestamp) -> Description {
-    let scene = Scene { snapshot, wrapper: (*one.wrapper).clone(), notes: vec![] };
+    let scene =
+        Scene { snapshot, wrapper: (*one.wrapper).clone(), notes: vec![], is_denied: false };
     let next = explain(&scene, &crate::config::Config::default(), now);
     description(one, Some(&scene.snapshot), Some(next), vec![])
 }
