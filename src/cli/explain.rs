@@ -15,7 +15,7 @@ use clap::ArgGroup;
 use clap_complete::engine::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
 
-use super::aw::object_name;
+use super::aw::{object_name, wrapper_name};
 use super::bundle::{self, Document};
 use super::complete::names_in_the_cluster;
 use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, program, tell, term};
@@ -133,7 +133,7 @@ fn name_not_file(text: &str) -> Result<String, String> {
     if (is_manifest || text.contains('/')) && path.exists() {
         return Err(format!("did you mean -f {text}?"));
     }
-    object_name(text)
+    wrapper_name(text)
 }
 
 /// The objects of files.

@@ -319,8 +319,13 @@ mod tests {
             let named = command.get_positionals().find(|one| one.get_id() == "name");
             let Some(argument) = named else { continue };
             let name = command.get_name();
-            let error = Cli::try_parse_from(["appwrapper", name, "../pods"]).unwrap_err();
-            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{name}: {error}");
+            for (given, is_name) in [("aw/train", true), ("../pods", false), ("aw/../pods", false)]
+            {
+                let kind =
+                    Cli::try_parse_from(["appwrapper", name, given]).err().map(|it| it.kind());
+                let is_refused = kind == Some(clap::error::ErrorKind::ValueValidation);
+                assert_eq!(is_refused, !is_name, "{name} {given}: {kind:?}");
+            }
             // those of the history are no longer in the cluster
             let is_completed = argument.get::<ArgValueCompleter>().is_some();
             assert_eq!(is_completed, name != "history", "{name}");

@@ -16,7 +16,7 @@ use super::super::explain::{retry_sources, world};
 use super::super::place::{Place, get};
 use super::super::{ClusterArgs, DONE, Error, json, term};
 use super::tree::look;
-use super::{block_on, now, object_name};
+use super::{block_on, now, object_name, wrapper_name};
 use crate::observe::ancestry;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Cache, KindKey};
@@ -33,7 +33,7 @@ const LEFT_OUT: &str = "(left out)";
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Name of the AppWrapper
-    #[arg(value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
+    #[arg(value_parser = wrapper_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: String,
     /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
