@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
@@ -239,13 +240,25 @@ fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error>
     runtime()?.block_on(work)
 }
 
+/// A usage error without the advice to pass an unknown flag as a value: no argument of ours begins with `-`.
+fn without_escape(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !tip.to_string().contains("as a value, use"));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    error
+}
+
 /// Runs the command that the arguments name; clap itself ends the process on wrong usage, with 2.
 #[must_use]
 pub fn main() -> ExitCode {
     if let Some(code) = complete::answer() {
         return code;
     }
-    let matches = Cli::command().bin_name(program()).get_matches();
+    let matches = Cli::command().bin_name(program()).try_get_matches();
+    let matches = matches.unwrap_or_else(|error| without_escape(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::List(args) => aw::list::run(&args),
@@ -310,6 +323,12 @@ mod tests {
         let error = command.try_get_matches_from_mut(["kubectl-aw", "why"]).unwrap_err();
         assert!(error.to_string().contains("Usage: kubectl aw why"), "{error}");
         Cli::try_parse_from(["appwrapper", "describe", "a"]).unwrap();
+        Cli::try_parse_from(["appwrapper", "validate", "a", "-f", "b"]).unwrap();
+        Cli::try_parse_from(["appwrapper", "validate", "--config", "a"]).unwrap();
+        Cli::try_parse_from(["appwrapper", "wrap", "-f", "a", "-o", "yaml"]).unwrap();
+        let error = Cli::try_parse_from(["appwrapper", "demo", "-f", "a"]).unwrap_err();
+        let error = without_escape(error).to_string();
+        assert!(error.contains("unexpected argument '-f'") && !error.contains("tip:"), "{error}");
     }
 
     #[test]

@@ -57,9 +57,8 @@ async fn retry(target: &Target) -> Result<Done<Retried>, Error> {
 
 /// None after a conflict.
 async fn recreate(place: &Place, one: &One) -> Result<Option<Done<Retried>>, Error> {
-    let done = |yes: bool, facts: Retried, message: &str| {
-        Ok(Some(Done::new(one, yes, facts, message)))
-    };
+    let done =
+        |yes: bool, facts: Retried, message: &str| Ok(Some(Done::new(one, yes, facts, message)));
     let nothing = Retried::default();
     let known = match one.wrapper.status.phase {
         Phase::Resetting => Known::of_cluster(&place.client).await,
