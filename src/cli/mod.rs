@@ -68,7 +68,8 @@ enum Command {
     Timeline(aw::timeline::Args),
     /// Print an AppWrapper and the objects around it as a bundle, for explain -f, timeline -f and web -f
     ///
-    /// Values of environment variables and the data of `Secret`s and `ConfigMap`s are left out.
+    /// Values of environment variables, parameters of Ray's processes, and the data of `Secret`s and
+    /// `ConfigMap`s are left out.
     Export(aw::export::Args),
     /// Delete a failed AppWrapper and recreate it from its own spec
     ///
@@ -323,9 +324,9 @@ mod tests {
         let error = command.try_get_matches_from_mut(["kubectl-aw", "why"]).unwrap_err();
         assert!(error.to_string().contains("Usage: kubectl aw why"), "{error}");
         Cli::try_parse_from(["appwrapper", "describe", "a"]).unwrap();
-        Cli::try_parse_from(["appwrapper", "validate", "a", "-f", "b"]).unwrap();
-        Cli::try_parse_from(["appwrapper", "validate", "--config", "a"]).unwrap();
-        Cli::try_parse_from(["appwrapper", "wrap", "-f", "a", "-o", "yaml"]).unwrap();
+        for words in ["validate a -f b", "validate --config a", "wrap -f a -o yaml"] {
+            Cli::try_parse_from(format!("appwrapper {words}").split(' ')).unwrap();
+        }
         let error = Cli::try_parse_from(["appwrapper", "demo", "-f", "a"]).unwrap_err();
         let error = without_escape(error).to_string();
         assert!(error.contains("unexpected argument '-f'") && !error.contains("tip:"), "{error}");
@@ -356,11 +357,13 @@ mod tests {
     #[cfg(feature = "demo")]
     #[test]
     fn no_flag_is_ignored() {
+        let parse = |arguments: &'static str| {
+            Cli::try_parse_from(std::iter::once("appwrapper").chain(arguments.split(' ')))
+        };
         for arguments in [
             "explain -f F -n team",
             "timeline -f F -n team --svg S",
             "simulate --night --nodes 8",
-            "simulate --night --days 3",
             "simulate --night --seed 9",
             "simulate --night --web",
             "simulate --seeds 1 --without 3",
@@ -369,16 +372,14 @@ mod tests {
             "simulate --steps 9",
             "simulate --exhaustive --faults none",
         ] {
-            let words = std::iter::once("appwrapper").chain(arguments.split(' '));
-            assert!(Cli::try_parse_from(words).is_err(), "{arguments}");
+            assert!(parse(arguments).is_err(), "{arguments}");
         }
         for arguments in [
             "simulate --seed 7 --web --port 99 --steps 9",
             "simulate --trace --steps 9 --without 3",
             "simulate --fleet --days 3 --nodes 8 --seed 1",
         ] {
-            let words = std::iter::once("appwrapper").chain(arguments.split(' '));
-            Cli::try_parse_from(words).unwrap();
+            parse(arguments).unwrap();
         }
     }
 

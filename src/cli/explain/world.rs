@@ -139,11 +139,9 @@ fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>),
     let (mut wrappers, others): (Vec<_>, Vec<_>) =
         documents.into_iter().partition(|document| document.kind() == "AppWrapper");
     if let Some(other) = wrappers.iter().find(|document| !document.is_ours("AppWrapper")) {
-        let (title, version) = (other.title(), shortened(other.text("/apiVersion")));
-        return Err(format!(
-            "{}: {title}: apiVersion: Invalid value: {version:?}: must be {GROUP}/v1beta2",
-            other.origin
-        ));
+        let version = shortened(other.text("/apiVersion"));
+        let why = format!("Invalid value: {version:?}: must be {GROUP}/v1beta2");
+        return Err(unreadable(other, "apiVersion", &why));
     }
     match (wrappers.pop(), wrappers.len()) {
         (Some(wrapper), 0) => Ok((wrapper, others)),
