@@ -172,6 +172,7 @@ mod tests {
         let values = of(&["list", "-o", ""]).join("\n");
         assert!(values.contains("text") && values.contains("json"), "{values}");
         assert!(of(&[]).len() > 10, "all commands");
+        assert!(of(&["w"]).iter().any(|line| line.starts_with("why\t")), "not by its alias");
     }
 
     #[test]

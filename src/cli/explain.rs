@@ -15,10 +15,10 @@ use clap::ArgGroup;
 use clap_complete::engine::ArgValueCompleter;
 use k8s_openapi::jiff::Timestamp;
 
-use super::aw::object_name;
+use super::aw::{object_name, wrapper_name};
 use super::bundle::{self, Document};
 use super::complete::names_in_the_cluster;
-use super::{ClusterArgs, DONE, Error, Output, tell, term};
+use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, program, tell, term};
 use crate::clock::{Clock, SystemClock};
 use crate::observe::assemble::Wrapper;
 use crate::snapshot::Snapshot;
@@ -40,13 +40,18 @@ Examples:
   failure is recorded: where a rule needs more than that, the output states the assumption and the
   decision without it. Grace periods are not replayed.
 
-Exit codes: 0 done, 1 a negative answer, 2 wrong usage, 3 the cluster could not be reached or
-answered with an error, such as a missing permission.";
+Exit codes: 0 done, 1 a negative answer, such as that the webhook would deny the manifest, 2 wrong
+usage, 3 the cluster could not be reached or answered with an error, such as a missing permission.";
+
+/// The examples as this program is called.
+fn examples() -> String {
+    EXAMPLES.replace("appwrapper ex", &format!("{} ex", program()))
+}
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
 #[command(
-    after_long_help = EXAMPLES,
+    after_long_help = examples(),
     group = ArgGroup::new("source").args(["name", "files"]).required(true),
 )]
 pub(super) struct Args {
@@ -57,7 +62,7 @@ pub(super) struct Args {
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
     /// Namespace of the AppWrapper in the cluster
-    #[arg(short, long, requires = "name", value_parser = object_name)]
+    #[arg(short, long, conflicts_with = "files", value_parser = object_name)]
     namespace: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,
@@ -88,6 +93,8 @@ pub(super) struct Scene {
     pub(super) wrapper: Wrapper,
     /// What is worth knowing about how this was read.
     pub(super) notes: Vec<String>,
+    /// It is not created yet, and the webhook would deny it.
+    pub(super) is_denied: bool,
 }
 
 pub(super) fn moment(text: &str) -> Result<Timestamp, String> {
@@ -111,6 +118,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     } else {
         let explanation = answer::explain(&scene, &config, now);
         tell(args.output, &explanation, || text::text(&explanation, now, colours))?;
+        if scene.is_denied {
+            return Ok(ExitCode::from(NEGATIVE));
+        }
     }
     Ok(DONE)
 }
@@ -123,7 +133,7 @@ fn name_not_file(text: &str) -> Result<String, String> {
     if (is_manifest || text.contains('/')) && path.exists() {
         return Err(format!("did you mean -f {text}?"));
     }
-    object_name(text)
+    wrapper_name(text)
 }
 
 /// The objects of files.

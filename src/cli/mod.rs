@@ -27,6 +27,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::LazyLock;
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
@@ -47,8 +48,8 @@ pub struct Cli {
 enum Command {
     /// List AppWrappers with their phase, queue, restarts and state
     List(aw::list::Args),
-    /// Show the state of an AppWrapper and the reasons for it
-    #[command(visible_alias = "describe")]
+    /// Show the state of an AppWrapper and the reasons for it; `describe` is the same
+    #[command(alias = "describe")]
     Why(aw::describe::Args),
     /// Show the attempts of an AppWrapper and why each ended
     Attempts(aw::Target),
@@ -67,7 +68,8 @@ enum Command {
     Timeline(aw::timeline::Args),
     /// Print an AppWrapper and the objects around it as a bundle, for explain -f, timeline -f and web -f
     ///
-    /// Values of environment variables and the data of `Secret`s and `ConfigMap`s are left out.
+    /// Values of environment variables, parameters of Ray's processes, and the data of `Secret`s and
+    /// `ConfigMap`s are left out.
     Export(aw::export::Args),
     /// Delete a failed AppWrapper and recreate it from its own spec
     ///
@@ -239,13 +241,25 @@ fn block_on<T>(work: impl Future<Output = Result<T, Error>>) -> Result<T, Error>
     runtime()?.block_on(work)
 }
 
+/// A usage error without the advice to pass an unknown flag as a value: no argument of ours begins with `-`.
+fn without_escape(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::StyledStrs(mut tips)) = error.remove(ContextKind::Suggested) {
+        tips.retain(|tip| !tip.to_string().contains("as a value, use"));
+        if !tips.is_empty() {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(tips));
+        }
+    }
+    error
+}
+
 /// Runs the command that the arguments name; clap itself ends the process on wrong usage, with 2.
 #[must_use]
 pub fn main() -> ExitCode {
     if let Some(code) = complete::answer() {
         return code;
     }
-    let matches = Cli::command().bin_name(program()).get_matches();
+    let matches = Cli::command().bin_name(program()).try_get_matches();
+    let matches = matches.unwrap_or_else(|error| without_escape(error).exit());
     let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let outcome = match cli.command {
         Command::List(args) => aw::list::run(&args),
@@ -310,6 +324,12 @@ mod tests {
         let error = command.try_get_matches_from_mut(["kubectl-aw", "why"]).unwrap_err();
         assert!(error.to_string().contains("Usage: kubectl aw why"), "{error}");
         Cli::try_parse_from(["appwrapper", "describe", "a"]).unwrap();
+        for words in ["validate a -f b", "validate --config a", "wrap -f a -o yaml"] {
+            Cli::try_parse_from(format!("appwrapper {words}").split(' ')).unwrap();
+        }
+        let error = Cli::try_parse_from(["appwrapper", "demo", "-f", "a"]).unwrap_err();
+        let error = without_escape(error).to_string();
+        assert!(error.contains("unexpected argument '-f'") && !error.contains("tip:"), "{error}");
     }
 
     #[test]
@@ -319,14 +339,48 @@ mod tests {
             let named = command.get_positionals().find(|one| one.get_id() == "name");
             let Some(argument) = named else { continue };
             let name = command.get_name();
-            let error = Cli::try_parse_from(["appwrapper", name, "../pods"]).unwrap_err();
-            assert_eq!(error.kind(), clap::error::ErrorKind::ValueValidation, "{name}: {error}");
+            for (given, is_name) in [("aw/train", true), ("../pods", false), ("aw/../pods", false)]
+            {
+                let kind =
+                    Cli::try_parse_from(["appwrapper", name, given]).err().map(|it| it.kind());
+                let is_refused = kind == Some(clap::error::ErrorKind::ValueValidation);
+                assert_eq!(is_refused, !is_name, "{name} {given}: {kind:?}");
+            }
             // those of the history are no longer in the cluster
             let is_completed = argument.get::<ArgValueCompleter>().is_some();
             assert_eq!(is_completed, name != "history", "{name}");
             count += 1;
         }
         assert!(count > 12, "{count} commands with a name");
+    }
+
+    #[cfg(feature = "demo")]
+    #[test]
+    fn no_flag_is_ignored() {
+        let parse = |arguments: &'static str| {
+            Cli::try_parse_from(std::iter::once("appwrapper").chain(arguments.split(' ')))
+        };
+        for arguments in [
+            "explain -f F -n team",
+            "timeline -f F -n team --svg S",
+            "simulate --night --nodes 8",
+            "simulate --night --seed 9",
+            "simulate --night --web",
+            "simulate --seeds 1 --without 3",
+            "simulate --fleet --port 99",
+            "simulate --seeds 2 --steps 9",
+            "simulate --steps 9",
+            "simulate --exhaustive --faults none",
+        ] {
+            assert!(parse(arguments).is_err(), "{arguments}");
+        }
+        for arguments in [
+            "simulate --seed 7 --web --port 99 --steps 9",
+            "simulate --trace --steps 9 --without 3",
+            "simulate --fleet --days 3 --nodes 8 --seed 1",
+        ] {
+            parse(arguments).unwrap();
+        }
     }
 
     #[test]

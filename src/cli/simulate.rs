@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use clap::ArgGroup;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 
@@ -27,12 +28,19 @@ const LINES_MAX: usize = 60;
 
 /// Arguments of `simulate`.
 #[derive(Debug, clap::Args)]
+// what is required is a group: clap does not require a single flag that is in conflict with another one
+#[command(
+    group = ArgGroup::new("one seed").args(["trace", "web"]),
+    group = ArgGroup::new("a trace").args(["trace"]),
+    group = ArgGroup::new("a page").args(["web"]),
+    group = ArgGroup::new("weeks").args(["fleet"]),
+)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag of the command line")]
 pub struct Args {
     /// Number of seeds to run
     #[arg(long, default_value_t = 1000, conflicts_with = "trace")]
     seeds: u64,
-    /// First seed; with --trace, the only one
+    /// First seed; with --trace or --web, the only one
     #[arg(long, default_value_t = 0)]
     seed: u64,
     /// Run one seed and print everything that happens
@@ -44,32 +52,32 @@ pub struct Args {
     /// Add a hostile tenant to every seed instead of every tenth
     #[arg(long)]
     adversary: bool,
-    /// Number of steps of each seed before all faults end
-    #[arg(long, default_value_t = Options::of(0, Faults::default()).steps)]
+    /// With --trace or --web, number of steps before all faults end
+    #[arg(long, requires = "one seed", default_value_t = Options::of(0, Faults::default()).steps)]
     steps: u64,
     /// Run one seed, and serve a page on 127.0.0.1 that plays it
     #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "fleet", "output"])]
     web: bool,
     /// Port of the page; by default, any that is free
-    #[arg(long, value_name = "PORT", requires = "web", default_value_t = 0)]
+    #[arg(long, value_name = "PORT", requires = "a page", default_value_t = 0)]
     port: u16,
     /// Faults to leave out, by their number in the run
-    #[arg(long, value_delimiter = ',', requires = "trace")]
+    #[arg(long, value_delimiter = ',', requires = "a trace")]
     without: Vec<u64>,
     /// Run every plan instead: inject each fault at each moment of each call of each scenario
-    #[arg(long, conflicts_with_all = ["trace", "seeds"])]
+    #[arg(long, conflicts_with_all = ["trace", "seeds", "seed", "faults", "adversary"])]
     exhaustive: bool,
     /// Run a fleet instead: weeks of a large cluster, and what its GPU-hours were used for, by retry policy
-    #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "adversary", "steps"])]
+    #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "adversary", "faults"])]
     fleet: bool,
     /// Run one night of a job with 512 GPUs instead, and tell its story, by retry policy
-    #[arg(long, conflicts_with_all = ["trace", "seeds", "exhaustive", "adversary", "steps", "fleet"])]
+    #[arg(long, conflicts_with_all = ["trace", "web", "seeds", "seed", "exhaustive", "adversary", "faults", "fleet"])]
     night: bool,
     /// Number of days of the fleet
-    #[arg(long, requires = "fleet", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=365))]
+    #[arg(long, requires = "weeks", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=365))]
     days: u64,
     /// Number of nodes of the fleet, with 8 GPUs each
-    #[arg(long, requires = "fleet", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1024))]
+    #[arg(long, requires = "weeks", default_value_t = 256, value_parser = clap::value_parser!(u64).range(1..=1024))]
     nodes: u64,
     /// Number of parallel jobs; defaults to the number of CPUs
     #[arg(long)]

@@ -1,25 +1,35 @@
 //! `appwrapper validate`: what admission would say of files, as far as no cluster is needed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use clap::ArgGroup;
 use serde::Serialize;
+use serde_json::json;
 
 use super::bundle::{self, Document, Flaw};
 use super::term::{self, Colour, Page};
 use super::{DONE, Error, Output, program, tell};
 use crate::api::GROUP;
-use crate::config::Config;
+use crate::config::{Config, LoadError};
+use crate::telemetry;
 use crate::tuning::{names, shortened};
 use crate::webhook::validate::{self, Finding, Severity};
 
 #[derive(Debug, clap::Args)]
+#[group(skip)]
+#[command(
+    group = ArgGroup::new("checked").args(["files", "named", "config"]).required(true).multiple(true),
+)]
 pub(super) struct Args {
     /// File, directory with all directories below, or - for standard input; every AppWrapper and RetryPolicy in it
     /// is checked
-    #[arg(required = true, value_name = "FILE|DIR|-")]
+    #[arg(value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
-    /// Controller configuration file; every key is optional
+    /// The same, as in kubectl
+    #[arg(short = 'f', long = "filename", value_name = "FILE|DIR|-")]
+    named: Vec<PathBuf>,
+    /// Controller configuration file; every key is optional. Without other files, it is checked alone
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Output format
@@ -64,16 +74,36 @@ struct Said {
 }
 
 pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
+    let files: Vec<PathBuf> = args.files.iter().chain(&args.named).cloned().collect();
+    if let (true, Some(config)) = (files.is_empty(), &args.config) {
+        return alone(config, args.output);
+    }
     let config = super::configured(args.config.as_deref())?;
-    let sources =
-        bundle::sources_below(&args.files).map_err(|error| Error::Usage(error.to_string()))?;
+    let sources = bundle::sources(&files).map_err(|error| Error::Usage(error.to_string()))?;
     let answer = answer(bundle::documents(&sources), &config);
     if answer.objects.is_empty() {
         let kinds = "AppWrapper or RetryPolicy";
-        return Err(Error::Usage(bundle::none_of(kinds, &args.files, &answer.others, program())));
+        return Err(Error::Usage(bundle::none_of(kinds, &files, &answer.others, program())));
     }
     tell(args.output, &answer, || text(&answer, term::has_colour()))?;
     Ok(if answer.valid { DONE } else { ExitCode::from(1) })
+}
+
+/// Checks a configuration, without any AppWrapper.
+fn alone(config: &Path, output: Output) -> Result<ExitCode, Error> {
+    match Config::load(config) {
+        Ok(_) => {}
+        Err(error @ LoadError::Read { .. }) => return Err(Error::Usage(telemetry::chain(&error))),
+        Err(error @ LoadError::Invalid { .. }) => {
+            return Err(Error::Negative(telemetry::chain(&error)));
+        }
+    }
+    tell(output, &json!({"valid": true}), || {
+        let mut page = Page::default();
+        page.line(&format!("{}: valid", config.display()));
+        page
+    })?;
+    Ok(DONE)
 }
 
 /// What `validate` says of the bytes of a file, for people and as JSON: the whole way from one to the other.
@@ -88,11 +118,11 @@ fn answer(documents: Vec<Result<Document, Flaw>>, config: &Config) -> FileReport
     let (mut objects, mut others) = (vec![], vec![]);
     for document in documents {
         match document {
-            Ok(document) if is_kind(&document, "AppWrapper") => {
+            Ok(document) if document.kind() == "AppWrapper" => {
                 let findings = validate::offline(&document.value, config);
                 objects.push(Checked::of(&document, findings));
             }
-            Ok(document) if is_kind(&document, "RetryPolicy") => {
+            Ok(document) if is_retry_policy(&document) => {
                 let findings = validate::retry_policy(&document.value, config);
                 objects.push(Checked::of(&document, findings));
             }
@@ -119,9 +149,10 @@ fn unknown_kind(kind: &str) -> Finding {
     }
 }
 
-/// Whether an object is to be checked as one of our kinds; the check says so where its API version is
-/// none of ours, or is left out.
-fn is_kind(document: &Document, kind: &str) -> bool {
+/// Whether an object is to be checked as a RetryPolicy; the check says so where its API version is left out. Other groups
+/// have such a kind.
+fn is_retry_policy(document: &Document) -> bool {
+    let kind = "RetryPolicy";
     document.is_ours(kind) || (document.kind() == kind && document.group().is_empty())
 }
 
@@ -201,7 +232,9 @@ fn text(answer: &FileReport, colours: bool) -> Page {
     let colour = if answer.valid { Colour::Green } else { Colour::Red };
     let summary = (format!("{valid} valid, {invalid} invalid"), Some(colour));
     page.spans(&[summary, ("; not checked without a cluster:".to_owned(), None)], colours);
-    answer.skipped.iter().for_each(|skipped| page.line(&format!("  {skipped}")));
+    for skipped in answer.skipped {
+        page.line(&format!("  {}", skipped.replace("kubectl aw", program())));
+    }
     page
 }
 
@@ -294,6 +327,8 @@ spec:
         };
         let job = "kind: Job\napiVersion: batch/v1\nmetadata: {name: train}\n---\n";
         assert_eq!(said(""), "a.yaml, b: no AppWrapper found");
+        let stdin = bundle::none_of("AppWrapper", &["-".into()], &[], "kubectl aw");
+        assert_eq!(stdin, "stdin: no AppWrapper found");
         assert_eq!(
             said(job),
             "a.yaml, b: no AppWrapper found, only Job/train; to make an AppWrapper of it: kubectl aw wrap -f a.yaml \
@@ -301,14 +336,39 @@ spec:
         );
         let node = "kind: NodeSuspicion\napiVersion: workload.codeflare.dev/v1alpha1\nmetadata: {name: n}\n";
         assert_eq!(said(node), "a.yaml, b: no AppWrapper found, only NodeSuspicion/n");
+        let queue =
+            "kind: ResourceFlavor\napiVersion: kueue.x-k8s.io/v1beta1\nmetadata: {name: f}\n";
+        assert_eq!(said(queue), "a.yaml, b: no AppWrapper found, only ResourceFlavor/f");
         let many = said(&job.repeat(7));
         assert!(many.contains(", Job/train and 2 more; to make an AppWrapper of them: "), "{many}");
     }
 
     #[test]
+    fn a_configuration_is_checked_alone() {
+        let said = |file: &str| alone(Path::new(file), Output::Text);
+        said("config/appwrapper.yaml").unwrap();
+        assert!(matches!(said("Cargo.toml"), Err(Error::Negative(_))));
+        assert!(matches!(said("config/no-such.yaml"), Err(Error::Usage(_))));
+    }
+
+    #[test]
     fn a_kind_without_our_api_version_is_judged_too() {
-        let answer = given("kind: AppWrapper\nmetadata: {name: a}\nspec: {components: []}");
-        assert!(!answer.valid);
-        assert_eq!(answer.objects[0].findings[0].field, "apiVersion");
+        for (version, value) in
+            [("", "null"), ("apiVersion: mcad.ibm.com/v1beta1", "mcad.ibm.com/v1beta1")]
+        {
+            let answer =
+                given(&format!("{version}\nkind: AppWrapper\nmetadata: {{name: a}}\nspec: {{}}"));
+            assert!(!answer.valid);
+            let said = &answer.objects[0].findings[0];
+            assert_eq!(
+                (said.field.as_str(), said.value.as_deref().unwrap_or_default()),
+                ("apiVersion", value)
+            );
+            assert!(
+                said.message.contains("must be workload.codeflare.dev/v1beta2"),
+                "{}",
+                said.message
+            );
+        }
     }
 }

@@ -6,6 +6,7 @@ mod unpack;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
+use clap::ValueEnum;
 use serde_json::{Value, json};
 
 use super::bundle::{self, Document};
@@ -49,9 +50,20 @@ struct Input {
     /// File, directory, or - for standard input; repeat it for more
     #[arg(short, long = "filename", required = true, value_name = "FILE|DIR|-")]
     files: Vec<PathBuf>,
-    /// Output format; text is YAML
+    /// Output format
     #[arg(short, long, value_enum, default_value_t)]
-    output: Output,
+    output: Format,
+}
+
+/// How manifests are printed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// YAML.
+    #[default]
+    #[value(alias = "text")]
+    Yaml,
+    /// JSON.
+    Json,
 }
 
 fn namespace(text: &str) -> Result<String, String> {
@@ -125,14 +137,14 @@ fn described(finding: &Finding, documents: &[Document]) -> String {
 }
 
 /// Prints objects: as YAML documents, or as JSON, several of them as a List.
-fn print(output: Output, objects: &[Value]) -> Result<ExitCode, Error> {
-    match (output, objects) {
-        (Output::Json, [one]) => super::tell(output, one, term::Page::default)?,
-        (Output::Json, many) => {
+fn print(format: Format, objects: &[Value]) -> Result<ExitCode, Error> {
+    match (format, objects) {
+        (Format::Json, [one]) => super::tell(Output::Json, one, term::Page::default)?,
+        (Format::Json, many) => {
             let list = json!({"apiVersion": "v1", "kind": "List", "items": many});
-            super::tell(output, &list, term::Page::default)?;
+            super::tell(Output::Json, &list, term::Page::default)?;
         }
-        (Output::Text, all) => {
+        (Format::Yaml, all) => {
             let documents: Result<Vec<String>, Error> = all.iter().map(document).collect();
             term::print_own(&documents?.join("---\n"));
         }

@@ -73,7 +73,7 @@ fn the_story_has_its_beats_in_order() {
             ("AppWrapper/train", "Ready", ""),
             ("AppWrapper/evaluate", "Waits", "0 of 2 nvidia.com/gpu are free"),
             (&object, "NodeDied", "Pod/train-worker-0"),
-            ("Pod/train-worker-0", "Hangs", node),
+            ("Pod/train-worker-0", "StuckTerminating", node),
             ("Pod/train-master-0", "Failed", "exit code 1"),
             ("AppWrapper/train", "Unhealthy", "FailedComponent"),
             ("AppWrapper/train", "Resetting", "restart 1 of at most 3"),
@@ -347,6 +347,14 @@ fn what_no_node_takes_gives_its_quota_to_another_and_returns() {
     assert_eq!(result["phases"], serde_json::json!({"big": "Succeeded", "small": "Succeeded"}));
     let summary = text(&demo(&["samples/fleet/no-fit.yaml"], ""));
     assert!(summary.contains("\nbig: quota reserved for "), "{summary}");
+    let last =
+        summary.lines().filter_map(|line| line.split_once("  ")).next_back().expect("a line").0;
+    let (minutes, seconds) = last.split_once(':').expect("a time");
+    let minutes = minutes.trim_start_matches('0');
+    let total = format!("\n{minutes} min {} s of virtual time", seconds.trim_start_matches('0'));
+    assert!(summary.contains(&total), "{total}: {summary}");
+    let unqueued = text(&demo(&["samples/annotations.yaml"], ""));
+    assert!(unqueued.contains(": held resources for "), "{unqueued}");
     assert!(!summary.contains("after 1 restart"), "{summary}");
 }
 

@@ -23,6 +23,8 @@ use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
 
+/// The command that shows whether a controller runs, where it is installed by the manifests.
+const NO_CONTROLLER: &str = "kubectl -n appwrapper-system get pods,lease/appwrapper-controller";
 /// The most Warning events that are shown.
 const EVENTS_MAX: usize = 5;
 
@@ -221,7 +223,7 @@ fn description(
         failure: failure(&status.attempts, next.as_ref()),
         last_failure: reported(wrapper),
         next,
-        advice: advice(wrapper, program()),
+        advice: advice(wrapper, one.created(), program()),
         events: vec![],
         notes,
     }
@@ -284,7 +286,7 @@ fn reported(wrapper: &Wrapper) -> Option<Reported> {
 }
 
 /// What its user can do, where it does not go on by itself.
-fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
+fn advice(wrapper: &Wrapper, created: Option<Timestamp>, program: &str) -> Option<String> {
     let name = &wrapper.name;
     if wrapper.deleting || !wrapper.is_ours() {
         return None;
@@ -296,11 +298,12 @@ fn advice(wrapper: &Wrapper, program: &str) -> Option<String> {
         {
             Some(format!("to resume it: {program} resume {name}"))
         }
-        Phase::Empty => Some(
-            "if it stays in this phase, no controller is running: check the holder of the Lease"
-                .to_owned(),
-        ),
-        Phase::Suspended
+        // a manifest is in no cluster
+        Phase::Empty if created.is_some() => {
+            Some(format!("if it stays in this phase, no controller is running: {NO_CONTROLLER}"))
+        }
+        Phase::Empty
+        | Phase::Suspended
         | Phase::Resuming
         | Phase::Running
         | Phase::Resetting
@@ -354,7 +357,7 @@ fn member(snapshot: &Snapshot, index: usize) -> Member {
         (None, Presence::NoKind) => "its kind is not served by the cluster".to_owned(),
         (None, Presence::Absent | Presence::Unseen) => words::later_step(snapshot, index)
             .map_or_else(
-                || "does not exist".to_owned(),
+                || absent(snapshot).to_owned(),
                 |step| format!("not created before {}", words::step(snapshot, step)),
             ),
     };
@@ -368,6 +371,13 @@ fn member(snapshot: &Snapshot, index: usize) -> Member {
         state += &format!("; pods: {pods}");
     }
     Member { kind: component.kind.clone(), name: component.name.clone(), state }
+}
+
+/// What is said of a component that does not exist: before the first attempt, it never did.
+fn absent(snapshot: &Snapshot) -> &'static str {
+    let status = &snapshot.status;
+    let is_new = matches!(status.phase, Phase::Empty | Phase::Suspended);
+    if is_new && status.attempts.is_empty() { "not created yet" } else { "does not exist" }
 }
 
 /// How many pods are in which phase: `2 Running, 1 Failed`.

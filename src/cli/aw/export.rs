@@ -16,7 +16,7 @@ use super::super::explain::{retry_sources, world};
 use super::super::place::{Place, get};
 use super::super::{ClusterArgs, DONE, Error, json, term};
 use super::tree::look;
-use super::{block_on, now, object_name};
+use super::{block_on, now, object_name, wrapper_name};
 use crate::observe::ancestry;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::{Cache, KindKey};
@@ -33,7 +33,7 @@ const LEFT_OUT: &str = "(left out)";
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Name of the AppWrapper
-    #[arg(value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
+    #[arg(value_parser = wrapper_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: String,
     /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
@@ -193,8 +193,9 @@ fn list(exported: Exported, now: Timestamp) -> Result<Value, Error> {
     Ok(json!({"apiVersion": "v1", "kind": "List", "items": items}))
 }
 
-/// Leaves out what no decision needs and what may be secret: values of environment variables, the data of `Secret`s and
-/// `ConfigMap`s, here and in the templates of components; who wrote which field; the images of nodes.
+/// Leaves out what no decision needs and what may be secret: values of environment variables, the parameters of Ray's
+/// processes, the data of `Secret`s and `ConfigMap`s, here and in the templates of components; who wrote which field;
+/// the images of nodes.
 fn leave_out(value: &mut Value) {
     match value {
         Value::Object(object) => {
@@ -205,6 +206,9 @@ fn leave_out(value: &mut Value) {
                 match key.as_str() {
                     "data" | "stringData" | "binaryData" if is_data => blank(field),
                     "env" => hide_values(field),
+                    // YAML texts that can hold environment variables, and parameters that can hold a password
+                    "runtimeEnvYAML" | "serveConfigV2" => *field = json!(LEFT_OUT),
+                    "rayStartParams" => blank(field),
                     "status" if is_node => {
                         drop(field.as_object_mut().map(|it| it.remove("images")));
                     }
@@ -256,11 +260,15 @@ mod tests {
         });
         let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"},
             "data": {"key": "s3cret"}, "stringData": {"key": "s3cret"}});
+        let ray = json!({"kind": "RayJob", "spec": {
+            "runtimeEnvYAML": "env_vars: {TOKEN: s3cret}", "serveConfigV2": "s3cret",
+            "rayClusterSpec": {"headGroupSpec": {"rayStartParams": {"redis-password": "s3cret"}}},
+        }});
         let wrapper = json!({
             "metadata": {"name": "train", "annotations": {
                 "kubectl.kubernetes.io/last-applied-configuration": "s3cret", "a": "b",
             }},
-            "spec": {"components": [{"template": secret}, {"template": pod}]},
+            "spec": {"components": [{"template": secret}, {"template": pod}, {"template": ray}]},
         });
         let objects = vec![(kind("v1", "Pod"), seen(&pod))];
         let exported = Exported { wrapper, objects, notes: vec![] };

@@ -13,7 +13,7 @@ use super::super::place::Place;
 use super::super::term::{self, Colour, Page, Row, table};
 use super::super::{ClusterArgs, DONE, Error, Output};
 use super::words::{self, GAP, NOTHING};
-use super::{attempts, block_on, now, object_name, tell};
+use super::{attempts, block_on, now, object_name, tell, wrapper_name};
 use crate::api::{AttemptOutcome, keys};
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
@@ -22,7 +22,7 @@ use crate::record::{RECORD_KEY, Record};
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
     /// Only AppWrappers of this name, with their attempts
-    #[arg(value_parser = object_name)]
+    #[arg(value_parser = wrapper_name)]
     name: Option<String>,
     /// Namespace; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]

@@ -33,6 +33,7 @@ use super::complete::names_in_the_cluster;
 use super::place::{One, Place};
 use super::term::{self, Page};
 use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, block_on};
+use crate::api::GROUP;
 use crate::clock::{Clock, SystemClock};
 use crate::tuning::names;
 
@@ -40,7 +41,7 @@ use crate::tuning::names;
 #[derive(Debug, clap::Args)]
 pub(super) struct Target {
     /// Name of the AppWrapper
-    #[arg(value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
+    #[arg(value_parser = wrapper_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: String,
     /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
     #[arg(short, long, value_parser = object_name)]
@@ -91,6 +92,17 @@ pub(super) fn object_name(text: &str) -> Result<String, String> {
     } else {
         Err("must be a name of lower-case letters, digits, '-' and '.'".to_owned())
     }
+}
+
+/// The name of an AppWrapper, also as kubectl takes and prints it: `aw/train`, `appwrapper.workload.codeflare.dev/train`.
+pub(super) fn wrapper_name(text: &str) -> Result<String, String> {
+    let is_ours = |kind: &str| {
+        let (kind, group) = kind.split_once('.').unwrap_or((kind, GROUP));
+        ["appwrapper", "appwrappers", "aw"].contains(&kind) && group == GROUP
+    };
+    object_name(
+        text.split_once('/').filter(|(kind, _)| is_ours(kind)).map_or(text, |(_, name)| name),
+    )
 }
 
 /// The answer of a command that changes something or waits: what was done, or why not.
@@ -166,6 +178,19 @@ mod tests {
         }
         for text in ["", "../pods", "a/b", "Train", ".", "-n", "a?b", "a b", &"x".repeat(254)] {
             assert!(object_name(text).is_err(), "{text}");
+            assert!(wrapper_name(text).is_err(), "{text}");
+            assert!(wrapper_name(&format!("aw/{text}")).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_appwrapper_may_be_named_as_in_kubectl() {
+        let kinds = ["aw", "appwrapper", "appwrappers", "appwrapper.workload.codeflare.dev"];
+        for text in kinds.map(|kind| format!("{kind}/train")) {
+            assert_eq!(wrapper_name(&text).as_deref(), Ok("train"), "{text}");
+        }
+        for text in ["pod/train", "appwrapper.example.com/train", "aw/aw/train"] {
+            assert!(wrapper_name(text).is_err(), "{text}");
         }
     }
 }

@@ -14,7 +14,7 @@ use super::super::place::Place;
 use super::super::term;
 use super::super::{ClusterArgs, DONE, Error, configured};
 use super::story::{self, Known, Story};
-use super::{block_on, now, object_name};
+use super::{block_on, now, object_name, wrapper_name};
 
 #[derive(Debug, clap::Args)]
 #[group(skip)]
@@ -24,7 +24,7 @@ use super::{block_on, now, object_name};
 )]
 pub(in crate::cli) struct Args {
     /// Name of an AppWrapper in the cluster; use -f to read an export instead
-    #[arg(value_parser = object_name, add = ArgValueCompleter::new(names_in_the_cluster))]
+    #[arg(value_parser = wrapper_name, add = ArgValueCompleter::new(names_in_the_cluster))]
     name: Option<String>,
     /// Export, or another bundle: file, directory, or - for standard input
     #[arg(short, long = "filename", value_name = "FILE|DIR|-")]
@@ -39,7 +39,7 @@ pub(in crate::cli) struct Args {
     #[arg(long, value_name = "RFC3339", requires = "files", value_parser = explain::moment)]
     now: Option<Timestamp>,
     /// Namespace of the AppWrapper; defaults to the namespace of the kubeconfig
-    #[arg(short, long, requires = "name", value_parser = object_name)]
+    #[arg(short, long, conflicts_with = "files", value_parser = object_name)]
     namespace: Option<String>,
     #[command(flatten)]
     cluster: ClusterArgs,

@@ -12,7 +12,9 @@ use std::path::PathBuf;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 
-pub use source::{Source, sources, sources_below};
+use crate::kinds::Kind;
+
+pub use source::{Source, sources};
 
 /// The deepest nesting: an AppWrapper may have 64 levels, and a list adds two.
 const DEPTH_MAX: usize = 100;
@@ -98,23 +100,23 @@ pub fn named(documents: &[Document]) -> String {
 }
 
 /// Says that files have no object of the kinds that a command reads, what they have instead, and how an AppWrapper
-/// is made of it where there is none of our own kinds.
+/// is made of it where there is none of our own kinds and something has pods.
 #[must_use]
 pub fn none_of(kinds: &str, files: &[PathBuf], documents: &[Document], program: &str) -> String {
-    let names = |before: &str, between: &str| {
-        let names = files.iter().map(|file| format!("{before}{}", file.display()));
-        names.collect::<Vec<_>>().join(between)
-    };
-    let files = names("", ", ");
+    let listed: Vec<String> = files.iter().map(|file| source::name(file)).collect();
+    let listed = listed.join(", ");
     if documents.is_empty() {
-        return format!("{files}: no {kinds} found");
+        return format!("{listed}: no {kinds} found");
     }
-    let found = format!("{files}: no {kinds} found, only {}", named(documents));
-    if documents.iter().any(|document| document.group() == crate::api::GROUP) {
+    let found = format!("{listed}: no {kinds} found, only {}", named(documents));
+    let is_ours = |document: &Document| document.group() == crate::api::GROUP;
+    let has_pods = |document: &Document| Kind::of_object(&document.value).is_known();
+    if documents.iter().any(is_ours) || !documents.iter().any(has_pods) {
         return found;
     }
     let it = if documents.len() == 1 { "it" } else { "them" };
-    format!("{found}; to make an AppWrapper of {it}: {program} wrap {}", names("-f ", " "))
+    let given: Vec<String> = files.iter().map(|file| format!(" -f {}", file.display())).collect();
+    format!("{found}; to make an AppWrapper of {it}: {program} wrap{}", given.concat())
 }
 
 /// The annotation of an exported AppWrapper that says when it was exported.

@@ -42,23 +42,12 @@ pub enum Error {
     TooMany(String),
 }
 
-/// Reads files, the files of directories in the order of their names, and standard input (`-`).
+/// Reads files, the files of directories and of all directories below in the order of their names, and standard input
+/// (`-`).
 ///
 /// # Errors
 /// The first that cannot be read.
 pub fn sources(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
-    read_all(paths, false)
-}
-
-/// The same, with the files of all directories below.
-///
-/// # Errors
-/// The first that cannot be read.
-pub fn sources_below(paths: &[PathBuf]) -> Result<Vec<Source>, Error> {
-    read_all(paths, true)
-}
-
-fn read_all(paths: &[PathBuf], is_deep: bool) -> Result<Vec<Source>, Error> {
     let mut all: Vec<Source> = vec![];
     let mut left = BYTES_MAX;
     let mut keep = |source: Source, all: &mut Vec<Source>| {
@@ -73,11 +62,11 @@ fn read_all(paths: &[PathBuf], is_deep: bool) -> Result<Vec<Source>, Error> {
         Ok(())
     };
     for path in paths {
-        let name = path.display().to_string();
+        let name = name(path);
         if path.as_os_str() == "-" {
-            keep(read("stdin".to_owned(), std::io::stdin().lock())?, &mut all)?;
+            keep(read(name, std::io::stdin().lock())?, &mut all)?;
         } else if path.is_dir() {
-            let files = files_of(path, is_deep)?;
+            let files = files_of(path)?;
             if files.is_empty() {
                 return Err(Error::Empty(name));
             }
@@ -91,7 +80,12 @@ fn read_all(paths: &[PathBuf], is_deep: bool) -> Result<Vec<Source>, Error> {
     Ok(all)
 }
 
-fn files_of(directory: &Path, is_deep: bool) -> Result<Vec<PathBuf>, Error> {
+/// The name of a file for messages.
+pub(super) fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "stdin".to_owned() } else { path.display().to_string() }
+}
+
+fn files_of(directory: &Path) -> Result<Vec<PathBuf>, Error> {
     let (mut files, mut directories) = (vec![], vec![directory.to_owned()]);
     while let Some(directory) = directories.pop() {
         let cannot = |source| Error::Read { name: directory.display().to_string(), source };
@@ -100,7 +94,7 @@ fn files_of(directory: &Path, is_deep: bool) -> Result<Vec<PathBuf>, Error> {
             let path = entry.path();
             let extension = path.extension().and_then(|extension| extension.to_str());
             // a link to a directory is none: it may lead back
-            if is_deep && entry.file_type().map_err(cannot)?.is_dir() {
+            if entry.file_type().map_err(cannot)?.is_dir() {
                 directories.push(path);
             } else if path.is_file() && matches!(extension, Some("yaml" | "yml" | "json")) {
                 files.push(path);
@@ -142,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_below_are_searched_where_that_is_asked_and_no_links_to_directories() {
+    fn directories_below_are_searched_and_no_links_to_directories() {
         let root = std::env::temp_dir().join(format!("appwrapper-below-{}", std::process::id()));
         let below = root.join("b/c");
         std::fs::create_dir_all(&below).unwrap();
@@ -158,8 +152,7 @@ mod tests {
             };
             read.unwrap().iter().map(named).collect::<Vec<_>>()
         };
-        assert_eq!(names(sources(from_ref(&root))), ["a.yaml"]);
-        assert_eq!(names(sources_below(from_ref(&root))), ["a.yaml", "b/c/d.json", "b/c/e.yml"]);
+        assert_eq!(names(sources(from_ref(&root))), ["a.yaml", "b/c/d.json", "b/c/e.yml"]);
         std::fs::remove_dir_all(&root).unwrap();
     }
 }

@@ -27,9 +27,7 @@ pub(super) fn refusals(documents: &[Document], config: &crate::config::Config) -
     let mut all = vec![];
     for document in documents {
         let findings = match document.kind() {
-            "AppWrapper" if document.is_ours("AppWrapper") || document.group().is_empty() => {
-                validate::create(&document.value, config)
-            }
+            "AppWrapper" => validate::create(&document.value, config),
             "RetryPolicy" if document.is_ours("RetryPolicy") => {
                 validate::retry_policy(&document.value, config)
             }

@@ -55,7 +55,7 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
     // here the terminal may scroll
     let mut page = Page::from(draw(&show, &lines, &title(audience, 1.0), (width, height.max(60))));
     page.line("");
-    let summary = words::summary(&show);
+    let summary = words::summary(&show, &lines);
     for line in summary.iter().flat_map(|line| words::wrapped(line, width)) {
         page.line(&line);
     }

@@ -199,36 +199,36 @@ fn placed(places: &[(String, String)], message: String) -> String {
     }
 }
 
-/// One line an event.
+/// One line an event, at the end: the columns are as wide as they must be.
 async fn plain(mut show: Show, audience: &Audience, output: Output) {
     let mut teller = Teller::default();
-    audience.notes.iter().for_each(|line| print(line, output));
+    let mut lines = audience.notes.clone();
     loop {
         let goes_on = show.advance(HORIZON, HORIZON).await;
         for beat in show.drain() {
-            teller.tell(&beat).iter().for_each(|line| print(line, output));
+            lines.extend(teller.tell(&beat));
         }
         if !goes_on || show.elapsed() >= HORIZON {
             break;
         }
     }
     match output {
-        Output::Json => term::print_json_line(&json!({"result": words::result(&show)})),
+        Output::Json => {
+            for line in &lines {
+                term::print_json_line(&line.json());
+            }
+            term::print_json_line(&json!({"result": words::result(&show)}));
+        }
         Output::Text => {
-            let mut page = Page::default();
+            let width = tell::width(&lines);
+            let shown = lines.iter().map(|line| Shown::spans(&line.spans(width), false));
+            let mut page = Page::from(shown.collect::<Vec<_>>());
             page.line("");
-            for line in words::summary(&show) {
+            for line in words::summary(&show, &lines) {
                 page.line(&line);
             }
             term::print(&page);
         }
-    }
-}
-
-fn print(line: &Line, output: Output) {
-    match output {
-        Output::Json => term::print_json_line(&line.json()),
-        Output::Text => term::print(&Page::from(vec![Shown::spans(&line.spans(), false)])),
     }
 }
 

@@ -54,10 +54,10 @@ impl Line {
         })
     }
 
-    /// The line, the event in its colour.
-    pub(super) fn spans(&self) -> [Span; 3] {
+    /// The line, the object in a column of a width, the event in its colour.
+    pub(super) fn spans(&self, width: usize) -> [Span; 3] {
         [
-            (format!("{}  {:<24} ", clock(self.at), self.object), None),
+            (format!("{}  {:<width$}  ", clock(self.at), self.object), None),
             (self.event.clone(), self.colour()),
             (format!(": {}", self.message), None),
         ]
@@ -75,6 +75,11 @@ impl Line {
             _ => None,
         }
     }
+}
+
+/// The width of the column of objects.
+pub(super) fn width(lines: &[Line]) -> usize {
+    lines.iter().map(|line| line.object.chars().count()).max().unwrap_or_default()
 }
 
 impl Teller {
@@ -179,7 +184,7 @@ impl Teller {
         let before = change.before.as_deref();
         if hangs && pod.is_deleting() && !before.is_some_and(Object::is_deleting) {
             let message = format!("is Terminating; {node} does not confirm that it stopped");
-            said.push(("Hangs", message));
+            said.push(("StuckTerminating", message));
         }
         let unscheduled = |object: &Object| reason_of(object, "PodScheduled") == "Unschedulable";
         if unscheduled(pod) && !before.is_some_and(unscheduled) {
@@ -214,7 +219,15 @@ impl Teller {
             // the change of phase has told it
             "Resetting" | "Failed" => vec![],
             _ if known => vec![],
-            _ => vec![("Warning", format!("{reason}: {message}"))],
+            _ => {
+                let forced = message.strip_prefix("Waiting for ");
+                let forced = forced.filter(|_| reason == condition::deleting::FORCED);
+                let message = match forced {
+                    Some(named) => format!("force-deletes {named}"),
+                    None => message.to_owned(),
+                };
+                vec![("Warning", format!("{reason}: {message}"))]
+            }
         }
     }
 }
@@ -421,6 +434,18 @@ mod tests {
             "attempts": [{"attempt": 1, "retries": {"used": 0, "limit": 1}}],
         }));
         assert_eq!(count(&status), " (restart 1 of at most 1)");
+    }
+
+    #[test]
+    fn a_warning_says_what_is_done() {
+        let mut teller = Teller::default();
+        for (reason, message, want) in [
+            ("ForcefulDeletion", "Waiting for Pod/p and 1 more", "force-deletes Pod/p and 1 more"),
+            ("DeletionInitiated", "Waiting for Pod/p", "Waiting for Pod/p"),
+        ] {
+            let said = teller.warned("a", reason, message);
+            assert_eq!(said, [("Warning", format!("{reason}: {want}"))]);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::super::term::{Colour, Shown, Span};
-use super::tell::{Line, limits_of, pause_left};
+use super::tell::{Line, limits_of, pause_left, width};
 use super::words::{amount_text, clock};
 use crate::api::{Phase, condition};
 use crate::printable::escape;
@@ -55,7 +55,8 @@ pub(super) fn view(title: &str, picture: &Picture, lines: &[Line], frame: Frame)
     let left = frame.height.saturating_sub(drawn.len()).clamp(1, LINES);
     let shown = &lines[lines.len().saturating_sub(left)..];
     drawn.truncate(frame.height.saturating_sub(shown.len()));
-    drawn.extend(shown.iter().map(|line| fit(&line.spans(), frame)));
+    let width = width(shown);
+    drawn.extend(shown.iter().map(|line| fit(&line.spans(width), frame)));
     drawn
 }
 
@@ -325,7 +326,7 @@ mod tests {
         NODES  ● node-1 idle   ✗ node-2 NotReady
         QUOTA  ██████████░░░░░░░░░░ 2 of 4 nvidia.com/gpu
 
-        01:00  AppWrapper/train         Resetting: everything is deleted
+        01:00  AppWrapper/train  Resetting: everything is deleted
         ");
     }
 

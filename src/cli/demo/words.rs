@@ -9,6 +9,7 @@ use crate::api::Phase;
 use crate::world::show::{Show, WrapperNow};
 
 use super::super::ledger::Ledger;
+use super::tell::Line;
 
 /// An amount in thousandths, as a person writes it.
 pub(super) fn amount_text(amount: i64) -> String {
@@ -63,7 +64,7 @@ pub(super) fn result(show: &Show) -> Value {
 }
 
 /// The last lines for people: what the quota of each AppWrapper was used for, and how they ended.
-pub(super) fn summary(show: &Show) -> Vec<String> {
+pub(super) fn summary(show: &Show, lines: &[Line]) -> Vec<String> {
     let picture = show.picture();
     let one = |wrapper: &WrapperNow| {
         let phase = match wrapper.status.phase {
@@ -81,7 +82,13 @@ pub(super) fn summary(show: &Show) -> Vec<String> {
     let now = Show::moment_at(show.elapsed());
     let ledgers = picture.wrappers.iter().filter_map(|wrapper| {
         let usage = wrapper.status.usage.as_ref()?;
-        Some(format!("{}: {}.", wrapper.name, Ledger::of(usage, now).line(now)))
+        let ledger = Ledger::of(usage, now).line(now);
+        // without Kueue, there is no quota
+        let ledger = match wrapper.standing {
+            Some(_) => ledger,
+            None => ledger.replace("quota reserved for", "held resources for"),
+        };
+        Some(format!("{}: {ledger}.", wrapper.name))
     });
     let missed = show.unstruck();
     let missed = if missed.is_empty() {
@@ -92,7 +99,7 @@ pub(super) fn summary(show: &Show) -> Vec<String> {
     let end = format!(
         "{} of virtual time: {}.{missed} The controller's own code made every decision; the \
          cluster was simulated.",
-        span(show.elapsed()),
+        span(lines.iter().map(|line| line.at).max().unwrap_or_default()),
         ends.join("; ")
     );
     ledgers.chain([end]).collect()

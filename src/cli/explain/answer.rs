@@ -64,8 +64,11 @@ pub(in crate::cli) struct Explanation {
     #[serde(skip)]
     pub standing: String,
     /// What else is worth knowing.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// It cannot be created: the webhook would deny it.
+    #[serde(skip)]
+    pub is_denied: bool,
 }
 
 /// The counted restarts that the limits evaluate, where `refill` gives some back.
@@ -190,9 +193,14 @@ pub(in crate::cli) struct Rule {
 pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) -> Explanation {
     let snapshot = &scene.snapshot;
     let title = format!("{}/{}", snapshot.namespace, snapshot.name);
+    let stays = Decision { next: snapshot.status.phase, ..Decision::default() };
+    if scene.is_denied {
+        let message = "cannot be created: the webhook would deny it".to_owned();
+        let answer = of(scene, &stays, title, scene.notes.clone());
+        return Explanation { message, is_denied: true, ..answer };
+    }
     if let Some(manager) = scene.wrapper.other_manager() {
         let message = format!("managed by {manager}, not by this controller");
-        let stays = Decision { next: snapshot.status.phase, ..Decision::default() };
         let standing = state(&scene.wrapper, now);
         return Explanation { message, standing, ..of(scene, &stays, title, scene.notes.clone()) };
     }
@@ -314,6 +322,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         title,
         standing: String::new(),
         notes,
+        is_denied: false,
     }
 }
 

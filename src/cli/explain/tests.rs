@@ -197,7 +197,8 @@ fn check(answer: &Value, text: &str) {
         let place = text[last..].find(&format!("\"{key}\":")).map(|place| place + last);
         last = place.unwrap_or_else(|| panic!("{key} is missing or out of order: {text}"));
     }
-    assert_eq!(answer.as_object().expect("an object").len(), KEYS.len(), "{text}");
+    let keys = KEYS.len() + usize::from(answer.get("notes").is_some());
+    assert_eq!(answer.as_object().expect("an object").len(), keys, "{text}");
     let action = answer["action"].as_str().expect("an action");
     assert_eq!(action == "Wait", answer["deadline"].is_string(), "{text}");
     let restarts = ["Restart", "RestartIgnoringLimit", "RecreateComponent"].contains(&action);
@@ -265,12 +266,47 @@ fn a_manifest_that_the_webhook_would_deny_is_noted() {
     assert_eq!(said.len(), 1, "{said:?}");
     let start = "the webhook would deny it: spec.components: must have at least one pod set";
     assert!(said[0].starts_with(start) && said[0].contains("did you mean Job?"), "{said:?}");
+    let answer = explain(&[bad.clone()], 1);
+    assert_eq!(answer["notes"], json!(said));
+    assert_eq!(line(&answer, &["/action", "/create"]), "None []");
+    let (denied, config) = scene("{}", &[bad.clone()], 1);
+    let now = at(1).parse().expect("a moment");
+    let answer = super::text::text(&answer::explain(&denied, &config, now), now, false).to_string();
+    let headline =
+        "ns/aw: (new), cannot be created: the webhook would deny it\n  note      the webhook";
+    assert!(answer.starts_with(headline), "{answer}");
     bad["status"] = wrapper("Suspended")["status"].clone();
     let said = notes(bad);
     assert!(
         said.iter().all(|note| !note.starts_with("the webhook")),
         "it is in a cluster: {said:?}"
     );
+}
+
+#[test]
+fn an_appwrapper_of_another_group_is_named() {
+    let mut other = manifest();
+    other["apiVersion"] = json!("mcad.ibm.com/v1beta1");
+    let source = [Source { name: "f".into(), bytes: other.to_string().into_bytes() }];
+    let read: Result<Vec<Document>, _> = documents(&source).into_iter().collect();
+    let now = at(1).parse().expect("a moment");
+    let error =
+        world::scene(read.expect("an object"), &Config::default(), now).expect_err("a text");
+    let want = "f: AppWrapper/aw: apiVersion: Invalid value: \"mcad.ibm.com/v1beta1\": \
+                must be workload.codeflare.dev/v1beta2";
+    assert_eq!(error, want);
+}
+
+#[test]
+fn unknown_fields_are_noted() {
+    let mut unknown = manifest();
+    unknown["spec"]["suspended"] = json!(true);
+    let answer = explain(&[unknown], 1);
+    let notes = answer["notes"].as_array().expect("notes");
+    let note = notes[0].as_str().expect("a text");
+    assert!(note.starts_with("spec.suspended: \"true\": unknown field, has no effect"), "{note}");
+    assert!(note.ends_with("did you mean suspend?") && notes.len() == 1, "{notes:?}");
+    assert_eq!(answer["nextPhase"], "Suspended", "it is not denied");
 }
 
 #[test]

@@ -67,6 +67,9 @@ fn suspects(nodes: &SuspectNodes) -> String {
 pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
     let shown = |phase: Phase| phase.name_or("(new)");
     let mut phases = shown(answer.phase).to_owned();
+    if answer.is_denied {
+        return [(phases, None), (format!(", {}", answer.message), Some(Colour::Red))];
+    }
     if answer.next_phase != answer.phase {
         phases += &format!(" → {}", shown(answer.next_phase));
     }
@@ -107,6 +110,9 @@ fn counted(answer: &Explanation, action: VerdictAction) -> String {
 }
 
 fn why(answer: &Explanation) -> String {
+    if answer.is_denied {
+        return String::new(); // the headline says it
+    }
     match (&answer.reason, answer.message.as_str()) {
         (Some(reason), "") => reason.clone(),
         (Some(reason), message) => format!("{reason}: {message}"),

@@ -25,9 +25,9 @@ use crate::observe::{jobs, nodes};
 use crate::plan::FreshRead;
 use crate::printable::truncate_chars;
 use crate::snapshot::{Component, FailedJob, Pod, Presence, Snapshot};
-use crate::tuning::Limits;
+use crate::tuning::{Limits, shortened};
 use crate::webhook::default::default;
-use crate::webhook::validate::{self, Severity};
+use crate::webhook::validate::{self, Finding, Severity};
 
 /// The longest finding, in characters: it may quote the manifest.
 const FINDING_CHARS_MAX: usize = 2000;
@@ -37,8 +37,9 @@ pub(in crate::cli) struct Bundle {
     pub seen: RawObject,
     pub wrapper: Arc<Wrapper>,
     objects: Vec<Found>,
-    /// What the webhook would say of an AppWrapper that is not created yet.
+    /// Why the webhook would deny an AppWrapper that is not created yet, and what the API server does not know of it.
     notes: Vec<String>,
+    is_denied: bool,
 }
 
 /// An object of the bundle.
@@ -63,19 +64,22 @@ impl Bundle {
             check(document)?;
         }
         let (mut wrapper, mut others) = the_appwrapper(documents)?;
-        let notes = if is_created(&wrapper) { vec![] } else { admit(&mut wrapper, config) };
+        let mut notes = if is_created(&wrapper) { vec![] } else { admit(&mut wrapper, config) };
+        let is_denied = !notes.is_empty();
+        let is_unknown = |finding: &Finding| finding.message.starts_with("unknown field");
+        notes.extend(findings(&wrapper, config, is_unknown));
         complete(&mut wrapper, &mut others, now);
         let (seen, wrapper) = stored(&wrapper, config)?;
         none_twice(&others)?;
         let objects = others.iter().map(found).collect::<Result<_, _>>()?;
-        Ok(Self { seen, wrapper, objects, notes })
+        Ok(Self { seen, wrapper, objects, notes, is_denied })
     }
 
     /// What its objects show.
     pub(in crate::cli) fn scene(&self, config: &Config) -> Scene {
         let mut scene = of(&self.wrapper, snapshot(&self.wrapper, &self.objects, config));
         scene.notes.extend(self.notes.iter().cloned());
-        scene
+        Scene { is_denied: self.is_denied, ..scene }
     }
 
     /// The objects around the AppWrapper, with their kinds.
@@ -111,7 +115,12 @@ pub(super) fn scene(
 
 /// An AppWrapper, and what was seen around it.
 pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> Scene {
-    Scene { snapshot, wrapper: wrapper.clone(), notes: wrapper.flaws.named.clone() }
+    Scene {
+        snapshot,
+        wrapper: wrapper.clone(),
+        notes: wrapper.flaws.named.clone(),
+        is_denied: false,
+    }
 }
 
 fn check(document: &Document) -> Result<(), String> {
@@ -128,7 +137,12 @@ fn check(document: &Document) -> Result<(), String> {
 /// The one AppWrapper, and the rest.
 fn the_appwrapper(documents: Vec<Document>) -> Result<(Document, Vec<Document>), String> {
     let (mut wrappers, others): (Vec<_>, Vec<_>) =
-        documents.into_iter().partition(|document| document.is_ours("AppWrapper"));
+        documents.into_iter().partition(|document| document.kind() == "AppWrapper");
+    if let Some(other) = wrappers.iter().find(|document| !document.is_ours("AppWrapper")) {
+        let version = shortened(other.text("/apiVersion"));
+        let why = format!("Invalid value: {version:?}: must be {GROUP}/v1beta2");
+        return Err(unreadable(other, "apiVersion", &why));
+    }
     match (wrappers.pop(), wrappers.len()) {
         (Some(wrapper), 0) => Ok((wrapper, others)),
         (Some(last), more) => {
@@ -179,9 +193,18 @@ fn admit(document: &mut Document, config: &Config) -> Vec<String> {
 
 /// The errors that the webhook would report.
 fn errors(document: &Document, config: &Config) -> Vec<String> {
+    findings(document, config, |finding| finding.severity == Severity::Error)
+}
+
+/// The findings of `validate` of some kind.
+fn findings(
+    document: &Document,
+    config: &Config,
+    is_wanted: impl Fn(&Finding) -> bool,
+) -> Vec<String> {
     let findings = validate::offline(&document.value, config);
-    let errors = findings.iter().filter(|finding| finding.severity == Severity::Error);
-    errors.map(|error| truncate_chars(&error.to_string(), FINDING_CHARS_MAX).into_owned()).collect()
+    let wanted = findings.iter().filter(|finding| is_wanted(finding));
+    wanted.map(|one| truncate_chars(&one.to_string(), FINDING_CHARS_MAX).into_owned()).collect()
 }
 
 fn stored(document: &Document, config: &Config) -> Result<(RawObject, Arc<Wrapper>), String> {

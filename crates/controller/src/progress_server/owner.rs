@@ -1,9 +1,14 @@
 //! Whose a pod is: by its chain of controller owners, each read by kind, name and UID. Its labels do not count.
+//!
+//! Owners may be large, and any number of pods may have the same: only metadata is read of them, once for all pods.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::Client;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::GetParams;
+use kube::core::{ApiResource, Request};
+use kube::{Client, Resource};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::sync::Semaphore;
@@ -14,11 +19,11 @@ use super::refusal::Refusal;
 use crate::api::GROUP;
 use crate::clock::Clock;
 use crate::kinds::OWNER_KIND;
-use crate::observe::ancestry::{Ancestor, CHAIN_MAX};
-use crate::observe::cache::Key;
+use crate::observe::ancestry::CHAIN_MAX;
+use crate::observe::cache::{Key, KindKey};
 use crate::observe::live::{self, Live};
 use crate::observe::raw_object::RawObject;
-use crate::observe::records::{Controller, group};
+use crate::observe::records::{Controller, Identity, group};
 use crate::rate::{Rate, RateLimiter};
 use crate::telemetry;
 use crate::ttl_cache::TtlCache;
@@ -27,10 +32,11 @@ use crate::ttl_cache::TtlCache;
 const KEPT_FOR: Duration = Duration::from_mins(1);
 /// How long it holds that a pod cannot report.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
-/// How many answers are kept; the oldest is evicted first.
+/// How many answers are kept, about pods and about their owners; the oldest is evicted first.
 const KEPT_MAX: usize = 16_384;
-/// The pods of a namespace that are looked at.
-const OF_NAMESPACE: Rate = Rate { each: Duration::from_millis(50), at_once: 200 };
+const OWNERS_KEPT_MAX: usize = 4_096;
+/// The reads of pods and owners of a namespace.
+const OF_NAMESPACE: Rate = Rate { each: Duration::from_millis(25), at_once: 400 };
 /// The most pods that are looked at at a time.
 const LOOKS_AT_A_TIME: usize = 16;
 /// The longest wait for a place among them.
@@ -54,12 +60,25 @@ enum Known {
     NoProgress(String),
 }
 
+/// What is known of an owner.
+#[derive(Clone, Debug)]
+enum Above {
+    /// This controls it.
+    Controller(Controller),
+    /// Nothing does, it is gone, or it is none that an AppWrapper could have made.
+    Nothing,
+    /// It is an AppWrapper, with `spec.progress` or without.
+    AppWrapper { takes_progress: bool },
+}
+
 /// Tells whose a pod is.
 pub(super) struct Owners {
     client: Client,
     live: Live,
     clock: Arc<dyn Clock>,
     kept: TtlCache<PodId, Known>,
+    /// What is known of owners, by namespace and by all that a reference says.
+    links: TtlCache<(String, Controller), Above>,
     rates: RateLimiter<String>,
     places: Semaphore,
 }
@@ -88,6 +107,7 @@ impl Owners {
             client,
             live,
             kept: TtlCache::new(clock.clone(), KEPT_MAX),
+            links: TtlCache::new(clock.clone(), OWNERS_KEPT_MAX),
             clock,
             rates: RateLimiter::new(OF_NAMESPACE),
             places: Semaphore::new(LOOKS_AT_A_TIME),
@@ -112,69 +132,122 @@ impl Owners {
     }
 
     async fn look(&self, pod: &PodId) -> Result<Known, Refusal> {
-        let now = self.clock.elapsed();
-        self.rates.take(pod.namespace.clone(), 1, now).map_err(Refusal::TooMany)?;
+        self.take(&pod.namespace)?;
         let place = timeout(PLACE_TIME_MAX, self.places.acquire()).await;
         let _place = place.map_err(|_| Refusal::TooMany(PLACE_TIME_MAX))?;
-        let known = self.read(pod).await.map_err(|error| {
-            let cause = telemetry::chain(&error);
-            tracing::warn!(cause, "Cannot read the owners of a pod; progress report refused.");
-            Refusal::Unavailable("owner of the pod")
-        })?;
+        let known = self.read(pod).await?;
         let time = if matches!(known, Known::Owned(_)) { KEPT_FOR } else { REFUSED_FOR };
         self.kept.put(pod.clone(), known.clone(), time);
         Ok(known)
     }
 
-    async fn read(&self, pod: &PodId) -> Result<Known, live::Error> {
+    /// Takes a read from what a namespace may make.
+    fn take(&self, namespace: &str) -> Result<(), Refusal> {
+        let now = self.clock.elapsed();
+        self.rates.take(namespace.to_owned(), 1, now).map_err(Refusal::TooMany)
+    }
+
+    async fn read(&self, pod: &PodId) -> Result<Known, Refusal> {
         let PodId { namespace, name, uid } = pod;
-        let found = live::pod(&self.client, namespace, name).await?;
-        let Some(found) = found.filter(|found| found.identity.uid == *uid) else {
+        let found = self.metadata(&live::pod_resource(), namespace, name).await;
+        let found = found.map_err(|error| unavailable(&error))?.map(|found| Identity::of(&found));
+        let Some(found) = found.filter(|found| found.uid == *uid) else {
             return Ok(Known::Gone);
         };
-        let (mut next, mut between) = (found.identity.controller, vec![]);
+        let (mut next, mut between) = (found.controller, vec![]);
         for _ in 0..CHAIN_MAX {
             let Some(owner) = next else { break };
-            if owner.kind == OWNER_KIND && group(&owner.api_version) == Some(GROUP) {
-                return self.appwrapper(namespace, owner, between).await;
-            }
-            next = self.controller(namespace, &owner).await?;
+            next = match self.above(namespace, &owner).await? {
+                Above::AppWrapper { takes_progress: true } => {
+                    return Ok(Known::Owned(Arc::new(Owner { appwrapper: owner.name, between })));
+                }
+                Above::AppWrapper { takes_progress: false } => {
+                    return Ok(Known::NoProgress(owner.name));
+                }
+                Above::Controller(controller) => Some(controller),
+                Above::Nothing => None,
+            };
             between.push(owner.name);
         }
         Ok(Known::NoAppWrapper)
     }
 
-    /// What controls an owner; nothing where it is gone, or is none that an AppWrapper could have made.
-    async fn controller(
-        &self,
-        namespace: &str,
-        owner: &Controller,
-    ) -> Result<Option<Controller>, live::Error> {
-        match live::ancestor(&self.client, &self.live, namespace, owner).await {
-            Ok(Ancestor::Exists(controller)) => Ok(controller),
-            Ok(Ancestor::Gone | Ancestor::Unknown(_))
-            | Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => Ok(None),
-            Err(error) if error.code() == Some(403) => Ok(None),
+    /// What is known of an owner, which is read where that is not remembered.
+    async fn above(&self, namespace: &str, owner: &Controller) -> Result<Above, Refusal> {
+        let key = (namespace.to_owned(), owner.clone());
+        if let Some(known) = self.links.get(&key) {
+            return Ok(known);
+        }
+        self.take(namespace)?;
+        let is_appwrapper = owner.kind == OWNER_KIND && group(&owner.api_version) == Some(GROUP);
+        let read = if is_appwrapper {
+            self.appwrapper(namespace, owner).await
+        } else {
+            self.controller(namespace, owner).await
+        };
+        let above = read.map_err(|error| unavailable(&error))?;
+        let time = match above {
+            Above::Controller(_) | Above::AppWrapper { takes_progress: true } => KEPT_FOR,
+            Above::Nothing | Above::AppWrapper { takes_progress: false } => REFUSED_FOR,
+        };
+        self.links.put(key, above.clone(), time);
+        Ok(above)
+    }
+
+    async fn controller(&self, namespace: &str, owner: &Controller) -> Result<Above, live::Error> {
+        let kind = KindKey { api_version: owner.api_version.clone(), kind: owner.kind.clone() };
+        let found = match self.live.resource(&self.client, &kind).await {
+            Ok(resource) => self.metadata(&resource, namespace, &owner.name).await,
+            Err(error) => Err(error),
+        };
+        match found {
+            Ok(Some(found)) => {
+                let found = Some(Identity::of(&found)).filter(|found| found.uid == owner.uid);
+                let controller = found.and_then(|found| found.controller);
+                Ok(controller.map_or(Above::Nothing, Above::Controller))
+            }
+            Ok(None) => {
+                // perhaps the kind has another plural now
+                self.live.forget(&kind);
+                Ok(Above::Nothing)
+            }
+            Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => Ok(Above::Nothing),
+            Err(error) if error.code() == Some(403) => Ok(Above::Nothing),
             Err(error) => Err(error),
         }
     }
 
-    async fn appwrapper(
-        &self,
-        namespace: &str,
-        owner: Controller,
-        between: Vec<String>,
-    ) -> Result<Known, live::Error> {
+    async fn appwrapper(&self, namespace: &str, owner: &Controller) -> Result<Above, live::Error> {
         let key = Key { namespace: namespace.to_owned(), name: owner.name.clone() };
         let found = live::appwrapper(&self.client, &key).await?;
         let is_it = |found: &RawObject| found.meta.uid.as_deref() == Some(owner.uid.as_str());
-        let Some(found) = found.filter(is_it) else { return Ok(Known::NoAppWrapper) };
+        let Some(found) = found.filter(is_it) else { return Ok(Above::Nothing) };
         let takes_progress = serde_json::from_str::<Wrapper>(found.raw.get())
             .is_ok_and(|wrapper| wrapper.spec.progress.is_some());
-        Ok(if takes_progress {
-            Known::Owned(Arc::new(Owner { appwrapper: owner.name, between }))
-        } else {
-            Known::NoProgress(owner.name)
-        })
+        Ok(Above::AppWrapper { takes_progress })
     }
+
+    /// A GET of the metadata of an object; none where there is none of its name.
+    async fn metadata(
+        &self,
+        resource: &ApiResource,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<ObjectMeta>, live::Error> {
+        let what = || format!("get {}/{name}", resource.kind);
+        let request = Request::new(RawObject::url_path(resource, Some(namespace)))
+            .get_metadata(name, &GetParams::default())
+            .map_err(|error| live::Error::api(what(), kube::Error::BuildRequest(error)))?;
+        match self.client.request::<RawObject>(request).await {
+            Ok(found) => Ok(Some(found.meta)),
+            Err(error) if live::code(&error) == Some(404) => Ok(None),
+            Err(error) => Err(live::Error::api(what(), error)),
+        }
+    }
+}
+
+fn unavailable(error: &live::Error) -> Refusal {
+    let cause = telemetry::chain(error);
+    tracing::warn!(cause, "Cannot read the owners of a pod; progress report refused.");
+    Refusal::Unavailable("owner of the pod")
 }

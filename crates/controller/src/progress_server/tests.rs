@@ -82,6 +82,11 @@ impl Cluster {
             let cluster = cluster.clone();
             async move {
                 let (method, path) = (request.method().clone(), request.uri().path().to_owned());
+                let accepts = request.headers().get(header::ACCEPT).cloned();
+                let accepts = accepts.unwrap_or(HeaderValue::from_static(""));
+                let is_lean = accepts.to_str().unwrap().contains("as=PartialObjectMetadata");
+                let how = if is_lean { " metadata" } else { "" };
+                cluster.state().calls.push(format!("{method} {path}{how}"));
                 let body = request.into_body().collect_bytes().await?;
                 let body: Value = serde_json::from_slice(&body).unwrap_or_default();
                 Ok::<_, kube::Error>(cluster.serve(method.as_str(), &path, &body))
@@ -92,7 +97,6 @@ impl Cluster {
 
     fn serve(&self, method: &str, path: &str, body: &Value) -> http::Response<kube::client::Body> {
         let mut state = self.state();
-        state.calls.push(format!("{method} {path}"));
         if let Some((part, code)) = state.broken
             && path.contains(part)
         {
@@ -313,6 +317,24 @@ async fn a_pod_costs_few_calls() {
     clock.advance(token::KEPT_FOR);
     report("team/p/u", 11).await;
     assert_eq!(cluster.calls(REVIEWS), 1, "asked anew");
+    // two pods of one long chain
+    for number in 0..8 {
+        let above = format!("j{}", number + 1);
+        let above = ["batch/v1", "Job", above.as_str(), above.as_str()];
+        let name = format!("j{number}");
+        cluster.add(format!("{JOBS}/{name}"), &name, Some(above), &json!({}));
+    }
+    cluster.add(format!("{JOBS}/j8"), "j8", Some([AW, "AppWrapper", "train", "aw"]), &json!({}));
+    for pod in ["first", "second"] {
+        cluster.add(pod_path(pod), pod, Some(["batch/v1", "Job", "j0", "j0"]), &json!({}));
+    }
+    report("team/first/first", 1).await;
+    let calls = std::mem::take(&mut cluster.state().calls);
+    let whole = calls.iter().filter(|call| !call.ends_with(" metadata"));
+    assert_eq!(whole.collect::<Vec<_>>(), [&format!("POST {REVIEWS}")]);
+    assert_eq!(calls.len(), 11, "token, pod, nine Jobs; the AppWrapper is known: {calls:?}");
+    report("team/second/second", 1).await;
+    assert_eq!(cluster.calls(""), 2, "token, pod");
 }
 
 #[tokio::test]

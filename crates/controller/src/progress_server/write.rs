@@ -50,20 +50,21 @@ pub(super) async fn run(client: &Client, queue: &Queue, metrics: &Metrics) {
         loop {
             let (pod, report) = queue.next().await;
             let written = timeout(WRITE_TIME_MAX, write(client, &pod, &report)).await;
-            let ended = match written.unwrap_or(Err(Error::Slow)) {
+            let error = match written.unwrap_or(Err(Error::Slow)) {
                 Ok(written) => {
                     metrics.report_written(written);
-                    Ended::Done
+                    queue.ended(&pod, Ended::Done);
+                    continue;
                 }
-                Err(error) => {
-                    metrics.report_written(ReportWritten::Failed);
-                    let (cause, namespace, name) =
-                        (telemetry::chain(&error), &pod.namespace, &pod.name);
-                    tracing::warn!(cause, namespace, pod = name, "Progress report not written.");
-                    if error.may_end() { Ended::Failed(report) } else { Ended::Done }
-                }
+                Err(error) => error,
             };
-            queue.ended(&pod, ended);
+            metrics.report_written(ReportWritten::Failed);
+            let ended = if error.may_end() { Ended::Failed(report) } else { Ended::Rejected };
+            if queue.ended(&pod, ended) {
+                let (cause, namespace, name) =
+                    (telemetry::chain(&error), &pod.namespace, &pod.name);
+                tracing::warn!(cause, namespace, pod = name, "Progress report not written.");
+            }
         }
     };
     join_all((0..WRITERS).map(|_| writer())).await;

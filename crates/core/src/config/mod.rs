@@ -8,6 +8,7 @@ mod error;
 mod failure_logs;
 mod history;
 mod read;
+mod renamed;
 mod section;
 mod server_url;
 mod suspicion;

@@ -21,7 +21,17 @@ pub(super) const CATEGORIES_MAX: usize = 100;
 pub(super) fn config(text: &str) -> Result<Config, Errors> {
     let mut problems = vec![];
     let file = match serde_saphyr::from_str_with_options::<Value>(text, options()) {
+        Ok(file) if file["kind"] == "ConfigMap" => {
+            let message = "must be the configuration itself, not a ConfigMap: pass the text of \
+                           its key appwrapper.yaml";
+            problems.push(Problem::new("kind", Some("ConfigMap"), message));
+            Value::Null
+        }
         Ok(file) => file,
+        Err(serde_saphyr::Error::MultipleDocuments { .. }) => {
+            problems.push(Problem::new("", None, "must be one YAML document"));
+            Value::Null
+        }
         Err(error) => {
             problems.push(Problem::new("", None, format!("invalid YAML: {error}")));
             Value::Null

@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use serde_json::{Map, Value};
 
 use super::error::Problem;
+use super::renamed;
 use crate::tuning::{Period, names, shortened};
 
 /// One object of the file, read field by field; every problem is noted and a default goes on.
@@ -39,8 +40,10 @@ impl<'a> Section<'a> {
         let value = read(&mut self);
         for (name, unknown) in self.fields.into_iter().flatten() {
             if !self.known.contains(&name.as_str()) {
-                let message = format!("unknown key: {}", names::hint(name, &self.known));
                 let path = join(&self.path, &shortened(name));
+                let hint = renamed::hint(&path);
+                let hint = hint.unwrap_or_else(|| names::hint(name, &self.known));
+                let message = format!("unknown key: {hint}");
                 self.problems.push(Problem::new(&path, Some(&text(unknown)), message));
             }
         }

@@ -103,6 +103,7 @@ retryPolicy: {defaultBackoff: {multiplier: 0.5}}
 metrics: {address: ":8443", secure: "yes", port: 8443, adress: x}
 health: 7
 appwrapper: {}
+unheard: 1
 "#;
     assert_eq!(
         problems(text),
@@ -118,9 +119,33 @@ appwrapper: {}
             "metrics.adress: Invalid value: \"x\": unknown key: did you mean address?",
             "metrics.port: Invalid value: \"8443\": unknown key: must be one of address, secure",
             "health: Invalid value: \"7\": must be an object",
-            "appwrapper: Invalid value: \"an object\": unknown key: must be one of faultTolerance, retryPolicy, failureCategories, failureLogs, history, autopilot, nodeSuspicion, admission, schedulerName, webhook, progressServer, metrics, health, leaderElection",
+            "appwrapper: Invalid value: \"an object\": unknown key: is a key of the Go controller's configuration: docs/admin/upgrade.md has the keys of both",
+            "unheard: Invalid value: \"1\": unknown key: must be one of faultTolerance, retryPolicy, failureCategories, failureLogs, history, autopilot, nodeSuspicion, admission, schedulerName, webhook, progressServer, metrics, health, leaderElection",
         ]
     );
+}
+
+#[test]
+fn keys_of_the_go_controller_are_named_as_the_documentation_does() {
+    let said = problems("faultTolerance: {resetPause: 1m}\nwebhooksEnabled: true\n");
+    let want = [
+        "faultTolerance.resetPause: Invalid value: \"1m\": unknown key: is named faultTolerance.retryPausePeriod here",
+        "webhooksEnabled: Invalid value: \"true\": unknown key: is named webhook.enabled here",
+    ];
+    assert_eq!(said, want);
+    let page = include_str!("../../../../docs/admin/upgrade.md");
+    for (there, here) in renamed::RENAMED {
+        let is_row = |line: &str| line.contains(there) && line.contains(&format!("`{here}`"));
+        assert!(page.lines().any(is_row), "{there} {here}");
+    }
+}
+
+#[test]
+fn a_configmap_is_no_configuration() {
+    let text = "kind: ConfigMap\napiVersion: v1\ndata: {appwrapper.yaml: 'health: {}'}\n";
+    let want = "kind: Invalid value: \"ConfigMap\": must be the configuration itself, not a ConfigMap: \
+                pass the text of its key appwrapper.yaml";
+    assert_eq!(problems(text), [want]);
 }
 
 #[test]
@@ -295,7 +320,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("text", "Invalid value: \"text\": ", "must be an object"),
     ("a: [", "invalid YAML: ", "line"),
     ("health: {}\nhealth: {}", "invalid YAML: ", "line 2"),
-    ("a: 1\n---\nb: 2", "invalid YAML: ", "document"),
+    ("a: 1\n---\nb: 2", "must be one YAML document", ""),
 ];
 
 #[test]

@@ -99,8 +99,13 @@ pub fn close<'a>(text: &str, known: &[&'a str]) -> Option<&'a str> {
     if let Some(name) = only_longer(text, known) {
         return Some(name);
     }
-    let most = text.chars().count().min(CHARS_MAX) / 3;
-    nearest(text, known).filter(|name| distance(text, name) <= most)
+    let count = text.chars().count().min(CHARS_MAX);
+    // of two short words, one edit makes many others; few typos are at the beginning
+    let begins = |name: &&str| {
+        let first = |text: &str| text.chars().next().map(|letter| letter.to_ascii_lowercase());
+        count > SHORT_CHARS_MAX || first(text) == first(name)
+    };
+    nearest(text, known).filter(begins).filter(|name| distance(text, name) <= count / 3)
 }
 
 /// `: did you mean …?`, to follow what is allowed; empty where nothing is meant.
@@ -131,6 +136,9 @@ pub fn hint(text: &str, known: &[&str]) -> String {
 
 /// A shorter text says too little of the name that begins with it.
 const PREFIX_BYTES_MIN: usize = 3;
+
+/// A word that is as short, or shorter, has many others near it.
+const SHORT_CHARS_MAX: usize = 4;
 
 /// A longer text is not a typo, and the table of distances must stay small.
 const CHARS_MAX: usize = 64;
@@ -216,6 +224,8 @@ mod tests {
         ] {
             assert_eq!(close(text, &known), want, "{text}");
         }
+        assert_eq!(close("zone", &["none", "node"]), None, "no typo");
+        assert_eq!(close("Jobb", &["Job", "Pod"]), Some("Job"));
         assert_eq!(distance("ab", "ba"), 1);
         assert_eq!(distance(&"a".repeat(100_000), ""), CHARS_MAX);
     }

@@ -87,7 +87,8 @@ fn ours() -> Presence {
 }
 
 fn described(one: &One, snapshot: Snapshot, now: Timestamp) -> Description {
-    let scene = Scene { snapshot, wrapper: (*one.wrapper).clone(), notes: vec![] };
+    let scene =
+        Scene { snapshot, wrapper: (*one.wrapper).clone(), notes: vec![], is_denied: false };
     let next = explain(&scene, &crate::config::Config::default(), now);
     description(one, Some(&scene.snapshot), Some(next), vec![])
 }
@@ -184,6 +185,28 @@ fn what_no_limit_counts_and_the_count_rule_are_shown() {
     assert_eq!(json["ignoredFailures"], 3);
     let endless = Config::parse("{retryPolicy: {maxUncountedRestarts: 0}}").unwrap();
     assert_eq!(Uncounted::of(&one.wrapper, &endless), Uncounted { used: 2, limit: None });
+}
+
+#[test]
+fn what_is_new_has_no_components_yet_and_perhaps_no_controller() {
+    let lease = "kubectl -n appwrapper-system get pods,lease/appwrapper-controller";
+    for (phase, want) in
+        [("", "not created yet"), ("Suspended", "not created yet"), ("Resuming", "does not exist")]
+    {
+        let one = one(&json!({"phase": phase}), &json!({}));
+        let description = described(&one, snapshot(&one, Presence::Absent, vec![]), at(5));
+        assert_eq!(description.components[0].state, want, "{phase}");
+        assert_eq!(
+            description.advice.is_some_and(|advice| advice.contains(lease)),
+            phase.is_empty()
+        );
+    }
+    let new = one(&json!({}), &json!({}));
+    assert_eq!(advice(&new.wrapper, None, "appwrapper"), None, "a manifest is in no cluster");
+    let mut again = running();
+    again["phase"] = "Suspended".into();
+    let again = one(&again, &json!({}));
+    assert_eq!(member(&snapshot(&again, Presence::Absent, vec![]), 0).state, "does not exist");
 }
 
 #[test]

@@ -143,7 +143,8 @@ fn pod_thing(seen: &RawObject, wrapper: &Wrapper, orphans: &BTreeSet<String>) ->
     Some(Thing { uid: record.identity.uid, owner, node })
 }
 
-/// What was read; none where it may not be, or its kind is not there, with a note.
+/// What was read; none where it cannot be, or its kind is not there, with a note: a tenant chooses what a pod names as its
+/// owner. An answer that says nothing of the object itself is an error.
 fn permitted<T>(
     read: Result<T, live::Error>,
     kind: &str,
@@ -152,7 +153,7 @@ fn permitted<T>(
     match read {
         Ok(read) => Ok(Some(read)),
         Err(live::Error::NoKind(_) | live::Error::NotNamespaced(_)) => Ok(None),
-        Err(error) if error.code() == Some(403) => {
+        Err(error) if error.code().is_some_and(is_about_the_object) => {
             let note = format!("cannot read objects of kind {kind}: {}", unread(&error));
             if !notes.contains(&note) {
                 notes.push(note);
@@ -161,6 +162,11 @@ fn permitted<T>(
         }
         Err(error) => Err(unlisted(&error)),
     }
+}
+
+/// Whether an answer with this code says that this object cannot be read, and not that nothing can, or not now.
+fn is_about_the_object(code: u16) -> bool {
+    (400..500).contains(&code) && ![401, 408, 429].contains(&code)
 }
 
 /// A component, and the object of its name.
@@ -190,7 +196,7 @@ async fn member(
         Err(error) => {
             let error = live::Error::api("get", error);
             permitted::<()>(Err(error), &component.kind, notes)?;
-            alone("unknown: access forbidden")
+            alone("unknown: cannot be read")
         }
     }
 }
@@ -397,10 +403,12 @@ mod tests {
             live::Error::api("list", kube::Error::Api(error.into()))
         };
         let mut notes = vec![];
-        for _ in 0..2 {
-            assert_eq!(permitted::<()>(Err(status(403)), "Job", &mut notes).unwrap(), None);
+        for code in [403, 403, 404, 405, 422] {
+            assert_eq!(permitted::<()>(Err(status(code)), "Job", &mut notes).unwrap(), None);
         }
         assert_eq!(notes, ["cannot read objects of kind Job: no"]);
-        assert!(permitted::<()>(Err(status(500)), "Job", &mut notes).is_err());
+        for code in [401, 408, 429, 500, 503] {
+            assert!(permitted::<()>(Err(status(code)), "Job", &mut notes).is_err(), "{code}");
+        }
     }
 }

@@ -206,7 +206,8 @@ fn without_pods(i: usize, component: &Judged, report: &mut Findings) -> String {
         return format!("{title} has no pods");
     }
     let unknown = shortened(&format!("{api_version} {kind}"));
-    format!("{title} has the unknown kind {unknown}{hint}; declare its podSets")
+    let or = if hint.ends_with('?') { " Otherwise" } else { ";" };
+    format!("{title} has the unknown kind {unknown}{hint}{or} declare its podSets")
 }
 
 /// The known kind that a text probably means.

@@ -49,6 +49,7 @@ pub use crate::tuning::Severity;
 use self::component::Judged;
 use self::finding::Findings;
 use self::target::Targets;
+use crate::api::keys;
 use crate::config::Config;
 use crate::tuning::Limits;
 
@@ -103,6 +104,7 @@ fn judged(aw: &Value, config: &Config, occasion: Occasion) -> Vec<Finding> {
         if occasion == Occasion::Stored || size::labels(metadata, &mut report) {
             object::queue(&object::texts(metadata, "labels", &mut report), &mut report);
         }
+        object::stray_keys(metadata, &mut report);
         let limits = object::limits(metadata, config, &mut report);
         let components = spec(aw, metadata, config, &limits, occasion, &mut report);
         if occasion != Occasion::Stored {
@@ -136,11 +138,22 @@ fn spec(
     execution::check(&spec, &targets, report);
     pod_failure::check(&spec["podFailurePolicy"], &targets, report);
     progress::check(&spec["progress"], report);
+    manager(&spec["managedBy"], report);
     no_fit::check(&spec["onNoFit"], metadata, config, report);
     carried::check(metadata, &spec, occasion, report);
     unused::annotated_exit_codes(limits, &targets, report);
     unasked_limits(&spec, metadata, config, limits, report);
     components
+}
+
+/// Warns of a manager that is neither this controller nor `MultiKueue`.
+fn manager(given: &Value, report: &mut Findings) {
+    let theirs = |name: &&str| ![keys::CONTROLLER_NAME, keys::MULTIKUEUE].contains(name);
+    if let Some(name) = given.as_str().filter(theirs) {
+        let message =
+            "this controller leaves the AppWrapper alone; to have it run here, leave the field out";
+        report.doubtful("spec.managedBy", Some(name), message);
+    }
 }
 
 /// A retry limit, or its refill, that has no effect because of retry policies or the global limit.
@@ -151,7 +164,7 @@ fn unasked_limits(
     limits: &Limits,
     report: &mut Findings,
 ) {
-    let key = crate::api::keys::RETRY_LIMIT;
+    let key = keys::RETRY_LIMIT;
     let annotation = format!("metadata.annotations[{key}]");
     let annotated = metadata["annotations"].get(key).and_then(Value::as_str);
     let restarts = spec["failurePolicy"]["maxRestarts"].as_i64().map(|most| most.to_string());

@@ -8,12 +8,14 @@ use super::finding::{Finding, Findings, text};
 use super::size;
 use crate::api::keys;
 use crate::config::Config;
-use crate::tuning::{Limits, Severity, names, shortened};
+use crate::tuning::{KEYS, Limits, Severity, names, shortened};
 
 /// The most levels of objects and lists, the object itself being the first.
 pub(in crate::webhook) const LEVELS_MAX: usize = 64;
 /// What the API server appends to `generateName`.
 const GENERATED: &str = "xxxxx";
+/// The most keys that are compared with the label of the queue.
+const COMPARED_MAX: usize = 20;
 
 /// Whether the object is shallow enough to be looked at.
 pub(super) fn is_shallow(object: &Value, report: &mut Findings) -> bool {
@@ -120,7 +122,13 @@ pub(super) fn texts(
             Value::Null => _ = texts.insert(key.clone(), String::new()),
             other => {
                 let field = format!("{path}[{}]", shortened(key));
-                report.invalid(field, text(other), "must be a string");
+                let write = match other {
+                    Value::Bool(_) | Value::Number(_) => format!(": write \"{other}\""),
+                    Value::Null | Value::String(_) | Value::Array(_) | Value::Object(_) => {
+                        String::new()
+                    }
+                };
+                report.invalid(field, text(other), format!("must be a string{write}"));
             }
         }
     }
@@ -136,6 +144,36 @@ pub(super) fn queue(labels: &BTreeMap<String, String>, report: &mut Findings) {
         queue.filter(|queue| queue.len() > names::LABEL_MAX || !names::is_subdomain(queue))
     {
         report.invalid(format!("metadata.labels[{}]", keys::QUEUE_NAME), queue, rule);
+    }
+}
+
+/// Keys that are written almost as the label of the queue, and labels among the annotations or the reverse.
+pub(super) fn stray_keys(metadata: &Value, report: &mut Findings) {
+    let mut stray = |field: &str, key: &str, value: &Value, message: &str| {
+        let field = format!("metadata.{field}[{}]", shortened(key));
+        report.doubtful(field, Some(&text(value)), format!("has no effect: {message}"));
+    };
+    let (labels, annotations) = (&metadata["labels"], &metadata["annotations"]);
+    if let Some(value) = annotations.get(keys::QUEUE_NAME) {
+        stray("annotations", keys::QUEUE_NAME, value, "set it in metadata.labels");
+    }
+    for key in KEYS {
+        if let Some(value) = labels.get(key) {
+            stray("labels", key, value, "set it in metadata.annotations");
+        }
+    }
+    let (group, queue) = keys::QUEUE_NAME.split_at(keys::KUEUE_GROUP.len());
+    for (field, values) in [("labels", labels), ("annotations", annotations)] {
+        let others = values.as_object().into_iter().flatten().filter_map(|(key, value)| {
+            let name = key.strip_prefix(group).filter(|name| *name != queue)?;
+            Some((key, name, value))
+        });
+        for (key, name, value) in others.take(COMPARED_MAX) {
+            if names::close(name, &[queue]).is_some() {
+                let message = format!("did you mean the label {}?", keys::QUEUE_NAME);
+                stray(field, key, value, &message);
+            }
+        }
     }
 }
 

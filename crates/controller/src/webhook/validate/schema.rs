@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use super::finding::{Findings, text};
 use crate::api::{AppWrapper, RetryPolicy};
-use crate::tuning::names;
+use crate::tuning::{names, shortened};
 
 /// Schema of `spec` of an AppWrapper.
 pub(super) static APPWRAPPER: LazyLock<Schema> = LazyLock::new(|| spec_of(AppWrapper::crd()));
@@ -57,7 +57,7 @@ fn check(schema: &Schema, value: &Value, path: &str, report: &mut Findings) -> V
     if let Some(kind) = &schema.type_
         && !is_a(kind, schema.format.as_deref(), value)
     {
-        report.invalid(path, text(value), expected(schema, kind));
+        report.invalid(path, text(value), expected(schema, kind, value));
         return value.clone();
     }
     bounds(schema, value, path, report);
@@ -83,9 +83,14 @@ fn object(
     path: &str,
     report: &mut Findings,
 ) -> Map<String, Value> {
+    let misplaced = misplaced_template(schema, fields);
     for name in schema.required.iter().flatten() {
         if fields.get(name).is_none_or(|value| is_absent(schema, name, value)) {
-            report.wrong(format!("{path}.{name}"), "must be given");
+            let hint = match &misplaced {
+                Some(object) if name == "template" => format!(": put the {object} under template"),
+                Some(_) | None => String::new(),
+            };
+            report.wrong(format!("{path}.{name}"), format!("must be given{hint}"));
         }
     }
     let mut kept = Map::new();
@@ -100,16 +105,26 @@ fn object(
             kept.insert(name.clone(), check(each, value, &format!("{path}[{name}]"), report));
         } else if schema.x_kubernetes_preserve_unknown_fields == Some(true) {
             kept.insert(name.clone(), value.clone());
-        } else {
+        } else if misplaced.is_none() {
             let names: Vec<&str> =
                 schema.properties.iter().flatten().map(|(name, _)| name.as_str()).collect();
             let meant = suggestion(name, &names, report);
-            let message = format!("unknown field, has no effect{meant}");
-            let field = format!("{path}.{}", crate::tuning::shortened(name));
+            let message = format!("unknown field, has no effect (kubectl refuses it){meant}");
+            let field = format!("{path}.{}", shortened(name));
             report.doubtful(field, Some(&text(value)), message);
         }
     }
     kept
+}
+
+/// API version and kind of an object that stands where a component should have it under `template`.
+fn misplaced_template(schema: &Schema, fields: &Map<String, Value>) -> Option<String> {
+    let is_required = schema.required.iter().flatten().any(|name| name == "template");
+    let given = |name: &str| fields.get(name)?.as_str().map(shortened);
+    if !is_required || fields.contains_key("template") {
+        return None;
+    }
+    Some(format!("{} {}", given("apiVersion")?, given("kind")?))
 }
 
 /// The API server drops a null where the schema does not allow it.
@@ -153,7 +168,8 @@ fn bounds(schema: &Schema, value: &Value, path: &str, report: &mut Findings) {
                 1 => "must have at least one entry".to_owned(),
                 _ => format!("must have at least {least} entries"),
             };
-            report.invalid(path, count.to_string(), message);
+            let given = if items.is_empty() { text(value) } else { count.to_string() };
+            report.invalid(path, given, message);
         }
     }
 }
@@ -184,10 +200,16 @@ fn is_a(kind: &str, format: Option<&str>, value: &Value) -> bool {
     }
 }
 
-fn expected(schema: &Schema, kind: &str) -> String {
+fn expected(schema: &Schema, kind: &str, given: &Value) -> String {
     match (kind, schema.format.as_deref()) {
         ("array", _) => "must be a list".to_owned(),
-        ("object", _) => "must be an object".to_owned(),
+        ("object", _) => match (schema.required.as_deref(), given) {
+            (Some([field]), Value::String(value)) => {
+                format!("must be an object such as {{{field}: {}}}", shortened(value))
+            }
+            _ => "must be an object".to_owned(),
+        },
+        ("string", _) if is_period(schema) => "must be a duration such as 10m".to_owned(),
         ("boolean", _) => "must be true or false".to_owned(),
         ("integer", Some("int32")) => {
             let least = schema.minimum.unwrap_or_else(|| i32::MIN.into());
@@ -196,6 +218,14 @@ fn expected(schema: &Schema, kind: &str) -> String {
         ("integer", _) => "must be a whole number".to_owned(),
         (other, _) => format!("must be a {other}"),
     }
+}
+
+/// Whether a rule of the schema asks for a duration.
+fn is_period(schema: &Schema) -> bool {
+    let rules = schema.x_kubernetes_validations.iter().flatten();
+    rules
+        .into_iter()
+        .any(|rule| rule.message.as_ref().is_some_and(|text| text.contains("duration")))
 }
 
 /// `: did you mean …?`, where something is near enough.

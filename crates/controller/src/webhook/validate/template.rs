@@ -8,6 +8,7 @@ use super::component::Around;
 use super::finding::{Findings, text};
 use super::{Occasion, size};
 use crate::api::{GROUP, PodSet, keys};
+use crate::config::AllowedKind;
 use crate::kinds::{self, Uncounted};
 use crate::price::{
     CONTAINERS_MAX, NODE_REQUIREMENTS_MAX, NODE_TERMS_MAX, TOLERATIONS_MAX, pending_bytes,
@@ -233,7 +234,11 @@ fn kind(object: &Value, path: &str, around: &Around<'_>, report: &mut Findings) 
     let admission = &around.config.admission;
     if good && !admission.allows(group, kind) {
         let allowed: Vec<_> = admission.allowed_kinds.iter().map(ToString::to_string).collect();
-        let message = format!("the configuration allows only {}", allowed.join(", "));
+        let given = AllowedKind { group: group.to_owned(), kind: kind.to_owned() };
+        let message = format!(
+            "{given} is not in admission.allowedKinds of the configuration: {}",
+            allowed.join(", ")
+        );
         report.invalid(field, kind, message);
     }
 }

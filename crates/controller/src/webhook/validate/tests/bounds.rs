@@ -100,6 +100,29 @@ fn metadata_may_be_anything() {
             "error: metadata.labels[kueue.x-k8s.io/queue-name]: ",
         ),
         ("/metadata/annotations", json!({"a": {}}), "error: metadata.annotations[a]: "),
+        (
+            "/metadata/annotations",
+            json!({"a": 5}),
+            "error: metadata.annotations[a]: Invalid value: \"5\": must be a string: write \"5\"",
+        ),
+        (
+            "/metadata/labels",
+            json!({"kueue.x-k8s.io/queuename": "q", "kueue.x-k8s.io/priority-class": "high"}),
+            "warning: metadata.labels[kueue.x-k8s.io/queuename]: \"q\": has no effect: did you \
+             mean the label kueue.x-k8s.io/queue-name?",
+        ),
+        (
+            "/metadata/annotations",
+            json!({"kueue.x-k8s.io/queue-name": "q"}),
+            "warning: metadata.annotations[kueue.x-k8s.io/queue-name]: \"q\": has no effect: set \
+             it in metadata.labels",
+        ),
+        (
+            "/metadata/labels",
+            json!({"workload.codeflare.dev.appwrapper/retryLimit": "5"}),
+            "warning: metadata.labels[workload.codeflare.dev.appwrapper/retryLimit]: \"5\": has \
+             no effect: set it in metadata.annotations",
+        ),
         ("/apiVersion", json!("workload.codeflare.dev/v1beta1"), "error: apiVersion: "),
         ("/kind", json!("Job"), "error: kind: Invalid value: \"Job\": must be AppWrapper"),
         ("/spec", json!(7), "error: spec: Invalid value: \"7\": must be an object"),
@@ -111,6 +134,28 @@ fn metadata_may_be_anything() {
             "error: spec.suspend: Invalid value: \"yes\": must be true",
         ),
         ("/spec/managedBy", json!(1), "error: spec.managedBy: Invalid value: \"1\": must be a str"),
+        (
+            "/spec/managedBy",
+            json!("foo"),
+            "warning: spec.managedBy: \"foo\": this controller leaves the AppWrapper alone; to \
+             have it run here, leave the field out",
+        ),
+        (
+            "/spec/progress",
+            json!({"stallAfter": 5}),
+            "error: spec.progress.stallAfter: Invalid value: \"5\": must be a duration such as 10m",
+        ),
+        (
+            "/spec/failurePolicy",
+            json!({"refill": "24h"}),
+            "error: spec.failurePolicy.refill: Invalid value: \"24h\": must be an object such as \
+             {after: 24h}",
+        ),
+        (
+            "/spec/components",
+            json!([job("a")]),
+            "error: spec.components[0].template: must be given: put the batch/v1 Job under template",
+        ),
         ("/spec/failPolicy", json!({}), "warning: spec.failPolicy: \"{}\": unknown"),
     ] {
         let said = judged(&with(&given(&[job("a")]), pointer, value));

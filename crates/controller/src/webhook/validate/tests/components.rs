@@ -250,7 +250,12 @@ fn only_allowed_kinds_are_wrapped() {
     assert_eq!(create(&given(&[job("a")]), &config), vec![]);
     let said = say(create(&given(&[job("a"), service("b")]), &config));
     let start = "error: spec.components[1].template.kind: Invalid value: \"Service\": ";
-    only("63", &said, start, "allows only Job.batch");
+    only(
+        "63",
+        &said,
+        start,
+        "Service is not in admission.allowedKinds of the configuration: Job.batch",
+    );
 }
 
 #[test]
@@ -395,7 +400,7 @@ fn totals_are_bounded() {
     assert_eq!(judged(&many(10)), Vec::<String>::new(), "row 40");
     assert_eq!(judged(&given(&[large(1_000_000)])), Vec::<String>::new());
     for (row, aw, value, fragment) in [
-        ("39", given(&[]), "0", "at least one entry"),
+        ("39", given(&[]), "[]", "at least one entry"),
         ("40", many(11), "11", "at most 10 pod sets in total"),
         ("35", given(&[large(1_000_000), job("b")]), "1000001", "1 to 1000000 pods"),
         ("35", given(&[large(2_147_483_647), deployment(2_147_483_647)]), "4294967294", "pods"),
@@ -416,7 +421,8 @@ fn a_component_without_pods_is_named_with_its_kind() {
         (vec![service("a")], "components[0] Service/a has no pods"),
         (
             vec![of("batch/v1", "Jobb")],
-            "components[0] Jobb/j has the unknown kind batch/v1 Jobb: did you mean Job?; declare its podSets",
+            "components[0] Jobb/j has the unknown kind batch/v1 Jobb: did you mean Job? \
+             Otherwise declare its podSets",
         ),
         (
             vec![of("example.com/v1", "PyTorchJob")],
