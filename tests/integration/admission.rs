@@ -4,7 +4,7 @@ use appwrapper::api::AppWrapper;
 use k8s_openapi::api::admissionregistration::v1::ValidatingWebhookConfiguration;
 use k8s_openapi::api::rbac::v1::{Role, RoleBinding};
 use kube::Error;
-use kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use serde_json::{Value, json};
 
 use crate::harness::{Case, job, pod, wrapper};
@@ -68,6 +68,29 @@ fn what_is_left_out_is_filled_in() {
         let pod_sets = &made["spec"]["components"][0]["podSets"];
         assert_eq!(pod_sets[0]["replicas"], 3, "{pod_sets}");
         assert_eq!(pod_sets[0]["path"], "template.spec.template");
+    });
+}
+
+/// The API server spends less on an object of which nobody applies a field.
+#[test]
+fn fields_are_tracked_only_where_somebody_applies_them() {
+    installed_test("fields_are_tracked_only_where_somebody_applies_them", async |case| {
+        let is_tracked =
+            |aw: &DynamicObject| aw.metadata.managed_fields.iter().flatten().next().is_some();
+        let apply = async |name: &str| {
+            let object = wrapper(name, json!({}), vec![pod(name, &[])]);
+            let params = PatchParams::apply("somebody").force();
+            let applied = case.wrappers().patch(name, &params, &Patch::Apply(object)).await;
+            applied.expect("it may be applied")
+        };
+        assert!(!is_tracked(&case.create(wrapper("a", json!({}), vec![pod("a", &[])])).await));
+        apply("b").await;
+        for (name, want) in [("a", false), ("b", true)] {
+            case.phase(name, "Running").await;
+            let seen = case.wrappers().get(name).await.expect("it is there");
+            assert_eq!(is_tracked(&seen), want, "{name}, after writes of its status");
+        }
+        assert!(is_tracked(&apply("a").await), "it is tracked from then on");
     });
 }
 

@@ -186,6 +186,13 @@ impl Kin {
         }
     }
 
+    /// A pod is gone that the watch still shows: it stays known until the watch tells how it ended.
+    pub fn over(&mut self, uid: &str) {
+        if let Some(known) = self.pods.get_mut(uid) {
+            known.unseen = None;
+        }
+    }
+
     /// The pods that no watch shows and that are not known to be gone, as they were read last.
     #[must_use]
     pub fn unseen(&self, namespace: &str) -> Vec<Arc<PodRecord>> {

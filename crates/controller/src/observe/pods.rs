@@ -195,7 +195,10 @@ async fn find_missing(
         .iter()
         .find(|record| decides && record.identity.uid == uid)
     {
-        Some(record) => departed.take_pod(record, kin),
+        Some(record) => {
+            departed.take_pod(record, kin);
+            kin.over(uid);
+        }
         None => kin.forget(uid),
     };
     let mut missing = kin.missing(records, now);
