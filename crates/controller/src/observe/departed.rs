@@ -62,13 +62,15 @@ impl Departed {
             self.take_pod(&record, kin);
         }
         self.objects.extend(deleted.objects);
-        self.pods.truncate(PODS_MAX);
         self.objects.truncate(PODS_MAX + OBJECTS_MAX);
     }
 
-    /// Takes in a pod that is gone, if it had ended and is ours.
+    /// Takes in a pod that is gone, if it had ended and is ours; the last word of it counts.
     pub fn take_pod(&mut self, record: &PodRecord, kin: &Kin) {
-        if let Some(place) = kin.place(&record.identity.uid).filter(|_| has_ended(record)) {
+        let uid = &record.identity.uid;
+        let Some(place) = kin.place(uid).filter(|_| has_ended(record)) else { return };
+        self.pods.retain(|pod| pod.uid != *uid);
+        if self.pods.len() < PODS_MAX {
             let Place { component, pod_set, attempt } = *place;
             // it is never overdue
             let pod = Pod { gone: true, due_to_go: None, ..record.pod.clone() };

@@ -191,10 +191,12 @@ async fn find_missing(
     let (client, namespace) = (sources.client, &wrapper.namespace);
     let ReconcileState { kin, departed, .. } = memory;
     let decides = super::creates(wrapper.status.phase);
-    let mut gone = |kin: &mut Kin, uid: &str| match cached
-        .iter()
-        .find(|record| decides && record.identity.uid == uid)
-    {
+    let cached: BTreeMap<&str, &Arc<PodRecord>> = if decides {
+        cached.iter().map(|record| (record.identity.uid.as_str(), record)).collect()
+    } else {
+        BTreeMap::new()
+    };
+    let mut gone = |kin: &mut Kin, uid: &str| match cached.get(uid) {
         Some(record) => {
             departed.take_pod(record, kin);
             kin.over(uid);

@@ -136,6 +136,8 @@ async fn a_failed_pod_that_a_list_shows_no_more_is_seen_once_more() {
         assert_eq!(gone, [true], "the watch tells it first: {is_told_first}");
         if !is_told_first {
             feed.take(&context.cache, end());
+            let again = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await;
+            assert_eq!(again.unwrap().pods.len(), 1, "it is one pod");
         }
         memory.departed = Departed::default(); // it was decided about
         look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await.unwrap();
