@@ -207,7 +207,10 @@ where
         Err(error) if error.is::<LengthLimitError>() => {
             head.headers.remove(header::CONTENT_TYPE); // it may have been protobuf
             let kib = ERROR_BYTES_MAX >> 10;
-            let text = format!("the error message of the API server has more than {kib} KiB");
+            let text = format!(
+                "the error message of the API server has more than {kib} KiB; to read it, send the \
+                 request with kubectl and --dry-run=server"
+            );
             let mut status = Status::failure(&text, &reason_of(head.status));
             status.code = head.status.as_u16();
             serde_json::to_vec(&status)?.into()
