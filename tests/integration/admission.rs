@@ -77,20 +77,21 @@ fn fields_are_tracked_only_where_somebody_applies_them() {
     installed_test("fields_are_tracked_only_where_somebody_applies_them", async |case| {
         let is_tracked =
             |aw: &DynamicObject| aw.metadata.managed_fields.iter().flatten().next().is_some();
-        let apply = async |name: &str| {
-            let object = wrapper(name, json!({}), vec![pod(name, &[])]);
-            let params = PatchParams::apply("somebody").force();
+        let apply = async |name: &str, object: Value| {
+            let params = PatchParams::apply("somebody");
             let applied = case.wrappers().patch(name, &params, &Patch::Apply(object)).await;
             applied.expect("it may be applied")
         };
         assert!(!is_tracked(&case.create(wrapper("a", json!({}), vec![pod("a", &[])])).await));
-        apply("b").await;
+        apply("b", wrapper("b", json!({}), vec![pod("b", &[])])).await;
         for (name, want) in [("a", false), ("b", true)] {
             case.phase(name, "Running").await;
             let seen = case.wrappers().get(name).await.expect("it is there");
             assert_eq!(is_tracked(&seen), want, "{name}, after writes of its status");
         }
-        assert!(is_tracked(&apply("a").await), "it is tracked from then on");
+        let labelled = json!({"apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
+            "metadata": {"name": "a", "labels": {"team": "vision"}}});
+        assert!(is_tracked(&apply("a", labelled).await), "it is tracked from then on");
     });
 }
 

@@ -241,6 +241,12 @@ fn every_sample_survives_every_fault() {
 /// A story that rightly ends otherwise with a fault: sample, fault, end, and why.
 const OTHERWISE: &[(&str, &str, &str, &str)] = &[
     (
+        "armada-memory.yaml",
+        "component",
+        "Failed",
+        "the pod that is deleted ends with 143, which its default action fails",
+    ),
+    (
         "kep-262-1-maintenance.yaml",
         "pod",
         "Failed",
