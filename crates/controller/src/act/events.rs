@@ -212,11 +212,12 @@ impl Events {
 
 /// Sends an event. One that is refused, or takes too long, is only logged.
 pub(super) async fn send(recorder: &Recorder, event: &Event, about: &ObjectReference) {
-    let (reason, kind) = (event.reason.as_str(), about.kind.as_deref());
+    let (reason, kind, name) =
+        (event.reason.as_str(), about.kind.as_deref(), about.name.as_deref());
     match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(event, about)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, reason, kind, "Failed to send an event."),
-        Err(_) => tracing::warn!(reason, kind, "Timed out sending an event."),
+        Ok(Err(error)) => tracing::warn!(%error, reason, kind, name, "Failed to send an event."),
+        Err(_) => tracing::warn!(reason, kind, name, "Timed out sending an event."),
     }
 }
 
