@@ -192,7 +192,7 @@ async fn presence(
     }
     let kind = kind_of(component);
     let at = Key { namespace: wrapper.namespace.clone(), name: component.name.clone() };
-    let creates = creates(wrapper.status.phase);
+    let creates = wrapper.status.phase.runs_components();
     let seen = memory.kin.component(index).map(str::to_owned);
     let found = |record| wrapper.presence(index, record, &component.pod_sets, seen.as_deref());
     let cached = match sources.cache.object(&kind, &at, &wrapper.key()) {
@@ -283,20 +283,6 @@ fn newest(read: Result<Option<Presence>, Error>, cached: Presence) -> Result<Pre
     }
 }
 
-/// Whether components are created in a phase, and decided about.
-const fn creates(phase: Phase) -> bool {
-    match phase {
-        Phase::Resuming | Phase::Running => true,
-        Phase::Empty
-        | Phase::Suspended
-        | Phase::Resetting
-        | Phase::Suspending
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::Terminating => false,
-    }
-}
-
 /// What was deleted since the last look is decided about, if anything is.
 fn take_deleted(sources: Sources<'_>, wrapper: &Wrapper, memory: &mut ReconcileState) {
     let key = wrapper.key();
@@ -305,7 +291,7 @@ fn take_deleted(sources: Sources<'_>, wrapper: &Wrapper, memory: &mut ReconcileS
 }
 
 fn keep_deleted(wrapper: &Wrapper, memory: &mut ReconcileState, deleted: Deleted) {
-    if creates(wrapper.status.phase) {
+    if wrapper.status.phase.runs_components() {
         memory.departed.take(deleted, &memory.kin);
     } else {
         memory.departed = Departed::default();

@@ -190,7 +190,7 @@ async fn find_missing(
     let now = memory.now();
     let (client, namespace) = (sources.client, &wrapper.namespace);
     let ReconcileState { kin, departed, .. } = memory;
-    let decides = super::creates(wrapper.status.phase);
+    let decides = wrapper.status.phase.runs_components();
     let cached: BTreeMap<&str, &Arc<PodRecord>> = if decides {
         cached.iter().map(|record| (record.identity.uid.as_str(), record)).collect()
     } else {

@@ -71,6 +71,21 @@ impl Phase {
         if matches!(self, Self::Empty) { empty } else { self.as_str() }
     }
 
+    /// Whether components are to exist, and are decided about.
+    #[must_use]
+    pub const fn runs_components(self) -> bool {
+        match self {
+            Self::Resuming | Self::Running => true,
+            Self::Empty
+            | Self::Suspended
+            | Self::Resetting
+            | Self::Suspending
+            | Self::Succeeded
+            | Self::Failed
+            | Self::Terminating => false,
+        }
+    }
+
     /// For `skip_serializing_if`: the Go project leaves an empty phase out.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -10,7 +10,7 @@ use crate::api::{Phase, condition};
 use crate::config::{Config, OverQuotaAction};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::{Pod, PodPhase};
+use crate::snapshot::Pod;
 use crate::tuning::Period;
 
 /// For how long a Terminating pod makes room for the one that replaces it: whoever deletes pods chooses their grace period.
@@ -40,7 +40,7 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
         return draft.clear(kind, "PodsWithinQuota", "");
     }
     let known = condition::is_true(&stored.conditions, kind);
-    let suspends = ends(draft.facts.config) && is_to_run(next);
+    let suspends = ends(draft.facts.config) && next.runs_components();
     // a watch that lags behind may show pods that are gone
     if (!known || suspends) && draft.facts.snapshot.answered < FreshRead::Pods {
         return draft.ask(FreshRead::Pods);
@@ -60,20 +60,6 @@ pub fn note(draft: &mut Draft<'_>, next: Phase) {
     *message = if message.is_empty() { text } else { format!("{message}; {text}") };
     if known && suspends {
         draft.act(Action::Suspend);
-    }
-}
-
-/// Whether components are there to stay in a phase.
-const fn is_to_run(phase: Phase) -> bool {
-    match phase {
-        Phase::Resuming | Phase::Running => true,
-        Phase::Empty
-        | Phase::Suspended
-        | Phase::Resetting
-        | Phase::Suspending
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::Terminating => false,
     }
 }
 
@@ -110,7 +96,7 @@ fn confirmed(draft: &mut Draft<'_>) -> Vec<String> {
 fn excesses(draft: &Draft<'_>) -> Vec<Excess> {
     let snapshot = draft.facts.snapshot;
     let mut live: BTreeMap<_, Vec<&Pod>> = BTreeMap::new();
-    for pod in snapshot.pods.iter().filter(|pod| is_live(pod)) {
+    for pod in snapshot.pods.iter().filter(|pod| pod.uses_quota()) {
         live.entry((pod.component, pod.pod_set)).or_default().push(pod);
     }
     let of = |((component, pod_set), pods): ((Option<usize>, Option<usize>), Vec<&Pod>)| {
@@ -134,11 +120,6 @@ fn excesses(draft: &Draft<'_>) -> Vec<Excess> {
         Some(Excess { what: format!("{place}, {declared} declared"), since })
     };
     live.into_iter().filter_map(of).collect()
-}
-
-/// Whether a pod uses quota.
-fn is_live(pod: &Pod) -> bool {
-    !matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed) && pod.lost.is_none()
 }
 
 /// Since when, or from when on, each pod of a pod set counts, the first one first. A Terminating pod makes room for the one

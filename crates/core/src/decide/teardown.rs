@@ -20,7 +20,7 @@ use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Phase, RuleSource, Since};
 use crate::mutations::{self, Mutation};
 use crate::plan::{Action, FreshRead, Target};
-use crate::snapshot::{Component, Pod, PodPhase, Presence};
+use crate::snapshot::{Component, Pod, Presence};
 use crate::tuning::Period;
 
 /// What blocks the deletion is reported after this time, or after a quarter of `ForcefulDeletionGracePeriod` if that is
@@ -177,9 +177,7 @@ fn pause_from_now(draft: &mut Draft<'_>) {
 
 /// Pods that run, or may: none is left where a success was decided by the pods, and quota is released.
 fn has_live_pods(draft: &Draft<'_>) -> bool {
-    draft.facts.snapshot.pods.iter().any(|pod| {
-        !matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed) && pod.lost.is_none()
-    })
+    draft.facts.snapshot.pods.iter().any(Pod::uses_quota)
 }
 
 /// Done: the components are kept for `SuccessTTL`; nothing runs on, whoever wrote the phase.

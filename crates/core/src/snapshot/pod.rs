@@ -165,6 +165,12 @@ impl Pod {
         matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed) && !self.terminating
     }
 
+    /// It uses the quota of its AppWrapper: it may still run.
+    #[must_use]
+    pub const fn uses_quota(&self) -> bool {
+        !matches!(self.phase, PodPhase::Succeeded | PodPhase::Failed) && self.lost.is_none()
+    }
+
     /// It failed, was lost with its node, or does not terminate.
     #[must_use]
     pub fn has_failed(&self) -> bool {
