@@ -71,6 +71,36 @@ fn what_is_left_out_is_filled_in() {
     });
 }
 
+/// `kubectl apply` sends the components without what admission and Kueue have filled in.
+#[test]
+fn an_unchanged_manifest_can_be_applied_again() {
+    installed_test("an_unchanged_manifest_can_be_applied_again", async |case| {
+        kueue::Queue::of("again", 4).create(&case).await;
+        let apply = |manifest: &Value, how: &[&str]| {
+            let arguments = [&["apply", "-n", &case.namespace, "-f", "-"], how].concat();
+            kubectl(INSTALLED.plane.kubeconfig(), &arguments, manifest.to_string().as_bytes())
+        };
+        for (name, how) in [("a", &[][..]), ("b", &["--server-side", "--force-conflicts"])] {
+            let mut manifest = wrapper(name, json!({}), vec![pod(name, &[])]);
+            manifest["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "again"});
+            manifest["spec"].as_object_mut().expect("an object").remove("suspend");
+            apply(&manifest, how).expect("it is new");
+            case.phase(name, "Running").await;
+            let spec = async || {
+                let seen = case.wrappers().get(name).await.expect("it is there");
+                serde_json::to_value(seen).expect("JSON")["spec"].take()
+            };
+            let before = spec().await;
+            assert!(!before["components"][0]["podSetInfos"].is_null(), "{before}");
+            apply(&manifest, how).expect("it is unchanged");
+            assert_eq!(spec().await, before);
+            manifest["spec"]["components"][0]["template"]["metadata"]["labels"]["new"] = "1".into();
+            let said = apply(&manifest, how).expect_err("a template cannot be changed");
+            assert!(said.contains("template"), "{said}");
+        }
+    });
+}
+
 /// The API server spends less on an object of which nobody applies a field.
 #[test]
 fn fields_are_tracked_only_where_somebody_applies_them() {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::authorize::{AccessError, Named, NamedKind, Wrapped};
 use super::default::default;
 use super::delete;
+use super::refill::refill;
 use super::response::{AdmissionResponse, Op, Reason};
 use super::review::{Operation, Resource, Review};
 use super::validate::{self, Finding, Requester, Severity};
@@ -113,7 +114,9 @@ pub fn judge(
 ) -> Progress {
     match (endpoint, review.operation) {
         (Endpoint::MutateAppWrapper, Operation::Create) => fill_in(review, config),
-        (Endpoint::MutateAppWrapper, Operation::Update) => Progress::Final(follow(review)),
+        (Endpoint::MutateAppWrapper, Operation::Update) => {
+            Progress::Final(follow(review, Requester::of(review, config, own_account)))
+        }
         (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config, kueue),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
         (Endpoint::ValidateAppWrapper, Operation::Delete) => {
@@ -151,11 +154,27 @@ fn fill_in(review: &Review, config: &Config) -> Progress {
     }
 }
 
-/// The annotation with the policies follows `spec`.
-fn follow(review: &Review) -> AdmissionResponse {
-    let Review { object, .. } = review;
-    let patch = if object.too_deep { vec![] } else { carried::on_update(&object.value) };
+/// The annotation with the policies follows `spec`, and components keep what was filled in.
+fn follow(review: &Review, requester: Requester) -> AdmissionResponse {
+    let Review { object, old_object, .. } = review;
+    let mut patch = vec![];
+    if !object.too_deep {
+        patch = carried::on_update(&object.value);
+        if !requester.is_kueue && !requester.is_controller {
+            patch.extend(refill(&old_object.value, &object.value));
+        }
+    }
     AdmissionResponse { patch, ..AdmissionResponse::default() }
+}
+
+impl Requester {
+    fn of(review: &Review, config: &Config, own_account: Option<&str>) -> Self {
+        let username = review.requester.username.as_str();
+        Self {
+            is_kueue: username == config.admission.kueue_account,
+            is_controller: own_account == Some(username),
+        }
+    }
 }
 
 /// The objects that describe the pods of components.
@@ -260,11 +279,7 @@ fn named(aw: &Value) -> Vec<Named> {
 }
 
 fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Progress {
-    let username = review.requester.username.as_str();
-    let requester = Requester {
-        is_kueue: username == config.admission.kueue_account,
-        is_controller: own_account == Some(username),
-    };
+    let requester = Requester::of(review, config, own_account);
     let (old, new) = (&review.old_object.value, &review.object.value);
     if let Some(finding) = validate::growth(old, new, requester) {
         return Progress::Final(AdmissionResponse::of(&[finding]));

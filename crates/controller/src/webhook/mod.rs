@@ -27,6 +27,7 @@ pub mod delete;
 pub mod judge;
 mod levels;
 mod rate;
+mod refill;
 pub mod response;
 pub mod review;
 pub mod server;

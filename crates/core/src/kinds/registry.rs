@@ -109,6 +109,11 @@ pub(super) trait Rules: fmt::Debug + Sync {
         Ok(vec![])
     }
 
+    /// Whether a stored template is this one with what was recorded in it.
+    fn is_record_of(&self, _stored: &Value, _template: &Value) -> bool {
+        false
+    }
+
     /// Takes out of an object that is to be created what is recorded in it for others.
     fn finish(&self, _object: &mut Value) {}
 }
@@ -151,6 +156,12 @@ pub fn record(template: &Value, referenced: &Value) -> Result<Recorded, Error> {
     let mut template = template.clone();
     let pod_sets = Kind::of_object(&template).rules().record(&mut template, referenced)?;
     Ok(Recorded { template, pod_sets })
+}
+
+/// Whether a stored template is another one with what [`record`] added to it.
+#[must_use]
+pub fn is_record_of(stored: &Value, template: &Value) -> bool {
+    Kind::of_object(stored).rules().is_record_of(stored, template)
 }
 
 /// The rules of kinds without any.

@@ -251,7 +251,7 @@ fn an_object_that_is_too_deep_is_denied_and_an_old_one_can_still_be_finished() {
 }
 
 #[test]
-fn filling_in_happens_on_creation_only() {
+fn what_is_missing_is_filled_in_on_creation() {
     let mutate = Endpoint::MutateAppWrapper;
     let old = stored();
     let of = |operation: &str| {

@@ -8,6 +8,7 @@ mod carried;
 mod default;
 mod delete;
 mod judge;
+mod refill;
 mod response;
 mod review;
 mod server;

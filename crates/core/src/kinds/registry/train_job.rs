@@ -112,6 +112,11 @@ impl Rules for TrainJob {
         Ok(pod_sets)
     }
 
+    fn is_record_of(&self, stored: &Value, template: &Value) -> bool {
+        let mut again = template.clone();
+        add_again(&mut again, stored).is_ok() && again == *stored
+    }
+
     fn finish(&self, object: &mut Value) {
         let patches = object.pointer_mut("/spec/runtimePatches").and_then(Value::as_array_mut);
         let ours = patches.into_iter().flatten().find(|patch| patch["manager"] == MANAGER);
@@ -156,6 +161,36 @@ impl Rules for TrainJob {
             };
             report.expected.insert(index, expected);
         }
+    }
+}
+
+/// Adds to a template what [`Rules::record`] added to the stored one.
+fn add_again(template: &mut Value, stored: &Value) -> Result<(), Error> {
+    let patches = stored["spec"]["runtimePatches"].as_array().into_iter().flatten();
+    let ours = patches.filter(|patch| patch["manager"] == MANAGER);
+    let mut root = Fields::of(template, "template".to_owned())?;
+    let mut spec = root.object("spec")?;
+    spec.array("runtimePatches")?.extend(ours.cloned());
+    let trainer = spec.object("trainer")?.map;
+    for field in ["numNodes", "resourcesPerNode"] {
+        let (new, old) =
+            (trainer.get(field).unwrap_or(&Value::Null), &stored["spec"]["trainer"][field]);
+        if !old.is_null() && is_part(new, old) {
+            trainer.insert(field.to_owned(), old.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Whether a value is another one, or that without some of its fields. Its shape is that of numbers by name, by name.
+fn is_part(part: &Value, whole: &Value) -> bool {
+    match (part, whole) {
+        (Value::Null, _) => true,
+        (Value::Object(part), Value::Object(whole)) => {
+            let has = |(name, part)| whole.get(name).is_some_and(|whole| is_part(part, whole));
+            part.iter().all(has)
+        }
+        (part, whole) => part == whole,
     }
 }
 
@@ -443,6 +478,28 @@ mod tests {
         // again, it replaces what it has recorded
         let again = record(&recorded.template, &runtime(&policy)).expect("it is right");
         assert_eq!(again, recorded);
+    }
+
+    #[test]
+    fn a_stored_template_is_told_from_a_changed_one() {
+        let trainer = json!({"resourcesPerNode": {"requests": {"memory": "4Gi"}}});
+        let other = json!({"resourcesPerNode": {"requests": {"memory": "5Gi"}}});
+        let none = json!(null);
+        for policy in [json!({"numNodes": 2, "torch": {}}), json!({"mpi": {}}), none.clone()] {
+            for (trainer, given, is_the_same) in [
+                (&trainer, &trainer, true),
+                (&none, &none, true),
+                (&trainer, &other, false),
+                (&trainer, &json!({"resourcesPerNode": {"limits": {"memory": "4Gi"}}}), false),
+                (&json!({"numNodes": 3}), &json!({"numNodes": 4}), false),
+                (&none, &json!({"image": "x"}), false),
+            ] {
+                let stored = record(&train_job(trainer), &runtime(&policy)).expect("it is right");
+                let found = kinds::is_record_of(&stored.template, &train_job(given));
+                assert_eq!(found, is_the_same, "{policy}: {given}");
+            }
+        }
+        assert!(!kinds::is_record_of(&json!(null), &json!({"spec": 1})));
     }
 
     #[test]

@@ -1,0 +1,75 @@
+//! What an update leaves out, and gets again.
+
+use serde_json::{Value, json};
+
+use super::{with, without};
+use crate::config::Config;
+use crate::webhook::judge::{Endpoint, Progress, judge};
+use crate::webhook::testing::{asked, given_aw, given_review};
+
+const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
+const OWN: &str = "system:serviceaccount:appwrapper-system:appwrapper-controller";
+const SETS: &str = "/spec/components/0/podSets";
+const INFOS: &str = "/spec/components/0/podSetInfos";
+
+/// An AppWrapper in a queue, as admission and Kueue have left it.
+fn stored() -> Value {
+    let sets = json!([{"path": "template.spec.template", "replicas": 1}]);
+    let aw = with(&with(&given_aw(), SETS, sets), INFOS, json!([{"labels": {"a": "b"}}]));
+    with(&aw, "/metadata/labels", json!({"kueue.x-k8s.io/queue-name": "main"}))
+}
+
+/// What an update by a user is turned into.
+fn refilled(old: &Value, new: &Value, user: &str) -> Value {
+    let endpoint = Endpoint::MutateAppWrapper;
+    let review = given_review(endpoint, "UPDATE", old, new);
+    let review = asked(endpoint, &with(&review, "/request/userInfo/username", json!(user)));
+    let mut copy = new.clone();
+    match judge(endpoint, &review, &Config::default(), None, Some(OWN)) {
+        Progress::Final(answer) => answer.patch.iter().for_each(|op| op.apply(&mut copy)),
+        other => panic!("it is not final: {other:?}"),
+    }
+    copy
+}
+
+#[test]
+fn what_a_manifest_leaves_out_is_filled_in_again() {
+    let old = stored();
+    let bare = without(&without(&old, SETS), INFOS);
+    assert_eq!(refilled(&old, &bare, "ann"), old);
+    assert_eq!(refilled(&old, &with(&bare, SETS, json!([])), "ann"), old);
+    assert_eq!(refilled(&old, &with(&bare, INFOS, json!(null)), "ann"), old);
+    let empty = with(&bare, "/spec/components/0/template/metadata/annotations", json!({}));
+    assert_eq!(refilled(&old, &empty, "ann"), old);
+    for account in [KUEUE, OWN] {
+        assert_eq!(refilled(&old, &bare, account), bare, "{account} writes what it means");
+    }
+}
+
+#[test]
+fn what_is_given_or_was_never_there_stays_as_it_is() {
+    let old = stored();
+    let other = json!([{"path": "template", "replicas": 2}]);
+    for new in [with(&old, SETS, other), with(&old, INFOS, json!([{"labels": {"c": "d"}}]))] {
+        assert_eq!(refilled(&old, &new, "ann"), new, "validation says what is wrong with it");
+    }
+    let bare = without(&without(&old, SETS), INFOS);
+    assert_eq!(refilled(&bare, &old, "ann"), old);
+    let longer = with(&bare, "/spec/components", json!([{}, {}]));
+    for new in [with(&bare, "/spec/components", json!("x")), longer] {
+        assert_eq!(refilled(&old, &new, "ann"), new);
+    }
+    let odd = with(&bare, "/spec/components", json!([1]));
+    assert_eq!(refilled(&old, &odd, "ann"), odd);
+}
+
+#[test]
+fn what_kueue_has_added_goes_where_the_user_may_remove_it() {
+    let old = stored();
+    let bare = without(&old, INFOS);
+    let suspended = with(&bare, "/spec/suspend", json!(true));
+    assert_eq!(refilled(&old, &suspended, "ann"), suspended);
+    let alone = with(&old, "/metadata/labels", json!({}));
+    let new = without(&alone, INFOS);
+    assert_eq!(refilled(&alone, &new, "ann"), new, "without a queue the user may");
+}
