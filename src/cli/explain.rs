@@ -118,11 +118,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
     } else {
         let explanation = answer::explain(&scene, &config, now);
         tell(args.output, &explanation, || text::text(&explanation, now, colours))?;
-        if scene.is_denied {
-            return Ok(ExitCode::from(NEGATIVE));
-        }
     }
-    Ok(DONE)
+    Ok(if scene.is_denied { ExitCode::from(NEGATIVE) } else { DONE })
 }
 
 /// A name that an object can have, and not that of a file.

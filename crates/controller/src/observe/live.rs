@@ -1,106 +1,30 @@
 //! Reads from the API server itself: what a cache may never be asked.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+mod error;
+mod lists;
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use kube::api::{GetParams, ListParams};
-use kube::core::{ApiResource, ObjectList, Request};
+use kube::core::{ApiResource, Request};
 use kube::discovery::Scope;
 use kube::{Client, Resource};
-use serde::de::DeserializeOwned;
 use tokio::sync::Notify;
 
 use super::ancestry::Ancestor;
 use super::assemble::Wrapper;
 use super::cache::{Key, KindKey};
-use super::pod_record::{PodRecord, WatchedPod};
+use super::pod_record::PodRecord;
 use super::raw_object::RawObject;
 use super::records::{Controller, Identity, ObjectRecord};
 use super::retry_sources;
-use crate::api::{AppWrapper, keys};
-use crate::client::{self, LeanPods};
+use crate::api::AppWrapper;
 use crate::discovery::{self, Served};
-use crate::mutations::{self, Mutation};
-use crate::tuning::names::LABEL_MAX;
 
-/// Why a read failed.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// The API server could not be asked, or answered with an error.
-    #[error("{what}")]
-    Api {
-        /// What was being done.
-        what: String,
-        /// What happened.
-        #[source]
-        source: Box<kube::Error>,
-    },
-    /// Discovery, asked afresh, does not know the kind.
-    #[error("no matches for kind {:?} in version {:?}", .0.kind, .0.api_version)]
-    NoKind(KindKey),
-    /// The kind is not namespaced, and an AppWrapper wraps only what is.
-    #[error("{} of {} is cluster-scoped and cannot be wrapped", .0.kind, .0.api_version)]
-    NotNamespaced(KindKey),
-}
-
-impl Error {
-    /// Wraps an error of the client.
-    pub fn api(what: impl Into<String>, source: impl Into<Box<kube::Error>>) -> Self {
-        Self::Api { what: what.into(), source: source.into() }
-    }
-
-    /// The same error, for another that waited for the same call.
-    pub(super) fn again(&self) -> Self {
-        match self {
-            Self::Api { what, source } => {
-                let source = match &**source {
-                    kube::Error::Api(status) => kube::Error::Api(status.clone()),
-                    other => kube::Error::Service(other.to_string().into()),
-                };
-                Self::api(what.clone(), source)
-            }
-            Self::NoKind(kind) => Self::NoKind(kind.clone()),
-            Self::NotNamespaced(kind) => Self::NotNamespaced(kind.clone()),
-        }
-    }
-
-    /// For how long the API server asked not to be called.
-    #[must_use]
-    pub fn retry_after(&self) -> Option<Duration> {
-        match self {
-            Self::Api { source, .. } => client::retry_after(source),
-            Self::NoKind(_) | Self::NotNamespaced(_) => None,
-        }
-    }
-
-    /// The API server answered, and did not ask to wait: a call about another object may succeed.
-    #[must_use]
-    pub fn concerns_one_object(&self) -> bool {
-        match self {
-            Self::Api { source, .. } => client::concerns_one_object(source),
-            Self::NoKind(_) | Self::NotNamespaced(_) => true,
-        }
-    }
-
-    /// The HTTP status that the API server answered with, where it did.
-    #[must_use]
-    pub fn code(&self) -> Option<u16> {
-        match self {
-            Self::Api { source, .. } => code(source),
-            Self::NoKind(_) | Self::NotNamespaced(_) => None,
-        }
-    }
-}
-
-/// The HTTP status that the API server answered with, where it did.
-#[must_use]
-pub fn code(error: &kube::Error) -> Option<u16> {
-    match error {
-        kube::Error::Api(status) => Some(status.code),
-        _ => None,
-    }
-}
+pub use error::{Error, code};
+pub(super) use lists::pages;
+pub use lists::{fits_label, list, listed_pods, pod_uids, seen_pods};
 
 /// The kinds that have been discovered.
 #[derive(Debug, Default)]
@@ -323,119 +247,6 @@ pub async fn node(client: &Client, name: &str) -> Result<Option<RawObject>, Erro
     }
 }
 
-/// The pods of a namespace that name one of these AppWrappers, by one LIST.
-///
-/// # Errors
-/// Where they cannot be listed, all of them.
-pub async fn listed_pods(
-    client: &Client,
-    namespace: &str,
-    appwrappers: &[&str],
-) -> Result<Vec<Arc<PodRecord>>, Error> {
-    let mut pods = vec![];
-    let Some(params) = naming(appwrappers) else { return Ok(pods) };
-    // what is kept of a page is small, whatever is in its pods
-    let (resource, lists) = (pod_resource(), list_lean_pods);
-    pages(client, &resource, Some(namespace), &params, lists, |pod: WatchedPod| {
-        pods.push(pod.record);
-    })
-    .await?;
-    Ok(pods)
-}
-
-fn list_lean_pods(
-    request: &Request,
-    params: &ListParams,
-) -> Result<http::Request<Vec<u8>>, kube::core::request::Error> {
-    let mut request = request.list(params)?;
-    request.extensions_mut().insert(LeanPods);
-    Ok(request)
-}
-
-/// Whether a label can hold the name: the API server refuses to look for a longer one.
-#[must_use]
-pub const fn fits_label(name: &str) -> bool {
-    name.len() <= LABEL_MAX
-}
-
-/// Selects the pods that name one of these AppWrappers; none where no label holds such a name.
-fn naming(appwrappers: &[&str]) -> Option<ListParams> {
-    let names: Vec<&str> = appwrappers.iter().copied().filter(|name| fits_label(name)).collect();
-    let selector = match names.as_slice() {
-        [] => return None,
-        [name] => format!("{}={name}", keys::APPWRAPPER),
-        names => format!("{} in ({})", keys::APPWRAPPER, names.join(",")),
-    };
-    Some(ListParams::default().labels(&selector))
-}
-
-/// The pods that name one AppWrapper, as the API server has them.
-///
-/// # Errors
-/// Where they cannot be listed, all of them.
-pub async fn seen_pods(
-    client: &Client,
-    namespace: &str,
-    appwrapper: &str,
-) -> Result<Vec<RawObject>, Error> {
-    let Some(params) = naming(&[appwrapper]) else { return Ok(vec![]) };
-    list(client, &pod_resource(), Some(namespace), &params).await
-}
-
-/// A LIST with `resourceVersion` unset, so that it is answered from what is stored, page by page.
-///
-/// # Errors
-/// Where it cannot be had completely.
-pub async fn list(
-    client: &Client,
-    resource: &ApiResource,
-    namespace: Option<&str>,
-    params: &ListParams,
-) -> Result<Vec<RawObject>, Error> {
-    let mut all = vec![];
-    pages(client, resource, namespace, params, Request::list, |seen| all.push(seen)).await?;
-    Ok(all)
-}
-
-/// A way to list.
-pub(super) type Lists =
-    fn(&Request, &ListParams) -> Result<http::Request<Vec<u8>>, kube::core::request::Error>;
-
-/// Hands over what a LIST with `resourceVersion` unset shows, page by page.
-///
-/// # Errors
-/// Where it cannot be had completely.
-pub(super) async fn pages<T: Clone + DeserializeOwned>(
-    client: &Client,
-    resource: &ApiResource,
-    namespace: Option<&str>,
-    params: &ListParams,
-    lists: Lists,
-    mut take: impl FnMut(T),
-) -> Result<(), Error> {
-    const PAGE: u32 = 500;
-    let what = || match namespace {
-        Some(namespace) => format!("list {} in {namespace}", resource.plural),
-        None => format!("list {}", resource.plural),
-    };
-    let path = RawObject::url_path(resource, namespace);
-    let mut params = params.clone().limit(PAGE);
-    loop {
-        let request = lists(&Request::new(&path), &params)
-            .map_err(|error| Error::api(what(), kube::Error::BuildRequest(error)))?;
-        let answer = client.request::<ObjectList<T>>(request).await;
-        if answer.is_err() && mutations::is_present(Mutation::ErrorIsEmpty) {
-            return Ok(());
-        }
-        let page = answer.map_err(|error| Error::api(what(), error))?;
-        page.items.into_iter().for_each(&mut take);
-        match page.metadata.continue_.filter(|token| !token.is_empty()) {
-            Some(token) => params.continue_token = Some(token),
-            None => return Ok(()),
-        }
-    }
-}
-
 /// What is known of an owner: the API server itself is asked.
 ///
 /// # Errors
@@ -466,25 +277,4 @@ pub async fn pod(client: &Client, namespace: &str, name: &str) -> Result<Option<
         Err(error) if error.code() == Some(404) => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-/// The UIDs of all pods of a namespace, by a LIST of their metadata.
-///
-/// # Errors
-/// Where they cannot be listed, all of them.
-pub async fn pod_uids(client: &Client, namespace: &str) -> Result<BTreeSet<String>, Error> {
-    let mut uids = BTreeSet::new();
-    let lists = Request::list_metadata;
-    pages(
-        client,
-        &pod_resource(),
-        Some(namespace),
-        &ListParams::default(),
-        lists,
-        |seen: RawObject| {
-            uids.extend(seen.meta.uid);
-        },
-    )
-    .await?;
-    Ok(uids)
 }

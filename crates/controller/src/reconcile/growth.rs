@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Carried, Context, Error, wrote};
+use super::carry_out::{Carried, wrote};
+use super::{Context, Error};
 use crate::act::wrapper as write;
 use crate::observe::assemble::Wrapper;
 use crate::observe::memory::ReconcileState;

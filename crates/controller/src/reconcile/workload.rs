@@ -1,6 +1,7 @@
 //! The reads that a decision asks for, the Workload among them; the Workload is activated or deactivated.
 
-use super::{Carried, Context, ERROR_PAUSE, Error, WATCH_OVERDUE};
+use super::carry_out::Carried;
+use super::{Context, ERROR_PAUSE, Error, WATCH_OVERDUE};
 use crate::act::workload as write;
 use crate::decide::{Decision, current_attempt};
 use crate::observe::assemble::Wrapper;

@@ -5,6 +5,7 @@
 //! typed structs that would drop an unknown field there.
 
 mod appwrapper;
+mod attempt;
 mod budget;
 pub mod condition;
 pub mod keys;
@@ -20,6 +21,9 @@ mod status;
 mod usage;
 
 pub use appwrapper::{AppWrapper, AppWrapperSpec, Component, PodSet, PodSetInfo};
+pub use attempt::{
+    Attempt, AttemptAction, AttemptOutcome, FailureRecord, Retries, RuleRef, RuleSource,
+};
 pub use budget::{Budget, Refill, StopWhen};
 pub use no_fit::{NoFitAction, OnNoFit, Requeue};
 pub use node_suspicion::{
@@ -39,8 +43,7 @@ pub use retry_policy::{
 };
 pub use rules::UNLESS_SUSPENDED;
 pub use status::{
-    AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, ComponentStatus, FailureRecord,
-    PendingMemory, PodSetSince, Retries, RetryCount, RuleRef, RuleSource, Since,
+    AppWrapperStatus, ComponentStatus, PendingMemory, PodSetSince, RetryCount, Since,
 };
 pub use usage::{Usage, UsageSeconds, UsageState};
 

@@ -3,11 +3,11 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::blockers::{blockers_of, name_blockers};
+use super::deletion::{forced_again, named_from};
 use super::draft::Draft;
 use super::edges::{At, Move, Running};
 use super::health::{self, PodSetHealth};
 use super::steps::{self, ComponentStage};
-use super::teardown::{forced_again, named_from};
 use super::{VerdictAction, deploy, force_delete, orphans, pause, undetermined};
 use crate::api::condition::deleting;
 use crate::mutations::{self, Mutation};

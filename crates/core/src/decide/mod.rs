@@ -15,6 +15,7 @@ mod blockers;
 pub mod budget;
 mod components;
 mod consequence;
+mod deletion;
 mod deploy;
 mod draft;
 pub mod edges;

@@ -8,7 +8,9 @@ use super::edges::{At, Move, Running, Succeeded};
 use super::problem::Problem;
 use super::resolve::say_unhealthy;
 use super::steps::{self, ComponentStage};
-use super::{VerdictAction, attempts, components, force_delete, health, teardown, undetermined};
+use super::{
+    VerdictAction, attempts, components, deletion, force_delete, health, teardown, undetermined,
+};
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
 use crate::mutations::{self, Mutation};
@@ -132,7 +134,7 @@ fn force_last_pods(draft: &mut Draft<'_>) -> bool {
     say_unhealthy(draft, &Problem { message: message.clone(), ..problem });
     draft.verdict.action = VerdictAction::Delete;
     draft.verdict.message = message;
-    draft.look_again(teardown::forced_again(draft, since));
+    draft.look_again(deletion::forced_again(draft, since));
     true
 }
 

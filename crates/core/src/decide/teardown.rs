@@ -1,33 +1,21 @@
-//! Deletion: the phases that release quota or the finalizer only once everything is gone.
-
-use std::time::Duration;
+//! The phases that delete: quota or the finalizer is released only once everything is gone.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
-use super::blockers::{blockers, name_blockers, waiting_for};
+use super::deletion::{condition_since, delete_remaining, deleting_since};
 use super::draft::Draft;
 use super::edges::{
     Active, Alive, At, Failed, Move, Resetting, Resuming, Succeeded, Suspended, Suspending,
     Terminating,
 };
-use super::force_delete::{delete, fenced, force};
 use super::orphans::{self, Orphans};
-use super::{
-    VerdictAction, attempts, over_quota, pause, phases, requeue, retry, steps, undetermined,
-};
+use super::{VerdictAction, attempts, over_quota, pause, phases, requeue, retry, steps};
 use crate::api::condition::{self, deleting};
 use crate::api::{AttemptOutcome, Phase, RuleSource, Since};
 use crate::mutations::{self, Mutation};
-use crate::plan::{Action, FreshRead, Target};
-use crate::snapshot::{Component, Pod, Presence};
-use crate::tuning::Period;
-
-/// What blocks the deletion is reported after this time, or after a quarter of `ForcefulDeletionGracePeriod` if that is
-/// shorter.
-const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// First and last interval at which a forceful deletion is tried again.
-const RETRY_FORCE: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(1));
+use crate::plan::{Action, FreshRead};
+use crate::snapshot::Pod;
 
 /// The object is being deleted: from any phase but Terminating.
 pub(super) fn delete_requested(here: At<Alive>, draft: &mut Draft<'_>) -> Move {
@@ -333,140 +321,6 @@ fn finish(draft: &mut Draft<'_>, reason: &str, message: &str) {
     message.clone_into(&mut draft.verdict.message);
 }
 
-/// Requests the deletion of what is left, gracefully and then forcefully. True once a LIST has shown that nothing is.
-fn delete_remaining(draft: &mut Draft<'_>) -> bool {
-    let snapshot = draft.facts.snapshot;
-    let mut components = snapshot.components.iter();
-    if mutations::is_present(Mutation::QuotaEarly)
-        && components.clone().all(|each| each.ours().is_none())
-    {
-        return true;
-    }
-    if snapshot.pods.is_empty() && components.all(|component| component.ours().is_none()) {
-        let confirmed =
-            snapshot.answered == FreshRead::Gone || mutations::is_present(Mutation::CacheIsTruth);
-        if !confirmed {
-            draft.ask(FreshRead::Gone);
-        }
-        return confirmed && !undetermined::hold_back(draft);
-    }
-    // An object that the watch does not show, because its label was removed, creates new pods until it is
-    // deleted.
-    let unseen = |component: &Component| component.presence == Presence::Unseen;
-    if snapshot.answered < FreshRead::Missing && snapshot.components.iter().any(unseen) {
-        draft.ask(FreshRead::Missing); // not the pods: a LIST of a gang is dear, and some are known to be left
-        return false;
-    }
-    // what is known of a node must be true now
-    if snapshot.answered < FreshRead::Pods && fenced(draft).next().is_some() {
-        draft.ask(FreshRead::Gone);
-        return false;
-    }
-    let started = deleting_since(draft);
-    let forced_from = forced_from(draft, started);
-    let forced = draft.facts.now >= forced_from || mutations::is_present(Mutation::ForceAtOnce);
-    if forced && snapshot.answered != FreshRead::Gone && pods_are_left_alone(draft) {
-        draft.ask(FreshRead::Gone); // their owners outlived the components
-        return false;
-    }
-    if !forced || mutations::is_present(Mutation::NeverForce) {
-        delete_gracefully(draft, started, forced_from);
-    } else {
-        delete_forcefully(draft, forced_from);
-    }
-    false
-}
-
-/// Whether pods live on that are not being deleted, although every component is gone.
-fn pods_are_left_alone(draft: &Draft<'_>) -> bool {
-    let snapshot = draft.facts.snapshot;
-    snapshot.components.iter().all(|component| component.ours().is_none())
-        && snapshot.pods.iter().any(|pod| !pod.terminating)
-}
-
-/// When what still exists is deleted forcefully. Who runs more pods than were admitted has no longer for it than the
-/// configuration gives to all, where that is to end.
-fn forced_from(draft: &Draft<'_>, started: Timestamp) -> Timestamp {
-    let own = draft.facts.limits.forceful_deletion_grace;
-    let of_all = draft.facts.config.fault_tolerance.forceful_deletion_grace;
-    let grace = if over_quota::is_to_end(draft) { own.min(of_all) } else { own };
-    grace.after(started)
-}
-
-/// When what still exists is named.
-pub(super) fn named_from(draft: &Draft<'_>, started: Timestamp) -> Timestamp {
-    let grace = draft.facts.limits.forceful_deletion_grace.as_duration();
-    Period::from_duration(STUCK_AFTER.min(grace / 4)).after(started)
-}
-
-fn delete_gracefully(draft: &mut Draft<'_>, started: Timestamp, forced_from: Timestamp) {
-    let snapshot = draft.facts.snapshot;
-    for (index, component) in snapshot.components.iter().enumerate() {
-        if let Some(object) = component.ours().filter(|object| !object.terminating) {
-            draft.act(Action::Delete(Target { component: index, uid: object.uid.clone() }));
-            draft.verdict.delete.push(index);
-        }
-    }
-    for pod in fenced(draft) {
-        force(draft, pod);
-    }
-    for pod in snapshot.pods.iter().filter(|pod| pod.detached && !pod.terminating) {
-        delete(draft, pod);
-    }
-    let named_from = named_from(draft, started);
-    let blockers = blockers(draft);
-    if draft.facts.now < named_from {
-        draft.look_again(named_from);
-    } else {
-        name_blockers(draft, &blockers, deleting::INITIATED);
-    }
-    draft.verdict.message = waiting_for(&blockers);
-    if draft.acts() {
-        draft.verdict.action = VerdictAction::Delete;
-        draft.look_again(forced_from);
-    } else {
-        draft.wait(forced_from);
-        draft.verdict.reason = Some(deleting::INITIATED.to_owned());
-    }
-}
-
-fn delete_forcefully(draft: &mut Draft<'_>, forced_from: Timestamp) {
-    for (index, component) in draft.facts.snapshot.components.iter().enumerate() {
-        if let Some(object) = component.ours() {
-            draft.act(Action::ForceDelete(Target { component: index, uid: object.uid.clone() }));
-            draft.verdict.delete.push(index);
-        }
-    }
-    // A pod that was just created may be about to be deleted already: an owner that keeps creating pods is
-    // not followed at the same pace.
-    let settles = |pod: &&Pod| {
-        let created = pod.created.filter(|_| !pod.terminating);
-        created.is_none_or(|at| Period::from_duration(RETRY_FORCE.0).after(at) <= draft.facts.now)
-    };
-    let settled: Vec<&Pod> = draft.facts.snapshot.pods.iter().filter(settles).collect();
-    for pod in settled {
-        force(draft, pod);
-    }
-    for orphan in &draft.facts.snapshot.orphans {
-        draft.act(Action::DeleteOrphan(orphan.clone()));
-    }
-    let blockers = blockers(draft);
-    name_blockers(draft, &blockers, deleting::FORCED);
-    draft.verdict.action = VerdictAction::Delete;
-    draft.verdict.reason = Some(deleting::FORCED.to_owned());
-    draft.verdict.message = waiting_for(&blockers);
-    draft.look_again(forced_again(draft, forced_from));
-}
-
-/// When a forceful deletion is tried again that began at a moment. Twice as long after each time: as long again as it has
-/// lasted.
-pub(super) fn forced_again(draft: &Draft<'_>, forced_from: Timestamp) -> Timestamp {
-    let lasted = draft.facts.now.as_second() - forced_from.as_second();
-    let lasted = Duration::from_secs(u64::try_from(lasted).unwrap_or(0));
-    let pause = lasted.clamp(RETRY_FORCE.0, RETRY_FORCE.1);
-    Period::from_duration(pause).after(draft.facts.now)
-}
-
 /// Components of which an object of ours exists that is not Terminating: their indexes.
 pub(super) fn deletable(draft: &Draft<'_>) -> Vec<usize> {
     let components = draft.facts.snapshot.components.iter().enumerate();
@@ -483,17 +337,4 @@ fn deployed(draft: &Draft<'_>) -> bool {
 fn nothing_deployed(draft: &Draft<'_>) -> bool {
     condition::find(&draft.status.conditions, condition::RESOURCES_DEPLOYED)
         .is_some_and(|condition| condition.status != "True")
-}
-
-pub(super) fn deleting_since(draft: &Draft<'_>) -> Timestamp {
-    let stored = draft.status.since.as_ref().and_then(|since| since.deleting.as_ref());
-    stored.map(|time| time.0).or_else(|| condition_since(draft)).unwrap_or(draft.facts.now)
-}
-
-/// Since when the condition `DeletingResources` is True, if it is.
-fn condition_since(draft: &Draft<'_>) -> Option<Timestamp> {
-    let conditions = &draft.status.conditions;
-    condition::is_true(conditions, condition::DELETING_RESOURCES)
-        .then(|| condition::since(conditions, condition::DELETING_RESOURCES))
-        .flatten()
 }

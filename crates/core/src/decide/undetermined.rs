@@ -7,8 +7,8 @@
 use std::time::Duration;
 
 use super::blockers::{blockers, name_blockers, undetermined, waiting_for};
+use super::deletion;
 use super::draft::Draft;
-use super::teardown;
 use crate::api::condition::{self, deleting};
 use crate::mutations::{self, Mutation};
 use crate::tuning::Period;
@@ -23,7 +23,7 @@ pub(super) fn hold_back(draft: &mut Draft<'_>) -> bool {
         return false;
     }
     let blockers = blockers(draft);
-    let named_from = teardown::named_from(draft, teardown::deleting_since(draft));
+    let named_from = deletion::named_from(draft, deletion::deleting_since(draft));
     if draft.facts.now < named_from {
         draft.look_again(named_from);
     } else {

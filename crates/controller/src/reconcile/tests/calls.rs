@@ -22,7 +22,8 @@ use crate::observe::records::ObjectRecord;
 use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_policies};
 use crate::observe::{self, live, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
-use crate::reconcile::{Carried, Context, Next, carry_out, create_one, is_behind, report, requeue};
+use crate::reconcile::carry_out::{Carried, carry_out, create_one};
+use crate::reconcile::{Context, Next, is_behind, report, requeue};
 use crate::snapshot::{Presence, Snapshot};
 use crate::tuning::Limits;
 

@@ -1,0 +1,204 @@
+//! Carries out the actions of a decision.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::workload;
+use super::{Context, ERROR_PAUSE, Error, WATCH_OVERDUE, deletion, growth, record, report};
+use crate::act::{create, rights, wrapper as write};
+use crate::decide::{Decision, shows_later_attempt};
+use crate::observe::assemble::Wrapper;
+use crate::observe::memory::ReconcileState;
+use crate::observe::raw_object::RawObject;
+use crate::observe::{live, nodes};
+use crate::plan::Action;
+use crate::snapshot::Snapshot;
+
+/// What came of the actions of a decision.
+pub(super) enum Carried {
+    /// The AppWrapper was written; this is what it is now.
+    Wrote(Arc<Wrapper>),
+    /// Something was created: decide again.
+    GoOn,
+    /// Nothing more to do now.
+    Done,
+    /// Try again after this time.
+    Later(Duration),
+}
+
+pub(super) async fn carry_out(
+    context: &Context,
+    memory: &mut ReconcileState,
+    wrapper: &Arc<Wrapper>,
+    snapshot: &Snapshot,
+    decision: &Decision,
+) -> Result<Carried, Error> {
+    if decision.actions.iter().any(Action::is_unguarded)
+        && !is_newest(context, memory, wrapper, snapshot, decision).await?
+    {
+        return Ok(Carried::Later(WATCH_OVERDUE)); // the watch will show what is newer
+    }
+    let (mut result, mut failed) = (Carried::Done, None);
+    for action in &decision.actions {
+        if failed.is_some() && !action.is_deletion() {
+            break;
+        }
+        match action {
+            Action::AddFinalizer => {
+                let written = write::add_finalizer(&context.client, wrapper).await?;
+                return Ok(wrote(memory, wrapper, &written));
+            }
+            Action::Create(index) => {
+                if is_superseded(context, wrapper) {
+                    return Ok(Carried::Later(Duration::ZERO));
+                }
+                result = create_one(context, memory, wrapper, snapshot, *index, result).await;
+            }
+            Action::Delete(_)
+            | Action::ForceDelete(_)
+            | Action::ForceDeletePod { .. }
+            | Action::DeletePod { .. }
+            | Action::DeleteOrphan(_) => {
+                match deletion::carry_out(context, memory, snapshot, action).await {
+                    // it keeps no other object from being deleted
+                    Err(error) if error.concerns_one_object() => {
+                        failed.get_or_insert(error);
+                    }
+                    deleted => deleted?,
+                }
+            }
+            Action::GrowMemory { suspend } => {
+                return growth::grow(context, memory, wrapper, *suspend).await;
+            }
+            Action::SwitchWorkload { workload, active } => {
+                return workload::switch(context, memory, wrapper, workload, *active).await;
+            }
+            Action::Suspend => return suspend(context, memory, wrapper).await,
+            Action::RemoveFinalizer => {
+                record::keep(context, wrapper).await;
+                let written = write::remove_finalizer(&context.client, wrapper).await?;
+                memory.confirm(written.meta.resource_version.as_deref());
+                context.metrics.removed(&wrapper.status, context.clock.now());
+                report::spent(context, wrapper, None);
+            }
+        }
+    }
+    failed.map_or(Ok(result), Err)
+}
+
+/// Suspends an AppWrapper. If that is rejected, it is retried later, and everything else continues.
+async fn suspend(
+    context: &Context,
+    memory: &mut ReconcileState,
+    wrapper: &Wrapper,
+) -> Result<Carried, Error> {
+    match write::suspend(&context.client, wrapper).await {
+        Ok(written) => Ok(wrote(memory, wrapper, &written)),
+        Err(error) if error.is_rejected_for_good() => {
+            tracing::warn!(code = error.code(), "The API server rejected the suspension.");
+            Ok(Carried::Later(ERROR_PAUSE.1))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The AppWrapper as our own write has made it.
+pub(super) fn wrote(
+    memory: &mut ReconcileState,
+    wrapper: &Wrapper,
+    written: &RawObject,
+) -> Carried {
+    memory.confirm(written.meta.resource_version.as_deref());
+    Wrapper::read_newer(written, wrapper)
+        .map_or(Carried::Done, |wrapper| Carried::Wrote(Arc::new(wrapper)))
+}
+
+/// Whether an AppWrapper is as it was read, by the API server's own word. Creations and deletions carry
+/// no precondition on it, and the watch of a process that has just started may show the past.
+///
+/// Our own write is no proof where a later attempt shows: another leader has begun it since. Nor is it for a Workload that
+/// was read later: another leader may have activated it.
+async fn is_newest(
+    context: &Context,
+    memory: &mut ReconcileState,
+    wrapper: &Wrapper,
+    snapshot: &Snapshot,
+    decision: &Decision,
+) -> Result<bool, Error> {
+    let switches = |action: &Action| matches!(action, Action::SwitchWorkload { .. });
+    let doubts = shows_later_attempt(snapshot) || decision.actions.iter().any(switches);
+    if doubts || !memory.is_confirmed(&wrapper.version) {
+        let newest = live::version(&context.client, wrapper).await?;
+        memory.confirm(newest.as_deref());
+        return Ok(newest.as_deref() == Some(wrapper.version.as_str()));
+    }
+    Ok(true)
+}
+
+/// Whether the watch has shown a newer version that asks for something else: then nothing is created.
+fn is_superseded(context: &Context, wrapper: &Wrapper) -> bool {
+    context.store.get(&wrapper.key()).is_none_or(|newest| {
+        newest.summary.as_ref().is_ok_and(|summary| {
+            newest.uid() != wrapper.uid
+                || summary.suspend != wrapper.spec.suspend
+                || summary.deleting != wrapper.deleting
+        })
+    })
+}
+
+pub(super) async fn create_one(
+    context: &Context,
+    memory: &mut ReconcileState,
+    wrapper: &Wrapper,
+    snapshot: &Snapshot,
+    index: usize,
+    before: Carried,
+) -> Carried {
+    let pause = memory.pause_before_create(index);
+    if !pause.is_zero() {
+        return sooner(before, pause);
+    }
+    let component = &snapshot.components[index];
+    let config = context.config();
+    let settings = create::Settings {
+        scheduler_name: config.scheduler_name.as_deref(),
+        aversions: nodes::aversions(&config.autopilot),
+        requester: rights::Asked {
+            checked: config.admission.user_rbac_admission_check,
+            required: config.admission.require_requester,
+        },
+        progress: context.progress.get(),
+    };
+    let known = (&context.live, &context.rights);
+    let created = create::create(&context.client, known, wrapper, index, component, settings).await;
+    memory.tick(context.clock.elapsed()); // the pause before the next try begins with the answer
+    match created {
+        Ok(record) => memory.created(index, record),
+        Err(failure) => {
+            // once for all tries: the author of the AppWrapper chooses how many components fail, and for how long
+            let is_new = memory.failure(index).is_none_or(|old| old.fatal != failure.why.fatal);
+            if is_new {
+                // what the API server says may quote the template: the condition and an event tell it
+                tracing::warn!(
+                    component = component.title(),
+                    why.fatal = failure.why.fatal,
+                    "Component not created."
+                );
+            }
+            if failure.unanswered {
+                memory.last_gap = Some(context.clock.around_now().1);
+            }
+            memory.failed(index, failure);
+        }
+    }
+    Carried::GoOn
+}
+
+/// The earlier of two next tries; having done something comes before both.
+fn sooner(before: Carried, pause: Duration) -> Carried {
+    match before {
+        Carried::Later(earlier) => Carried::Later(earlier.min(pause)),
+        Carried::Done => Carried::Later(pause),
+        done @ (Carried::GoOn | Carried::Wrote(_)) => done,
+    }
+}
