@@ -1,5 +1,6 @@
 //! `appwrapper wrap` and `unwrap`: from ordinary manifests to one AppWrapper, and back. Neither needs a cluster.
 
+mod added;
 mod pack;
 mod unpack;
 

@@ -286,17 +286,24 @@ async fn run_rounds(
         let carried = carry_out(context, memory, &wrapper, &snapshot, &decision).await?;
         memory.departed = Departed::default();
         match carried {
-            Carried::Wrote(newer) => {
-                stored = newer.clone();
-                wrapper = newer;
-            }
+            Carried::Wrote(newer) => (stored, wrapper) = (newer.clone(), newer),
             Carried::GoOn => {}
             Carried::Done => return Ok(requeue(context, memory, &wrapper, &decision)),
-            Carried::Later(pause) => return Ok(Next::After(pause)),
+            Carried::Later(pause) => {
+                return Ok(try_again(pause, requeue(context, memory, &wrapper, &decision)));
+            }
         }
         asked = Asked::default();
     }
     Ok(Next::After(ERROR_PAUSE.0))
+}
+
+/// When the next try is due, or what is to be decided before it.
+fn try_again(pause: Duration, decided: Next) -> Next {
+    match decided {
+        Next::After(decided) => Next::After(pause.min(decided.max(ERROR_PAUSE.0))),
+        Next::OnChange => Next::After(pause),
+    }
 }
 
 /// Retry policies that are attached elsewhere than to a queue.

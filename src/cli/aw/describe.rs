@@ -15,9 +15,10 @@ use super::super::explain::live::around;
 use super::super::ledger::Ledger;
 use super::super::place::{One, Place};
 use super::super::{Error, program, term};
+use super::switch::awaits_its_user;
 use super::workload::{self, QueueStatus, Queued};
 use super::{Target, block_on, now, tell, words};
-use crate::api::{Attempt, FailureRecord, Phase, condition, keys};
+use crate::api::{AppWrapperStatus, FailureRecord, Phase, condition, keys};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
@@ -176,7 +177,7 @@ pub(in crate::cli) fn describe(gathered: &Gathered, now: Timestamp) -> Descripti
     let snapshot = scene.as_ref().map(|scene| &scene.snapshot);
     Description {
         uncounted_restarts: Uncounted::of(wrapper, config),
-        queue: workload::standing(wrapper.queue.as_deref(), queued),
+        queue: workload::standing(wrapper, queued),
         events: last_events(warnings),
         usage: wrapper.status.usage.as_ref().map(|usage| Ledger::of(usage, now)),
         ..description(one, snapshot, next, notes.clone())
@@ -220,7 +221,7 @@ fn description(
         queue: None,
         components,
         usage: None,
-        failure: failure(&status.attempts, next.as_ref()),
+        failure: failure(status, next.as_ref()),
         last_failure: reported(wrapper),
         next,
         advice: advice(wrapper, one.created(), program()),
@@ -258,7 +259,14 @@ pub(super) fn since(one: &One) -> Option<Timestamp> {
 }
 
 /// The failure that the next decision is about; else the last that is recorded, with its decision.
-fn failure(attempts: &[Attempt], next: Option<&Explanation>) -> Option<Failure> {
+fn failure(status: &AppWrapperStatus, next: Option<&Explanation>) -> Option<Failure> {
+    let attempts = &status.attempts;
+    // pods that are starting have not failed
+    let is_unhealthy = condition::is_true(&status.conditions, condition::UNHEALTHY);
+    let starts = |next: &&Explanation| {
+        next.reason.as_deref() == Some(condition::unhealthy::INSUFFICIENT_PODS_READY)
+    };
+    let next = next.filter(|next| is_unhealthy || !starts(next));
     if let Some(record) = next.and_then(|next| next.record.clone()) {
         let running = attempts.last().filter(|attempt| attempt.outcome.is_none());
         return Some(Failure {
@@ -293,9 +301,7 @@ fn advice(wrapper: &Wrapper, created: Option<Timestamp>, program: &str) -> Optio
     }
     match wrapper.status.phase {
         Phase::Failed => Some(how_to_retry(name, program)),
-        Phase::Suspended
-            if wrapper.is_inactive() || wrapper.queue.is_none() && wrapper.spec.suspend =>
-        {
+        Phase::Suspended if awaits_its_user(wrapper) => {
             Some(format!("to resume it: {program} resume {name}"))
         }
         // a manifest is in no cluster

@@ -159,6 +159,9 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
         Phase::Suspended | Phase::Resetting if wrapper.is_inactive() && !is_deleting(status) => {
             "suspended by its annotation active".to_owned()
         }
+        Phase::Suspended | Phase::Resetting if status.requeue.is_some() => {
+            "returning to its queue".to_owned()
+        }
         Phase::Suspended => match &wrapper.queue {
             Some(queue) => format!("waiting for admission by queue {queue}"),
             None => "waiting for spec.suspend to be false".to_owned(),
@@ -167,7 +170,6 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
             unhealthy(wrapper).unwrap_or_else(|| "creating its components".to_owned())
         }
         Phase::Running => running(wrapper),
-        Phase::Resetting if status.requeue.is_some() => "returning to its queue".to_owned(),
         Phase::Resetting => match &status.retry_after {
             Some(after) if after.0 > now => {
                 format!("restarting in {}", words::rounded(after.0.as_second() - now.as_second()))
@@ -199,7 +201,9 @@ fn running(wrapper: &Wrapper) -> String {
             Some(step) => format!("pods running; {step} not created yet"),
             None => "pods running".to_owned(),
         },
-        Some(ready) if !ready.message.is_empty() => format!("waiting for pods: {}", ready.message),
+        Some(ready) if ready.reason == condition::unhealthy::INSUFFICIENT_PODS_READY => {
+            format!("waiting for pods: {}", ready.message)
+        }
         Some(_) | None => "waiting for its pods".to_owned(),
     }
 }
@@ -295,7 +299,14 @@ mod tests {
             ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods running"),
             (
                 "",
-                json!({"phase": "Running", "conditions": [ready("False", "pod set a-0: 1 of 2 pods")]}),
+                json!({"phase": "Running", "conditions": [ready("False", "Suspend is false")]}),
+                "waiting for its pods",
+            ),
+            (
+                "",
+                json!({"phase": "Running", "conditions": [{"type": "PodsReady", "status": "False",
+                    "reason": "InsufficientPodsReady", "message": "pod set a-0: 1 of 2 pods",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
                 "waiting for pods: pod set a-0: 1 of 2 pods",
             ),
             (

@@ -140,10 +140,12 @@ async fn of_failure(
     failure: &FailureRecord,
     args: &Args,
 ) -> Result<Log, Error> {
-    if let Some(log) = running::of_failure(place, attempt, failure, args).await? {
-        return Ok(log);
+    match running::of_failure(place, attempt, failure, args).await? {
+        Some(Ok(log)) => Ok(log),
+        // without the right to read it, or without its node, there may be what was kept
+        Some(Err(why)) => kept::log(place, one, attempt, failure, Some(why)).await,
+        None => kept::log(place, one, attempt, failure, None).await,
     }
-    kept::log(place, one, attempt, failure).await
 }
 
 /// At most so many lines from the end.

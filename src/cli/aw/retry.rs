@@ -19,6 +19,7 @@ use super::super::place::{One, Place};
 use super::super::{Error, json, program, term};
 use super::reach::Written;
 use super::sights::Sights;
+use super::switch::awaits_its_user;
 use super::workload::Queued;
 use super::{Done, Target, block_on, now, words};
 use crate::api::{Phase, keys};
@@ -147,10 +148,16 @@ fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> Retr
             RetryPlan::Already(format!("is already being restarted: {}", when(wrapper, known, now)))
         }
         Phase::Empty => no("is new: the controller has not reconciled it yet".to_owned()),
-        Phase::Suspended => no(format!(
-            "is Suspended and has not failed; to see what it is waiting for: {program} why {name}; \
-             to resume it: {program} resume {name}"
-        )),
+        Phase::Suspended => {
+            let resume = if awaits_its_user(wrapper) {
+                format!("; to resume it: {program} resume {name}")
+            } else {
+                String::new()
+            };
+            no(format!(
+                "is Suspended and has not failed; to see what it is waiting for: {program} why {name}{resume}"
+            ))
+        }
         Phase::Resuming | Phase::Running => no(format!(
             "is {} and has not failed; to restart it: {program} suspend {name}, then \
              {program} resume {name}",
@@ -325,7 +332,7 @@ mod tests {
     fn only_what_has_failed_is_recreated() {
         for (phase, want) in [
             ("", "has not reconciled it yet"),
-            ("Suspended", "kubectl aw resume train"),
+            ("Suspended", "kubectl aw why train"),
             ("Resuming", "is Resuming and has not failed"),
             ("Running", "kubectl aw suspend train"),
             ("Suspending", "kubectl aw resume train"),

@@ -12,7 +12,7 @@ use super::workload::Queued;
 use super::{Done, Target, block_on};
 use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
-use crate::observe::workload::SeenWorkload;
+use crate::observe::workload::{SeenWorkload, WorkloadCondition};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -79,7 +79,7 @@ async fn carry_out(
         Done::new(one, yes, Switched { action: wish, changed, workload }, &message)
     };
     let identity = json!({"uid": wrapper.uid, "resourceVersion": wrapper.version});
-    let message = message(wish, &plan);
+    let message = message(wish, &plan, wrapper);
     let (written, workload) = match plan {
         SuspendPlan::Already(how) => return Ok(Some(done(true, false, None, how))),
         SuspendPlan::No(why) => return Ok(Some(done(false, false, None, why))),
@@ -92,7 +92,10 @@ async fn carry_out(
             let mut metadata = identity;
             let active = wish == Wish::Resume;
             metadata["annotations"] = json!({keys::ACTIVE: active.to_string()});
-            let patch = json!({"metadata": metadata});
+            let mut patch = json!({"metadata": metadata});
+            if active && wrapper.queue.is_none() && wrapper.spec.suspend {
+                patch["spec"] = json!({"suspend": false}); // nobody else would resume it
+            }
             (place.patch(&appwrappers(), &wrapper.name, patch).await?, None)
         }
         SuspendPlan::Workload(workload) => {
@@ -114,6 +117,11 @@ async fn carry_out(
         }
         Written::Conflict => None,
     })
+}
+
+/// Whether it stays suspended until somebody resumes it.
+pub(super) fn awaits_its_user(wrapper: &Wrapper) -> bool {
+    wrapper.is_inactive() || wrapper.queue.is_none() && wrapper.spec.suspend
 }
 
 /// Whether anybody may suspend or resume it; else why not.
@@ -188,6 +196,13 @@ fn of_workload(workload: &SeenWorkload, wrapper: &Wrapper, wish: Wish) -> Suspen
         }
         // one that the controller has deactivated for a while stays so from now on
         (Wish::Suspend, true | false) => SuspendPlan::Annotation,
+        // its queue was removed: Kueue will not admit it
+        (Wish::Resume, true) if wrapper.spec.suspend && wrapper.queue.is_none() => {
+            SuspendPlan::Spec
+        }
+        (Wish::Resume, true | false) if wrapper.spec.suspend && is_given_up(workload) => {
+            SuspendPlan::No(given_up(workload, &wrapper.namespace))
+        }
         (Wish::Resume, true) if wrapper.spec.suspend => SuspendPlan::Already(format!(
             "is already active: Workload {name} is waiting for admission"
         )),
@@ -196,20 +211,63 @@ fn of_workload(workload: &SeenWorkload, wrapper: &Wrapper, wish: Wish) -> Suspen
     }
 }
 
+/// The condition by which Kueue itself has deactivated a Workload, for more than `spec.active`: it does not take that back
+/// when `spec.active` is true again. Source: Kueue 0.18, `workload_controller.go`.
+fn given_up_by(workload: &SeenWorkload) -> Option<&WorkloadCondition> {
+    let by_kueue = |kind: &str| {
+        workload.condition(kind).filter(|it| it.reason.starts_with("DeactivatedDueTo"))
+    };
+    let target = workload.condition("DeactivationTarget").filter(|it| it.status == "True");
+    target
+        .or_else(|| by_kueue("Evicted").filter(|it| it.status == "True"))
+        .or_else(|| by_kueue("Requeued").filter(|it| it.status == "False"))
+}
+
+fn is_given_up(workload: &SeenWorkload) -> bool {
+    given_up_by(workload).is_some() && !workload.is("QuotaReserved")
+}
+
+fn given_up(workload: &SeenWorkload, namespace: &str) -> String {
+    let (name, why) = (&workload.name, given_up_by(workload).map_or("", |it| it.reason.as_str()));
+    format!(
+        "is not resumed: Kueue has deactivated its Workload {name} ({why}) and does not activate it again; \
+         to let Kueue create another one: kubectl delete workload {name} -n {namespace}"
+    )
+}
+
 /// What was done, in words.
-fn message(wish: Wish, plan: &SuspendPlan) -> String {
+fn message(wish: Wish, plan: &SuspendPlan, wrapper: &Wrapper) -> String {
     let key = keys::ACTIVE;
+    let has_queue = wrapper.queue.is_some();
     match (wish, plan) {
         (_, SuspendPlan::Already(text) | SuspendPlan::No(text)) => text.clone(),
         (Wish::Suspend, SuspendPlan::Spec) => {
             "suspended (spec.suspend): the controller deletes its resources".to_owned()
         }
         (Wish::Resume, SuspendPlan::Spec) => "resumed (spec.suspend)".to_owned(),
-        (Wish::Suspend, SuspendPlan::Annotation) => format!(
-            "suspended (annotation {key}): the controller deletes its resources, then Kueue releases its quota"
-        ),
+        (Wish::Suspend, SuspendPlan::Annotation) => {
+            let then = match wrapper.status.phase {
+                Phase::Empty | Phase::Suspended => "it stays suspended",
+                Phase::Resuming
+                | Phase::Running
+                | Phase::Resetting
+                | Phase::Suspending
+                | Phase::Succeeded
+                | Phase::Failed
+                | Phase::Terminating => {
+                    "the controller deletes its resources, then Kueue releases its quota"
+                }
+            };
+            format!("suspended (annotation {key}): {then}")
+        }
         (Wish::Resume, SuspendPlan::Annotation) => {
-            format!("resumed (annotation {key}): it returns to its queue")
+            let restarts = wrapper.status.phase == Phase::Resetting;
+            let then = match (has_queue, restarts) {
+                (true, true) => ": it restarts when its resources are deleted",
+                (true, false) => ": it returns to its queue",
+                (false, _) => "",
+            };
+            format!("resumed (annotation {key}){then}")
         }
         (Wish::Suspend | Wish::Resume, SuspendPlan::Workload(SeenWorkload { name, .. })) => {
             format!(
@@ -294,6 +352,7 @@ mod tests {
             (plain(true), of(true), Resume, "is waiting for admission"),
             (plain(false), of(true), Resume, "is not suspended"),
             (plain(false), hidden.clone(), Resume, "is not suspended"),
+            (wrapper(Phase::Suspended, None, true), of(true), Resume, "spec"),
             (plain(true), hidden, Resume, "Kueue has to admit it from queue gpu"),
         ] {
             let said = match planned(&wrapper, &queued, wish) {
@@ -303,6 +362,33 @@ mod tests {
                 SuspendPlan::Spec => "spec".to_owned(),
             };
             assert!(said.contains(want), "{said} instead of {want}, {wish:?} {queued:?}");
+        }
+    }
+
+    #[test]
+    fn what_kueue_has_given_up_is_not_resumed() {
+        let condition = |kind: &str, status: &str, reason: &str| WorkloadCondition {
+            kind: kind.into(),
+            status: status.into(),
+            reason: reason.into(),
+            ..WorkloadCondition::default()
+        };
+        let time = "DeactivatedDueToMaximumExecutionTimeExceeded";
+        for (active, found, is_final) in [
+            (false, condition("DeactivationTarget", "True", "MaximumExecutionTimeExceeded"), true),
+            (false, condition("Evicted", "True", time), true),
+            (true, condition("Requeued", "False", "DeactivatedDueToAdmissionCheck"), true),
+            (true, condition("Requeued", "True", "DeactivatedDueToAdmissionCheck"), false),
+            (false, condition("Evicted", "True", "Deactivated"), false),
+        ] {
+            let workload = SeenWorkload { conditions: vec![found.clone()], ..workload(active) };
+            let wrapper = wrapper(Phase::Suspended, Some("gpu"), true);
+            let plan = planned(&wrapper, &Queued::Workload(workload), Wish::Resume);
+            let said = match plan {
+                SuspendPlan::No(why) => why.contains("kubectl delete workload w"),
+                _ => false,
+            };
+            assert_eq!(said, is_final, "{found:?}");
         }
     }
 
@@ -334,8 +420,15 @@ mod tests {
 
     #[test]
     fn who_suspends_with_a_queue_is_told_of_the_quota() {
-        let said = |plan| message(Wish::Suspend, &plan);
-        assert!(said(SuspendPlan::Annotation).contains("then Kueue releases its quota"));
-        assert!(!said(SuspendPlan::Spec).contains("quota"));
+        let said = |plan, phase| message(Wish::Suspend, &plan, &wrapper(phase, Some("gpu"), true));
+        let quota = "then Kueue releases its quota";
+        assert!(said(SuspendPlan::Annotation, Phase::Running).contains(quota));
+        assert!(said(SuspendPlan::Annotation, Phase::Suspended).contains("it stays suspended"));
+        assert!(!said(SuspendPlan::Spec, Phase::Running).contains("quota"));
+        for (queue, want) in [(Some("gpu"), true), (None, false)] {
+            let wrapper = wrapper(Phase::Suspended, queue, true);
+            let said = message(Wish::Resume, &SuspendPlan::Annotation, &wrapper);
+            assert_eq!(said.contains("it returns to its queue"), want);
+        }
     }
 }

@@ -72,6 +72,10 @@ fn save(
 ) -> Result<(), Error> {
     let Some(file) = file else { return Ok(()) };
     let name = file.display();
+    if file.as_os_str() == "-" {
+        term::print_own(&document(story));
+        return Ok(());
+    }
     std::fs::write(file, document(story))
         .map_err(|error| Error::Usage(format!("{name}: {error}")))?;
     term::remark(&format!("{name} written"));

@@ -5,8 +5,8 @@ use k8s_openapi::jiff::Timestamp;
 use super::super::explain::answer::Failure;
 use super::super::explain::text::span;
 use super::super::term::Colour;
-use crate::api::{Attempt, FailureRecord, Phase, RuleRef, RuleSource, condition};
-use crate::decide::policy::{self, counted_by};
+use crate::api::{Attempt, FailureRecord, Phase, condition};
+use crate::decide::policy;
 use crate::snapshot::{Owner, Snapshot};
 
 /// What stands in a table where there is nothing.
@@ -96,38 +96,6 @@ pub(super) fn short_cause(failure: &FailureRecord) -> String {
     Failure::of(failure).short()
 }
 
-/// A rule by which was decided: `retryPolicy infra/oom`, `failurePolicy/maintenance`, `retryLimit`; of a
-/// limit, the rule that it is asked for.
-pub(super) fn rule(rule: &RuleRef) -> String {
-    use RuleSource::{FailurePolicy, PodFailurePolicy, RetryPolicy};
-    let is_limit = rule.source.is_limit();
-    if rule.source == RuleSource::StopWhen {
-        return policy::place(rule);
-    }
-    let counted = counted_by(rule);
-    let index = rule.index.filter(|_| counted.is_none());
-    let place = match (&rule.policy, &rule.name, index) {
-        (Some(policy), Some(name), _) => Some(format!("{RetryPolicy} {policy}/{name}")),
-        (Some(policy), None, _) => Some(format!("{RetryPolicy} {policy}, by default")),
-        (None, Some(name), _) if is_limit => Some(format!("{FailurePolicy}/{name}")),
-        (None, Some(name), _) => Some(format!("{}/{name}", rule.source)),
-        (None, None, Some(index)) => Some(format!("{PodFailurePolicy}.rules[{index}]")),
-        (None, None, None) => None,
-    };
-    let mut text = match place {
-        Some(place) if is_limit => format!("{} of {place}", rule.source),
-        Some(place) => place,
-        None => rule.source.to_string(),
-    };
-    if rule.overrides {
-        text += " (override)";
-    }
-    if let (Some(_), Some(index)) = (counted, rule.index) {
-        text += &format!(", counted by {PodFailurePolicy}.rules[{index}]");
-    }
-    text
-}
-
 /// Whose the object is that has the name of a component.
 pub(super) fn taken_by(owner: &Owner) -> String {
     match owner {
@@ -148,7 +116,7 @@ pub(super) fn failed_with(reason: &str, message: &str) -> String {
 pub(super) fn decision(attempt: &Attempt) -> Option<String> {
     let mut text = attempt.action?.as_str().to_owned();
     if let Some(rule) = &attempt.rule {
-        text += &format!(" by {}", self::rule(rule));
+        text += &format!(" by {}", policy::short(rule));
     }
     if let Some(retries) = attempt.retries {
         let source = attempt.rule.as_ref().map(|rule| rule.source);
@@ -228,32 +196,5 @@ mod tests {
         };
         assert_eq!(cause(&component), "component work, reason DeadlineExceeded");
         assert_eq!(short_cause(&component), "work DeadlineExceeded");
-        let of = |source, policy: Option<&str>, name: Option<&str>, index| {
-            let text = |text: Option<&str>| text.map(str::to_owned);
-            let (policy, name) = (text(policy), text(name));
-            rule(&RuleRef { policy, name, index, ..RuleRef::plain(source) })
-        };
-        let named = of(RuleSource::RetryPolicy, Some("infra"), Some("oom"), Some(1));
-        assert_eq!(named, "retryPolicy infra/oom");
-        let default = of(RuleSource::RetryPolicy, Some("infra"), None, None);
-        assert_eq!(default, "retryPolicy infra, by default");
-        let unnamed = of(RuleSource::PodFailurePolicy, None, None, Some(0));
-        assert_eq!(unnamed, "podFailurePolicy.rules[0]");
-        assert_eq!(of(RuleSource::RetryLimit, None, None, None), "retryLimit");
-        let counted = ", counted by podFailurePolicy.rules[0]";
-        let limit = of(RuleSource::RetryLimit, None, None, Some(0));
-        assert_eq!(limit, format!("retryLimit{counted}"));
-        let default = of(RuleSource::RetryPolicy, Some("infra"), None, Some(0));
-        assert_eq!(default, format!("retryPolicy infra, by default{counted}"));
-        let limit = of(RuleSource::RetryLimit, Some("infra"), Some("oom"), Some(1));
-        assert_eq!(limit, "retryLimit of retryPolicy infra/oom");
-        let limit = of(RuleSource::UncountedLimit, None, Some("maintenance"), Some(1));
-        assert_eq!(limit, "uncountedLimit of failurePolicy/maintenance");
-        let limit = of(RuleSource::UncountedLimit, None, None, Some(2));
-        assert_eq!(limit, "uncountedLimit of podFailurePolicy.rules[2]");
-        let policy = Some("infra".to_owned());
-        let by = RuleRef { policy, overrides: true, ..RuleRef::plain(RuleSource::RetryPolicy) };
-        let by = RuleRef { name: Some("never".to_owned()), index: Some(0), ..by };
-        assert_eq!(rule(&by), "retryPolicy infra/never (override)");
     }
 }

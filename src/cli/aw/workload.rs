@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use crate::api::Phase;
+use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::observe::workload::{self, SeenWorkload, WorkloadCondition};
 
@@ -37,7 +39,8 @@ pub(super) fn of_owner(all: &[RawObject], uid: &str) -> Queued {
 }
 
 /// How it stands in its queue; none where it names none, and Kueue made nothing for it.
-pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<QueueStatus> {
+pub(super) fn standing(wrapper: &Wrapper, queued: &Queued) -> Option<QueueStatus> {
+    let (queue, is_suspended) = (wrapper.queue.as_deref(), wrapper.spec.suspend);
     let plain = |message: String| QueueStatus {
         queue: queue.map(str::to_owned),
         workload: None,
@@ -51,14 +54,19 @@ pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<QueueStat
             admitted: workload.is("Admitted") && !workload.is("Finished"),
             active: Some(workload.active),
             ..plain(match &workload.cluster {
-                Some(cluster) => format!("{}; worker cluster {cluster}", message(workload)),
-                None => message(workload),
+                Some(cluster) => format!("{}; worker cluster {cluster}", message(workload, is_suspended)),
+                None => message(workload, is_suspended),
             })
         }),
         _ if queue.is_none() => None,
         Queued::NoKueue => {
             Some(plain("Kueue is not installed in this cluster: nothing admits it".to_owned()))
         }
+        // Kueue keeps none of what has ended
+        Queued::Nothing if [Phase::Succeeded, Phase::Failed].contains(&wrapper.status.phase) => None,
+        Queued::Nothing if !wrapper.status.attempts.is_empty() => Some(plain(
+            "its Workload was deleted: Kueue no longer counts its quota, and stops it".to_owned(),
+        )),
         Queued::Nothing => Some(plain(
             "Kueue has not created its Workload: check that integrations.frameworks of Kueue lists \
              workload.codeflare.dev/appwrapper"
@@ -68,8 +76,11 @@ pub(super) fn standing(queue: Option<&str>, queued: &Queued) -> Option<QueueStat
     }
 }
 
+/// The most admission checks that are named.
+const CHECKS_MAX: usize = 8;
+
 /// What Kueue says: why it is not admitted, where it is not.
-fn message(workload: &SeenWorkload) -> String {
+fn message(workload: &SeenWorkload, is_suspended: bool) -> String {
     let said = |condition: &WorkloadCondition| match (condition.reason.as_str(), &condition.message)
     {
         ("", message) => message.clone(),
@@ -87,16 +98,32 @@ fn message(workload: &SeenWorkload) -> String {
         return format!("deactivated: spec.active of its Workload is false{evicted}");
     }
     if workload.is("Admitted") {
-        return when("Evicted", "True")
-            .map_or_else(|| "admitted".to_owned(), |said| format!("being evicted: {said}"));
+        return match when("Evicted", "True") {
+            Some(said) => format!("being evicted: {said}"),
+            None if is_suspended => {
+                "admitted, but Kueue has not resumed it: if this lasts, compare \
+                                     admission.kueueAccount with the user name of Kueue"
+                    .to_owned()
+            }
+            None => "admitted".to_owned(),
+        };
     }
     if workload.is("QuotaReserved") {
-        let admitted = when("Admitted", "False").map(|said| format!(": {said}"));
-        return format!("quota reserved, waiting for admission{}", admitted.unwrap_or_default());
+        let checks = open_checks(workload);
+        if !checks.is_empty() {
+            return format!("quota reserved, waiting for admission checks: {checks}");
+        }
+        // one from before the reservation says nothing
+        let stands = |one: &&WorkloadCondition| !one.reason.starts_with("NoReservation");
+        let admitted = workload.condition("Admitted").filter(stands);
+        let admitted = admitted.filter(|one| one.status == "False").map(said);
+        let admitted = admitted.map(|said| format!(": {said}")).unwrap_or_default();
+        return format!("quota reserved, waiting for admission{admitted}");
     }
     let waits = when("QuotaReserved", "False");
     let evicted = when("Evicted", "True").map(|said| format!("was evicted: {said}"));
-    let parts: Vec<String> = [waits, evicted].into_iter().flatten().collect();
+    let mut parts: Vec<String> = [waits, evicted].into_iter().flatten().collect();
+    parts.extend(Some(open_checks(workload)).filter(|checks| !checks.is_empty()));
     if parts.is_empty() {
         "waiting: Kueue has not processed it yet".to_owned()
     } else {
@@ -104,11 +131,26 @@ fn message(workload: &SeenWorkload) -> String {
     }
 }
 
+/// The admission checks that are not ready: `name (state: message)`.
+fn open_checks(workload: &SeenWorkload) -> String {
+    let open = workload.checks.iter().filter(|check| check.state != "Ready").take(CHECKS_MAX);
+    let said = open.map(|check| match check.message.as_str() {
+        "" => format!("{} ({})", check.name, check.state),
+        message => format!("{} ({}: {message})", check.name, check.state),
+    });
+    said.collect::<Vec<_>>().join(", ")
+}
+
 #[cfg(test)]
 mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::api::Attempt;
+
+    fn gpu() -> Wrapper {
+        Wrapper { queue: Some("gpu".to_owned()), ..Wrapper::default() }
+    }
 
     fn seen(value: &Value) -> RawObject {
         serde_json::from_str(&value.to_string()).unwrap()
@@ -175,18 +217,38 @@ mod tests {
             (true, vec![quota, admitted, ("Finished", "True", "done")], "finished: R: done"),
         ] {
             let of = seen(&workload("w", "uid", active, &conditions));
-            let standing = standing(Some("gpu"), &of_owner(&[of], "uid")).unwrap();
+            let standing = standing(&gpu(), &of_owner(&[of], "uid")).unwrap();
             assert_eq!(standing.message, want, "{active} {conditions:?}");
             let is_admitted = conditions.contains(&admitted) && !want.starts_with("finished");
             assert_eq!(standing.admitted, is_admitted);
         }
+        let mut checked = workload("w", "uid", true, &[quota, ("Admitted", "False", "x")]);
+        checked["status"]["conditions"][1]["reason"] = "NoReservation".into();
+        let message = |of: &Value| standing(&gpu(), &of_owner(&[seen(of)], "uid")).unwrap().message;
+        let waiting = "quota reserved, waiting for admission";
+        assert_eq!(message(&checked), waiting);
+        checked["status"]["admissionChecks"] = json!([{"name": "a", "state": "Ready"},
+            {"name": "b", "state": "Pending", "message": "no nodes yet"}, {"name": "c", "state": "Retry"}]);
+        assert_eq!(
+            message(&checked),
+            format!("{waiting} checks: b (Pending: no nodes yet), c (Retry)")
+        );
         let mut elsewhere = workload("w", "uid", true, &[quota, admitted]);
         elsewhere["status"]["clusterName"] = "west".into();
-        let elsewhere = standing(Some("gpu"), &of_owner(&[seen(&elsewhere)], "uid")).unwrap();
+        let elsewhere = standing(&gpu(), &of_owner(&[seen(&elsewhere)], "uid")).unwrap();
         assert_eq!(elsewhere.message, "admitted; worker cluster west");
-        assert_eq!(standing(None, &Queued::Nothing), None);
-        assert_eq!(standing(None, &Queued::NoKueue), None);
-        let hidden = standing(Some("gpu"), &Queued::Hidden("forbidden".into())).unwrap();
+        assert_eq!(standing(&Wrapper::default(), &Queued::Nothing), None);
+        assert_eq!(standing(&Wrapper::default(), &Queued::NoKueue), None);
+        let hidden = standing(&gpu(), &Queued::Hidden("forbidden".into())).unwrap();
         assert_eq!(hidden.message, "cannot list its Workload: forbidden");
+        let gone = |phase: Phase, attempts: usize| {
+            let mut wrapper = gpu();
+            wrapper.status.phase = phase;
+            wrapper.status.attempts = vec![Attempt::default(); attempts];
+            standing(&wrapper, &Queued::Nothing).map(|status| status.message)
+        };
+        assert_eq!(gone(Phase::Succeeded, 1), None);
+        assert!(gone(Phase::Running, 1).unwrap().starts_with("its Workload was deleted"));
+        assert!(gone(Phase::Suspended, 0).unwrap().contains("has not created its Workload"));
     }
 }

@@ -2,12 +2,13 @@
 
 use k8s_openapi::jiff::Timestamp;
 use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use super::super::aw::list::state;
 use super::super::ledger::Ledger;
 use super::super::program;
 use super::Scene;
-use crate::api::{FailureRecord, Phase, RuleRef, RuleSource, SuspectNodes};
+use crate::api::{FailureRecord, Phase, RuleRef, SuspectNodes};
 use crate::config::Config;
 use crate::decide::{Decision, Facts, VerdictAction, budget, decide, progress, recovery};
 use crate::observe::assemble::Wrapper;
@@ -28,7 +29,8 @@ pub(in crate::cli) struct Explanation {
     pub reason: Option<String>,
     pub message: String,
     pub failure: Option<Failure>,
-    pub rule: Option<Rule>,
+    #[serde(serialize_with = "in_full")]
+    pub rule: Option<RuleRef>,
     pub counted: Option<bool>,
     pub retries: Option<crate::api::Retries>,
     pub retry_after_seconds: Option<i64>,
@@ -177,16 +179,21 @@ pub(in crate::cli) struct Failure {
     pub message: Option<String>,
 }
 
-/// The rule that named the action.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(in crate::cli) struct Rule {
-    pub source: RuleSource,
-    pub policy: Option<String>,
-    pub name: Option<String>,
-    pub index: Option<i32>,
-    /// The policy overrides what the AppWrapper itself says.
-    #[serde(rename = "override", skip_serializing_if = "std::ops::Not::not")]
-    pub overrides: bool,
+/// A rule with all of its fields, also those that it does not have.
+#[expect(clippy::ref_option, reason = "serde hands the field over so")]
+pub(in crate::cli) fn in_full<S: Serializer>(
+    rule: &Option<RuleRef>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    let in_full = rule.as_ref().map(|rule| {
+        let RuleRef { source, policy, name, index, overrides } = rule;
+        let mut fields = json!({"source": source, "policy": policy, "name": name, "index": index});
+        if *overrides {
+            fields["override"] = true.into();
+        }
+        fields
+    });
+    in_full.serialize(serializer)
 }
 
 /// Decides, by the controller's own code.
@@ -304,7 +311,7 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         reason: verdict.reason.clone(),
         message: verdict.message.clone(),
         failure: verdict.failure.as_ref().map(Failure::of),
-        rule: verdict.rule.as_ref().map(Rule::of),
+        rule: verdict.rule.clone(),
         counted: verdict.counted,
         retries: verdict.retries,
         retry_after_seconds: verdict.retry_after_seconds,
@@ -357,17 +364,5 @@ impl Explanation {
     /// Nothing is to be done.
     pub(in crate::cli) fn is_at_rest(&self) -> bool {
         self.action == VerdictAction::None && self.next_phase == self.phase
-    }
-}
-
-impl Rule {
-    pub(in crate::cli) fn of(rule: &RuleRef) -> Self {
-        Self {
-            source: rule.source,
-            policy: rule.policy.clone(),
-            name: rule.name.clone(),
-            index: rule.index,
-            overrides: rule.overrides,
-        }
     }
 }

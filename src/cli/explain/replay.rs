@@ -6,8 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::Scene;
-use super::answer::{self, Failure, Rule};
-use crate::api::{Attempt, AttemptAction, Retries};
+use super::answer::{self, Failure};
+use crate::api::{Attempt, AttemptAction, Retries, RuleRef};
 use crate::config::Config;
 use crate::decide::Facts;
 use crate::decide::replay::{Replayed, replay};
@@ -47,7 +47,8 @@ pub(super) struct Judged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Recorded {
     pub action: Option<&'static str>,
-    pub rule: Option<Rule>,
+    #[serde(serialize_with = "answer::in_full")]
+    pub rule: Option<RuleRef>,
     pub retries: Option<Retries>,
 }
 
@@ -56,7 +57,8 @@ pub(super) struct Recorded {
 #[serde(rename_all = "camelCase")]
 pub(super) struct Decided {
     pub action: &'static str,
-    pub rule: Option<Rule>,
+    #[serde(serialize_with = "answer::in_full")]
+    pub rule: Option<RuleRef>,
     pub counted: Option<bool>,
     pub retries: Option<Retries>,
     pub retry_after_seconds: Option<i64>,
@@ -102,12 +104,12 @@ impl Judged {
             failure: Failure { message, ..Failure::of(&replayed.failure) },
             recorded: Recorded {
                 action: recorded.action.map(AttemptAction::as_str),
-                rule: recorded.rule.as_ref().map(Rule::of),
+                rule: recorded.rule.clone(),
                 retries: recorded.retries,
             },
             replayed: Decided {
                 action: replayed.action.map_or("None", AttemptAction::as_str),
-                rule: replayed.rule.as_ref().map(Rule::of),
+                rule: replayed.rule.clone(),
                 counted: replayed.counted(),
                 retries: replayed.retries,
                 retry_after_seconds: replayed.retry_after_seconds,
@@ -132,8 +134,10 @@ fn outcome(failures: &[Replayed], attempts: &[Attempt]) -> String {
     let differ = failures.iter().filter(|each| each.differs()).count();
     let mut text = match (differ, failures.len()) {
         (0, 1) => "the only failure is decided the same way".to_owned(),
+        (0, 2) => "both failures are decided the same way".to_owned(),
         (0, all) => format!("all {all} failures are decided the same way"),
         (1, 1) => "the only failure is decided differently".to_owned(),
+        (2, 2) => "both failures are decided differently".to_owned(),
         (some, all) => format!("{some} of {all} failures are decided differently"),
     };
     let fail = Some(AttemptAction::Fail);

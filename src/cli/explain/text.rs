@@ -3,10 +3,10 @@
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::term::{Colour, Page, Span};
-use super::answer::{Budget, Eviction, Explanation, Failure, Progress, Rule};
+use super::answer::{Budget, Eviction, Explanation, Failure, Progress};
 use crate::api::{Phase, RuleSource, SuspectEffect, SuspectNodes};
 use crate::decide::VerdictAction;
-use crate::decide::policy::used_before;
+use crate::decide::policy::{short, used_before};
 use crate::tuning::Period;
 
 /// The answer as a headline and a few lines.
@@ -37,7 +37,7 @@ pub(in crate::cli) fn facts(answer: &Explanation, now: Timestamp) -> Vec<(&'stat
     };
     line("why", why(answer));
     line("failure", answer.failure.as_ref().map(failure).unwrap_or_default());
-    line("rule", answer.rule.as_ref().map(rule).unwrap_or_default());
+    line("rule", answer.rule.as_ref().map(short).unwrap_or_default());
     line("restarts", restarts(answer));
     line("progress", answer.progress.as_ref().map(|it| progress(it, now)).unwrap_or_default());
     line("budget", answer.budget.as_ref().map(budget).unwrap_or_default());
@@ -133,40 +133,6 @@ fn failure(failure: &Failure) -> String {
     fact("reason", failure.reason.as_deref());
     fact("category", failure.category.as_deref());
     facts.join(", ")
-}
-
-fn rule(rule: &Rule) -> String {
-    let mut text = rule.source.to_string();
-    if let Some(policy) = &rule.policy {
-        text += &format!(", policy {policy}");
-    }
-    if rule.overrides {
-        text += " (override)";
-    }
-    match (&rule.name, rule.index) {
-        (Some(name), _) if rule.policy.is_none() && rule.source.is_limit() => {
-            text += &format!(", failurePolicy rule {name}");
-        }
-        (Some(name), _) => text += &format!(", rule {name}"),
-        (None, Some(index)) => text += &unnamed(rule.source, index),
-        (None, None) => {}
-    }
-    if let (Some(_), Some(index)) = (&rule.name, rule.index) {
-        text += &format!(" (rules[{index}])");
-    }
-    text
-}
-
-/// A rule of `podFailurePolicy`, which has no name: it decided, or its action is `Count`.
-fn unnamed(source: RuleSource, index: i32) -> String {
-    if source == RuleSource::PodFailurePolicy {
-        return format!(".rules[{index}]");
-    }
-    let rule = format!("{}.rules[{index}]", RuleSource::PodFailurePolicy);
-    if source == RuleSource::UncountedLimit {
-        return format!(", {rule}");
-    }
-    format!(", counted by {rule}")
 }
 
 fn restarts(answer: &Explanation) -> String {

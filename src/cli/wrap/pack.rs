@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde_json::{Map, Value, json};
 
 use super::super::bundle::Document;
+use super::added::{self, remove_entry};
 use crate::api::{GROUP, keys};
 use crate::kinds::{self, Kind};
 use crate::tuning::shortened;
@@ -183,9 +184,12 @@ fn template(document: &Document, notes: &mut Vec<String>) -> Value {
             ));
         }
         for label in KUEUE_LABELS {
-            remove(metadata, "labels", label);
+            remove_entry(metadata, "labels", label);
         }
-        remove(metadata, "annotations", "kubectl.kubernetes.io/last-applied-configuration");
+        remove_entry(metadata, "annotations", "kubectl.kubernetes.io/last-applied-configuration");
+    }
+    if document.value["metadata"]["uid"].is_string() {
+        added::remove(&mut object);
     }
     let kind = Kind::of_object(&object);
     let has_no_pods = WITHOUT_PODS.contains(&document.group());
@@ -214,14 +218,6 @@ fn template(document: &Document, notes: &mut Vec<String>) -> Value {
         ));
     }
     object
-}
-
-/// Removes an entry, and the map where that leaves it empty.
-fn remove(metadata: &mut Map<String, Value>, map: &str, key: &str) {
-    let Some(entries) = metadata.get_mut(map).and_then(Value::as_object_mut) else { return };
-    if entries.remove(key).is_some() && entries.is_empty() {
-        metadata.remove(map);
-    }
 }
 
 #[cfg(test)]

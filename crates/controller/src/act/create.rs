@@ -162,8 +162,18 @@ fn write_failure(error: &kube::Error) -> NotCreated {
         client::is_rejected_for_good(error) || mutations::is_present(Mutation::LostIsFailed);
     let why = CreationFailure { fatal: is_fatal, message: said(error) };
     let may_exist = live::code(error).is_none_or(|code| code >= 500);
-    let unanswered = !client::concerns_one_object(error);
+    let unanswered = !client::concerns_one_object(error) || is_without_webhook(error);
     NotCreated { why, retry_after: client::retry_after(error), may_exist, unanswered }
+}
+
+/// A webhook does not answer the API server, which says so by 500: that refuses nothing.
+fn is_without_webhook(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) => {
+            status.code == 500 && status.message.contains("failed calling webhook")
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -187,6 +197,11 @@ mod tests {
             (409, "conflict", false),
             (429, "too many requests", false),
             (500, "webhook failed", false),
+            (
+                500,
+                "Internal error occurred: failed calling webhook \"x\": connection refused",
+                false,
+            ),
             (503, "etcd", false),
             (504, "timeout", false),
         ] {
@@ -199,7 +214,8 @@ mod tests {
             let why = CreationFailure { fatal: want, message: message.into() };
             assert_eq!(failure.why, why, "{code}");
             assert_eq!(failure.may_exist, code >= 500, "{code}");
-            assert_eq!(failure.unanswered, code == 429, "{code}");
+            let is_outage = code == 429 || message.contains("calling webhook");
+            assert_eq!(failure.unanswered, is_outage, "{code}");
         }
     }
 }

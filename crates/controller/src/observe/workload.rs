@@ -38,6 +38,8 @@ pub struct SeenWorkload {
     pub unhealthy_nodes: Vec<String>,
     /// All pods have places in a topology.
     pub has_topology: bool,
+    /// `status.admissionChecks`.
+    pub checks: Vec<AdmissionCheckState>,
     /// `status.clusterName`: the worker cluster of MultiKueue in which it is admitted.
     pub cluster: Option<String>,
 }
@@ -53,6 +55,18 @@ pub struct WorkloadCondition {
     pub status: String,
     /// Its reason.
     pub reason: String,
+    /// Its message.
+    pub message: String,
+}
+
+/// The state of an admission check of a Workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct AdmissionCheckState {
+    /// Its name.
+    pub name: String,
+    /// `Pending`, `Ready`, `Retry` or `Rejected`.
+    pub state: String,
     /// Its message.
     pub message: String,
 }
@@ -75,6 +89,7 @@ struct Spec {
 struct Status {
     conditions: Vec<WorkloadCondition>,
     unhealthy_nodes: Vec<UnhealthyNode>,
+    admission_checks: Vec<AdmissionCheckState>,
     admission: Admission,
     cluster_name: Option<String>,
 }
@@ -115,6 +130,7 @@ impl SeenWorkload {
             conditions: body.status.conditions,
             has_topology: has_topology && !assigned.is_empty(),
             unhealthy_nodes: body.status.unhealthy_nodes.into_iter().map(|it| it.name).collect(),
+            checks: body.status.admission_checks,
             cluster: body.status.cluster_name,
         })
     }

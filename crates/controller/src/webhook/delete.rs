@@ -28,7 +28,7 @@ enum Early {
 #[must_use]
 pub fn judge(review: &Review, config: &Config) -> AdmissionResponse {
     let Review { requester, old_object, options, .. } = review;
-    if requester.username == OF_NAMESPACES || !is_deployed(&old_object.value) {
+    if requester.username == OF_NAMESPACES || !holds_quota(&old_object.value) {
         return AdmissionResponse::default();
     }
     let Some(early) = early(options, &old_object.value) else {
@@ -52,9 +52,13 @@ pub fn judge(review: &Review, config: &Config) -> AdmissionResponse {
     }
 }
 
-fn is_deployed(aw: &Value) -> bool {
-    let mut conditions = aw["status"]["conditions"].as_array().into_iter().flatten();
-    conditions.any(|each| each["type"] == condition::RESOURCES_DEPLOYED && each["status"] == "True")
+/// Whether there may be pods that use quota: not once it has succeeded, although its resources are kept.
+fn holds_quota(aw: &Value) -> bool {
+    let has = |kind: &str, status: &str| {
+        let mut conditions = aw["status"]["conditions"].as_array().into_iter().flatten();
+        conditions.any(|each| each["type"] == kind && each["status"] == status)
+    };
+    has(condition::RESOURCES_DEPLOYED, "True") && !has(condition::QUOTA_RESERVED, "False")
 }
 
 /// What the options say; or else a finalizer, which means the same.

@@ -1,7 +1,8 @@
 //! What is filled in again when somebody changes an AppWrapper and leaves it out.
 //!
-//! `kubectl apply` and those who work like it send the components as a manifest has them, and to Kubernetes the list is
-//! one value: without what admission and Kueue have written into it, an unchanged manifest would change it.
+//! `kubectl apply` sends the components as a manifest has them, and to Kubernetes the list is one value: without what
+//! admission and Kueue have written into it, an unchanged manifest would change it. `kubectl replace` sends nothing else
+//! than the manifest; and so does server-side apply for what its manager owned before, which may be everything.
 
 use serde_json::{Map, Value};
 
@@ -9,26 +10,83 @@ use super::response::Op;
 use crate::api::keys;
 use crate::kinds;
 
-/// The changes that give the components back what they had.
+/// The changes that give an AppWrapper back what it had.
 ///
-/// | field of a component | where |
+/// | field | where |
 /// |---|---|
-/// | `podSets` | none is declared |
-/// | `podSetInfos` | there is none, the AppWrapper has a queue, and `spec.suspend` stays as it is |
-/// | `template` | it means the stored one: without what admission recorded in it, or with empty metadata |
+/// | labels `workload.codeflare.dev/user`, `…/userid` | missing |
+/// | finalizer | missing, and the AppWrapper is not being deleted |
+/// | `spec.requester` | missing |
+/// | `spec.suspend` | missing, and the AppWrapper has a queue |
+/// | `podSets` of a component | none is declared |
+/// | `podSetInfos` of a component | missing, and the AppWrapper has a queue |
+/// | `template` of a component | it means the stored one: without what admission recorded in it, or with empty metadata |
 ///
-/// Kueue and the controller write whole objects: they are not asked here. None where components are added or
-/// removed: validation says so.
+/// Kueue and the controller write what they mean: they are not asked here. No component is changed where some are added
+/// or removed: validation says so.
 #[must_use]
 pub fn refill(old: &Value, new: &Value) -> Vec<Op> {
-    let [stored, given] = [old, new].map(|aw| aw["spec"]["components"].as_array());
+    let (Value::Object(metadata), Value::Object(spec)) = (&new["metadata"], &new["spec"]) else {
+        return vec![];
+    };
+    let has_queue =
+        [old, new].iter().any(|aw| !is_empty(&aw["metadata"]["labels"][keys::QUEUE_NAME]));
+    let mut ops = labels(&old["metadata"], metadata);
+    ops.extend(finalizer(&old["metadata"], metadata));
+    if lacks(spec, &old["spec"], "requester") {
+        ops.push(Op::set(&["spec", "requester"], old["spec"]["requester"].clone()));
+    }
+    if has_queue && lacks(spec, &old["spec"], "suspend") {
+        ops.push(Op::set(&["spec", "suspend"], old["spec"]["suspend"].clone()));
+    }
+    ops.extend(components(&old["spec"], spec, has_queue));
+    ops
+}
+
+/// The labels of the user.
+fn labels(old: &Value, new: &Map<String, Value>) -> Vec<Op> {
+    let none = Map::new();
+    let given = match new.get("labels") {
+        None | Some(Value::Null) => None,
+        Some(Value::Object(labels)) => Some(labels),
+        Some(_) => return vec![],
+    };
+    let is_missing = |key: &&str| lacks(given.unwrap_or(&none), &old["labels"], key);
+    let missing = [keys::USER, keys::USER_ID].into_iter().filter(is_missing);
+    let missing = missing.map(|key| (key, old["labels"][key].clone()));
+    if given.is_some() {
+        return missing.map(|(key, value)| Op::set(&["metadata", "labels", key], value)).collect();
+    }
+    let all: Map<String, Value> = missing.map(|(key, value)| (key.to_owned(), value)).collect();
+    if all.is_empty() { vec![] } else { vec![Op::set(&["metadata", "labels"], all.into())] }
+}
+
+/// Without it, the API server would delete the AppWrapper before its pods.
+fn finalizer(old: &Value, new: &Map<String, Value>) -> Option<Op> {
+    let has_ours =
+        |all: &Value| all.as_array().is_some_and(|all| all.contains(&keys::FINALIZER.into()));
+    let is_deleted = new.get("deletionTimestamp").is_some_and(|moment| !moment.is_null());
+    if is_deleted || !has_ours(&old["finalizers"]) {
+        return None;
+    }
+    match new.get("finalizers") {
+        None | Some(Value::Null) => {
+            Some(Op::set(&["metadata", "finalizers"], Value::from(vec![keys::FINALIZER])))
+        }
+        Some(given) if given.is_array() && !has_ours(given) => {
+            Some(Op::set(&["metadata", "finalizers", "-"], keys::FINALIZER.into()))
+        }
+        Some(_) => None,
+    }
+}
+
+fn components(old: &Value, new: &Map<String, Value>, has_queue: bool) -> Vec<Op> {
+    let stored = old["components"].as_array();
+    let given = new.get("components").and_then(Value::as_array);
     let (Some(stored), Some(given)) = (stored, given) else { return vec![] };
     if stored.len() != given.len() {
         return vec![];
     }
-    let has_queue = |aw: &Value| !is_empty(&aw["metadata"]["labels"][keys::QUEUE_NAME]);
-    let is_suspended = |aw: &Value| aw["spec"]["suspend"] == true;
-    let keeps_infos = has_queue(old) && is_suspended(old) == is_suspended(new);
     let mut ops = vec![];
     for (i, (old, new)) in stored.iter().zip(given).enumerate() {
         let Value::Object(new) = new else { continue };
@@ -38,7 +96,7 @@ pub fn refill(old: &Value, new: &Value) -> Vec<Op> {
         if lacks(new, old, "podSets") {
             keep("podSets");
         }
-        if keeps_infos && lacks(new, old, "podSetInfos") {
+        if has_queue && lacks(new, old, "podSetInfos") {
             keep("podSetInfos");
         }
         let stored = &old["template"];
@@ -63,7 +121,7 @@ fn as_stored(template: &Value) -> Value {
     template
 }
 
-/// Whether the new component leaves out what the old one has.
+/// Whether the new object leaves out a field that the old one has.
 fn lacks(new: &Map<String, Value>, old: &Value, field: &str) -> bool {
     new.get(field).is_none_or(is_empty) && !is_empty(&old[field])
 }

@@ -16,6 +16,9 @@ use crate::tuning::Period;
 /// How often it is looked whether a name is free again.
 const NAME_CHECK_INTERVAL: Period = Period::from_secs(5);
 
+/// How long the pods of a component that was deleted may take before that is worth saying.
+const LEFT_BEHIND_AFTER: Period = Period::from_secs(10);
+
 /// Creates missing components; `AdmissionGracePeriod` runs for each of them separately.
 ///
 /// # Errors
@@ -42,13 +45,23 @@ where
     }
     if let Some((index, message)) = blocked(draft, absent) {
         let mut problem = Problem::of_component(draft, index, unhealthy::CREATE_FAILED, &message);
-        let since = failing_since(draft, index, since(draft, index));
-        let deadline = draft.facts.limits.admission_grace.after(since);
+        let begun = since(draft, index);
+        let deadline = failing_since(draft, index, begun);
+        let deadline = draft.facts.limits.admission_grace.after(deadline);
         problem.deadline = Some(deadline);
         if draft.facts.now >= deadline {
             return Err(resolve::resolve(here, draft, &problem));
         }
-        resolve::wait(draft, &problem, Some(deadline));
+        // its pods go soon after it
+        let is_usual = left_behind(draft, index).is_some();
+        let odd_from = LEFT_BEHIND_AFTER.after(begun);
+        if is_usual && draft.facts.now < odd_from {
+            draft.look_again(odd_from);
+            resolve::describe(draft, &problem);
+            draft.wait(deadline);
+        } else {
+            resolve::wait(draft, &problem, Some(deadline));
+        }
         // the end of an object of another AppWrapper wakes only that
         if matches!(snapshot.components[index].presence, Presence::Present(_)) {
             draft.look_again(NAME_CHECK_INTERVAL.after(draft.facts.now));
@@ -69,7 +82,9 @@ where
     }
     if !creatable.is_empty() {
         draft.verdict.action = VerdictAction::Deploy;
-        draft.verdict.deadline = None;
+        if draft.verdict.reason.as_deref() != Some(unhealthy::CREATE_FAILED) {
+            draft.verdict.deadline = None;
+        }
         draft.verdict.create = creatable;
     }
     Ok(here)

@@ -53,6 +53,13 @@ impl<'a> Draft<'a> {
         condition::set(&mut self.status.conditions, kind, status, reason, &message, self.facts.now);
     }
 
+    /// Sets a condition to True with its message, also where it had another: only where the status is written anyway.
+    pub fn say(&mut self, kind: &str, reason: &str, message: &str) {
+        let message = escape(message);
+        let now = self.facts.now;
+        condition::set_message(&mut self.status.conditions, kind, true, reason, &message, now);
+    }
+
     /// Sets a condition to False where it is there and True.
     pub fn clear(&mut self, kind: &str, reason: &str, message: &str) {
         if condition::is_true(&self.status.conditions, kind) {

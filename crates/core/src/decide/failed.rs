@@ -1,7 +1,7 @@
 //! What failed: components that say so, components that are missing, pods; and the first cause of it.
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -298,8 +298,26 @@ fn failed_components<'a>(draft: &Draft<'a>, judged: &Judged<'a>) -> Vec<FailedCo
             Outcome::Active | Outcome::Succeeded => None,
         })
         .collect();
-    failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));
+    sort(draft, judged, &mut failed);
     failed
+}
+
+/// Sorts failed components as [`first_cause`] does: by the pod that is the cause of each, where one tells. When a component
+/// says so tells nothing about two that failed in the same second, or that are reported late. Ties go by name.
+fn sort<'a>(draft: &Draft<'a>, judged: &Judged<'a>, failed: &mut [FailedComponent<'a>]) {
+    let counts = |pod: &Pod| judged.ignores(pod).is_none();
+    let mut causes: BTreeMap<usize, Option<&Pod>> = BTreeMap::new();
+    for each in failed.iter_mut() {
+        let pod = disrupted_alone(draft, each.index)
+            .or_else(|| cause(draft, judged, each.index, counts))
+            .or_else(|| cause(draft, judged, each.index, |_| true));
+        each.at = pod.map_or(each.at, failure::finished_at).or(each.at);
+        causes.insert(each.index, pod);
+    }
+    failed.sort_by_key(|each| {
+        let pod = causes.get(&each.index).copied().flatten();
+        (each.at.is_none(), each.at, pod.map(|pod| &pod.name), each.index)
+    });
 }
 
 /// Failed components, beside them wrapped Pods that failed and components of which a pod died with its node:
@@ -343,7 +361,7 @@ pub fn with_pods<'a>(
             failed.push(FailedComponent { index, reason, message, pod_set, at, jobs: &[] });
         }
     }
-    failed.sort_by_key(|each| (each.at.is_none(), each.at, each.index));
+    sort(draft, judged, &mut failed);
     failed
 }
 

@@ -1,10 +1,13 @@
 //! What is said about policies that cannot be used.
 
+use std::collections::BTreeSet;
+
 use super::draft::Draft;
 use super::policy::Judged;
 use super::{components, health, steps};
 use crate::api::{Phase, PodFailurePolicyAction, condition};
 use crate::price::{IGNORED_PODS_MAX, STATUS_MESSAGE_BYTES_MAX};
+use crate::snapshot::Pod;
 
 /// Reason of events about a policy of the AppWrapper itself.
 const INVALID: &str = "InvalidPolicy";
@@ -35,14 +38,19 @@ pub fn ignored_failures(draft: &mut Draft<'_>, judged: &Judged<'_>) {
     if room == 0 {
         return;
     }
-    let is_new = |uid: &&str| !known.iter().any(|one| one == uid);
+    // a pod that may be there again with its node has not failed yet
+    let pods = &draft.facts.snapshot.pods;
+    let is_open = |pod: &Pod| health::may_come_back(draft.facts, pod);
+    let open: BTreeSet<&str> =
+        pods.iter().filter(|pod| is_open(pod)).map(|pod| pod.uid.as_str()).collect();
+    let is_new = |uid: &&str| !open.contains(uid) && !known.iter().any(|one| one == uid);
     let new: Vec<String> = judged.ignored().filter(is_new).take(room).map(str::to_owned).collect();
     if new.is_empty() {
         return;
     }
     if known.is_empty() {
-        let pods = &draft.facts.snapshot.pods;
-        let mut named = pods.iter().filter_map(|pod| Some((pod, judged.ignores(pod)?)));
+        let decided = pods.iter().filter(|pod| !is_open(pod));
+        let mut named = decided.filter_map(|pod| Some((pod, judged.ignores(pod)?)));
         if let Some((pod, rule)) = named.next() {
             let text =
                 format!("Pod {} failed; rule {rule} of podFailurePolicy ignores it", pod.name);

@@ -268,7 +268,8 @@ pub(super) fn running(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     note_readiness(draft, &pod_sets);
     problems.extend(progress::stalled(draft, &pod_sets));
     progress::watch(draft, &pod_sets);
-    if let Some(problem) = problem::most_urgent(draft, problems) {
+    if let Some(problem) = problem::most_urgent(draft, &mut problems) {
+        resolve::say_present(draft, &problem, &problems);
         return resolve::resolve(here, draft, &problem);
     }
     if budget::refill(draft, draft.facts.now) {

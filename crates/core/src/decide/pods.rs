@@ -138,10 +138,16 @@ fn first_failed_pod<'a>(
     let lost = first.lost.map(|_| health::lost_at(draft.facts, first));
     let at = lost.or(finished).or(stored).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
-    let is_stuck = first.stuck.is_some() && first.phase != PodPhase::Failed;
-    let is_decided = is_stuck || has_terminating_component(draft.facts, &pods);
-    let reason = if is_stuck { unhealthy::STUCK_TERMINATING } else { unhealthy::FOUND_FAILED_PODS };
-    let problem = Problem::of_pod(draft.facts, first, reason);
+    let is_stuck = |pod: &Pod| pod.stuck.is_some() && pod.phase != PodPhase::Failed;
+    // nothing replaces a pod that stays Terminating, whatever failed before it
+    let is_decided =
+        pods.iter().any(|pod| is_stuck(pod)) || has_terminating_component(draft.facts, &pods);
+    let problem = if is_stuck(first) {
+        let text = "the pod did not end in time after its deletion";
+        Problem::of_pod(draft.facts, first, unhealthy::STUCK_TERMINATING).or_said(text)
+    } else {
+        Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS)
+    };
     let lost: Vec<Loss> = pods.iter().filter_map(|pod| pod.lost).collect();
     let may_return = problem.may_return && lost.iter().all(|loss| loss.may_return());
     // one that may come back is waited for, and decides nothing about what failed before it was lost
@@ -313,7 +319,8 @@ fn too_few_pods<'a>(
     let problem = match health.waiting.first() {
         Some(pod) => {
             let problem = Problem::of_pod(facts, pod, reason);
-            Problem { message: format!("{message}; {}", problem.message), ..problem }
+            let full = format!("{message}; {}", problem.message);
+            Problem { message: full, ..problem.or_said(&message) }
         }
         None => Problem::of_component(draft, health.component, reason, &message),
     };

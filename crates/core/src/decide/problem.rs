@@ -118,6 +118,16 @@ impl<'a> Problem<'a> {
         }
     }
 
+    /// The same, where neither the pod nor its containers say why: the record says what is wrong.
+    pub fn or_said(mut self, what: &str) -> Self {
+        if self.failure.reason.is_none() && self.failure.message.is_none() {
+            self.failure.reason = Some(self.reason.to_owned());
+            self.failure.message = Some(what.to_owned());
+            self.message = failure::sentence(&self.failure);
+        }
+        self
+    }
+
     /// Every pod that failed, as `podFailurePolicy` judges it.
     pub fn judged(&self, draft: &Draft<'a>) -> Rc<Judged<'a>> {
         self.judged.clone().unwrap_or_else(|| failed::judge(draft))
@@ -251,8 +261,8 @@ fn any_pod_decides(draft: &Draft<'_>, ruling: &Ruling) -> bool {
     of_any_pod && draft.facts.snapshot.retry.overriding().next().is_none()
 }
 
-/// The problem that is acted on first. One that is held back, although it is due, keeps no node from being evacuated.
-pub fn most_urgent<'a>(draft: &Draft<'a>, mut problems: Vec<Problem<'a>>) -> Option<Problem<'a>> {
+/// Takes out the problem that is acted on first. One that is held back, although it is due, keeps no node from being evacuated.
+pub fn most_urgent<'a>(draft: &Draft<'a>, problems: &mut Vec<Problem<'a>>) -> Option<Problem<'a>> {
     let now = draft.facts.now;
     let due = |problem: &Problem<'_>| {
         if problem.evacuation {

@@ -193,6 +193,15 @@ pub fn wait(draft: &mut Draft<'_>, problem: &Problem<'_>, until: Option<Timestam
     }
 }
 
+/// Where what is acted on first is only to come, says what else is the matter already.
+pub(super) fn say_present(draft: &mut Draft<'_>, first: &Problem<'_>, others: &[Problem<'_>]) {
+    let now = draft.facts.now;
+    let is_present = |one: &Problem<'_>| one.unhealthy_from.is_none_or(|from| from <= now);
+    if let Some(present) = others.iter().find(|one| is_present(one) && !is_present(first)) {
+        say_unhealthy(draft, present);
+    }
+}
+
 /// Sets `Unhealthy`, and warns where that is new.
 pub(super) fn say_unhealthy(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     let new = condition::find(&draft.status.conditions, condition::UNHEALTHY)
@@ -212,7 +221,7 @@ fn warn_of_restart(draft: &mut Draft<'_>, problem: &Problem<'_>, reason: &'stati
     }
 }
 
-fn describe(draft: &mut Draft<'_>, problem: &Problem<'_>) {
+pub(super) fn describe(draft: &mut Draft<'_>, problem: &Problem<'_>) {
     draft.verdict.reason = Some(problem.reason.to_owned());
     draft.verdict.message.clone_from(&problem.message);
     draft.verdict.failure = Some(problem.failure.clone());
@@ -236,7 +245,9 @@ where
     draft.verdict.retry_after_seconds = Some(pause::left(draft));
     // Kueue must admit the changed size again.
     let anew = !draft.status.pending_memory.is_empty() && draft.facts.snapshot.queue_managed;
-    warn_of_restart(draft, problem, "Resetting", &format!("Restarting: {}", problem.message));
+    let growth = retry::growth(&draft.status);
+    let text = format!("Restarting{growth}: {}", problem.message);
+    warn_of_restart(draft, problem, "Resetting", &text);
     if anew {
         teardown::begin(draft, "Suspending");
         return here.to::<Suspending>();
@@ -292,6 +303,7 @@ pub(super) fn record(
     draft.verdict.deadline = None; // what else was waited for is decided with it
     draft.verdict.create.clear(); // nor does a later step go on
     say_unhealthy(draft, problem);
+    draft.say(condition::UNHEALTHY, problem.reason, &problem.message);
     let cause = problem.pod.filter(|pod| pod.has_failed());
     let others = problem.judged(draft).failed().saturating_sub(usize::from(cause.is_some()));
     let (rule, retries) = (draft.verdict.rule.clone(), draft.verdict.retries);

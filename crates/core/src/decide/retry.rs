@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::draft::Draft;
 use super::policy::Retry;
 use super::problem::Problem;
-use crate::api::{PendingMemory, RetryCount};
+use crate::api::{AppWrapperStatus, PendingMemory, RetryCount};
 use crate::mutations::{self, Mutation};
 use crate::policies::MemoryGrowth;
 use crate::price::{CONTAINERS_MAX, RETRY_COUNTS_MAX};
@@ -39,6 +39,17 @@ pub fn prepare(draft: &mut Draft<'_>, problem: &Problem<'_>, retry: Option<&Retr
         draft.status.pending_memory = grown(draft.facts.snapshot, pod, growth);
         stay_as_sent(draft);
     }
+}
+
+/// How much memory the next attempt has: ` with memory 4Gi (container main)`; nothing where none grows.
+pub fn growth(status: &AppWrapperStatus) -> String {
+    let Some(first) = status.pending_memory.first() else { return String::new() };
+    let amount = first.limit.as_deref().or(first.request.as_deref()).unwrap_or_default();
+    let more = match status.pending_memory.len() - 1 {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    format!(" with memory {amount} (container {}{more})", first.container)
 }
 
 /// Where MultiKueue created the AppWrapper, nothing grows: Kueue finishes its Workload as `OutOfSync` if the

@@ -19,7 +19,7 @@ struct Data {
     data: std::collections::BTreeMap<String, String>,
 }
 
-/// What was kept of the log of a failure.
+/// What was kept of the log of a failure; `unread` says why the log of the pod, which exists, cannot be read.
 ///
 /// # Errors
 /// Nothing was kept, or the user may not read it.
@@ -28,6 +28,7 @@ pub(super) async fn log(
     one: &One,
     attempt: i32,
     failure: &FailureRecord,
+    unread: Option<String>,
 ) -> Result<Log, Error> {
     let pod = failure.pod.clone().unwrap_or_default();
     let no = |why: String| {
@@ -41,9 +42,12 @@ pub(super) async fn log(
     let seen = match get(&place.client, &resource, Some(&place.namespace), &name).await {
         Ok(seen) => seen,
         Err(error) if live::code(&error) == Some(404) => {
-            return no("the pod was deleted, and its log was not kept; the controller keeps logs only if the \
-                       administrator sets failureLogs.enabled"
-                .to_owned());
+            let unread = unread.map(|why| format!("it cannot be read, and was not kept: {why}"));
+            let deleted = || "the pod was deleted, and its log was not kept".to_owned();
+            return no(format!(
+                "{}; the controller keeps logs only if the administrator sets failureLogs.enabled",
+                unread.unwrap_or_else(deleted)
+            ));
         }
         Err(error) if live::code(&error) == Some(403) => return no(said(&error)),
         Err(error) => return Err(unanswered(&error)),

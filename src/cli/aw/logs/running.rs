@@ -1,5 +1,7 @@
 //! Logs of pods that exist, through the API server.
 
+use std::collections::BTreeSet;
+
 use super::{Args, Log};
 use crate::act::failure_log;
 use crate::api::FailureRecord;
@@ -24,6 +26,10 @@ pub(super) async fn all(
         record.identity.appwrapper_uid.as_deref() == Some(one.wrapper.uid.as_str())
     });
     let pods: Vec<PodRecord> = pods.collect();
+    if let Some(wanted) = args.container.as_deref() {
+        has_container(&pods, wanted)
+            .map_err(|why| Error::Negative(format!("{}: {why}", title(place, one))))?;
+    }
     let places = containers(pods, args.container.as_deref());
     let mut notes = vec![];
     if places.len() > LOGS_MAX {
@@ -32,14 +38,39 @@ pub(super) async fn all(
     if places.is_empty() {
         notes.push("it has no pods with a log; for the last failure, use --failed".to_owned());
     }
-    let mut logs = vec![];
+    let (mut logs, mut unread) = (vec![], None);
     for (attempt, pod, container) in places.into_iter().take(LOGS_MAX) {
         match read(place, &pod, &container, args).await {
             Ok(text) => logs.push(Log { attempt, pod, container, kept: false, text }),
-            Err(error) => notes.push(format!("{pod}/{container}: {error}")),
+            Err(error) => {
+                let why = format!("{pod}/{container}: {error}");
+                unread.get_or_insert_with(|| why.clone());
+                notes.push(why);
+            }
         }
     }
+    if logs.is_empty()
+        && let Some(why) = unread
+    {
+        return Err(Error::Cluster(format!("cannot read the log of {why}")));
+    }
     Ok((logs, notes))
+}
+
+fn title(place: &Place, one: &One) -> String {
+    format!("AppWrapper {}/{}", place.namespace, one.wrapper.name)
+}
+
+/// # Errors
+/// There are pods, and none has a container of this name.
+fn has_container(pods: &[PodRecord], wanted: &str) -> Result<(), String> {
+    let all = pods.iter().flat_map(|record| &record.pod.containers);
+    let names: BTreeSet<&str> = all.map(|one| one.name.as_str()).collect();
+    if names.is_empty() || names.contains(wanted) {
+        return Ok(());
+    }
+    let names: Vec<&str> = names.into_iter().collect();
+    Err(format!("no pod has a container {wanted}; the containers: {}", names.join(", ")))
 }
 
 /// The containers whose logs there may be: attempt, pod, container.
@@ -57,13 +88,13 @@ fn containers(
     pods.into_iter().filter(|record| record.pod.node.is_some()).flat_map(of).collect()
 }
 
-/// The log of the pod of a failure; none where the pod does not exist any more, or its log does not.
+/// The log of the pod of a failure, or why it cannot be read; none where the pod does not exist any more.
 pub(super) async fn of_failure(
     place: &Place,
     attempt: i32,
     failure: &FailureRecord,
     args: &Args,
-) -> Result<Option<Log>, Error> {
+) -> Result<Option<Result<Log, String>>, Error> {
     let Some(name) = &failure.pod else { return Ok(None) };
     let record = match get(&place.client, &pod_resource(), Some(&place.namespace), name).await {
         Ok(seen) => PodRecord::of(&seen),
@@ -77,15 +108,14 @@ pub(super) async fn of_failure(
     else {
         return Ok(None);
     };
-    // without the right to read it, or without its node, there may be what was kept
-    let text = read(place, name, container, args).await.ok();
-    Ok(text.map(|text| Log {
+    let text = read(place, name, container, args).await;
+    Ok(Some(text.map(|text| Log {
         attempt: Some(attempt),
         pod: name.clone(),
         container: container.clone(),
         kept: false,
         text,
-    }))
+    })))
 }
 
 /// # Errors
@@ -129,5 +159,9 @@ mod tests {
         assert_eq!(named(None), ["a/setup", "a/main", "b/main"]);
         assert_eq!(named(Some("main")), ["a/main", "b/main"]);
         assert_eq!(named(Some("other")), Vec::<String>::new());
+        assert_eq!(has_container(&all(), "main"), Ok(()));
+        assert_eq!(has_container(&[], "other"), Ok(()));
+        let said = has_container(&all(), "other").unwrap_err();
+        assert_eq!(said, "no pod has a container other; the containers: main, setup");
     }
 }

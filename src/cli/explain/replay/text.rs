@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{Judged, Replay, Rule};
-use crate::api::RuleSource;
+use super::{Judged, Replay};
+use crate::api::{RuleRef, RuleSource};
 use crate::cli::term::{Colour, Page, Row, table};
+use crate::decide::policy::short;
 use crate::tuning::Period;
 
 /// Titles of the table.
@@ -84,17 +85,7 @@ fn row(judged: &Judged) -> Vec<String> {
 }
 
 /// `Restart (infra/oom)`: the action, and its rule.
-fn decision(action: &str, rule: Option<&Rule>) -> String {
-    let Some(rule) = rule else { return action.to_owned() };
-    let index = rule.index.filter(|_| rule.source == RuleSource::PodFailurePolicy);
-    let index = || index.map(|index| format!("[{index}]")).unwrap_or_default();
-    let place = match (&rule.policy, &rule.name) {
-        (Some(policy), Some(name)) => format!("{policy}/{name}"),
-        (Some(policy), None) => format!("{policy}, by default"),
-        (None, Some(name)) => format!("{}/{name}", rule.source),
-        (None, None) => format!("{}{}", rule.source, index()),
-    };
-    let limit =
-        if rule.policy.is_some() && rule.source == RuleSource::RetryLimit { ": limit" } else { "" };
-    format!("{action} ({place}{limit})")
+fn decision(action: &str, rule: Option<&RuleRef>) -> String {
+    let place = rule.map(|rule| short(rule).replace(&format!("{} ", RuleSource::RetryPolicy), ""));
+    place.map_or_else(|| action.to_owned(), |place| format!("{action} ({place})"))
 }

@@ -128,9 +128,9 @@ fn after_a_failure_nothing_would_have_happened_but_is_judged_all_the_same() {
     assert_eq!(
         line(attempts, &["/1/reason", "/2/reason"]),
         "exit code 137 is listed in annotation \
-         workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by the retry limit \
+         workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by retryLimit \
          would not have happened; retry limit not reached (1 of 2 used); \
-         recorded: failure by the retry limit"
+         recorded: failure by retryLimit"
     );
     let alone = "only container main is evaluated, as an app container: the record has no other";
     assert_eq!(attempts[0]["assumptions"], json!([alone]));
@@ -262,7 +262,7 @@ fn an_ignored_pod_of_a_kind_that_never_fails_is_no_failure() {
     assert_eq!(
         attempt["reason"],
         "not a failure: rule 0 of podFailurePolicy ignores the pod, and Deployment/web replaces \
-         it; recorded: a restart by the retry limit"
+         it; recorded: a restart by retryLimit"
     );
     let others = "2 more failed pods are not recorded: only the first is evaluated";
     assert_eq!(attempt["assumptions"], json!([others]));
@@ -417,8 +417,8 @@ fn people_get_a_table_and_the_reasons() {
     2        w-0/main 3 Error        node-1  Fail (retryLimit)     Restart (retryLimit)       1 of 2    1m30s
 
     same    attempt 0: retry limit not reached (0 of 2 used)
-    differs attempt 1: exit code 137 is listed in annotation workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by the retry limit
-    differs attempt 2: would not have happened; retry limit not reached (1 of 2 used); recorded: failure by the retry limit
+    differs attempt 1: exit code 137 is listed in annotation workload.codeflare.dev.appwrapper/terminalExitCodes; recorded: a restart by retryLimit
+    differs attempt 2: would not have happened; retry limit not reached (1 of 2 used); recorded: failure by retryLimit
     assumed attempts 0, 2: only container main is evaluated, as an app container: the record has no other
     ");
     let coloured = replay::text(&answer, true).to_string();

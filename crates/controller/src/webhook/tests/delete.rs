@@ -12,6 +12,13 @@ fn deployed(status: &str) -> Value {
     with(&given_aw(), "/status", json!({"conditions": ["x", {"type": "Other"}, condition]}))
 }
 
+/// Its resources are kept, and no pod uses quota.
+fn succeeded() -> Value {
+    let condition = |kind: &str, status: &str| json!({"type": kind, "status": status});
+    let conditions = [condition("ResourcesDeployed", "True"), condition("QuotaReserved", "False")];
+    with(&given_aw(), "/status", json!({"conditions": conditions}))
+}
+
 /// How a deletion is answered: where it is only warned of, and by default.
 fn answered(aw: &Value, options: Value, username: &str) -> [String; 2] {
     let review = given_review(Endpoint::ValidateAppWrapper, "DELETE", aw, &Value::Null);
@@ -50,6 +57,8 @@ fn a_deletion_that_frees_quota_early_is_warned_of_or_refused() {
         (deployed("True"), json!({}), ""),
         (deployed("False"), policy("Foreground"), ""),
         (deployed("Unknown"), policy("Orphan"), ""),
+        (succeeded(), policy("Foreground"), ""),
+        (succeeded(), policy("Orphan"), ""),
         (given_aw(), policy("Foreground"), ""),
         (with(&given_aw(), "/status", json!("boo")), policy("Foreground"), ""),
         (json!("boo"), policy("Foreground"), ""),

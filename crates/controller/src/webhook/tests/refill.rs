@@ -16,7 +16,11 @@ const INFOS: &str = "/spec/components/0/podSetInfos";
 fn stored() -> Value {
     let sets = json!([{"path": "template.spec.template", "replicas": 1}]);
     let aw = with(&with(&given_aw(), SETS, sets), INFOS, json!([{"labels": {"a": "b"}}]));
-    with(&aw, "/metadata/labels", json!({"kueue.x-k8s.io/queue-name": "main"}))
+    let labels = json!({"kueue.x-k8s.io/queue-name": "main", "workload.codeflare.dev/user": "ann",
+        "workload.codeflare.dev/userid": "1"});
+    let aw = with(&aw, "/metadata/labels", labels);
+    let aw = with(&aw, "/metadata/finalizers", json!(["workload.codeflare.dev/finalizer"]));
+    with(&aw, "/spec/requester", json!({"username": "ann"}))
 }
 
 /// What an update by a user is turned into.
@@ -64,12 +68,34 @@ fn what_is_given_or_was_never_there_stays_as_it_is() {
 }
 
 #[test]
-fn what_kueue_has_added_goes_where_the_user_may_remove_it() {
+fn without_a_queue_the_user_may_remove_what_kueue_has_added() {
     let old = stored();
-    let bare = without(&old, INFOS);
-    let suspended = with(&bare, "/spec/suspend", json!(true));
-    assert_eq!(refilled(&old, &suspended, "ann"), suspended);
-    let alone = with(&old, "/metadata/labels", json!({}));
+    let suspended = with(&without(&old, INFOS), "/spec/suspend", json!(true));
+    assert_eq!(refilled(&old, &suspended, "ann"), with(&old, "/spec/suspend", json!(true)));
+    let alone = without(&old, "/metadata/labels/kueue.x-k8s.io~1queue-name");
     let new = without(&alone, INFOS);
-    assert_eq!(refilled(&alone, &new, "ann"), new, "without a queue the user may");
+    assert_eq!(refilled(&alone, &new, "ann"), new);
+}
+
+#[test]
+fn what_admission_wrote_beside_the_components_is_kept() {
+    let old = with(&stored(), "/spec/suspend", json!(false));
+    let deleted =
+        |aw: &Value| with(aw, "/metadata/deletionTimestamp", json!("2026-01-01T00:00:00Z"));
+    let user = "/metadata/labels/workload.codeflare.dev~1user";
+    let finalizers = "/metadata/finalizers";
+    for gone in [user, "/spec/requester", "/spec/suspend", finalizers] {
+        assert_eq!(refilled(&old, &without(&old, gone), "ann"), old, "{gone}");
+    }
+    let bare = without(&old, "/metadata/labels");
+    let kept = json!({"workload.codeflare.dev/user": "ann", "workload.codeflare.dev/userid": "1"});
+    assert_eq!(refilled(&old, &bare, "ann")["metadata"]["labels"], kept);
+    let others = with(&old, finalizers, json!(["a/b"]));
+    let both = json!(["a/b", "workload.codeflare.dev/finalizer"]);
+    assert_eq!(refilled(&old, &others, "ann")["metadata"]["finalizers"], both);
+    let going = without(&deleted(&old), finalizers);
+    assert_eq!(refilled(&deleted(&old), &going, "ann"), going, "an administrator may");
+    let alone = without(&old, "/metadata/labels/kueue.x-k8s.io~1queue-name");
+    let resumed = without(&alone, "/spec/suspend");
+    assert_eq!(refilled(&alone, &resumed, "ann"), resumed, "without a queue it is the user's");
 }

@@ -59,8 +59,8 @@ pub const SKIPPED: &[&str] = &[
     "the user and the controller can create every component (SubjectAccessReview)",
     "the named queue and RetryPolicies exist",
     "no other object has the name of a component",
-    "the fields of each component: the API server checks them when the controller creates it; to check them now: \
-     kubectl aw unwrap -f FILE | kubectl create --dry-run=server -f -",
+    "the fields of each component: when the controller creates it, the API server rejects wrong values and drops unknown \
+     fields; to check them now: kubectl aw unwrap -f FILE | kubectl create --dry-run=server -f -",
 ];
 
 /// API version of the AppWrapper.

@@ -100,7 +100,7 @@ pub fn dispute(all: &[Told]) -> Option<String> {
 
 impl Told {
     fn sentence(&self) -> String {
-        let rule = self.rule.as_ref().map(super::replay::title).unwrap_or_default();
+        let rule = self.rule.as_ref().map(super::policy::decider).unwrap_or_default();
         format!("{}: {} ({rule})", self.order, self.action.as_str())
     }
 }

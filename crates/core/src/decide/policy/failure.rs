@@ -33,7 +33,7 @@ pub fn rule(case: &Case<'_>) -> Said {
         }
         let mut rules = case.facts.snapshot.policies.failure_rules();
         let Some(rule) = rules.find(|rule| matches(rule, &failure, room)) else { continue };
-        if rule.action.recreates_component() && is_restarted_anyway(case, failure.component) {
+        if rule.action.recreates_component() && is_restarted_anyway(case, failure.component, room) {
             answered = Some(failure.component);
             continue;
         }
@@ -65,12 +65,23 @@ pub fn rule(case: &Case<'_>) -> Said {
 }
 
 /// Whether a component is recreated with everything else: another is missing, or failed for good and is ignored, or failed
-/// before, and no rule has a verdict on it.
-fn is_restarted_anyway(case: &Case<'_>, component: usize) -> bool {
+/// before or in the same second, and no rule has a verdict on it.
+fn is_restarted_anyway(case: &Case<'_>, component: usize, room: usize) -> bool {
+    let snapshot = case.facts.snapshot;
     let mut earlier = case.components.iter().take_while(|each| each.index != component);
+    let mut later = case.components.iter().skip_while(|each| each.index != component);
+    let at = later.next().and_then(|each| each.at);
+    let is_asked = |each: &FailedComponent<'_>| {
+        failures(each).any(|failure| {
+            snapshot.policies.failure_rules().any(|rule| matches(rule, &failure, room))
+        })
+    };
     case.missing != Missing::No
         || case.ignored == Ignored::Part
-        || earlier.any(|each| each.has_ended(case.facts.snapshot))
+        || earlier.any(|each| each.has_ended(snapshot))
+        || later
+            .take_while(|each| each.at == at)
+            .any(|each| each.has_ended(snapshot) && !is_asked(each))
 }
 
 /// The most failures that rules are asked about in one decision.

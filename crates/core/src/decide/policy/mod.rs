@@ -26,7 +26,7 @@ use std::rc::Rc;
 use k8s_openapi::jiff::Timestamp;
 
 pub use pod_failure::Judged;
-pub use ruling::{Retry, Ruling, RulingAction, counted_by, decider, place, used_before};
+pub use ruling::{Retry, Ruling, RulingAction, counted_by, decider, place, short, used_before};
 
 use super::{Facts, budget};
 use crate::api::{FailureRecord, Retries, RuleRef, RuleSource};

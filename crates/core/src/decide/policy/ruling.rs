@@ -185,6 +185,40 @@ pub fn counted_by(rule: &RuleRef) -> Option<String> {
     Some(format!("rule {index} of podFailurePolicy"))
 }
 
+/// A rule by which was decided: `retryPolicy infra/oom`, `failurePolicy/maintenance`, `retryLimit`; of a
+/// limit, the rule that it is asked for.
+#[must_use]
+pub fn short(rule: &RuleRef) -> String {
+    use RuleSource::{FailurePolicy, PodFailurePolicy, RetryPolicy};
+
+    let is_limit = rule.source.is_limit();
+    if rule.source == RuleSource::StopWhen {
+        return place(rule);
+    }
+    let counted = counted_by(rule);
+    let index = rule.index.filter(|_| counted.is_none());
+    let place = match (&rule.policy, &rule.name, index) {
+        (Some(policy), Some(name), _) => Some(format!("{RetryPolicy} {policy}/{name}")),
+        (Some(policy), None, _) => Some(format!("{RetryPolicy} {policy}, by default")),
+        (None, Some(name), _) if is_limit => Some(format!("{FailurePolicy}/{name}")),
+        (None, Some(name), _) => Some(format!("{}/{name}", rule.source)),
+        (None, None, Some(index)) => Some(format!("{PodFailurePolicy}.rules[{index}]")),
+        (None, None, None) => None,
+    };
+    let mut text = match place {
+        Some(place) if is_limit => format!("{} of {place}", rule.source),
+        Some(place) => place,
+        None => rule.source.to_string(),
+    };
+    if rule.overrides {
+        text += " (override)";
+    }
+    if let (Some(_), Some(index)) = (counted, rule.index) {
+        text += &format!(", counted by {PodFailurePolicy}.rules[{index}]");
+    }
+    text
+}
+
 /// What decided, in a few words: the rule, or the source where there is no rule.
 #[must_use]
 pub fn decider(rule: &RuleRef) -> String {
@@ -216,6 +250,37 @@ mod tests {
         let text = |text: Option<&str>| text.map(str::to_owned);
         let (policy, name) = (text(policy), text(name));
         RuleRef { policy, name, index: Some(index), ..RuleRef::plain(source) }
+    }
+
+    #[test]
+    fn a_rule_has_a_short_form() {
+        let of = |source, policy: Option<&str>, name: Option<&str>, index| {
+            let text = |text: Option<&str>| text.map(str::to_owned);
+            let (policy, name) = (text(policy), text(name));
+            short(&RuleRef { policy, name, index, ..RuleRef::plain(source) })
+        };
+        let named = of(RuleSource::RetryPolicy, Some("infra"), Some("oom"), Some(1));
+        assert_eq!(named, "retryPolicy infra/oom");
+        let default = of(RuleSource::RetryPolicy, Some("infra"), None, None);
+        assert_eq!(default, "retryPolicy infra, by default");
+        let unnamed = of(RuleSource::PodFailurePolicy, None, None, Some(0));
+        assert_eq!(unnamed, "podFailurePolicy.rules[0]");
+        assert_eq!(of(RuleSource::RetryLimit, None, None, None), "retryLimit");
+        let counted = ", counted by podFailurePolicy.rules[0]";
+        let limit = of(RuleSource::RetryLimit, None, None, Some(0));
+        assert_eq!(limit, format!("retryLimit{counted}"));
+        let default = of(RuleSource::RetryPolicy, Some("infra"), None, Some(0));
+        assert_eq!(default, format!("retryPolicy infra, by default{counted}"));
+        let limit = of(RuleSource::RetryLimit, Some("infra"), Some("oom"), Some(1));
+        assert_eq!(limit, "retryLimit of retryPolicy infra/oom");
+        let limit = of(RuleSource::UncountedLimit, None, Some("maintenance"), Some(1));
+        assert_eq!(limit, "uncountedLimit of failurePolicy/maintenance");
+        let limit = of(RuleSource::UncountedLimit, None, None, Some(2));
+        assert_eq!(limit, "uncountedLimit of podFailurePolicy.rules[2]");
+        let policy = Some("infra".to_owned());
+        let by = RuleRef { policy, overrides: true, ..RuleRef::plain(RuleSource::RetryPolicy) };
+        let by = RuleRef { name: Some("never".to_owned()), index: Some(0), ..by };
+        assert_eq!(short(&by), "retryPolicy infra/never (override)");
     }
 
     #[test]

@@ -20,7 +20,7 @@ mod ambiguity;
 mod evaluate;
 mod record;
 
-use super::policy::RulingAction;
+use super::policy::{RulingAction, decider};
 use super::{Facts, budget, incidents, pause, retry};
 use crate::api::{
     AppWrapperStatus, Attempt, AttemptAction, AttemptOutcome, Budget, FailureRecord, Retries,
@@ -232,25 +232,8 @@ fn recorded(attempt: &Attempt) -> String {
         Some(AttemptAction::Requeue) => "Requeue",
         None => "nothing",
     };
-    let by = attempt.rule.as_ref().map_or_else(|| "no rule".to_owned(), title);
+    let by = attempt.rule.as_ref().map_or_else(|| "no rule".to_owned(), decider);
     format!("{action} by {by}")
-}
-
-/// A rule, or the stage that has none, in words.
-#[must_use]
-pub fn title(rule: &RuleRef) -> String {
-    let place = super::policy::place(rule);
-    match rule.source {
-        RuleSource::KillSwitch => "the kill switch".to_owned(),
-        RuleSource::ExitCodeAnnotation => "the exit code annotation".to_owned(),
-        RuleSource::RetryLimit if place.is_empty() => "the retry limit".to_owned(),
-        RuleSource::RetryLimit => format!("the limit of {place}"),
-        RuleSource::UncountedLimit => "the limit of uncounted restarts".to_owned(),
-        RuleSource::PodFailurePolicy
-        | RuleSource::FailurePolicy
-        | RuleSource::RetryPolicy
-        | RuleSource::StopWhen => place,
-    }
 }
 
 #[cfg(test)]

@@ -54,6 +54,11 @@ fn requests_and_limits_grow_by_the_factor_up_to_the_maximum() {
     ] {
         assert_eq!(amounts(&job(request, limit)), want, "{what}");
     }
+    let events = job(Some(32), Some(64)).decide(25).events;
+    let told = |event: &crate::decide::Warning| {
+        event.message.contains("Restarting with memory 96Mi (container main): ")
+    };
+    assert!(events.iter().any(told), "{events:?}");
     let of = pending(&job(Some(32), None));
     assert_eq!((of[0].component, of[0].pod_set, of[0].container.as_str()), (0, 0, "main"));
 }

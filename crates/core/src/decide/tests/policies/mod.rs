@@ -30,4 +30,5 @@ mod retry;
 mod retry_delay;
 mod retry_match;
 mod retry_node;
+mod said;
 mod told;

@@ -105,6 +105,20 @@ fn a_pod_of_it_that_is_left_keeps_it_from_coming_back() {
     assert_eq!(decision.next, Phase::Running);
 }
 
+/// A LIST has shown that all is gone, and the watch is behind for a moment.
+#[test]
+fn a_pod_that_the_watch_still_shows_is_worth_no_warning_yet() {
+    let gone = without_b(going()).answered(FreshRead::Gone);
+    let mut shown = gone.settled(40);
+    shown.snapshot.pods.push(crate::snapshot::Pod { terminating: true, ..failed(1) });
+    let warned = |second| {
+        let decision = shown.clone().answered(FreshRead::Gone).decide(second);
+        assert!(!decision.actions.iter().any(|action| matches!(action, Action::Create(_))));
+        decision.events.iter().any(|event| event.reason == "CreateFailed")
+    };
+    assert_eq!([41, 49, 50].map(warned), [false, false, true]);
+}
+
 #[test]
 fn its_pods_have_all_their_time_from_its_return() {
     let world = without_b(going()).answered(FreshRead::Gone);

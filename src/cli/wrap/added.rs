@@ -1,0 +1,111 @@
+//! What a cluster has added to the `spec` of an object that was read from it. Pure.
+
+use serde_json::{Map, Value};
+
+/// Labels by which a Job finds its pods. Kubernetes: `generateSelector` of the strategy of Jobs.
+const OF_JOBS: [&str; 4] = [
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+];
+
+/// Removes from an object what the API server or a controller has added to it, so that it can be created again.
+pub(super) fn remove(object: &mut Value) {
+    let kind = (object["apiVersion"].as_str(), object["kind"].as_str());
+    match kind {
+        (Some("batch/v1"), Some("Job")) => job(object),
+        (Some("v1"), Some("Service")) => service(object),
+        (Some("v1"), Some("Pod")) => drop_fields(object, "/spec", &["nodeName"]),
+        (Some("apps/v1"), Some("Deployment")) => {
+            let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+            if let Some(metadata) = metadata {
+                remove_entry(metadata, "annotations", "deployment.kubernetes.io/revision");
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A selector that its author wrote stays.
+fn job(object: &mut Value) {
+    if object.pointer("/spec/manualSelector") == Some(&true.into()) {
+        return;
+    }
+    drop_fields(object, "/spec", &["selector", "manualSelector"]);
+    for path in ["/metadata", "/spec/template/metadata"] {
+        if let Some(metadata) = object.pointer_mut(path).and_then(Value::as_object_mut) {
+            for label in OF_JOBS {
+                remove_entry(metadata, "labels", label);
+            }
+        }
+    }
+}
+
+/// A headless Service stays so.
+fn service(object: &mut Value) {
+    if object.pointer("/spec/clusterIP").is_some_and(|address| address != "None") {
+        drop_fields(object, "/spec", &["clusterIP", "clusterIPs"]);
+    }
+}
+
+fn drop_fields(object: &mut Value, path: &str, fields: &[&str]) {
+    if let Some(map) = object.pointer_mut(path).and_then(Value::as_object_mut) {
+        map.retain(|field, _| !fields.contains(&field.as_str()));
+    }
+}
+
+/// Removes an entry, and the map where that leaves it empty.
+pub(super) fn remove_entry(metadata: &mut Map<String, Value>, map: &str, key: &str) {
+    let Some(entries) = metadata.get_mut(map).and_then(Value::as_object_mut) else { return };
+    if entries.remove(key).is_some() && entries.is_empty() {
+        metadata.remove(map);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_a_cluster_added_to_the_spec_is_removed() {
+        let job = |spec: Value, labels: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"labels": labels}, "spec": spec});
+        let labels = json!({"controller-uid": "u", "job-name": "j", "batch.kubernetes.io/controller-uid": "u",
+            "batch.kubernetes.io/job-name": "j", "team": "vision"});
+        let template = |labels: &Value| json!({"metadata": {"labels": labels}, "spec": {}});
+        let selector = json!({"matchLabels": {"controller-uid": "u"}});
+        let read =
+            json!({"selector": selector, "manualSelector": false, "template": template(&labels)});
+        let own =
+            json!({"selector": selector, "manualSelector": true, "template": template(&labels)});
+        let of = |kind: &str, version: &str, spec: Value| json!({"apiVersion": version, "kind": kind, "spec": spec});
+        let team = json!({"team": "vision"});
+        let revision = json!({"deployment.kubernetes.io/revision": "1"});
+        let deployment = |metadata: Value| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata});
+        for (found, want) in [
+            (job(read, labels.clone()), job(json!({"template": template(&team)}), team.clone())),
+            (job(own.clone(), labels.clone()), job(own, labels)),
+            (
+                of(
+                    "Service",
+                    "v1",
+                    json!({"clusterIP": "10.0.0.9", "clusterIPs": ["10.0.0.9"], "ports": []}),
+                ),
+                of("Service", "v1", json!({"ports": []})),
+            ),
+            (
+                of("Service", "v1", json!({"clusterIP": "None", "clusterIPs": ["None"]})),
+                of("Service", "v1", json!({"clusterIP": "None", "clusterIPs": ["None"]})),
+            ),
+            (of("Pod", "v1", json!({"nodeName": "n", "x": 1})), of("Pod", "v1", json!({"x": 1}))),
+            (deployment(json!({"annotations": revision})), deployment(json!({}))),
+            (json!(null), json!(null)),
+        ] {
+            let mut object = found.clone();
+            remove(&mut object);
+            assert_eq!(object, want, "{found}");
+        }
+    }
+}
