@@ -4,7 +4,7 @@ use super::{Case, FailedComponent, Ignored, Missing, Ruling, RulingAction, retry
 use crate::api::{FailurePolicyAction, RuleRef, RuleSource};
 use crate::pattern::Pattern;
 use crate::policies::FailureRule;
-use crate::snapshot::FailedJob;
+use crate::snapshot::{Component, FailedJob};
 
 /// The most bytes of messages that patterns are shown in one decision, of all components together.
 const MESSAGES_BYTES_MAX: usize = 2 << 10;
@@ -43,7 +43,9 @@ pub fn rule(case: &Case<'_>) -> Said {
             ..RuleRef::plain(RuleSource::FailurePolicy)
         };
         let recreation = RulingAction::RecreateComponent(failure.component);
-        return Said::Ruling(match rule.action {
+        let other = case.facts.snapshot.components.get(failure.component);
+        let other = other.filter(|_| case.component != Some(failure.component));
+        let ruling = match rule.action {
             FailurePolicyAction::FailAppWrapper => Ruling::unlimited(RulingAction::Fail, name),
             FailurePolicyAction::RestartAppWrapperAndIgnoreMaxRestarts => {
                 Ruling::unlimited(RulingAction::RestartIgnoringLimit, name)
@@ -59,7 +61,10 @@ pub fn rule(case: &Case<'_>) -> Said {
                 answered = Some(failure.component);
                 continue;
             }
-        });
+        };
+        // of one that is recreated, the message names it
+        let other = other.filter(|_| !rule.action.recreates_component());
+        return Said::Ruling(Ruling { evidence: other.map(Component::title), ..ruling });
     }
     Said::Restart(granted)
 }

@@ -99,7 +99,8 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     let rule =
         |index| RuleRef { index: Some(index), ..RuleRef::plain(RuleSource::PodFailurePolicy) };
     if let Some(index) = case.fatal.filter(|_| !mutations::is_present(Mutation::FatalIsRetried)) {
-        return Some(Ruling::unlimited(RulingAction::Fail, rule(index)));
+        let evidence = evidence(case, index);
+        return Some(Ruling { evidence, ..Ruling::unlimited(RulingAction::Fail, rule(index)) });
     }
     let action = if mutations::is_present(Mutation::IgnoredIsCounted) {
         RulingAction::Restart
@@ -112,16 +113,43 @@ pub fn rule(case: &Case<'_>) -> Option<Ruling> {
     }
 }
 
+/// The pod that a rule fails the AppWrapper for, with its container and code, where the first cause is another.
+fn evidence(case: &Case<'_>, index: i32) -> Option<String> {
+    let judged = &case.judged;
+    let (pod, _) = judged.fatal.or(judged.fatal_if_lost)?;
+    let rule = case.facts.snapshot.policies.pod_failure.iter().find(|rule| rule.index == index)?;
+    let found = taken(rule, pod);
+    let failure = case.failure;
+    let is_pod = failure.pod.as_ref() == Some(&pod.name);
+    let is_named = found.as_ref().is_none_or(|(container, code)| {
+        failure.container.as_ref() == Some(container) && failure.exit_code == Some(*code)
+    });
+    if is_pod && is_named {
+        return None;
+    }
+    Some(match found {
+        Some((container, code)) => {
+            format!("exit code {code} of container {container} of pod {}", pod.name)
+        }
+        None => format!("pod {}", pod.name),
+    })
+}
+
+/// The first container whose exit code a rule is about, and that code.
+fn taken(rule: &PodRule, pod: &Pod) -> Option<(String, i32)> {
+    let PodMatcher::ExitCodes { container, operator, values } = &rule.matcher else { return None };
+    let mut ended = pod.terminated().filter(|(each, end)| {
+        container.as_ref().is_none_or(|name| *name == each.name)
+            && PodMatcher::takes_code(*operator, values, end.exit_code)
+    });
+    ended.next().map(|(each, end)| (each.name.clone(), end.exit_code))
+}
+
 fn matches(rule: &PodRule, pod: &Pod) -> bool {
     rule.targets.include_pod_set(pod.component, pod.pod_set)
         && match &rule.matcher {
             // app and init containers alike; 0 is no failure
-            PodMatcher::ExitCodes { container, operator, values } => {
-                pod.terminated().any(|(each, end)| {
-                    container.as_ref().is_none_or(|name| *name == each.name)
-                        && PodMatcher::takes_code(*operator, values, end.exit_code)
-                })
-            }
+            PodMatcher::ExitCodes { .. } => taken(rule, pod).is_some(),
             PodMatcher::Conditions(pairs) => pairs.iter().any(|(kind, status)| {
                 if pod.lost.is_some() && kind == DISRUPTION_TARGET {
                     return status == "True"; // as Kubernetes will say itself

@@ -137,7 +137,8 @@ impl Ruling {
                     RulingAction::RecreateComponent(_) => "recreates the component",
                     RulingAction::Fail => "fails the AppWrapper",
                 };
-                format!("{place} {what}{left}")
+                let why = self.evidence.as_ref().map(|why| format!(" because of {why}"));
+                format!("{place} {what}{left}{}", why.unwrap_or_default())
             }
         }
     }

@@ -90,6 +90,31 @@ fn the_condition_names_what_decides_also_where_another_failure_was_said_before()
 }
 
 #[test]
+fn a_verdict_about_another_failure_than_the_first_names_it() {
+    let codes = "podFailurePolicy: {rules: [{action: FailAppWrapper, onExitCodes: {operator: In, values: [6]}}]}";
+    let but_40 = "podFailurePolicy: {rules: [{action: FailAppWrapper, onExitCodes: {operator: NotIn, values: [40]}}]}";
+    let of_b = "failurePolicy: {rules: [{name: f, action: FailAppWrapper, targetComponents: [b]}]}";
+    let both = || running(&["Job/a:1", "Job/b:1"]).with(ended(0, 5, 20)).with(ended(1, 6, 21));
+    let side = container("side", 5, "Error", "", 21);
+    let two = Pod { containers: vec![container("main", 40, "Error", "", 20), side], ..failed(0) };
+    let failed_jobs =
+        both().fails(0, "BackoffLimitExceeded", "", 25).fails(1, "BackoffLimitExceeded", "", 25);
+    for (world, want) in [
+        (both().spec(codes), "because of exit code 6 of container main of pod b-0"),
+        (
+            running(&["Job/a:1"]).with(two).spec(but_40),
+            "because of exit code 5 of container side of pod a-0",
+        ),
+        (failed_jobs.spec(of_b), "fails the AppWrapper because of Job/b"),
+        (running(&["Job/a:1"]).with(ended(0, 6, 20)).spec(codes), "fails the AppWrapper"),
+    ] {
+        let decision = world.answered(FreshRead::Gone).ask(30);
+        let message = &unhealthy(&decision)[2];
+        assert!(message.ends_with(want), "{message}");
+    }
+}
+
+#[test]
 fn a_failure_without_a_container_says_what_is_wrong() {
     let going = Pod { terminating: true, due_to_go: Some(at(30)), ..ready(0) };
     let stuck = running(&["Job/work:1"]).with(ready(0)).settled(2);
