@@ -138,15 +138,12 @@ fn first_failed_pod<'a>(
     let lost = first.lost.map(|_| health::lost_at(draft.facts, first));
     let at = lost.or(finished).or(stored).unwrap_or(now).min(now);
     draft.since().failed_pods = Some(Time(at));
-    let is_stuck = |pod: &Pod| pod.stuck.is_some() && pod.phase != PodPhase::Failed;
     // nothing replaces a pod that stays Terminating, whatever failed before it
-    let is_decided =
-        pods.iter().any(|pod| is_stuck(pod)) || has_terminating_component(draft.facts, &pods);
-    let problem = if is_stuck(first) {
-        let text = "the pod did not end in time after its deletion";
-        Problem::of_pod(draft.facts, first, unhealthy::STUCK_TERMINATING).or_said(text)
-    } else {
-        Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS)
+    let stuck = pods.iter().find(|pod| pod.stuck.is_some() && pod.phase != PodPhase::Failed);
+    let is_decided = stuck.is_some() || has_terminating_component(draft.facts, &pods);
+    let problem = match stuck {
+        Some(stuck) => with_stuck(draft, first, stuck),
+        None => Problem::of_pod(draft.facts, first, unhealthy::FOUND_FAILED_PODS),
     };
     let lost: Vec<Loss> = pods.iter().filter_map(|pod| pod.lost).collect();
     let may_return = problem.may_return && lost.iter().all(|loss| loss.may_return());
@@ -168,6 +165,16 @@ fn first_failed_pod<'a>(
         may_return,
         ..problem
     })
+}
+
+/// The problem with the first of some failed pods, of which one stays Terminating.
+fn with_stuck<'a>(draft: &Draft<'a>, first: &'a Pod, stuck: &Pod) -> Problem<'a> {
+    const SAID: &str = "did not end in time after its deletion";
+    let problem = Problem::of_pod(draft.facts, first, unhealthy::STUCK_TERMINATING);
+    if first.uid == stuck.uid {
+        return problem.or_said(&format!("the pod {SAID}"));
+    }
+    Problem { message: format!("{}; pod {} {SAID}", problem.message, stuck.name), ..problem }
 }
 
 /// Until when failed pods are waited to be replaced, the first of which failed at a moment: their component may do that from

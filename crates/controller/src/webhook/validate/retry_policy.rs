@@ -52,11 +52,13 @@ fn spec(policy: &Value, config: &Config, report: &mut Findings) {
         backoff(&raw, "spec.backoff", report);
     }
     budget::check(&spec, "spec", report);
+    limit(&spec["retryLimit"], "spec.retryLimit", config, report);
     let mut seen = BTreeMap::new();
     let categories = categories(config);
     let rules = rules(&spec["rules"]);
     for Read { i, rule, given, .. } in &rules {
         check(rule, given, *i, &mut seen, report);
+        limit(&given["retryLimit"], &format!("spec.rules[{i}].retryLimit"), config, report);
         for (j, category) in rule.on_failure_category.iter().enumerate() {
             let field = format!("spec.rules[{i}].onFailureCategory[{j}]");
             if !categories.contains(category.as_str()) && !report.has_error(&field) {
@@ -72,6 +74,16 @@ fn spec(policy: &Value, config: &Config, report: &mut Findings) {
     if spec["override"] == Value::Bool(true) && all_read && !rules.iter().any(fails) {
         let message = "has no effect: no rule has action Fail";
         report.doubtful("spec.override", Some("true"), message);
+    }
+}
+
+/// A limit that the global one makes useless.
+fn limit(given: &Value, field: &str, config: &Config, report: &mut Findings) {
+    let global = config.retry_policy.global_max_retries;
+    let limit = given.as_i64().filter(|limit| *limit > i64::from(global));
+    if let Some(limit) = limit.filter(|_| !report.has_error(field)) {
+        let message = format!("the configuration allows at most {global} restarts");
+        report.doubtful(field, Some(&limit.to_string()), message);
     }
 }
 

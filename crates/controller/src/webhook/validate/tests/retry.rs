@@ -229,6 +229,13 @@ fn what_cannot_work_is_warned_of() {
     let of = json!({"rules": [{"action": "Retry", "onFailureCategory": ["oom", "cuda_error"]}]});
     let start = "warning: spec.rules[0].onFailureCategory[1]: \"cuda_error\": ";
     only("category", &policy(of.clone()), start, "neither built in nor");
+    let retry =
+        |limit: i32| json!({"action": "Retry", "onConditions": ["Evicted"], "retryLimit": limit});
+    let of_rule = policy(json!({"rules": [retry(20), retry(21)]}));
+    let start = "warning: spec.rules[1].retryLimit: \"21\": ";
+    only("limit of a rule", &of_rule, start, "at most 20 restarts");
+    let start = "warning: spec.retryLimit: \"50\": ";
+    only("limit", &policy(json!({"retryLimit": 50, "rules": []})), start, "at most 20 restarts");
     let text = "failureCategories: [{name: cuda_error, onTerminationMessage: {pattern: CUDA}}]";
     let config = Config::parse(text).unwrap();
     let object = json!({

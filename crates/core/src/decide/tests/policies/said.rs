@@ -63,6 +63,12 @@ fn a_pod_that_goes_hides_no_failed_one() {
     assert_eq!(unhealthy(&first)[..2], ["True", "FoundFailedPods"]);
     let world = world.written(&first);
     assert_eq!(unhealthy(&world.decide(32)), unhealthy(&first), "it stays so");
+    let decision = world.clone().answered(FreshRead::Gone).ask(60);
+    assert_eq!(unhealthy(&decision)[1], "StuckTerminating");
+    assert!(
+        unhealthy(&decision)[2].contains("code 1 (Error); pod work-1 did not end"),
+        "{decision:?}"
+    );
     check(vec![
         ("it is waited for, and that ends", world.clone(), 59, "Wait 60"),
         ("then nothing replaces it", world, 60, "Restart retryLimit 0 of 3"),
