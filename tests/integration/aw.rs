@@ -271,7 +271,7 @@ fn through_a_queue_kueue_suspends_resumes_and_admits_anew() {
         // what waits in the queue leaves it
         case.create(queued("waits", "aw-queue", json!({}), vec![pod("w", &[])])).await;
         case.workload("waits", "QuotaReserved", "False").await;
-        owner.run(&["suspend", "waits"]).with(0, &["then Kueue releases its quota"]);
+        owner.run(&["suspend", "waits"]).with(0, &["it stays suspended"]);
         let inactive = |log: &Log, name: &str| {
             let last = log.workloads(name).last()?;
             (last.object["spec"]["active"] == false).then_some(())

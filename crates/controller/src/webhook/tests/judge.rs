@@ -260,8 +260,8 @@ fn what_is_missing_is_filled_in_on_creation() {
     };
     assert_eq!(
         [of("CREATE"), of("UPDATE"), of("DELETE")],
-        [4, 0, 0],
-        "labels, requester, pod sets and finalizer"
+        [4, 2, 0],
+        "labels, requester, pod sets and finalizer; on an update, labels and suspend as they were"
     );
 }
 

@@ -22,6 +22,6 @@ fn without(object: &Value, pointer: &str) -> Value {
     let mut copy = object.clone();
     let (parent, name) = pointer.rsplit_once('/').expect("a pointer");
     let parent = copy.pointer_mut(parent).and_then(Value::as_object_mut).expect("an object");
-    parent.remove(name).expect("it was there");
+    parent.remove(&name.replace("~1", "/")).expect("it was there");
     copy
 }

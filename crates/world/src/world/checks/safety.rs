@@ -9,7 +9,7 @@ use super::{Check, Invariant, Scope, Violation};
 use crate::api::Phase;
 use crate::sim::{Address, Verb};
 use crate::world::oracle::retry::Delay;
-use crate::world::oracle::{State, Wrapper, decided};
+use crate::world::oracle::{State, Thing, Wrapper, decided};
 
 /// The invariants of state.
 pub const SAFETY: &[Invariant<Check>] = &[
@@ -232,7 +232,7 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     let unhealthy = conditions.into_iter().flatten().find(|one| one["type"] == "Unhealthy")?;
     let tuning = &scope.wrapper.tuning;
     let (waited, grace) = match unhealthy["reason"].as_str()? {
-        "FoundFailedPods" if by_rule || has_terminating_component(scope, &attempt["failure"]) => {
+        "FoundFailedPods" if by_rule || has_terminating_component(scope, &attempt) => {
             return None;
         }
         "FoundFailedPods" => {
@@ -253,14 +253,24 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
         .then(|| format!("{} after {waited:?} of {grace:?}", unhealthy["reason"]))
 }
 
-/// Whether a component that is a pod failed, and is being deleted, or was the first cause and is gone: nothing makes up
-/// for its failure.
-fn has_terminating_component(scope: &Scope<'_>, cause: &Value) -> bool {
+/// Whether a component that is a pod failed, and is being deleted or gone, as the first cause or one of several: nothing
+/// makes up for its failure.
+fn has_terminating_component(scope: &Scope<'_>, attempt: &Value) -> bool {
+    let cause = &attempt["failure"];
     let is_component = cause["pod"].is_string() && cause["pod"] == cause["component"];
     let things = &scope.wrapper.things;
     let is_gone = cause["podUID"].as_str().is_some_and(|uid| things.get(uid).is_none());
+    let components = scope.change.object.value["spec"]["components"].as_array();
+    let mut pods = components.into_iter().flatten().zip(0..);
+    let other_is_gone = attempt["collateral"].as_i64().is_some_and(|others| others > 0)
+        && pods.any(|(component, index)| {
+            let is_it = |thing: &Thing| thing.component && thing.part == Some(index);
+            component["template"]["kind"] == "Pod" && !things.values().any(is_it)
+        });
     let mut going = things.values().filter(|thing| thing.pod && thing.component);
-    going.any(|thing| thing.terminating && thing.phase == "Failed") || is_component && is_gone
+    going.any(|thing| thing.terminating && thing.phase == "Failed")
+        || is_component && is_gone
+        || other_is_gone
 }
 
 fn charged_once(scope: &Scope<'_>) -> Option<String> {
