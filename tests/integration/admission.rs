@@ -76,10 +76,11 @@ fn what_is_left_out_is_filled_in() {
 fn an_unchanged_manifest_can_be_applied_again() {
     installed_test("an_unchanged_manifest_can_be_applied_again", async |case| {
         kueue::Queue::of("again", 4).create(&case).await;
-        let apply = |manifest: &Value, how: &[&str]| {
-            let arguments = [&["apply", "-n", &case.namespace, "-f", "-"], how].concat();
+        let send = |verb: &str, manifest: &Value, how: &[&str]| {
+            let arguments = [&[verb, "-n", &case.namespace, "-f", "-"], how].concat();
             kubectl(INSTALLED.plane.kubeconfig(), &arguments, manifest.to_string().as_bytes())
         };
+        let apply = |manifest: &Value, how: &[&str]| send("apply", manifest, how);
         for (name, how) in [("a", &[][..]), ("b", &["--server-side", "--force-conflicts"])] {
             let mut manifest = wrapper(name, json!({}), vec![pod(name, &[])]);
             manifest["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "again"});
@@ -92,8 +93,12 @@ fn an_unchanged_manifest_can_be_applied_again() {
             };
             let before = spec().await;
             assert!(!before["components"][0]["podSetInfos"].is_null(), "{before}");
-            apply(&manifest, how).expect("it is unchanged");
-            assert_eq!(spec().await, before);
+            // from the second on, the first server-side apply owns what others have written
+            let server_side = ("apply", &["--server-side", "--force-conflicts"][..]);
+            for (verb, how) in [("apply", how), ("replace", &[]), server_side, server_side] {
+                send(verb, &manifest, how).expect("it is unchanged");
+                assert_eq!(spec().await, before, "{verb} {how:?}");
+            }
             manifest["spec"]["components"][0]["template"]["metadata"]["labels"]["new"] = "1".into();
             let said = apply(&manifest, how).expect_err("a template cannot be changed");
             assert!(said.contains("template"), "{said}");

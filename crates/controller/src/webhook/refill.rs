@@ -51,7 +51,10 @@ fn labels(old: &Value, new: &Map<String, Value>) -> Vec<Op> {
         Some(Value::Object(labels)) => Some(labels),
         Some(_) => return vec![],
     };
-    let is_missing = |key: &&str| lacks(given.unwrap_or(&none), &old["labels"], key);
+    // also one with an empty value, as of a user without a UID
+    let is_missing = |key: &&str| {
+        given.unwrap_or(&none).get(*key).is_none_or(Value::is_null) && !old["labels"][key].is_null()
+    };
     let missing = [keys::USER, keys::USER_ID].into_iter().filter(is_missing);
     let missing = missing.map(|key| (key, old["labels"][key].clone()));
     if given.is_some() {

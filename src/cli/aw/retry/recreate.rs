@@ -15,14 +15,10 @@ const UID_CHARS: usize = 8;
 /// it, it begins suspended, and without what Kueue put in when it was admitted. The requester is whoever
 /// recreates it.
 pub(super) fn manifest(stored: &Value, queued: bool) -> Value {
-    let mut metadata: Map<String, Value> = METADATA
+    let metadata: Map<String, Value> = METADATA
         .iter()
         .filter_map(|field| Some(((*field).to_owned(), stored["metadata"].get(*field)?.clone())))
         .collect();
-    let applied = applied(&stored["metadata"]);
-    if !applied.is_empty() {
-        metadata.insert("managedFields".to_owned(), applied.into());
-    }
     let mut spec = stored["spec"].clone();
     if let Some(fields) = spec.as_object_mut() {
         fields.remove("requester");
@@ -40,13 +36,6 @@ pub(super) fn manifest(stored: &Value, queued: bool) -> Value {
         "metadata": metadata,
         "spec": spec,
     })
-}
-
-/// Who owns which fields by server-side apply: else nobody could remove a field by applying again.
-fn applied(metadata: &Value) -> Vec<Value> {
-    let all = metadata["managedFields"].as_array().into_iter().flatten();
-    let applied = all.filter(|manager| manager["operation"] == "Apply");
-    applied.filter(|manager| manager.get("subresource").is_none()).cloned().collect()
 }
 
 /// The same under a name that nobody has, for a trial while the old one is still there.
@@ -72,11 +61,7 @@ mod tests {
                 "name": "train", "namespace": "ns", "uid": "0a1b2c3d-4e5f", "resourceVersion": "7",
                 "generation": 3, "creationTimestamp": "2026-01-01T00:00:00Z",
                 "finalizers": [keys::FINALIZER, "other/finalizer"],
-                "managedFields": [
-                    {"manager": "argo", "operation": "Apply"},
-                    {"manager": "x", "operation": "Apply", "subresource": "status"},
-                    {"manager": "kueue", "operation": "Update"},
-                ],
+                "managedFields": [{"manager": "kubectl"}],
                 "labels": {keys::QUEUE_NAME: "gpu", "team": "vision"},
                 "annotations": {keys::RETRY_LIMIT: "2", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
                 "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}],
@@ -102,7 +87,6 @@ mod tests {
                 "apiVersion": "workload.codeflare.dev/v1beta2", "kind": "AppWrapper",
                 "metadata": {
                     "name": "train", "namespace": "ns",
-                    "managedFields": [{"manager": "argo", "operation": "Apply"}],
                     "labels": {keys::QUEUE_NAME: "gpu", "team": "vision"},
                     "annotations": {keys::RETRY_LIMIT: "2", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
                     "ownerReferences": [{"apiVersion": "v1", "kind": "X", "name": "x", "uid": "u"}],

@@ -87,6 +87,9 @@ fn what_admission_wrote_beside_the_components_is_kept() {
     for gone in [user, "/spec/requester", "/spec/suspend", finalizers] {
         assert_eq!(refilled(&old, &without(&old, gone), "ann"), old, "{gone}");
     }
+    let user_id = "/metadata/labels/workload.codeflare.dev~1userid";
+    let without_uid = with(&old, user_id, json!(""));
+    assert_eq!(refilled(&without_uid, &without(&without_uid, user_id), "ann"), without_uid);
     let bare = without(&old, "/metadata/labels");
     let kept = json!({"workload.codeflare.dev/user": "ann", "workload.codeflare.dev/userid": "1"});
     assert_eq!(refilled(&old, &bare, "ann")["metadata"]["labels"], kept);
