@@ -232,7 +232,7 @@ fn grace_kept(scope: &Scope<'_>) -> Option<String> {
     let unhealthy = conditions.into_iter().flatten().find(|one| one["type"] == "Unhealthy")?;
     let tuning = &scope.wrapper.tuning;
     let (waited, grace) = match unhealthy["reason"].as_str()? {
-        "FoundFailedPods" if by_rule || has_terminating_component(scope, &attempt) => {
+        "FoundFailedPods" if by_rule || has_terminating_component(scope, attempt) => {
             return None;
         }
         "FoundFailedPods" => {
