@@ -59,7 +59,18 @@ fn bookkeeping(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Vec<
     if !is_ours {
         return vec![];
     }
-    let finalizer = match metadata.get("finalizers") {
+    // the API server then spends less on every write of the status
+    let managers = metadata.get("managedFields").and_then(Value::as_array);
+    let is_tracked = managers.is_some_and(|all| {
+        !all.is_empty() && all.iter().all(|manager| manager["operation"] == "Update")
+    });
+    let untracked = is_tracked.then(|| Op::set(&["metadata", "managedFields"], json!([])));
+    finalizer(metadata).into_iter().chain(untracked).collect()
+}
+
+/// Adds our finalizer; none where it is there, or where the list is none.
+pub(super) fn finalizer(metadata: &Map<String, Value>) -> Option<Op> {
+    match metadata.get("finalizers") {
         None | Some(Value::Null) => {
             Some(Op::set(&["metadata", "finalizers"], json!([keys::FINALIZER])))
         }
@@ -67,14 +78,7 @@ fn bookkeeping(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Vec<
             Some(Op::set(&["metadata", "finalizers", "-"], keys::FINALIZER.into()))
         }
         Some(_) => None,
-    };
-    // the API server then spends less on every write of the status
-    let managers = metadata.get("managedFields").and_then(Value::as_array);
-    let is_tracked = managers.is_some_and(|all| {
-        !all.is_empty() && all.iter().all(|manager| manager["operation"] == "Update")
-    });
-    let untracked = is_tracked.then(|| Op::set(&["metadata", "managedFields"], json!([])));
-    finalizer.into_iter().chain(untracked).collect()
+    }
 }
 
 /// The labels to set, and whether the AppWrapper then has a queue.

@@ -327,7 +327,7 @@ fn is_settled(review: &Review) -> bool {
     old.iter().filter(is_rest).eq(new.iter().filter(is_rest))
 }
 
-fn is_deleted(metadata: &Map<String, Value>) -> bool {
+pub(super) fn is_deleted(metadata: &Map<String, Value>) -> bool {
     metadata.get("deletionTimestamp").is_some_and(|moment| !moment.is_null())
 }
 

@@ -6,6 +6,8 @@
 
 use serde_json::{Map, Value};
 
+use super::default;
+use super::judge::is_deleted;
 use super::response::Op;
 use crate::api::keys;
 use crate::kinds;
@@ -66,21 +68,8 @@ fn labels(old: &Value, new: &Map<String, Value>) -> Vec<Op> {
 
 /// Without it, the API server would delete the AppWrapper before its pods.
 fn finalizer(old: &Value, new: &Map<String, Value>) -> Option<Op> {
-    let has_ours =
-        |all: &Value| all.as_array().is_some_and(|all| all.contains(&keys::FINALIZER.into()));
-    let is_deleted = new.get("deletionTimestamp").is_some_and(|moment| !moment.is_null());
-    if is_deleted || !has_ours(&old["finalizers"]) {
-        return None;
-    }
-    match new.get("finalizers") {
-        None | Some(Value::Null) => {
-            Some(Op::set(&["metadata", "finalizers"], Value::from(vec![keys::FINALIZER])))
-        }
-        Some(given) if given.is_array() && !has_ours(given) => {
-            Some(Op::set(&["metadata", "finalizers", "-"], keys::FINALIZER.into()))
-        }
-        Some(_) => None,
-    }
+    let had = old["finalizers"].as_array().is_some_and(|all| all.contains(&keys::FINALIZER.into()));
+    if had && !is_deleted(new) { default::finalizer(new) } else { None }
 }
 
 fn components(old: &Value, new: &Map<String, Value>, has_queue: bool) -> Vec<Op> {

@@ -102,8 +102,7 @@ fn first_cause<'a>(
 ) -> Option<(usize, Option<&'a Pod>)> {
     let first = failed.first()?.index;
     let of_failed = failed.iter().map(|each| {
-        let pod = disrupted_alone(draft, each.index)
-            .or_else(|| cause(draft, judged, each.index, &counts));
+        let pod = first_pod(draft, judged, each.index, &counts);
         (pod.map_or(each.at, failure::finished_at).or(each.at), each.index, pod)
     });
     let is_other = |pod: &&Pod| failed.iter().all(|each| Some(each.index) != pod.component);
@@ -112,6 +111,16 @@ fn first_cause<'a>(
     let (_, index, pod) =
         all.min_by_key(|(at, _, pod)| (at.is_none(), *at, pod.map(|pod| &pod.name)))?;
     Some((index, pod))
+}
+
+/// The pod that tells when a component failed: the one that is being ended where it alone is left, else the cause.
+fn first_pod<'a>(
+    draft: &Draft<'a>,
+    judged: &Judged<'a>,
+    index: usize,
+    counts: impl Fn(&Pod) -> bool,
+) -> Option<&'a Pod> {
+    disrupted_alone(draft, index).or_else(|| cause(draft, judged, index, counts))
 }
 
 /// The failure of a component, and of the pod that is its cause.
@@ -308,8 +317,7 @@ fn sort<'a>(draft: &Draft<'a>, judged: &Judged<'a>, failed: &mut [FailedComponen
     let counts = |pod: &Pod| judged.ignores(pod).is_none();
     let mut causes: BTreeMap<usize, Option<&Pod>> = BTreeMap::new();
     for each in failed.iter_mut() {
-        let pod = disrupted_alone(draft, each.index)
-            .or_else(|| cause(draft, judged, each.index, counts))
+        let pod = first_pod(draft, judged, each.index, counts)
             .or_else(|| cause(draft, judged, each.index, |_| true));
         each.at = pod.map_or(each.at, failure::finished_at).or(each.at);
         causes.insert(each.index, pod);
@@ -328,7 +336,7 @@ pub fn with_pods<'a>(
     not_replaced: &[&'a Pod],
     mut failed: Vec<FailedComponent<'a>>,
 ) -> Vec<FailedComponent<'a>> {
-    let snapshot = draft.facts.snapshot;
+    let (snapshot, known) = (draft.facts.snapshot, failed.len());
     let lost =
         not_replaced.iter().filter(|pod| pod.died_of_node() && judged.ignores(pod).is_none());
     for pod in lost.filter(|_| !mutations::is_present(Mutation::LostIsNoFailure)) {
@@ -361,7 +369,10 @@ pub fn with_pods<'a>(
             failed.push(FailedComponent { index, reason, message, pod_set, at, jobs: &[] });
         }
     }
-    sort(draft, judged, &mut failed);
+    // each look at a cause goes through all pods
+    if failed.len() > known {
+        sort(draft, judged, &mut failed);
+    }
     failed
 }
 
