@@ -212,13 +212,26 @@ impl Events {
 
 /// Sends an event. One that is refused, or takes too long, is only logged.
 pub(super) async fn send(recorder: &Recorder, event: &Event, about: &ObjectReference) {
-    let (reason, kind, name) =
-        (event.reason.as_str(), about.kind.as_deref(), about.name.as_deref());
+    let reason = event.reason.as_str();
+    let (kind, namespace, name) =
+        (about.kind.as_deref(), about.namespace.as_deref(), about.name.as_deref());
     match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(event, about)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => tracing::warn!(%error, reason, kind, name, "Failed to send an event."),
-        Err(_) => tracing::warn!(reason, kind, name, "Timed out sending an event."),
+        Ok(Err(error)) if is_going(&error) => {
+            tracing::debug!(%error, reason, kind, namespace, name, "Failed to send an event.");
+        }
+        Ok(Err(error)) => {
+            tracing::warn!(%error, reason, kind, namespace, name, "Failed to send an event.");
+        }
+        Err(_) => tracing::warn!(reason, kind, namespace, name, "Timed out sending an event."),
     }
+}
+
+/// Whether the namespace is being deleted, or is gone: nothing can be created in it.
+fn is_going(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    status.code == 404 || causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// An event as the API has it, and the AppWrapper that it is about.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::finding::{Findings, text};
 use super::template::PodTemplate;
-use super::{Occasion, kubeflow, ray, template};
+use super::{Occasion, kubeflow, lifetime, ray, template};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{self, Kind};
@@ -116,6 +116,7 @@ fn check(
     if occasion != Occasion::Stored {
         ray::check(object, &format!("{path}.template"), report);
         kubeflow::check(object, &format!("{path}.template"), report);
+        lifetime::check(object, &format!("{path}.template"), report);
     }
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();

@@ -19,6 +19,7 @@ mod failure;
 mod finding;
 mod kubeflow;
 mod kueue;
+mod lifetime;
 mod mounts;
 mod no_fit;
 mod object;

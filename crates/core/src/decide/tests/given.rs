@@ -153,6 +153,14 @@ impl World {
         self
     }
 
+    /// What a pod has become; it keeps its name and UID.
+    pub fn pod_is(self, index: usize, now: Pod) -> Self {
+        self.pod(index, |pod| {
+            let (name, uid) = (pod.name.clone(), pod.uid.clone());
+            *pod = Pod { name, uid, ..now };
+        })
+    }
+
     pub fn gone(mut self) -> Self {
         self.snapshot.components[0].presence = Presence::Absent;
         self.snapshot.pods.clear();

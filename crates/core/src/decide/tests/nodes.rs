@@ -218,10 +218,9 @@ fn what_fails_by_itself_after_a_node_is_counted() {
     assert_eq!((first.verdict.counted, first.status.resetting_count), (Some(true), 1));
     let mut world = world.written(&first);
     world.snapshot.status.component_status[0].conditions[0].status = "True".into();
-    let world = world.pod(0, |pod| {
-        *pod = Pod { uid: pod.uid.clone(), name: pod.name.clone(), ..failed(0).at(110) };
-        (pod.node, pod.created) = (Some("node-2".into()), Some(at(100)));
-    });
+    let elsewhere = Some("node-2".into());
+    let moved = Pod { node: elsewhere, created: Some(at(100)), ..failed(0).at(110) };
+    let world = world.pod_is(0, moved);
     let second = world.decide(160);
     assert_eq!(second.verdict.action, VerdictAction::RecreateComponent);
     assert_eq!((second.verdict.counted, second.status.resetting_count), (Some(true), 2));

@@ -55,6 +55,21 @@ fn a_template_is_one_object_of_the_user_alone() {
 }
 
 #[test]
+fn an_object_that_is_deleted_soon_after_its_end_is_doubtful() {
+    let (job, plain) = (job("a"), "/spec/components/0/template/spec/ttlSecondsAfterFinished");
+    let said = |seconds: u64| judged(&with(&given(&[job.clone()]), plain, json!(seconds)));
+    let start = "warning: spec.components[0].template.spec.ttlSecondsAfterFinished: ";
+    for seconds in [0, 59] {
+        only("", &said(seconds), start, "give at least 60");
+    }
+    assert_eq!(said(60), Vec::<String>::new());
+    let policy = json!({"ttlSecondsAfterFinished": 5});
+    let of_kubeflow = with(&given(&[job]), "/spec/components/0/template/spec/runPolicy", policy);
+    let start = "warning: spec.components[0].template.spec.runPolicy.ttlSecondsAfterFinished: ";
+    only("", &judged(&of_kubeflow), start, "set successTTLDuration");
+}
+
+#[test]
 fn an_appwrapper_is_not_nested_in_any_way() {
     for version in ["v1beta2", "v1beta1", "v7"] {
         let inner = json!({

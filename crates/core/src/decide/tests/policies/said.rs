@@ -49,10 +49,7 @@ fn of_two_components_the_one_whose_pod_failed_first_is_asked_first() {
 fn one_failed_one_going() -> World {
     let going = Pod { terminating: true, due_to_go: Some(at(30)), ..ready(0) };
     let world = running(&["Job/work:2"]).with(ready(0)).with(ready(0)).settled(2);
-    let world = world
-        .pod(0, |pod| *pod = Pod { name: pod.name.clone(), uid: pod.uid.clone(), ..failed(0) });
-    let world =
-        world.pod(1, |pod| *pod = Pod { name: pod.name.clone(), uid: pod.uid.clone(), ..going });
+    let world = world.pod_is(0, failed(0)).pod_is(1, going);
     world.limits(|limits| limits.forceful_deletion_grace = crate::tuning::Period::from_secs(30))
 }
 
@@ -79,15 +76,11 @@ fn a_pod_that_goes_hides_no_failed_one() {
 fn the_condition_names_what_decides_also_where_another_failure_was_said_before() {
     let world = running(&["Job/a:1", "Job/b:1"]).with(ready(0)).with(ready(1)).settled(2);
     let world = world.limits(|limits| limits.terminal_exit_codes = [6].into());
-    let world = world.pod(0, |pod| {
-        *pod = Pod { name: pod.name.clone(), uid: pod.uid.clone(), ..ended(0, 5, 20) }
-    });
+    let world = world.pod_is(0, ended(0, 5, 20));
     let first = world.decide(20);
     assert!(unhealthy(&first)[2].contains("exited with code 5"), "{first:?}");
     let world = world.written(&first);
-    let world = world.pod(1, |pod| {
-        *pod = Pod { name: pod.name.clone(), uid: pod.uid.clone(), ..ended(1, 6, 21) }
-    });
+    let world = world.pod_is(1, ended(1, 6, 21));
     let decision = world.answered(FreshRead::Pods).ask(21);
     assert!(
         unhealthy(&decision)[2].contains("exit code 6 of container main of pod b-0"),
@@ -123,9 +116,7 @@ fn a_verdict_about_another_failure_than_the_first_names_it() {
 #[test]
 fn a_failure_without_a_container_says_what_is_wrong() {
     let going = Pod { terminating: true, due_to_go: Some(at(30)), ..ready(0) };
-    let stuck = running(&["Job/work:1"]).with(ready(0)).settled(2);
-    let stuck =
-        stuck.pod(0, |pod| *pod = Pod { name: pod.name.clone(), uid: pod.uid.clone(), ..going });
+    let stuck = running(&["Job/work:1"]).with(ready(0)).settled(2).pod_is(0, going);
     let slow =
         running(&["Job/work:1"]).with(Pod { phase: PodPhase::Pending, ..ready(0) }).settled(2);
     for (world, reason, message) in [
