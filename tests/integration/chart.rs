@@ -141,6 +141,10 @@ fn wrapped_kinds(role: &str) -> String {
             None => groups.push((row.group(), vec![row.plural])),
         }
     }
+    // what the coscheduling plugin reads, as with the Go controller
+    groups.extend(
+        ["scheduling.sigs.k8s.io", "scheduling.x-k8s.io"].map(|group| (group, vec!["podgroups"])),
+    );
     let read = appwrapper::kinds::Kind::all().filter(|row| !row.reads.is_empty()).map(|row| {
         let (group, plurals) = (row.group(), row.reads.join(", "));
         format!("- apiGroups: [{group}]\n  resources: [{plurals}]\n  verbs: [get]\n")

@@ -39,6 +39,8 @@ pub struct Snapshot {
     pub deleting: bool,
     /// Our finalizer is set.
     pub finalizer: bool,
+    /// Finalizers of others are set: the object stays after ours is removed.
+    pub has_other_finalizers: bool,
     /// `spec.suspend`.
     pub suspend: bool,
     /// `status` as it is stored.

@@ -22,7 +22,7 @@ use crate::api::{AppWrapperStatus, FailureRecord, Phase, condition, keys};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
-use crate::snapshot::{Component, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
+use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
 
 /// The command that shows whether a controller runs, where it is installed by the manifests.
 const NO_CONTROLLER: &str = "kubectl -n appwrapper-system get pods,lease/appwrapper-controller";
@@ -345,6 +345,9 @@ fn member(snapshot: &Snapshot, index: usize) -> Member {
         condition::is_true(&status.conditions, condition::COMPONENT_SUCCEEDED)
     });
     let object = match (&component.flaw, &component.presence) {
+        (Some(flaw), Presence::Present(Object { owner: Owner::Us, .. })) => {
+            format!("exists; cannot be recreated: {flaw}")
+        }
         (Some(flaw), _) => format!("cannot be created: {flaw}"),
         (None, Presence::Present(object)) => match (&object.owner, &object.report.outcome) {
             (owner @ (Owner::Stranger(_) | Owner::Former), _) => words::taken_by(owner),

@@ -199,6 +199,7 @@ fn running(wrapper: &Wrapper) -> String {
     match condition::find(conditions, condition::PODS_READY) {
         Some(ready) if ready.status == "True" => match awaited(wrapper) {
             Some(step) => format!("pods running; {step} not created yet"),
+            None if has_succeeded(wrapper) => "succeeded; waiting until no pod runs".to_owned(),
             None => "pods running".to_owned(),
         },
         Some(ready) if ready.reason == condition::unhealthy::INSUFFICIENT_PODS_READY => {
@@ -206,6 +207,16 @@ fn running(wrapper: &Wrapper) -> String {
         }
         Some(_) | None => "waiting for its pods".to_owned(),
     }
+}
+
+/// Whether every component with pods has succeeded.
+fn has_succeeded(wrapper: &Wrapper) -> bool {
+    let recorded = &wrapper.status.component_status;
+    let mut with_pods =
+        recorded.iter().filter(|component| !component.pod_sets.is_empty()).peekable();
+    let kind = condition::COMPONENT_SUCCEEDED;
+    with_pods.peek().is_some()
+        && with_pods.all(|component| condition::is_true(&component.conditions, kind))
 }
 
 /// The first step of `executionPolicy` that has not begun.

@@ -6,6 +6,7 @@ use crate::api::Phase;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::observe::workload::{self, SeenWorkload, WorkloadCondition};
+use crate::tuning::names;
 
 /// What is known of an AppWrapper's Workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,9 +68,16 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued) -> Option<QueueStatus
         Queued::Nothing if !wrapper.status.attempts.is_empty() => Some(plain(
             "its Workload was deleted: Kueue no longer counts its quota, and stops it".to_owned(),
         )),
+        Queued::Nothing if !names::is_label(&wrapper.name) || wrapper.name.len() > names::APPWRAPPER_MAX => {
+            Some(plain(format!(
+                "Kueue cannot create its Workload: the name of an AppWrapper with a queue {}, and is at most {} long",
+                names::LABEL,
+                names::APPWRAPPER_MAX
+            )))
+        }
         Queued::Nothing => Some(plain(
             "Kueue has not created its Workload: check that integrations.frameworks of Kueue lists \
-             workload.codeflare.dev/appwrapper"
+             workload.codeflare.dev/appwrapper, and that the PriorityClass or WorkloadPriorityClass that it names exists"
                 .to_owned(),
         )),
         Queued::Hidden(why) => Some(plain(format!("cannot list its Workload: {why}"))),
@@ -242,7 +250,7 @@ mod tests {
         let hidden = standing(&gpu(), &Queued::Hidden("forbidden".into())).unwrap();
         assert_eq!(hidden.message, "cannot list its Workload: forbidden");
         let gone = |phase: Phase, attempts: usize| {
-            let mut wrapper = gpu();
+            let mut wrapper = Wrapper { name: "work".to_owned(), ..gpu() };
             wrapper.status.phase = phase;
             wrapper.status.attempts = vec![Attempt::default(); attempts];
             standing(&wrapper, &Queued::Nothing).map(|status| status.message)
@@ -250,5 +258,8 @@ mod tests {
         assert_eq!(gone(Phase::Succeeded, 1), None);
         assert!(gone(Phase::Running, 1).unwrap().starts_with("its Workload was deleted"));
         assert!(gone(Phase::Suspended, 0).unwrap().contains("has not created its Workload"));
+        let dotted = Wrapper { name: "run.v1".to_owned(), ..gpu() };
+        let said = standing(&dotted, &Queued::Nothing).unwrap().message;
+        assert!(said.starts_with("Kueue cannot create its Workload: the name"), "{said}");
     }
 }

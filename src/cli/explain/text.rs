@@ -44,7 +44,10 @@ pub(in crate::cli) fn facts(answer: &Explanation, now: Timestamp) -> Vec<(&'stat
     line("pause", answer.retry_after_seconds.map(|left| pause(answer, left)).unwrap_or_default());
     line("kueue", answer.eviction.as_ref().map(|it| eviction(it, answer, now)).unwrap_or_default());
     line("avoids", answer.avoid_nodes.join(", "));
-    line("suspects", answer.suspect_nodes.as_ref().map(suspects).unwrap_or_default());
+    let has_attempts =
+        !matches!(answer.phase, Phase::Succeeded | Phase::Failed | Phase::Terminating);
+    let avoided = answer.suspect_nodes.as_ref().filter(|_| has_attempts);
+    line("suspects", avoided.map(suspects).unwrap_or_default());
     line("creates", answer.create.join(", "));
     line("deletes", answer.delete.join(", "));
     line("usage", answer.usage.as_ref().map(|usage| usage.line(now)).unwrap_or_default());

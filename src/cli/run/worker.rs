@@ -76,7 +76,8 @@ impl Worker {
     pub(super) fn stop(self) {
         // fails only where the thread has ended by itself
         if self.stop.send(()).is_err() || self.thread.join().is_err() {
-            tracing::error!(thread = self.name, "A thread had already stopped.");
+            // why it ended is in the log already
+            tracing::debug!(thread = self.name, "A thread had already stopped.");
         }
     }
 }

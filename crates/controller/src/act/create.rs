@@ -74,7 +74,7 @@ pub async fn create(
         aversions: &settings.aversions,
         progress,
     };
-    let object = kinds::render(&wrapper.spec.components[index], &component.pod_sets, &stamp)
+    let object = kinds::render(&wrapper.component(index), &component.pod_sets, &stamp)
         .map_err(|flaw| fatal(format!("spec.components[{index}].{flaw}")))?;
     match post(client, &resource, &wrapper.namespace, object.to_string().into_bytes()).await {
         Ok(seen) => Ok(ObjectRecord::of(&seen, &kind.api_version, &kind.kind)),

@@ -62,12 +62,13 @@ pub fn concerns_one_object(error: &kube::Error) -> bool {
 
 /// What admission plugins of the API server say of a request that they forbid for now: a quota frees up by itself or has
 /// no usage yet, an API server that has just started knows no webhooks yet, and a service account may be created beside
-/// the pod that uses it.
-const FORBIDDEN_FOR_NOW: [&str; 4] = [
+/// the pod that uses it. A namespace that is being deleted takes the AppWrapper with it, which has not failed.
+const FORBIDDEN_FOR_NOW: [&str; 5] = [
     "exceeded quota",
     "status unknown for quota",
     "not yet ready to handle request",
     "error looking up service account",
+    "because it is being terminated",
 ];
 
 /// Whether the API server rejects the request however often it is made.

@@ -1,5 +1,6 @@
 //! Facts about single objects become one look at the world. Pure: the same for the cluster and a bundle.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -127,8 +128,25 @@ impl Wrapper {
         kinds::requested(self.spec.components.iter().zip(pod_sets))
     }
 
-    fn inspect(&self, index: usize) -> Component {
+    /// A component of the spec. One that the Go controller made from `generateName` has the name that it has recorded.
+    pub(crate) fn component(&self, index: usize) -> Cow<'_, ApiComponent> {
         let wrapped = &self.spec.components[index];
+        let prefix = text(wrapped, "/metadata/generateName");
+        let recorded = self.status.component_status.get(index).map(|recorded| &recorded.name);
+        let generated = recorded.filter(|name| !prefix.is_empty() && name.starts_with(&prefix));
+        let Some(name) = generated.filter(|_| text(wrapped, "/metadata/name").is_empty()) else {
+            return Cow::Borrowed(wrapped);
+        };
+        let mut named = wrapped.clone();
+        if let Some(metadata) = named.template["metadata"].as_object_mut() {
+            metadata.remove("generateName");
+            metadata.insert("name".to_owned(), name.clone().into());
+        }
+        Cow::Owned(named)
+    }
+
+    fn inspect(&self, index: usize) -> Component {
+        let wrapped = &*self.component(index);
         let recorded = self.status.component_status.get(index);
         let mut component = match kinds::inspect(wrapped) {
             Ok(inspected) => Component {
@@ -148,12 +166,6 @@ impl Wrapper {
             },
         };
         if let Some(recorded) = recorded {
-            // An object that the Go controller made from `generateName` has only this name.
-            let prefix = text(wrapped, "/metadata/generateName");
-            let generated = component.name.is_empty() && !prefix.is_empty();
-            if generated && recorded.name.starts_with(&prefix) {
-                component.name.clone_from(&recorded.name);
-            }
             // what the template says counts, where it says something
             if component.flaw.is_some() {
                 component.pod_sets.clone_from(&recorded.pod_sets);
@@ -183,13 +195,19 @@ impl Wrapper {
             })
             .map(|(index, _)| index)
             .collect();
-        let Some(first) = forged.first() else { return };
-        let text = format!(
-            "status.componentStatus[{first}]: must have the name, kind, API version and pod sets of \
+        // the Go controller writes pod sets first, and the names with the first creation
+        let is_named = |index: &&usize| {
+            let entry = &stored[**index];
+            ![&entry.name, &entry.kind, &entry.api_version].iter().all(|text| text.is_empty())
+        };
+        if let Some(first) = forged.iter().find(is_named) {
+            let text = format!(
+                "status.componentStatus[{first}]: must have the name, kind, API version and pod sets of \
              spec.components[{first}].template"
-        );
-        let before = serde_json::to_value(stored).unwrap_or_default();
-        self.flaws.name("componentStatus", text, before);
+            );
+            let before = serde_json::to_value(stored).unwrap_or_default();
+            self.flaws.name("componentStatus", text, before);
+        }
         for index in forged {
             let (entry, component) =
                 (&mut self.status.component_status[index], &mut self.components[index]);

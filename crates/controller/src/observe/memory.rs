@@ -19,6 +19,8 @@ use appwrapper_core::shadow::Comparison;
 const CREATED_FOR: Duration = Duration::from_secs(5);
 /// The same deletion is not sent again within this time.
 const DELETE_AGAIN_AFTER: Duration = Duration::from_secs(4);
+/// Of so many objects it is remembered that a deletion failed.
+const UNDELETABLE_MAX: usize = 64;
 /// First and longest pause between two tries to create a component.
 const CREATE_AGAIN_AFTER: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
@@ -57,6 +59,8 @@ pub struct ReconcileState {
     /// Nothing is created before, since the last try was not answered.
     none_created_before: Duration,
     deletions: BTreeMap<(String, bool), Duration>,
+    /// Objects, by UID, of which a deletion has failed.
+    undeletable: BTreeSet<String>,
     /// Components of which a LIST found nothing, on the way down.
     absent: BTreeSet<usize>,
     /// Components that are pods and that a DELETE removed: the UID, and when.
@@ -397,9 +401,10 @@ impl ReconcileState {
         !recent
     }
 
-    /// A deletion that failed may be sent again at once.
-    pub fn deletion_failed(&mut self, uid: &str, forced: bool) {
+    /// A deletion that failed may be sent again at once. Whether none of this object has failed before.
+    pub fn deletion_failed(&mut self, uid: &str, forced: bool) -> bool {
         self.deletions.remove(&(uid.to_owned(), forced));
+        self.undeletable.len() < UNDELETABLE_MAX && self.undeletable.insert(uid.to_owned())
     }
 }
 

@@ -382,6 +382,7 @@ impl Wrapper {
             uid: self.uid.clone(),
             deleting: self.deleting,
             finalizer: self.finalizers.iter().any(|name| name == keys::FINALIZER),
+            has_other_finalizers: self.finalizers.iter().any(|name| name != keys::FINALIZER),
             suspend: self.spec.suspend,
             policies: self.policies.clone(),
             status: self.status.clone(),

@@ -2,6 +2,8 @@
 
 use super::{Context, Error};
 use crate::act::delete::{self, Deleted};
+use crate::act::events::About;
+use crate::decide::Warning;
 use crate::kinds;
 use crate::observe::assemble::kind_of;
 use crate::observe::cache::KindKey;
@@ -71,7 +73,7 @@ async fn delete_pod(
     how: delete::How,
 ) -> Result<(), Error> {
     let pod = DeleteTarget { resource: &live::pod_resource(), name, uid };
-    send_delete(context, memory, &snapshot.namespace, &pod, how).await.map(drop)
+    send_delete(context, memory, snapshot, &pod, how).await.map(drop)
 }
 
 async fn delete_one(
@@ -106,13 +108,13 @@ async fn delete_object(
         Err(error @ live::Error::Api { .. }) => return Err(error.into()),
     };
     let target = DeleteTarget { resource: &resource, name, uid };
-    send_delete(context, memory, &snapshot.namespace, &target, how).await
+    send_delete(context, memory, snapshot, &target, how).await
 }
 
 async fn send_delete(
     context: &Context,
     memory: &mut ReconcileState,
-    namespace: &str,
+    snapshot: &Snapshot,
     target: &DeleteTarget<'_>,
     how: delete::How,
 ) -> Result<Deleted, Error> {
@@ -122,9 +124,16 @@ async fn send_delete(
         return Ok(Deleted::Later);
     }
     let DeleteTarget { resource, name, uid } = target;
-    let sent = delete::delete(&context.client, resource, namespace, name, uid, how).await;
-    if sent.is_err() {
-        memory.deletion_failed(uid, forced);
+    let sent = delete::delete(&context.client, resource, &snapshot.namespace, name, uid, how).await;
+    if let Err(error) = &sent {
+        let is_new = memory.deletion_failed(uid, forced);
+        if is_new && error.is_rejected_for_good() {
+            let object = format!("{}/{name}", resource.kind);
+            let message = format!("Cannot delete {object}: {}", error.said());
+            let about =
+                About { namespace: &snapshot.namespace, name: &snapshot.name, uid: &snapshot.uid };
+            context.warn(&about, &Warning { reason: "DeleteFailed", message });
+        }
     } else if forced {
         tracing::info!(kind = resource.kind, object = name, "Force-deleted.");
     }

@@ -49,9 +49,11 @@ pub(super) fn remarks(
     remarks: &[Remark],
 ) {
     let remarks: Vec<String> = remarks.iter().map(ToString::to_string).collect();
+    // also of the Go controller, which writes neither
+    let is_new = wrapper.status.attempts.is_empty() && wrapper.status.since.is_none();
     let is_news = |remark: &&String| match &memory.remarks {
         Some(told) => !told.contains(*remark),
-        None => wrapper.status.phase == Phase::Empty,
+        None => is_new,
     };
     let about = About { namespace: &wrapper.namespace, name: &wrapper.name, uid: &wrapper.uid };
     for message in remarks.iter().filter(is_news) {

@@ -270,15 +270,31 @@ fn taint(section: &mut Section<'_>) -> Option<Taint> {
         section.problem("key", None, "must be given");
     }
     let value = section.text("value").unwrap_or_default();
+    if let Some(key) = key.as_ref().filter(|key| !names::is_qualified(key)) {
+        section.problem("key", Some(key), names::QUALIFIED);
+    }
+    if !value.is_empty() && !names::is_label_value(&value) {
+        section.problem("value", Some(&value), names::LABEL_VALUE);
+    }
     let effects = [Effect::PreferNoSchedule, Effect::NoSchedule, Effect::NoExecute];
     let effect = section.choice("effect", &effects.map(|effect| (effect.as_str(), effect)));
     Some(Taint { key: key?, value, effect: effect? })
 }
 
+/// The name of a queue, which becomes the value of a label.
+fn queue(section: &mut Section<'_>) -> Option<String> {
+    let name = section.name("defaultQueueName")?;
+    if name.len() > names::LABEL_MAX {
+        section.problem("defaultQueueName", Some(&name), names::LABEL_VALUE);
+        return None;
+    }
+    Some(name)
+}
+
 fn admission(section: &mut Section<'_>) -> Admission {
     let default = Admission::default();
     Admission {
-        default_queue_name: section.name("defaultQueueName"),
+        default_queue_name: queue(section),
         user_rbac_admission_check: section
             .flag("userRBACAdmissionCheck", default.user_rbac_admission_check),
         allowed_kinds: section.texts("allowedKinds", |text| {

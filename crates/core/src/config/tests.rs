@@ -282,6 +282,21 @@ const WRONG: &[(&str, &str, &str)] = &[
         "autopilot.resourceTaints[gpu][0].key: ",
         "given",
     ),
+    (
+        "autopilot: {resourceTaints: {gpu: [{key: a b, effect: NoExecute}]}}",
+        "autopilot.resourceTaints[gpu][0].key: Invalid value: \"a b\": ",
+        "letters, digits",
+    ),
+    (
+        "autopilot: {resourceTaints: {gpu: [{key: example.com/a, value: b c, effect: NoExecute}]}}",
+        "autopilot.resourceTaints[gpu][0].value: Invalid value: \"b c\": ",
+        "at most 63 letters",
+    ),
+    (
+        "admission: {defaultQueueName: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa}",
+        "admission.defaultQueueName: Invalid value: \"aaaa",
+        "at most 63",
+    ),
     ("autopilot: {resourceTaints: []}", "autopilot.resourceTaints: ", "object"),
     (
         "leaderElection: {leaseDuration: 14.5s}",

@@ -127,12 +127,10 @@ pub fn is_success_stored(status: &AppWrapperStatus, index: usize) -> bool {
 fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
     let snapshot = draft.facts.snapshot;
     let pod_sets = &snapshot.components[index].pod_sets;
-    let expected: i64 = pod_sets.iter().map(|pod_set| i64::from(pod_set.count())).sum();
-    expected > 0
-        && pod_sets.iter().enumerate().all(|(pod_set, declared)| {
-            let succeeded = of(snapshot, (index, pod_set)).filter(|pod| succeeded_by_itself(pod));
-            count(succeeded) >= i64::from(declared.count())
-        })
+    pod_sets.iter().enumerate().all(|(pod_set, declared)| {
+        let succeeded = of(snapshot, (index, pod_set)).filter(|pod| succeeded_by_itself(pod));
+        count(succeeded) >= i64::from(declared.count())
+    })
 }
 
 /// Whether a pod has succeeded, and not because it was deleted: what handles SIGTERM ends with 0.

@@ -31,6 +31,7 @@ pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
         status.pending_memory.retain(|one| retry::is_allowed(snapshot, one));
         changed |= status.pending_memory.len() != pending;
     }
+    changed |= forget_outdated(&mut status);
     changed |= restore_anchor(&mut status, facts.anchor);
     if !snapshot.status_flaws.is_empty() {
         changed |= adopt_attempt(snapshot, &mut status);
@@ -58,6 +59,28 @@ fn stuck_pods(facts: Facts<'_>) -> Vec<(usize, Timestamp)> {
         (since <= facts.now).then_some((index, since))
     };
     facts.snapshot.pods.iter().enumerate().filter_map(overdue).collect()
+}
+
+/// Forgets the moments of `since` that are older than what the conditions say: another controller, which does not know
+/// them, has deleted or created the components since. Ours writes both together.
+fn forget_outdated(status: &mut AppWrapperStatus) -> bool {
+    let Some(since) = &status.since else { return false };
+    let changed_to = |kind, to: &str| {
+        let found = condition::find(&status.conditions, kind);
+        found.filter(|found| found.status == to).map(|found| found.last_transition_time.0)
+    };
+    let is_before = |moment: &Option<Time>, changed: Option<Timestamp>| {
+        moment.as_ref().zip(changed).is_some_and(|(moment, changed)| moment.0 < changed)
+    };
+    let deployed = changed_to(condition::RESOURCES_DEPLOYED, "True");
+    let is_outdated = since.gone.is_some() && deployed.is_some()
+        || is_before(&since.gone, changed_to(condition::RESOURCES_DEPLOYED, "False"))
+        || is_before(&since.deployed, deployed)
+        || is_before(&since.deleting, changed_to(condition::DELETING_RESOURCES, "True"));
+    if is_outdated {
+        (status.since, status.retry_after) = (None, None);
+    }
+    is_outdated
 }
 
 /// Sets the time from which the period of a phase runs, where neither `since` nor a condition records it: a

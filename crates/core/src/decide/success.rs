@@ -16,6 +16,10 @@ use crate::api::{AttemptOutcome, Since};
 use crate::mutations::{self, Mutation};
 use crate::plan::FreshRead;
 use crate::snapshot::{Pod, PodPhase, Snapshot};
+use crate::tuning::Period;
+
+/// How long pods may go on after every component has succeeded.
+const LEFT_RUNNING_MAX: Period = Period::from_secs(60);
 
 /// Writes down the components that say that they succeeded.
 pub(super) fn record_successes(draft: &mut Draft<'_>) {
@@ -69,7 +73,8 @@ pub(super) fn unless_succeeded(
             || matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
     };
     if !early && snapshot.pods.iter().any(is_left) {
-        return if force_last_pods(draft) { Err(here.stay()) } else { Ok(here) };
+        let acts = force_last_pods(draft) || end_last_pods(draft);
+        return if acts { Err(here.stay()) } else { Ok(here) };
     }
     if snapshot.answered < FreshRead::Pods && !have_all_pods_ended(snapshot) {
         draft.ask(FreshRead::Pods);
@@ -105,6 +110,48 @@ fn have_all_pods_ended(snapshot: &Snapshot) -> bool {
         pod_sets.map(move |(pod_set, declared)| ((index, pod_set), i64::from(declared.count())))
     });
     declared.all(|(place, count)| succeeded.get(&place).copied().unwrap_or_default() >= count)
+}
+
+/// Deletes the pods that go on after every component has succeeded, such as the workers of an `MPIJob`: its operator leaves
+/// them, unless `cleanPodPolicy` says otherwise. A pod that was created later stays: what makes it would make another.
+/// Source: `docs/user/policies.md#when`.
+fn end_last_pods(draft: &mut Draft<'_>) -> bool {
+    let facts = draft.facts;
+    let succeeded = draft.status.component_status.iter().filter_map(|component| {
+        condition::since(&component.conditions, condition::COMPONENT_SUCCEEDED)
+    });
+    let Some(succeeded) = succeeded.max() else { return false };
+    let goes_on = |pod: &&Pod| {
+        let is_of_component = pod
+            .component
+            .and_then(|index| facts.snapshot.components.get(index))
+            .is_some_and(|component| !component.pod_sets.is_empty());
+        is_of_component
+            && !pod.terminating
+            && matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
+            && pod.created.is_some_and(|created| created <= succeeded)
+    };
+    let mut left: Vec<&Pod> = facts.snapshot.pods.iter().filter(goes_on).collect();
+    if left.is_empty() {
+        return false;
+    }
+    let due = LEFT_RUNNING_MAX.after(succeeded);
+    if facts.now < due {
+        draft.look_again(due);
+        return false;
+    }
+    if facts.snapshot.answered < FreshRead::Pods {
+        draft.ask(FreshRead::Pods);
+        return true;
+    }
+    left.sort_by(|one, other| one.name.cmp(&other.name));
+    for pod in &left {
+        force_delete::delete(draft, pod);
+    }
+    draft.verdict.action = VerdictAction::Delete;
+    draft.verdict.message =
+        format!("{}; every component has succeeded", waiting_for(&of_pods(facts.snapshot, &left)));
+    true
 }
 
 /// Force-deletes the pods that alone keep the AppWrapper from succeeding, since their kubelets do not respond: what a

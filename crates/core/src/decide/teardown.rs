@@ -252,9 +252,18 @@ fn kept_until(draft: &Draft<'_>) -> Option<Timestamp> {
     Some(draft.facts.limits.deletion_on_failure_grace.after(from))
 }
 
-/// Everything goes, then the object itself.
+/// Everything goes, then the object itself. Where finalizers of others keep it, the quota goes before: Kueue asks the status.
 pub(super) fn terminating(here: At<Terminating>, draft: &mut Draft<'_>) -> Move {
     if delete_remaining(draft) || mutations::is_present(Mutation::FinalizerEarly) {
+        if draft.facts.snapshot.has_other_finalizers && (deployed(draft) || reserves_quota(draft)) {
+            attempts::end(draft);
+            let message = "All resources are deleted; waiting for finalizers of others";
+            finish(draft, "Terminating", message);
+            draft.condition(condition::QUOTA_RESERVED, false, "Terminating", message);
+            let gone = Some(draft.anchor());
+            draft.status.since = Some(Since { gone, ..Since::default() });
+            return here.stay();
+        }
         draft.act(Action::RemoveFinalizer);
         "All resources are deleted; removing the finalizer".clone_into(&mut draft.verdict.message);
     }
@@ -331,6 +340,10 @@ pub(super) fn deletable(draft: &Draft<'_>) -> Vec<usize> {
 
 fn deployed(draft: &Draft<'_>) -> bool {
     condition::is_true(&draft.status.conditions, condition::RESOURCES_DEPLOYED)
+}
+
+fn reserves_quota(draft: &Draft<'_>) -> bool {
+    condition::is_true(&draft.status.conditions, condition::QUOTA_RESERVED)
 }
 
 /// Whether it was said that nothing exists any more; that it was never said means nothing.

@@ -114,7 +114,8 @@ pub(super) trait Rules: fmt::Debug + Sync {
         false
     }
 
-    /// Takes out of an object that is to be created what is recorded in it for others.
+    /// The last changes to an object that is to be created: what is recorded in it for others goes, and what its
+    /// operator must be told comes.
     fn finish(&self, _object: &mut Value) {}
 }
 

@@ -30,6 +30,32 @@ pub fn is_subdomain(text: &str) -> bool {
         })
 }
 
+/// Whether a text can be the value of a label: 1 to 63 letters, digits and inner hyphens, underscores and dots.
+#[must_use]
+pub fn is_label_value(text: &str) -> bool {
+    let edge = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    text.len() <= LABEL_MAX
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && edge(text.bytes().next())
+        && edge(text.bytes().last())
+}
+
+/// Whether a text can be the key of a label or a taint, or the name of a resource: a name, or a subdomain, a slash and a name.
+#[must_use]
+pub fn is_qualified(text: &str) -> bool {
+    match text.split_once('/') {
+        Some((prefix, name)) => is_subdomain(prefix) && is_label_value(name),
+        None => is_label_value(text),
+    }
+}
+
+/// What [`is_label_value`] asks for, in words.
+pub const LABEL_VALUE: &str = "must be at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or digit";
+
+/// What [`is_qualified`] asks for, in words.
+pub const QUALIFIED: &str = "must be a name of at most 63 letters, digits, '-', '_' or '.', beginning and ending with a letter or \
+                             digit, with or without a prefix such as example.com/";
+
 /// The longest name of an AppWrapper, in bytes: Kueue and labels need room for a suffix.
 pub const APPWRAPPER_MAX: usize = 61;
 

@@ -61,6 +61,41 @@ fn a_record_is_about_the_template_or_about_nothing() {
 }
 
 #[test]
+fn a_record_without_names_is_completed_and_no_flaw() {
+    // as the Go controller writes it before the first creation
+    let mut unnamed = entry("u");
+    for field in ["name", "kind", "apiVersion", "uid"] {
+        unnamed[field] = "".into();
+    }
+    let found = wrapper(&unnamed);
+    assert!(found.flaws.is_empty(), "{:?}", found.flaws);
+    assert_eq!(found.status.component_status[0].name, "j");
+}
+
+#[test]
+fn a_component_with_a_generated_name_is_what_the_record_says() {
+    let template = json!({"apiVersion": "batch/v1", "kind": "Job",
+        "metadata": {"generateName": "made-", "labels": {"a": "b"}},
+        "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}});
+    let made = |name: &str| {
+        let mut record = entry("u");
+        record["name"] = name.into();
+        let object = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "aw"},
+            "spec": {"components": [{"template": template}]},
+            "status": {"phase": "Running", "componentStatus": [record]}});
+        Wrapper::read(&serde_json::from_str::<RawObject>(&object.to_string()).unwrap()).unwrap()
+    };
+    let known = made("made-x1");
+    assert_eq!((&*known.components[0].name, known.components[0].flaw.as_ref()), ("made-x1", None));
+    assert!(known.flaws.is_empty(), "{:?}", known.flaws);
+    let metadata = known.component(0).template["metadata"].clone();
+    assert_eq!(metadata, json!({"name": "made-x1", "labels": {"a": "b"}}));
+    for other in ["", "other-x1"] {
+        assert!(made(other).components[0].flaw.is_some(), "{other}");
+    }
+}
+
+#[test]
 fn an_object_is_ours_by_its_owner_or_as_seen_or_by_label_and_record_together() {
     let owned = |uid: &str| Some(controller("AppWrapper", "aw", uid));
     let label = |uid: &str| Some(uid.to_owned());

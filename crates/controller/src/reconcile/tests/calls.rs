@@ -169,6 +169,12 @@ async fn an_object_that_cannot_be_deleted_keeps_no_other_from_it() {
         let calls = |call: &str| called.iter().any(|one| one.starts_with(call));
         assert_eq!(calls(&format!("DELETE {JOBS}/b")), deletes_b, "{actions:?}, {code}");
         assert!(!calls("POST"), "{actions:?}");
+        // nothing but an event tells the user of a right that is missing
+        let told: Vec<String> =
+            std::iter::from_fn(|| context.events.take()).map(|event| event.message).collect();
+        let want = if code == 403 { vec!["Cannot delete Job/a: "] } else { vec![] };
+        assert_eq!(told.len(), want.len(), "{told:?}");
+        assert!(told.iter().zip(want).all(|(told, want)| told.starts_with(want)), "{told:?}");
     }
 }
 
@@ -352,8 +358,8 @@ async fn an_annotation_that_becomes_invalid_is_told_once() {
     let context = context(&Arc::default(), Duration::ZERO);
     let faults = Config::default().fault_tolerance;
     let mut play = Play::of(&json!({"phase": "Running"}), false, false);
-    let mut look = |memory: &mut ReconcileState, phase: Phase, limit: &str| {
-        play.object["status"]["phase"] = phase.as_str().into();
+    let mut look = |memory: &mut ReconcileState, status: Value, limit: &str| {
+        play.object["status"] = status;
         play.object["metadata"]["annotations"] = json!({keys::RETRY_LIMIT: limit});
         let wrapper = play.wrapper();
         let (_, remarks) = Limits::of(&wrapper.annotations, &faults);
@@ -361,19 +367,24 @@ async fn an_annotation_that_becomes_invalid_is_told_once() {
         std::iter::from_fn(|| context.events.take()).count()
     };
     let mut memory = ReconcileState::default();
-    for (phase, limit, told, what) in [
-        (Phase::Running, "3", 0, "nothing is wrong"),
-        (Phase::Running, "x", 1, "it became invalid"),
-        (Phase::Running, "x", 0, "it was told"),
-        (Phase::Running, "y", 1, "it is invalid in another way"),
-        (Phase::Running, "3", 0, "it was corrected"),
-        (Phase::Running, "y", 1, "it is invalid again"),
+    let running = json!({"phase": "Running", "attempts": [{"attempt": 0}]});
+    for (limit, told, what) in [
+        ("3", 0, "nothing is wrong"),
+        ("x", 1, "it became invalid"),
+        ("x", 0, "it was told"),
+        ("y", 1, "it is invalid in another way"),
+        ("3", 0, "it was corrected"),
+        ("y", 1, "it is invalid again"),
     ] {
-        assert_eq!(look(&mut memory, phase, limit), told, "{what}");
+        assert_eq!(look(&mut memory, running.clone(), limit), told, "{what}");
     }
-    let of_new = look(&mut ReconcileState::default(), Phase::Empty, "x");
-    let after_a_restart = look(&mut ReconcileState::default(), Phase::Running, "x");
-    assert_eq!((of_new, after_a_restart), (1, 0));
+    for (status, told, what) in [
+        (json!({}), 1, "a new one"),
+        (json!({"phase": "Running"}), 1, "one of another controller"),
+        (running, 0, "after a restart"),
+    ] {
+        assert_eq!(look(&mut ReconcileState::default(), status, "x"), told, "{what}");
+    }
 }
 
 /// A `JobSet` that says that it failed, without any policy.

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::finding::{Findings, text};
 use super::template::PodTemplate;
-use super::{Occasion, kubeflow, lifetime, ray, template};
+use super::{Occasion, doubts, kubeflow, ray, template};
 use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{self, Kind};
@@ -100,6 +100,9 @@ pub(super) fn check_all(
     if !all.is_empty() {
         totals(&all, report);
     }
+    if occasion != Occasion::Stored {
+        doubts::without_pod_sets(&all, report);
+    }
     Some(all)
 }
 
@@ -116,7 +119,7 @@ fn check(
     if occasion != Occasion::Stored {
         ray::check(object, &format!("{path}.template"), report);
         kubeflow::check(object, &format!("{path}.template"), report);
-        lifetime::check(object, &format!("{path}.template"), report);
+        doubts::check(object, &format!("{path}.template"), report);
     }
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();

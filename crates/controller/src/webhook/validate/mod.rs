@@ -13,13 +13,13 @@
 mod budget;
 mod carried;
 mod component;
+mod doubts;
 mod execution;
 mod exit_codes;
 mod failure;
 mod finding;
 mod kubeflow;
 mod kueue;
-mod lifetime;
 mod mounts;
 mod no_fit;
 mod object;

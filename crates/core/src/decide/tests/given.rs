@@ -174,7 +174,12 @@ impl World {
     }
 
     pub fn since(mut self, change: impl FnOnce(&mut Since)) -> Self {
-        change(self.snapshot.status.since.get_or_insert_default());
+        let since = self.snapshot.status.since.get_or_insert_default();
+        change(since);
+        // both are written together
+        if since.gone.is_some() {
+            set(&mut self.snapshot.status.conditions, condition::RESOURCES_DEPLOYED, false);
+        }
         self
     }
 

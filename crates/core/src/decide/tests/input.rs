@@ -2,7 +2,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::given::{at, given};
+use super::given::{World, at, given};
 use crate::api::{AppWrapperStatus, Attempt, Phase, PodSetSince, Since, condition};
 use crate::plan::{Action, FreshRead};
 use crate::snapshot::PodPhase;
@@ -51,6 +51,38 @@ fn an_anchor_that_is_missing_begins_now_and_stays() {
         let again = world.written(&mended).decide(9);
         assert_eq!(found(&again.status), Some(Time(at(7))), "{phase}");
     }
+}
+
+#[test]
+fn moments_from_before_another_controller_took_over_do_not_count() {
+    let changed = |mut world: World, kind, status: bool, second| {
+        let conditions = &mut world.snapshot.status.conditions;
+        condition::set(conditions, kind, !status, "Other", "", at(0));
+        condition::set(conditions, kind, status, "Other", "", at(second));
+        world
+    };
+    let (deployed, deleting) = (condition::RESOURCES_DEPLOYED, condition::DELETING_RESOURCES);
+    let gone = given(Phase::Resetting).since(|since| since.gone = Some(Time(at(5))));
+    // it deletes a second attempt, of which everything is there
+    let seen = changed(gone.clone(), deployed, true, 20).decide(1000);
+    assert_eq!((seen.next, seen.status.since), (Phase::Resetting, None));
+    // it has deleted a second attempt at second 20
+    let later = changed(changed(gone.clone().gone(), deleting, false, 20), deployed, false, 20);
+    assert_eq!(later.decide(99).next, Phase::Resetting, "the pause is one of 90 s");
+    let later = later.clone().written(&later.decide(99));
+    assert_eq!(later.decide(110).next, Phase::Resuming);
+    // our own
+    let own = changed(changed(gone.gone(), deleting, false, 5), deployed, false, 5);
+    assert_eq!(own.decide(95).next, Phase::Resuming);
+    let forced = |second| {
+        let world = given(Phase::Terminating).pods(&TWO);
+        let world = world.since(|since| since.deleting = Some(Time(at(0))));
+        let world = changed(world, deleting, true, 500);
+        let named = world.decide(second);
+        let decision = world.written(&named).decide(second + 1);
+        decision.actions.iter().any(|action| matches!(action, Action::ForceDelete(_)))
+    };
+    assert_eq!((forced(700), forced(1100)), (false, true));
 }
 
 #[test]

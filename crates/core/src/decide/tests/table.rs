@@ -109,6 +109,7 @@ fn the_table_of_phases() {
         ("succeeded, kept long enough", Phase::Succeeded, given(Phase::Succeeded).since(|s| s.deleting = Some(time(604_800))), 604_800),
         ("terminating", Phase::Terminating, given(Phase::Terminating), 1),
         ("terminating, all gone", Phase::Terminating, given(Phase::Terminating).gone(), 1),
+        ("… kept by others", Phase::Terminating, given(Phase::Terminating).gone().kept(), 1),
     ]), @"
     born suspended                               Empty → Suspended
     born unsuspended, no finalizer               Empty: add-finalizer
@@ -152,6 +153,7 @@ fn the_table_of_phases() {
     succeeded, kept long enough                  Succeeded: delete
     terminating                                  Terminating: delete
     terminating, all gone                        Terminating: remove-finalizer
+    … kept by others                             Terminating: None
     ");
 }
 
@@ -222,6 +224,12 @@ fn the_table_of_health() {
 }
 
 impl World {
+    /// Finalizers of others keep it.
+    fn kept(mut self) -> Self {
+        self.snapshot.has_other_finalizers = true;
+        self
+    }
+
     /// All work is done, and the second pod is still Terminating, which was to be gone at second 10.
     fn last_pod(self) -> Self {
         self.says(Outcome::Succeeded).pod(1, |pod| {
@@ -249,6 +257,39 @@ fn the_last_pods_are_named_and_force_deleted_as_the_api_server_has_them() {
             "Waiting for Pod/work-1 on node node-1; every component has succeeded"
         )
     );
+}
+
+#[test]
+fn a_deleted_one_that_others_keep_releases_its_quota_before_our_finalizer_goes() {
+    let mut world = given(Phase::Terminating).gone().kept();
+    let conditions = &mut world.snapshot.status.conditions;
+    condition::set(conditions, condition::QUOTA_RESERVED, true, "R", "", at(0));
+    let released = world.decide(5);
+    let is_true = |kind| condition::is_true(&released.status.conditions, kind);
+    assert!(!is_true(condition::QUOTA_RESERVED) && !is_true(condition::RESOURCES_DEPLOYED));
+    assert!(!is_true(condition::DELETING_RESOURCES));
+    assert_eq!(released.actions, []);
+    let next = world.written(&released).decide(5);
+    assert_eq!((next.status, next.actions), (released.status, vec![Action::RemoveFinalizer]));
+}
+
+#[test]
+fn the_pods_that_run_on_after_every_component_has_succeeded_are_deleted() {
+    let world = given(Phase::Running).pods(&[SucceededPod, RunningPod]).says(Outcome::Succeeded);
+    let world = world.pod(1, |pod| pod.created = Some(at(5)));
+    let seen = world.ask(20);
+    assert_eq!((seen.actions.len(), seen.requeue), (0, Some(at(80))), "its operator may delete it");
+    let world = world.written(&seen);
+    assert_eq!(world.ask(79).actions, []);
+    assert_eq!(world.ask(80).ask, FreshRead::Pods);
+    let decision = world.clone().answered(FreshRead::Pods).ask(80);
+    let pod = Action::DeletePod { name: "work-1".into(), uid: "pod-1".into() };
+    assert_eq!(decision.actions, [pod]);
+    let message = "Waiting for Pod/work-1 on node node-1; every component has succeeded";
+    assert_eq!(decision.verdict.message, message);
+    // its owner makes it again
+    let again = world.pod(1, |pod| pod.created = Some(at(21))).answered(FreshRead::Pods);
+    assert_eq!(again.ask(100).actions, []);
 }
 
 #[test]

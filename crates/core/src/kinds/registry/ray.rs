@@ -1,6 +1,6 @@
 //! `ray.io/v1`. KubeRay may add containers to every pod.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::super::infer::{COUNT_MAX, pod_set};
 use super::super::node::Node;
@@ -63,6 +63,39 @@ impl Rules for Cluster {
     fn report(&self, object: Object<'_>, _: &[PodSet], report: &mut Report) {
         if self.is_job {
             report.outcome = ray_job(object);
+        }
+    }
+
+    fn finish(&self, object: &mut Value) {
+        if self.is_job
+            && let Some(spec) = object.get_mut("spec").and_then(Value::as_object_mut)
+        {
+            shut_down(spec);
+            place_submitter(spec);
+        }
+    }
+}
+
+/// Has the cluster deleted when the job has finished, unless the template says what is to become of it: the pods would
+/// go on, and so would the AppWrapper.
+fn shut_down(spec: &mut Map<String, Value>) {
+    let is_given = |field: &str| spec.get(field).is_some_and(|value| !value.is_null());
+    if !is_given("shutdownAfterJobFinishes") && !is_given("deletionStrategy") {
+        spec.insert("shutdownAfterJobFinishes".to_owned(), true.into());
+    }
+}
+
+/// The pod that submits the job goes where the head may go, where it has a template that says nothing of it: Kueue
+/// places pod sets, and it is none.
+fn place_submitter(spec: &mut Map<String, Value>) {
+    let head =
+        spec.get("rayClusterSpec").map(|cluster| &cluster["headGroupSpec"]["template"]["spec"]);
+    let Some(head) = head.and_then(Value::as_object).cloned() else { return };
+    let submitter = spec.get_mut("submitterPodTemplate").and_then(|pod| pod.get_mut("spec"));
+    let Some(submitter) = submitter.and_then(Value::as_object_mut) else { return };
+    for field in ["nodeSelector", "tolerations"] {
+        if let (None, Some(of_head)) = (submitter.get(field), head.get(field)) {
+            submitter.insert(field.to_owned(), of_head.clone());
         }
     }
 }
@@ -144,4 +177,37 @@ pub(super) fn given() -> Vec<super::super::testing::Sample> {
             ],
         ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_cluster_of_a_job_ends_with_it_and_its_submitter_goes_where_the_head_goes() {
+        let finished = |more: Value| {
+            let place = json!({"nodeSelector": {"pool": "a"}, "tolerations": [{"key": "pool"}]});
+            let mut spec =
+                json!({"rayClusterSpec": {"headGroupSpec": {"template": {"spec": place}}}});
+            spec.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            let mut object = json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "spec": spec});
+            Kind::of_object(&object).rules().finish(&mut object);
+            object["spec"].take()
+        };
+        for (given, shuts_down) in [
+            (json!({}), json!(true)),
+            (json!({"shutdownAfterJobFinishes": null}), json!(true)),
+            (json!({"shutdownAfterJobFinishes": false}), json!(false)),
+            (json!({"deletionStrategy": {"deletionRules": []}}), json!(null)),
+        ] {
+            assert_eq!(finished(given.clone())["shutdownAfterJobFinishes"], shuts_down, "{given}");
+        }
+        assert_eq!(finished(json!({})).get("submitterPodTemplate"), None);
+        let own = json!({"tolerations": [], "containers": []});
+        let submitter = finished(json!({"submitterPodTemplate": {"spec": own}}));
+        let want = json!({"tolerations": [], "containers": [], "nodeSelector": {"pool": "a"}});
+        assert_eq!(submitter["submitterPodTemplate"]["spec"], want);
+    }
 }

@@ -55,18 +55,50 @@ fn a_template_is_one_object_of_the_user_alone() {
 }
 
 #[test]
-fn an_object_that_is_deleted_soon_after_its_end_is_doubtful() {
-    let (job, plain) = (job("a"), "/spec/components/0/template/spec/ttlSecondsAfterFinished");
-    let said = |seconds: u64| judged(&with(&given(&[job.clone()]), plain, json!(seconds)));
-    let start = "warning: spec.components[0].template.spec.ttlSecondsAfterFinished: ";
-    for seconds in [0, 59] {
-        only("", &said(seconds), start, "give at least 60");
+fn what_a_template_probably_does_not_mean_is_doubtful() {
+    let template = "spec.components[0].template";
+    for (place, value, fragment) in [
+        ("spec.ttlSecondsAfterFinished", json!(0), "give at least 60"),
+        ("spec.ttlSecondsAfterFinished", json!(59), "give at least 60"),
+        ("spec.runPolicy", json!({"ttlSecondsAfterFinished": 5}), "set successTTLDuration"),
+        ("spec.suspend", json!(true), "nobody resumes it"),
+        ("spec.runPolicy", json!({"suspend": true}), "nobody resumes it"),
+    ] {
+        let pointer = format!("/spec/components/0/template/{}", place.replace('.', "/"));
+        let start = format!("warning: {template}.{place}");
+        only(place, &judged(&with(&given(&[job("a")]), &pointer, value)), &start, fragment);
     }
-    assert_eq!(said(60), Vec::<String>::new());
-    let policy = json!({"ttlSecondsAfterFinished": 5});
-    let of_kubeflow = with(&given(&[job]), "/spec/components/0/template/spec/runPolicy", policy);
-    let start = "warning: spec.components[0].template.spec.runPolicy.ttlSecondsAfterFinished: ";
-    only("", &judged(&of_kubeflow), start, "set successTTLDuration");
+    for (field, value) in [
+        ("ttlSecondsAfterFinished", json!(60)),
+        ("suspend", json!(false)),
+        ("suspend", json!("yes")),
+    ] {
+        let pointer = format!("/spec/components/0/template/spec/{field}");
+        assert_eq!(judged(&with(&given(&[job("a")]), &pointer, value)), Vec::<String>::new());
+    }
+    let cluster = json!({"headGroupSpec": {"template": job("a")["spec"]["template"]}});
+    let ray = |stays: Value| {
+        let spec = json!({"rayClusterSpec": cluster, "shutdownAfterJobFinishes": stays,
+            "ttlSecondsAfterFinished": 5});
+        given(&[json!({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {"name": "a"},
+            "spec": spec})])
+    };
+    let start = format!("warning: {template}.spec.shutdownAfterJobFinishes: ");
+    only("ray", &judged(&ray(json!(false))), &start, "the AppWrapper does not end");
+    for stays in [json!(true), json!(null)] {
+        assert_eq!(judged(&ray(stays)), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn pods_of_a_kind_of_kubernetes_that_nobody_counts_are_doubtful() {
+    let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "a"},
+        "spec": {"replicas": 2, "template": job("a")["spec"]["template"]}});
+    let start = "warning: spec.components[0].podSets: ";
+    only("", &judged(&given(&[set.clone(), job("b")])), start, "of a ReplicaSet without pod sets");
+    let sets = json!([{"path": "template.spec.template", "replicas": 2}]);
+    let declared = with(&given(&[set, job("b")]), "/spec/components/0/podSets", sets);
+    assert_eq!(judged(&declared), Vec::<String>::new());
 }
 
 #[test]

@@ -187,9 +187,10 @@ proptest! {
                         let ours = world.snapshot.components[target.component].ours();
                         prop_assert_eq!(Some(target.uid), ours.map(|object| object.uid.clone()));
                     }
-                    Action::DeletePod { uid, .. } | Action::ForceDeletePod { uid, .. } => {
-                        let pod = world.snapshot.pods.iter().find(|pod| pod.uid == uid).unwrap();
-                        let is_left_over = pod.terminating && have_all_succeeded(&after);
+                    Action::DeletePod { ref uid, .. } | Action::ForceDeletePod { ref uid, .. } => {
+                        let pod = world.snapshot.pods.iter().find(|pod| pod.uid == *uid).unwrap();
+                        let is_forced = matches!(action, Action::ForceDeletePod { .. });
+                        let is_left_over = pod.terminating == is_forced && have_all_succeeded(&after);
                         let is_recreated =
                             pod.component.is_some_and(|index| is_going(&after, index));
                         prop_assert!(is_recreated || is_left_over);
