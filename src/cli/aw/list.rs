@@ -12,7 +12,7 @@ use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
 use super::words::{self, GAP, NOTHING};
 use super::{block_on, now, object_name, tell};
-use crate::api::{AppWrapperStatus, Phase, condition};
+use crate::api::{AppWrapperStatus, Phase, condition, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
@@ -177,12 +177,21 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
             Some(_) | None if !is_deleting(status) => "pausing before its next attempt".to_owned(),
             Some(_) | None => "waiting until resources of its last attempt are deleted".to_owned(),
         },
+        Phase::Terminating if is_kept_by_others(wrapper) => {
+            format!("waiting for finalizers: {}", wrapper.finalizers.join(", "))
+        }
         Phase::Suspending | Phase::Terminating => {
             "waiting until all its resources are deleted".to_owned()
         }
         Phase::Succeeded => NOTHING.to_owned(),
         Phase::Failed => failed(wrapper),
     }
+}
+
+/// Only finalizers of others keep it: the controller has deleted its resources.
+fn is_kept_by_others(wrapper: &Wrapper) -> bool {
+    let is_ours = |name: &String| name == keys::FINALIZER;
+    !wrapper.finalizers.is_empty() && !wrapper.finalizers.iter().any(is_ours)
 }
 
 /// Resources of its last attempt exist.

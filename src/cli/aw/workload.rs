@@ -258,8 +258,16 @@ mod tests {
         assert_eq!(gone(Phase::Succeeded, 1), None);
         assert!(gone(Phase::Running, 1).unwrap().starts_with("its Workload was deleted"));
         assert!(gone(Phase::Suspended, 0).unwrap().contains("has not created its Workload"));
-        let dotted = Wrapper { name: "run.v1".to_owned(), ..gpu() };
-        let said = standing(&dotted, &Queued::Nothing).unwrap().message;
+    }
+
+    #[test]
+    fn a_name_that_kueue_cannot_use_is_why_there_is_no_workload() {
+        let wrapper = Wrapper {
+            name: "run.v1".to_owned(),
+            queue: Some("q".to_owned()),
+            ..Wrapper::default()
+        };
+        let said = standing(&wrapper, &Queued::Nothing).unwrap().message;
         assert!(said.starts_with("Kueue cannot create its Workload: the name"), "{said}");
     }
 }

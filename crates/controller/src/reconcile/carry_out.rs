@@ -181,7 +181,7 @@ pub(super) async fn create_one(
                 // what the API server says may quote the template: the condition and an event tell it
                 tracing::warn!(
                     component = component.title(),
-                    why.fatal = failure.why.fatal,
+                    fatal = failure.why.fatal,
                     "Component not created."
                 );
             }

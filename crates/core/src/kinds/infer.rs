@@ -30,7 +30,9 @@ pub fn infer(template: &Value) -> Result<Vec<PodSet>, Error> {
 /// As [`infer`] and [`check_declared`]; where no pod set is declared; and where the pods of the kind are described in
 /// another object, which is read for the known version only.
 pub fn check_other_version(template: &Value, declared: &[PodSet]) -> Result<(), Error> {
-    let Some(kind) = Kind::of_other_version(template) else { return Ok(()) };
+    let text = |field| template.get(field).and_then(Value::as_str).unwrap_or_default();
+    let row = Kind::of_other_version(text("apiVersion"), text("kind"));
+    let Some(kind) = row else { return Ok(()) };
     if !kind.reads.is_empty() {
         let api_version = Node::template(template).field("apiVersion")?;
         return Err(api_version.error(kind.api_version));

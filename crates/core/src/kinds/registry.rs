@@ -193,13 +193,12 @@ impl Kind {
         Self::of(text("apiVersion"), text("kind"))
     }
 
-    /// The row of another version of an object's kind, where its own version has none. The core group has one version.
+    /// The row of another version of a kind, where this version has none. The core group has one version.
     #[must_use]
-    pub fn of_other_version(object: &Value) -> Option<&'static Self> {
-        let text = |field| object.get(field).and_then(Value::as_str).unwrap_or_default();
-        let (group, _) = text("apiVersion").split_once('/')?;
-        let row = Self::all().find(|row| row.kind == text("kind") && row.group() == group)?;
-        (!Self::of_object(object).is_known()).then_some(row)
+    pub fn of_other_version(api_version: &str, kind: &str) -> Option<&'static Self> {
+        let (group, _) = api_version.split_once('/')?;
+        let row = Self::all().find(|row| row.kind == kind && row.group() == group)?;
+        (!Self::of(api_version, kind).is_known()).then_some(row)
     }
 
     /// All rows.

@@ -8,7 +8,7 @@ use crate::api::PodSet;
 use crate::snapshot::Report;
 
 /// Reads the status of a component's object, by the rules of its kind. What is absent or malformed says
-/// nothing, and so does a kind that is not known.
+/// nothing, and so does a kind that is not known; of another version of a known kind, the outcome alone is read.
 ///
 /// `pod_sets` are the component's, as recorded; their paths tell which index a replicated Job or a
 /// replica type has. [`Report::expected`] is filled for kinds that end, from the live object:
@@ -17,9 +17,15 @@ use crate::snapshot::Report;
 /// in [`Report::unstarted`].
 #[must_use]
 pub fn report(api_version: &str, kind: &str, pod_sets: &[PodSet], object: &Value) -> Report {
-    let mut report = Report::default();
-    Kind::of(api_version, kind).rules().report(Object(object), pod_sets, &mut report);
-    report
+    let read = |row: &Kind| {
+        let mut report = Report::default();
+        row.rules().report(Object(object), pod_sets, &mut report);
+        report
+    };
+    match Kind::of_other_version(api_version, kind) {
+        Some(row) => Report { outcome: read(row).outcome, ..Report::default() },
+        None => read(Kind::of(api_version, kind)),
+    }
 }
 
 #[cfg(test)]
@@ -45,6 +51,22 @@ mod tests {
         let (object, pod_sets) = given(kind, status);
         let api_version = object["apiVersion"].as_str().expect("it has one");
         report(api_version, kind, &pod_sets, &object)
+    }
+
+    #[test]
+    fn another_version_of_a_known_kind_says_how_it_ended_and_no_more() {
+        let conditions = |kind| json!({"conditions": [condition(kind, "True")]});
+        for (version, kind, status, want) in [
+            ("kubeflow.org/v2beta1", "MPIJob", conditions("Succeeded"), Outcome::Succeeded),
+            ("kubeflow.org/v2beta1", "MPIJob", conditions("Failed"), failed("R", "M")),
+            ("kubeflow.org/v2beta1", "Other", conditions("Succeeded"), Outcome::Active),
+            ("example.com/v2beta1", "MPIJob", conditions("Succeeded"), Outcome::Active),
+        ] {
+            let (mut object, pod_sets) = given("MPIJob", &status);
+            object["apiVersion"] = version.into();
+            let want = Report { outcome: want, ..Report::default() };
+            assert_eq!(report(version, kind, &pod_sets, &object), want, "{version} {kind}");
+        }
     }
 
     fn condition(kind: &str, status: &str) -> Value {
