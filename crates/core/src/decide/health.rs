@@ -5,7 +5,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::draft::Draft;
 use super::{Facts, attempts, consequence, failure};
-use crate::api::{AppWrapperStatus, PodSetSince, condition};
+use crate::api::{AppWrapperStatus, PodSet, PodSetSince, condition};
 use crate::snapshot::lost::Loss;
 use crate::snapshot::{Component, End, Outcome, Pod, PodPhase, Presence, Snapshot};
 
@@ -127,10 +127,11 @@ pub fn is_success_stored(status: &AppWrapperStatus, index: usize) -> bool {
 fn pods_have_succeeded(draft: &Draft<'_>, index: usize) -> bool {
     let snapshot = draft.facts.snapshot;
     let pod_sets = &snapshot.components[index].pod_sets;
-    pod_sets.iter().enumerate().all(|(pod_set, declared)| {
+    let has_succeeded = |(pod_set, declared): (usize, &PodSet)| {
         let succeeded = of(snapshot, (index, pod_set)).filter(|pod| succeeded_by_itself(pod));
         count(succeeded) >= i64::from(declared.count())
-    })
+    };
+    !pod_sets.is_empty() && pod_sets.iter().enumerate().all(has_succeeded)
 }
 
 /// Whether a pod has succeeded, and not because it was deleted: what handles SIGTERM ends with 0.

@@ -24,14 +24,15 @@ const DECIDED_MAX: Period = Period::from_secs(24 * 3600);
 pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
     let snapshot = facts.snapshot;
     let mut status = snapshot.status.clone();
-    let mut changed = status::settle_moments(&mut status, facts.anchor, retry_bound(facts));
+    // before a wrong clock is corrected
+    let mut changed = forget_outdated(&mut status, facts.anchor);
+    changed |= status::settle_moments(&mut status, facts.anchor, retry_bound(facts));
     // of policies that are not listed yet nobody knows what they ask for
     if !snapshot.retry.unlisted {
         let pending = status.pending_memory.len();
         status.pending_memory.retain(|one| retry::is_allowed(snapshot, one));
         changed |= status.pending_memory.len() != pending;
     }
-    changed |= forget_outdated(&mut status);
     changed |= restore_anchor(&mut status, facts.anchor);
     if !snapshot.status_flaws.is_empty() {
         changed |= adopt_attempt(snapshot, &mut status);
@@ -62,12 +63,14 @@ fn stuck_pods(facts: Facts<'_>) -> Vec<(usize, Timestamp)> {
 }
 
 /// Forgets the moments of `since` that are older than what the conditions say: another controller, which does not know
-/// them, has deleted or created the components since. Ours writes both together.
-fn forget_outdated(status: &mut AppWrapperStatus) -> bool {
+/// them, has deleted or created the components since. Ours writes both together. What a clock that is ahead has written
+/// proves nothing.
+fn forget_outdated(status: &mut AppWrapperStatus, anchor: Timestamp) -> bool {
     let Some(since) = &status.since else { return false };
     let changed_to = |kind, to: &str| {
         let found = condition::find(&status.conditions, kind);
-        found.filter(|found| found.status == to).map(|found| found.last_transition_time.0)
+        let changed = found.filter(|found| found.status == to)?.last_transition_time.0;
+        (changed <= anchor).then_some(changed)
     };
     let is_before = |moment: &Option<Time>, changed: Option<Timestamp>| {
         moment.as_ref().zip(changed).is_some_and(|(moment, changed)| moment.0 < changed)

@@ -74,6 +74,11 @@ fn moments_from_before_another_controller_took_over_do_not_count() {
     // our own
     let own = changed(changed(gone.gone(), deleting, false, 5), deployed, false, 5);
     assert_eq!(own.decide(95).next, Phase::Resuming);
+    assert_eq!(
+        changed(own, deployed, false, 9999).decide(95).next,
+        Phase::Resuming,
+        "a wrong clock"
+    );
     let forced = |second| {
         let world = given(Phase::Terminating).pods(&TWO);
         let world = world.since(|since| since.deleting = Some(Time(at(0))));

@@ -1,7 +1,7 @@
 //! What pods say, and what their components count and say of them.
 
 use super::build::{check, failed, running};
-use crate::api::{condition, keys};
+use crate::api::{Phase, condition, keys};
 use crate::decide::tests::given::at;
 use crate::snapshot::{End, Pod, PodPhase};
 
@@ -81,4 +81,18 @@ fn pods_tell_of_success_only_where_nothing_is_known_of_their_kind() {
         let has_succeeded = condition::is_true(conditions, condition::COMPONENT_SUCCEEDED);
         assert_eq!(has_succeeded, want, "{end:?} {requested:?}");
     }
+}
+
+#[test]
+fn a_component_of_an_unknown_kind_that_declares_no_pods_has_succeeded() {
+    let world = running(&["Thing/idle:1", "ConfigMap/settings:0", "Job/work:1"]);
+    let mut world = world.succeeds(2).component(0, |component| {
+        component.end = End::Unknown;
+        component.pod_sets[0].replicas = Some(0);
+    });
+    world.snapshot.status.component_status[0].pod_sets[0].replicas = Some(0);
+    let decision = world.decide(22);
+    assert_eq!(decision.next, Phase::Succeeded, "{:?}", decision.verdict);
+    let recorded = &decision.status.component_status[1].conditions;
+    assert!(!condition::is_true(recorded, condition::COMPONENT_SUCCEEDED), "it has no pods");
 }
