@@ -70,8 +70,8 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued) -> Option<QueueStatus
         )),
         Queued::Nothing if !names::is_label(&wrapper.name) || wrapper.name.len() > names::APPWRAPPER_MAX => {
             Some(plain(format!(
-                "Kueue cannot create its Workload: the name of an AppWrapper with a queue {}, and is at most {} long",
-                names::LABEL,
+                "Kueue cannot create its Workload: the name of an AppWrapper with a queue must be at most {} lower-case \
+                 letters, digits or '-'",
                 names::APPWRAPPER_MAX
             )))
         }

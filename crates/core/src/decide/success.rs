@@ -121,17 +121,17 @@ fn end_last_pods(draft: &mut Draft<'_>) -> bool {
         condition::since(&component.conditions, condition::COMPONENT_SUCCEEDED)
     });
     let Some(succeeded) = succeeded.max() else { return false };
-    let goes_on = |pod: &&Pod| {
+    let still_runs = |pod: &&Pod| {
         let is_of_component = pod
             .component
             .and_then(|index| facts.snapshot.components.get(index))
             .is_some_and(|component| !component.pod_sets.is_empty());
         is_of_component
             && !pod.terminating
-            && matches!(pod.phase, PodPhase::Pending | PodPhase::Running | PodPhase::Unknown)
+            && !pod.has_ended()
             && pod.created.is_some_and(|created| created <= succeeded)
     };
-    let mut left: Vec<&Pod> = facts.snapshot.pods.iter().filter(goes_on).collect();
+    let mut left: Vec<&Pod> = facts.snapshot.pods.iter().filter(still_runs).collect();
     if left.is_empty() {
         return false;
     }

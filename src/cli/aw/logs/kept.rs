@@ -45,7 +45,7 @@ pub(super) async fn log(
             let unread = unread.map(|why| format!("it cannot be read, and was not kept: {why}"));
             let deleted = || "the pod was deleted, and its log was not kept".to_owned();
             return no(format!(
-                "{}; the controller keeps it if failureLogs.enabled is set and it can read it: its own log says why not",
+                "{}; the controller keeps logs if failureLogs.enabled is set; if it could not read one, its own log says why",
                 unread.unwrap_or_else(deleted)
             ));
         }
