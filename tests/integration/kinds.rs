@@ -155,18 +155,21 @@ fn what_cannot_be_wrapped_fails_and_holds_no_quota() {
 /// Defines a kind of a group of this test's own; returns the name of the definition.
 async fn define(case: &Case, group: &str) -> String {
     let name = format!("things.{group}");
+    let version = |name, is_stored: bool| {
+        json!({
+            "name": name, "served": true, "storage": is_stored,
+            "schema": {"openAPIV3Schema": {
+                "type": "object", "x-kubernetes-preserve-unknown-fields": true,
+            }},
+        })
+    };
     let definition = json!({
         "metadata": {"name": name},
         "spec": {
             "group": group,
             "scope": "Namespaced",
             "names": {"plural": "things", "singular": "thing", "kind": "Thing"},
-            "versions": [{
-                "name": "v1", "served": true, "storage": true,
-                "schema": {"openAPIV3Schema": {
-                    "type": "object", "x-kubernetes-preserve-unknown-fields": true,
-                }},
-            }],
+            "versions": [version("v1", false), version("v2", true)],
         },
     });
     let definition = serde_json::from_value(definition).expect("a definition");
@@ -229,6 +232,53 @@ fn a_kind_that_is_removed_hangs_nothing() {
         case.delete_wrapper("running").await;
         case.gone("AppWrapper", "running").await;
         for name in ["running", "leaving"] {
+            case.lawful(name).await;
+        }
+    });
+}
+
+/// No longer serves the first version of a definition, and waits until that is heeded.
+async fn end_first_version(case: &Case, definition: &str) {
+    let definitions = definitions(case);
+    let mut stored = definitions.get(definition).await.expect("it exists");
+    stored.spec.versions[0].served = false;
+    let replaced = definitions.replace(definition, &PostParams::default(), &stored).await;
+    replaced.expect("it is accepted");
+    let group = &stored.spec.group;
+    while case.client.list_api_group_resources(&format!("{group}/v1")).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+}
+
+#[test]
+fn what_exists_is_deleted_in_another_version_where_its_own_is_not_served() {
+    let name = "what_exists_is_deleted_in_another_version_where_its_own_is_not_served";
+    test(name, async |case| {
+        let group = "upgraded.example.com";
+        let definition = define(&case, group).await;
+        if on_the_installed() {
+            allow(&case, group).await;
+        }
+        let settings = tuned(&[("failureGracePeriodDuration", "0s"), ("retryLimit", "1")]);
+        case.wrap("again", settings, vec![thing(group, "again"), pod("again", &[])]).await;
+        case.wrap("aw", json!({}), vec![thing(group, "aw"), pod("aw", &[])]).await;
+        for name in ["again", "aw"] {
+            case.ready(name, 0).await;
+        }
+        end_first_version(&case, &definition).await;
+        let stored =
+            async |name| case.stored(&format!("{group}/v2"), "Thing", name).await.is_some();
+        assert!(stored("again").await && stored("aw").await);
+        case.delete_wrapper("aw").await;
+        case.gone("AppWrapper", "aw").await;
+        assert!(!stored("aw").await);
+        // what is created names the version of its template
+        case.end_pod("again", "1").await;
+        case.phase("again", "Failed").await;
+        let failed = case.condition("again", "QuotaReserved", "False").await;
+        assert_eq!(failed.condition_field("Unhealthy", "reason"), "CreateFailed");
+        assert!(!stored("again").await);
+        for name in ["again", "aw"] {
             case.lawful(name).await;
         }
     });

@@ -23,6 +23,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::act;
+use crate::act::events::About;
 use crate::api::Phase;
 use crate::client;
 use crate::config::Config;
@@ -174,7 +175,9 @@ pub async fn reconcile(
         Err(error) if error.is_stale() => Ok(Next::After(WATCH_OVERDUE)),
         Err(error) => {
             let error = failed(&context, &mut memory, error);
-            report::too_large(&context, &memory, &stored, &error);
+            let key = stored.key();
+            let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
+            report::failed(&context, &memory, &about, &error);
             Err(error)
         }
     }

@@ -1,12 +1,13 @@
 //! `appwrapper describe`, or `why`: how an AppWrapper is doing, why, and what comes next.
 
+mod events;
 pub(in crate::cli) mod text;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use k8s_openapi::jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::super::configuration::Known;
 use super::super::explain::Scene;
@@ -18,6 +19,7 @@ use super::super::{Error, program, term};
 use super::switch::awaits_its_user;
 use super::workload::{self, QueueStatus, Queued};
 use super::{Target, block_on, now, tell, words};
+use events::Warning;
 use crate::api::{AppWrapperStatus, FailureRecord, Phase, condition, keys};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
@@ -26,8 +28,6 @@ use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence
 
 /// The command that shows whether a controller runs, where it is installed by the manifests.
 const NO_CONTROLLER: &str = "kubectl -n appwrapper-system get pods,lease/appwrapper-controller";
-/// The most Warning events that are shown.
-const EVENTS_MAX: usize = 5;
 
 #[derive(Debug, clap::Args)]
 pub(in crate::cli) struct Args {
@@ -44,7 +44,7 @@ pub(in crate::cli) struct Gathered {
     pub one: One,
     pub config: Config,
     pub queued: Queued,
-    /// Warning events about it.
+    /// Warning events about it, and about what has not made its pods run yet.
     pub warnings: Vec<RawObject>,
     /// None where it could not be read.
     pub scene: Option<Scene>,
@@ -121,15 +121,6 @@ struct Reported {
     message: String,
 }
 
-/// A Warning event.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct Warning {
-    at: Option<Timestamp>,
-    count: i32,
-    reason: String,
-    message: String,
-}
-
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let gathered = block_on(async {
         let place = args.target.place().await?;
@@ -154,10 +145,6 @@ pub(in crate::cli) async fn gather(
     let wrapper = &*one.wrapper;
     let queued = place.workload(&wrapper.uid).await?;
     let mut notes = vec![];
-    let warnings = place.warnings(&wrapper.uid).await.unwrap_or_else(|note| {
-        notes.push(note);
-        vec![]
-    });
     notes.extend(doubt);
     let scene = match around(&place.client, wrapper, &config).await {
         Ok(scene) => Some(scene),
@@ -166,6 +153,11 @@ pub(in crate::cli) async fn gather(
             None
         }
     };
+    let warnings = events::warnings(place, wrapper, scene.as_ref().map(|scene| &scene.snapshot));
+    let warnings = warnings.await.unwrap_or_else(|note| {
+        notes.push(note);
+        vec![]
+    });
     Ok(Gathered { one, config, queued, warnings, scene, notes })
 }
 
@@ -178,7 +170,7 @@ pub(in crate::cli) fn describe(gathered: &Gathered, now: Timestamp) -> Descripti
     Description {
         uncounted_restarts: Uncounted::of(wrapper, config),
         queue: workload::standing(wrapper, queued),
-        events: last_events(warnings),
+        events: events::last(warnings, &wrapper.uid),
         usage: wrapper.status.usage.as_ref().map(|usage| Ledger::of(usage, now)),
         ..description(one, snapshot, next, notes.clone())
     }
@@ -397,49 +389,6 @@ fn pods_text(pods: &[&Pod]) -> String {
     let ending = pods.iter().filter(|pod| pod.terminating).count();
     let counts = counts.chain([(ending, "Terminating")]).filter(|(count, _)| *count > 0);
     counts.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
-}
-
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct LeanEvent {
-    reason: String,
-    message: String,
-    count: Option<i32>,
-    series: Option<LeanSeries>,
-    first_timestamp: Option<Timestamp>,
-    last_timestamp: Option<Timestamp>,
-    event_time: Option<Timestamp>,
-}
-
-/// What is counted of an event that came more than once.
-#[derive(Deserialize, Default)]
-#[serde(rename_all = "camelCase", default)]
-struct LeanSeries {
-    count: i32,
-    last_observed_time: Option<Timestamp>,
-}
-
-/// The last events, the last one at the end.
-fn last_events(events: &[RawObject]) -> Vec<Warning> {
-    let mut all: Vec<Warning> = events
-        .iter()
-        .map(|seen| {
-            // one that cannot be read says nothing
-            let event: LeanEvent = serde_json::from_str(seen.raw.get()).unwrap_or_default();
-            let created = seen.meta.creation_timestamp.as_ref().map(|time| time.0);
-            let series = event.series.unwrap_or_default();
-            let last = series.last_observed_time.or(event.last_timestamp);
-            let at = last.or(event.event_time).or(event.first_timestamp);
-            Warning {
-                at: at.or(created),
-                count: event.count.unwrap_or(1).max(series.count),
-                reason: event.reason,
-                message: event.message,
-            }
-        })
-        .collect();
-    all.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
-    all.split_off(all.len().saturating_sub(EVENTS_MAX))
 }
 
 #[cfg(test)]

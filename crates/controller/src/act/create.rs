@@ -5,8 +5,7 @@ use kube::core::{ApiResource, Request};
 use kube::{Client, Resource};
 
 use super::rights::{Asked, Rights};
-use super::said;
-use crate::client;
+use crate::client::{self, said};
 use crate::decide::current_attempt;
 use crate::kinds::{self, NodeAntiAffinity, OwnershipLabels};
 use crate::mutations::{self, Mutation};
@@ -45,7 +44,7 @@ pub async fn create(
     settings: Settings<'_>,
 ) -> Result<ObjectRecord, NotCreated> {
     let kind = kind_of(component);
-    let resource = live.resource(client, &kind).await.map_err(|error| read_failure(&error))?;
+    let resource = live.creatable(client, &kind).await.map_err(|error| read_failure(&error))?;
     let allowed = rights.check(client, wrapper, &resource, settings.requester).await;
     allowed.map_err(unless_fatal)?;
     let attempt = current_attempt(&wrapper.status);

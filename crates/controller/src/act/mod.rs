@@ -22,9 +22,6 @@ use serde_json::Value;
 use crate::client;
 use crate::observe::assemble::Wrapper;
 
-/// How many bytes are kept of what the API server says.
-const SAID_BYTES_MAX: usize = 2 << 10;
-
 /// Why a write failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}")]
@@ -44,7 +41,7 @@ impl Error {
     /// What the API server said, without the debugging text that the client adds.
     #[must_use]
     pub fn said(&self) -> String {
-        said(&self.source)
+        client::said(&self.source)
     }
 
     /// The HTTP status that the API server answered with, where it did.
@@ -80,17 +77,6 @@ impl Error {
         let said = self.said();
         let is_said = ["too large", "larger than max"].iter().any(|text| said.contains(text));
         self.code() == Some(413) || is_said
-    }
-}
-
-/// At most [`SAID_BYTES_MAX`] of it: it may quote what a user wrote, and is kept.
-fn said(error: &kube::Error) -> String {
-    match error {
-        kube::Error::Api(status) => {
-            let message = &status.message;
-            message[..message.floor_char_boundary(SAID_BYTES_MAX)].to_owned()
-        }
-        other => other.to_string(),
     }
 }
 

@@ -39,6 +39,8 @@ const CALL_WITHIN: Duration = Duration::from_secs(35);
 const LIST_ALL_WITHIN: Duration = Duration::from_mins(1);
 /// The most bytes of an error. It names every field that is invalid, and the author of an object chooses how many are.
 const ERROR_BYTES_MAX: usize = 256 << 10;
+/// How many bytes are kept of what the API server says.
+const SAID_BYTES_MAX: usize = 2 << 10;
 /// The longest pause because of a `Retry-After`.
 const RETRY_AFTER_MAX: Duration = Duration::from_mins(1);
 
@@ -78,6 +80,19 @@ pub fn is_rejected_for_good(error: &kube::Error) -> bool {
     match status.code {
         403 => !FORBIDDEN_FOR_NOW.iter().any(|text| status.message.contains(text)),
         code => matches!(code, 400 | 405 | 413 | 415 | 422),
+    }
+}
+
+/// What the API server said, without the debugging text that the client adds: at most [`SAID_BYTES_MAX`] of it, since it may
+/// quote what a user wrote, and is kept.
+#[must_use]
+pub fn said(error: &kube::Error) -> String {
+    match error {
+        kube::Error::Api(status) => {
+            let message = &status.message;
+            message[..message.floor_char_boundary(SAID_BYTES_MAX)].to_owned()
+        }
+        other => other.to_string(),
     }
 }
 

@@ -41,7 +41,8 @@ pub fn pod_resource() -> ApiResource {
 }
 
 impl Live {
-    /// The resource of a kind: its plural, by discovery; remembered until [`Live::forget`].
+    /// The resource of a kind: its plural, by discovery; remembered until [`Live::forget`]. Where its version is not served,
+    /// another one in which the API server shows the same objects.
     ///
     /// # Errors
     /// [`Error::NoKind`] where discovery, asked afresh, does not know it; [`Error::NotNamespaced`].
@@ -62,7 +63,8 @@ impl Live {
     /// As [`Live::resource`].
     pub async fn discover(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
         let was_known = self.remove(kind);
-        let (resource, capabilities) = find(client, kind).await?;
+        let found = discovery::find_in_any_version(client, &kind.api_version, &kind.kind).await;
+        let (resource, capabilities) = served(kind, found)?;
         match capabilities.scope {
             Scope::Cluster => return Err(Error::NotNamespaced(kind.clone())),
             Scope::Namespaced => {}
@@ -85,6 +87,20 @@ impl Live {
             }
             news.await;
         }
+    }
+
+    /// The resource of a kind in its own version: what is created names its version.
+    ///
+    /// # Errors
+    /// As [`Live::resource`], and [`Error::NoKind`] where only another version is served.
+    pub async fn creatable(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
+        let is_own = |resource: &ApiResource| resource.api_version == kind.api_version;
+        let resource = self.resource(client, kind).await?;
+        if is_own(&resource) {
+            return Ok(resource);
+        }
+        let found = Some(self.discover(client, kind).await?).filter(is_own);
+        found.ok_or_else(|| Error::NoKind(kind.clone()))
     }
 
     /// Forgets what is known of a kind, so that it is discovered again.
@@ -181,9 +197,9 @@ async fn get(
     client.request::<RawObject>(request).await.map_err(|error| Error::api(what(), error))
 }
 
-/// Asks discovery for a kind.
-async fn find(client: &Client, kind: &KindKey) -> Result<Served, Error> {
-    match discovery::find(client, &kind.api_version, &kind.kind).await {
+/// What discovery said of a kind.
+fn served(kind: &KindKey, found: Result<Option<Served>, kube::Error>) -> Result<Served, Error> {
+    match found {
         Ok(found) => found.ok_or_else(|| Error::NoKind(kind.clone())),
         Err(error) => Err(Error::api(format!("discover {}", kind.kind), error)),
     }
@@ -194,8 +210,9 @@ async fn find(client: &Client, kind: &KindKey) -> Result<Served, Error> {
 /// # Errors
 /// [`Error::NoKind`] where none is.
 pub async fn retry_source_resource(client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
-    for served in retry_sources::served_as(kind) {
-        match find(client, &served).await {
+    for version in retry_sources::served_as(kind) {
+        let found = discovery::find(client, &version.api_version, &version.kind).await;
+        match served(&version, found) {
             Ok((resource, _)) => return Ok(resource),
             Err(Error::NoKind(_)) => {}
             Err(error) => return Err(error),

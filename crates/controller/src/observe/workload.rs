@@ -14,8 +14,8 @@ use super::raw_object::RawObject;
 use crate::api::keys;
 use crate::snapshot::workload::{Workload, WorkloadRead};
 
-/// The versions of Workloads that can be read, the best first.
-const VERSIONS: [&str; 2] = ["v1beta2", "v1beta1"];
+/// The version in which Workloads are read where it is served; what is read is the same in v1beta1.
+const VERSION: &str = "v1beta2";
 
 /// A Workload as it was read. Kueue: `WorkloadSpec`, `WorkloadStatus`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -194,21 +194,18 @@ pub async fn read(client: &Client, live: &Live, wrapper: &Wrapper) -> Result<Wor
     }
 }
 
-/// The resource of Workloads; none where the cluster serves none.
+/// The resource of Workloads, in any version that is served; none where the cluster serves none.
 ///
 /// # Errors
 /// Discovery failed.
 pub async fn resource(client: &Client, live: &Live) -> Result<Option<ApiResource>, Error> {
-    for version in VERSIONS {
-        let api_version = format!("{}/{version}", keys::KUEUE_GROUP);
-        let kind = KindKey { api_version, kind: "Workload".to_owned() };
-        match live.resource(client, &kind).await {
-            Ok(resource) => return Ok(Some(resource)),
-            Err(Error::NoKind(_) | Error::NotNamespaced(_)) => {}
-            Err(error @ Error::Api { .. }) => return Err(error),
-        }
+    let api_version = format!("{}/{VERSION}", keys::KUEUE_GROUP);
+    let kind = KindKey { api_version, kind: "Workload".to_owned() };
+    match live.resource(client, &kind).await {
+        Ok(resource) => Ok(Some(resource)),
+        Err(Error::NoKind(_) | Error::NotNamespaced(_)) => Ok(None),
+        Err(error @ Error::Api { .. }) => Err(error),
     }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -165,22 +165,28 @@ pub(super) fn unreadable(
     memory.remarks = remark;
 }
 
-/// An object near the limit of what can be stored takes no status: its owner must know.
-pub(super) fn too_large(
+/// Tells of an error that somebody has to correct, when it occurs first: an object near the limit of what can be stored takes
+/// no status, and what must not be read cannot be decided about.
+pub(super) fn failed(
     context: &Context,
     memory: &ReconcileState,
-    stored: &CachedAppWrapper,
+    about: &About<'_>,
     error: &Error,
 ) {
-    let Error::Act(act) = error else { return };
-    if memory.errors == 1 {
-        let key = stored.key();
-        let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
-        refused(context, &about, act);
+    if memory.errors != 1 {
+        return;
+    }
+    match error {
+        Error::Act(act) => refused(context, about, act),
+        Error::Observe(read) => {
+            let Some(why) = read.refusal() else { return };
+            let message = format!("Cannot {read}: {why}");
+            context.warn(about, &Warning { reason: "ReadFailed", message });
+        }
     }
 }
 
-/// The same for a status that was stored only in part, or without which a deletion continues.
+/// The same of a status that was stored only in part, or without which a deletion continues.
 pub(super) fn refused(context: &Context, about: &About<'_>, error: &act::Error) {
     if error.is_too_large() {
         let message = "The AppWrapper is too large to store its status: reduce it below 1 MiB";

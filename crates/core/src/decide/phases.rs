@@ -319,6 +319,12 @@ fn missing_component<'a>(
     if unsure { Err(Unsure) } else { Ok(None) }
 }
 
+/// `PodsReady` is True.
+pub(super) fn say_ready(draft: &mut Draft<'_>) {
+    let message = "Every expected pod is running or has succeeded";
+    draft.condition(condition::PODS_READY, true, condition::ready::SUFFICIENT, message);
+}
+
 /// `PodsReady` and its anchors.
 fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) {
     let ready = pod_sets.iter().all(health::PodSetHealth::ready);
@@ -327,8 +333,7 @@ fn note_readiness(draft: &mut Draft<'_>, pod_sets: &[health::PodSetHealth<'_>]) 
     }
     health::record_readiness(draft, pod_sets);
     if ready {
-        let message = "Every expected pod is running or has succeeded";
-        draft.condition(condition::PODS_READY, true, condition::ready::SUFFICIENT, message);
+        say_ready(draft);
         // pods of later steps are expected, too, before the attempt has made progress
         if !pod_sets.is_empty() && components::all_are_up(draft) {
             attempts::ready(draft);

@@ -9,7 +9,7 @@ use super::problem::Problem;
 use super::resolve::say_unhealthy;
 use super::steps::{self, ComponentStage};
 use super::{
-    VerdictAction, attempts, components, deletion, force_delete, health, teardown, undetermined,
+    VerdictAction, attempts, components, deletion, force_delete, health, phases, teardown, undetermined,
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
@@ -131,7 +131,7 @@ fn end_last_pods(draft: &mut Draft<'_>) -> bool {
             && !pod.has_ended()
             && pod.created.is_some_and(|created| created <= succeeded)
     };
-    let mut left: Vec<&Pod> = facts.snapshot.pods.iter().filter(still_runs).collect();
+    let left: Vec<&Pod> = facts.snapshot.pods.iter().filter(still_runs).collect();
     if left.is_empty() {
         return false;
     }
@@ -140,17 +140,7 @@ fn end_last_pods(draft: &mut Draft<'_>) -> bool {
         draft.look_again(due);
         return false;
     }
-    if facts.snapshot.answered < FreshRead::Pods {
-        draft.ask(FreshRead::Pods);
-        return true;
-    }
-    left.sort_by(|one, other| one.name.cmp(&other.name));
-    for pod in &left {
-        force_delete::delete(draft, pod);
-    }
-    draft.verdict.action = VerdictAction::Delete;
-    draft.verdict.message =
-        format!("{}; every component has succeeded", waiting_for(&of_pods(facts.snapshot, &left)));
+    delete_last(draft, left, force_delete::delete);
     true
 }
 
@@ -162,33 +152,48 @@ fn force_last_pods(draft: &mut Draft<'_>) -> bool {
     let overdue_from = |pod: &Pod| health::overdue_from(facts, pod).filter(|at| *at <= facts.now);
     let is_forced = |pod: &&Pod| overdue_from(pod).is_some() || fenced.contains(pod.uid.as_str());
     let terminating = facts.snapshot.pods.iter().filter(|pod| pod.terminating);
-    let mut forced: Vec<&Pod> = terminating.filter(is_forced).collect();
+    let forced: Vec<&Pod> = terminating.filter(is_forced).collect();
     if forced.is_empty() {
         return false;
     }
-    if facts.snapshot.answered < FreshRead::Pods {
-        draft.ask(FreshRead::Pods);
-        return true;
-    }
     let since = forced.iter().filter_map(|pod| overdue_from(pod)).min().unwrap_or(facts.now);
-    forced.sort_by(|one, other| one.name.cmp(&other.name));
-    for pod in &forced {
-        force_delete::force(draft, pod);
+    if let Some(first) = delete_last(draft, forced, force_delete::force) {
+        let problem = Problem::of_pod(facts, first, unhealthy::STUCK_TERMINATING);
+        let message = draft.verdict.message.clone();
+        say_unhealthy(draft, &Problem { message, ..problem });
+        draft.look_again(deletion::forced_again(draft, since));
     }
-    let waiting = waiting_for(&of_pods(facts.snapshot, &forced));
-    let message = format!("{waiting}; every component has succeeded");
-    let problem = Problem::of_pod(facts, forced[0], unhealthy::STUCK_TERMINATING);
-    say_unhealthy(draft, &Problem { message: message.clone(), ..problem });
-    draft.verdict.action = VerdictAction::Delete;
-    draft.verdict.message = message;
-    draft.look_again(deletion::forced_again(draft, since));
     true
+}
+
+/// Deletes the pods that alone keep the AppWrapper from succeeding, once a LIST has confirmed them, and says so; the first of
+/// them by name.
+fn delete_last<'a>(
+    draft: &mut Draft<'a>,
+    mut pods: Vec<&'a Pod>,
+    delete: fn(&mut Draft<'_>, &Pod),
+) -> Option<&'a Pod> {
+    let snapshot = draft.facts.snapshot;
+    if snapshot.answered < FreshRead::Pods {
+        draft.ask(FreshRead::Pods);
+        return None;
+    }
+    pods.sort_by(|one, other| one.name.cmp(&other.name));
+    for pod in &pods {
+        delete(draft, pod);
+    }
+    let waiting = waiting_for(&of_pods(snapshot, &pods));
+    draft.verdict.action = VerdictAction::Delete;
+    draft.verdict.message = format!("{waiting}; every component has succeeded");
+    pods.first().copied()
 }
 
 fn succeed(here: At<Running>, draft: &mut Draft<'_>) -> Move {
     let message = "Every component has succeeded";
     draft.condition(condition::QUOTA_RESERVED, false, "Succeeded", message);
     draft.condition(condition::RESOURCES_DEPLOYED, true, "Succeeded", message);
+    // pods may start and end before a status tells of it
+    phases::say_ready(draft);
     draft.clear(condition::UNDETERMINED_PODS, "Succeeded", "");
     draft.clear(condition::UNHEALTHY, unhealthy::FOUND_NO_FAILED_PODS, "");
     attempts::outcome(draft, AttemptOutcome::Succeeded);

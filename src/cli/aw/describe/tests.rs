@@ -110,6 +110,7 @@ fn a_failed_pod_is_described_with_its_exit_code_its_rule_and_what_comes_next() {
         count: 2,
         reason: "FoundFailedPods".into(),
         message: "Pod/p failed\nerror: forged".into(),
+        object: None,
     }];
     let text = text::text(&description, at(30), false).to_string();
     insta::assert_snapshot!(text, @r"
@@ -322,19 +323,4 @@ fn each_phase_knows_since_when_it_is() {
     }
     let deleted = one(&json!({"phase": "Terminating"}), &json!({}));
     assert_eq!(since(&deleted), Some(at(11)));
-}
-
-#[test]
-fn the_last_events_are_shown_in_order() {
-    let event = |second: i64| -> RawObject {
-        let event = json!({"metadata": {"name": "e"}, "reason": format!("R{second}"),
-            "message": "m", "lastTimestamp": at(second)});
-        serde_json::from_str(&event.to_string()).unwrap()
-    };
-    let events: Vec<RawObject> = [3, 1, 7, 2, 5, 4, 6].map(event).into();
-    let reasons: Vec<String> = last_events(&events).into_iter().map(|event| event.reason).collect();
-    assert_eq!(reasons, ["R3", "R4", "R5", "R6", "R7"]);
-    let micro = json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.123456Z"});
-    let seen: RawObject = serde_json::from_str(&micro.to_string()).unwrap();
-    assert_eq!(last_events(&[seen])[0].at.map(Timestamp::as_second), Some(at(0).as_second()));
 }

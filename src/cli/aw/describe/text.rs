@@ -61,7 +61,8 @@ fn ends(description: &Description, now: Timestamp) -> Vec<(&'static str, String)
         let times =
             if event.count > 1 { format!(" ({} times)", event.count) } else { String::new() };
         let age = words::age(event.at, now);
-        ends.push((name, format!("{age} ago, {}: {}{times}", event.reason, event.message)));
+        let of = event.object.as_ref().map(|object| format!(" of {object}")).unwrap_or_default();
+        ends.push((name, format!("{age} ago, {}{of}: {}{times}", event.reason, event.message)));
     }
     // of what has failed, the line `next` says it already
     let is_said = |advice: &&String| {

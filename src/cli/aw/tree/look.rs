@@ -65,23 +65,15 @@ fn made_by(kind: &KindKey) -> Vec<KindKey> {
 pub(in crate::cli) async fn look(place: &Place, wrapper: &Wrapper) -> Result<Found, Error> {
     let live = Live::default();
     let mut found = Found::default();
-    let mut between = BTreeSet::new();
     for index in 0..wrapper.components.len() {
         let component = &wrapper.components[index];
         let (member, object) =
             member(place, &live, wrapper, index, component, &mut found.notes).await?;
         found.objects.extend(object.map(|object| (kind_of(component), object)));
         found.components.push(member);
-        between.extend(made_by(&kind_of(component)));
     }
-    for kind in between {
-        let listed = match live.resource(&place.client, &kind).await {
-            Ok(resource) => {
-                let (namespace, all) = (Some(place.namespace.as_str()), ListParams::default());
-                live::list(&place.client, &resource, namespace, &all).await
-            }
-            Err(error) => Err(error),
-        };
+    for kind in between(wrapper) {
+        let listed = listed(place, &live, &kind).await;
         if let Some(listed) = permitted(listed, &kind.kind, &mut found.notes)? {
             found.things.extend(listed.iter().filter_map(|seen| thing(seen, &kind)));
             found.objects.extend(listed.into_iter().map(|seen| (kind.clone(), seen)));
@@ -94,6 +86,38 @@ pub(in crate::cli) async fn look(place: &Place, wrapper: &Wrapper) -> Result<Fou
     found.things.extend(pods.iter().filter_map(|seen| pod_thing(seen, wrapper, &orphans)));
     found.objects.extend(pods.into_iter().map(|seen| (pod_kind(), seen)));
     Ok(found)
+}
+
+/// UIDs of what the components of these UIDs have made, but for pods; nothing of what cannot be read.
+pub(in crate::cli) async fn made(
+    place: &Place,
+    wrapper: &Wrapper,
+    components: &[String],
+) -> Vec<String> {
+    let live = Live::default();
+    let mut made = vec![];
+    for kind in between(wrapper) {
+        let listed = listed(place, &live, &kind).await.unwrap_or_default();
+        let things = listed.iter().filter_map(|seen| thing(seen, &kind));
+        made.extend(things.filter(|it| components.contains(&it.owner)).map(|it| it.uid));
+    }
+    made
+}
+
+/// The kinds that stand between the components and their pods.
+fn between(wrapper: &Wrapper) -> BTreeSet<KindKey> {
+    wrapper.components.iter().flat_map(|component| made_by(&kind_of(component))).collect()
+}
+
+/// All objects of a kind in the namespace.
+async fn listed(
+    place: &Place,
+    live: &Live,
+    kind: &KindKey,
+) -> Result<Vec<RawObject>, live::Error> {
+    let resource = live.resource(&place.client, kind).await?;
+    let (namespace, all) = (Some(place.namespace.as_str()), ListParams::default());
+    live::list(&place.client, &resource, namespace, &all).await
 }
 
 fn pod_kind() -> KindKey {

@@ -23,14 +23,18 @@ impl Server {
         let service = tower::service_fn(move |request: Request<Body>| {
             let server = server.clone();
             async move {
-                if request.uri().path() != "/apis/invented.example.com/v1" {
-                    return std::future::pending().await;
-                }
-                server.asked.fetch_add(1, Ordering::Relaxed);
+                let of_group = match request.uri().path() {
+                    "/apis" => true,
+                    "/apis/invented.example.com/v1" => false,
+                    _ => return std::future::pending().await,
+                };
+                server.asked.fetch_add(usize::from(!of_group), Ordering::Relaxed);
                 let thing = json!({"name": "things", "kind": "Thing", "namespaced": true,
                     "singularName": "thing", "verbs": ["list", "watch"]});
                 let list = json!({"groupVersion": "invented.example.com/v1", "resources": [thing]});
-                let (code, body) = if server.serves.load(Ordering::Relaxed) {
+                let (code, body) = if of_group {
+                    (200, json!({"kind": "APIGroupList", "groups": []}))
+                } else if server.serves.load(Ordering::Relaxed) {
                     (200, list)
                 } else {
                     (404, json!({"status": "Failure", "code": 404, "reason": "NotFound"}))

@@ -64,6 +64,17 @@ impl Error {
         }
     }
 
+    /// What the API server said, where it rejects the read however often it is made.
+    #[must_use]
+    pub fn refusal(&self) -> Option<String> {
+        match self {
+            Self::Api { source, .. } => {
+                client::is_rejected_for_good(source).then(|| client::said(source))
+            }
+            Self::NoKind(_) | Self::NotNamespaced(_) => None,
+        }
+    }
+
     /// The HTTP status that the API server answered with, where it did.
     #[must_use]
     pub fn code(&self) -> Option<u16> {

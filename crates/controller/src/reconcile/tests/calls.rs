@@ -12,6 +12,7 @@ use kube::client::Body;
 use serde_json::{Value, json};
 
 use super::{PAST, Play};
+use crate::act::events::About;
 use crate::api::{Phase, Since, keys};
 use crate::clock::ManualClock;
 use crate::config::{Autopilot, Config};
@@ -209,6 +210,25 @@ async fn a_component_that_cannot_be_read_is_neither_there_nor_gone_while_others_
             snapshot.components.iter().map(|component| &component.presence).collect();
         assert!(matches!(presences[..], [Presence::Unseen, Presence::Present(_)]));
         assert_eq!(memory.pods_unseen_for(), Some(Duration::from_secs(5)));
+    }
+}
+
+#[tokio::test]
+async fn a_read_that_is_forbidden_is_told_once_in_a_row() {
+    for (code, errors, want) in
+        [(403, 1, Some("Cannot get Job/a: no")), (403, 2, None), (500, 1, None), (429, 1, None)]
+    {
+        let context = context(&server(&[("GET", "/a", code), ("GET", "", code)]), Duration::ZERO);
+        let wrapper = wrapper(Phase::Running, false, false);
+        let mut memory = ReconcileState::default();
+        let attach = Attach::default();
+        let seen = look(&context, &wrapper, &mut memory, FreshRead::Missing, &attach).await;
+        memory.errors = errors;
+        let about = About { namespace: "ns", name: "aw", uid: "uid" };
+        report::failed(&context, &memory, &about, &seen.unwrap_err().into());
+        let told = context.events.take().map(|event| (event.reason, event.message));
+        let want = want.map(|message| ("ReadFailed", message.to_owned()));
+        assert_eq!(told, want, "{code}, {errors} errors");
     }
 }
 

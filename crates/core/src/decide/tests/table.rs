@@ -313,6 +313,15 @@ fn a_job_that_is_done_counts_also_when_it_is_gone() {
 }
 
 #[test]
+fn pods_that_were_never_seen_to_run_are_ready_once_they_have_succeeded() {
+    let done = given(Phase::Running).pods(&[SucceededPod; 2]).says(Outcome::Succeeded);
+    assert!(!condition::is_true(&done.snapshot.status.conditions, condition::PODS_READY));
+    let decision = done.decide(1);
+    assert_eq!(decision.next, Phase::Succeeded);
+    assert!(condition::is_true(&decision.status.conditions, condition::PODS_READY));
+}
+
+#[test]
 fn deletion_wins_over_everything_and_suspension_over_the_rest() {
     for phase in Phase::ALL {
         let world = given(phase).pods(&TWO).failed_job().with_finalizer().suspended(true);

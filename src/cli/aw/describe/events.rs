@@ -1,0 +1,192 @@
+//! Warning events: about an AppWrapper, and about what should make its pods run.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::super::tree::look;
+use crate::api::{Phase, condition};
+use crate::cli::place::Place;
+use crate::observe::assemble::Wrapper;
+use crate::observe::raw_object::RawObject;
+use crate::snapshot::{PodPhase, Snapshot};
+
+/// The most events that are shown.
+const EVENTS_MAX: usize = 5;
+/// The most objects other than the AppWrapper whose events are read, and the most pods among them.
+const OBJECTS_MAX: usize = 8;
+const PODS_MAX: usize = 3;
+
+/// A Warning event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Warning {
+    pub at: Option<Timestamp>,
+    pub count: i32,
+    pub reason: String,
+    pub message: String,
+    /// `<kind>/<name>` of the object that it is about; none where that is the AppWrapper.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub object: Option<String>,
+}
+
+/// The Warning events about an AppWrapper. While it waits for its pods, those about its components, what they have made, and
+/// pods that do not run yet, too: why a Job has no pods, or a pod no volume, stands nowhere else.
+///
+/// # Errors
+/// Why they cannot be seen, for a note.
+pub(super) async fn warnings(
+    place: &Place,
+    wrapper: &Wrapper,
+    snapshot: Option<&Snapshot>,
+) -> Result<Vec<RawObject>, String> {
+    let mut found = place.warnings(&wrapper.uid).await?;
+    let waiting = snapshot.filter(|_| waits_for_pods(wrapper));
+    if let Some(snapshot) = waiting {
+        for uid in makers(place, wrapper, snapshot).await {
+            found.extend(place.warnings(&uid).await?);
+        }
+    }
+    Ok(found)
+}
+
+fn waits_for_pods(wrapper: &Wrapper) -> bool {
+    let is_up = match wrapper.status.phase {
+        Phase::Resuming | Phase::Running => true,
+        Phase::Empty
+        | Phase::Suspended
+        | Phase::Suspending
+        | Phase::Resetting
+        | Phase::Succeeded
+        | Phase::Failed
+        | Phase::Terminating => false,
+    };
+    is_up && !condition::is_true(&wrapper.status.conditions, condition::PODS_READY)
+}
+
+/// UIDs of what should make the pods run: pods that do not, components, and what those have made.
+async fn makers(place: &Place, wrapper: &Wrapper, snapshot: &Snapshot) -> BTreeSet<String> {
+    let is_pending = |pod: &&crate::snapshot::Pod| {
+        pod.phase == PodPhase::Pending && !pod.terminating
+    };
+    let pods = snapshot.pods.iter().filter(is_pending).take(PODS_MAX).map(|pod| pod.uid.clone());
+    let components = snapshot.components.iter().filter(|component| !component.pod_sets.is_empty());
+    let components: Vec<String> =
+        components.filter_map(|component| Some(component.ours()?.uid.clone())).collect();
+    let made = look::made(place, wrapper, &components).await;
+    pods.chain(components).chain(made).take(OBJECTS_MAX).collect()
+}
+
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanEvent {
+    reason: String,
+    message: String,
+    count: Option<i32>,
+    series: Option<LeanSeries>,
+    first_timestamp: Option<Timestamp>,
+    last_timestamp: Option<Timestamp>,
+    event_time: Option<Timestamp>,
+    involved_object: Involved,
+}
+
+/// What is counted of an event that came more than once.
+#[derive(Deserialize, Default)]
+#[serde(rename_all = "camelCase", default)]
+struct LeanSeries {
+    count: i32,
+    last_observed_time: Option<Timestamp>,
+}
+
+/// What an event is about.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Involved {
+    kind: String,
+    name: String,
+    uid: String,
+}
+
+/// The last events, the last one at the end; `uid` is the AppWrapper's.
+pub(super) fn last(events: &[RawObject], uid: &str) -> Vec<Warning> {
+    let mut all: Vec<Warning> = events
+        .iter()
+        .map(|seen| {
+            // one that cannot be read says nothing
+            let event: LeanEvent = serde_json::from_str(seen.raw.get()).unwrap_or_default();
+            let created = seen.meta.creation_timestamp.as_ref().map(|time| time.0);
+            let series = event.series.unwrap_or_default();
+            let last = series.last_observed_time.or(event.last_timestamp);
+            let at = last.or(event.event_time).or(event.first_timestamp);
+            let Involved { kind, name, uid: of } = event.involved_object;
+            Warning {
+                at: at.or(created),
+                count: event.count.unwrap_or(1).max(series.count),
+                reason: event.reason,
+                message: event.message,
+                object: (of != uid).then(|| format!("{kind}/{name}")),
+            }
+        })
+        .collect();
+    all.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
+    all.split_off(all.len().saturating_sub(EVENTS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn seen(event: &Value) -> RawObject {
+        serde_json::from_str(&event.to_string()).unwrap()
+    }
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + second).unwrap()
+    }
+
+    #[test]
+    fn the_last_events_are_shown_in_order_with_what_they_are_about() {
+        let event = |second: i64| {
+            let (kind, uid) = if second == 4 { ("Job", "job") } else { ("AppWrapper", "aw") };
+            seen(&json!({"metadata": {"name": "e"}, "reason": format!("R{second}"),
+                "message": "m", "lastTimestamp": at(second),
+                "involvedObject": {"kind": kind, "name": "train", "uid": uid}}))
+        };
+        let events: Vec<RawObject> = [3, 1, 7, 2, 5, 4, 6].map(event).into();
+        let shown = last(&events, "aw");
+        let reasons: Vec<&str> = shown.iter().map(|event| event.reason.as_str()).collect();
+        assert_eq!(reasons, ["R3", "R4", "R5", "R6", "R7"]);
+        let objects: Vec<Option<&str>> =
+            shown.iter().map(|event| event.object.as_deref()).collect();
+        assert_eq!(objects, [None, Some("Job/train"), None, None, None]);
+        let micro = json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.123456Z"});
+        assert_eq!(last(&[seen(&micro)], "")[0].at.map(Timestamp::as_second), Some(at(0).as_second()));
+    }
+
+    #[test]
+    fn more_events_are_read_only_while_pods_are_waited_for() {
+        for (phase, ready, want) in [
+            ("Suspended", None, false),
+            ("Resuming", None, true),
+            ("Running", None, true),
+            ("Running", Some("False"), true),
+            ("Running", Some("True"), false),
+            ("Resetting", Some("False"), false),
+            ("Succeeded", None, false),
+        ] {
+            let conditions: Vec<Value> = ready
+                .map(|ready| {
+                    json!({"type": "PodsReady", "status": ready, "reason": "r", "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z"})
+                })
+                .into_iter()
+                .collect();
+            let wrapper = json!({"metadata": {"name": "aw", "namespace": "ns", "uid": "u"},
+                "spec": {"components": []}, "status": {"phase": phase, "conditions": conditions}});
+            let wrapper = Wrapper::read(&seen(&wrapper)).unwrap();
+            assert_eq!(waits_for_pods(&wrapper), want, "{phase} {ready:?}");
+        }
+    }
+}
