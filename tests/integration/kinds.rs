@@ -251,9 +251,8 @@ async fn end_first_version(case: &Case, definition: &str) {
 }
 
 #[test]
-fn what_exists_is_deleted_in_another_version_where_its_own_is_not_served() {
-    let name = "what_exists_is_deleted_in_another_version_where_its_own_is_not_served";
-    test(name, async |case| {
+fn a_version_that_is_no_longer_served_hides_no_object() {
+    test("a_version_that_is_no_longer_served_hides_no_object", async |case| {
         let group = "upgraded.example.com";
         let definition = define(&case, group).await;
         if on_the_installed() {

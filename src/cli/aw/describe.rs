@@ -19,12 +19,12 @@ use super::super::{Error, program, term};
 use super::switch::awaits_its_user;
 use super::workload::{self, QueueStatus, Queued};
 use super::{Target, block_on, now, tell, words};
-use events::Warning;
 use crate::api::{AppWrapperStatus, FailureRecord, Phase, condition, keys};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
 use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
+use events::Warning;
 
 /// The command that shows whether a controller runs, where it is installed by the manifests.
 const NO_CONTROLLER: &str = "kubectl -n appwrapper-system get pods,lease/appwrapper-controller";

@@ -167,12 +167,7 @@ pub(super) fn unreadable(
 
 /// Tells of an error that somebody has to correct, when it occurs first: an object near the limit of what can be stored takes
 /// no status, and what must not be read cannot be decided about.
-pub(super) fn failed(
-    context: &Context,
-    memory: &ReconcileState,
-    about: &About<'_>,
-    error: &Error,
-) {
+pub(super) fn failed(context: &Context, memory: &ReconcileState, about: &About<'_>, error: &Error) {
     if memory.errors != 1 {
         return;
     }

@@ -9,7 +9,8 @@ use super::problem::Problem;
 use super::resolve::say_unhealthy;
 use super::steps::{self, ComponentStage};
 use super::{
-    VerdictAction, attempts, components, deletion, force_delete, health, phases, teardown, undetermined,
+    VerdictAction, attempts, components, deletion, force_delete, health, phases, teardown,
+    undetermined,
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};

@@ -66,9 +66,8 @@ fn waits_for_pods(wrapper: &Wrapper) -> bool {
 
 /// UIDs of what should make the pods run: pods that do not, components, and what those have made.
 async fn makers(place: &Place, wrapper: &Wrapper, snapshot: &Snapshot) -> BTreeSet<String> {
-    let is_pending = |pod: &&crate::snapshot::Pod| {
-        pod.phase == PodPhase::Pending && !pod.terminating
-    };
+    let is_pending =
+        |pod: &&crate::snapshot::Pod| pod.phase == PodPhase::Pending && !pod.terminating;
     let pods = snapshot.pods.iter().filter(is_pending).take(PODS_MAX).map(|pod| pod.uid.clone());
     let components = snapshot.components.iter().filter(|component| !component.pod_sets.is_empty());
     let components: Vec<String> =
@@ -162,7 +161,10 @@ mod tests {
             shown.iter().map(|event| event.object.as_deref()).collect();
         assert_eq!(objects, [None, Some("Job/train"), None, None, None]);
         let micro = json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.123456Z"});
-        assert_eq!(last(&[seen(&micro)], "")[0].at.map(Timestamp::as_second), Some(at(0).as_second()));
+        assert_eq!(
+            last(&[seen(&micro)], "")[0].at.map(Timestamp::as_second),
+            Some(at(0).as_second())
+        );
     }
 
     #[test]

@@ -110,11 +110,7 @@ fn between(wrapper: &Wrapper) -> BTreeSet<KindKey> {
 }
 
 /// All objects of a kind in the namespace.
-async fn listed(
-    place: &Place,
-    live: &Live,
-    kind: &KindKey,
-) -> Result<Vec<RawObject>, live::Error> {
+async fn listed(place: &Place, live: &Live, kind: &KindKey) -> Result<Vec<RawObject>, live::Error> {
     let resource = live.resource(&place.client, kind).await?;
     let (namespace, all) = (Some(place.namespace.as_str()), ListParams::default());
     live::list(&place.client, &resource, namespace, &all).await
