@@ -106,7 +106,8 @@ struct Involved {
     uid: String,
 }
 
-/// The last events, the last one at the end; `uid` is the AppWrapper's.
+/// The last events, the last one at the end; `uid` is the AppWrapper's. What another object repeats with other names, such as
+/// that of the pod that its Job cannot create, is shown once.
 pub(super) fn last(events: &[RawObject], uid: &str) -> Vec<Warning> {
     let mut all: Vec<Warning> = events
         .iter()
@@ -128,7 +129,17 @@ pub(super) fn last(events: &[RawObject], uid: &str) -> Vec<Warning> {
         })
         .collect();
     all.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
-    all.split_off(all.len().saturating_sub(EVENTS_MAX))
+    let mut shown: Vec<Warning> = vec![];
+    for event in all {
+        let is_same = |other: &mut Warning| {
+            event.object.is_some()
+                && (&other.object, &other.reason) == (&event.object, &event.reason)
+        };
+        let before = shown.extract_if(.., is_same);
+        let count = before.fold(event.count, |count, event| count.saturating_add(event.count));
+        shown.push(Warning { count, ..event });
+    }
+    shown.split_off(shown.len().saturating_sub(EVENTS_MAX))
 }
 
 #[cfg(test)]
@@ -160,6 +171,15 @@ mod tests {
         let objects: Vec<Option<&str>> =
             shown.iter().map(|event| event.object.as_deref()).collect();
         assert_eq!(objects, [None, Some("Job/train"), None, None, None]);
+        let [one, same] = ["job-x is forbidden", "job-y is forbidden"].map(|message| {
+            seen(&json!({"metadata": {"name": "e"}, "reason": "FailedCreate", "message": message,
+                "lastTimestamp": at(1), "count": 2,
+                "involvedObject": {"kind": "Job", "name": "train", "uid": "job"}}))
+        });
+        let shown = last(&[one, same], "aw");
+        let said: Vec<_> =
+            shown.iter().map(|event| (event.message.as_str(), event.count)).collect();
+        assert_eq!(said, [("job-y is forbidden", 4)], "the pods that a Job cannot create differ");
         let micro = json!({"metadata": {"name": "e"}, "eventTime": "2026-01-01T00:00:00.123456Z"});
         assert_eq!(
             last(&[seen(&micro)], "")[0].at.map(Timestamp::as_second),
