@@ -101,17 +101,37 @@ struct Waiting {
 }
 
 impl Waiting {
+    /// False where there was no room: the event is dropped, or a Normal one for a Warning.
     fn push(&mut self, notice: Notice) -> bool {
         let name = notice.namespace.clone();
         let has = self.of.get(&name).map_or(0, VecDeque::len);
-        if has >= OF_NAMESPACE_MAX || (self.count >= WAITING_MAX && has > 0) {
+        let is_full = has >= OF_NAMESPACE_MAX || (self.count >= WAITING_MAX && has > 0);
+        if is_full {
+            if notice.kind == EventType::Warning && self.drop_normal(&name) {
+                self.put(name, notice);
+            }
             return false;
         }
         if has == 0 && !self.on_their_way.contains(&name) {
             self.turns.push_back(name.clone());
         }
-        self.of.entry(name).or_default().push_back(notice);
+        self.put(name, notice);
+        true
+    }
+
+    fn put(&mut self, namespace: String, notice: Notice) {
+        self.of.entry(namespace).or_default().push_back(notice);
         self.count += 1;
+    }
+
+    /// Drops the oldest Normal event of a namespace; whether there is one.
+    fn drop_normal(&mut self, namespace: &str) -> bool {
+        let Some(queue) = self.of.get_mut(namespace) else { return false };
+        let Some(at) = queue.iter().position(|it| it.kind == EventType::Normal) else {
+            return false;
+        };
+        queue.remove(at);
+        self.count -= 1;
         true
     }
 
@@ -141,8 +161,8 @@ impl Events {
         self.0.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Queues an event; `now` is monotonic time. False where it was dropped: too many are pending, or the events of
-    /// its type in the namespace exceed their rate.
+    /// Queues an event; `now` is monotonic time. False where one was dropped: too many are pending, or the events of
+    /// its type in the namespace exceed their rate. A Warning takes the place of a Normal event.
     #[must_use]
     pub fn push(
         &self,
@@ -361,5 +381,24 @@ mod tests {
         assert_eq!(count(1, "a", EventType::Warning), 200, "so has each type");
         assert_eq!(count(2, "a", EventType::Normal), 5);
         assert_eq!(count(2, "a", EventType::Warning), 2);
+    }
+    #[test]
+    fn a_warning_takes_the_place_of_a_normal_event_where_a_queue_is_full() {
+        let events = Events::default();
+        let about = About { namespace: "n", name: "aw", uid: "u" };
+        let push = |kind, message| events.push(Duration::ZERO, &about, kind, "R", message);
+        assert!(push(EventType::Normal, "progress"));
+        let queued = (1..OF_NAMESPACE_MAX).filter(|_| push(EventType::Warning, "failed")).count();
+        assert_eq!(queued, OF_NAMESPACE_MAX - 1);
+        assert!(!push(EventType::Normal, "more progress"), "it is full");
+        assert!(!push(EventType::Warning, "failed for good"), "another was dropped");
+        assert!(!push(EventType::Warning, "again"), "no Normal event is left");
+        let sent: Vec<String> =
+            std::iter::from_fn(|| events.take()).map(|event| event.message).collect();
+        assert_eq!(sent.len(), OF_NAMESPACE_MAX);
+        assert_eq!(
+            (sent[0].as_str(), sent[sent.len() - 1].as_str()),
+            ("failed", "failed for good")
+        );
     }
 }
