@@ -63,13 +63,16 @@ pub fn log_panics() {
     }));
 }
 
-/// An error and its causes, on one line.
+/// An error and its causes, on one line. Errors of some libraries end with the text of their cause: it is said once.
 #[must_use]
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        text += &format!(": {cause}");
+        let said = cause.to_string();
+        if !text.ends_with(&said) {
+            text += &format!(": {said}");
+        }
         source = cause.source();
     }
     text
@@ -115,6 +118,28 @@ mod tests {
                 .unwrap();
         assert!(!text.contains("secret"), "{text}");
         assert_eq!(text.matches("told-").count(), 3, "{text}");
+    }
+
+    #[test]
+    fn a_cause_that_an_error_names_itself_is_said_once() {
+        #[derive(Debug, thiserror::Error)]
+        enum Nested {
+            #[error("the watch failed: {0}")]
+            Named(#[source] Box<Self>),
+            #[error("reading failed")]
+            Silent(#[source] Box<Self>),
+            #[error("timed out")]
+            Last,
+        }
+        let silent = || Nested::Silent(Nested::Last.into());
+        for (error, want) in [
+            (Nested::Last, "timed out"),
+            (silent(), "reading failed: timed out"),
+            (Nested::Named(silent().into()), "the watch failed: reading failed: timed out"),
+            (Nested::Named(Nested::Last.into()), "the watch failed: timed out"),
+        ] {
+            assert_eq!(chain(&error), want);
+        }
     }
 
     #[test]

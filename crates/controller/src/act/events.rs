@@ -21,6 +21,7 @@ pub use kube::runtime::events::EventType;
 
 use crate::api::AppWrapper;
 use crate::rate::{Rate, RateLimiter};
+use crate::telemetry;
 
 /// Events of one namespace that wait; more are dropped.
 const OF_NAMESPACE_MAX: usize = 64;
@@ -238,10 +239,24 @@ pub(super) async fn send(recorder: &Recorder, event: &Event, about: &ObjectRefer
     match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(event, about)).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) if is_going(&error) => {
-            tracing::debug!(%error, reason, kind, namespace, name, "Failed to send an event.");
+            tracing::debug!(
+                cause = telemetry::chain(&error),
+                reason,
+                kind,
+                namespace,
+                name,
+                "Failed to send an event."
+            );
         }
         Ok(Err(error)) => {
-            tracing::warn!(%error, reason, kind, namespace, name, "Failed to send an event.");
+            tracing::warn!(
+                cause = telemetry::chain(&error),
+                reason,
+                kind,
+                namespace,
+                name,
+                "Failed to send an event."
+            );
         }
         Err(_) => tracing::warn!(reason, kind, namespace, name, "Timed out sending an event."),
     }

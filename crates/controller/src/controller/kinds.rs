@@ -23,6 +23,7 @@ use crate::observe::feed;
 use crate::observe::live;
 use crate::observe::retry_sources::is_retry_source;
 use crate::reconcile::Context;
+use crate::telemetry;
 
 /// A watch is kept this long after its last use, so that jobs that are created one after the other do not
 /// cost one list call each.
@@ -191,7 +192,11 @@ async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found)
                 pause = pause.saturating_mul(2).min(ABSENT_AGAIN_AFTER);
             }
             Err(error) => {
-                tracing::debug!(kind = kind.kind, %error, "A kind cannot be watched.");
+                tracing::debug!(
+                    kind = kind.kind,
+                    cause = telemetry::chain(&error),
+                    "A kind cannot be watched."
+                );
                 blind(&context, &queue, &kind);
                 tokio::select! {
                     () = tokio::time::sleep(pause) => {}
@@ -230,7 +235,11 @@ fn apply(
             }
         }
         Err(error) => {
-            tracing::warn!(kind = kind.kind, %error, "The watch of a kind failed.");
+            tracing::warn!(
+                kind = kind.kind,
+                cause = telemetry::chain(&error),
+                "The watch of a kind failed."
+            );
             let gone = matches!(
                 &error,
                 watcher::Error::InitialListFailed(kube::Error::Api(status))

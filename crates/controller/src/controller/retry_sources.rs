@@ -14,6 +14,7 @@ use crate::observe::feed;
 use crate::observe::live::{self, Error};
 use crate::observe::raw_object::RawObject;
 use crate::reconcile::Context;
+use crate::telemetry;
 
 /// Pause before a kind that does not exist or whose access is forbidden is discovered again: Kueue may not
 /// be installed.
@@ -41,7 +42,11 @@ pub(super) async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey) {
             }
             // nothing is known: what was known stays
             Err(error @ Error::Api { .. }) => {
-                tracing::warn!(kind = kind.kind, %error, "A kind cannot be watched.");
+                tracing::warn!(
+                    kind = kind.kind,
+                    cause = telemetry::chain(&error),
+                    "A kind cannot be watched."
+                );
                 WATCH_AGAIN_AFTER
             }
         };
@@ -65,7 +70,11 @@ fn apply(
         }
         Err(error) => error,
     };
-    tracing::warn!(kind = kind.kind, %error, "The watch of a kind failed.");
+    tracing::warn!(
+        kind = kind.kind,
+        cause = telemetry::chain(&error),
+        "The watch of a kind failed."
+    );
     let code = match &error {
         watcher::Error::InitialListFailed(error) | watcher::Error::WatchStartFailed(error) => {
             live::code(error)

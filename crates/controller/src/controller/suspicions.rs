@@ -69,7 +69,10 @@ async fn follow(context: &Context) {
             // once: before an upgrade of the definitions, the kind is not served
             Err(error) if !has_failed => {
                 has_failed = true;
-                tracing::warn!(%error, "The watch of NodeSuspicions failed.");
+                tracing::warn!(
+                    cause = telemetry::chain(&error),
+                    "The watch of NodeSuspicions failed."
+                );
             }
             Err(_) => {}
         }

@@ -27,6 +27,7 @@ use crate::observe::nodes::{self, Marks};
 use crate::observe::raw_object::RawObject;
 use crate::observe::store::Shown;
 use crate::reconcile::Context;
+use crate::telemetry;
 
 /// How often the watches of unused kinds are stopped.
 const SWEEP_EVERY: Duration = Duration::from_secs(20);
@@ -96,7 +97,7 @@ async fn follow<T>(
                     listed();
                 }
             }
-            Err(error) => tracing::warn!(%error, "A watch failed."),
+            Err(error) => tracing::warn!(cause = telemetry::chain(&error), "A watch failed."),
         }
     }
 }
@@ -174,7 +175,10 @@ async fn wrappers(context: &Arc<Context>, queue: &Queue, listed: watch::Sender<b
         let event = match event {
             Ok(event) => event,
             Err(error) => {
-                tracing::warn!(%error, "The watch of AppWrappers failed.");
+                tracing::warn!(
+                    cause = telemetry::chain(&error),
+                    "The watch of AppWrappers failed."
+                );
                 continue;
             }
         };

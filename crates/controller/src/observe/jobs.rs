@@ -11,6 +11,7 @@ use super::raw_object::RawObject;
 use super::records::{Identity, LeanCondition};
 use crate::kinds::Kind;
 use crate::snapshot::{Component, FailedJob, Outcome};
+use crate::telemetry;
 
 /// Label on the Jobs of a `JobSet`: its name.
 pub const JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
@@ -49,7 +50,10 @@ pub async fn failed(
     match live::pages(client, &resource, Some(namespace), &params, Request::list, take).await {
         // Jobs are not served, or the controller may not list them
         Err(error) if matches!(error.code(), Some(403 | 404)) => {
-            tracing::warn!(%error, "The Jobs of a JobSet cannot be listed.");
+            tracing::warn!(
+                cause = telemetry::chain(&error),
+                "The Jobs of a JobSet cannot be listed."
+            );
             return Ok(vec![]);
         }
         listed => listed?,

@@ -40,6 +40,7 @@ use crate::api::{Phase, keys};
 use crate::config::Autopilot;
 use crate::plan::FreshRead;
 use crate::snapshot::{Component, End, Node, Outcome, Owner, Pod, PodPhase, Presence, Snapshot};
+use crate::telemetry;
 use assemble::{Wrapper, kind_of};
 use cache::{Cache, Key, Sync};
 use departed::{Deleted, Departed};
@@ -89,7 +90,11 @@ pub async fn observe(
             // it is neither there nor gone, and keeps no other from being deleted
             Err(error) if ask == FreshRead::Missing && is_left_out(wrapper, &error) => {
                 let title = component.title();
-                tracing::warn!(component = title, %error, "A component cannot be read.");
+                tracing::warn!(
+                    component = title,
+                    cause = telemetry::chain(&error),
+                    "A component cannot be read."
+                );
                 has_unread = true;
                 Presence::Unseen
             }
