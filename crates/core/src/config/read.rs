@@ -50,7 +50,7 @@ fn options() -> serde_saphyr::Options {
 }
 
 fn root(root: &mut Section<'_>) -> Config {
-    Config {
+    let config = Config {
         fault_tolerance: root.section("faultTolerance", fault_tolerance),
         retry_policy: root.section("retryPolicy", retry_policy),
         failure_categories: failure_categories(root),
@@ -73,6 +73,31 @@ fn root(root: &mut Section<'_>) -> Config {
             address: section.address("address", Health::default().address),
         }),
         leader_election: root.section("leaderElection", leader_election),
+    };
+    check_addresses(root, &config);
+    config
+}
+
+/// Two servers cannot listen at one address.
+fn check_addresses(root: &mut Section<'_>, config: &Config) {
+    let Config { webhook, progress_server, metrics, health, .. } = config;
+    let listeners = [
+        ("webhook.address", webhook.enabled.then_some(webhook.address)),
+        ("progressServer.address", progress_server.enabled.then_some(progress_server.address)),
+        ("metrics.address", Some(metrics.address)),
+        ("health.address", Some(health.address)),
+    ];
+    let listeners: Vec<_> =
+        listeners.into_iter().filter_map(|(field, at)| Some((field, at?))).collect();
+    for (index, (field, at)) in listeners.iter().enumerate() {
+        let taken = listeners[..index].iter().find(|(_, other)| {
+            let meets =
+                other.ip() == at.ip() || [other, at].iter().any(|it| it.ip().is_unspecified());
+            meets && other.port() == at.port() && at.port() != 0
+        });
+        if let Some((other, _)) = taken {
+            root.problem(field, Some(&at.to_string()), format!("must differ from {other}"));
+        }
     }
 }
 

@@ -324,6 +324,16 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("schedulerName: 'a b'", "schedulerName: ", "lower-case"),
     ("webhook: {address: localhost:1}", "webhook.address: ", "IP address"),
     (
+        "metrics: {address: '127.0.0.1:9443'}",
+        "metrics.address: Invalid value: \"127.0.0.1:9443\": ",
+        "must differ from webhook.address",
+    ),
+    (
+        "webhook: {address: '127.0.0.1:1'}\nhealth: {address: '127.0.0.1:1'}",
+        "health.address: ",
+        "must differ from webhook.address",
+    ),
+    (
         "progressServer: {url: 'http://a'}",
         "progressServer.url: Invalid value: \"http://a\": ",
         "https://",
@@ -337,6 +347,18 @@ const WRONG: &[(&str, &str, &str)] = &[
     ("health: {}\nhealth: {}", "invalid YAML: ", "line 2"),
     ("a: 1\n---\nb: 2", "must be one YAML document", ""),
 ];
+
+#[test]
+fn servers_that_do_not_meet_may_have_one_port() {
+    for text in [
+        "webhook: {address: '127.0.0.1:1'}\nhealth: {address: '127.0.0.2:1'}",
+        "webhook: {enabled: false}\nhealth: {address: '0.0.0.0:9443'}",
+        "health: {address: '0.0.0.0:8444'}", // the progress server is off
+        "health: {address: '127.0.0.1:0'}\nmetrics: {address: '127.0.0.1:0'}",
+    ] {
+        assert!(Config::parse(text).is_ok(), "{text}");
+    }
+}
 
 #[test]
 fn there_are_at_most_100_categories() {
