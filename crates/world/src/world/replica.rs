@@ -145,7 +145,7 @@ pub struct Flight {
     pub status_writes: u32,
     /// A call of it was struck by a fault.
     pub hurt: bool,
-    /// What it has listed since its last write, by path: pods and components.
+    /// What it has read since its last write, by path, with " 404" behind what was not found.
     pub listed: BTreeSet<String>,
     /// It can go on.
     woken: Arc<Woken>,

@@ -277,7 +277,8 @@ impl World {
             if call.is_write() {
                 flight.listed.clear();
             } else {
-                flight.listed.insert(call.uri.clone());
+                let not_found = if code == 404 { " 404" } else { "" };
+                flight.listed.insert(format!("{}{not_found}", call.uri));
             }
             flight.status_writes += u32::from(is_status && code < 300);
         }

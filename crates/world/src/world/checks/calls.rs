@@ -87,7 +87,7 @@ pub struct CallScope<'a> {
     pub target: &'a Target,
     /// Its body.
     pub body: &'a Value,
-    /// What was listed since the last write of the same reconcile.
+    /// What was read since the last write of the same reconcile, by path, with " 404" behind what was not found.
     pub listed: &'a BTreeSet<String>,
     /// Pods that the API server removed in answer to a DELETE of this process.
     pub removed: &'a BTreeSet<Key>,
@@ -186,7 +186,8 @@ fn one_status(scope: &CallScope<'_>) -> Option<String> {
 }
 
 /// A write that says that nothing exists, or that lets the object go. Of a wrapped pod, the answer to its DELETE counts as
-/// well as a LIST, since the LIST of the pods shows any other of its name.
+/// well as a LIST, since the LIST of the pods shows any other of its name. A version that was not served shows nothing, also
+/// where it is served again a moment later.
 fn listed_first(scope: &CallScope<'_>) -> Option<String> {
     let wrapper = scope.written()?;
     let finalizers = scope.body["metadata"]["finalizers"].as_array();
@@ -209,7 +210,9 @@ fn listed_first(scope: &CallScope<'_>) -> Option<String> {
         let namespaced = served.is_some_and(|kind| scope.store.kinds.get(kind).namespaced);
         let pod = Key { namespace: wrapper.address.namespace.to_string(), name: name.to_owned() };
         let is_removed = text("kind") == "Pod" && scope.removed.contains(&pod);
-        namespaced && !is_removed && !has(&format!("metadata.name%3D{name}&"))
+        let was_unserved = has(&format!("/apis/{} 404", text("apiVersion")));
+        let was_listed = has(&format!("metadata.name%3D{name}&"));
+        namespaced && !is_removed && !was_unserved && !was_listed
     });
     (unlisted.is_some() || !has("/pods?"))
         .then(|| format!("{} after {:?}", scope.call.uri, scope.listed))
