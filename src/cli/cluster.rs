@@ -16,10 +16,10 @@ use crate::metrics::Metrics;
 use crate::observe::live;
 use crate::telemetry;
 
-/// The longest silence on a connection that is waited on. A watch sends something at least every 75 seconds,
-/// if only a bookmark: one that does not is broken. Other calls of the controller end earlier
+/// The longest silence on a connection that is waited on. A watch sends something about every minute, if only a bookmark, and
+/// the API server leaves out one now and then: a watch that is silent for longer is broken. Other calls of the controller end earlier
 /// ([`client::Limits`]).
-const ANSWER_WITHIN: Duration = Duration::from_secs(100);
+const ANSWER_WITHIN: Duration = Duration::from_mins(3);
 
 /// A client that does not retry by itself: what is tried again, and when, is decided by the controller.
 ///

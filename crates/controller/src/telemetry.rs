@@ -11,9 +11,9 @@ use tracing_subscriber::fmt::format::debug_fn;
 use crate::printable::escape;
 
 /// What is logged unless `RUST_LOG` says otherwise: our own changes, and warnings of the rest. The Kubernetes
-/// client warns with the whole answer that it could not read, which may be a Secret; what went wrong is
-/// in the error that we log.
-pub const DEFAULT_FILTER: &str = "warn,appwrapper=info,kube_client=error,hyper=error,rustls=error";
+/// client warns with the whole answer that it could not read, which may be a Secret, and logs each call that fails; what
+/// went wrong is in the error that we log.
+pub const DEFAULT_FILTER: &str = "warn,appwrapper=info,kube_client=error,kube_client::client::builder=off,hyper=error,rustls=error";
 
 /// Starts logging to standard error, filtered by `RUST_LOG`.
 pub fn init(json: bool) {
@@ -112,6 +112,7 @@ mod tests {
             tracing::warn!(target: "elsewhere", "told-1");
             tracing::info!(target: "appwrapper::controller", "told-2");
             tracing::error!(target: "kube_client::client", "told-3");
+            tracing::error!(target: "kube_client::client::builder", "secret-5");
         });
         let text =
             String::from_utf8(written.0.lock().unwrap_or_else(PoisonError::into_inner).clone())

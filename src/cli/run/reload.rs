@@ -14,6 +14,7 @@ const RELOAD_EVERY: Duration = Duration::from_secs(1);
 /// Reloads a changed configuration file; one with errors is reported, and the old one stays. `known` is what the file said
 /// before the configuration in force was read from it.
 pub(super) async fn reload(context: Arc<Context>, path: PathBuf, mut known: Option<String>) {
+    let begun_with = context.config();
     let mut seen = known.clone();
     let mut ticks = tokio::time::interval(RELOAD_EVERY);
     loop {
@@ -33,9 +34,13 @@ pub(super) async fn reload(context: Arc<Context>, path: PathBuf, mut known: Opti
         };
         match loaded {
             Ok(config) => {
+                let sections = config.needs_restart(&begun_with).join(", ");
                 *context.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
                 context.requeue_all();
                 tracing::info!(file = %path.display(), "Reloaded the configuration.");
+                if !sections.is_empty() {
+                    tracing::warn!(sections, "Changed sections take effect after a restart.");
+                }
             }
             Err(error) => {
                 let cause = telemetry::chain(&error);

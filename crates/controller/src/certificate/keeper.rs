@@ -24,6 +24,7 @@ use super::lifetimes::Lifetimes;
 use super::name::{Name, Names};
 use super::plan::{Change, Faced, Rotation, plan};
 use super::stored::{Certificates, Data};
+use crate::client;
 use crate::clock::Clock;
 use crate::telemetry;
 use crate::tls::Current;
@@ -271,14 +272,19 @@ impl Keeper {
             std::future::ready(changed.is_ok().then_some(()))
         };
         let secret = watch_object(self.secrets.clone(), &self.secret);
-        let secret = secret.default_backoff().map(|it| it.map(|it| it.is_some())).filter_map(of);
+        let secret = secret
+            .backoff(client::watch_backoff())
+            .map(|it| it.map(|it| it.is_some()))
+            .filter_map(of);
         let authorities = watch_object(self.config_maps.clone(), &self.config_map);
-        let authorities =
-            authorities.default_backoff().map(|it| it.map(|it| it.is_some())).filter_map(of);
+        let authorities = authorities
+            .backoff(client::watch_backoff())
+            .map(|it| it.map(|it| it.is_some()))
+            .filter_map(of);
         let secret = stream::select(secret, authorities);
         let configurations = self.configurations.iter().map(|configuration| {
             watch_object(configuration.api.clone(), &configuration.name)
-                .default_backoff()
+                .backoff(client::watch_backoff())
                 .map(|it| it.map(|it| it.is_some()))
                 .filter_map(of)
                 .boxed()

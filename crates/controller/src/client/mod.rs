@@ -27,6 +27,7 @@ use http_body_util::{BodyExt, Full, LengthLimitError};
 use kube::client::Body;
 use kube::core::Status;
 use kube::core::response::StatusDetails;
+use kube::runtime::utils::{Backoff, ResetTimerBackoff};
 use tokio::sync::Mutex;
 use tower::{BoxError, Layer, Service, ServiceExt};
 
@@ -39,6 +40,9 @@ const CALL_WITHIN: Duration = Duration::from_secs(35);
 const LIST_ALL_WITHIN: Duration = Duration::from_mins(1);
 /// The most bytes of an error. It names every field that is invalid, and the author of an object chooses how many are.
 const ERROR_BYTES_MAX: usize = 256 << 10;
+/// The shortest and the longest pause of a watch that fails; how long it must go well for the shortest to come next.
+const WATCH_PAUSE: (Duration, Duration) = (Duration::from_millis(800), Duration::from_secs(4));
+const WATCH_CALM: Duration = Duration::from_mins(2);
 /// How many bytes are kept of what the API server says.
 const SAID_BYTES_MAX: usize = 2 << 10;
 /// The longest pause because of a `Retry-After`.
@@ -72,6 +76,32 @@ const FORBIDDEN_FOR_NOW: [&str; 5] = [
     "error looking up service account",
     "because it is being terminated",
 ];
+
+/// The pauses of a watch that fails again and again: each twice as long as the one before. They stay short: after an outage, a
+/// watch fails once more, since its resource version has expired, before it lists.
+#[derive(Debug)]
+pub struct WatchPauses(Duration);
+
+/// Where a watch begins: it begins so again when it has gone well for a while.
+#[must_use]
+pub fn watch_backoff() -> ResetTimerBackoff<WatchPauses> {
+    ResetTimerBackoff::new(WatchPauses(WATCH_PAUSE.0), WATCH_CALM)
+}
+
+impl Iterator for WatchPauses {
+    type Item = Duration;
+
+    fn next(&mut self) -> Option<Duration> {
+        let longer = self.0.saturating_mul(2).min(WATCH_PAUSE.1);
+        Some(std::mem::replace(&mut self.0, longer))
+    }
+}
+
+impl Backoff for WatchPauses {
+    fn reset(&mut self) {
+        self.0 = WATCH_PAUSE.0;
+    }
+}
 
 /// Whether the API server rejects the request however often it is made.
 #[must_use]

@@ -212,3 +212,12 @@ async fn of_a_page_that_is_too_large_fewer_objects_are_asked_for() {
         assert_eq!(*seen.lock().unwrap(), calls);
     }
 }
+
+#[test]
+fn a_watch_that_fails_is_never_left_alone_for_long() {
+    let mut pauses = WatchPauses(WATCH_PAUSE.0);
+    let first: Vec<u128> = pauses.by_ref().take(5).map(|pause| pause.as_millis()).collect();
+    assert_eq!(first, [800, 1600, 3200, 4000, 4000]);
+    pauses.reset();
+    assert_eq!(pauses.next(), Some(WATCH_PAUSE.0));
+}

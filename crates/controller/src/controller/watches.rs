@@ -16,6 +16,7 @@ use tokio::sync::watch;
 use super::kinds::Kinds;
 use super::{Queue, contain, suspicions};
 use crate::api::{AppWrapper, keys};
+use crate::client;
 use crate::config::Autopilot;
 use crate::metrics::Metrics;
 use crate::observe::assemble::Wrapper;
@@ -74,7 +75,7 @@ where
     T: Resource<DynamicType = ApiResource> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
     let api: Api<T> = Api::all_with(context.client.clone(), resource);
-    watch_kind(api, config).default_backoff()
+    watch_kind(api, config).backoff(client::watch_backoff())
 }
 
 /// Feeds the events of a watch to the cache, and queues the AppWrappers that each concerns; `listed` is called after

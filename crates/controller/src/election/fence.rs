@@ -27,7 +27,7 @@ pub struct LeaderWritesService<S> {
 
 /// A write was not sent, or its response not awaited, because another replica may lead.
 #[derive(Debug, thiserror::Error)]
-#[error("{method} {path} was aborted: this replica is not the leader")]
+#[error("{method} {path} was aborted: this replica may no longer be the leader")]
 pub struct NotLeading {
     method: Method,
     path: String,

@@ -95,7 +95,9 @@ impl Election {
                 tracing::error!("Lost leadership: the Lease was not renewed in time.");
                 break;
             }
-            pause = match self.turn(left).await {
+            // a call that hangs leaves time for another
+            let within = left.min(self.candidate.times.renew_deadline / 2);
+            pause = match self.turn(within).await {
                 Some(Turn::Again) => Duration::ZERO,
                 Some(Turn::Leads) | None => renew_every.min(left),
                 Some(Turn::Waits(_)) => {
@@ -147,8 +149,6 @@ impl Election {
     /// One read of the Lease and the write that follows from it, within a time; none if it did not complete,
     /// so that it is not known whether the write was applied.
     async fn turn(&mut self, within: Duration) -> Option<Turn> {
-        // a call that hangs leaves time for another
-        let within = within.min(self.candidate.times.renew_deadline / 2);
         match tokio::time::timeout(within, self.try_turn()).await {
             Ok(Ok(turn)) => Some(turn),
             Ok(Err(error)) => {

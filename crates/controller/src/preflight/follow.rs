@@ -13,6 +13,7 @@ use kube::runtime::watcher::{self, Event};
 use kube::runtime::{WatchStreamExt, watcher as watch};
 
 use super::kueue::{self, DEFAULT_CONFIG_MAP, Manager, Place, Settings};
+use crate::client;
 use crate::config::Config;
 use crate::kueue::KueueSettings;
 use crate::observe::live;
@@ -33,7 +34,7 @@ pub async fn follow(client: Client, config: &Config, mut tell: impl FnMut(KueueS
     let file = place.config_map(name);
     let maps: Api<ConfigMap> = Api::namespaced(client.clone(), &place.namespace);
     let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut changes = Box::pin(changes(watch(maps, only).default_backoff(), &file));
+    let mut changes = Box::pin(changes(watch(maps, only).backoff(client::watch_backoff()), &file));
     let mut known = None;
     while let Some(settings) = changes.next().await {
         // Kueue is restarted for another configuration, perhaps as another version

@@ -280,6 +280,19 @@ impl Config {
             .map_err(|source| LoadError::Read { path: path.to_owned(), source })?;
         Self::parse(&text).map_err(|source| LoadError::Invalid { path: path.to_owned(), source })
     }
+
+    /// The sections that are read at startup only, and differ from those of another configuration.
+    #[must_use]
+    pub fn needs_restart(&self, other: &Self) -> Vec<&'static str> {
+        let sections = [
+            ("webhook", self.webhook == other.webhook),
+            ("progressServer", self.progress_server == other.progress_server),
+            ("metrics", self.metrics == other.metrics),
+            ("health", self.health == other.health),
+            ("leaderElection", self.leader_election == other.leader_election),
+        ];
+        sections.into_iter().filter(|(_, is_same)| !is_same).map(|(name, _)| name).collect()
+    }
 }
 
 impl Admission {

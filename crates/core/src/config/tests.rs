@@ -349,6 +349,22 @@ const WRONG: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
+fn changed_sections_that_are_read_at_startup_are_named() {
+    let config = |text| Config::parse(text).unwrap();
+    let started = config("webhook: {enabled: false}\nretryPolicy: {globalMaxRetries: 1}");
+    for (text, want) in [
+        ("webhook: {enabled: false}\nretryPolicy: {globalMaxRetries: 2}", vec![]),
+        ("", vec!["webhook"]),
+        (
+            "webhook: {enabled: false}\nhealth: {address: '127.0.0.1:1'}\nleaderElection: {name: a}",
+            vec!["health", "leaderElection"],
+        ),
+    ] {
+        assert_eq!(config(text).needs_restart(&started), want, "{text}");
+    }
+}
+
+#[test]
 fn servers_that_do_not_meet_may_have_one_port() {
     for text in [
         "webhook: {address: '127.0.0.1:1'}\nhealth: {address: '127.0.0.2:1'}",
