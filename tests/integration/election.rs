@@ -240,6 +240,24 @@ async fn what_waits_for_a_connection_when_leadership_ends_is_not_sent() {
     assert!(refusal.contains("may no longer be the leader"), "{refusal}");
 }
 
+/// Whoever deletes the Lease takes nothing from its holder, which creates it again.
+#[tokio::test]
+async fn a_lease_that_was_deleted_is_not_taken_while_its_holder_leads() {
+    let cluster = Cluster::new().await;
+    let clock = manual();
+    let mut first = cluster.candidate_by("a", &Wire::default(), clock.clone());
+    let mut second = cluster.candidate_by("b", &Wire::default(), clock.clone());
+    first.won().await;
+    waits(&mut second).await; // it has seen the Lease
+    cluster.leases().delete("lock", &DeleteParams::default()).await.expect("it is deleted");
+    waits(&mut second).await;
+    assert!(first.leadership().holds());
+    clock.advance(TIMES.lease);
+    assert!(!first.leadership().holds());
+    second.won().await;
+    assert_eq!(cluster.holder().await, "b");
+}
+
 fn manual() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(SystemClock.now()))
 }

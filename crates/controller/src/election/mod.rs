@@ -180,6 +180,11 @@ impl Election {
             let found = self.leases.get(&self.candidate.name).await?;
             // the answer may have been long on its way: the Lease is as old as it is now at most
             let ended = self.clock.elapsed();
+            if found.is_none()
+                && let Some(pause) = self.holder_leads_for(ended)
+            {
+                return Ok(Turn::Waits(pause));
+            }
             found.map(|found| Record::seen(found, self.record.as_ref(), ended))
         };
         self.record.clone_from(&record);
@@ -190,6 +195,15 @@ impl Election {
             return Ok(Turn::Waits(pause));
         }
         self.write(record.as_ref(), step).await
+    }
+
+    /// Where the Lease was deleted: until its holder must have noticed, it leads.
+    fn holder_leads_for(&self, at: Duration) -> Option<Duration> {
+        let Candidate { identity, times, .. } = &self.candidate;
+        match self.record.as_ref()?.step(identity, at, times) {
+            Step::Wait(pause) => Some(pause),
+            Step::Take | Step::Renew => None,
+        }
     }
 
     async fn write(&mut self, record: Option<&Record>, step: Step) -> Result<Turn, Error> {
