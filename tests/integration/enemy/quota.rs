@@ -295,6 +295,35 @@ fn nobody_makes_an_appwrapper_the_controller_of_its_own() {
     });
 }
 
+/// What its controller does not know any more could run any number of pods, and nobody would count them.
+#[test]
+fn nobody_detaches_what_was_made_for_an_appwrapper() {
+    installed_test("nobody_detaches_what_was_made_for_an_appwrapper", async |case| {
+        let tenant = Tenant::new(&case).await;
+        let templates = vec![job("j", json!({}), &[]), deployment("d", json!({}))];
+        tenant.create(wrapper("a", json!({}), templates)).await.expect("it is let in");
+        let set = case.pod("d-", "Running").await;
+        let owner = &set.object["metadata"]["ownerReferences"][0];
+        let set_name = owner["name"].as_str().expect("its ReplicaSet").to_owned();
+        let alone = json!({"metadata": {"ownerReferences": null}});
+        for (kind, name) in [
+            (("v1", "Pod"), set.name.as_str()),
+            (("apps/v1", "ReplicaSet"), &set_name),
+            (("apps/v1", "Deployment"), "d"),
+            (("batch/v1", "Job"), "j"),
+        ] {
+            let said = refusal(tenant.patch(kind, name, alone.clone()).await);
+            assert!(said.contains("must be left to controllers"), "{kind:?}: {said}");
+            let note = json!({"metadata": {"annotations": {"example.org/note": "x"}}});
+            tenant.patch(kind, name, note).await.expect("its owner stays");
+        }
+        // what no AppWrapper wraps is its own affair
+        tenant.create(deployment("own", json!({}))).await.expect("one of its own");
+        let pod = case.pod("own-", "Running").await;
+        tenant.patch(("v1", "Pod"), &pod.name, alone).await.expect("it may");
+    });
+}
+
 #[test]
 fn a_right_that_was_taken_away_creates_nothing() {
     installed_test("a_right_that_was_taken_away_creates_nothing", async |case| {
@@ -345,6 +374,7 @@ fn the_policies_are_understood() {
             "appwrapper-pod-resources",
             "appwrapper-components",
             "appwrapper-owners",
+            "appwrapper-controllers",
         ] {
             let api =
                 case.cluster_api("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy");
