@@ -10,7 +10,7 @@ use crate::api::{Phase, condition};
 use crate::cli::place::Place;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
-use crate::snapshot::{PodPhase, Snapshot};
+use crate::snapshot::{Pod, PodPhase, Snapshot};
 
 /// The most events that are shown.
 const EVENTS_MAX: usize = 5;
@@ -66,8 +66,7 @@ fn waits_for_pods(wrapper: &Wrapper) -> bool {
 
 /// UIDs of what should make the pods run: pods that do not, components, and what those have made.
 async fn makers(place: &Place, wrapper: &Wrapper, snapshot: &Snapshot) -> BTreeSet<String> {
-    let is_pending =
-        |pod: &&crate::snapshot::Pod| pod.phase == PodPhase::Pending && !pod.terminating;
+    let is_pending = |pod: &&Pod| pod.phase == PodPhase::Pending && !pod.terminating;
     let pods = snapshot.pods.iter().filter(is_pending).take(PODS_MAX).map(|pod| pod.uid.clone());
     let components = snapshot.components.iter().filter(|component| !component.pod_sets.is_empty());
     let components: Vec<String> =
