@@ -238,25 +238,13 @@ pub(super) async fn send(recorder: &Recorder, event: &Event, about: &ObjectRefer
         (about.kind.as_deref(), about.namespace.as_deref(), about.name.as_deref());
     match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(event, about)).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) if is_going(&error) => {
-            tracing::debug!(
-                cause = telemetry::chain(&error),
-                reason,
-                kind,
-                namespace,
-                name,
-                "Failed to send an event."
-            );
-        }
         Ok(Err(error)) => {
-            tracing::warn!(
-                cause = telemetry::chain(&error),
-                reason,
-                kind,
-                namespace,
-                name,
-                "Failed to send an event."
-            );
+            let cause = telemetry::chain(&error);
+            if is_going(&error) {
+                tracing::debug!(cause, reason, kind, namespace, name, "Failed to send an event.");
+            } else {
+                tracing::warn!(cause, reason, kind, namespace, name, "Failed to send an event.");
+            }
         }
         Err(_) => tracing::warn!(reason, kind, namespace, name, "Timed out sending an event."),
     }

@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::tree::look;
-use crate::api::{Phase, condition};
+use crate::api::condition;
 use crate::cli::place::Place;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
@@ -51,17 +51,8 @@ pub(super) async fn warnings(
 }
 
 fn waits_for_pods(wrapper: &Wrapper) -> bool {
-    let is_up = match wrapper.status.phase {
-        Phase::Resuming | Phase::Running => true,
-        Phase::Empty
-        | Phase::Suspended
-        | Phase::Suspending
-        | Phase::Resetting
-        | Phase::Succeeded
-        | Phase::Failed
-        | Phase::Terminating => false,
-    };
-    is_up && !condition::is_true(&wrapper.status.conditions, condition::PODS_READY)
+    let status = &wrapper.status;
+    status.phase.runs_components() && !condition::is_true(&status.conditions, condition::PODS_READY)
 }
 
 /// UIDs of what should make the pods run: pods that do not, components, and what those have made.
@@ -128,17 +119,21 @@ pub(super) fn last(events: &[RawObject], uid: &str) -> Vec<Warning> {
         })
         .collect();
     all.sort_by(|a, b| (a.at, &a.reason, &a.message).cmp(&(b.at, &b.reason, &b.message)));
+    // whoever may create events chooses how many there are
     let mut shown: Vec<Warning> = vec![];
-    for event in all {
-        let is_same = |other: &mut Warning| {
+    for event in all.into_iter().rev() {
+        let is_same = |other: &&mut Warning| {
             event.object.is_some()
                 && (&other.object, &other.reason) == (&event.object, &event.reason)
         };
-        let before = shown.extract_if(.., is_same);
-        let count = before.fold(event.count, |count, event| count.saturating_add(event.count));
-        shown.push(Warning { count, ..event });
+        if let Some(same) = shown.iter_mut().find(is_same) {
+            same.count = same.count.saturating_add(event.count);
+        } else if shown.len() < EVENTS_MAX {
+            shown.push(event);
+        }
     }
-    shown.split_off(shown.len().saturating_sub(EVENTS_MAX))
+    shown.reverse();
+    shown
 }
 
 #[cfg(test)]
