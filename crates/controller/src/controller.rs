@@ -155,7 +155,7 @@ impl Controller {
         tokio::select! {
             () = worked => {}
             () = watched => {}
-            () = context.events.publish(&context.client) => {}
+            () = context.events.publish(&context.client, || context.metrics.event_dropped()) => {}
             () = ended => {}
         }
     }

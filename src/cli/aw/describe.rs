@@ -153,11 +153,8 @@ pub(in crate::cli) async fn gather(
             None
         }
     };
-    let warnings = events::warnings(place, wrapper, scene.as_ref().map(|scene| &scene.snapshot));
-    let warnings = warnings.await.unwrap_or_else(|note| {
-        notes.push(note);
-        vec![]
-    });
+    let snapshot = scene.as_ref().map(|scene| &scene.snapshot);
+    let warnings = events::warnings(place, wrapper, snapshot, &mut notes).await;
     Ok(Gathered { one, config, queued, warnings, scene, notes })
 }
 

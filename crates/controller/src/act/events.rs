@@ -35,6 +35,9 @@ const WARNING: Rate = Rate { each: Duration::from_millis(500), at_once: 200 };
 const SENT_AT_ONCE: usize = 16;
 /// How long sending an event may take.
 const ACCEPTED_WITHIN: Duration = Duration::from_secs(5);
+/// The pauses before an event is sent again that may be accepted later: an API server that starts answers 403 to everyone
+/// until it knows the roles.
+const AGAIN_AFTER: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(8)];
 /// A recorder remembers what it has sent, for minutes, and has no bound of its own: after so many events
 /// a new one takes its place. A repeated event is then created again instead of being counted.
 const REMEMBERED_MAX: usize = 64;
@@ -203,8 +206,8 @@ impl Events {
         Some(notice)
     }
 
-    /// Sends what is handed in, forever.
-    pub async fn publish(&self, client: &Client) {
+    /// Sends what is handed in, forever; calls `lost` for each event that the API server does not accept.
+    pub async fn publish(&self, client: &Client, lost: impl Fn()) {
         let recorder = || Recorder::new(client.clone(), Reporter::from(CONTROLLER));
         let (mut current, mut used) = (recorder(), 0);
         let mut sending = FuturesUnordered::new();
@@ -219,34 +222,70 @@ impl Events {
                 let recorder = current.clone();
                 sending.push(async move {
                     let (event, about) = event(&notice);
-                    send(&recorder, &event, &about).await;
-                    notice.namespace
+                    (send(&recorder, &event, &about, &AGAIN_AFTER).await, notice.namespace)
                 });
             }
             tokio::select! {
-                Some(namespace) = sending.next() => self.waiting().sent(&namespace),
+                Some((is_sent, namespace)) = sending.next() => {
+                    self.waiting().sent(&namespace);
+                    if !is_sent {
+                        lost();
+                    }
+                }
                 () = self.0.changed.notified() => {}
             }
         }
     }
 }
 
-/// Sends an event. One that is refused, or takes too long, is only logged.
-pub(super) async fn send(recorder: &Recorder, event: &Event, about: &ObjectReference) {
+/// Sends an event, again after each of these pauses where that may help; whether it was accepted. One that was not is logged.
+pub(super) async fn send(
+    recorder: &Recorder,
+    event: &Event,
+    about: &ObjectReference,
+    again_after: &[Duration],
+) -> bool {
+    let mut pauses = again_after.iter();
+    loop {
+        let sent = tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(event, about)).await;
+        let error = match sent {
+            Ok(Ok(())) => return true,
+            Ok(Err(error)) => Some(error),
+            Err(_) => None,
+        };
+        let pause = pauses.next().filter(|_| error.as_ref().is_some_and(may_pass));
+        let Some(pause) = pause else {
+            not_sent(event, about, error.as_ref());
+            return false;
+        };
+        tokio::time::sleep(*pause).await;
+    }
+}
+
+/// Whether an event may be accepted later. Not where the namespace refuses it, whose users choose its quota: each place
+/// that waits is one less for the others.
+fn may_pass(error: &kube::Error) -> bool {
+    match error {
+        kube::Error::Api(status) if status.code == 403 => {
+            status.message.contains("cannot create resource")
+        }
+        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+        error => matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_)),
+    }
+}
+
+fn not_sent(event: &Event, about: &ObjectReference, error: Option<&kube::Error>) {
     let reason = event.reason.as_str();
     let (kind, namespace, name) =
         (about.kind.as_deref(), about.namespace.as_deref(), about.name.as_deref());
-    match tokio::time::timeout(ACCEPTED_WITHIN, recorder.publish(event, about)).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            let cause = telemetry::chain(&error);
-            if is_going(&error) {
-                tracing::debug!(cause, reason, kind, namespace, name, "Failed to send an event.");
-            } else {
-                tracing::warn!(cause, reason, kind, namespace, name, "Failed to send an event.");
-            }
-        }
-        Err(_) => tracing::warn!(reason, kind, namespace, name, "Timed out sending an event."),
+    let cause = match error {
+        Some(error) => telemetry::chain(error),
+        None => format!("no answer within {} s", ACCEPTED_WITHIN.as_secs()),
+    };
+    if error.is_some_and(is_going) {
+        tracing::debug!(cause, reason, kind, namespace, name, "Failed to send an event.");
+    } else {
+        tracing::warn!(cause, reason, kind, namespace, name, "Failed to send an event.");
     }
 }
 
@@ -291,7 +330,7 @@ mod tests {
 
     use http::{Method, Request, Response};
     use kube::client::Body;
-    use serde_json::Value;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -328,7 +367,7 @@ mod tests {
             assert!(push(&events, "n", message));
         }
         let wait = tokio::time::sleep(Duration::from_secs(1));
-        tokio::select! { () = events.publish(&client) => {}, () = wait => {} }
+        tokio::select! { () = events.publish(&client, || {}) => {}, () = wait => {} }
         let taken = taken.lock().unwrap();
         let seen: Vec<_> = taken
             .iter()
@@ -349,8 +388,49 @@ mod tests {
         assert!(!push(&events, "slow", "too many"));
         assert!(push(&events, "n", "its own"));
         let wait = tokio::time::sleep(ACCEPTED_WITHIN / 2);
-        tokio::select! { () = events.publish(&client) => {}, () = wait => {} }
+        tokio::select! { () = events.publish(&client, || {}) => {}, () = wait => {} }
         assert_eq!((taken.lock().unwrap().len(), hung.load(Ordering::Relaxed)), (1, 1));
+    }
+
+    /// What an API server answers to each try, how often it is tried, and whether the event counts as lost.
+    #[tokio::test(start_paused = true)]
+    async fn an_event_is_sent_again_where_that_may_help() {
+        let no_role =
+            "events.events.k8s.io is forbidden: User \"u\" cannot create resource \"events\"";
+        let full = "events.events.k8s.io \"e\" is forbidden: exceeded quota: q";
+        for (answers, tries, is_lost) in [
+            (vec![(403, no_role), (201, "")], 2, false),
+            (vec![(503, ""), (500, ""), (201, "")], 3, false),
+            (vec![(403, no_role); 9], 3, true),
+            (vec![(403, full); 9], 1, true),
+            (vec![(404, "namespaces \"n\" not found"); 9], 1, true),
+            (vec![(422, "invalid"); 9], 1, true),
+        ] {
+            let (asked, lost) = (Arc::new(AtomicUsize::new(0)), AtomicUsize::new(0));
+            let client = answering(answers.clone(), asked.clone());
+            let events = Events::default();
+            assert!(push(&events, "n", "m"));
+            let wait = tokio::time::sleep(Duration::from_mins(1));
+            let publish = events.publish(&client, || lost.store(1, Ordering::Relaxed));
+            tokio::select! { () = publish => {}, () = wait => {} }
+            let seen = (asked.load(Ordering::Relaxed), lost.load(Ordering::Relaxed) == 1);
+            assert_eq!(seen, (tries, is_lost), "{answers:?}");
+        }
+    }
+
+    fn answering(answers: Vec<(u16, &'static str)>, asked: Arc<AtomicUsize>) -> Client {
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let (code, message) = answers[asked.fetch_add(1, Ordering::Relaxed)];
+            async move {
+                let sent = request.into_body().collect_bytes().await.unwrap();
+                let refusal = json!({"kind": "Status", "code": code, "message": message});
+                let body =
+                    if code == 201 { sent.to_vec() } else { refusal.to_string().into_bytes() };
+                let answer = Response::builder().status(code).body(Body::from(body)).unwrap();
+                Ok::<_, kube::Error>(answer)
+            }
+        });
+        Client::new(service, "default")
     }
 
     #[test]

@@ -60,8 +60,13 @@ pub async fn delete(client: &Client, node: &str, stored: &Stored) -> Result<(), 
     deleted.map(drop).map_err(|error| Error::new(format!("delete NodeSuspicion {node}"), error))
 }
 
-/// Tells of a Node that becomes suspect, in an event on the Node. One that is refused is only logged.
-pub async fn tell(client: &Client, node: &str, spec: &NodeSuspicionSpec, effect: SuspectEffect) {
+/// Tells of a Node that becomes suspect, in an event on the Node; whether it was accepted.
+pub async fn tell(
+    client: &Client,
+    node: &str,
+    spec: &NodeSuspicionSpec,
+    effect: SuspectEffect,
+) -> bool {
     let about = ObjectReference {
         api_version: Some(Node::api_version(&()).into_owned()),
         kind: Some(Node::kind(&()).into_owned()),
@@ -86,5 +91,5 @@ pub async fn tell(client: &Client, node: &str, spec: &NodeSuspicionSpec, effect:
         secondary: None,
     };
     let recorder = Recorder::new(client.clone(), Reporter::from(events::CONTROLLER));
-    events::send(&recorder, &event, &about).await;
+    events::send(&recorder, &event, &about, &[]).await
 }

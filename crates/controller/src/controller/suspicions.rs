@@ -109,7 +109,9 @@ async fn write_one(context: &Context, config: &Config, one: &Write, effect: Susp
             if one.makes_suspect(now, settings) {
                 tracing::info!(node = one.node, score = spec.score, "The node is suspect.");
                 context.metrics.warning(write::NODE_SUSPECTED);
-                write::tell(&context.client, &one.node, &spec, effect).await;
+                if !write::tell(&context.client, &one.node, &spec, effect).await {
+                    context.metrics.event_dropped();
+                }
             }
         }
         Err(error) => {

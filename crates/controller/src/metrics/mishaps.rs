@@ -44,7 +44,7 @@ impl Mishaps {
         }
         let events_dropped = plain_counter(
             "appwrapper_events_dropped_total",
-            "Kubernetes events dropped because too many were pending, or because those of their type exceeded its rate.",
+            "Kubernetes events dropped because too many were pending, those of their type exceeded its rate, or the API server did not accept them.",
         );
         Self {
             panics: register(registry, panics),

@@ -31,23 +31,27 @@ pub(super) struct Warning {
 }
 
 /// The Warning events about an AppWrapper. While it waits for its pods, those about its components, what they have made, and
-/// pods that do not run yet, too: why a Job has no pods, or a pod no volume, stands nowhere else.
-///
-/// # Errors
-/// Why they cannot be seen, for a note.
+/// pods that do not run yet, too: why a Job has no pods, or a pod no volume, stands nowhere else. Notes why others cannot be
+/// seen, once.
 pub(super) async fn warnings(
     place: &Place,
     wrapper: &Wrapper,
     snapshot: Option<&Snapshot>,
-) -> Result<Vec<RawObject>, String> {
-    let mut found = place.warnings(&wrapper.uid).await?;
-    let waiting = snapshot.filter(|_| waits_for_pods(wrapper));
-    if let Some(snapshot) = waiting {
-        for uid in makers(place, wrapper, snapshot).await {
-            found.extend(place.warnings(&uid).await?);
+    notes: &mut Vec<String>,
+) -> Vec<RawObject> {
+    let mut about = vec![wrapper.uid.clone()];
+    if let Some(snapshot) = snapshot.filter(|_| waits_for_pods(wrapper)) {
+        about.extend(makers(place, wrapper, snapshot).await);
+    }
+    let mut found = vec![];
+    for uid in about {
+        match place.warnings(&uid).await {
+            Ok(more) => found.extend(more),
+            Err(note) if notes.contains(&note) => {}
+            Err(note) => notes.push(note),
         }
     }
-    Ok(found)
+    found
 }
 
 fn waits_for_pods(wrapper: &Wrapper) -> bool {
