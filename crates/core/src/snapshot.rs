@@ -59,6 +59,8 @@ pub struct Snapshot {
     pub answered: FreshRead,
     /// When a call for this AppWrapper failed last: what happened before may not have been written down.
     pub last_gap: Option<Timestamp>,
+    /// Since when pods can report to this process over HTTP; none where they cannot at all.
+    pub reports_since: Option<Timestamp>,
     /// When this process last wrote what blocks a deletion.
     pub blockers_named_at: Option<Timestamp>,
     /// The policies of its spec.
@@ -349,9 +351,10 @@ impl Snapshot {
         self.nodes.get(pod.node.as_ref()?)?.lost
     }
 
-    /// Marks the pods that had not ended when their nodes were lost. A pod that came to a lost node is
-    /// lost from the beginning.
-    pub fn mark_lost_pods(&mut self) {
+    /// Marks the pods that failed although their phase does not say so: those that had not ended when their nodes were lost,
+    /// and those that their component counted as failed when they were evicted. A pod that came to a lost node is lost from
+    /// the beginning.
+    pub fn mark_failed_pods(&mut self) {
         for index in 0..self.pods.len() {
             let pod = &self.pods[index];
             let ended = matches!(pod.phase, PodPhase::Succeeded | PodPhase::Failed);
@@ -361,7 +364,23 @@ impl Snapshot {
                 since: since.map(|since| pod.created.map_or(since, |at| at.max(since))),
             });
             self.pods[index].lost = lost;
+            if self.has_failed_by_eviction(&self.pods[index]) {
+                self.pods[index].phase = PodPhase::Failed;
+            }
         }
+    }
+
+    /// Whether a pod ended with success once its eviction had failed its component: a Job counts a pod as failed when its
+    /// deletion is requested, and a program that handles SIGTERM ends with 0.
+    fn has_failed_by_eviction(&self, pod: &Pod) -> bool {
+        let object = pod.component.and_then(|index| self.components.get(index)?.ours());
+        let has_failed =
+            object.is_some_and(|object| matches!(object.report.outcome, Outcome::Failed { .. }));
+        let ended = pod.terminated().filter_map(|(_, end)| end.finished_at).max();
+        has_failed
+            && pod.phase == PodPhase::Succeeded
+            && pod.true_condition("DisruptionTarget").is_some()
+            && pod.deletion_requested.is_some_and(|at| ended.is_none_or(|ended| ended >= at))
     }
 }
 

@@ -381,5 +381,7 @@ pub fn said(component: &Component, reason: &str, message: &str) -> String {
     if message.is_empty() {
         return format!("{} failed ({reason})", component.title());
     }
+    // what else failed may follow
+    let message = message.strip_suffix('.').unwrap_or(message);
     format!("{} failed ({reason}): {message}", component.title())
 }

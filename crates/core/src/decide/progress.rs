@@ -64,6 +64,8 @@ struct Guard<'a> {
     field: &'static str,
     /// When the API server answered again after a gap.
     gap: Option<Timestamp>,
+    /// Since when pods can report over HTTP.
+    reports_since: Option<Timestamp>,
 }
 
 /// The progress of an AppWrapper that has `spec.progress`, as far as pods report it; none of another.
@@ -175,15 +177,16 @@ impl Guard<'_> {
         self.within.after(self.since)
     }
 
-    /// When the hang is acted on: reports that could not be written meanwhile have some time.
+    /// When the hang is acted on: reports that could not be made or written meanwhile have some time.
     fn due(&self) -> Timestamp {
-        let deadline = self.deadline();
-        self.gap.map_or(deadline, |gap| AFTER_GAP.after(gap).max(deadline))
+        let written = self.gap.map(|gap| AFTER_GAP.after(gap));
+        let made = self.reports_since.map(|since| self.within.after(since));
+        written.into_iter().chain(made).fold(self.deadline(), Timestamp::max)
     }
 
     /// What is missing, since when, and who reported last.
     fn sentence(&self) -> String {
-        let Self { last, since, within, field, gap: _ } = self;
+        let Self { last, since, within, field, gap: _, reports_since: _ } = self;
         let Some(last) = last else {
             return format!(
                 "no progress has been reported since all pods were running at {since} ({field} {within})"
@@ -236,8 +239,8 @@ fn guard<'a>(draft: &Draft<'a>, pod_sets: &[PodSetHealth<'a>]) -> Option<Guard<'
         Some(last) => (last.at, rules.stall_after, STALL),
         None => (ready, rules.start_within, START),
     };
-    let gap = facts.snapshot.last_gap;
-    Some(Guard { last, since, within: within?, field, gap })
+    let Snapshot { last_gap: gap, reports_since, .. } = *facts.snapshot;
+    Some(Guard { last, since, within: within?, field, gap, reports_since })
 }
 
 /// Since when every pod set that is not done is ready, and no component has succeeded: both are progress, too. None where

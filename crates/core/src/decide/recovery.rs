@@ -78,7 +78,7 @@ fn was_ready_since(status: &AppWrapperStatus, admitted: Timestamp) -> bool {
     })
 }
 
-/// Warns that a restart which has just been decided cannot begin its next attempt before Kueue evicts.
+/// Warns that no pods of the next attempt can run before Kueue evicts, where a restart has just been decided.
 pub(super) fn warn_if_too_late(draft: &mut Draft<'_>) {
     let Some(eviction) = eviction(&draft.status, draft.facts.snapshot.wait_for_pods_ready) else {
         return;
@@ -93,8 +93,8 @@ pub(super) fn warn_if_too_late(draft: &mut Draft<'_>) {
     draft.warn(
         EVICTION_FIRST,
         format!(
-            "Kueue evicts the AppWrapper at {at} ({field} {period}), before the next attempt can begin \
-             at {begins} or later: shorten the pause between attempts ({pause}), or have {field} raised"
+            "Kueue evicts the AppWrapper at {at} ({field} {period}), before pods of the next attempt can run, which \
+             begins at {begins} or later: shorten the pause between attempts ({pause}), or have {field} raised"
         ),
     );
 }

@@ -187,6 +187,11 @@ fn hold(draft: &mut Draft<'_>) -> bool {
 /// Suspended: has the Workload activated again after the pause, if it was we who deactivated it, and deactivated where
 /// the annotation `active` is false. True while that is not done.
 pub fn return_to_queue(draft: &mut Draft<'_>) -> bool {
+    if !is_queued(draft) && draft.status.requeue.is_some() {
+        // Kueue admits a Workload whatever becomes of the label, and then neither suspends nor finishes what has none
+        draft.status.requeue = None;
+        return hold(draft);
+    }
     let Some(requeue) = draft.status.requeue.clone() else { return hold(draft) || recall(draft) };
     let (snapshot, now) = (draft.facts.snapshot, draft.facts.now);
     if mutations::is_present(Mutation::RequeueForgotten) {

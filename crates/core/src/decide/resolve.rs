@@ -10,13 +10,14 @@ use super::policy::stop_when::POISON;
 use super::policy::{Ruling, RulingAction, within_uncounted_limit};
 use super::problem::Problem;
 use super::{
-    VerdictAction, attempts, budget, last_failure, no_fit, pause, recovery, retry, steps,
-    suspicion, teardown,
+    VerdictAction, attempts, budget, failed, health, last_failure, no_fit, pause, recovery, retry,
+    steps, suspicion, teardown,
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, RuleRef, RuleSource, Since};
 use crate::mutations::{self, Mutation};
 use crate::plan::FreshRead;
+use crate::snapshot::Pod;
 
 /// Acts on a problem that is due, or waits for it.
 pub fn resolve<'a, P>(here: At<P>, draft: &mut Draft<'a>, problem: &Problem<'a>) -> Move
@@ -304,8 +305,11 @@ pub(super) fn record(
     draft.verdict.create.clear(); // nor does a later step go on
     say_unhealthy(draft, problem);
     draft.say(condition::UNHEALTHY, problem.reason, &problem.message);
-    let cause = problem.pod.filter(|pod| pod.has_failed());
-    let others = problem.judged(draft).failed().saturating_sub(usize::from(cause.is_some()));
+    let is_other = |pod: &&Pod| {
+        problem.pod.is_none_or(|cause| cause.uid != pod.uid)
+            && !health::is_replaced(draft.facts.snapshot, pod)
+    };
+    let others = failed::failed_pods(draft, None).into_iter().filter(is_other).count();
     let (rule, retries) = (draft.verdict.rule.clone(), draft.verdict.retries);
     draft.testimony = suspicion::testimony(draft, problem);
     attempts::outcome(draft, outcome);

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::api::condition::{self, unhealthy};
 use crate::api::{AttemptOutcome, Since};
+use crate::kinds::Kind;
 use crate::mutations::{self, Mutation};
 use crate::plan::FreshRead;
 use crate::snapshot::{Pod, PodPhase, Snapshot};
@@ -114,7 +115,8 @@ fn have_all_pods_ended(snapshot: &Snapshot) -> bool {
 }
 
 /// Deletes the pods that go on after every component has succeeded, such as the workers of an `MPIJob`: its operator leaves
-/// them, unless `cleanPodPolicy` says otherwise. A pod that was created later stays: what makes it would make another.
+/// them, unless `cleanPodPolicy` says otherwise. A pod that was created later stays, and so do those of a cluster that its
+/// RayJob keeps: what makes them would make others.
 /// Source: `docs/user/policies.md#when`.
 fn end_last_pods(draft: &mut Draft<'_>) -> bool {
     let facts = draft.facts;
@@ -126,7 +128,13 @@ fn end_last_pods(draft: &mut Draft<'_>) -> bool {
         let is_of_component = pod
             .component
             .and_then(|index| facts.snapshot.components.get(index))
-            .is_some_and(|component| !component.pod_sets.is_empty());
+            .is_some_and(|component| {
+                let (api_version, kind) = (&component.api_version, &component.kind);
+                let other = Kind::of_other_version(api_version, kind);
+                let kind = other.unwrap_or_else(|| Kind::of(api_version, kind));
+                let is_kept = component.ours().is_some() && kind.makes_cluster();
+                !component.pod_sets.is_empty() && !is_kept
+            });
         is_of_component
             && !pod.terminating
             && !pod.has_ended()

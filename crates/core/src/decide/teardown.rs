@@ -194,16 +194,39 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
             }
             draft.wait(until);
             draft.verdict.reason = Some("Succeeded".to_owned());
-            "Keeping the resources until SuccessTTL expires".clone_into(&mut draft.verdict.message);
+            "Keeping the resources until successTTLDuration expires"
+                .clone_into(&mut draft.verdict.message);
             return here.stay();
+        }
+        if is_kept {
+            draft.warn(
+                "PodsRunAfterSuccess",
+                "Pods ran after the AppWrapper had succeeded: all resources are deleted",
+            );
         }
         begin(draft, "Succeeded");
     }
     if delete_remaining(draft) {
-        finish(draft, "Succeeded", "SuccessTTL expired; all resources are deleted");
+        finish(draft, "Succeeded", &format!("{}; all resources are deleted", why_deleted(draft)));
         draft.status.since = None;
     }
     here.stay()
+}
+
+/// Why the resources of what has succeeded are deleted.
+fn why_deleted(draft: &Draft<'_>) -> &'static str {
+    let since = draft.status.since.as_ref();
+    let [succeeded, deleting] = [
+        since.and_then(|since| since.succeeded.as_ref()),
+        since.and_then(|since| since.deleting.as_ref()),
+    ]
+    .map(|time| time.map(|time| time.0));
+    let ttl = draft.facts.limits.success_ttl;
+    if succeeded.zip(deleting).is_some_and(|(from, at)| at < ttl.after(from)) {
+        "Pods ran after the AppWrapper had succeeded"
+    } else {
+        "successTTLDuration expired"
+    }
 }
 
 /// Given up: the components are kept for `DeletionOnFailureGracePeriod`, then they go.
@@ -216,7 +239,7 @@ pub(super) fn failed(here: At<Failed>, draft: &mut Draft<'_>) -> Move {
     if let Some(until) = kept_until(draft).filter(|until| draft.facts.now < *until) {
         draft.wait(until);
         draft.verdict.reason = Some(deleting::PAUSED.to_owned());
-        "Keeping the resources until DeletionOnFailureGracePeriod expires"
+        "Keeping the resources until deletionOnFailureGracePeriod expires"
             .clone_into(&mut draft.verdict.message);
         return here.stay();
     }

@@ -178,6 +178,12 @@ impl Rules for NoRules {
 }
 
 impl Kind {
+    /// Whether it makes a `RayCluster`, which replaces its pods as long as it is there, also after the job has succeeded.
+    #[must_use]
+    pub fn makes_cluster(&self) -> bool {
+        self.is_known() && self.makes.contains(&RAY_CLUSTER)
+    }
+
     /// The row of an API version and a kind, both as they stand in an object. All kinds without a row share
     /// one.
     #[must_use]

@@ -49,7 +49,7 @@ pub struct Pod {
     pub containers: Vec<Container>,
     /// Extended and native resources that its containers ask for, where the amount is not zero.
     pub resources: BTreeSet<String>,
-    /// It had not ended when its node was lost. Set by [`Snapshot::mark_lost_pods`].
+    /// It had not ended when its node was lost. Set by [`Snapshot::mark_failed_pods`].
     pub lost: Option<Loss>,
     /// Since when it is Terminating for longer than `ForcefulDeletionGracePeriod`, while it should run.
     pub stuck: Option<Timestamp>,

@@ -37,7 +37,7 @@ pub fn before(snapshot: &Snapshot, events: &[Fact]) -> Snapshot {
             }
         }
     }
-    before.mark_lost_pods();
+    before.mark_failed_pods();
     if let Some(since) = &mut before.status.since {
         since.failed_pods = None;
         since.ignored_pods.clear();
@@ -187,7 +187,7 @@ impl Stage<'_> {
                 }
             }
         }
-        self.seen.mark_lost_pods();
+        self.seen.mark_failed_pods();
     }
 
     fn name(&self, index: usize) -> String {

@@ -51,12 +51,6 @@ impl Judged<'_> {
     pub fn ignored(&self) -> impl Iterator<Item = &str> {
         self.ignored.keys().map(|(uid, _)| *uid)
     }
-
-    /// How many pods failed, those that no policy counts included.
-    #[must_use]
-    pub fn failed(&self) -> usize {
-        self.left.len() + self.ignored.len() + self.consequences.len()
-    }
 }
 
 /// Judges pods that failed, in this order; a node may still bring some of them back.

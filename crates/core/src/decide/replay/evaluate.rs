@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use super::ambiguity::{self, Doubt, Ground, Why};
 use super::record::{Evidence, Happened};
@@ -303,6 +304,28 @@ impl<'a> Hearing<'a> {
         })
     }
 
+    /// Whether one component is recreated now, and was not then, although others may have failed: then everything is
+    /// restarted.
+    fn is_recreated_alone(&self, judgement: &Judgement) -> bool {
+        let recreated = Some(AttemptAction::RecreateComponent);
+        judgement.is_by(RuleSource::FailurePolicy)
+            && judgement.action() == recreated
+            && self.attempt.action != recreated
+            && self.attempt.collateral.is_some_and(|others| others > 0)
+            && self.ground.snapshot.components.len() > 1
+    }
+
+    /// Whether the decision is the recorded one if another component failed, too: the rules do not recreate one then.
+    pub fn depends_on_others(&self, judgement: &Judgement) -> bool {
+        if !self.is_recreated_alone(judgement) {
+            return false;
+        }
+        let mut ground = self.settled(None);
+        Arc::make_mut(&mut ground.snapshot.policies).failure.clear();
+        let restarted = self.rule(&ground, true);
+        restarted.action() == self.attempt.action && restarted.rule() == self.attempt.rule
+    }
+
     /// Whether the pod's component had failed is not recorded, nor which other components had.
     fn about_the_end(&self, judgement: &Judgement) -> Vec<String> {
         let mut all = vec![];
@@ -335,7 +358,7 @@ impl<'a> Hearing<'a> {
                 })
         });
         let asked = of_pod || evidence.happened == Happened::ComponentFailed;
-        if later && others && asked {
+        if later && others && asked || self.is_recreated_alone(judgement) {
             all.push(
                 "the record does not show whether other components failed: assumed none".into(),
             );

@@ -59,14 +59,17 @@ pub struct Replayed {
     pub reason: String,
     /// How what the record does not hold is judged.
     pub assumptions: Vec<String>,
+    /// Whether it is decided differently is unknown: it depends on which other components failed.
+    pub unknown: bool,
 }
 
 impl Replayed {
     /// Whether action or rule are others than those that are recorded. Where nothing is recorded of a
-    /// decision, nothing differs; numbers alone make no difference.
+    /// decision, nothing differs, and what is unknown does not; numbers alone make no difference.
     #[must_use]
     pub fn differs(&self) -> bool {
-        self.recorded.action.is_some()
+        !self.unknown
+            && self.recorded.action.is_some()
             && (self.action != self.recorded.action || self.rule != self.recorded.rule)
     }
 
@@ -117,8 +120,9 @@ pub fn replay(facts: Facts<'_>) -> Replay {
             reached,
             reason: judgement.sentence(failure),
             assumptions,
+            unknown: hearing.depends_on_others(&judgement),
         };
-        if replayed.differs() {
+        if replayed.unknown || replayed.differs() {
             replayed.reason += &format!("; recorded: {}", recorded(attempt));
         }
         if !reached {

@@ -4,7 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 
 use super::{Replay, replay};
-use crate::api::{Attempt, AttemptAction, FailureRecord, Phase, RetryPolicySpec};
+use crate::api::{
+    Attempt, AttemptAction, FailureRecord, Phase, RetryPolicySpec, RuleRef, RuleSource,
+};
 use crate::config::Config;
 use crate::decide::Facts;
 use crate::decide::tests::given::{World, at, given};
@@ -249,6 +251,31 @@ fn exited(code: i32, message: &str, category: &str) -> FailureRecord {
         message: Some(message.into()),
         category: Some(category.into()),
         ..FailureRecord::default()
+    }
+}
+
+#[test]
+fn whether_one_component_is_recreated_depends_on_the_others() {
+    let none = "the record does not show whether other components failed: assumed none";
+    let cases = [(2, Some(1), true), (2, None, false), (1, Some(1), false)];
+    for (components, collateral, unknown) in cases {
+        let mut world = recorded(given(Phase::Running), &[exited(3, "", "application")]);
+        let attempt = &mut world.snapshot.status.attempts[0];
+        attempt.collateral = collateral;
+        attempt.rule = Some(RuleRef::plain(RuleSource::RetryLimit));
+        if components == 2 {
+            let mut other = world.snapshot.components[0].clone();
+            other.name = "other".into();
+            world.snapshot.components.push(other);
+        }
+        let rules = json!({"failurePolicy": {"rules": [{"action": "RecreateComponent"}]}});
+        let replay = replayed(&ruled(world, &rules));
+        let one = &replay.failures[0];
+        let what = format!("{components} {collateral:?}: {one:#?}");
+        assert_eq!(one.action, Some(AttemptAction::RecreateComponent), "{what}");
+        assert_eq!((one.unknown, one.differs()), (unknown, !unknown), "{what}");
+        assert_eq!(one.assumptions.iter().any(|text| text == none), unknown, "{what}");
+        assert!(one.reason.ends_with("; recorded: a restart by retryLimit"), "{what}");
     }
 }
 

@@ -5,7 +5,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::given::{World, at, given};
 use crate::api::{AppWrapperStatus, Attempt, Phase, PodSetSince, Since, condition};
 use crate::plan::{Action, FreshRead};
-use crate::snapshot::PodPhase;
+use crate::snapshot::{PodPhase, Presence};
 use crate::tuning::Period;
 
 const TWO: [PodPhase; 2] = [PodPhase::Running, PodPhase::Running];
@@ -146,6 +146,13 @@ fn nothing_runs_on_after_an_end() {
     assert_eq!(done.ask(1).ask, FreshRead::Pods, "a cache may lag behind");
     let begun = done.clone().answered(FreshRead::Pods).ask(1);
     assert!(begun.status.since.is_some_and(|since| since.deleting.is_some()));
+    let done = done.since(|since| since.succeeded = Some(Time(at(0))));
+    let begun = done.clone().answered(FreshRead::Pods).ask(1);
+    let reasons: Vec<_> = begun.events.iter().map(|event| event.reason).collect();
+    assert_eq!(reasons, ["PodsRunAfterSuccess"]);
+    let gone = done.written(&begun).pods(&[]).presence(Presence::Absent).answered(FreshRead::Gone);
+    let message = "Pods ran after the AppWrapper had succeeded; all resources are deleted";
+    assert_eq!(gone.ask(2).verdict.message, message);
     let kept = given(Phase::Succeeded).pods(&[PodPhase::Succeeded, PodPhase::Succeeded]).ask(1);
     assert_eq!((kept.ask, kept.actions), (FreshRead::Nothing, vec![]), "kept for SuccessTTL");
 }

@@ -18,7 +18,7 @@ impl World {
     fn node(mut self, name: &str, lost: impl Into<Option<(Lost, Option<Timestamp>)>>) -> Self {
         let lost = lost.into().map(|(state, since)| Loss { state, since });
         self.snapshot.nodes.insert(name.into(), Node { lost, ..Node::default() });
-        self.snapshot.mark_lost_pods();
+        self.snapshot.mark_failed_pods();
         self
     }
 }

@@ -22,7 +22,7 @@ fn lost(state: Lost) -> World {
     let mut world = given(Phase::Running).pods(&[PodPhase::Running, PodPhase::Running]);
     let lost = Some(Loss { state, since: Some(at(10)) });
     world.snapshot.nodes.insert("node-1".into(), Node { lost, ..Node::default() });
-    world.snapshot.mark_lost_pods();
+    world.snapshot.mark_failed_pods();
     world
 }
 
@@ -64,7 +64,7 @@ fn one_loss_of_a_node_is_one_incident_whatever_is_created_there() {
         for pod in &mut world.snapshot.pods {
             pod.created = created.map(at);
         }
-        world.snapshot.mark_lost_pods();
+        world.snapshot.mark_failed_pods();
         let time = world.decide(300).testimony.map(|told| told.evidence.time.0);
         assert_eq!(time, want.map(at), "{created:?}");
     }

@@ -292,6 +292,23 @@ fn the_pods_that_run_on_after_every_component_has_succeeded_are_deleted() {
     assert_eq!(again.ask(100).actions, []);
 }
 
+/// KubeRay makes the pods of a cluster again as long as it is there.
+#[test]
+fn the_pods_of_a_cluster_that_its_ray_job_keeps_stay() {
+    for (api_version, kind, deleted) in
+        [("ray.io/v1", "RayJob", 0), ("ray.io/v2", "RayJob", 0), ("kubeflow.org/v1", "MPIJob", 1)]
+    {
+        let mut world = given(Phase::Running).pods(&[SucceededPod, RunningPod]);
+        let component = &mut world.snapshot.components[0];
+        api_version.clone_into(&mut component.api_version);
+        kind.clone_into(&mut component.kind);
+        let world = world.says(Outcome::Succeeded).pod(1, |pod| pod.created = Some(at(5)));
+        let world = world.clone().written(&world.ask(20)).answered(FreshRead::Pods);
+        let decision = world.ask(100);
+        assert_eq!((decision.next, decision.actions.len()), (Phase::Running, deleted), "{kind}");
+    }
+}
+
 #[test]
 fn a_success_is_read_from_the_api_server_unless_every_pod_was_seen_to_succeed() {
     for (pods, want) in

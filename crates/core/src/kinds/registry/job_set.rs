@@ -77,6 +77,7 @@ impl Rules for JobSet {
                 }
             }
             let (parallelism, completions) = job.job_shape("/template/spec");
+            // all of them: a JobSet does not report the indexes that a Job of it has given up
             let done = jobs.counts.sum(name, &["succeeded"]);
             let succeeded = done.saturating_mul(completions.unwrap_or(1));
             let replicas = job.count("/replicas").unwrap_or(1);

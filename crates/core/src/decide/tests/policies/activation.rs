@@ -127,6 +127,23 @@ fn what_waits_in_the_queue_leaves_it_and_what_is_admitted_all_the_same_is_not_de
     assert_eq!(new.decide(10).next, Phase::Suspended, "it was born so");
 }
 
+/// Kueue would admit the Workload of what has no queue label any more, and never finish it.
+#[test]
+fn the_workload_of_what_has_left_its_queue_stays_inactive() {
+    for active in [None, Some(true), Some(false)] {
+        let mut world = read(returning(Phase::Suspended), free(false, Some("0"))).suspended(true);
+        world.limits.active = active;
+        let queued = world.decide(100_000);
+        let stays = active == Some(false);
+        assert_eq!(switched(&queued), (!stays).then_some(true), "with a queue: {active:?}");
+        world.snapshot.queue_managed = false;
+        let left = world.decide(100_000);
+        assert_eq!((left.next, requeue(&left)), (Phase::Suspended, None), "{active:?}");
+        assert_eq!(left.actions.len(), 0, "{active:?}");
+        assert!(!left.ask_workload, "{active:?}");
+    }
+}
+
 #[test]
 fn a_workload_that_somebody_else_has_deactivated_stays_so() {
     for world in [gone(), queued(Phase::Suspended)] {

@@ -32,6 +32,14 @@ fn a_pod_that_is_being_ended_is_judged_when_it_has_ended() {
     };
     let job = |pod: Pod| running(&["Job/work:1"]).with(pod).fails(0, OVER, "", 21);
     let ended = || Pod { phase: PodPhase::Failed, ..going() }.code(143).at(30);
+    let ends_well = || {
+        let pod = Pod { phase: PodPhase::Succeeded, ..going() }.code(0).at(30);
+        let mut world = job(pod);
+        world.snapshot.mark_failed_pods();
+        world
+    };
+    let by_eviction = "{rules: [{name: e, action: Retry, onConditions: [Preempted]}], \
+                       defaultAction: Fail}";
     let ignored = "RestartIgnoringLimit podFailurePolicy#0";
     let other = IGNORE.replace(
         "onPodConditions: [{type: DisruptionTarget}]",
@@ -48,6 +56,13 @@ fn a_pod_that_is_being_ended_is_judged_when_it_has_ended() {
     check(vec![
         ("the Job speaks first", job(going()).spec(IGNORE), 21, "Wait 60"),
         ("the pod has ended", job(ended()).spec(IGNORE), 31, ignored),
+        ("the pod handles SIGTERM, and ends with 0", ends_well().spec(IGNORE), 31, ignored),
+        (
+            "… and a retry policy is there",
+            ends_well().retry_policy("p", by_eviction),
+            31,
+            "Restart retryPolicy/p/e#0 0 of 20",
+        ),
         ("it does not end", job(going()).spec(IGNORE), 60, COUNTED),
         ("another rule", job(going()).spec(&other), 21, "Wait 60"),
         ("no rule is there", job(going()), 21, COUNTED),
@@ -121,7 +136,7 @@ fn beside_lost(state: Lost) -> World {
         .settled(2);
     let lost = Some(Loss { state, since: Some(at(25)) });
     world.snapshot.nodes.insert("node-1".into(), Node { lost, ..Node::default() });
-    world.snapshot.mark_lost_pods();
+    world.snapshot.mark_failed_pods();
     world
 }
 
@@ -394,7 +409,7 @@ fn peer_of_deleted(node_said: &[PodCondition]) -> World {
     let mut world = running(&["Job/work:2"]).with(pod).with(failed(0).at(25).on("node-2"));
     let lost = Some(Loss { state: Lost::Deleted, since: None });
     world.snapshot.nodes.insert("node-1".into(), Node { lost, ..Node::default() });
-    world.snapshot.mark_lost_pods();
+    world.snapshot.mark_failed_pods();
     world.fails(0, OVER, "", 26)
 }
 

@@ -21,7 +21,7 @@ impl World {
     pub(super) fn loses_node(mut self, state: Lost, second: i64) -> Self {
         let lost = Some(Loss { state, since: Some(at(second)) });
         self.snapshot.nodes.insert("node-1".into(), Node { lost, ..Node::default() });
-        self.snapshot.mark_lost_pods();
+        self.snapshot.mark_failed_pods();
         self
     }
 
@@ -132,7 +132,7 @@ fn of_lost_pods_the_one_that_cannot_return_decides_the_wait() {
         let mut world = world.loses_node(Lost::Unreachable, 20);
         let lost = Some(Loss { state, since: Some(at(21)) });
         world.snapshot.nodes.insert("node-2".into(), Node { lost, ..Node::default() });
-        world.snapshot.mark_lost_pods();
+        world.snapshot.mark_failed_pods();
         world.spec("failurePolicy: {rules: [{action: FailAppWrapper}]}")
     };
     check(vec![

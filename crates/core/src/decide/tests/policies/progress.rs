@@ -95,6 +95,16 @@ fn reports_that_could_not_be_written_have_some_time_after_an_outage() {
         ("and no report came", after_gap(690), 720, "Restart retryLimit 0 of 3"),
         ("it answered in time", after_gap(660), 700, "Restart retryLimit 0 of 3"),
     ]);
+    let reports_since = |second| {
+        let mut world = ready(0).spec(BOTH).reports(0, step(100, 1));
+        world.snapshot.reports_since = Some(at(second));
+        world
+    };
+    check(vec![
+        ("the server was down until now", reports_since(690), 700, "Wait 1290"),
+        ("its clients have had their time", reports_since(690), 1290, "Restart retryLimit 0 of 3"),
+        ("it was up before the report", reports_since(50), 700, "Restart retryLimit 0 of 3"),
+    ]);
     let failed_at = after_gap(690).decide(720).status.attempts.pop().unwrap().failed_at;
     assert_eq!(failed_at, Some(Time(at(700))), "the hang itself was earlier");
 }

@@ -32,6 +32,20 @@ fn the_first_cause_by_container_finish_time_is_recorded_and_the_rest_is_collater
 }
 
 #[test]
+fn a_pod_that_was_replaced_before_is_no_collateral() {
+    let jobs = running(&["Job/a:1", "Job/b:1"]).with(failed(0).at(5)).ready(0, 1).backoff(0, 6, 1);
+    let settled = jobs.with(ready(1)).settled(6);
+    let fails = settled.pod(2, |pod| *pod = Pod { name: pod.name.clone(), ..failed(1).at(30) });
+    let decision =
+        fails.fails(1, "BackoffLimitExceeded", "1 Worker replica(s) failed.", 31).decide(31);
+    let attempt = decision.status.attempts.last().unwrap();
+    let failure = attempt.failure.as_ref().unwrap();
+    assert_eq!((failure.component.as_deref(), attempt.collateral), (Some("b"), Some(0)));
+    let said = &decision.verdict.message;
+    assert!(said.contains("1 Worker replica(s) failed; pod "), "{said}");
+}
+
+#[test]
 fn rule_and_retries_are_those_that_decided() {
     let policy = "{retryLimit: 4, rules: [{name: seven, action: Retry, \
                   onExitCodes: {operator: In, values: [7]}}]}";
