@@ -329,6 +329,7 @@ async fn look(
         observe::observe(sources, wrapper, memory, asked.fresh, attach, autopilot).await?;
     let (now, anchor) = context.clock.around_now();
     memory.tell(&mut snapshot, anchor);
+    snapshot.reports_since = context.progress.since(now);
     suspects::fill(context, wrapper, &mut snapshot, now);
     asked.complete(&mut snapshot, context);
     Ok((snapshot, (now, anchor)))

@@ -1,5 +1,6 @@
-//! What was deleted since the last look, as it was at the end: pods that had ended, and components that had. The next look
-//! sees it once more, so that the same is decided whether a look came just before the deletion or just after it.
+//! What was deleted since the last look, as it was at the end: pods that had ended or were disrupted, and components that had
+//! ended. The next look sees it once more, so that the same is decided whether a look came just before the deletion or just
+//! after it.
 
 use std::sync::Arc;
 
@@ -22,10 +23,18 @@ pub struct Deleted {
 }
 
 impl Deleted {
-    /// Keeps a pod, if its containers had ended.
+    /// Keeps a pod, if its containers had ended, or if it was disrupted: the API server removes one with a grace period of 0
+    /// before its kubelet can say how it ended, and its owner counts it as failed.
     pub fn note_pod(&mut self, record: &Arc<PodRecord>) {
-        if has_ended(record) && record.is_over && self.pods.len() < PODS_MAX {
+        if !record.is_over || self.pods.len() >= PODS_MAX {
+            return;
+        }
+        if has_ended(record) {
             self.pods.push(record.clone());
+        } else if record.pod.true_condition("DisruptionTarget").is_some() {
+            let mut failed = PodRecord::clone(record);
+            failed.pod.phase = PodPhase::Failed;
+            self.pods.push(Arc::new(failed));
         }
     }
 

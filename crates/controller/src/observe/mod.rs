@@ -131,7 +131,7 @@ pub async fn observe(
         growth_refused: memory.growth_refused.clone(),
         ..wrapper.snapshot()
     };
-    snapshot.mark_lost_pods();
+    snapshot.mark_failed_pods();
     retry_sources::fill(&mut snapshot, wrapper, sources.cache, attach);
     if !retry_sources::are_listed(sources.cache, wrapper, attach.default.as_deref()) {
         snapshot.retry.unlisted = true;

@@ -141,12 +141,18 @@ impl Group {
             return false;
         }
         self.remove_aside(name);
-        let is_quiet = self
-            .pods
-            .get(name)
-            .is_some_and(|old| **old == *record || has_only_progressed(old, &record));
-        self.pods.insert(name.clone(), record);
+        let record = self.continued(record);
+        let old = self.pods.insert(record.identity.name.clone(), record.clone());
+        let is_quiet = old.is_some_and(|old| *old == *record || has_only_progressed(&old, &record));
         !is_quiet
+    }
+
+    /// A record that a watch or a list shows, with what was known before.
+    fn continued(&self, record: Arc<PodRecord>) -> Arc<PodRecord> {
+        match self.pods.get(&record.identity.name) {
+            Some(older) => record.after(older),
+            None => record,
+        }
     }
 
     /// Takes a pod out; whether that is a reason to look.
@@ -187,7 +193,8 @@ impl PodCache {
                 && group.over.len() < OVER_MAX
             {
                 group.over.insert(record.identity.uid.clone());
-                group.deleted.note_pod(record);
+                let record = group.continued(record.clone());
+                group.deleted.note_pod(&record);
             }
             if self.leave(&key, &record.identity.name) {
                 changed.insert(key);
@@ -237,11 +244,11 @@ impl PodCache {
                 .get_mut(&key)
                 .and_then(|old| old.remove_aside(&record.identity.name))
                 .filter(|aside| aside.claims == claims(&record));
-            match was_aside {
-                Some(aside) => group.put_aside(aside),
-                None => {
-                    group.pods.insert(record.identity.name.clone(), record);
-                }
+            if let Some(aside) = was_aside {
+                group.put_aside(aside);
+            } else {
+                let record = self.continued(&key, record);
+                group.pods.insert(record.identity.name.clone(), record);
             }
         }
         for (key, group) in std::mem::take(&mut self.groups) {
@@ -253,6 +260,15 @@ impl PodCache {
         }
         self.groups = fresh;
         old.into_iter().chain(self.groups.keys().cloned()).collect()
+    }
+
+    /// The record of a pod that a list shows, with what was known of the pod before.
+    #[must_use]
+    pub fn continued(&self, key: &Key, record: Arc<PodRecord>) -> Arc<PodRecord> {
+        match self.groups.get(key) {
+            Some(group) => group.continued(record),
+            None => record,
+        }
     }
 
     /// The pods of an AppWrapper of this UID that are to be looked at.

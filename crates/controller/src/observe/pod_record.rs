@@ -166,6 +166,22 @@ impl PodRecord {
         Self::read(seen.raw.get()).1
     }
 
+    /// A newer record of a pod that keeps when its deletion was first requested: the API server moves the deletion
+    /// timestamp to the end of the pod when a kubelet then deletes it with a grace period of 0.
+    /// Source: `BeforeDelete` of apiserver 1.36.
+    #[must_use]
+    pub fn after(self: Arc<Self>, older: &Self) -> Arc<Self> {
+        let is_same = older.identity.uid == self.identity.uid;
+        let first = older.identity.deletion_requested.filter(|_| is_same);
+        if first.is_none() || first >= self.identity.deletion_requested {
+            return self;
+        }
+        let mut newer = Arc::unwrap_or_clone(self);
+        newer.identity.deletion_requested = first;
+        newer.pod.deletion_requested = first;
+        Arc::new(newer)
+    }
+
     /// Its resource version, and what is kept of it.
     fn read(text: &str) -> (Option<String>, Self) {
         let LeanPod { mut metadata, spec, status } =

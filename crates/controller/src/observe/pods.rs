@@ -143,9 +143,10 @@ async fn shown(
 async fn list(sources: Sources<'_>, key: &Key) -> Result<Vec<Arc<PodRecord>>, Error> {
     let known = sources.cache.pod_cache(|pod_cache| pod_cache.count(key));
     let mut records = sources.lists.pods(sources.client, key, known).await?;
-    sources.cache.pod_cache(|pod_cache| {
+    let records = sources.cache.pod_cache(|pod_cache| {
         pod_cache.take_in(key, &records);
         records.retain(|record| !pod_cache.is_strangers(key, record));
+        records.into_iter().map(|record| pod_cache.continued(key, record)).collect()
     });
     Ok(records)
 }

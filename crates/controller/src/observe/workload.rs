@@ -1,5 +1,6 @@
 //! The Workload by which Kueue admits an AppWrapper. It is not watched: it is read where a decision asks for it.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use kube::api::ListParams;
@@ -28,6 +29,8 @@ pub struct SeenWorkload {
     pub version: String,
     /// When it was created.
     pub created: Option<Timestamp>,
+    /// `spec.queueName`: the LocalQueue by which it is admitted.
+    pub queue: Option<String>,
     /// `spec.active`: Kueue admits it only while this is true.
     pub active: bool,
     /// The attempt for which the controller has deactivated it; it will activate it again.
@@ -42,6 +45,10 @@ pub struct SeenWorkload {
     pub checks: Vec<AdmissionCheckState>,
     /// `status.clusterName`: the worker cluster of MultiKueue in which it is admitted.
     pub cluster: Option<String>,
+    /// `status.requeueState.requeueAt`: Kueue does not requeue it before.
+    pub requeue_at: Option<Timestamp>,
+    /// `status.requeueState.count`: its evictions since it was last activated, as far as Kueue counts them.
+    pub evictions: i32,
 }
 
 /// A condition of a Workload.
@@ -79,9 +86,10 @@ struct Body {
 }
 
 #[derive(Deserialize, Default)]
-#[serde(default)]
+#[serde(default, rename_all = "camelCase")]
 struct Spec {
     active: Option<bool>,
+    queue_name: Option<String>,
 }
 
 #[derive(Deserialize, Default)]
@@ -92,6 +100,14 @@ struct Status {
     admission_checks: Vec<AdmissionCheckState>,
     admission: Admission,
     cluster_name: Option<String>,
+    requeue_state: RequeueState,
+}
+
+#[derive(Deserialize, Default)]
+#[serde(default, rename_all = "camelCase")]
+struct RequeueState {
+    count: i32,
+    requeue_at: Option<Time>,
 }
 
 #[derive(Deserialize, Default)]
@@ -125,6 +141,7 @@ impl SeenWorkload {
             // a recording has none
             version: seen.meta.resource_version.clone().unwrap_or_default(),
             created: seen.meta.creation_timestamp.as_ref().map(|time| time.0),
+            queue: body.spec.queue_name.filter(|name| !name.is_empty()),
             active: body.spec.active.unwrap_or(true),
             deactivated_for: annotations.and_then(|all| all.get(keys::DEACTIVATED_FOR).cloned()),
             conditions: body.status.conditions,
@@ -132,6 +149,8 @@ impl SeenWorkload {
             unhealthy_nodes: body.status.unhealthy_nodes.into_iter().map(|it| it.name).collect(),
             checks: body.status.admission_checks,
             cluster: body.status.cluster_name,
+            requeue_at: body.status.requeue_state.requeue_at.map(|time| time.0),
+            evictions: body.status.requeue_state.count,
         })
     }
 
@@ -264,6 +283,20 @@ mod tests {
         };
         assert_eq!(of_owner(&seen, "uid").unwrap().into_snapshot(), want);
         assert_eq!(of_owner(&seen[..2], "uid"), None);
+    }
+
+    #[test]
+    fn the_queue_and_the_time_of_requeuing_are_those_of_kueue() {
+        let plain = workload("w", ("uid", true), false);
+        let mut evicted = plain.clone();
+        evicted["spec"]["queueName"] = "q1".into();
+        let at: Timestamp = "2026-11-28T09:38:03Z".parse().unwrap();
+        evicted["status"]["requeueState"] = json!({"count": 1, "requeueAt": at});
+        for (value, want) in [(plain, (None, None, 0)), (evicted, (Some("q1"), Some(at), 1))] {
+            let seen: RawObject = serde_json::from_str(&value.to_string()).unwrap();
+            let seen = SeenWorkload::of(&seen).unwrap();
+            assert_eq!((seen.queue.as_deref(), seen.requeue_at, seen.evictions), want);
+        }
     }
 
     #[test]

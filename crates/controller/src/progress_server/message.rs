@@ -7,7 +7,8 @@
 //!
 //! The protocol has no field for a step and none for a checkpoint. The step is the metric `current_step`, as
 //! Transformers calls it, or `global_step` or `step`; the checkpoint is the metric `checkpoint`. Other metrics, and
-//! fields that are not known, are ignored, and so is `lastUpdatedTime`: the time of arrival counts.
+//! fields that are not known, are ignored beside `trainerStatus` and in it, and so is `lastUpdatedTime`: the time of
+//! arrival counts.
 
 use serde_json::{Map, Value};
 
@@ -17,10 +18,12 @@ use crate::progress::{self, NUMBER_MAX, Values};
 /// The most metrics: the same as Trainer's.
 const METRICS_MAX: usize = 256;
 /// The metrics that are the step, the first that is there.
-const STEPS: [&str; 3] = ["current_step", "global_step", "step"];
+const STEPS: [&str; 3] = ["current_step", "global_step", STEP];
+/// The metric that may be about something else: then it is no whole number.
+const STEP: &str = "step";
 /// The metric that is the name of the last checkpoint.
 const CHECKPOINT: &str = "checkpoint";
-/// How much of a wrong value is quoted, in characters.
+/// How much of a wrong value, or of the name of a field, is quoted, in characters.
 const QUOTED_MAX: usize = 64;
 
 /// Why a message is not taken.
@@ -30,11 +33,11 @@ pub enum Malformed {
     #[error("the body must be JSON: {0}")]
     Json(String),
     /// A field has another type or is out of its bounds.
-    #[error("{path}: Invalid value: \"{value}\": must be {allowed}")]
+    #[error("{path}: Invalid value: {value}: must be {allowed}")]
     Field {
         /// The field.
         path: String,
-        /// What it is, shortened.
+        /// What it is, shortened; a text in quotes.
         value: String,
         /// What it may be.
         allowed: String,
@@ -55,7 +58,7 @@ pub fn read(body: &[u8]) -> Result<Option<Values>, Malformed> {
         return Err(wrong("body", &message, "an object"));
     };
     let status = match message.get("trainerStatus") {
-        None | Some(Value::Null) => return Ok(None),
+        None | Some(Value::Null) => return nothing(message),
         Some(Value::Object(status)) => status,
         Some(other) => return Err(wrong("trainerStatus", other, "an object")),
     };
@@ -68,15 +71,25 @@ pub fn read(body: &[u8]) -> Result<Option<Values>, Malformed> {
     }))
 }
 
+/// A message without status: it reports nothing. What it has beside that was meant as one: it is no sign of life.
+fn nothing(message: &Map<String, Value>) -> Result<Option<Values>, Malformed> {
+    match message.iter().find(|(name, _)| *name != "trainerStatus") {
+        Some((name, value)) => Err(wrong(&shortened(name), value, "a field of trainerStatus")),
+        None => Ok(None),
+    }
+}
+
 /// A whole number from 0 on.
 fn whole(status: &Map<String, Value>, field: &str, most: i64) -> Result<Option<i64>, Malformed> {
     let given = status.get(field).filter(|value| !value.is_null());
     let Some(value) = given else { return Ok(None) };
     let number = value.as_i64().filter(|number| (0..=most).contains(number));
-    let allowed = || format!("a whole number from 0 to {most}");
-    let number =
-        number.ok_or_else(|| wrong(&format!("trainerStatus.{field}"), value, &allowed()))?;
-    Ok(Some(number))
+    let path = || format!("trainerStatus.{field}");
+    number.map(Some).ok_or_else(|| wrong(&path(), value, &whole_to(most)))
+}
+
+fn whole_to(most: i64) -> String {
+    format!("a whole number from 0 to {most}")
 }
 
 /// The step and the checkpoint among the metrics.
@@ -100,7 +113,12 @@ fn metrics(status: &Map<String, Value>) -> Result<(Option<i64>, Option<String>),
         };
         let (name, value) = (text("name")?, text("value")?);
         if let Some(place) = STEPS.iter().position(|step| *step == name) {
-            steps[place] = number(value);
+            let step = number(value);
+            if step.is_none() && name != STEP {
+                let path = format!("{path}[{index}].value");
+                return Err(wrong(&path, &metric["value"], &whole_to(NUMBER_MAX)));
+            }
+            steps[place] = step;
         } else if name == CHECKPOINT && !value.is_empty() {
             checkpoint = Some(value.to_owned());
         }
@@ -108,21 +126,24 @@ fn metrics(status: &Map<String, Value>) -> Result<(Option<i64>, Option<String>),
     Ok((steps.into_iter().flatten().next(), checkpoint))
 }
 
-/// A step: a whole number from 0 on, perhaps as `1200.0`. Anything else is another metric of this name.
+/// A step: a whole number from 0 on, perhaps as `1200.0`.
 fn number(text: &str) -> Option<i64> {
     let digits = text.trim_end_matches('0').strip_suffix('.').map_or(text, |whole| whole);
     digits.parse().ok().filter(|number| (0..=NUMBER_MAX).contains(number))
 }
 
 fn wrong(path: &str, value: &Value, allowed: &str) -> Malformed {
-    let text = match value {
-        Value::String(text) => text.clone(),
+    let value = match value {
+        Value::String(text) => format!("\"{}\"", shortened(text)),
         Value::Array(_) => "a list".to_owned(),
         Value::Object(_) => "an object".to_owned(),
         Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
     };
-    let value: String = printable::escape(&text).chars().take(QUOTED_MAX).collect();
     Malformed::Field { path: path.to_owned(), value, allowed: allowed.to_owned() }
+}
+
+fn shortened(text: &str) -> String {
+    printable::escape(text).chars().take(QUOTED_MAX).collect()
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ mod write;
 mod tests;
 
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use axum::Router;
@@ -35,6 +35,7 @@ use axum::http::{HeaderValue, Request, Response, StatusCode, header};
 use axum::routing::{any, post};
 use futures::FutureExt;
 use http_body_util::BodyExt;
+use k8s_openapi::jiff::Timestamp;
 use kube::Client;
 use serde_json::json;
 use tokio::time::timeout;
@@ -71,9 +72,12 @@ struct PodId {
     uid: String,
 }
 
-/// Whether pods can report, and where.
+/// Whether pods can report, where, and since when.
 #[derive(Debug, Default)]
-pub struct ProgressState(RwLock<Serving>);
+pub struct ProgressState {
+    serving: RwLock<Serving>,
+    since: OnceLock<Timestamp>,
+}
 
 /// Whether the progress server serves.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -91,12 +95,28 @@ impl ProgressState {
     /// What is so now.
     #[must_use]
     pub fn get(&self) -> Serving {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.serving.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Sets what is so from now on.
-    pub fn set(&self, serving: Serving) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = serving;
+    pub fn set(&self, serving: Serving, now: Timestamp) {
+        match &serving {
+            Serving::Disabled | Serving::Starting => {}
+            Serving::At(_) => {
+                self.since.get_or_init(|| now); // a renewed certificate interrupts nothing
+            }
+        }
+        *self.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
+    }
+
+    /// Since when pods can report here: now, where they cannot yet; none where the server is disabled.
+    #[must_use]
+    pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
+        match self.get() {
+            Serving::Disabled => None,
+            Serving::Starting => Some(now),
+            Serving::At(_) => Some(self.since.get().copied().unwrap_or(now)),
+        }
     }
 }
 

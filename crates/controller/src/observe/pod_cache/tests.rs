@@ -1,3 +1,5 @@
+use k8s_openapi::jiff::Timestamp;
+
 use super::*;
 use crate::observe::records::Identity;
 use crate::progress;
@@ -152,4 +154,40 @@ fn an_undetermined_pod_is_counted_until_it_goes_ends_or_is_ours() {
     pod_cache.take_in(&key("a"), &[all[3].clone(), pod("unseen", "a")]);
     let known = pod_cache.look(&key("a"), "another").records;
     assert_eq!(known, [all[2].clone(), all[3].clone()]);
+}
+
+/// A kubelet deletes a pod with a grace period of 0 once it has ended, and the API server then moves the deletion timestamp
+/// to that moment.
+#[test]
+fn the_first_request_of_a_deletion_is_kept() {
+    let requested = |name: &str, uid: &str, second: Option<i64>| {
+        let mut record = pod(name, "a");
+        let one = Arc::make_mut(&mut record);
+        uid.clone_into(&mut one.identity.uid);
+        let at = second.map(|second| Timestamp::from_second(second).unwrap());
+        (one.identity.deletion_requested, one.pod.deletion_requested) = (at, at);
+        (one.is_over, one.pod.phase) = (second.is_some(), PodPhase::Failed);
+        record
+    };
+    let second = |record: &PodRecord| {
+        assert_eq!(record.identity.deletion_requested, record.pod.deletion_requested);
+        record.pod.deletion_requested.map(Timestamp::as_second)
+    };
+    for (first, later, kept) in [
+        ((None, "u"), (Some(5), "u"), Some(5)),
+        ((Some(2), "u"), (Some(5), "u"), Some(2)),
+        ((Some(5), "u"), (Some(2), "u"), Some(2)),
+        ((Some(2), "u"), (Some(5), "v"), Some(5)),
+    ] {
+        let [first, later] = [first, later].map(|(at, uid)| requested("p", uid, at));
+        let mut pod_cache = PodCache::default();
+        pod_cache.look(&key("a"), "uid");
+        pod_cache.put(first.clone());
+        assert_eq!(second(&pod_cache.continued(&key("a"), later.clone())), kept, "a list");
+        pod_cache.replace(vec![later.clone()]);
+        assert_eq!(pod_cache.get(&key("a"), "p").and_then(second), kept, "a relist");
+        pod_cache.replace(vec![first]);
+        pod_cache.put(later.clone());
+        assert_eq!(pod_cache.get(&key("a"), "p").and_then(second), kept, "an event");
+    }
 }

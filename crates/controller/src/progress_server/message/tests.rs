@@ -86,6 +86,7 @@ fn what_a_message_says() {
             (Some((None, Some(8), None, None))),
         ),
         (metrics(&[metric("step", "1200.0")]), (Some((None, Some(1200), None, None)))),
+        (metrics(&[metric("current_step", "1200.0")]), (Some((None, Some(1200), None, None)))),
         (metrics(&[metric("step", "12.5")]), (Some((None, None, None, None)))),
         (metrics(&[metric("step", "-1")]), (Some((None, None, None, None)))),
         (
@@ -102,34 +103,67 @@ fn a_message_that_is_wrong_is_refused_with_the_field() {
     for (status, want) in [
         (
             json!({"progressPercentage": 101}),
-            "trainerStatus.progressPercentage: Invalid value: \"101\": must be a whole number from 0 to 100",
+            "trainerStatus.progressPercentage: Invalid value: 101: must be a whole number from 0 to 100",
         ),
         (
             json!({"progressPercentage": 1.5}),
-            "trainerStatus.progressPercentage: Invalid value: \"1.5\": must be a whole number from 0 to 100",
+            "trainerStatus.progressPercentage: Invalid value: 1.5: must be a whole number from 0 to 100",
         ),
         (
             json!({"estimatedRemainingSeconds": "\u{1b}[2J"}),
             "trainerStatus.estimatedRemainingSeconds: Invalid value: \"\\u{1b}[2J\": must be a whole number from 0 to 9007199254740991",
         ),
-        (json!([]), "trainerStatus: Invalid value: \"a list\": must be an object"),
         (
-            json!({"metrics": {}}),
-            "trainerStatus.metrics: Invalid value: \"an object\": must be a list",
+            json!({"progressPercentage": "40"}),
+            "trainerStatus.progressPercentage: Invalid value: \"40\": must be a whole number from 0 to 100",
         ),
         (
+            metrics(&[metric("loss", "0.3"), metric("current_step", "abc")]),
+            "trainerStatus.metrics[1].value: Invalid value: \"abc\": must be a whole number from 0 to 9007199254740991",
+        ),
+        (
+            metrics(&[metric("current_step", "-1")]),
+            "trainerStatus.metrics[0].value: Invalid value: \"-1\": must be a whole number from 0 to 9007199254740991",
+        ),
+        (
+            metrics(&[metric("current_step", "7"), metric("global_step", "12.5")]),
+            "trainerStatus.metrics[1].value: Invalid value: \"12.5\": must be a whole number from 0 to 9007199254740991",
+        ),
+        (json!([]), "trainerStatus: Invalid value: a list: must be an object"),
+        (json!({"metrics": {}}), "trainerStatus.metrics: Invalid value: an object: must be a list"),
+        (
             metrics(&[metric("a", "b"), json!({"name": "a", "value": 1})]),
-            "trainerStatus.metrics[1].value: Invalid value: \"1\": must be a string",
+            "trainerStatus.metrics[1].value: Invalid value: 1: must be a string",
         ),
         (
             metrics(&[json!(7)]),
-            "trainerStatus.metrics[0].name: Invalid value: \"null\": must be a string",
+            "trainerStatus.metrics[0].name: Invalid value: null: must be a string",
         ),
         (
             metrics(&vec![metric("a", "b"); 257]),
-            "trainerStatus.metrics: Invalid value: \"257\": must be at most 256 metrics",
+            "trainerStatus.metrics: Invalid value: 257: must be at most 256 metrics",
         ),
     ] {
         assert_eq!(said(&status), Err(want.to_owned()), "{status}");
+    }
+}
+
+#[test]
+fn a_message_without_status_says_nothing_else() {
+    for body in ["{}", r#"{"trainerStatus": null}"#, r#"{"trainerStatus": {}, "other": 1}"#] {
+        assert!(read(body.as_bytes()).is_ok(), "{body}");
+    }
+    for (body, want) in [
+        (
+            r#"{"progressPercentage": 50}"#,
+            "progressPercentage: Invalid value: 50: must be a field of trainerStatus",
+        ),
+        (
+            r#"{"trainerStatus": null, "a\u001b": "x"}"#,
+            r#"a\u{1b}: Invalid value: "x": must be a field of trainerStatus"#,
+        ),
+    ] {
+        let said = read(body.as_bytes()).map_err(|error| error.to_string());
+        assert_eq!(said, Err(want.to_owned()));
     }
 }

@@ -11,7 +11,7 @@ use crate::api::{Component, PodSet, keys};
 use crate::config::Config;
 use crate::kinds::{self, Kind};
 use crate::price::COMPONENTS_MAX;
-use crate::tuning::{names, shortened};
+use crate::tuning::{Limits, Period, names, shortened};
 
 /// The most pod sets of one AppWrapper: Kueue's Workload has no room for more.
 pub(in crate::webhook) const POD_SETS_MAX: usize = 10;
@@ -61,16 +61,19 @@ pub(super) struct Around<'a> {
     pub(super) queue: Option<&'a str>,
     /// The configuration.
     pub(super) config: &'a Config,
+    /// How long a failure may last before it counts.
+    failure_grace: Period,
 }
 
 impl<'a> Around<'a> {
-    fn of(metadata: &'a Value, config: &'a Config) -> Self {
+    fn of(metadata: &'a Value, config: &'a Config, limits: &Limits) -> Self {
         let given = |value: &'a Value| value.as_str().filter(|text| !text.is_empty());
         Self {
             namespace: given(&metadata["namespace"]),
             queue: given(&metadata["labels"][keys::QUEUE_NAME])
                 .or(config.admission.default_queue_name.as_deref()),
             config,
+            failure_grace: limits.failure_grace,
         }
     }
 }
@@ -80,12 +83,13 @@ pub(super) fn check_all(
     spec: &Value,
     metadata: &Value,
     config: &Config,
+    limits: &Limits,
     occasion: Occasion,
     report: &mut Findings,
 ) -> Option<Vec<Judged>> {
     // there must be one, as the schema says
     let components = spec["components"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let around = Around::of(metadata, config);
+    let around = Around::of(metadata, config, limits);
     if occasion != Occasion::Stored && components.len() > COMPONENTS_MAX {
         let message = format!("must have at most {COMPONENTS_MAX} components");
         report.invalid("spec.components", components.len().to_string(), message);
@@ -119,7 +123,7 @@ fn check(
     if occasion != Occasion::Stored {
         ray::check(object, &format!("{path}.template"), report);
         kubeflow::check(object, &format!("{path}.template"), report);
-        doubts::check(object, &format!("{path}.template"), report);
+        doubts::check(object, &format!("{path}.template"), around.failure_grace, report);
     }
     // where it does not decode, the schema has said why
     let component: Option<Component> = serde_json::from_value(raw.clone()).ok();

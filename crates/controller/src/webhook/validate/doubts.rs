@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::component::Judged;
 use super::finding::{Findings, text};
 use crate::kinds::Kind;
+use crate::tuning::Period;
 
 /// Where kinds say how long an object that has finished stays, in seconds.
 const LIFETIMES: [&[&str]; 2] =
@@ -16,6 +17,22 @@ const LIFETIME_MIN: u64 = 60;
 /// Where kinds say that they are suspended.
 const SUSPENDED: [&[&str]; 2] = [&["spec", "suspend"], &["spec", "runPolicy", "suspend"]];
 
+/// The controller that creates the pods of Jobs.
+const JOB_CONTROLLER: &str = "kubernetes.io/job-controller";
+
+/// Where the kinds of a group name the controller that creates their pods, and the name of the usual one.
+const MANAGERS: [(&str, &[&str], &str); 5] = [
+    ("batch", &["spec", "managedBy"], JOB_CONTROLLER),
+    ("jobset.x-k8s.io", &["spec", "managedBy"], "jobset.sigs.k8s.io/jobset-controller"),
+    ("kubeflow.org", &["spec", "runPolicy", "managedBy"], "kubeflow.org/training-operator"),
+    ("ray.io", &["spec", "managedBy"], "ray.io/kuberay-operator"),
+    ("trainer.kubeflow.org", &["spec", "managedBy"], "trainer.kubeflow.org/trainjob-controller"),
+];
+
+/// Seconds from the failure of a pod to its retry by the Job: before the first retry, the second, and so on. The last
+/// is the longest.
+const RETRY_PAUSES: [u64; 7] = [10, 20, 40, 80, 160, 320, 600];
+
 /// Kinds of Kubernetes that have pods, but are no kinds of ours.
 const WITH_PODS: [(&str, &str); 4] = [
     ("v1", "ReplicationController"),
@@ -24,8 +41,8 @@ const WITH_PODS: [(&str, &str); 4] = [
     ("batch/v1", "CronJob"),
 ];
 
-/// Warns of what a template may say, but probably does not mean.
-pub(super) fn check(object: &Value, path: &str, report: &mut Findings) {
+/// Warns of what a template may say, but probably does not mean. `grace` is how long a failure may last.
+pub(super) fn check(object: &Value, path: &str, grace: Period, report: &mut Findings) {
     let kind = Kind::of_object(object);
     if kind.group() == "ray.io" {
         runs_on(object, path, report);
@@ -34,6 +51,11 @@ pub(super) fn check(object: &Value, path: &str, report: &mut Findings) {
     }
     if kind.is_known() {
         suspended(object, path, report);
+        for (_, fields, usual) in MANAGERS.iter().filter(|(group, ..)| *group == kind.group()) {
+            let field = format!("{path}.{}", fields.join("."));
+            managed(field, at(object, fields), usual, report);
+        }
+        jobs(kind, object, path, grace, report);
     }
 }
 
@@ -77,6 +99,64 @@ fn suspended(object: &Value, path: &str, report: &mut Findings) {
             let message = "nobody resumes it, and its pods are missing: leave it out, since Kueue suspends the AppWrapper";
             report.doubtful(format!("{path}.{}", fields.join(".")), Some("true"), message);
         }
+    }
+}
+
+/// A field that names the controller that creates the pods.
+fn managed(field: String, given: &Value, usual: &str, report: &mut Findings) {
+    if let Some(name) = given.as_str().filter(|name| *name != usual) {
+        let message = format!(
+            "{usual} then leaves it alone, and its pods are missing unless another controller creates them: leave it \
+             out, also with MultiKueue"
+        );
+        report.doubtful(field, Some(name), message);
+    }
+}
+
+/// A Job itself, or the Jobs of a `JobSet`.
+fn jobs(kind: &Kind, object: &Value, path: &str, grace: Period, report: &mut Findings) {
+    if !kind.is_job_set() {
+        if kind.group() == "batch" {
+            job(&object["spec"], &format!("{path}.spec"), grace, report);
+        }
+        return;
+    }
+    let replicated = object["spec"]["replicatedJobs"].as_array().into_iter().flatten();
+    for (index, replicated) in replicated.enumerate() {
+        let path = format!("{path}.spec.replicatedJobs[{index}].template.spec");
+        let spec = &replicated["template"]["spec"];
+        job(spec, &path, grace, report);
+        managed(format!("{path}.managedBy"), &spec["managedBy"], JOB_CONTROLLER, report);
+        let limit = &spec["backoffLimitPerIndex"];
+        if !limit.is_null() {
+            let message = "a JobSet does not report failed indexes: failureGracePeriod after one fails for good, the \
+                           AppWrapper restarts; to let the others end, wrap a Job instead";
+            report.doubtful(format!("{path}.backoffLimitPerIndex"), Some(&text(limit)), message);
+        }
+    }
+}
+
+/// A Job that creates no pods, or whose last retries come too late: by then, the AppWrapper has restarted.
+fn job(spec: &Value, path: &str, grace: Period, report: &mut Findings) {
+    if spec["parallelism"].as_i64() == Some(0) && spec["completions"].as_i64() != Some(0) {
+        let message = "the Job creates no pods, and the AppWrapper does not end: leave it out, or give at least 1";
+        report.doubtful(format!("{path}.parallelism"), Some("0"), message);
+    }
+    // with OnFailure, the kubelet retries, and the pod does not fail
+    if spec["template"]["spec"]["restartPolicy"] != "Never" {
+        return;
+    }
+    let counts_by_index = !spec["backoffLimitPerIndex"].is_null();
+    let field = if counts_by_index { "backoffLimitPerIndex" } else { "backoffLimit" };
+    let Some(limit) = spec[field].as_u64() else { return };
+    let mut pauses = (0..limit).zip(RETRY_PAUSES.map(Period::from_secs));
+    if let Some((fitting, pause)) = pauses.find(|(_, pause)| *pause >= grace) {
+        let message = format!(
+            "retry {} begins {pause} after a failure, but the AppWrapper restarts after failureGracePeriod, {grace}: \
+             give at most {fitting}, or set failureGracePeriodDuration above {pause}",
+            fitting + 1
+        );
+        report.doubtful(format!("{path}.{field}"), Some(&limit.to_string()), message);
     }
 }
 

@@ -131,9 +131,8 @@ fn spec(
     if !spec.is_object() {
         return vec![];
     }
-    let Some(components) = component::check_all(&spec, metadata, config, occasion, report) else {
-        return vec![];
-    };
+    let components = component::check_all(&spec, metadata, config, limits, occasion, report);
+    let Some(components) = components else { return vec![] };
     let targets = Targets::of(&components);
     failure::check(&spec["failurePolicy"], &targets, config, report);
     execution::check(&spec, &targets, report);

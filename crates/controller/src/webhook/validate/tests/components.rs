@@ -90,6 +90,117 @@ fn what_a_template_probably_does_not_mean_is_doubtful() {
     }
 }
 
+/// API version and kind, a spec with a controller, the field that names it, and the usual one.
+type Managed = (&'static str, &'static str, fn(&str) -> Value, &'static str, &'static str);
+
+#[test]
+fn pods_that_another_controller_has_to_create_are_doubtful() {
+    fn by(name: &str) -> Value {
+        json!({ "managedBy": name })
+    }
+    fn of_policy(name: &str) -> Value {
+        json!({ "runPolicy": by(name) })
+    }
+    fn of_job(name: &str) -> Value {
+        json!({"replicatedJobs": [{"name": "a", "template": {"spec": by(name)}}]})
+    }
+    let (job_set, job_controller) = ("jobset.x-k8s.io/v1alpha2", "kubernetes.io/job-controller");
+    let trainer = "trainer.kubeflow.org/trainjob-controller";
+    let rows: [Managed; 7] = [
+        ("batch/v1", "Job", by, "managedBy", job_controller),
+        (job_set, "JobSet", by, "managedBy", "jobset.sigs.k8s.io/jobset-controller"),
+        (job_set, "JobSet", of_job, "replicatedJobs[0].template.spec.managedBy", job_controller),
+        (
+            "kubeflow.org/v1",
+            "PyTorchJob",
+            of_policy,
+            "runPolicy.managedBy",
+            "kubeflow.org/training-operator",
+        ),
+        ("ray.io/v1", "RayCluster", by, "managedBy", "ray.io/kuberay-operator"),
+        ("ray.io/v1", "RayJob", by, "managedBy", "ray.io/kuberay-operator"),
+        ("trainer.kubeflow.org/v1alpha1", "TrainJob", by, "managedBy", trainer),
+    ];
+    for (api_version, kind, spec, field, usual) in rows {
+        let said = |name: &str| {
+            let object = json!({"apiVersion": api_version, "kind": kind,
+                "metadata": {"name": "a"}, "spec": spec(name)});
+            let mut said = judged(&given(&[object, job("b")]));
+            said.retain(|line| line.contains("managedBy"));
+            said
+        };
+        let other = "kueue.x-k8s.io/multikueue";
+        let start =
+            format!("warning: spec.components[0].template.spec.{field}: \"{other}\": {usual} ");
+        only(kind, &said(other), &start, "its pods are missing");
+        assert_eq!(said(usual), Vec::<String>::new(), "{kind}");
+    }
+}
+
+#[test]
+fn a_job_that_creates_no_pods_is_doubtful() {
+    for (completions, is_doubtful) in [(json!(4), true), (json!(null), true), (json!(0), false)] {
+        let mut idle = job("a");
+        idle["spec"]["parallelism"] = json!(0);
+        idle["spec"]["completions"] = completions;
+        let said = judged(&given(&[idle, job("b")]));
+        if is_doubtful {
+            let start = "warning: spec.components[0].template.spec.parallelism: \"0\": ";
+            only("", &said, start, "the Job creates no pods");
+        } else {
+            assert_eq!(said, Vec::<String>::new());
+        }
+    }
+}
+
+#[test]
+fn retries_of_a_job_that_come_too_late_are_doubtful() {
+    let said = |grace: &str, restarts: &str, field: &str, limit: u32| {
+        let mut retried = job("a");
+        retried["spec"][field] = limit.into();
+        retried["spec"]["template"]["spec"]["restartPolicy"] = restarts.into();
+        let key = "workload.codeflare.dev.appwrapper/failureGracePeriodDuration";
+        judged(&with(&given(&[retried]), "/metadata/annotations", json!({ key: grace })))
+    };
+    for (grace, field, limit, fragment) in [
+        (
+            "1m",
+            "backoffLimit",
+            4,
+            "retry 4 begins 1m20s after a failure, but the AppWrapper restarts after failureGracePeriod, 1m: give at \
+             most 3, or set failureGracePeriodDuration above 1m20s",
+        ),
+        ("1m", "backoffLimitPerIndex", 9, "give at most 3,"),
+        ("10s", "backoffLimit", 1, "give at most 0,"),
+        ("6m", "backoffLimit", 7, "retry 7 begins 10m after"),
+    ] {
+        let start =
+            format!("warning: spec.components[0].template.spec.{field}: \"{limit}\": retry ");
+        only(grace, &said(grace, "Never", field, limit), &start, fragment);
+    }
+    for (grace, restarts, field, limit) in [
+        ("1m", "Never", "backoffLimit", 3),
+        ("1m", "OnFailure", "backoffLimit", 6),
+        ("1m21s", "Never", "backoffLimit", 4),
+        ("6m", "Never", "backoffLimit", 6),
+        ("11m", "Never", "backoffLimit", 100),
+        ("1m", "Never", "backoffLimitPerIndex", 1),
+    ] {
+        assert_eq!(said(grace, restarts, field, limit), Vec::<String>::new(), "{grace} {limit}");
+    }
+}
+
+#[test]
+fn indexes_that_a_job_set_does_not_report_are_doubtful() {
+    let mut spec = job("a")["spec"].clone();
+    spec["backoffLimitPerIndex"] = json!(1);
+    let replicated = json!([{"name": "a", "template": {"spec": spec}}]);
+    let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"name": "a"}, "spec": {"replicatedJobs": replicated}});
+    let start = "warning: spec.components[0].template.spec.replicatedJobs[0].template.spec.backoffLimitPerIndex: ";
+    only("", &judged(&given(&[set])), start, "a JobSet does not report failed indexes");
+}
+
 #[test]
 fn pods_of_a_kind_of_kubernetes_that_nobody_counts_are_doubtful() {
     let set = json!({"apiVersion": "apps/v1", "kind": "ReplicaSet", "metadata": {"name": "a"},
