@@ -11,6 +11,7 @@ use super::cluster::said;
 use super::place::get;
 use super::{Error, configured};
 use crate::config::Config;
+use crate::observe::assemble::Wrapper;
 use crate::telemetry;
 
 /// Namespace, name and key of the ConfigMap from which the manifests start the controller.
@@ -22,6 +23,14 @@ pub(super) struct Known {
     pub config: Config,
     /// Why these are defaults that the controller may not have; none where it is known.
     pub doubt: Option<String>,
+}
+
+/// What is assumed about an AppWrapper that was read from files, where no configuration is named. One without a phase
+/// is a manifest: no controller has seen it.
+pub(super) fn assumed(wrapper: &Wrapper) -> Option<String> {
+    let note =
+        "assuming the default configuration: the files do not contain that of the controller";
+    (!wrapper.status.phase.is_empty()).then(|| note.to_owned())
 }
 
 #[derive(Deserialize, Default)]
@@ -77,6 +86,16 @@ impl Known {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::Phase;
+
+    #[test]
+    fn what_files_do_not_contain_is_assumed_and_said() {
+        for (phase, want) in [(Phase::Running, true), (Phase::Empty, false)] {
+            let mut wrapper = Wrapper::default();
+            wrapper.status.phase = phase;
+            assert_eq!(assumed(&wrapper).is_some(), want, "{phase:?}");
+        }
+    }
 
     #[test]
     fn what_cannot_be_read_is_assumed_and_said() {

@@ -18,6 +18,7 @@ use k8s_openapi::jiff::Timestamp;
 use super::aw::{object_name, wrapper_name};
 use super::bundle::{self, Document};
 use super::complete::names_in_the_cluster;
+use super::configuration::assumed;
 use super::{ClusterArgs, DONE, Error, NEGATIVE, Output, program, tell, term};
 use crate::clock::{Clock, SystemClock};
 use crate::observe::assemble::Wrapper;
@@ -93,6 +94,8 @@ pub(super) struct Scene {
     pub(super) wrapper: Wrapper,
     /// What is worth knowing about how this was read.
     pub(super) notes: Vec<String>,
+    /// Why the RetryPolicies that apply are not all known; the notes say it, too.
+    pub(super) unread: Vec<String>,
     /// It is not created yet, and the webhook would deny it.
     pub(super) is_denied: bool,
 }
@@ -109,7 +112,11 @@ pub(super) fn run(args: &Args) -> Result<ExitCode, Error> {
         let config = super::configured(args.config.as_deref())?;
         let documents = read(&args.files)?;
         now = args.now.or_else(|| bundle::exported_at(&documents)).unwrap_or(now);
-        (world::scene(documents, &config, now).map_err(Error::Usage)?, config)
+        let mut scene = world::scene(documents, &config, now).map_err(Error::Usage)?;
+        if args.config.is_none() {
+            scene.notes.extend(assumed(&scene.wrapper));
+        }
+        (scene, config)
     };
     let colours = term::has_colour();
     if args.replay {

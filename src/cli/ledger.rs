@@ -25,7 +25,7 @@ pub(super) struct Ledger {
     pub since: Option<Timestamp>,
     /// Seconds in which quota was reserved.
     pub held_seconds: i64,
-    /// Productive seconds of 100 in which quota was reserved, rounded down; none before the first.
+    /// Productive seconds of 100 in which quota was reserved, rounded; none before the first.
     pub goodput_percent: Option<i64>,
     /// Seconds by state; all of them.
     pub seconds: BTreeMap<&'static str, i64>,
@@ -79,10 +79,11 @@ impl Ledger {
     }
 }
 
-/// How many of 100, rounded down; none of nothing.
+/// How many of 100, rounded to the nearest; none of nothing.
 pub(super) fn percent(part: i64, whole: i64) -> Option<i64> {
-    let part = i128::from(part) * 100;
-    part.checked_div(i128::from(whole)).and_then(|percent| i64::try_from(percent).ok())
+    let (part, whole) = (i128::from(part) * 100, i128::from(whole));
+    let percent = (part + whole / 2).checked_div(whole)?;
+    i64::try_from(percent).ok()
 }
 
 /// The resources of a report: each with its title, and what is counted of it in an hour.
@@ -198,7 +199,22 @@ mod tests {
         assert_eq!(line(&new, 0), "waiting; quota reserved for 0s");
         // whatever somebody wrote
         usage.seconds.productive = i64::MAX;
-        assert_eq!(Ledger::of(&usage, at(0)).goodput_percent, Some(99));
+        assert_eq!(Ledger::of(&usage, at(0)).goodput_percent, Some(100));
+    }
+
+    #[test]
+    fn percentages_are_rounded_to_the_nearest() {
+        for (part, whole, want) in [
+            (0, 0, None),
+            (0, 9, Some(0)),
+            (1, 3, Some(33)),
+            (2, 3, Some(67)),
+            (1, 200, Some(1)),
+            (1, 201, Some(0)),
+            (9, 9, Some(100)),
+        ] {
+            assert_eq!(percent(part, whole), want, "{part} of {whole}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use kube::api::GetParams;
 use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::{Client, Resource};
 
-use super::cluster::{self, unanswered};
+use super::cluster::{self, unanswered, unlisted};
 use super::{ClusterArgs, Error};
 use crate::api::AppWrapper;
 use crate::observe::assemble::Wrapper;
@@ -68,8 +68,8 @@ impl Place {
                 let namespace = &self.namespace;
                 Error::Negative(format!("AppWrapper {namespace}/{name} cannot be read: {flaw}"))
             }),
-            Err(error) if live::code(&error) == Some(404) => Ok(None),
-            Err(error) => Err(unanswered(&error)),
+            Err(error) if live::code(&error) == Some(404) && !is_unserved(&error) => Ok(None),
+            Err(error) => Err(unread_appwrappers(&error)),
         }
     }
 
@@ -83,6 +83,31 @@ impl Place {
 
     pub(super) fn nobody(&self, name: &str) -> String {
         format!("AppWrapper {}/{name} not found", self.namespace)
+    }
+}
+
+/// Whether the API server does not serve the kind: else it would name the object, or list none.
+fn is_unserved(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let texts = ["404 page not found", "the server could not find the requested resource"];
+    status.code == 404 && texts.iter().any(|text| status.message.starts_with(text))
+}
+
+/// Why AppWrappers cannot be read.
+fn unread_appwrappers(error: &kube::Error) -> Error {
+    if is_unserved(error) {
+        let ApiResource { group, plural, .. } = appwrappers();
+        let why = format!("the cluster has no CRD {plural}.{group}");
+        return Error::Cluster(format!("AppWrappers are not installed: {why}"));
+    }
+    unanswered(error)
+}
+
+/// Why AppWrappers cannot be listed.
+pub(super) fn unlisted_appwrappers(error: &live::Error) -> Error {
+    match error {
+        live::Error::Api { source, .. } => unread_appwrappers(source),
+        live::Error::NoKind(_) | live::Error::NotNamespaced(_) => unlisted(error),
     }
 }
 
@@ -113,4 +138,28 @@ pub(super) async fn get(
         .get(name, &GetParams::default())
         .map_err(kube::Error::BuildRequest)?;
     client.request(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn a_cluster_without_the_definition_is_no_cluster_without_that_appwrapper() {
+        let missing = "appwrappers.workload.codeflare.dev \"a\" not found";
+        for (reason, message, want) in [
+            ("Failed to parse error data", "404 page not found", true),
+            ("NotFound", "the server could not find the requested resource", true),
+            ("NotFound", missing, false),
+        ] {
+            let status = Status::failure(message, reason).with_code(404).boxed();
+            let error = kube::Error::Api(status);
+            assert_eq!(is_unserved(&error), want, "{message}");
+            let said = unlisted_appwrappers(&live::Error::api("list", error)).to_string();
+            let crd = "not installed: the cluster has no CRD appwrappers.workload.codeflare.dev";
+            assert_eq!(said.ends_with(crd), want, "{said}");
+        }
+    }
 }

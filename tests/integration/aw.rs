@@ -317,7 +317,7 @@ fn what_could_not_be_created_again_is_not_deleted() {
         case.condition("kept", "QuotaReserved", "False").await;
         case.phase("kept", "Failed").await;
         let user = User::with_rights(&case, plane(), "viewer-who-deletes", &["delete"]).await;
-        user.run(&["retry", "kept"]).with(1, &["was left unchanged", "cannot create resource"]);
+        user.run(&["retry", "kept"]).with(3, &["cannot create resource"]);
         let stored = case.wrappers().get("kept").await.expect("it is there");
         assert_eq!(stored.metadata.uid, created.metadata.uid);
         assert_eq!(stored.metadata.deletion_timestamp, None);

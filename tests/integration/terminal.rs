@@ -61,8 +61,10 @@ fn a_watch_has_a_line_for_each_change_and_ends_with_the_appwrapper() {
             case.ready("bad", attempt).await;
             case.end_pod("bad-p", "3").await;
         }
-        let cause = "AppWrapper bad has failed: pod bad-p, container main, exit code 3";
-        let said = ended(watch, &first).with(1, &[cause]);
+        let of = |name: &str| format!("AppWrapper {}/{name}", case.namespace);
+        let cause = of("bad") + " has failed: pod bad-p, container main, exit code 3";
+        // the decision about the first attempt waits for nothing: no line of Running could tell why
+        let said = ended(watch, &first).with(1, &[&cause, "attempt 0  bad-p/main 3"]);
         assert!(said.out.contains("Resetting") && said.out.contains("attempt 1"), "{}", said.out);
         let json = user.run(&["watch", "bad", "-o", "json"]);
         let last = json.out.lines().last().expect("a line");
@@ -79,7 +81,7 @@ fn a_watch_has_a_line_for_each_change_and_ends_with_the_appwrapper() {
         first_line(&mut deleted);
         case.delete_wrapper("long").await;
         let said: Said = deleted.wait_with_output().expect("it ends").into();
-        said.with(1, &["  deleted", "AppWrapper long was deleted"]);
+        said.with(1, &["  deleted", &(of("long") + " was deleted")]);
     });
 }
 

@@ -39,6 +39,9 @@ pub(super) struct Entry<'a> {
     ready_after_seconds: Option<i64>,
     /// From its start to its end, or until now.
     took_seconds: Option<i64>,
+    /// None while it goes on.
+    #[serde(skip)]
+    ended: Option<Timestamp>,
 }
 
 pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
@@ -57,18 +60,26 @@ pub(super) fn recorded(wrapper: &Wrapper, now: Timestamp) -> Recorded<'_> {
         restarts: status.resetting_count,
         uncounted_restarts: status.uncounted_restarts.max(0),
         ignored_failures: status.ignored_failures.max(0),
-        attempts: status.attempts.iter().map(|attempt| entry(attempt, now)).collect(),
+        attempts: status.attempts.iter().map(|attempt| entry(attempt, None, now)).collect(),
     }
 }
 
-fn entry(attempt: &Attempt, now: Timestamp) -> Entry<'_> {
-    let end = at(attempt.ended_at.as_ref()).unwrap_or(now);
+/// An attempt at a moment; one that is open has ended with its AppWrapper, where that is deleted.
+fn entry(attempt: &Attempt, deleted: Option<Timestamp>, now: Timestamp) -> Entry<'_> {
+    let ended = ended(attempt).or(deleted);
     let started = at(attempt.started_at.as_ref());
     Entry {
         attempt,
         ready_after_seconds: words::between(started, at(attempt.ready_at.as_ref())),
-        took_seconds: words::between(started, Some(end)),
+        took_seconds: words::between(started, Some(ended.unwrap_or(now))),
+        ended,
     }
+}
+
+/// When it ended; one whose outcome is known while its resources are kept ended with its failure.
+pub(super) fn ended(attempt: &Attempt) -> Option<Timestamp> {
+    let failed = at(attempt.failed_at.as_ref()).filter(|_| attempt.outcome.is_some());
+    at(attempt.ended_at.as_ref()).or(failed)
 }
 
 fn at(time: Option<&Time>) -> Option<Timestamp> {
@@ -90,9 +101,15 @@ fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> Page {
     of_entries(&recorded.attempts, now, colours)
 }
 
-/// A table of attempts, and what they said.
-pub(super) fn page(attempts: &[Attempt], now: Timestamp, colours: bool) -> Page {
-    let entries: Vec<Entry<'_>> = attempts.iter().map(|attempt| entry(attempt, now)).collect();
+/// A table of the attempts of an AppWrapper that was deleted, and what they said.
+pub(super) fn page(
+    attempts: &[Attempt],
+    deleted: Option<Timestamp>,
+    now: Timestamp,
+    colours: bool,
+) -> Page {
+    let entry = |attempt| entry(attempt, deleted, now);
+    let entries: Vec<Entry<'_>> = attempts.iter().map(entry).collect();
     of_entries(&entries, now, colours)
 }
 
@@ -120,16 +137,16 @@ impl Entry<'_> {
     pub(super) fn cells(&self, now: Timestamp) -> Vec<String> {
         let (entry, attempt) = (self, self.attempt);
         let dash = || NOTHING.to_owned();
-        let ago = |time: Option<&Time>| match at(time) {
+        let ago = |time: Option<Timestamp>| match time {
             Some(time) => format!("{} ago", words::age(Some(time), now)),
             None => dash(),
         };
         let failure = attempt.failure.as_ref();
         vec![
             attempt.attempt.to_string(),
-            ago(attempt.started_at.as_ref()),
+            ago(at(attempt.started_at.as_ref())),
             words::exactly(entry.ready_after_seconds),
-            ago(attempt.ended_at.as_ref()),
+            ago(self.ended),
             words::exactly(entry.took_seconds),
             outcome(attempt).to_owned(),
             failure.map(words::short_cause).filter(|cause| !cause.is_empty()).unwrap_or_else(dash),
@@ -235,6 +252,26 @@ attempt 0: last progress at 2026-01-01T00:00:50Z: step 12, 40 %, checkpoint c-10
         assert_eq!(json["attempts"][0]["failure"]["exitCode"], 137);
         assert_eq!(json["attempts"][1]["tookSeconds"], 30);
         assert_eq!(json["restarts"], 1);
+    }
+
+    #[test]
+    fn an_attempt_ends_with_its_failure_or_with_its_appwrapper() {
+        let failed = json!({"startedAt": moment(0), "failedAt": moment(18), "outcome": "Failed"});
+        let deleted = json!({"startedAt": moment(0), "outcome": "Deleted"});
+        let decided = json!({"startedAt": moment(0), "failedAt": moment(18), "action": "Restart"});
+        for (attempt, gone, want) in [
+            (&failed, None, ["82s ago", "18s"]),
+            (&failed, Some(moment(60)), ["82s ago", "18s"]),
+            (&deleted, Some(moment(60)), ["40s ago", "1m"]),
+            (&deleted, None, ["-", "1m40s"]),
+            (&decided, None, ["-", "1m40s"]),
+        ] {
+            let mut attempt = attempt.clone();
+            attempt["attempt"] = 0.into();
+            let attempt: Attempt = serde_json::from_value(attempt).unwrap();
+            let cells = entry(&attempt, gone, moment(100)).cells(moment(100));
+            assert_eq!(cells[3..5], want, "{attempt:?}");
+        }
     }
 
     #[test]

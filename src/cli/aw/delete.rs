@@ -68,6 +68,7 @@ async fn delete(args: &Args) -> Result<Done<Deletion>, Error> {
             let why = "was deleted and recreated meanwhile: the new one is left unchanged";
             return Ok(done(false, Deletion::default(), why));
         }
+        Written::Forbidden(error) => return Err(error),
         Written::Refused(why) => {
             // somebody else was faster
             if place.find(name).await?.is_some() {

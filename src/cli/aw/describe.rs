@@ -16,7 +16,7 @@ use super::super::explain::live::around;
 use super::super::ledger::Ledger;
 use super::super::place::{One, Place};
 use super::super::{Error, program, term};
-use super::switch::awaits_its_user;
+use super::switch::{awaits_its_user, held};
 use super::workload::{self, QueueStatus, Queued};
 use super::{Target, block_on, now, tell, words};
 use crate::api::{AppWrapperStatus, FailureRecord, Phase, condition, keys};
@@ -162,14 +162,20 @@ pub(in crate::cli) async fn gather(
 pub(in crate::cli) fn describe(gathered: &Gathered, now: Timestamp) -> Description {
     let Gathered { one, config, queued, warnings, scene, notes } = gathered;
     let wrapper = &*one.wrapper;
-    let next = scene.as_ref().map(|scene| explain(scene, config, now));
+    let mut next = scene.as_ref().map(|scene| explain(scene, config, now));
+    let (why, remedy) = held(wrapper, queued, program()).unzip();
+    if let (Some(next), Some(why)) = (&mut next, why) {
+        next.standing = why;
+    }
     let snapshot = scene.as_ref().map(|scene| &scene.snapshot);
+    let description = description(one, snapshot, next, notes.clone());
     Description {
         uncounted_restarts: Uncounted::of(wrapper, config),
-        queue: workload::standing(wrapper, queued),
+        queue: workload::standing(wrapper, queued, now),
+        advice: remedy.or(description.advice),
         events: events::last(warnings, &wrapper.uid),
         usage: wrapper.status.usage.as_ref().map(|usage| Ledger::of(usage, now)),
-        ..description(one, snapshot, next, notes.clone())
+        ..description
     }
 }
 
@@ -235,14 +241,17 @@ pub(super) fn since(one: &One) -> Option<Timestamp> {
             attempt.or(anchors.deployed).map(|time| time.0)
         }
         Phase::Resetting | Phase::Suspending => turned(condition::DELETING_RESOURCES, "True")
-            .or_else(|| anchors.deleting.map(|time| time.0)),
+            .or_else(|| anchors.deleting.or(anchors.gone).map(|time| time.0)),
         Phase::Terminating => one.deleted(),
         Phase::Succeeded => anchors
             .succeeded
             .map(|time| time.0)
             .or_else(|| turned(condition::QUOTA_RESERVED, "False")),
         Phase::Failed => {
-            anchors.failed.map(|time| time.0).or_else(|| turned(condition::UNHEALTHY, "True"))
+            // of its times, only that of the failure stays once the resources are deleted
+            let attempt = status.attempts.last().and_then(|attempt| attempt.failed_at.clone());
+            let failed = attempt.or(anchors.failed).map(|time| time.0);
+            failed.or_else(|| turned(condition::UNHEALTHY, "True"))
         }
     }
 }

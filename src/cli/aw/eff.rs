@@ -265,13 +265,13 @@ pub(super) mod tests {
         goodput  63%: 1h of 1h35m productive
 
         STATE        TIME    PERCENT   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        waiting      30s     0%        0.01        0.03               0.07
+        waiting      30s     1%        0.01        0.03               0.07
         starting     2m      2%        0.03        0.13               0.27
         productive   1h      63%       1.00        4.00               8.00
-        lost         30m     31%       0.50        2.00               4.00
+        lost         30m     32%       0.50        2.00               4.00
         idle         0s      0%        0           0                  0
         teardown     1m      1%        0.02        0.07               0.13
-        pause        1m30s   1%        0.03        0.10               0.20
+        pause        1m30s   2%        0.03        0.10               0.20
         all          1h35m   100%      1.58        6.33               13
 
         ATTEMPT   TOOK      READY   OUTCOME     CAUSE   NODE     CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS

@@ -94,7 +94,7 @@ fn text(records: &[Record], with_attempts: bool, now: Timestamp, colours: bool) 
         page.line("");
         let deleted = record.deleted.map(|at| format!(", deleted {}", words::moment(at, now)));
         page.line(&format!("{}{}", record.name, deleted.unwrap_or_default()));
-        page.append(attempts::page(&record.attempts, now, colours));
+        page.append(attempts::page(&record.attempts, record.deleted, now, colours));
     }
     page
 }
@@ -124,10 +124,17 @@ fn row(record: &Record, now: Timestamp) -> Row {
         record.user.clone().unwrap_or_else(dash),
         record.restarts.to_string(),
         cause.filter(|cause| !cause.is_empty()).unwrap_or_else(dash),
-        words::exactly(words::between(record.created, record.deleted)),
+        words::exactly(took(record)),
         age(record.deleted),
     ];
     (cells, colour)
+}
+
+/// From the start of its first attempt that is recorded to the end of its last one.
+fn took(record: &Record) -> Option<i64> {
+    let (first, last) = (record.attempts.first()?, record.attempts.last()?);
+    let started = first.started_at.as_ref().map(|time| time.0);
+    words::between(started, attempts::ended(last).or(record.deleted))
 }
 
 #[cfg(test)]
@@ -159,8 +166,10 @@ mod tests {
             "name": "train\u{1b}[2J", "queue": "gpu", "user": "ann", "restarts": 1,
             "created": "2026-01-01T00:00:00Z", "deleted": "2026-01-01T00:10:00Z",
             "attempts": [
-                {"attempt": 0, "outcome": "Failed", "failure": {"pod": "w-0", "container": "main", "exitCode": 3}},
-                {"attempt": 1, "outcome": "Succeeded"},
+                {"attempt": 0, "startedAt": "2026-01-01T00:01:00Z", "outcome": "Failed",
+                    "failure": {"pod": "w-0", "container": "main", "exitCode": 3}},
+                {"attempt": 1, "startedAt": "2026-01-01T00:02:00Z",
+                    "endedAt": "2026-01-01T00:03:30Z", "outcome": "Succeeded"},
             ],
         });
         let now: Timestamp = "2026-01-01T00:11:00Z".parse().unwrap();
@@ -173,10 +182,23 @@ mod tests {
                 .map(str::trim)
                 .filter(|cell| !cell.is_empty())
                 .collect::<Vec<_>>(),
-            ["train\\u{1b}[2J", "Succeeded", "gpu", "ann", "1", "w-0/main 3", "10m", "60s ago"]
+            ["train\\u{1b}[2J", "Succeeded", "gpu", "ann", "1", "w-0/main 3", "2m30s", "60s ago"]
         );
         assert!(lines[3].starts_with("train\\u{1b}[2J, deleted 2026-01-01T00:10:00Z"), "{page}");
         assert!(lines[4].starts_with("ATTEMPT") && lines.len() == 7, "{page}");
         assert!(!text(&all, false, now, false).to_string().contains("ATTEMPT"));
+    }
+
+    #[test]
+    fn an_attempt_that_the_deletion_ended_took_until_then() {
+        let record = json!({
+            "name": "train", "deleted": "2026-01-01T00:10:00Z",
+            "attempts": [{"attempt": 0, "startedAt": "2026-01-01T00:08:00Z", "outcome": "Deleted"}],
+        });
+        let all = records(&[seen(&record.to_string())]);
+        let now: Timestamp = "2026-01-01T01:00:00Z".parse().unwrap();
+        let page = text(&all, true, now, false).to_string();
+        assert_eq!(page.matches("   2m   ").count(), 2, "of the list and of the attempt: {page}");
+        assert!(page.contains("   50m ago   2m   "), "{page}");
     }
 }

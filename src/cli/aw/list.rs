@@ -6,8 +6,8 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use serde::Serialize;
 
-use super::super::cluster::{unlisted, unread};
-use super::super::place::{One, Place, appwrappers};
+use super::super::cluster::unread;
+use super::super::place::{One, Place, appwrappers, unlisted_appwrappers};
 use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
 use super::words::{self, GAP, NOTHING};
@@ -18,7 +18,7 @@ use crate::observe::live;
 use crate::observe::raw_object::RawObject;
 use crate::printable::truncate_chars;
 
-/// The most characters of what an AppWrapper waits for.
+/// The most characters of what an AppWrapper waits for, in a table.
 const STATE_CHARS_MAX: usize = 70;
 
 #[derive(Debug, clap::Args)]
@@ -80,7 +80,7 @@ impl Item {
         }
     }
 
-    /// Kueue reserves quota for it: without a queue, the condition only says that resources may exist.
+    /// Kueue has admitted it, and it holds the quota: without a queue, the condition only says that resources may exist.
     const fn holds_quota(&self) -> bool {
         self.quota_reserved && self.queue.is_some()
     }
@@ -97,12 +97,15 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
         let listed = listed.map_err(|error| match error.code() {
             // nothing else of the question is the user's own
             Some(400) => Error::Usage(format!("--selector: {}", unread(&error))),
-            _ => unlisted(&error),
+            _ => unlisted_appwrappers(&error),
         });
         Ok((listed?, namespace))
     })?;
     let now = now();
-    let mut items: Vec<Item> = seen.iter().map(|seen| item(seen, now)).collect();
+    let mut items: Vec<Item> = match args.output {
+        Output::Text => seen.iter().map(|seen| item(seen, now)).collect(),
+        Output::Json => seen.iter().map(|seen| item_with(seen, usize::MAX, now)).collect(),
+    };
     items.sort_by(|a, b| (&a.namespace, &a.name).cmp(&(&b.namespace, &b.name)));
     let listed = Listed { items };
     if listed.items.is_empty() && args.output == Output::Text {
@@ -114,7 +117,13 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     tell(args.output, &listed, || text(&listed.items, args.all_namespaces, now, colours))
 }
 
+/// With a state that fits into a table.
 pub(in crate::cli) fn item(seen: &RawObject, now: Timestamp) -> Item {
+    item_with(seen, STATE_CHARS_MAX, now)
+}
+
+/// With at most so many characters of its state.
+fn item_with(seen: &RawObject, state_chars_max: usize, now: Timestamp) -> Item {
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     let named = Item {
         namespace: text(&seen.meta.namespace),
@@ -133,7 +142,7 @@ pub(in crate::cli) fn item(seen: &RawObject, now: Timestamp) -> Item {
                 condition::QUOTA_RESERVED,
             ),
             retry_after: wrapper.status.retry_after.as_ref().map(|time| time.0),
-            state: truncate_chars(&state(&wrapper, now), STATE_CHARS_MAX).into_owned(),
+            state: truncate_chars(&state(&wrapper, now), state_chars_max).into_owned(),
             ..named
         },
         Err(flaw) => Item { state: format!("cannot be read: {flaw}"), ..named },
@@ -156,7 +165,10 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
     let status = &wrapper.status;
     match status.phase {
         Phase::Empty => "waiting for the controller".to_owned(),
-        Phase::Suspended | Phase::Resetting if wrapper.is_inactive() && !is_deleting(status) => {
+        Phase::Resetting if is_deleting(status) && is_being_suspended(wrapper) => {
+            "being suspended; waiting until its resources are deleted".to_owned()
+        }
+        Phase::Suspended | Phase::Resetting if wrapper.is_inactive() => {
             "suspended by its annotation active".to_owned()
         }
         Phase::Suspended | Phase::Resetting if status.requeue.is_some() => {
@@ -188,6 +200,17 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
     }
 }
 
+/// What it waits for whose Workload is not active.
+pub(in crate::cli) const DEACTIVATED: &str =
+    "deactivated: not admitted until its Workload is active again";
+
+/// Whether it is Kueue that keeps it suspended.
+pub(in crate::cli) fn awaits_admission(wrapper: &Wrapper) -> bool {
+    let status = &wrapper.status;
+    let is_waiting = status.phase == Phase::Suspended && status.requeue.is_none();
+    is_waiting && wrapper.queue.is_some() && wrapper.is_ours() && !wrapper.is_inactive()
+}
+
 /// Only finalizers of others keep it: the controller has deleted its resources.
 fn is_kept_by_others(wrapper: &Wrapper) -> bool {
     let is_ours = |name: &String| name == keys::FINALIZER;
@@ -198,6 +221,11 @@ fn is_kept_by_others(wrapper: &Wrapper) -> bool {
 fn is_deleting(status: &AppWrapperStatus) -> bool {
     let is_gone = status.since.as_ref().is_some_and(|since| since.gone.is_some());
     status.phase == Phase::Resetting && !is_gone
+}
+
+/// Its user has suspended it.
+fn is_being_suspended(wrapper: &Wrapper) -> bool {
+    wrapper.is_inactive() || wrapper.spec.suspend
 }
 
 fn running(wrapper: &Wrapper) -> String {
@@ -358,6 +386,39 @@ mod tests {
             let item = item(&seen("aw", queue, &status), at(100));
             assert_eq!(item.state, want, "{status}");
         }
+    }
+
+    #[test]
+    fn who_suspends_it_during_a_reset_is_told_that_it_will_be_suspended() {
+        let inactive = json!({"annotations": {keys::ACTIVE: "false"}});
+        let deleting = json!({"phase": "Resetting", "retryAfter": at(160)});
+        let gone = json!({"phase": "Resetting", "since": {"gone": at(90)}});
+        let being = "being suspended; waiting until its resources are deleted";
+        for (metadata, suspend, status, want) in [
+            (&inactive, false, &deleting, being),
+            (&json!({}), true, &deleting, being),
+            (&inactive, false, &gone, "suspended by its annotation active"),
+            (&json!({}), false, &deleting, "restarting in 60s"),
+        ] {
+            let mut object = json!({
+                "metadata": metadata, "status": status,
+                "spec": {"components": [], "suspend": suspend},
+            });
+            object["metadata"]["name"] = "aw".into();
+            object["metadata"]["namespace"] = "ns".into();
+            let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+            assert_eq!(item(&seen, at(100)).state, want, "{object}");
+        }
+    }
+
+    #[test]
+    fn only_a_table_cuts_the_state() {
+        let message = "m".repeat(200);
+        let status = json!({"phase": "Running",
+            "conditions": [condition("Unhealthy", "True", "R", &message)]});
+        let seen = seen("aw", "", &status);
+        assert_eq!(item(&seen, at(0)).state.chars().count(), STATE_CHARS_MAX);
+        assert_eq!(item_with(&seen, usize::MAX, at(0)).state, format!("R: {message}"));
     }
 
     #[test]

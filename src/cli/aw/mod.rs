@@ -21,7 +21,7 @@ pub(super) mod timeline;
 pub(super) mod tree;
 pub(super) mod wait;
 pub(super) mod watch;
-mod words;
+pub(super) mod words;
 mod workload;
 
 use std::process::ExitCode;

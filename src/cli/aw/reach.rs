@@ -25,6 +25,8 @@ pub(super) enum Written {
     Conflict,
     /// It was refused, for this reason.
     Refused(String),
+    /// The user lacks the permission: it ends the command as a read does.
+    Forbidden(Error),
 }
 
 impl One {
@@ -114,6 +116,12 @@ impl Place {
     }
 }
 
+/// Whether the authorizer of the API server says so. Admission, such as a webhook or a `ResourceQuota`, may answer with
+/// 403, too. Source: `forbiddenMessage` of Kubernetes.
+fn is_unauthorized(message: &str) -> bool {
+    message.contains(" is forbidden: User ")
+}
+
 fn written<T>(answer: Result<T, kube::Error>) -> Result<Written, Error> {
     match answer {
         Ok(_) => Ok(Written::Yes),
@@ -121,8 +129,44 @@ fn written<T>(answer: Result<T, kube::Error>) -> Result<Written, Error> {
             409 if status.reason == "Conflict" => Ok(Written::Conflict),
             // these say nothing about the object: the caller is unknown, or the server is overloaded
             401 | 408 | 429 | 500.. => Err(unanswered(&kube::Error::Api(status))),
+            403 if is_unauthorized(&status.message) => {
+                Ok(Written::Forbidden(unanswered(&kube::Error::Api(status))))
+            }
             _ => Ok(Written::Refused(status.message)),
         },
         Err(error) => Err(unanswered(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::core::Status;
+
+    use super::*;
+
+    #[test]
+    fn only_the_authorizer_says_that_a_permission_is_missing() {
+        let refused = |code: u16, reason: &str, message: &str| {
+            let status = Status::failure(message, reason).with_code(code).boxed();
+            match written::<()>(Err(kube::Error::Api(status))) {
+                Ok(Written::Yes) => "yes",
+                Ok(Written::Conflict) => "conflict",
+                Ok(Written::Refused(_)) => "refused",
+                Ok(Written::Forbidden(Error::Cluster(_))) | Err(Error::Cluster(_)) => "cluster",
+                Ok(Written::Forbidden(_)) | Err(_) => "another error",
+            }
+        };
+        let user = "appwrappers.workload.codeflare.dev \"a\" is forbidden: \
+                    User \"ann\" cannot patch resource \"appwrappers\" in API group \"workload.codeflare.dev\"";
+        for (code, reason, message, want) in [
+            (401, "Unauthorized", "Unauthorized", "cluster"),
+            (403, "Forbidden", user, "cluster"),
+            (403, "Forbidden", "configmaps \"a\" is forbidden: exceeded quota: q", "refused"),
+            (403, "Forbidden", "admission webhook \"w\" denied the request: no", "refused"),
+            (409, "Conflict", "modified", "conflict"),
+            (422, "Invalid", "invalid", "refused"),
+        ] {
+            assert_eq!(refused(code, reason, message), want, "{message}");
+        }
     }
 }

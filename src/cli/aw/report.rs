@@ -8,10 +8,9 @@ use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use serde::Serialize;
 
-use super::super::cluster::unlisted;
 use super::super::explain::text::span;
 use super::super::ledger::{Ledger, Resources, add, hours};
-use super::super::place::{One, Place, appwrappers};
+use super::super::place::{One, Place, appwrappers, unlisted_appwrappers};
 use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
 use super::eff::{held_seconds, with_resources};
@@ -109,7 +108,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
         let namespace = (!args.all_namespaces).then_some(namespace);
         let params = ListParams::default();
         let listed = live::list(&client, &appwrappers(), namespace.as_deref(), &params).await;
-        listed.map_err(|error| unlisted(&error))
+        listed.map_err(|error| unlisted_appwrappers(&error))
     })?;
     let now = now();
     let all = seen.into_iter().map(|seen| {
@@ -315,7 +314,7 @@ mod tests {
         ");
         insta::assert_snapshot!(page(By::User, "7d"), @r"
         USER   APPWRAPPERS   RESERVED   GOODPUT   LOST   NOT PRODUCTIVE   CPU-HOURS   MEMORY GIB-HOURS   nvidia.com/gpu-HOURS
-        ada    2             1h45m      65%       30m    36m              0.60        2.40               4.80
+        ada    2             1h45m      66%       30m    36m              0.60        2.40               4.80
         bob    1             1h35m      63%       30m    35m              0.58        2.33               4.67
         1 AppWrapper cannot be read
         ");

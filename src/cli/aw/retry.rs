@@ -76,6 +76,7 @@ async fn recreate(place: &Place, one: &One) -> Result<Option<Done<Retried>>, Err
     match place.create(&recreate::trial(&manifest, &one.wrapper.uid), true).await? {
         Written::Yes => {}
         Written::Conflict => return Ok(None),
+        Written::Forbidden(error) => return Err(error),
         Written::Refused(why) => {
             let why = format!("was left unchanged, because it could not be recreated: {why}");
             return done(false, nothing, &why);
@@ -237,6 +238,10 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
             kept.forget();
             return Ok(Replaced::Refused(why));
         }
+        Ok(Written::Forbidden(error)) => {
+            kept.forget();
+            return Err(error);
+        }
         // it may be deleted or not: the file stays
         Err(error) => return Err(kept.explain(&error)),
     }
@@ -253,7 +258,9 @@ async fn replace(place: &Place, one: &One, manifest: &Value) -> Result<Replaced,
             manifest: kept.place(),
         }),
         Ok(Written::Refused(why)) => Ok(Replaced::Lost { why, manifest: kept.place() }),
-        Err(error) => Ok(Replaced::Lost { why: error.to_string(), manifest: kept.place() }),
+        Ok(Written::Forbidden(error)) | Err(error) => {
+            Ok(Replaced::Lost { why: error.to_string(), manifest: kept.place() })
+        }
     }
 }
 

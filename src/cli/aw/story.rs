@@ -200,8 +200,10 @@ fn deadlines(description: &Description, is_gone: bool, now: Timestamp) -> Vec<De
     let eviction = next.eviction.as_ref();
     add(eviction.map(|it| it.at), "Kueue evicts it unless its pods are ready".to_owned());
     let progress = next.progress.as_ref();
-    let hang = "it counts as a hang unless a newer report arrives";
-    add(progress.and_then(|it| it.hang_at), hang.to_owned());
+    if let Some(progress) = progress {
+        let hang = format!("it counts as a hang unless {} arrives", progress.awaited());
+        add(progress.hang_at, hang);
+    }
     let budget = next.budget.as_ref();
     let refill = "restarts are given back if its pods stay ready";
     add(budget.and_then(|it| it.refill_at), refill.to_owned());

@@ -2,14 +2,16 @@
 
 use std::process::ExitCode;
 
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 use serde_json::json;
 
 use super::super::place::{One, Place, appwrappers};
 use super::super::{Error, program};
+use super::list::{DEACTIVATED, awaits_admission};
 use super::reach::Written;
-use super::workload::Queued;
-use super::{Done, Target, block_on};
+use super::workload::{Queued, other_queue, requeuing};
+use super::{Done, Target, block_on, now};
 use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::workload::{SeenWorkload, WorkloadCondition};
@@ -34,7 +36,7 @@ enum SuspendPlan {
     /// Its annotation `active`: the controller does the rest.
     Annotation,
     /// `spec.active` of its Workload, which somebody else has deactivated.
-    Workload(SeenWorkload),
+    Workload(Box<SeenWorkload>),
 }
 
 /// What was done.
@@ -62,7 +64,7 @@ async fn switch(target: &Target, wish: Wish) -> Result<Done<Switched>, Error> {
             Ok(()) => place.workload(&wrapper.uid).await?,
             Err(_) => Queued::Nothing,
         };
-        carry_out(place, one, plan(wrapper, &queued, wish, program()), wish).await
+        carry_out(place, one, plan(wrapper, &queued, wish, program(), now()), wish).await
     };
     target.change(change).await
 }
@@ -115,6 +117,7 @@ async fn carry_out(
         Written::Refused(why) => {
             Some(done(false, false, workload, format!("was not changed: {why}")))
         }
+        Written::Forbidden(error) => return Err(error),
         Written::Conflict => None,
     })
 }
@@ -146,7 +149,13 @@ fn may_change(wrapper: &Wrapper) -> Result<(), String> {
 }
 
 /// What is to be done so that it is suspended, or not.
-fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> SuspendPlan {
+fn plan(
+    wrapper: &Wrapper,
+    queued: &Queued,
+    wish: Wish,
+    program: &str,
+    now: Timestamp,
+) -> SuspendPlan {
     if let Err(why) = may_change(wrapper) {
         let retry = match wrapper.status.phase {
             Phase::Failed if !wrapper.deleting && wrapper.is_ours() => {
@@ -156,11 +165,18 @@ fn plan(wrapper: &Wrapper, queued: &Queued, wish: Wish, program: &str) -> Suspen
         };
         return SuspendPlan::No(why + &retry);
     }
+    if let Queued::Workload(workload) = queued
+        && wish == Wish::Resume
+        && wrapper.spec.suspend
+        && let Some((why, remedy)) = stuck(workload, wrapper)
+    {
+        return SuspendPlan::No(format!("is not resumed: {why}; {remedy}"));
+    }
     let is_inactive = wrapper.is_inactive();
     match (queued, &wrapper.queue) {
         // it holds without Kueue, too
         (_, _) if wish == Wish::Resume && is_inactive => SuspendPlan::Annotation,
-        (Queued::Workload(workload), _) => of_workload(workload, wrapper, wish),
+        (Queued::Workload(workload), _) => of_workload(workload, wrapper, wish, now),
         // Kueue has not seen it yet, or will not: it would take the field for its own
         (Queued::Nothing | Queued::Hidden(_), Some(queue)) => match wish {
             Wish::Suspend if is_inactive => SuspendPlan::Already(ALREADY.to_owned()),
@@ -187,7 +203,12 @@ const ALREADY: &str = "is already suspended";
 const RUNS: &str = "is not suspended";
 
 /// Of a Workload that can be seen; the annotation does not ask for a resumption.
-fn of_workload(workload: &SeenWorkload, wrapper: &Wrapper, wish: Wish) -> SuspendPlan {
+fn of_workload(
+    workload: &SeenWorkload,
+    wrapper: &Wrapper,
+    wish: Wish,
+    now: Timestamp,
+) -> SuspendPlan {
     let name = &workload.name;
     match (wish, workload.active) {
         (Wish::Suspend, _) if wrapper.is_inactive() => SuspendPlan::Already(ALREADY.to_owned()),
@@ -200,15 +221,39 @@ fn of_workload(workload: &SeenWorkload, wrapper: &Wrapper, wish: Wish) -> Suspen
         (Wish::Resume, true) if wrapper.spec.suspend && wrapper.queue.is_none() => {
             SuspendPlan::Spec
         }
-        (Wish::Resume, true | false) if wrapper.spec.suspend && is_given_up(workload) => {
-            SuspendPlan::No(given_up(workload, &wrapper.namespace))
+        (Wish::Resume, true) if wrapper.spec.suspend => {
+            let later = requeuing(workload, now).map(|text| format!("; {text}"));
+            SuspendPlan::Already(format!(
+                "is already active: Workload {name} is waiting for admission{}",
+                later.unwrap_or_default()
+            ))
         }
-        (Wish::Resume, true) if wrapper.spec.suspend => SuspendPlan::Already(format!(
-            "is already active: Workload {name} is waiting for admission"
-        )),
         (Wish::Resume, true) => SuspendPlan::Already(RUNS.to_owned()),
-        (Wish::Resume, false) => SuspendPlan::Workload(workload.clone()),
+        (Wish::Resume, false) => SuspendPlan::Workload(Box::new(workload.clone())),
     }
+}
+
+/// Why Kueue does not admit one that is suspended by the queue that it names, and what its user can do; none where that
+/// is not Kueue's to say, and where it waits for its turn.
+pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<(String, String)> {
+    let Queued::Workload(workload) = queued else { return None };
+    if wrapper.status.phase != Phase::Suspended || wrapper.deleting || !wrapper.is_ours() {
+        return None;
+    }
+    stuck(workload, wrapper).or_else(|| {
+        let resume = || format!("to resume it: {program} resume {}", wrapper.name);
+        let is_held = awaits_admission(wrapper) && !workload.active;
+        is_held.then(|| (DEACTIVATED.to_owned(), resume()))
+    })
+}
+
+/// Why only another Workload is admitted by the queue that it names, and how Kueue creates one.
+fn stuck(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<(String, String)> {
+    let why = given_up(workload, wrapper).or_else(|| other_queue(workload, wrapper))?;
+    let (name, namespace) = (&workload.name, &wrapper.namespace);
+    let remedy =
+        format!("to let Kueue create another one: kubectl delete workload {name} -n {namespace}");
+    Some((why, remedy))
 }
 
 /// The condition by which Kueue itself has deactivated a Workload, for more than `spec.active`: it does not take that back
@@ -223,16 +268,16 @@ fn given_up_by(workload: &SeenWorkload) -> Option<&WorkloadCondition> {
         .or_else(|| by_kueue("Requeued").filter(|it| it.status == "False"))
 }
 
-fn is_given_up(workload: &SeenWorkload) -> bool {
-    given_up_by(workload).is_some() && !workload.is("QuotaReserved")
-}
-
-fn given_up(workload: &SeenWorkload, namespace: &str) -> String {
-    let (name, why) = (&workload.name, given_up_by(workload).map_or("", |it| it.reason.as_str()));
-    format!(
-        "is not resumed: Kueue has deactivated its Workload {name} ({why}) and does not activate it again; \
-         to let Kueue create another one: kubectl delete workload {name} -n {namespace}"
-    )
+/// That Kueue has deactivated it for good; without a queue, it does not have to admit it.
+fn given_up(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<String> {
+    let by = given_up_by(workload).filter(|_| !workload.is("QuotaReserved"))?;
+    let is_needed = wrapper.queue.is_some() || !workload.active;
+    is_needed.then(|| {
+        format!(
+            "Kueue has deactivated its Workload {} ({}) and does not activate it again",
+            workload.name, by.reason
+        )
+    })
 }
 
 /// What was done, in words.
@@ -269,10 +314,11 @@ fn message(wish: Wish, plan: &SuspendPlan, wrapper: &Wrapper) -> String {
             };
             format!("resumed (annotation {key}){then}")
         }
-        (Wish::Suspend | Wish::Resume, SuspendPlan::Workload(SeenWorkload { name, .. })) => {
+        (Wish::Suspend | Wish::Resume, SuspendPlan::Workload(workload)) => {
             format!(
-                "resumed through Kueue: spec.active of its Workload {name} is now true; it is waiting \
-             for admission"
+                "resumed through Kueue: spec.active of its Workload {} is now true; it is waiting \
+                 for admission",
+                workload.name
             )
         }
     }
@@ -294,8 +340,25 @@ mod tests {
         SeenWorkload { name: "w".into(), active, ..SeenWorkload::default() }
     }
 
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + second).unwrap()
+    }
+
     fn planned(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> SuspendPlan {
-        plan(wrapper, queued, wish, "kubectl aw")
+        plan(wrapper, queued, wish, "kubectl aw", at(0))
+    }
+
+    fn found(workload: SeenWorkload) -> Queued {
+        Queued::Workload(Box::new(workload))
+    }
+
+    fn condition(kind: &str, status: &str, reason: &str) -> WorkloadCondition {
+        WorkloadCondition {
+            kind: kind.into(),
+            status: status.into(),
+            reason: reason.into(),
+            ..WorkloadCondition::default()
+        }
     }
 
     #[test]
@@ -329,9 +392,11 @@ mod tests {
             held
         };
         let plain = |suspend| wrapper(Phase::Running, Some("gpu"), suspend);
-        let of = |active| Queued::Workload(workload(active));
+        let of = |active| found(workload(active));
         let returning =
-            Queued::Workload(SeenWorkload { deactivated_for: Some("1".into()), ..workload(false) });
+            found(SeenWorkload { deactivated_for: Some("1".into()), ..workload(false) });
+        let later =
+            found(SeenWorkload { requeue_at: Some(at(53)), evictions: 2, ..workload(true) });
         let hidden = Queued::Hidden("forbidden".into());
         let annotation = "annotation";
         for (wrapper, queued, wish, want) in vec![
@@ -350,6 +415,12 @@ mod tests {
             (held(true), Queued::NoKueue, Resume, annotation),
             (plain(true), of(false), Resume, "workload w"),
             (plain(true), of(true), Resume, "is waiting for admission"),
+            (
+                plain(true),
+                later,
+                Resume,
+                "; Kueue requeues it at 2026-01-01T00:00:53Z, in 53s (eviction 2)",
+            ),
             (plain(false), of(true), Resume, "is not suspended"),
             (plain(false), hidden.clone(), Resume, "is not suspended"),
             (wrapper(Phase::Suspended, None, true), of(true), Resume, "spec"),
@@ -367,28 +438,68 @@ mod tests {
 
     #[test]
     fn what_kueue_has_given_up_is_not_resumed() {
-        let condition = |kind: &str, status: &str, reason: &str| WorkloadCondition {
-            kind: kind.into(),
-            status: status.into(),
-            reason: reason.into(),
-            ..WorkloadCondition::default()
-        };
         let time = "DeactivatedDueToMaximumExecutionTimeExceeded";
-        for (active, found, is_final) in [
+        for (active, seen, is_final) in [
             (false, condition("DeactivationTarget", "True", "MaximumExecutionTimeExceeded"), true),
             (false, condition("Evicted", "True", time), true),
             (true, condition("Requeued", "False", "DeactivatedDueToAdmissionCheck"), true),
             (true, condition("Requeued", "True", "DeactivatedDueToAdmissionCheck"), false),
             (false, condition("Evicted", "True", "Deactivated"), false),
         ] {
-            let workload = SeenWorkload { conditions: vec![found.clone()], ..workload(active) };
+            let workload = SeenWorkload { conditions: vec![seen.clone()], ..workload(active) };
             let wrapper = wrapper(Phase::Suspended, Some("gpu"), true);
-            let plan = planned(&wrapper, &Queued::Workload(workload), Wish::Resume);
+            let queued = found(workload);
+            let plan = planned(&wrapper, &queued, Wish::Resume);
             let said = match plan {
                 SuspendPlan::No(why) => why.contains("kubectl delete workload w"),
                 _ => false,
             };
-            assert_eq!(said, is_final, "{found:?}");
+            assert_eq!(said, is_final, "{seen:?}");
+            let (why, advice) = held(&wrapper, &queued, "kubectl aw").unzip();
+            let final_words = "Kueue has deactivated its Workload w (";
+            let want = match (is_final, active) {
+                (true, _) => Some((final_words, "kubectl delete workload w -n ")),
+                (false, false) => Some((DEACTIVATED, "to resume it: kubectl aw resume aw")),
+                (false, true) => None,
+            };
+            let is_told = |text: Option<String>, want: Option<&str>| match (text, want) {
+                (Some(text), Some(want)) => text.contains(want),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            let (want_why, want_advice) = want.unzip();
+            assert!(is_told(why, want_why) && is_told(advice, want_advice), "{seen:?}");
+        }
+    }
+
+    #[test]
+    fn what_kueue_left_in_another_queue_is_not_resumed() {
+        let mut held_back = wrapper(Phase::Suspended, Some("new"), true);
+        held_back.annotations.insert(keys::ACTIVE.into(), "false".into());
+        let suspended = |queue| wrapper(Phase::Suspended, queue, true);
+        for (wrapper, is_refused, is_held) in [
+            (suspended(Some("new")), true, true),
+            (held_back, true, true),
+            (suspended(Some("old")), false, false),
+            (suspended(None), false, false),
+        ] {
+            let conditions = vec![condition("Evicted", "True", "Preempted")];
+            let queued =
+                found(SeenWorkload { queue: Some("old".into()), conditions, ..workload(true) });
+            let is_refusal = |plan: &SuspendPlan| match plan {
+                SuspendPlan::No(why) => {
+                    why.contains("its Workload is in queue old")
+                        && why.contains("delete workload w")
+                }
+                SuspendPlan::Already(_)
+                | SuspendPlan::Spec
+                | SuspendPlan::Annotation
+                | SuspendPlan::Workload(_) => false,
+            };
+            let plan = planned(&wrapper, &queued, Wish::Resume);
+            assert_eq!(is_refusal(&plan), is_refused, "{:?}: {plan:?}", wrapper.queue);
+            let held = held(&wrapper, &queued, "kubectl aw");
+            assert_eq!(held.is_some(), is_held, "{:?}: {held:?}", wrapper.queue);
         }
     }
 

@@ -9,6 +9,7 @@ use k8s_openapi::jiff::Timestamp;
 
 use super::super::bundle::exported_at;
 use super::super::complete::names_in_the_cluster;
+use super::super::configuration::assumed;
 use super::super::explain;
 use super::super::place::Place;
 use super::super::term;
@@ -56,7 +57,9 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
         let documents = explain::read(&args.files)?;
         let now = args.now.or_else(|| exported_at(&documents)).unwrap_or_else(now);
         let config = configured(None)?;
-        (Known::of_bundle(documents, &config, now).map_err(Error::Usage)?, now)
+        let mut known = Known::of_bundle(documents, &config, now).map_err(Error::Usage)?;
+        known.gathered.notes.extend(assumed(&known.gathered.one.wrapper));
+        (known, now)
     };
     let story = known.story(now);
     save(args.svg.as_deref(), &story, Story::svg)?;

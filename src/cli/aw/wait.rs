@@ -78,6 +78,7 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
         None if args.goal == Goal::Deleted => Sight::Gone,
         None => return Err(Error::Negative(place.nobody(name))),
     };
+    let was_there = matches!(sight, Sight::Is(_));
     let mut verdict = judge(args.goal, &sight);
     let mut timed_out = false;
     if let (WaitState::Wait, Sight::Is(one)) = (&verdict, &sight) {
@@ -93,7 +94,7 @@ async fn wait(args: &Args) -> Result<Done<Waited>, Error> {
         };
         timed_out = verdict == WaitState::Wait;
     }
-    let message = message(args, &sight, &verdict);
+    let message = message(args, was_there, &sight, &verdict);
     Ok(Done {
         namespace: place.namespace.clone(),
         name: name.clone(),
@@ -181,12 +182,13 @@ const fn text(goal: Goal) -> &'static str {
     }
 }
 
-fn message(args: &Args, sight: &Sight, verdict: &WaitState) -> String {
+fn message(args: &Args, was_there: bool, sight: &Sight, verdict: &WaitState) -> String {
     let goal = |reach: &str| match args.goal {
         Goal::Phase(phase) => format!("{reach} phase {}", phase.as_str()),
         Goal::Deleted => "be deleted".to_owned(),
     };
     match verdict {
+        WaitState::Reached if !was_there => "does not exist".to_owned(),
         WaitState::Reached if args.goal == Goal::Deleted => "was deleted".to_owned(),
         WaitState::Reached => goal("reached"),
         WaitState::Never(why) => format!("will not {}: {why}", goal("reach")),
@@ -213,7 +215,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::cli::{ClusterArgs, Output};
     use crate::observe::raw_object::RawObject;
+
+    #[test]
+    fn only_what_was_there_was_deleted() {
+        let target = Target {
+            name: "aw".to_owned(),
+            namespace: None,
+            cluster: ClusterArgs::default(),
+            output: Output::Text,
+        };
+        let args = Args { target, goal: Goal::Deleted, timeout: None };
+        let said = |was_there| message(&args, was_there, &Sight::Gone, &WaitState::Reached);
+        assert_eq!([true, false].map(said), ["was deleted", "does not exist"]);
+    }
 
     fn sight(phase: &str, deleting: bool) -> Sight {
         let mut object = json!({

@@ -1,6 +1,7 @@
 //! `appwrapper watch`: an AppWrapper until it has ended. On a terminal a view that is drawn again and again,
 //! elsewhere a line for each change.
 
+pub(in crate::cli) mod relist;
 mod view;
 
 use std::collections::BTreeMap;
@@ -11,19 +12,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::stream::BoxStream;
 use kube::api::Api;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 
 use super::super::place::{One, Place};
 use super::super::term::{self, Page, Screen};
 use super::super::{DONE, Error, Output};
 use super::sights::{Sight, Sights};
-use super::{Target, block_on, now, wait};
+use super::{Target, block_on, now, sentence, wait};
 use crate::api::{Phase, keys};
-use crate::cli::cluster::said;
 use crate::observe::live::pod_resource;
 use crate::observe::pod_record::{PodRecord, WatchedPod};
+use relist::{Events, problem};
 use view::{Change, Frame, Scene};
 
 /// Time between two pictures: ages are in seconds.
@@ -49,24 +49,25 @@ enum End {
 }
 
 pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
-    let end = block_on(async {
+    let (end, namespace) = block_on(async {
         let place = target.place().await?;
         let one = place.one(&target.name).await?;
         let course = Course { changes: vec![], one };
         let mut stop = pin!(tokio::signal::ctrl_c());
         // from now on the signal does not end the process by itself
         drop(futures::poll!(&mut stop));
-        match target.output {
-            Output::Text if term::is_terminal() => live(&place, course, stop).await,
-            output => lines(&place, course, output, stop).await,
-        }
+        let end = match target.output {
+            Output::Text if term::is_terminal() => live(&place, course, stop).await?,
+            output => lines(&place, course, output, stop).await?,
+        };
+        Ok((end, place.namespace))
     })?;
-    let name = &target.name;
+    let no = |what: &str| Err(Error::Negative(sentence(&namespace, &target.name, what)));
     match end {
         End::Succeeded | End::Unread => Ok(DONE),
         End::Interrupted => Ok(ExitCode::from(INTERRUPTED)),
-        End::Failed(why) => Err(Error::Negative(format!("AppWrapper {name} has failed: {why}"))),
-        End::Deleted => Err(Error::Negative(format!("AppWrapper {name} was deleted"))),
+        End::Failed(why) => no(&format!("has failed: {why}")),
+        End::Deleted => no("was deleted"),
     }
 }
 
@@ -85,7 +86,8 @@ impl Course {
                 Change::of(&self.one.wrapper, now())
             }
             Sight::Gone => Change::deleted(now()),
-        };
+        }
+        .after(&self.changes);
         if self.changes.last().is_some_and(|last| last.is_same(&change)) {
             return None;
         }
@@ -187,11 +189,16 @@ fn draw(course: &Course, pods: &Pods) -> Vec<term::Shown> {
     view::view(&scene, now(), Frame { width, height, colours: term::has_colour() })
 }
 
+/// Pods by name.
+type Known = BTreeMap<String, Arc<PodRecord>>;
+
 /// The pods of an AppWrapper, as far as the user may see them.
 struct Pods {
-    events: BoxStream<'static, watcher::Result<Event<WatchedPod>>>,
+    events: Events<Event<WatchedPod>>,
     uid: String,
-    known: BTreeMap<String, Arc<PodRecord>>,
+    known: Known,
+    /// Those of the list under way: what is known stays until it is complete.
+    listed: Known,
     /// Why they are not seen.
     note: Option<String>,
 }
@@ -200,36 +207,84 @@ impl Pods {
     fn of(place: &Place, one: &One) -> Self {
         let labels = format!("{}={}", keys::APPWRAPPER, one.wrapper.name);
         let api = Api::namespaced_with(place.client.clone(), &place.namespace, &pod_resource());
-        let events = watcher(api, watcher::Config::default().labels(&labels)).boxed();
-        Self { events, uid: one.wrapper.uid.clone(), known: BTreeMap::new(), note: None }
+        let events = relist::watch(api, watcher::Config::default().labels(&labels));
+        Self::seen(events, &one.wrapper.uid)
+    }
+
+    fn seen(events: Events<Event<WatchedPod>>, uid: &str) -> Self {
+        let (known, listed) = (Known::new(), Known::new());
+        Self { events, uid: uid.to_owned(), known, listed, note: None }
     }
 
     /// Waits for a change. What cannot be seen is noted, and never ends.
     async fn next(&mut self) {
         match self.events.next().await {
-            Some(Ok(Event::Init)) => self.known.clear(),
-            Some(Ok(Event::InitApply(pod) | Event::Apply(pod))) => self.keep(pod.record),
+            Some(Ok(Event::Init)) => self.listed.clear(),
+            Some(Ok(Event::InitApply(pod))) => keep(&mut self.listed, &self.uid, pod.record),
+            Some(Ok(Event::Apply(pod))) => keep(&mut self.known, &self.uid, pod.record),
             Some(Ok(Event::Delete(pod))) => drop(self.known.remove(&pod.record.identity.name)),
-            Some(Ok(Event::InitDone)) => self.note = None,
+            Some(Ok(Event::InitDone)) => {
+                self.known = std::mem::take(&mut self.listed);
+                self.note = None;
+            }
             Some(Err(error)) => {
-                let (watcher::Error::InitialListFailed(cause)
-                | watcher::Error::WatchStartFailed(cause)
-                | watcher::Error::WatchFailed(cause)) = &error
-                else {
-                    return tokio::time::sleep(FRAME).await;
-                };
-                self.note = Some(format!("cannot watch pods: {}", said(cause)));
-                tokio::time::sleep(FRAME).await;
+                self.note = problem("pods", error).or_else(|| self.note.take());
             }
             None => std::future::pending().await,
         }
     }
+}
 
-    fn keep(&mut self, record: Arc<PodRecord>) {
-        let name = record.identity.name.clone();
-        let is_ours = record.identity.appwrapper_uid.as_deref() == Some(self.uid.as_str());
-        if is_ours && (self.known.len() < PODS_MAX || self.known.contains_key(&name)) {
-            self.known.insert(name, record);
+/// Keeps a pod where it is of the AppWrapper with this UID, and as far as there is room.
+fn keep(pods: &mut Known, uid: &str, record: Arc<PodRecord>) {
+    let name = record.identity.name.clone();
+    let is_ours = record.identity.appwrapper_uid.as_deref() == Some(uid);
+    if is_ours && (pods.len() < PODS_MAX || pods.contains_key(&name)) {
+        pods.insert(name, record);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use kube::core::Status;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(name: &str) -> WatchedPod {
+        let labels = json!({"workload.codeflare.dev/appwrapper-uid": "u"});
+        let object = json!({"metadata": {"name": name, "labels": labels}});
+        serde_json::from_str(&object.to_string()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn pods_stay_in_view_and_the_note_goes_when_they_are_listed_again() {
+        let status = Status::failure("pods is forbidden", "Forbidden").with_code(403).boxed();
+        let events = vec![
+            Ok(Event::Init),
+            Ok(Event::InitApply(pod("a"))),
+            Ok(Event::InitApply(pod("b"))),
+            Ok(Event::InitDone),
+            Err(watcher::Error::InitialListFailed(kube::Error::Api(status))),
+            Ok(Event::Init),
+            Ok(Event::InitApply(pod("b"))),
+            Ok(Event::InitDone),
+        ];
+        let mut pods = Pods::seen(stream::iter(events).boxed(), "u");
+        let note = Some("cannot watch pods: pods is forbidden");
+        let steps: [(usize, &[&str], Option<&str>); 4] = [
+            (4, &["a", "b"], None),
+            (1, &["a", "b"], note),
+            (2, &["a", "b"], note),
+            (1, &["b"], None),
+        ];
+        for (events, known, note) in steps {
+            for _ in 0..events {
+                pods.next().await;
+            }
+            let names: Vec<&str> = pods.known.keys().map(String::as_str).collect();
+            assert_eq!((&names[..], pods.note.as_deref()), (known, note));
         }
     }
 }

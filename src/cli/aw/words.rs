@@ -64,7 +64,7 @@ pub(super) const fn phase(phase: Phase) -> &'static str {
 }
 
 /// The colour of a phase; none while nothing has to be told.
-pub(super) const fn colour(phase: Phase) -> Option<Colour> {
+pub(in crate::cli) const fn colour(phase: Phase) -> Option<Colour> {
     match phase {
         Phase::Succeeded => Some(Colour::Green),
         Phase::Failed => Some(Colour::Red),

@@ -1,7 +1,9 @@
 //! The Workload by which Kueue admits an AppWrapper.
 
+use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
+use super::super::explain::text::span;
 use crate::api::Phase;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
@@ -18,7 +20,7 @@ pub(in crate::cli) enum Queued {
     /// The user may not read it.
     Hidden(String),
     /// Kueue has created it.
-    Workload(SeenWorkload),
+    Workload(Box<SeenWorkload>),
 }
 
 /// How an AppWrapper stands in its queue.
@@ -36,12 +38,13 @@ pub(super) struct QueueStatus {
 
 /// The Workload of an AppWrapper among all of its namespace.
 pub(super) fn of_owner(all: &[RawObject], uid: &str) -> Queued {
-    workload::of_owner(all, uid).map_or(Queued::Nothing, Queued::Workload)
+    workload::of_owner(all, uid)
+        .map_or(Queued::Nothing, |workload| Queued::Workload(Box::new(workload)))
 }
 
 /// How it stands in its queue; none where it names none, and Kueue made nothing for it.
-pub(super) fn standing(wrapper: &Wrapper, queued: &Queued) -> Option<QueueStatus> {
-    let (queue, is_suspended) = (wrapper.queue.as_deref(), wrapper.spec.suspend);
+pub(super) fn standing(wrapper: &Wrapper, queued: &Queued, now: Timestamp) -> Option<QueueStatus> {
+    let queue = wrapper.queue.as_deref();
     let plain = |message: String| QueueStatus {
         queue: queue.map(str::to_owned),
         workload: None,
@@ -54,10 +57,7 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued) -> Option<QueueStatus
             workload: Some(workload.name.clone()),
             admitted: workload.is("Admitted") && !workload.is("Finished"),
             active: Some(workload.active),
-            ..plain(match &workload.cluster {
-                Some(cluster) => format!("{}; worker cluster {cluster}", message(workload, is_suspended)),
-                None => message(workload, is_suspended),
-            })
+            ..plain(whole_message(workload, wrapper, now))
         }),
         _ if queue.is_none() => None,
         Queued::NoKueue => {
@@ -87,8 +87,43 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued) -> Option<QueueStatus
 /// The most admission checks that are named.
 const CHECKS_MAX: usize = 8;
 
+/// What Kueue says, and where its quota is.
+fn whole_message(workload: &SeenWorkload, wrapper: &Wrapper, now: Timestamp) -> String {
+    let cluster = workload.cluster.as_ref().map(|cluster| format!("worker cluster {cluster}"));
+    let parts = [Some(message(workload, wrapper, now)), cluster, other_queue(workload, wrapper)];
+    parts.into_iter().flatten().collect::<Vec<_>>().join("; ")
+}
+
+/// That its Workload is in another queue than its label names, where Kueue leaves it there. Source: Kueue 0.18,
+/// `jobframework/reconciler.go`: it returns for an evicted Workload before it compares the queues.
+pub(super) fn other_queue(workload: &SeenWorkload, wrapper: &Wrapper) -> Option<String> {
+    let (queue, wanted) = (workload.queue.as_ref()?, wrapper.queue.as_ref()?);
+    if queue == wanted || workload.is("Finished") {
+        return None;
+    }
+    let why = if workload.is("QuotaReserved") {
+        "holds quota"
+    } else if workload.is("Evicted") {
+        "was evicted"
+    } else {
+        return None; // it moves this one at once
+    };
+    Some(format!("its Workload is in queue {queue}: Kueue does not move a Workload that {why}"))
+}
+
+/// When Kueue requeues it, while it waits after an eviction.
+pub(super) fn requeuing(workload: &SeenWorkload, now: Timestamp) -> Option<String> {
+    let at = workload.requeue_at.filter(|at| now < *at && workload.active)?;
+    let left = span(at.as_second() - now.as_second());
+    let evictions = match workload.evictions {
+        0 => String::new(),
+        count => format!(" (eviction {count})"),
+    };
+    Some(format!("Kueue requeues it at {at}, in {left}{evictions}"))
+}
+
 /// What Kueue says: why it is not admitted, where it is not.
-fn message(workload: &SeenWorkload, is_suspended: bool) -> String {
+fn message(workload: &SeenWorkload, wrapper: &Wrapper, now: Timestamp) -> String {
     let said = |condition: &WorkloadCondition| match (condition.reason.as_str(), &condition.message)
     {
         ("", message) => message.clone(),
@@ -108,7 +143,11 @@ fn message(workload: &SeenWorkload, is_suspended: bool) -> String {
     if workload.is("Admitted") {
         return match when("Evicted", "True") {
             Some(said) => format!("being evicted: {said}"),
-            None if is_suspended => {
+            None if wrapper.spec.suspend && wrapper.queue.is_none() => {
+                "admitted, but the AppWrapper has no queue label any more: Kueue does not resume it"
+                    .to_owned()
+            }
+            None if wrapper.spec.suspend => {
                 "admitted, but Kueue has not resumed it: if this lasts, compare \
                                      admission.kueueAccount with the user name of Kueue"
                     .to_owned()
@@ -129,8 +168,13 @@ fn message(workload: &SeenWorkload, is_suspended: bool) -> String {
         return format!("quota reserved, waiting for admission{admitted}");
     }
     let waits = when("QuotaReserved", "False");
-    let evicted = when("Evicted", "True").map(|said| format!("was evicted: {said}"));
-    let mut parts: Vec<String> = [waits, evicted].into_iter().flatten().collect();
+    // Kueue repeats the message of an eviction in QuotaReserved
+    let text = |kind: &str| workload.condition(kind).map(|condition| condition.message.as_str());
+    let is_new = text("Evicted") != text("QuotaReserved");
+    let evicted = when("Evicted", "True").filter(|_| is_new);
+    let evicted = evicted.map(|said| format!("was evicted: {said}"));
+    let parts = [waits, evicted, requeuing(workload, now)];
+    let mut parts: Vec<String> = parts.into_iter().flatten().collect();
     parts.extend(Some(open_checks(workload)).filter(|checks| !checks.is_empty()));
     if parts.is_empty() {
         "waiting: Kueue has not processed it yet".to_owned()
@@ -155,6 +199,10 @@ mod tests {
 
     use super::*;
     use crate::api::Attempt;
+
+    fn at(second: i64) -> Timestamp {
+        Timestamp::from_second(1_767_225_600 + second).unwrap()
+    }
 
     fn gpu() -> Wrapper {
         Wrapper { queue: Some("gpu".to_owned()), ..Wrapper::default() }
@@ -225,14 +273,15 @@ mod tests {
             (true, vec![quota, admitted, ("Finished", "True", "done")], "finished: R: done"),
         ] {
             let of = seen(&workload("w", "uid", active, &conditions));
-            let standing = standing(&gpu(), &of_owner(&[of], "uid")).unwrap();
+            let standing = standing(&gpu(), &of_owner(&[of], "uid"), at(0)).unwrap();
             assert_eq!(standing.message, want, "{active} {conditions:?}");
             let is_admitted = conditions.contains(&admitted) && !want.starts_with("finished");
             assert_eq!(standing.admitted, is_admitted);
         }
         let mut checked = workload("w", "uid", true, &[quota, ("Admitted", "False", "x")]);
         checked["status"]["conditions"][1]["reason"] = "NoReservation".into();
-        let message = |of: &Value| standing(&gpu(), &of_owner(&[seen(of)], "uid")).unwrap().message;
+        let message =
+            |of: &Value| standing(&gpu(), &of_owner(&[seen(of)], "uid"), at(0)).unwrap().message;
         let waiting = "quota reserved, waiting for admission";
         assert_eq!(message(&checked), waiting);
         checked["status"]["admissionChecks"] = json!([{"name": "a", "state": "Ready"},
@@ -243,17 +292,20 @@ mod tests {
         );
         let mut elsewhere = workload("w", "uid", true, &[quota, admitted]);
         elsewhere["status"]["clusterName"] = "west".into();
-        let elsewhere = standing(&gpu(), &of_owner(&[seen(&elsewhere)], "uid")).unwrap();
-        assert_eq!(elsewhere.message, "admitted; worker cluster west");
-        assert_eq!(standing(&Wrapper::default(), &Queued::Nothing), None);
-        assert_eq!(standing(&Wrapper::default(), &Queued::NoKueue), None);
-        let hidden = standing(&gpu(), &Queued::Hidden("forbidden".into())).unwrap();
+        assert_eq!(message(&elsewhere), "admitted; worker cluster west");
+    }
+
+    #[test]
+    fn the_standing_says_why_there_is_no_workload() {
+        assert_eq!(standing(&Wrapper::default(), &Queued::Nothing, at(0)), None);
+        assert_eq!(standing(&Wrapper::default(), &Queued::NoKueue, at(0)), None);
+        let hidden = standing(&gpu(), &Queued::Hidden("forbidden".into()), at(0)).unwrap();
         assert_eq!(hidden.message, "cannot list its Workload: forbidden");
         let gone = |phase: Phase, attempts: usize| {
             let mut wrapper = Wrapper { name: "work".to_owned(), ..gpu() };
             wrapper.status.phase = phase;
             wrapper.status.attempts = vec![Attempt::default(); attempts];
-            standing(&wrapper, &Queued::Nothing).map(|status| status.message)
+            standing(&wrapper, &Queued::Nothing, at(0)).map(|status| status.message)
         };
         assert_eq!(gone(Phase::Succeeded, 1), None);
         assert!(gone(Phase::Running, 1).unwrap().starts_with("its Workload was deleted"));
@@ -267,7 +319,59 @@ mod tests {
             queue: Some("q".to_owned()),
             ..Wrapper::default()
         };
-        let said = standing(&wrapper, &Queued::Nothing).unwrap().message;
+        let said = standing(&wrapper, &Queued::Nothing, at(0)).unwrap().message;
         assert!(said.starts_with("Kueue cannot create its Workload: the name"), "{said}");
+    }
+
+    #[test]
+    fn a_workload_that_kueue_leaves_in_another_queue_is_told() {
+        let (no, yes) = (|kind| (kind, "False", ""), |kind| (kind, "True", ""));
+        let moved = "Kueue does not move a Workload that";
+        for (queue, conditions, want) in [
+            ("old", vec![no("QuotaReserved"), yes("Evicted")], Some("was evicted")),
+            ("old", vec![yes("QuotaReserved"), yes("Admitted")], Some("holds quota")),
+            ("old", vec![no("QuotaReserved")], None),
+            ("old", vec![yes("Evicted"), yes("Finished")], None),
+            ("gpu", vec![no("QuotaReserved"), yes("Evicted")], None),
+            ("", vec![no("QuotaReserved"), yes("Evicted")], None),
+        ] {
+            let mut of = workload("w", "uid", true, &conditions);
+            of["spec"]["queueName"] = queue.into();
+            let said = standing(&gpu(), &of_owner(&[seen(&of)], "uid"), at(0)).unwrap().message;
+            let told = said.split_once("; its Workload is in queue old: ").map(|(_, told)| told);
+            assert_eq!(told.map(str::to_owned), want.map(|why| format!("{moved} {why}")), "{said}");
+        }
+    }
+
+    #[test]
+    fn the_time_of_requeuing_is_told_and_an_eviction_once() {
+        let late = "Exceeded the PodsReady timeout ns/w";
+        for (waits, requeue_at, evictions, want) in [
+            (late, at(53), 1, "; Kueue requeues it at 2026-01-01T00:00:53Z, in 53s (eviction 1)"),
+            (late, at(53), 0, "; Kueue requeues it at 2026-01-01T00:00:53Z, in 53s"),
+            (late, at(0), 1, ""),
+            ("no quota", at(0), 1, "; was evicted: R: Exceeded the PodsReady timeout ns/w"),
+        ] {
+            let conditions = [("QuotaReserved", "False", waits), ("Evicted", "True", late)];
+            let mut of = workload("w", "uid", true, &conditions);
+            of["status"]["requeueState"] = json!({"count": evictions, "requeueAt": requeue_at});
+            let said = standing(&gpu(), &of_owner(&[seen(&of)], "uid"), at(0)).unwrap().message;
+            assert_eq!(said, format!("not admitted: R: {waits}{want}"));
+        }
+    }
+
+    #[test]
+    fn an_admission_without_a_queue_label_is_told() {
+        let of = seen(&workload("w", "uid", true, &[("Admitted", "True", "")]));
+        for (queue, want) in [
+            (None, "admitted, but the AppWrapper has no queue label any more"),
+            (Some("gpu".to_owned()), "admitted, but Kueue has not resumed it"),
+        ] {
+            let mut wrapper = Wrapper { queue, ..Wrapper::default() };
+            std::sync::Arc::make_mut(&mut wrapper.spec).suspend = true;
+            let queued = of_owner(std::slice::from_ref(&of), "uid");
+            let said = standing(&wrapper, &queued, at(0)).unwrap().message;
+            assert!(said.starts_with(want), "{said}");
+        }
     }
 }

@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::super::aw::list::state;
+use super::super::aw::list::{DEACTIVATED, awaits_admission, state};
 use super::super::ledger::Ledger;
 use super::super::program;
 use super::Scene;
@@ -56,9 +56,12 @@ pub(in crate::cli) struct Explanation {
     /// The first cause with all that is known of it.
     #[serde(skip)]
     pub record: Option<FailureRecord>,
-    /// The pause is a retry policy's delay, which runs from the failure.
+    /// From when the pause runs.
     #[serde(skip)]
-    pub delayed: bool,
+    pub pause: PauseStart,
+    /// How many restarts are allowed and used is not known: what may set the limit could not be read.
+    #[serde(skip)]
+    pub restarts_unknown: bool,
     /// Namespace and name, for the headline.
     #[serde(skip)]
     pub title: String,
@@ -71,6 +74,29 @@ pub(in crate::cli) struct Explanation {
     /// It cannot be created: the webhook would deny it.
     #[serde(skip)]
     pub is_denied: bool,
+}
+
+/// From when the pause before the next attempt runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) enum PauseStart {
+    /// From the failure: it is the delay of a retry policy.
+    Failure,
+    /// It has begun, since all resources are deleted.
+    Begun,
+    /// From the moment at which all resources are deleted.
+    Deletion,
+}
+
+impl PauseStart {
+    fn of(decision: &Decision) -> Self {
+        if is_gone(decision) {
+            Self::Begun
+        } else if decision.status.retry_after.is_some() {
+            Self::Failure
+        } else {
+            Self::Deletion
+        }
+    }
 }
 
 /// The counted restarts that the limits evaluate, where `refill` gives some back.
@@ -118,7 +144,7 @@ pub(in crate::cli) struct Progress {
     pub eta_seconds: Option<i64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
-    /// When the AppWrapper counts as hanging unless a newer report arrives.
+    /// When the AppWrapper counts as hanging unless a report arrives that is newer than the last one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hang_at: Option<Timestamp>,
 }
@@ -135,6 +161,11 @@ impl Progress {
             checkpoint: report.and_then(Report::checkpoint).map(|(name, _)| name.to_owned()),
             hang_at: known.deadline,
         }
+    }
+
+    /// What must arrive before `hang_at`.
+    pub(in crate::cli) const fn awaited(&self) -> &'static str {
+        if self.at.is_some() { "a newer report" } else { "a report" }
     }
 }
 
@@ -233,15 +264,23 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     notes.extend(known.iter().flat_map(|known| known.flaws.iter().cloned()));
     let (budget, progress) = (Budget::of(facts), known.as_ref().map(Progress::of));
     let eviction = Eviction::of(snapshot, decision.verdict.deadline);
-    let standing = standing(&scene.wrapper, now);
+    let standing = standing(scene, now);
     if let Some(wait) = first_wait(&scene.wrapper, &decision, now) {
         decision.verdict.message = wait;
+    }
+    if will_be_suspended(scene, &decision) {
+        say_suspension(&mut decision);
+    }
+    let restarts_unknown = !scene.unread.is_empty() && decision.verdict.retries.is_some();
+    if restarts_unknown {
+        decision.verdict.retries = None;
     }
     Explanation {
         usage,
         budget,
         progress,
         eviction,
+        restarts_unknown,
         standing,
         ..of(scene, &decision, title, notes)
     }
@@ -262,14 +301,38 @@ fn first_wait(wrapper: &Wrapper, decision: &Decision, now: Timestamp) -> Option<
     Some(state(&suspended, now))
 }
 
+/// Whether its user has suspended it while its resources are deleted for a restart.
+fn will_be_suspended(scene: &Scene, decision: &Decision) -> bool {
+    let is_reset = [scene.snapshot.status.phase, decision.next] == [Phase::Resetting; 2];
+    let is_inactive = scene.wrapper.is_inactive() && !scene.snapshot.has_manager;
+    is_reset && is_inactive && !is_gone(decision)
+}
+
+/// No attempt follows the deletion: there is no pause to tell of.
+fn say_suspension(decision: &mut Decision) {
+    let verdict = &mut decision.verdict;
+    verdict.retry_after_seconds = None;
+    let separator = if verdict.message.is_empty() { "" } else { "; " };
+    verdict.message += &format!("{separator}it will be suspended once its resources are deleted");
+}
+
+/// Whether all resources are deleted, so that a pause has begun.
+fn is_gone(decision: &Decision) -> bool {
+    decision.status.since.as_ref().is_some_and(|since| since.gone.is_some())
+}
+
 /// The command for what has failed.
 pub(in crate::cli) fn how_to_retry(name: &str, program: &str) -> String {
     format!("to recreate it from its own spec: {program} retry {name}")
 }
 
 /// What it waits for; of an end, how it is run again.
-fn standing(wrapper: &Wrapper, now: Timestamp) -> String {
+fn standing(scene: &Scene, now: Timestamp) -> String {
+    let wrapper = &scene.wrapper;
+    let read = &scene.snapshot.workload;
+    let is_deactivated = matches!(read, WorkloadRead::Found(workload) if !workload.active);
     match wrapper.status.phase {
+        Phase::Suspended if is_deactivated && awaits_admission(wrapper) => DEACTIVATED.to_owned(),
         Phase::Failed => format!("final; {}", how_to_retry(&wrapper.name, program())),
         Phase::Succeeded => "final; to run it again, delete and recreate it".to_owned(),
         Phase::Empty
@@ -325,7 +388,8 @@ fn of(scene: &Scene, decision: &Decision, title: String, notes: Vec<String>) -> 
         progress: None,
         eviction: None,
         record: verdict.failure.clone(),
-        delayed: decision.status.retry_after.is_some(),
+        pause: PauseStart::of(decision),
+        restarts_unknown: false,
         title,
         standing: String::new(),
         notes,

@@ -53,7 +53,8 @@ pub(in crate::cli) async fn around(
     // everything is read from the API server itself: there is no cache to start from
     let mut memory = ReconcileState::default();
     let attach = world::attach(wrapper, config);
-    let mut notes = retry_sources::collect(client, wrapper, &attach, &cache).await?.notes;
+    let collected = retry_sources::collect(client, wrapper, &attach, &cache).await?;
+    let (mut notes, unread) = (collected.notes, collected.unread);
     let (ask, autopilot) = (FreshRead::Gone, &config.autopilot);
     let mut snapshot = observe::observe(sources, wrapper, &mut memory, ask, &attach, autopilot)
         .await
@@ -64,7 +65,7 @@ pub(in crate::cli) async fn around(
         of_pods(client, &mut snapshot, config).await
     });
     if config.autopilot.monitor_nodes {
-        snapshot.mark_lost_pods();
+        snapshot.mark_failed_pods();
     } else {
         snapshot.nodes.values_mut().for_each(|node| node.lost = None);
     }
@@ -74,6 +75,7 @@ pub(in crate::cli) async fn around(
     }
     let mut scene = world::of(wrapper, snapshot);
     scene.notes.extend(notes);
+    scene.unread = unread;
     Ok(scene)
 }
 

@@ -36,6 +36,8 @@ pub(super) struct Judged {
     pub replayed: Decided,
     /// Action or rule are others.
     pub differs: bool,
+    /// Whether they are is unknown, since it depends on more than is recorded.
+    pub unknown: bool,
     /// It would have come to this attempt.
     pub reached: bool,
     pub reason: String,
@@ -75,6 +77,10 @@ pub(super) fn answer(scene: &Scene, config: &Config, now: Timestamp) -> Replay {
     }
     let (limits, remarks) = Limits::of(&scene.wrapper.annotations, &config.fault_tolerance);
     let replay = replay(Facts { snapshot, limits: &limits, config, now, anchor: now });
+    if let ([why, ..], [_, ..]) = (&scene.unread[..], &replay.failures[..]) {
+        let outcome = format!("cannot be decided: {why}");
+        return Replay { name, attempts: vec![], outcome, notes };
+    }
     let mut all: Vec<String> = remarks.iter().map(ToString::to_string).collect();
     all.extend(answer::flaws(snapshot));
     all.extend(snapshot.retry.unusable.iter().map(ToString::to_string));
@@ -115,6 +121,7 @@ impl Judged {
                 retry_after_seconds: replayed.retry_after_seconds,
             },
             differs: replayed.differs(),
+            unknown: replayed.unknown,
             reached: replayed.reached,
             reason: replayed.reason.clone(),
             assumptions: replayed.assumptions.clone(),
@@ -131,15 +138,7 @@ fn outcome(failures: &[Replayed], attempts: &[Attempt]) -> String {
             all => format!("no failure recorded in {all} attempts: nothing to replay"),
         };
     };
-    let differ = failures.iter().filter(|each| each.differs()).count();
-    let mut text = match (differ, failures.len()) {
-        (0, 1) => "the only failure is decided the same way".to_owned(),
-        (0, 2) => "both failures are decided the same way".to_owned(),
-        (0, all) => format!("all {all} failures are decided the same way"),
-        (1, 1) => "the only failure is decided differently".to_owned(),
-        (2, 2) => "both failures are decided differently".to_owned(),
-        (some, all) => format!("{some} of {all} failures are decided differently"),
-    };
+    let mut text = differences(failures);
     let fail = Some(AttemptAction::Fail);
     let failed = last.recorded.action == fail;
     let end = failures.iter().position(|each| each.action == fail);
@@ -162,6 +161,24 @@ fn outcome(failures: &[Replayed], attempts: &[Attempt]) -> String {
         None => text += "; does not fail",
     }
     text
+}
+
+/// How many decisions are others, and of how many that is unknown.
+fn differences(failures: &[Replayed]) -> String {
+    let differ = failures.iter().filter(|each| each.differs()).count();
+    let unknown = failures.iter().filter(|each| each.unknown).count();
+    match (differ, unknown, failures.len()) {
+        (0, 0, 1) => "the only failure is decided the same way".to_owned(),
+        (0, 0, 2) => "both failures are decided the same way".to_owned(),
+        (0, 0, all) => format!("all {all} failures are decided the same way"),
+        (1, 0, 1) => "the only failure is decided differently".to_owned(),
+        (2, 0, 2) => "both failures are decided differently".to_owned(),
+        (some, 0, all) => format!("{some} of {all} failures are decided differently"),
+        (_, 1, 1) => "it is unknown whether the only failure is decided differently".to_owned(),
+        (some, unknown, all) => {
+            format!("{some} of {all} failures are decided differently; of {unknown} it is unknown")
+        }
+    }
 }
 
 const fn number(replayed: &Replayed) -> i32 {

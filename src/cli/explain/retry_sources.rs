@@ -18,6 +18,8 @@ pub(in crate::cli) struct Collected {
     pub objects: Vec<(KindKey, RawObject)>,
     /// About those that could not be read.
     pub notes: Vec<String>,
+    /// Those of the notes without which it is not known which RetryPolicies apply.
+    pub unread: Vec<String>,
 }
 
 /// Reads these objects into the cache.
@@ -30,7 +32,7 @@ pub(in crate::cli) async fn collect(
     attach: &Attach,
     cache: &Cache,
 ) -> Result<Collected, Error> {
-    let found = Collected { objects: vec![], notes: vec![] };
+    let found = Collected { objects: vec![], notes: vec![], unread: vec![] };
     let mut reader = Reader { client, cache, found };
     let (mut of_local, mut of_cluster) = (None, None);
     if let Some(queue) = &wrapper.queue {
@@ -58,6 +60,17 @@ pub(in crate::cli) async fn collect(
     Ok(reader.found)
 }
 
+impl Collected {
+    fn forbidden(&mut self, kind: &KindKey, name: &str, why: &str) {
+        let note = format!("cannot read {} {name}: {why}", kind.kind);
+        // most users may not read a ClusterQueue, and few attach a policy: a note is enough
+        if *kind != retry_sources::cluster_queues() {
+            self.unread.push(note.clone());
+        }
+        self.notes.push(note);
+    }
+}
+
 struct Reader<'a> {
     client: &'a Client,
     cache: &'a Cache,
@@ -80,13 +93,29 @@ impl Reader<'_> {
                 // there is none, or this version is not served
                 Err(error) if live::code(&error) == Some(404) => {}
                 Err(error) if live::code(&error) == Some(403) => {
-                    let (kind, name, why) = (&kind.kind, &at.name, said(&error));
-                    self.found.notes.push(format!("cannot read {kind} {name}: {why}"));
+                    self.found.forbidden(kind, &at.name, &said(&error));
                     return Ok(None);
                 }
                 Err(error) => return Err(unanswered(&error)),
             }
         }
         Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_policy_or_a_queue_of_the_namespace_the_policies_are_not_known() {
+        let mut found = Collected { objects: vec![], notes: vec![], unread: vec![] };
+        found.forbidden(&retry_sources::cluster_queues(), "all", "no");
+        assert_eq!((found.notes.len(), found.unread.len()), (1, 0));
+        found.forbidden(&retry_sources::local_queues(), "gpu", "no");
+        found.forbidden(&retry_sources::retry_policies(), "infra", "no");
+        let want = ["cannot read LocalQueue gpu: no", "cannot read RetryPolicy infra: no"];
+        assert_eq!(found.unread, want);
+        assert_eq!(found.notes[1..], want);
     }
 }

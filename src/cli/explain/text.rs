@@ -2,8 +2,9 @@
 
 use k8s_openapi::jiff::Timestamp;
 
+use super::super::aw::words;
 use super::super::term::{Colour, Page, Span};
-use super::answer::{Budget, Eviction, Explanation, Failure, Progress};
+use super::answer::{Budget, Eviction, Explanation, Failure, PauseStart, Progress};
 use crate::api::{Phase, RuleSource, SuspectEffect, SuspectNodes};
 use crate::decide::VerdictAction;
 use crate::decide::policy::{short, used_before};
@@ -77,8 +78,9 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
         phases += &format!(" → {}", shown(answer.next_phase));
     }
     let colour = match answer.action {
-        VerdictAction::None | VerdictAction::Succeed => Colour::Green,
-        VerdictAction::Fail => Colour::Red,
+        VerdictAction::None => words::colour(answer.next_phase),
+        VerdictAction::Succeed => Some(Colour::Green),
+        VerdictAction::Fail => Some(Colour::Red),
         VerdictAction::Wait
         | VerdictAction::Deploy
         | VerdictAction::Delete
@@ -86,7 +88,7 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
         | VerdictAction::RestartIgnoringLimit
         | VerdictAction::RecreateComponent
         | VerdictAction::Hold
-        | VerdictAction::Requeue => Colour::Yellow,
+        | VerdictAction::Requeue => Some(Colour::Yellow),
     };
     let action = match (answer.action, answer.deadline) {
         (VerdictAction::None, _) if answer.is_at_rest() => answer.standing.clone(),
@@ -97,7 +99,7 @@ pub(in crate::cli) fn step(answer: &Explanation, now: Timestamp) -> [Span; 2] {
         (action, _) => counted(answer, action),
     };
     let action = if action.is_empty() { action } else { format!(" ({action})") };
-    [(phases, Some(colour)), (action, None)]
+    [(phases, colour), (action, None)]
 }
 
 /// The action, and whether it counts as a restart.
@@ -139,6 +141,9 @@ fn failure(failure: &Failure) -> String {
 }
 
 fn restarts(answer: &Explanation) -> String {
+    if answer.restarts_unknown {
+        return "unknown".to_owned();
+    }
     let Some(retries) = answer.retries else { return String::new() };
     let source = answer.rule.as_ref().map(|rule| rule.source);
     if source == Some(RuleSource::UncountedLimit) {
@@ -148,7 +153,8 @@ fn restarts(answer: &Explanation) -> String {
 }
 
 fn budget(budget: &Budget) -> String {
-    let mut text = format!("{} counted restarts used", budget.used);
+    let restarts = if budget.used == 1 { "restart" } else { "restarts" };
+    let mut text = format!("{} counted {restarts} used", budget.used);
     if budget.global_used != budget.used {
         text += &format!(", {} of globalMaxRetries", budget.global_used);
     }
@@ -176,8 +182,9 @@ fn progress(progress: &Progress, now: Timestamp) -> String {
     }
     if let Some(at) = progress.hang_at {
         text += &format!(
-            "; counts as a hang at {at}, {}, unless a newer report arrives",
-            relative(at, now)
+            "; counts as a hang at {at}, {}, unless {} arrives",
+            relative(at, now),
+            progress.awaited()
         );
     }
     text
@@ -199,12 +206,10 @@ fn eviction(eviction: &Eviction, answer: &Explanation, now: Timestamp) -> String
 
 fn pause(answer: &Explanation, left: i64) -> String {
     let left = span(left);
-    if answer.phase == Phase::Resetting && answer.deadline.is_some() && answer.delete.is_empty() {
-        format!("{left} left")
-    } else if answer.delayed {
-        format!("{left} left, and all resources must be deleted")
-    } else {
-        format!("{left} once all resources are deleted")
+    match answer.pause {
+        PauseStart::Begun => format!("{left} left"),
+        PauseStart::Failure => format!("{left} left, and all resources must be deleted"),
+        PauseStart::Deletion => format!("{left}, after the deletion"),
     }
 }
 

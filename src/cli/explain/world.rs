@@ -119,6 +119,7 @@ pub(super) fn of(wrapper: &Wrapper, snapshot: Snapshot) -> Scene {
         snapshot,
         wrapper: wrapper.clone(),
         notes: wrapper.flaws.named.clone(),
+        unread: vec![],
         is_denied: false,
     }
 }
@@ -314,7 +315,7 @@ fn snapshot(wrapper: &Wrapper, objects: &[Found], config: &Config) -> Snapshot {
             );
         }
     }
-    snapshot.mark_lost_pods();
+    snapshot.mark_failed_pods();
     retry_sources::fill(&mut snapshot, wrapper, &cache, &attach(wrapper, config));
     snapshot
 }

@@ -63,7 +63,7 @@ impl Servers {
             return Ok(None);
         }
         if progress.is_some() {
-            context.progress.set(Serving::Starting);
+            context.progress.set(Serving::Starting, context.clock.now());
         }
         let (valid, is_valid) = watch::channel(false);
         let runtime = crate::cli::runtime()?;
@@ -158,7 +158,7 @@ fn keep_for_pods(
             .with_name(name)
             .telling(move |ca| {
                 let endpoint = ProgressEndpoint { url: url.clone(), ca: ca.to_owned() };
-                told.progress.set(Serving::At(Arc::new(endpoint)));
+                told.progress.set(Serving::At(Arc::new(endpoint)), told.clock.now());
             });
     tokio::spawn(keeper.run());
 }

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use futures::StreamExt;
+use futures::{Stream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 use kube::Api;
 use kube::api::ListParams;
-use kube::runtime::{WatchStreamExt, watcher};
+use kube::runtime::watcher::{self, Event};
 use tokio::sync::Semaphore;
 
 use super::super::Error;
 use super::super::aw::story::{Known, Story};
+use super::super::aw::watch::relist;
 use super::super::cluster::unread;
 use super::super::place::{Place, appwrappers};
 use super::queues::{self, Queues};
@@ -19,7 +20,6 @@ use crate::observe::cache::KindKey;
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
 use crate::observe::retry_sources::{cluster_queues, local_queues};
-use crate::telemetry;
 
 /// AppWrappers of one page of a list.
 const PAGE: u32 = 500;
@@ -52,20 +52,7 @@ impl Live {
         let rows = self.rows.clone();
         async move {
             let config = watcher::Config::default().page_size(PAGE);
-            let stream = watcher(api, config).default_backoff();
-            let mut chunks = std::pin::pin!(stream.ready_chunks(PAGE as usize));
-            while let Some(chunk) = chunks.next().await {
-                let mut events = vec![];
-                for event in chunk {
-                    match event {
-                        Ok(event) => events.push(event),
-                        Err(error) => rows.failed(telemetry::chain(&error)),
-                    }
-                }
-                if !events.is_empty() {
-                    rows.take(events);
-                }
-            }
+            keep(&rows, relist::watch(api, config)).await;
         }
     }
 
@@ -115,5 +102,54 @@ impl Live {
             notes.push(format!("cannot list {}s: {}", kind.kind, unread(&error)));
             vec![]
         })
+    }
+}
+
+/// Takes over what a watch shows, to its end.
+async fn keep(rows: &Rows, events: impl Stream<Item = watcher::Result<Event<RawObject>>>) {
+    let mut chunks = std::pin::pin!(events.ready_chunks(PAGE as usize));
+    while let Some(chunk) = chunks.next().await {
+        let (mut seen, mut problem) = (vec![], None);
+        for event in chunk {
+            match event {
+                Ok(event) => seen.push(event),
+                // the last of its chunk: a pause follows
+                Err(error) => problem = relist::problem("AppWrappers", error),
+            }
+        }
+        if !seen.is_empty() {
+            rows.take(seen);
+        }
+        if let Some(problem) = problem {
+            rows.failed(problem);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+    use kube::core::Status;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_watch_that_fails_after_its_list_is_a_problem_unless_it_only_lists_again() {
+        for (code, message, problem) in [
+            (
+                403,
+                "appwrappers is forbidden",
+                Some("cannot watch AppWrappers: appwrappers is forbidden"),
+            ),
+            (410, "too old resource version: 1 (2)", None),
+        ] {
+            let status = Status::failure(message, "").with_code(code).boxed();
+            let error = watcher::Error::WatchStartFailed(kube::Error::Api(status));
+            let rows = Rows::default();
+            let events = vec![Ok(Event::Init), Ok(Event::InitDone), Err(error)];
+            keep(&rows, stream::iter(events)).await;
+            let now = rows.follow().0;
+            assert_eq!((now.complete, now.problem.as_deref()), (true, problem));
+        }
     }
 }

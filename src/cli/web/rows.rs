@@ -30,7 +30,7 @@ pub(super) struct Change {
     /// The list is complete for the first time, or again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub complete: bool,
-    /// Why the list may be old; empty where it is not.
+    /// Why the list may be old or has not all; empty where neither is so.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
 }
@@ -48,7 +48,10 @@ struct Inner {
     /// Number of the list under way: rows of an earlier one are gone when it is complete.
     round: u64,
     complete: bool,
+    /// Why the watch does not work.
     problem: Option<String>,
+    /// The list in which an AppWrapper had no room.
+    full: Option<u64>,
 }
 
 impl Default for Rows {
@@ -66,7 +69,7 @@ impl Rows {
     pub(super) fn follow(&self) -> (Change, broadcast::Receiver<Arc<Change>>) {
         let inner = self.lock();
         let set = inner.rows.values().map(|(_, item)| item.clone()).collect();
-        let problem = inner.problem.clone();
+        let problem = inner.problem();
         let now = Change { set, gone: vec![], complete: inner.complete, problem };
         (now, self.changes.subscribe())
     }
@@ -75,16 +78,18 @@ impl Rows {
     pub(super) fn take(&self, events: Vec<Event<RawObject>>) {
         let mut inner = self.lock();
         let mut change = Change::default();
-        if inner.problem.take().is_some() {
-            change.problem = Some(String::new());
-        }
+        let before = inner.problem();
         for event in events {
             match event {
+                // it may fail yet
                 Event::Init => inner.round += 1,
-                Event::InitApply(seen) | Event::Apply(seen) => {
+                Event::InitApply(seen) => change.set.extend(inner.put(&seen)),
+                Event::Apply(seen) => {
+                    inner.problem = None;
                     change.set.extend(inner.put(&seen));
                 }
                 Event::Delete(seen) => {
+                    inner.problem = None;
                     let key = key(&seen);
                     inner.rows.remove(&key);
                     change.set.retain(|item| item.key() != (&key.0, &key.1));
@@ -94,12 +99,15 @@ impl Rows {
                     let round = inner.round;
                     let old = inner.rows.extract_if(.., |_, (of, _)| *of < round);
                     change.gone.extend(old.map(|(key, _)| key));
+                    inner.problem = None;
+                    inner.full = inner.full.filter(|of| *of == round);
                     (inner.complete, change.complete) = (true, true);
                 }
             }
         }
-        if inner.problem.is_some() {
-            change.problem.clone_from(&inner.problem);
+        let problem = inner.problem();
+        if change.complete || problem != before {
+            change.problem = Some(problem.unwrap_or_default());
         }
         // nobody may look on
         drop(self.changes.send(Arc::new(change)));
@@ -118,6 +126,12 @@ impl Rows {
 }
 
 impl Inner {
+    /// Why the list may be old or has not all.
+    fn problem(&self) -> Option<String> {
+        let full = || self.full.map(|_| format!("only {ROWS_MAX} AppWrappers are listed"));
+        self.problem.clone().or_else(full)
+    }
+
     /// The row of an object, where it is new or has changed.
     fn put(&mut self, seen: &RawObject) -> Option<Item> {
         // no time is in the words: the page counts down itself
@@ -132,7 +146,7 @@ impl Inner {
             return Some(item);
         }
         if self.rows.len() >= ROWS_MAX {
-            self.problem = Some(format!("only {ROWS_MAX} AppWrappers are listed"));
+            self.full = Some(self.round);
             return None;
         }
         self.rows.insert(key, (round, item.clone()));
@@ -162,13 +176,14 @@ mod tests {
         (set, change.gone.iter().map(|(_, name)| name.as_str()).collect())
     }
 
+    fn list(all: &[(&str, &str)]) -> Vec<Event<RawObject>> {
+        let all = all.iter().map(|(name, phase)| Event::InitApply(seen(name, phase)));
+        std::iter::once(Event::Init).chain(all).chain([Event::InitDone]).collect()
+    }
+
     #[test]
     fn those_who_look_on_hear_of_what_changes_and_of_nothing_else() {
         let rows = Rows::default();
-        let list = |all: &[(&str, &str)]| {
-            let all = all.iter().map(|(name, phase)| Event::InitApply(seen(name, phase)));
-            std::iter::once(Event::Init).chain(all).chain([Event::InitDone]).collect::<Vec<_>>()
-        };
         rows.take(list(&[("a", "Running"), ("b", "Running")]));
         let (now, mut changes) = rows.follow();
         assert_eq!((names(&now), now.complete), ((vec!["a", "b"], vec![]), true));
@@ -184,5 +199,44 @@ mod tests {
         let change = changes.try_recv().unwrap();
         assert_eq!((names(&change), change.problem.as_deref()), ((vec![], vec!["a"]), Some("")));
         assert!(changes.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_problem_stays_until_the_watch_shows_something() {
+        for (events, problem) in [
+            (vec![Event::Init], Some("no permission")),
+            (vec![Event::Init, Event::InitApply(seen("b", "Running"))], Some("no permission")),
+            (vec![Event::InitDone], None),
+            (vec![Event::Apply(seen("a", "Failed"))], None),
+            (vec![Event::Delete(seen("a", "Running"))], None),
+        ] {
+            let rows = Rows::default();
+            rows.take(list(&[("a", "Running")]));
+            rows.failed("no permission".into());
+            let (_, mut changes) = rows.follow();
+            rows.take(events);
+            assert_eq!(rows.follow().0.problem.as_deref(), problem);
+            let told = changes.try_recv().unwrap().problem.clone();
+            assert_eq!(told.as_deref(), problem.is_none().then_some(""));
+        }
+    }
+
+    #[test]
+    fn a_list_that_has_not_all_says_so_until_another_has() {
+        let rows = Rows::default();
+        let key = |n: usize| ("ns".to_owned(), format!("x-{n}"));
+        rows.lock().rows = (0..ROWS_MAX).map(|n| (key(n), (0, Item::default()))).collect();
+        let only = Some("only 20000 AppWrappers are listed");
+        let (_, mut changes) = rows.follow();
+        for (events, told, is) in [
+            (list(&[("a", "Running")]), only, only),
+            (vec![Event::Apply(seen("b", "Running"))], None, only),
+            (vec![Event::Init], None, only),
+            (list(&[("a", "Running")]), Some(""), None),
+        ] {
+            rows.take(events);
+            assert_eq!(changes.try_recv().unwrap().problem.as_deref(), told);
+            assert_eq!(rows.follow().0.problem.as_deref(), is);
+        }
     }
 }

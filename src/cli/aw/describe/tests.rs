@@ -87,8 +87,8 @@ fn ours() -> Presence {
 }
 
 fn described(one: &One, snapshot: Snapshot, now: Timestamp) -> Description {
-    let scene =
-        Scene { snapshot, wrapper: (*one.wrapper).clone(), notes: vec![], is_denied: false };
+    let wrapper = (*one.wrapper).clone();
+    let scene = Scene { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
     let next = explain(&scene, &crate::config::Config::default(), now);
     description(one, Some(&scene.snapshot), Some(next), vec![])
 }
@@ -152,7 +152,7 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
     let snapshot = snapshot(&one, Presence::Absent, vec![]);
     let text = text::text(&described(&one, snapshot, at(86)), at(86), false).to_string();
     insta::assert_snapshot!(text, @r"
-    ns/train: Failed since 2026-01-01T00:00:25Z (61s ago), attempt 1, 1 restart
+    ns/train: Failed since 2026-01-01T00:00:20Z (66s ago), attempt 1, 1 restart
     components  Pod/p: does not exist
     failure     pod p, container main, exit code 42, reason Error, node node-1; in attempt 1, 66s ago
                 bad input
@@ -298,7 +298,53 @@ fn components_say_why_they_are_not_there() {
 }
 
 #[test]
+fn a_workload_that_is_not_active_keeps_it_from_being_admitted() {
+    let mut one = one(&json!({"phase": "Suspended"}), &json!({}));
+    let mut wrapper = (*one.wrapper).clone();
+    wrapper.queue = Some("gpu".into());
+    std::sync::Arc::make_mut(&mut wrapper.spec).suspend = true;
+    one.wrapper = std::sync::Arc::new(wrapper);
+    let mut snapshot = snapshot(&one, Presence::Absent, vec![]);
+    snapshot.suspend = true;
+    let wrapper = (*one.wrapper).clone();
+    let scene = Scene { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
+    let mut gathered = Gathered {
+        one,
+        config: Config::default(),
+        queued: Queued::Nothing,
+        warnings: vec![],
+        scene: Some(scene),
+        notes: vec![],
+    };
+    for (active, standing, advice) in [
+        (true, "waiting for admission by queue gpu", None),
+        (
+            false,
+            "deactivated: not admitted until its Workload is active again",
+            Some("to resume it: appwrapper resume train"),
+        ),
+    ] {
+        let workload = json!({
+            "metadata": {"name": "w", "uid": "w", "ownerReferences": [
+                {"apiVersion": "v", "kind": "K", "name": "train", "uid": "u", "controller": true},
+            ]},
+            "spec": {"active": active},
+        });
+        let seen: RawObject = serde_json::from_str(&workload.to_string()).unwrap();
+        gathered.queued = workload::of_owner(&[seen], "u");
+        let description = describe(&gathered, at(5));
+        assert_eq!(description.next.unwrap().standing, standing);
+        assert_eq!(description.advice.as_deref(), advice);
+    }
+}
+
+#[test]
 fn each_phase_knows_since_when_it_is() {
+    let failed = |since: Value| {
+        json!({"phase": "Failed", "since": since,
+               "conditions": [condition_of("Unhealthy", "True", 6)],
+               "attempts": [{"attempt": 0, "startedAt": at(1), "failedAt": at(4)}]})
+    };
     for (status, want) in [
         (json!({}), Some(at(0))),
         (json!({"phase": "Suspended"}), Some(at(0))),
@@ -313,11 +359,14 @@ fn each_phase_knows_since_when_it_is() {
             Some(at(8)),
         ),
         (json!({"phase": "Resetting"}), None),
+        (json!({"phase": "Resetting", "since": {"gone": at(9)}}), Some(at(9))),
         (json!({"phase": "Succeeded", "since": {"succeeded": at(9)}}), Some(at(9))),
         (
             json!({"phase": "Failed", "conditions": [condition_of("Unhealthy", "True", 6)]}),
             Some(at(6)),
         ),
+        (failed(json!({"failed": at(9)})), Some(at(4))),
+        (failed(json!({})), Some(at(4))),
     ] {
         assert_eq!(since(&one(&status, &json!({}))), want, "{status}");
     }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::describe::since;
 use super::super::list::state;
 use super::super::words::{self, GAP, NOTHING};
-use crate::api::{Phase, condition};
+use crate::api::{Attempt, Phase, condition};
 use crate::cli::place::One;
 use crate::cli::term::{Colour, Row, Shown, Span, columns};
 use crate::observe::assemble::Wrapper;
@@ -17,7 +17,7 @@ use crate::snapshot::{ContainerState, Pod, PodPhase};
 /// The most changes that are in view.
 const CHANGES_SHOWN: usize = 8;
 const TITLES: [&str; 5] = ["POD", "PHASE", "NODE", "ATTEMPT", "AGE"];
-/// The longest state in a line, in characters.
+/// The longest state or cause in a line, in characters.
 const STATE_CHARS_MAX: usize = 200;
 
 /// Where it is drawn.
@@ -47,6 +47,8 @@ pub(super) struct Change {
     /// Counted restarts.
     restarts: i32,
     quota_reserved: bool,
+    /// Why its last attempt failed, while the resources of that are being deleted.
+    cause: Option<String>,
     /// What it waits for, as it was at `at`.
     state: String,
     /// The same without the time that is left, so that it changes only with the AppWrapper.
@@ -63,6 +65,8 @@ impl Change {
             attempt: status.attempts.last().map(|attempt| attempt.attempt),
             restarts: status.resetting_count,
             quota_reserved: condition::is_true(&status.conditions, condition::QUOTA_RESERVED),
+            cause: cause(&status.attempts)
+                .filter(|_| matches!(status.phase, Phase::Resetting | Phase::Suspending)),
             state: shortened(now),
             // of a time that is far away, words say only the days
             timeless: format!("{} {:?}", shortened(Timestamp::UNIX_EPOCH), status.retry_after),
@@ -76,9 +80,18 @@ impl Change {
             attempt: None,
             restarts: 0,
             quota_reserved: false,
+            cause: None,
             state: String::new(),
             timeless: String::new(),
         }
+    }
+
+    /// Without a cause that one of the lines before tells.
+    pub(super) fn after(mut self, before: &[Self]) -> Self {
+        if before.iter().any(|old| old.attempt == self.attempt && old.cause.is_some()) {
+            self.cause = None;
+        }
+        self
     }
 
     pub(super) fn is_deletion(&self) -> bool {
@@ -97,12 +110,12 @@ impl Change {
         self.phase.map_or("deleted", words::phase)
     }
 
-    /// One line: when, phase, attempt, what it waits for.
+    /// One line: when, phase, attempt, why that failed, what it waits for.
     pub(super) fn line(&self) -> String {
         let attempt = self.attempt.map(|attempt| format!("attempt {attempt}"));
         let state = Some(self.state.clone()).filter(|state| !state.is_empty() && state != NOTHING);
-        let facts =
-            [Some(self.at.to_string()), Some(format!("{:<11}", self.phase())), attempt, state];
+        let phase = format!("{:<11}", self.phase());
+        let facts = [Some(self.at.to_string()), Some(phase), attempt, self.cause.clone(), state];
         let line = facts.into_iter().flatten().collect::<Vec<_>>().join("  ");
         line.trim_end().to_owned()
     }
@@ -111,9 +124,17 @@ impl Change {
     pub(super) fn json(&self) -> Value {
         json!({
             "time": self.at, "phase": self.phase, "deleted": self.is_deletion(), "attempt": self.attempt,
-            "restarts": self.restarts, "quotaReserved": self.quota_reserved, "state": self.state,
+            "restarts": self.restarts, "quotaReserved": self.quota_reserved, "cause": self.cause,
+            "state": self.state,
         })
     }
+}
+
+/// Why the last attempt failed, where that is decided.
+fn cause(attempts: &[Attempt]) -> Option<String> {
+    let cause = words::short_cause(attempts.last()?.failure.as_ref()?);
+    let cause = truncate_chars(&cause, STATE_CHARS_MAX).into_owned();
+    (!cause.is_empty()).then_some(cause)
 }
 
 /// The whole view, no line wider than the frame, and not more than it has.
@@ -287,13 +308,13 @@ mod tests {
         let resetting = change(&failing(), 100);
         assert_eq!(
             resetting.line(),
-            "2026-01-01T00:01:40Z  Resetting    attempt 0  restarting in 60s"
+            "2026-01-01T00:01:40Z  Resetting    attempt 0  w-0/main 3  restarting in 60s"
         );
         assert!(resetting.is_same(&change(&failing(), 130)), "only time has passed");
         let json = resetting.json();
         assert_eq!(
-            (&json["phase"], &json["state"]),
-            (&json!("Resetting"), &json!("restarting in 60s"))
+            (&json["phase"], &json["cause"], &json["state"]),
+            (&json!("Resetting"), &json!("w-0/main 3"), &json!("restarting in 60s"))
         );
         let mut again = failing();
         again["retryAfter"] = json!(at(300));
@@ -306,6 +327,32 @@ mod tests {
         let gone = Change::deleted(at(1));
         assert_eq!(gone.line(), "2026-01-01T00:00:01Z  deleted");
         assert_eq!((&gone.json()["phase"], &gone.json()["deleted"]), (&Value::Null, &json!(true)));
+    }
+
+    #[test]
+    fn the_cause_of_a_restart_is_told_once() {
+        let stalled = json!({"component": "work", "pod": "w-0", "reason": "Stalled"});
+        let attempt = |number: i32, failure: &Value| json!({"attempt": number, "failure": failure});
+        let first = attempt(0, &stalled);
+        let running = json!({"phase": "Running", "attempts": [{"attempt": 0}]});
+        let deleting = json!({"phase": "Resetting", "attempts": [first.clone()]});
+        let pausing =
+            json!({"phase": "Resetting", "attempts": [first.clone()], "retryAfter": at(60)});
+        let next = json!({"phase": "Running", "attempts": [first.clone(), {"attempt": 1}]});
+        let second = attempt(1, &json!({"pod": "w-0", "container": "main", "exitCode": 3}));
+        let growing = json!({"phase": "Suspending", "attempts": [first, second]});
+        let mut before: Vec<Change> = vec![];
+        for status in [running, deleting, pausing, next, growing] {
+            before.push(Change::of(&one(&status).wrapper, at(0)).after(&before));
+        }
+        let causes: Vec<Option<&str>> =
+            before.iter().map(|change| change.cause.as_deref()).collect();
+        assert_eq!(causes, [None, Some("w-0 Stalled"), None, None, Some("w-0/main 3")]);
+        assert_eq!(
+            before[1].line(),
+            "2026-01-01T00:00:00Z  Resetting    attempt 0  w-0 Stalled  \
+             waiting until resources of its last attempt are deleted"
+        );
     }
 
     fn drawn(pods: &[PodRecord], changes: usize, (width, height): (usize, usize)) -> Vec<String> {
@@ -344,8 +391,8 @@ mod tests {
                 "w-2   Pending, ImagePullBackOff   node-1   1         100s",
                 "w-1   Running                     node-1   1         100s",
                 "",
-                "2026-01-01T00:01:40Z  Resetting    attempt 0  restarting in 60s",
-                "2026-01-01T00:01:41Z  Resetting    attempt 0  restarting in 59s",
+                "2026-01-01T00:01:40Z  Resetting    attempt 0  w-0/main 3  restarting in 60s",
+                "2026-01-01T00:01:41Z  Resetting    attempt 0  w-0/main 3  restarting in 59s",
             ]
         );
     }

@@ -24,7 +24,11 @@ pub(in crate::cli::explain) fn text(replay: &Replay, colours: bool) -> Page {
         page.line("");
     }
     for judged in &replay.attempts {
-        let mark = if judged.differs { "differs" } else { "same" };
+        let mark = match (judged.unknown, judged.differs) {
+            (true, _) => "unknown",
+            (false, true) => "differs",
+            (false, false) => "same",
+        };
         let said = format!(" attempt {}: {}", judged.attempt, judged.reason);
         page.spans(&[(format!("{mark:<7}"), Some(colour(judged))), (said, None)], colours);
     }
@@ -39,7 +43,7 @@ pub(in crate::cli::explain) fn text(replay: &Replay, colours: bool) -> Page {
 }
 
 const fn colour(judged: &Judged) -> Colour {
-    match (judged.reached, judged.differs) {
+    match (judged.reached, judged.differs || judged.unknown) {
         (false, _) => Colour::Dim,
         (true, true) => Colour::Yellow,
         (true, false) => Colour::Green,

@@ -2,7 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{at, explain, job, job_that_is, line, pod, tuned, two, with, wrapper};
+use super::super::{answer, text};
+use super::{at, explain, job, job_that_is, line, pod, scene, tuned, two, with, wrapper};
+use crate::cli::term::Colour;
 
 fn all(wrapper: Value, job: Value, pods: Vec<Value>) -> Vec<Value> {
     [vec![wrapper, job], pods].concat()
@@ -233,6 +235,53 @@ fn rows_on_the_way_down() {
         ),
     ] {
         assert_eq!(shown(&objects, second), want, "{what}");
+    }
+}
+
+#[test]
+fn what_is_suspended_during_a_reset_has_no_pause() {
+    let going = || with(job(), "/metadata/deletionTimestamp", json!(at(0)));
+    let suspended = "it will be suspended once its resources are deleted";
+    for (wrapper, is_suspended, pause) in [
+        (tuned(wrapper("Resetting"), "active", "false"), true, None),
+        (wrapper("Resetting"), false, Some("  pause     1m30s, after the deletion")),
+    ] {
+        let (scene, config) = scene("{}", &all(wrapper, going(), two()), 1);
+        let now = at(1).parse().expect("a moment");
+        let said = answer::explain(&scene, &config, now);
+        let lines = text::details(&said, now);
+        let found = lines.iter().find(|line| line.starts_with("  pause"));
+        assert_eq!(found.map(String::as_str), pause, "{lines:?}");
+        assert_eq!(said.message.ends_with(suspended), is_suspended, "{}", said.message);
+    }
+}
+
+#[test]
+fn an_end_has_the_colour_of_its_phase() {
+    let gone = json!([{"type": "ResourcesDeployed", "status": "False", "reason": "X",
+        "message": "", "lastTransitionTime": at(0)}]);
+    for (phase, want) in [("Succeeded", Colour::Green), ("Failed", Colour::Red)] {
+        let wrapper = with(wrapper(phase), "/status/conditions", gone.clone());
+        let (scene, config) = scene("{}", &[wrapper], 1);
+        let now = at(1).parse().expect("a moment");
+        let [(shown, colour), _] = text::step(&answer::explain(&scene, &config, now), now);
+        assert_eq!((shown.as_str(), colour), (phase, Some(want)));
+    }
+}
+
+#[test]
+fn the_settings_that_keep_resources_have_the_names_of_the_documents() {
+    for (phase, key, want) in [
+        ("Succeeded", "successTTLDuration", "until successTTLDuration expires"),
+        (
+            "Failed",
+            "deletionOnFailureGracePeriodDuration",
+            "until deletionOnFailureGracePeriod expires",
+        ),
+    ] {
+        let answer = explain(&all(tuned(wrapper(phase), key, "100s"), job(), vec![]), 10);
+        let message = answer["message"].as_str().unwrap();
+        assert!(message.ends_with(want), "{message}");
     }
 }
 

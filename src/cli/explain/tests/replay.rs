@@ -405,6 +405,39 @@ fn what_is_wrong_with_the_changed_policies_is_noted() {
 }
 
 #[test]
+fn what_depends_on_more_than_is_recorded_is_unknown() {
+    let attempt = "[{attempt: 0, action: Restart, rule: {source: retryLimit}, collateral: 1, \
+                   failure: {component: work, pod: w-0, container: main, exitCode: 3, \
+                   reason: Error, category: application}}]";
+    let rules = "failurePolicy: {rules: [{action: RecreateComponent}]}";
+    let mut wrapper = spec(with_attempts(attempt, 1), rules);
+    for list in ["/spec/components", "/status/componentStatus"] {
+        let list = wrapper.pointer_mut(list).and_then(Value::as_array_mut).expect("a list");
+        let text = list[0].to_string().replace("\"work\"", "\"other\"");
+        list.push(serde_json::from_str(&text).expect("JSON"));
+    }
+    let answer = replayed(wrapper.clone());
+    let fields = ["/replayed/action", "/differs", "/unknown"];
+    assert_eq!(line(&answer["attempts"][0], &fields), "RecreateComponent false true");
+    let want = "it is unknown whether the only failure is decided differently; does not fail";
+    assert_eq!(answer["outcome"], want);
+    let (scene, config) = scene("{}", &[wrapper], 0);
+    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    let page = replay::text(&answer, false).to_string();
+    assert!(page.contains("\nunknown attempt 0: rule"), "{page}");
+}
+
+#[test]
+fn without_the_policies_nothing_is_decided() {
+    let (mut scene, config) = scene("{}", &[three()], 0);
+    let why = "cannot read RetryPolicy infra: forbidden";
+    scene.unread.push(why.to_owned());
+    let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));
+    assert_eq!(answer.outcome, format!("cannot be decided: {why}"));
+    assert!(answer.attempts.is_empty());
+}
+
+#[test]
 fn people_get_a_table_and_the_reasons() {
     let (scene, config) = scene("{}", &[tuned(three(), "terminalExitCodes", "137")], 0);
     let answer = replay::answer(&scene, &config, at(0).parse().expect("a moment"));

@@ -323,21 +323,56 @@ fn an_overriding_policy_says_so_in_its_rule() {
 fn the_budget_is_shown_with_the_time_of_the_next_refill() {
     let spec = json!({"maxRestarts": 3, "refill": {"after": "1h"}});
     let wrapper = with(wrapper("Running"), "/spec/failurePolicy", spec);
-    let wrapper = with(wrapper, "/status/resettingCount", json!(2));
     let ready = json!([{"type": "PodsReady", "status": "True", "reason": "Test", "message": "",
         "lastTransitionTime": at(0)}]);
     let wrapper = with(wrapper, "/status/conditions", ready);
-    let mut objects = vec![wrapper, job()];
+    for (used, want) in [(1, "1 counted restart used"), (2, "2 counted restarts used")] {
+        let wrapper = with(wrapper.clone(), "/status/resettingCount", json!(used));
+        let mut objects = vec![wrapper, job()];
+        objects.extend(two());
+        let (scene, config) = scene("{}", &objects, 22);
+        let said = answer::explain(&scene, &config, at(22).parse().expect("a moment"));
+        let lines = text::details(&said, at(22).parse().expect("a moment"));
+        let line = lines.iter().find(|line| line.contains("budget"));
+        let then = "given back at 2026-01-01T01:00:00Z if pods keep running";
+        assert_eq!(line, Some(&format!("  budget    {want}; {then}")));
+        let json = serde_json::to_value(&said).expect("JSON");
+        let budget = json!({"used": used, "globalUsed": used, "refillAt": "2026-01-01T01:00:00Z"});
+        assert_eq!(json["budget"], budget);
+    }
+}
+
+#[test]
+fn restarts_are_unknown_where_a_policy_cannot_be_read() {
+    let mut objects = vec![wrapper("Running"), job_that_is("Failed", "BackoffLimitExceeded")];
     objects.extend(two());
-    let (scene, config) = scene("{}", &objects, 22);
-    let said = answer::explain(&scene, &config, at(22).parse().expect("a moment"));
-    let lines = text::details(&said, at(22).parse().expect("a moment"));
-    let line = lines.iter().find(|line| line.contains("budget"));
-    let want = "2 counted restarts used; given back at 2026-01-01T01:00:00Z if pods keep running";
-    assert_eq!(line, Some(&format!("  budget    {want}")));
-    let json = serde_json::to_value(&said).expect("JSON");
-    let budget = json!({"used": 2, "globalUsed": 2, "refillAt": "2026-01-01T01:00:00Z"});
-    assert_eq!(json["budget"], budget);
+    let (mut scene, config) = scene("{}", &objects, 30);
+    let now = at(30).parse().expect("a moment");
+    for (unread, want) in [(vec![], "0 of 3 used before"), (vec!["no".to_owned()], "unknown")] {
+        scene.unread = unread;
+        let said = answer::explain(&scene, &config, now);
+        let lines = text::details(&said, now);
+        assert!(lines.contains(&format!("  restarts  {want}")), "{lines:?}");
+        assert_eq!(said.retries.is_none(), want == "unknown");
+    }
+}
+
+#[test]
+fn a_first_report_is_newer_than_nothing() {
+    let progress = json!({"startWithin": "10m", "stallAfter": "10m"});
+    let wrapper = with(wrapper("Running"), "/spec/progress", progress);
+    let ready = json!([{"type": "PodsReady", "status": "True", "reason": "Test", "message": "",
+        "lastTransitionTime": at(0)}]);
+    let wrapper = with(wrapper, "/status/conditions", ready);
+    let since = json!({"podSets": [{"podSet": "0-0", "ready": true, "since": at(0)}]});
+    let mut objects = vec![with(wrapper, "/status/since", since), job()];
+    objects.extend(two());
+    let (scene, config) = scene("{}", &objects, 330);
+    let now = at(330).parse().expect("a moment");
+    let lines = text::details(&answer::explain(&scene, &config, now), now);
+    let line = lines.iter().find(|line| line.starts_with("  progress")).expect("a line");
+    assert!(line.contains("none reported; counts as a hang at"), "{line}");
+    assert!(line.ends_with(", unless a report arrives"), "{line}");
 }
 
 #[test]
