@@ -238,7 +238,7 @@ fn what_runs_is_shown_waited_for_suspended_and_resumed() {
         case.delete_wrapper("run").await;
         let ends = [gone, never].map(|mut child| child.wait().expect("it ends").code());
         assert_eq!(ends, [Some(0), Some(1)]);
-        user.run(&["wait", "run", "--for=deleted"]).with(0, &["was deleted"]);
+        user.run(&["wait", "run", "--for=deleted"]).with(0, &["does not exist"]);
         for command in ["why", "attempts", "tree", "retry", "suspend", "resume"] {
             user.run(&[command, "run"]).with(1, &["/run not found"]);
         }
