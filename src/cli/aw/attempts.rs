@@ -60,13 +60,16 @@ pub(super) fn recorded(wrapper: &Wrapper, now: Timestamp) -> Recorded<'_> {
         restarts: status.resetting_count,
         uncounted_restarts: status.uncounted_restarts.max(0),
         ignored_failures: status.ignored_failures.max(0),
-        attempts: status.attempts.iter().map(|attempt| entry(attempt, None, now)).collect(),
+        attempts: status
+            .attempts
+            .iter()
+            .map(|attempt| entry(attempt, ended_in(attempt, status.phase), now))
+            .collect(),
     }
 }
 
-/// An attempt at a moment; one that is open has ended with its AppWrapper, where that is deleted.
-fn entry(attempt: &Attempt, deleted: Option<Timestamp>, now: Timestamp) -> Entry<'_> {
-    let ended = ended(attempt).or(deleted);
+/// An attempt at a moment.
+fn entry(attempt: &Attempt, ended: Option<Timestamp>, now: Timestamp) -> Entry<'_> {
     let started = at(attempt.started_at.as_ref());
     Entry {
         attempt,
@@ -74,6 +77,11 @@ fn entry(attempt: &Attempt, deleted: Option<Timestamp>, now: Timestamp) -> Entry
         took_seconds: words::between(started, Some(ended.unwrap_or(now))),
         ended,
     }
+}
+
+/// When an attempt of an AppWrapper in a phase ended: while its resources are being deleted it goes on.
+fn ended_in(attempt: &Attempt, phase: Phase) -> Option<Timestamp> {
+    if phase == Phase::Failed { ended(attempt) } else { at(attempt.ended_at.as_ref()) }
 }
 
 /// When it ended; one whose outcome is known while its resources are kept ended with its failure.
@@ -108,7 +116,7 @@ pub(super) fn page(
     now: Timestamp,
     colours: bool,
 ) -> Page {
-    let entry = |attempt| entry(attempt, deleted, now);
+    let entry = |attempt| entry(attempt, ended(attempt).or(deleted), now);
     let entries: Vec<Entry<'_>> = attempts.iter().map(entry).collect();
     of_entries(&entries, now, colours)
 }
@@ -204,7 +212,7 @@ const fn colour(attempt: &Attempt) -> Option<Colour> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::*;
 
@@ -259,18 +267,26 @@ attempt 0: last progress at 2026-01-01T00:00:50Z: step 12, 40 %, checkpoint c-10
         let failed = json!({"startedAt": moment(0), "failedAt": moment(18), "outcome": "Failed"});
         let deleted = json!({"startedAt": moment(0), "outcome": "Deleted"});
         let decided = json!({"startedAt": moment(0), "failedAt": moment(18), "action": "Restart"});
-        for (attempt, gone, want) in [
-            (&failed, None, ["82s ago", "18s"]),
-            (&failed, Some(moment(60)), ["82s ago", "18s"]),
-            (&deleted, Some(moment(60)), ["40s ago", "1m"]),
-            (&deleted, None, ["-", "1m40s"]),
-            (&decided, None, ["-", "1m40s"]),
-        ] {
+        let read = |attempt: &Value| -> Attempt {
             let mut attempt = attempt.clone();
             attempt["attempt"] = 0.into();
-            let attempt: Attempt = serde_json::from_value(attempt).unwrap();
-            let cells = entry(&attempt, gone, moment(100)).cells(moment(100));
-            assert_eq!(cells[3..5], want, "{attempt:?}");
+            serde_json::from_value(attempt).unwrap()
+        };
+        let cells =
+            |attempt: &Attempt, ended| entry(attempt, ended, moment(100)).cells(moment(100));
+        for (attempt, phase, want) in [
+            (&failed, Phase::Failed, ["82s ago", "18s"]),
+            (&failed, Phase::Resetting, ["-", "1m40s"]),
+            (&decided, Phase::Failed, ["-", "1m40s"]),
+        ] {
+            let attempt = read(attempt);
+            let seen = cells(&attempt, ended_in(&attempt, phase));
+            assert_eq!(seen[3..5], want, "{phase}: {attempt:?}");
+        }
+        for (attempt, want) in [(&failed, ["82s ago", "18s"]), (&deleted, ["40s ago", "1m"])] {
+            let attempt = read(attempt);
+            let seen = cells(&attempt, ended(&attempt).or_else(|| Some(moment(60))));
+            assert_eq!(seen[3..5], want, "deleted: {attempt:?}");
         }
     }
 

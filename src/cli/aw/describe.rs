@@ -248,9 +248,9 @@ pub(super) fn since(one: &One) -> Option<Timestamp> {
             .map(|time| time.0)
             .or_else(|| turned(condition::QUOTA_RESERVED, "False")),
         Phase::Failed => {
-            // of its times, only that of the failure stays once the resources are deleted
+            // once the resources are deleted, only the time of the failure itself is left
             let attempt = status.attempts.last().and_then(|attempt| attempt.failed_at.clone());
-            let failed = attempt.or(anchors.failed).map(|time| time.0);
+            let failed = anchors.failed.or(attempt).map(|time| time.0);
             failed.or_else(|| turned(condition::UNHEALTHY, "True"))
         }
     }

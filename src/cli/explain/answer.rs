@@ -4,7 +4,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
-use super::super::aw::list::{DEACTIVATED, awaits_admission, state};
+use super::super::aw::list::state;
 use super::super::ledger::Ledger;
 use super::super::program;
 use super::Scene;
@@ -261,6 +261,12 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     notes.extend(scene.notes.iter().cloned());
     let usage = snapshot.status.usage.as_ref().map(|usage| Ledger::of(usage, now));
     let known = progress::of(facts);
+    if config.progress_server.enabled && known.as_ref().is_some_and(|it| it.deadline.is_some()) {
+        notes.push(
+            "a hang does not count before the time for a report has passed since the controller started, which is not known here"
+                .to_owned(),
+        );
+    }
     notes.extend(known.iter().flat_map(|known| known.flaws.iter().cloned()));
     let (budget, progress) = (Budget::of(facts), known.as_ref().map(Progress::of));
     let eviction = Eviction::of(snapshot, decision.verdict.deadline);
@@ -329,10 +335,7 @@ pub(in crate::cli) fn how_to_retry(name: &str, program: &str) -> String {
 /// What it waits for; of an end, how it is run again.
 fn standing(scene: &Scene, now: Timestamp) -> String {
     let wrapper = &scene.wrapper;
-    let read = &scene.snapshot.workload;
-    let is_deactivated = matches!(read, WorkloadRead::Found(workload) if !workload.active);
     match wrapper.status.phase {
-        Phase::Suspended if is_deactivated && awaits_admission(wrapper) => DEACTIVATED.to_owned(),
         Phase::Failed => format!("final; {}", how_to_retry(&wrapper.name, program())),
         Phase::Succeeded => "final; to run it again, delete and recreate it".to_owned(),
         Phase::Empty

@@ -15,7 +15,6 @@ use serde_json::{Value, json};
 use super::super::bundle::{Document, Source, documents};
 use super::{Scene, answer, world};
 use crate::config::Config;
-use crate::snapshot::workload::{Workload, WorkloadRead};
 
 /// The keys of an answer, in their order.
 const KEYS: [&str; 14] = [
@@ -255,21 +254,6 @@ fn a_manifest_is_filled_in_as_the_webhook_does() {
     let settings = "admission: {defaultQueueName: gpu}";
     let answer = explain_with(settings, &[plain], 1);
     assert_eq!(answer["message"], "waiting for admission by queue gpu");
-}
-
-#[test]
-fn a_workload_that_is_not_active_is_not_waiting_for_its_turn() {
-    let mut queued = wrapper("Suspended");
-    queued["metadata"]["labels"] = json!({"kueue.x-k8s.io/queue-name": "gpu"});
-    let (mut scene, config) = scene("{}", &[queued], 1);
-    for (active, want) in [
-        (true, "waiting for admission by queue gpu"),
-        (false, "deactivated: not admitted until its Workload is active again"),
-    ] {
-        scene.snapshot.workload = WorkloadRead::Found(Workload { active, ..Workload::default() });
-        let explanation = answer::explain(&scene, &config, at(1).parse().expect("a moment"));
-        assert_eq!(explanation.standing, want);
-    }
 }
 
 #[test]

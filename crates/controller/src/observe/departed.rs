@@ -31,7 +31,7 @@ impl Deleted {
         }
         if has_ended(record) {
             self.pods.push(record.clone());
-        } else if record.pod.true_condition("DisruptionTarget").is_some() {
+        } else if is_disrupted(record) {
             let mut failed = PodRecord::clone(record);
             failed.pod.phase = PodPhase::Failed;
             self.pods.push(Arc::new(failed));
@@ -50,6 +50,11 @@ impl Deleted {
             self.objects.push((kind.clone(), record.clone()));
         }
     }
+}
+
+/// Whether a pod is being ended from outside, and has not ended yet as far as this tells.
+pub(super) fn is_disrupted(record: &PodRecord) -> bool {
+    !has_ended(record) && record.pod.true_condition("DisruptionTarget").is_some()
 }
 
 fn has_ended(record: &PodRecord) -> bool {

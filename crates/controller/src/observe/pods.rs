@@ -8,6 +8,7 @@ use super::Sources;
 use super::ancestry::{Ancestor, Ancestors, CHAIN_MAX, Doubt, Family, Lineage};
 use super::assemble::{self, Sorted, Wrapper, kind_of};
 use super::cache::{Key, KindKey};
+use super::departed::is_disrupted;
 use super::kin::{Kin, Place};
 use super::live::{self, Error};
 use super::memory::ReconcileState;
@@ -59,7 +60,8 @@ pub async fn classify(
 ) -> Result<Found, Error> {
     let key = wrapper.key();
     let Shown { mut records, cached, lists } = shown(sources, wrapper, memory, ask).await?;
-    find_missing(sources, wrapper, memory, &records, &cached).await?;
+    let awaited = find_missing(sources, wrapper, memory, &records, &cached).await?;
+    records.extend(awaited);
     records.extend(memory.kin.unseen(&wrapper.namespace));
 
     let roots = wrapper.roots(components);
@@ -180,14 +182,14 @@ async fn find_orphans(
 
 /// Our pods that neither the cache nor the list shows: the deletion of most was seen, and of the others it is
 /// asked what became of them. Few are read one by one, many are looked for in one list. Of one that only the cache still
-/// has, the watch will tell how it ended.
+/// has, the watch will tell how it ended; until then, one that was disrupted is returned as the cache has it.
 async fn find_missing(
     sources: Sources<'_>,
     wrapper: &Wrapper,
     memory: &mut ReconcileState,
     records: &[Arc<PodRecord>],
     cached: &[Arc<PodRecord>],
-) -> Result<(), Error> {
+) -> Result<Vec<Arc<PodRecord>>, Error> {
     let now = memory.now();
     let (client, namespace) = (sources.client, &wrapper.namespace);
     let ReconcileState { kin, departed, .. } = memory;
@@ -197,9 +199,14 @@ async fn find_missing(
     } else {
         BTreeMap::new()
     };
+    let mut awaited = vec![];
     let mut gone = |kin: &mut Kin, uid: &str| match cached.get(uid) {
         Some(record) => {
-            departed.take_pod(record, kin);
+            if is_disrupted(record) {
+                awaited.push(Arc::clone(record));
+            } else {
+                departed.take_pod(record, kin);
+            }
             kin.over(uid);
         }
         None => kin.forget(uid),
@@ -225,7 +232,7 @@ async fn find_missing(
             Some(_) | None => gone(kin, &one.uid),
         }
     }
-    Ok(())
+    Ok(awaited)
 }
 
 /// Reads the owners that must be known to tell whose these pods are.

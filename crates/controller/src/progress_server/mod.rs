@@ -64,6 +64,9 @@ const OF_POD: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 /// Those of all pods of a namespace.
 const OF_NAMESPACE: Rate = Rate { each: Duration::from_millis(5), at_once: 1_000 };
 
+/// What takes longer to serve will not do so by itself: hangs are not left alone for it.
+const STARTS_WITHIN: Duration = Duration::from_mins(5);
+
 /// A pod, as a token names it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct PodId {
@@ -76,7 +79,9 @@ struct PodId {
 #[derive(Debug, Default)]
 pub struct ProgressState {
     serving: RwLock<Serving>,
-    since: OnceLock<Timestamp>,
+    /// When this process began to start the server, and when it served first.
+    started: OnceLock<Timestamp>,
+    served: OnceLock<Timestamp>,
 }
 
 /// Whether the progress server serves.
@@ -100,22 +105,27 @@ impl ProgressState {
 
     /// Sets what is so from now on.
     pub fn set(&self, serving: Serving, now: Timestamp) {
+        self.started.get_or_init(|| now);
         match &serving {
             Serving::Disabled | Serving::Starting => {}
             Serving::At(_) => {
-                self.since.get_or_init(|| now); // a renewed certificate interrupts nothing
+                self.served.get_or_init(|| now); // a renewed certificate interrupts nothing
             }
         }
         *self.serving.write().unwrap_or_else(PoisonError::into_inner) = serving;
     }
 
-    /// Since when pods can report here: now, where they cannot yet; none where the server is disabled.
+    /// Since when pods can report here: now, where they cannot yet, but no later than [`STARTS_WITHIN`] after the start of
+    /// the process; none where the server is disabled.
     #[must_use]
     pub fn since(&self, now: Timestamp) -> Option<Timestamp> {
         match self.get() {
             Serving::Disabled => None,
-            Serving::Starting => Some(now),
-            Serving::At(_) => Some(self.since.get().copied().unwrap_or(now)),
+            Serving::Starting | Serving::At(_) => {
+                let latest = self.started.get().and_then(|at| at.checked_add(STARTS_WITHIN).ok());
+                let served = self.served.get().copied().unwrap_or(now);
+                Some(latest.map_or(served, |latest| served.min(latest)))
+            }
         }
     }
 }

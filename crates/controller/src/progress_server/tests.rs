@@ -429,3 +429,19 @@ async fn reports_reach_the_annotation_and_what_repeats_is_not_written() {
     until(&clock, || counts("written") == 3).await;
     assert_eq!(counts("failed"), failed + 1);
 }
+
+#[test]
+fn pods_can_report_from_the_first_certificate_on_or_a_few_minutes_after_the_start() {
+    let at = |second: i64| Timestamp::from_second(second).unwrap();
+    let serving =
+        || Serving::At(Arc::new(ProgressEndpoint { url: String::new(), ca: String::new() }));
+    let state = ProgressState::default();
+    assert_eq!(state.since(at(5)), None, "disabled");
+    state.set(Serving::Starting, at(10));
+    for (now, want) in [(10, 10), (200, 200), (310, 310), (100_000, 310)] {
+        assert_eq!(state.since(at(now)), Some(at(want)), "no certificate at {now}");
+    }
+    state.set(serving(), at(20));
+    state.set(serving(), at(5_000));
+    assert_eq!(state.since(at(6_000)), Some(at(20)), "renewed");
+}

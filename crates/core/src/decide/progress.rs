@@ -5,8 +5,8 @@
 //! last progress ──stallAfter──▶ hang      from the half of it on, `explain` and `why` show when
 //! ```
 //!
-//! Nothing is stored for it: the deadline follows from the annotations of the pods and from when they became ready. It
-//! ends nothing while a pod set is not ready, which other deadlines are about, nor when the work is done: every pod
+//! Nothing is stored for it: the deadline follows from the annotations of the pods, from when they became ready, and from
+//! when they could report to this process. It ends nothing while a pod set is not ready, which other deadlines are about, nor when the work is done: every pod
 //! that reported has succeeded, or the last report says 100 %.
 
 use std::rc::Rc;

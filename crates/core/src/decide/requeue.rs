@@ -188,8 +188,11 @@ fn hold(draft: &mut Draft<'_>) -> bool {
 /// the annotation `active` is false. True while that is not done.
 pub fn return_to_queue(draft: &mut Draft<'_>) -> bool {
     if !is_queued(draft) && draft.status.requeue.is_some() {
-        // Kueue admits a Workload whatever becomes of the label, and then neither suspends nor finishes what has none
-        draft.status.requeue = None;
+        // Kueue admits a Workload whatever becomes of the label, and then neither suspends nor finishes what has none. The
+        // label may come back.
+        if !draft.facts.snapshot.suspend {
+            draft.status.requeue = None;
+        }
         return hold(draft);
     }
     let Some(requeue) = draft.status.requeue.clone() else { return hold(draft) || recall(draft) };

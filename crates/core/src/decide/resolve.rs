@@ -307,7 +307,7 @@ pub(super) fn record(
     draft.say(condition::UNHEALTHY, problem.reason, &problem.message);
     let is_other = |pod: &&Pod| {
         problem.pod.is_none_or(|cause| cause.uid != pod.uid)
-            && !health::is_replaced(draft.facts.snapshot, pod)
+            && (pod.lost.is_some() || !health::is_replaced(draft.facts.snapshot, pod))
     };
     let others = failed::failed_pods(draft, None).into_iter().filter(is_other).count();
     let (rule, retries) = (draft.verdict.rule.clone(), draft.verdict.retries);

@@ -152,7 +152,7 @@ fn what_has_failed_for_good_says_what_was_decided_and_what_to_do() {
     let snapshot = snapshot(&one, Presence::Absent, vec![]);
     let text = text::text(&described(&one, snapshot, at(86)), at(86), false).to_string();
     insta::assert_snapshot!(text, @r"
-    ns/train: Failed since 2026-01-01T00:00:20Z (66s ago), attempt 1, 1 restart
+    ns/train: Failed since 2026-01-01T00:00:25Z (61s ago), attempt 1, 1 restart
     components  Pod/p: does not exist
     failure     pod p, container main, exit code 42, reason Error, node node-1; in attempt 1, 66s ago
                 bad input
@@ -365,7 +365,7 @@ fn each_phase_knows_since_when_it_is() {
             json!({"phase": "Failed", "conditions": [condition_of("Unhealthy", "True", 6)]}),
             Some(at(6)),
         ),
-        (failed(json!({"failed": at(9)})), Some(at(4))),
+        (failed(json!({"failed": at(9)})), Some(at(9))),
         (failed(json!({})), Some(at(4))),
     ] {
         assert_eq!(since(&one(&status, &json!({}))), want, "{status}");

@@ -61,9 +61,14 @@ async fn what_has_ended_is_seen_once_more_after_its_deletion() {
     }
 }
 
-/// A pod of the Job `b`, which may be Terminating.
+/// A pod of the Job `b`, which may be Terminating; one that is disrupted runs.
 fn pod_of_job(phase: &str, deletion: &Value) -> Value {
-    let mut pod = owned("p", &json!({"status": {"phase": phase}}));
+    let status = match phase {
+        "Disrupted" => json!({"phase": "Running",
+            "conditions": [{"type": "DisruptionTarget", "status": "True"}]}),
+        phase => json!({"phase": phase}),
+    };
+    let mut pod = owned("p", &json!({ "status": status }));
     let metadata = pod["metadata"].as_object_mut().unwrap();
     metadata.extend(deletion.as_object().unwrap().clone());
     let job = json!([{"apiVersion": "batch/v1", "kind": "Job", "name": "b", "uid": "uid-b",
@@ -86,10 +91,13 @@ fn show_job(context: &Context, wrapper: &Wrapper) {
 #[tokio::test]
 async fn a_pod_that_has_failed_is_seen_once_more_after_its_deletion() {
     let (attach, ask) = (Attach::default(), FreshRead::Nothing);
+    let over = || json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0});
     for (phase, deletion, is_seen) in [
-        ("Failed", json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0}), true),
-        ("Running", json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0}), false),
+        ("Failed", over(), true),
+        ("Running", over(), false),
+        ("Disrupted", over(), true),
         ("Failed", json!({}), false), // its label was removed
+        ("Disrupted", json!({}), false),
     ] {
         let context = context(&server(&[]), Duration::ZERO);
         let wrapper = wrapper(Phase::Running, false, false);
@@ -111,6 +119,30 @@ async fn a_pod_that_has_failed_is_seen_once_more_after_its_deletion() {
         let seen = look(&context, &wrapper, &mut memory, ask, &attach).await;
         assert!(seen.is_ok_and(|seen| seen.pods.is_empty()) || !is_seen, "{phase} {deletion}");
     }
+}
+
+#[tokio::test]
+async fn how_a_disrupted_pod_ended_is_told_by_the_watch_alone() {
+    let attach = Attach::default();
+    let context = context(&listing(vec![]), Duration::ZERO);
+    let wrapper = wrapper(Phase::Running, false, false);
+    let mut feed = feed::Pods::default();
+    show_job(&context, &wrapper);
+    let deletion = json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 30});
+    let pod = |phase: &str, deletion: &Value| watched(&pod_of_job(phase, deletion));
+    feed.take(&context.cache, Event::Apply(pod("Disrupted", &deletion)));
+    let mut memory = ReconcileState::default();
+    look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await.unwrap();
+    for _ in 0..2 {
+        let seen = look(&context, &wrapper, &mut memory, FreshRead::Pods, &attach).await.unwrap();
+        let pods: Vec<_> = seen.pods.iter().map(|pod| (pod.phase, pod.gone)).collect();
+        assert_eq!(pods, [(PodPhase::Running, false)], "it is gone, and how it ended is to come");
+    }
+    let over = json!({"deletionTimestamp": PAST, "deletionGracePeriodSeconds": 0});
+    feed.take(&context.cache, Event::Delete(pod("Failed", &over)));
+    let seen = look(&context, &wrapper, &mut memory, FreshRead::Nothing, &attach).await.unwrap();
+    let pods: Vec<_> = seen.pods.iter().map(|pod| (pod.phase, pod.gone)).collect();
+    assert_eq!(pods, [(PodPhase::Failed, true)]);
 }
 
 /// A verdict about a failed pod makes a LIST first, which may be ahead of the watch.

@@ -149,11 +149,13 @@ fn job(spec: &Value, path: &str, grace: Period, report: &mut Findings) {
     let counts_by_index = !spec["backoffLimitPerIndex"].is_null();
     let field = if counts_by_index { "backoffLimitPerIndex" } else { "backoffLimit" };
     let Some(limit) = spec[field].as_u64() else { return };
-    let mut pauses = (0..limit).zip(RETRY_PAUSES.map(Period::from_secs));
-    if let Some((fitting, pause)) = pauses.find(|(_, pause)| *pause >= grace) {
+    let pauses = (0..limit).zip(RETRY_PAUSES.map(Period::from_secs));
+    let mut late = pauses.filter(|(_, pause)| *pause >= grace);
+    if let Some(first @ (fitting, pause)) = late.next() {
+        let (_, last) = late.last().unwrap_or(first);
         let message = format!(
             "retry {} begins {pause} after a failure, but the AppWrapper restarts after failureGracePeriod, {grace}: \
-             give at most {fitting}, or set failureGracePeriodDuration above {pause}",
+             give at most {fitting}, or set failureGracePeriodDuration above {last}",
             fitting + 1
         );
         report.doubtful(format!("{path}.{field}"), Some(&limit.to_string()), message);

@@ -170,7 +170,13 @@ fn retries_of_a_job_that_come_too_late_are_doubtful() {
             "retry 4 begins 1m20s after a failure, but the AppWrapper restarts after failureGracePeriod, 1m: give at \
              most 3, or set failureGracePeriodDuration above 1m20s",
         ),
-        ("1m", "backoffLimitPerIndex", 9, "give at most 3,"),
+        ("1m", "backoffLimit", 6, "give at most 3, or set failureGracePeriodDuration above 5m20s"),
+        (
+            "1m",
+            "backoffLimitPerIndex",
+            9,
+            "give at most 3, or set failureGracePeriodDuration above 10m",
+        ),
         ("10s", "backoffLimit", 1, "give at most 0,"),
         ("6m", "backoffLimit", 7, "retry 7 begins 10m after"),
     ] {

@@ -138,9 +138,15 @@ fn the_workload_of_what_has_left_its_queue_stays_inactive() {
         assert_eq!(switched(&queued), (!stays).then_some(true), "with a queue: {active:?}");
         world.snapshot.queue_managed = false;
         let left = world.decide(100_000);
-        assert_eq!((left.next, requeue(&left)), (Phase::Suspended, None), "{active:?}");
+        assert_eq!(left.next, Phase::Suspended, "{active:?}");
         assert_eq!(left.actions.len(), 0, "{active:?}");
         assert!(!left.ask_workload, "{active:?}");
+        let mut back = world.clone().written(&left);
+        back.snapshot.queue_managed = true;
+        let back = read(back, free(false, Some("0"))).decide(100_000);
+        assert_eq!(switched(&back), (!stays).then_some(true), "the label is back: {active:?}");
+        let resumed = world.suspended(false).decide(100_000);
+        assert_eq!(requeue(&resumed), None, "{active:?}");
     }
 }
 

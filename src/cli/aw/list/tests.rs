@@ -1,0 +1,183 @@
+use serde_json::{Value, json};
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_767_225_600 + second).unwrap()
+}
+
+fn seen(name: &str, queue: &str, status: &Value) -> RawObject {
+    let deleted = (status["phase"] == "Terminating").then(|| at(0));
+    let object = json!({
+        "metadata": {
+            "name": name, "namespace": "ns", "creationTimestamp": at(0),
+            "deletionTimestamp": deleted,
+            "labels": {"kueue.x-k8s.io/queue-name": queue},
+        },
+        "spec": {"components": []}, "status": status,
+    });
+    serde_json::from_str(&object.to_string()).unwrap()
+}
+
+fn condition(kind: &str, status: &str, reason: &str, message: &str) -> Value {
+    json!({"type": kind, "status": status, "reason": reason, "message": message,
+           "lastTransitionTime": at(0)})
+}
+
+#[test]
+fn each_phase_says_what_it_waits_for() {
+    let failure = json!({"pod": "p", "container": "main", "exitCode": 3, "reason": "Error"});
+    let bad = condition("Unhealthy", "True", "FoundFailedPods", "Pod/p failed");
+    let ready = |status: &str, message: &str| condition("PodsReady", status, "R", message);
+    for (queue, status, want) in [
+        ("", json!({}), "waiting for the controller"),
+        ("gpu", json!({"phase": "Suspended"}), "waiting for admission by queue gpu"),
+        ("", json!({"phase": "Suspended"}), "waiting for spec.suspend to be false"),
+        ("", json!({"phase": "Resuming"}), "creating its components"),
+        ("", json!({"phase": "Running"}), "waiting for its pods"),
+        ("", json!({"phase": "Running", "conditions": [ready("True", "all")]}), "pods running"),
+        (
+            "",
+            json!({"phase": "Running", "conditions": [ready("False", "Suspend is false")]}),
+            "waiting for its pods",
+        ),
+        (
+            "",
+            json!({"phase": "Running", "conditions": [{"type": "PodsReady", "status": "False",
+                "reason": "InsufficientPodsReady", "message": "pod set a-0: 1 of 2 pods",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]}),
+            "waiting for pods: pod set a-0: 1 of 2 pods",
+        ),
+        (
+            "",
+            json!({"phase": "Running", "conditions": [ready("True", ""), bad]}),
+            "FoundFailedPods: Pod/p failed",
+        ),
+        ("", json!({"phase": "Resetting", "retryAfter": at(160)}), "restarting in 60s"),
+        (
+            "",
+            json!({"phase": "Resetting", "since": {"gone": at(90)}}),
+            "pausing before its next attempt",
+        ),
+        (
+            "",
+            json!({"phase": "Resetting"}),
+            "waiting until resources of its last attempt are deleted",
+        ),
+        ("", json!({"phase": "Suspending"}), "waiting until all its resources are deleted"),
+        ("", json!({"phase": "Terminating"}), "waiting until all its resources are deleted"),
+        ("", json!({"phase": "Succeeded"}), "-"),
+        ("", json!({"phase": "Failed", "conditions": [bad]}), "FoundFailedPods: Pod/p failed"),
+        (
+            "",
+            json!({"phase": "Failed", "conditions": [bad], "attempts": [{"attempt": 0, "failure": failure}]}),
+            "p/main 3 Error",
+        ),
+    ] {
+        let item = item(&seen("aw", queue, &status), at(100));
+        assert_eq!(item.state, want, "{status}");
+    }
+}
+
+#[test]
+fn who_suspends_it_during_a_reset_is_told_that_it_will_be_suspended() {
+    let inactive = json!({"annotations": {keys::ACTIVE: "false"}});
+    let deleting = json!({"phase": "Resetting", "retryAfter": at(160)});
+    let gone = json!({"phase": "Resetting", "since": {"gone": at(90)}});
+    let being = "being suspended; waiting until its resources are deleted";
+    for (metadata, suspend, status, want) in [
+        (&inactive, false, &deleting, being),
+        (&json!({}), true, &deleting, being),
+        (&inactive, false, &gone, "suspended by its annotation active"),
+        (&json!({}), false, &deleting, "restarting in 60s"),
+    ] {
+        let mut object = json!({
+            "metadata": metadata, "status": status,
+            "spec": {"components": [], "suspend": suspend},
+        });
+        object["metadata"]["name"] = "aw".into();
+        object["metadata"]["namespace"] = "ns".into();
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        assert_eq!(item(&seen, at(100)).state, want, "{object}");
+    }
+}
+
+#[test]
+fn only_a_table_cuts_the_state() {
+    let message = "m".repeat(200);
+    let status = json!({"phase": "Running",
+        "conditions": [condition("Unhealthy", "True", "R", &message)]});
+    let seen = seen("aw", "", &status);
+    assert_eq!(item(&seen, at(0)).state.chars().count(), STATE_CHARS_MAX);
+    assert_eq!(item_with(&seen, usize::MAX, at(0)).state, format!("R: {message}"));
+}
+
+#[test]
+fn a_step_that_has_not_begun_is_named() {
+    let job = |name: &str| {
+        json!({"template": {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name},
+            "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}}})
+    };
+    let ready = condition("PodsReady", "True", "R", "");
+    let deployed = condition("ResourcesDeployed", "True", "R", "");
+    let status = |begun: usize| {
+        let of = |index: usize| {
+            let conditions = if index < begun { vec![deployed.clone()] } else { vec![] };
+            json!({"name": "n", "kind": "Job", "apiVersion": "batch/v1",
+                "podSets": [{"path": "template.spec.template"}], "conditions": conditions})
+        };
+        let all = [of(0), of(1)];
+        json!({"phase": "Running", "conditions": [ready], "componentStatus": all})
+    };
+    let spec = json!({"components": [job("init"), job("work")], "executionPolicy": {
+        "executionPolicyOrder": "InOrder",
+        "rules": [{"targetComponents": ["init"], "waitForComponentsStatus": "Succeeded"}]}});
+    for (begun, want) in [(1, "pods running; step 2 of 2 not created yet"), (2, "pods running")] {
+        let object = json!({"metadata": {"name": "aw", "namespace": "ns"}, "spec": spec,
+            "status": status(begun)});
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        assert_eq!(item(&seen, at(100)).state, want);
+    }
+}
+
+#[test]
+fn a_line_has_columns_and_an_object_that_cannot_be_read_has_one_too() {
+    let quota = condition("QuotaReserved", "True", "R", "");
+    let all = [
+        seen(
+            "train",
+            "gpu",
+            &json!({"phase": "Running", "resettingCount": 2, "conditions": [quota]}),
+        ),
+        seen("odd", "", &json!({"phase": "Paused"})),
+        seen(
+            "alone",
+            "",
+            &json!({"phase": "Suspending", "uncountedRestarts": 60, "conditions": [quota]}),
+        ),
+    ];
+    let items: Vec<Item> = all.iter().map(|seen| item(seen, at(130))).collect();
+    let table = text(&items, true, at(130), false).to_string();
+    let lines: Vec<&str> = table.lines().collect();
+    assert_eq!(lines[0].split_whitespace().collect::<Vec<_>>(), TITLES);
+    let cells = |line: &'_ str| -> Vec<String> {
+        let cells = line.split("   ").map(str::trim).filter(|cell| !cell.is_empty());
+        cells.map(str::to_owned).collect()
+    };
+    assert_eq!(
+        cells(lines[1]),
+        ["ns", "train", "Running", "gpu", "2", "reserved", "waiting for its pods", "2m10s"]
+    );
+    let going = "waiting until all its resources are deleted";
+    let alone = ["ns", "alone", "Suspending", "-", "0 (+60)", "-", going, "2m10s"];
+    assert_eq!(cells(lines[3]), alone, "Kueue knows nothing of it");
+    assert!(
+        lines[2].contains("(unreadable)") && lines[2].contains("status.phase: is unknown"),
+        "{table}"
+    );
+    assert!(text(&items, false, at(130), false).to_string().starts_with("NAME "));
+    let listed = serde_json::to_value(Listed { items }).unwrap();
+    assert_eq!(listed["items"][0]["phase"], "Running");
+    assert_eq!(listed["items"][0]["quotaReserved"], true);
+    assert_eq!(listed["items"][1]["phase"], Value::Null);
+}

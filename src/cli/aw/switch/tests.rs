@@ -1,0 +1,213 @@
+use super::*;
+
+fn wrapper(phase: Phase, queue: Option<&str>, suspend: bool) -> Wrapper {
+    let mut wrapper =
+        Wrapper { name: "aw".into(), queue: queue.map(str::to_owned), ..Wrapper::default() };
+    wrapper.status.phase = phase;
+    std::sync::Arc::make_mut(&mut wrapper.spec).suspend = suspend;
+    wrapper
+}
+
+fn workload(active: bool) -> SeenWorkload {
+    SeenWorkload { name: "w".into(), active, ..SeenWorkload::default() }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_767_225_600 + second).unwrap()
+}
+
+fn planned(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> SuspendPlan {
+    plan(wrapper, queued, wish, "kubectl aw", at(0))
+}
+
+fn found(workload: SeenWorkload) -> Queued {
+    Queued::Workload(Box::new(workload))
+}
+
+fn condition(kind: &str, status: &str, reason: &str) -> WorkloadCondition {
+    WorkloadCondition {
+        kind: kind.into(),
+        status: status.into(),
+        reason: reason.into(),
+        ..WorkloadCondition::default()
+    }
+}
+
+#[test]
+fn without_a_queue_the_spec_says_whether_it_is_suspended() {
+    use Wish::{Resume, Suspend};
+    let already = |text: &str| SuspendPlan::Already(text.to_owned());
+    for (suspended, wish, want) in [
+        (false, Suspend, SuspendPlan::Spec),
+        (true, Suspend, already("is already suspended")),
+        (true, Resume, SuspendPlan::Spec),
+        (false, Resume, already("is not suspended")),
+    ] {
+        for (queue, queued) in [
+            (None, Queued::NoKueue),
+            (None, Queued::Nothing),
+            (None, Queued::Hidden("x".into())),
+            (Some("gpu"), Queued::NoKueue),
+        ] {
+            let wrapper = wrapper(Phase::Running, queue, suspended);
+            assert_eq!(planned(&wrapper, &queued, wish), want, "{queued:?}");
+        }
+    }
+}
+
+#[test]
+fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
+    use Wish::{Resume, Suspend};
+    let held = |suspend| {
+        let mut held = wrapper(Phase::Suspended, Some("gpu"), suspend);
+        held.annotations.insert(keys::ACTIVE.into(), "false".into());
+        held
+    };
+    let plain = |suspend| wrapper(Phase::Running, Some("gpu"), suspend);
+    let of = |active| found(workload(active));
+    let returning = found(SeenWorkload { deactivated_for: Some("1".into()), ..workload(false) });
+    let later = found(SeenWorkload { requeue_at: Some(at(53)), evictions: 2, ..workload(true) });
+    let hidden = Queued::Hidden("forbidden".into());
+    let annotation = "annotation";
+    for (wrapper, queued, wish, want) in vec![
+        // too large for the stack
+        (plain(false), of(true), Suspend, annotation),
+        (plain(false), Queued::Nothing, Suspend, annotation),
+        (plain(false), hidden.clone(), Suspend, annotation),
+        (plain(true), of(true), Suspend, annotation),
+        (plain(true), returning.clone(), Suspend, annotation),
+        (plain(true), of(false), Suspend, "its Workload w is not active"),
+        (held(true), of(true), Suspend, "is already suspended"),
+        (held(true), returning, Suspend, "is already suspended"),
+        (held(true), hidden.clone(), Suspend, "is already suspended"),
+        (held(true), of(false), Resume, annotation),
+        (held(false), hidden.clone(), Resume, annotation),
+        (held(true), Queued::NoKueue, Resume, annotation),
+        (plain(true), of(false), Resume, "workload w"),
+        (plain(true), of(true), Resume, "is waiting for admission"),
+        (
+            plain(true),
+            later,
+            Resume,
+            "; Kueue requeues it at 2026-01-01T00:00:53Z, in 53s (eviction 2)",
+        ),
+        (plain(false), of(true), Resume, "is not suspended"),
+        (plain(false), hidden.clone(), Resume, "is not suspended"),
+        (wrapper(Phase::Suspended, None, true), of(true), Resume, "spec"),
+        (plain(true), hidden, Resume, "Kueue has to admit it from queue gpu"),
+    ] {
+        let said = match planned(&wrapper, &queued, wish) {
+            SuspendPlan::Annotation => annotation.to_owned(),
+            SuspendPlan::Workload(workload) => format!("workload {}", workload.name),
+            SuspendPlan::Already(text) | SuspendPlan::No(text) => text,
+            SuspendPlan::Spec => "spec".to_owned(),
+        };
+        assert!(said.contains(want), "{said} instead of {want}, {wish:?} {queued:?}");
+    }
+}
+
+#[test]
+fn what_kueue_has_given_up_is_not_resumed() {
+    let time = "DeactivatedDueToMaximumExecutionTimeExceeded";
+    for (active, seen, is_final) in [
+        (false, condition("DeactivationTarget", "True", "MaximumExecutionTimeExceeded"), true),
+        (false, condition("Evicted", "True", time), true),
+        (true, condition("Requeued", "False", "DeactivatedDueToAdmissionCheck"), true),
+        (true, condition("Requeued", "True", "DeactivatedDueToAdmissionCheck"), false),
+        (false, condition("Evicted", "True", "Deactivated"), false),
+    ] {
+        let workload = SeenWorkload { conditions: vec![seen.clone()], ..workload(active) };
+        let wrapper = wrapper(Phase::Suspended, Some("gpu"), true);
+        let queued = found(workload);
+        let plan = planned(&wrapper, &queued, Wish::Resume);
+        let said = match plan {
+            SuspendPlan::No(why) => why.contains("kubectl delete workload w"),
+            _ => false,
+        };
+        assert_eq!(said, is_final, "{seen:?}");
+        let (why, advice) = held(&wrapper, &queued, "kubectl aw").unzip();
+        let final_words = "Kueue has deactivated its Workload w (";
+        let want = match (is_final, active) {
+            (true, _) => Some((final_words, "kubectl delete workload w -n ")),
+            (false, false) => Some((DEACTIVATED, "to resume it: kubectl aw resume aw")),
+            (false, true) => None,
+        };
+        let is_told = |text: Option<String>, want: Option<&str>| match (text, want) {
+            (Some(text), Some(want)) => text.contains(want),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        let (want_why, want_advice) = want.unzip();
+        assert!(is_told(why, want_why) && is_told(advice, want_advice), "{seen:?}");
+    }
+}
+
+#[test]
+fn what_kueue_left_in_another_queue_is_not_resumed() {
+    let mut held_back = wrapper(Phase::Suspended, Some("new"), true);
+    held_back.annotations.insert(keys::ACTIVE.into(), "false".into());
+    let suspended = |queue| wrapper(Phase::Suspended, queue, true);
+    for (wrapper, is_refused, is_held) in [
+        (suspended(Some("new")), true, true),
+        (held_back, true, true),
+        (suspended(Some("old")), false, false),
+        (suspended(None), false, false),
+    ] {
+        let conditions = vec![condition("Evicted", "True", "Preempted")];
+        let queued =
+            found(SeenWorkload { queue: Some("old".into()), conditions, ..workload(true) });
+        let is_refusal = |plan: &SuspendPlan| match plan {
+            SuspendPlan::No(why) => {
+                why.contains("its Workload is in queue old") && why.contains("delete workload w")
+            }
+            SuspendPlan::Already(_)
+            | SuspendPlan::Spec
+            | SuspendPlan::Annotation
+            | SuspendPlan::Workload(_) => false,
+        };
+        let plan = planned(&wrapper, &queued, Wish::Resume);
+        assert_eq!(is_refusal(&plan), is_refused, "{:?}: {plan:?}", wrapper.queue);
+        let held = held(&wrapper, &queued, "kubectl aw");
+        assert_eq!(held.is_some(), is_held, "{:?}: {held:?}", wrapper.queue);
+    }
+}
+
+#[test]
+fn what_has_ended_or_is_not_ours_is_left_alone() {
+    let mut deleting = wrapper(Phase::Running, None, false);
+    deleting.deleting = true;
+    let mut managed = wrapper(Phase::Running, None, false);
+    std::sync::Arc::make_mut(&mut managed.spec).managed_by =
+        Some("kueue.x-k8s.io/multikueue".into());
+    let mut ours = wrapper(Phase::Running, None, false);
+    std::sync::Arc::make_mut(&mut ours.spec).managed_by = Some(keys::CONTROLLER_NAME.into());
+    assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), SuspendPlan::Spec);
+    for (wrapper, want) in [
+        (wrapper(Phase::Succeeded, None, false), "has succeeded"),
+        (wrapper(Phase::Failed, None, true), "kubectl aw retry aw"),
+        (wrapper(Phase::Terminating, None, false), "being deleted"),
+        (deleting, "being deleted"),
+        (managed, "managed by kueue.x-k8s.io/multikueue"),
+    ] {
+        for wish in [Wish::Suspend, Wish::Resume] {
+            match planned(&wrapper, &Queued::NoKueue, wish) {
+                SuspendPlan::No(why) => assert!(why.contains(want), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn who_suspends_with_a_queue_is_told_of_the_quota() {
+    let said = |plan, phase| message(Wish::Suspend, &plan, &wrapper(phase, Some("gpu"), true));
+    let quota = "then Kueue releases its quota";
+    assert!(said(SuspendPlan::Annotation, Phase::Running).contains(quota));
+    assert!(said(SuspendPlan::Annotation, Phase::Suspended).contains("it stays suspended"));
+    assert!(!said(SuspendPlan::Spec, Phase::Running).contains("quota"));
+    for (queue, want) in [(Some("gpu"), true), (None, false)] {
+        let wrapper = wrapper(Phase::Suspended, queue, true);
+        let said = message(Wish::Resume, &SuspendPlan::Annotation, &wrapper);
+        assert_eq!(said.contains("it returns to its queue"), want);
+    }
+}
