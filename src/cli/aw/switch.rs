@@ -217,9 +217,13 @@ fn of_workload(
         }
         // one that the controller has deactivated for a while stays so from now on
         (Wish::Suspend, true | false) => SuspendPlan::Annotation,
-        // its queue was removed: Kueue will not admit it
-        (Wish::Resume, true) if wrapper.spec.suspend && wrapper.queue.is_none() => {
-            SuspendPlan::Spec
+        // its queue was removed: Kueue would admit the Workload, and never finish it
+        (Wish::Resume, true | false) if wrapper.queue.is_none() => {
+            if wrapper.spec.suspend {
+                SuspendPlan::Spec
+            } else {
+                SuspendPlan::Already(RUNS.to_owned())
+            }
         }
         (Wish::Resume, true) if wrapper.spec.suspend => {
             let later = requeuing(workload, now).map(|text| format!("; {text}"));

@@ -93,6 +93,8 @@ fn with_a_queue_the_annotation_says_whether_it_is_suspended() {
         ),
         (plain(false), of(true), Resume, "is not suspended"),
         (plain(false), hidden.clone(), Resume, "is not suspended"),
+        (wrapper(Phase::Suspended, None, true), of(false), Resume, "spec"),
+        (wrapper(Phase::Running, None, false), of(false), Resume, "is not suspended"),
         (wrapper(Phase::Suspended, None, true), of(true), Resume, "spec"),
         (plain(true), hidden, Resume, "Kueue has to admit it from queue gpu"),
     ] {
