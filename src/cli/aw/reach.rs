@@ -11,6 +11,7 @@ use super::super::cluster::{unanswered, unlisted, unread};
 use super::super::place::{One, Place, appwrappers, served};
 use super::workload::{self, Queued};
 use crate::api::keys;
+use crate::client::is_denied_by_authorizer;
 use crate::discovery;
 use crate::observe::assemble::Wrapper;
 use crate::observe::cache::KindKey;
@@ -116,12 +117,6 @@ impl Place {
     }
 }
 
-/// Whether the authorizer of the API server says so. Admission, such as a webhook or a `ResourceQuota`, may answer with
-/// 403, too. Source: `forbiddenMessage` of Kubernetes.
-fn is_unauthorized(message: &str) -> bool {
-    message.contains(" is forbidden: User ")
-}
-
 fn written<T>(answer: Result<T, kube::Error>) -> Result<Written, Error> {
     match answer {
         Ok(_) => Ok(Written::Yes),
@@ -129,7 +124,7 @@ fn written<T>(answer: Result<T, kube::Error>) -> Result<Written, Error> {
             409 if status.reason == "Conflict" => Ok(Written::Conflict),
             // these say nothing about the object: the caller is unknown, or the server is overloaded
             401 | 408 | 429 | 500.. => Err(unanswered(&kube::Error::Api(status))),
-            403 if is_unauthorized(&status.message) => {
+            403 if is_denied_by_authorizer(&status) => {
                 Ok(Written::Forbidden(unanswered(&kube::Error::Api(status))))
             }
             _ => Ok(Written::Refused(status.message)),

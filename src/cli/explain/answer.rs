@@ -263,7 +263,7 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     let known = progress::of(facts);
     if config.progress_server.enabled && known.as_ref().is_some_and(|it| it.deadline.is_some()) {
         notes.push(
-            "a hang does not count before the time for a report has passed since the controller started, which is not known here"
+            "the controller waits for reports anew after it starts; this command does not know when that was"
                 .to_owned(),
         );
     }

@@ -20,6 +20,7 @@ use tokio::sync::Notify;
 pub use kube::runtime::events::EventType;
 
 use crate::api::AppWrapper;
+use crate::client::is_denied_by_authorizer;
 use crate::rate::{Rate, RateLimiter};
 use crate::telemetry;
 
@@ -266,10 +267,9 @@ pub(super) async fn send(
 /// that waits is one less for the others.
 fn may_pass(error: &kube::Error) -> bool {
     match error {
-        kube::Error::Api(status) if status.code == 403 => {
-            status.message.contains("cannot create resource")
+        kube::Error::Api(status) => {
+            is_denied_by_authorizer(status) || status.code == 429 || status.code >= 500
         }
-        kube::Error::Api(status) => status.code == 429 || status.code >= 500,
         error => matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_)),
     }
 }

@@ -113,6 +113,13 @@ pub fn is_rejected_for_good(error: &kube::Error) -> bool {
     }
 }
 
+/// Whether the authorizer of the API server denies a request: admission, such as a webhook or a `ResourceQuota`, may answer
+/// with 403, too. Source: `forbiddenMessage` of apiserver.
+#[must_use]
+pub fn is_denied_by_authorizer(status: &Status) -> bool {
+    status.code == 403 && status.message.contains(" is forbidden: User ")
+}
+
 /// What the API server said, without the debugging text that the client adds: at most [`SAID_BYTES_MAX`] of it, since it may
 /// quote what a user wrote, and is kept.
 #[must_use]

@@ -129,9 +129,7 @@ fn end_last_pods(draft: &mut Draft<'_>) -> bool {
             .component
             .and_then(|index| facts.snapshot.components.get(index))
             .is_some_and(|component| {
-                let (api_version, kind) = (&component.api_version, &component.kind);
-                let other = Kind::of_other_version(api_version, kind);
-                let kind = other.unwrap_or_else(|| Kind::of(api_version, kind));
+                let kind = Kind::of_any_version(&component.api_version, &component.kind);
                 let is_kept = component.ours().is_some() && kind.makes_cluster();
                 !component.pod_sets.is_empty() && !is_kept
             });

@@ -215,14 +215,12 @@ pub(super) fn succeeded(here: At<Succeeded>, draft: &mut Draft<'_>) -> Move {
 
 /// Why the resources of what has succeeded are deleted.
 fn why_deleted(draft: &Draft<'_>) -> &'static str {
-    let since = draft.status.since.as_ref();
-    let [succeeded, deleting] = [
-        since.and_then(|since| since.succeeded.as_ref()),
-        since.and_then(|since| since.deleting.as_ref()),
-    ]
-    .map(|time| time.map(|time| time.0));
     let ttl = draft.facts.limits.success_ttl;
-    if succeeded.zip(deleting).is_some_and(|(from, at)| at < ttl.after(from)) {
+    let is_early = draft.status.since.as_ref().is_some_and(|since| {
+        let times = since.succeeded.as_ref().zip(since.deleting.as_ref());
+        times.is_some_and(|(succeeded, deleting)| deleting.0 < ttl.after(succeeded.0))
+    });
+    if is_early {
         "Pods ran after the AppWrapper had succeeded"
     } else {
         "successTTLDuration expired"

@@ -207,6 +207,13 @@ impl Kind {
         (!Self::of(api_version, kind).is_known()).then_some(row)
     }
 
+    /// The row of a kind, whatever its version; that of kinds without a row where no version has one.
+    #[must_use]
+    pub fn of_any_version(api_version: &str, kind: &str) -> &'static Self {
+        let other = Self::of_other_version(api_version, kind);
+        other.unwrap_or_else(|| Self::of(api_version, kind))
+    }
+
     /// All rows.
     pub fn all() -> impl Iterator<Item = &'static Self> {
         FAMILIES.into_iter().flatten()

@@ -135,6 +135,7 @@ fn events_of_a_namespace_have_a_rate_for_each_type() {
     assert_eq!(count(2, "a", EventType::Normal), 5);
     assert_eq!(count(2, "a", EventType::Warning), 2);
 }
+
 #[test]
 fn a_warning_takes_the_place_of_a_normal_event_where_a_queue_is_full() {
     let events = Events::default();
