@@ -27,7 +27,7 @@ use appwrapper::progress::{self, Report};
 use appwrapper::progress_server;
 use appwrapper::tuning::{ExitCodes, Limits, Period};
 use appwrapper::webhook::default::default;
-use appwrapper::webhook::judge::{Endpoint, Progress, judge};
+use appwrapper::webhook::judge::{Endpoint, ReviewStep, judge};
 use appwrapper::webhook::response::AdmissionResponse;
 use appwrapper::webhook::review::{Review, ReviewError};
 use appwrapper::webhook::validate::{self, Requester};
@@ -95,8 +95,8 @@ fn config() -> Config {
 /// The answer to a question, as it would be sent.
 fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> AdmissionResponse {
     match judge(endpoint, review, config, None, Some("robot")) {
-        Progress::Final(answer) => answer,
-        Progress::Ask(question) => {
+        ReviewStep::Final(answer) => answer,
+        ReviewStep::Ask(question) => {
             for each in question.wrapped(review) {
                 assert!(each.path.starts_with("spec.components["), "{}", each.path);
                 let all = [each.api_version, each.kind, each.name];
@@ -104,7 +104,7 @@ fn answered(endpoint: Endpoint, review: &Review, config: &Config) -> AdmissionRe
             }
             question.answered(Ok(vec![]))
         }
-        Progress::Read(reading) => {
+        ReviewStep::Read(reading) => {
             let all = reading.references.clone().into_iter();
             // whatever is in the cluster: the review itself
             let found = all.map(|(_, reference)| (reference, review.object.value.clone()));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use appwrapper::certificate::{Keeper, Lifetimes, Place, Webhooks};
+use appwrapper::certificate::{CertificateNames, Keeper, Lifetimes, Webhooks};
 use appwrapper::clock::{Clock, SystemClock};
 use appwrapper::sim::{ApiServer, Store};
 use appwrapper::tls::{self, Current, Limits, Pair, Validity};
@@ -46,7 +46,7 @@ fn configurations<K: Resource<DynamicType = ()>>(client: &Client) -> Api<Dynamic
 }
 
 /// The names of the configurations.
-fn webhooks(place: &Place) -> &Webhooks {
+fn webhooks(place: &CertificateNames) -> &Webhooks {
     place.webhooks.as_ref().expect("it has configurations")
 }
 
@@ -82,7 +82,7 @@ struct Replica {
 }
 
 impl Replica {
-    async fn start(client: &Client, place: &Place, lifetimes: Lifetimes) -> Self {
+    async fn start(client: &Client, place: &CertificateNames, lifetimes: Lifetimes) -> Self {
         let (current, asked) = (Arc::new(Current::new()), Arc::new(AtomicUsize::new(0)));
         let keeper = Keeper::new(client, Arc::new(SystemClock), current.clone(), place.clone());
         tokio::spawn(keeper.with_lifetimes(lifetimes).run());
@@ -153,12 +153,12 @@ fn a_certificate_is_renewed_under_load_without_a_refused_request() {
         "certificates",
         || PLANE.client(),
         |case| async move {
-            let place = Place {
+            let place = CertificateNames {
                 webhooks: Some(Webhooks {
                     mutating: "certificates-mutating".to_owned(),
                     validating: "certificates-validating".to_owned(),
                 }),
-                ..Place::of(&case.namespace)
+                ..CertificateNames::of(&case.namespace)
             };
             let lifetimes = Lifetimes::of(Duration::from_secs(36));
             let one = Replica::start(&case.client, &place, lifetimes).await;
@@ -210,7 +210,7 @@ async fn admitted(maps: &Api<DynamicObject>) {
 }
 
 /// Somebody applies the manifest again, which has no CA bundle.
-async fn mended_after_a_reset(case: &Case, place: &Place, replica: &Replica) {
+async fn mended_after_a_reset(case: &Case, place: &CertificateNames, replica: &Replica) {
     let api = configurations::<ValidatingWebhookConfiguration>(&case.client);
     let entries = json!([entry(&case.namespace, "two", &replica.url)]);
     let patch = Patch::Merge(json!({"webhooks": entries}));
@@ -259,7 +259,7 @@ struct Simulated {
     client: Client,
     replicas: [Arc<Current>; 2],
     clock: Arc<Paused>,
-    place: Place,
+    place: CertificateNames,
 }
 
 impl Simulated {
@@ -276,7 +276,7 @@ impl Simulated {
             }}));
         }
         let client = ApiServer::new(store).client();
-        let place = Place::of("default");
+        let place = CertificateNames::of("default");
         let replicas = [(); 2].map(|()| {
             let current = Arc::new(Current::new());
             let keeper = Keeper::new(&client, clock.clone(), current.clone(), place.clone());

@@ -97,15 +97,39 @@ fn tests_named_in(page: &str) -> BTreeSet<&str> {
     quoted.filter(|text| text.contains("::") && text.split("::").all(is_name)).collect()
 }
 
-/// The source in these folders.
-fn code(folders: &[&str]) -> String {
+/// The source files in these folders, each with the names of its folders and modules.
+fn sources(folders: &[&str]) -> Vec<(Vec<String>, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = vec![];
     for folder in folders {
         pages(&root.join(folder), "rs", &mut files);
     }
-    let text = |path: &PathBuf| std::fs::read_to_string(path).expect("it can be read");
-    files.iter().map(text).collect()
+    let names = |path: &Path| {
+        let path = path.strip_prefix(root).expect("a file of the repository").with_extension("");
+        let names = path.iter().map(|name| name.to_string_lossy().into_owned());
+        names.filter(|name| !["mod", "lib", "main"].contains(&name.as_str())).collect()
+    };
+    let text = |path: &Path| std::fs::read_to_string(path).expect("it can be read");
+    files.iter().map(|path| (names(path), text(path))).collect()
+}
+
+/// The source in these folders.
+fn code(folders: &[&str]) -> String {
+    sources(folders).into_iter().map(|(_, text)| text).collect()
+}
+
+/// Whether one of these files has the test of this path: in its own module, or in a module `tests` of the file.
+fn has_test(sources: &[(Vec<String>, String)], path: &str) -> bool {
+    let mut modules: Vec<&str> = path.split("::").collect();
+    let function = format!("fn {}(", modules.pop().unwrap_or_default());
+    let inline = modules.strip_suffix(&["tests"]);
+    sources.iter().filter(|(_, text)| text.contains(&function)).any(|(names, _)| {
+        let ends_with = |modules: &[&str]| {
+            let mut ends = names.iter().rev().zip(modules.iter().rev());
+            names.len() >= modules.len() && ends.all(|(name, module)| name == module)
+        };
+        ends_with(&modules) || inline.is_some_and(ends_with)
+    })
 }
 
 #[test]
@@ -130,12 +154,32 @@ fn every_reason_of_an_event_has_a_row() {
 #[test]
 fn every_test_that_the_security_page_names_exists() {
     let page = read("docs/admin/security.md");
-    let code = code(&["crates", "src", "tests"]);
+    let sources = sources(&["crates", "src", "tests"]);
     let named = tests_named_in(&page);
     assert!(named.len() > 100, "{named:?}");
     for path in named {
-        let name = path.rsplit("::").next().unwrap_or_default();
-        assert!(code.contains(&format!("fn {name}(")), "{path}");
+        assert!(has_test(&sources, path), "{path}");
+    }
+}
+
+#[test]
+fn a_test_is_found_only_in_the_module_that_is_named() {
+    let of = |names: &str, function: &str| -> (Vec<String>, String) {
+        (names.split('/').map(str::to_owned).collect(), format!("    fn {function}() {{}}"))
+    };
+    let sources =
+        [of("crates/c/src/observe/seen", "reads"), of("crates/c/src/web/tests/answer", "answers")];
+    for (path, want) in [
+        ("observe::seen::tests::reads", true),
+        ("seen::tests::reads", true),
+        ("observe::seen::reads", true),
+        ("observe::other::tests::reads", false),
+        ("other::seen::tests::reads", false),
+        ("observe::seen::tests::answers", false),
+        ("web::tests::answer::answers", true),
+        ("web::tests::response::answers", false),
+    ] {
+        assert_eq!(has_test(&sources, path), want, "{path}");
     }
 }
 

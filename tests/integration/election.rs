@@ -102,7 +102,7 @@ async fn one_leads_and_gives_back_what_another_takes_at_once() {
     first.won().await;
     assert!(first.leadership().holds());
     assert!(second.won().now_or_never().is_none(), "it waits");
-    first.give_back().await;
+    first.release().await;
     assert!(!first.leadership().holds());
     second.won().await;
     assert_eq!(cluster.holder().await, "b");
@@ -176,7 +176,7 @@ async fn the_lease_is_given_back_also_when_a_renewal_was_on_its_way() {
         () = first.lost() => panic!("it goes on"),
         () = renewed => {}
     }
-    first.give_back().await;
+    first.release().await;
     assert_eq!(cluster.holder().await, "");
 }
 

@@ -166,6 +166,7 @@ async fn reconcile_one(key: Key, context: &Arc<Context>, work: &Work, panics: &P
     let idle = Ended { requeue: Requeue::OnChange, cool_down: Duration::ZERO, yields: false };
     let Some(stored) = context.store.get(&key) else {
         panics.ended_well(&key);
+        context.forget(&key); // it may have gone while an earlier reconcile still asked about it
         return idle;
     };
     let Some(_begun) = work.begin() else { return idle };

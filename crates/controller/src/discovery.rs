@@ -35,23 +35,6 @@ pub async fn find_in_group(
     Ok(resources.into_iter().find(|(resource, _)| resource.kind == kind))
 }
 
-/// The resource of a kind in its version, or else in another version of its group that is served: the objects are the same.
-///
-/// # Errors
-/// Where the API server cannot be asked.
-pub async fn find_in_any_version(
-    client: &Client,
-    api_version: &str,
-    kind: &str,
-) -> Result<Option<Served>, kube::Error> {
-    let found = find(client, api_version, kind).await?;
-    match (found, api_version.rsplit_once('/')) {
-        // on the heap: it is rare, and its future is large
-        (None, Some((group, _))) => Box::pin(find_in_group(client, group, kind)).await,
-        (found, _) => Ok(found),
-    }
-}
-
 /// What is not there is no error.
 fn served<T>(found: Result<T, kube::Error>) -> Result<Option<T>, kube::Error> {
     match found {

@@ -57,8 +57,8 @@ impl<K: Ord + Clone> RateLimiter<K> {
         Ok(())
     }
 
-    /// Gives back what [`Self::take`] took for a key.
-    pub fn give_back(&self, key: &K, requests: u32, now: Duration) {
+    /// Refunds what [`Self::take`] took for a key.
+    pub fn refund(&self, key: &K, requests: u32, now: Duration) {
         let cost = self.rate.each.saturating_mul(requests.min(self.rate.at_once));
         let mut until = self.until.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(owed) = until.get_mut(key) {
@@ -97,19 +97,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_can_be_taken_again() {
+    fn what_is_refunded_can_be_taken_again() {
         let limiter = RateLimiter::new(Rate { each: Duration::from_secs(1), at_once: 10 });
         let now = Duration::from_mins(1);
         assert_eq!(limiter.take("a", 4, now), Ok(()));
         for requests in [6, 1_000] {
-            limiter.give_back(&"a", requests, now);
+            limiter.refund(&"a", requests, now);
             assert!(limiter.until.lock().unwrap().is_empty(), "nothing is owed");
             assert_eq!(limiter.take("a", requests, now), Ok(()));
         }
-        limiter.give_back(&"a", 3, now);
+        limiter.refund(&"a", 3, now);
         assert_eq!(limiter.take("a", 4, now), Err(Duration::from_secs(1)));
         assert_eq!(limiter.take("a", 3, now), Ok(()));
-        limiter.give_back(&"b", 1, now);
+        limiter.refund(&"b", 1, now);
     }
 
     #[test]

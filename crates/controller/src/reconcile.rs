@@ -142,7 +142,7 @@ pub async fn reconcile(
             return Ok(Next::OnChange);
         }
         Ok(Some(Ok(_)) | None) => return Ok(Next::OnChange), // the watch will say
-        Err(error) => return Err(failed(&context, &mut memory, error.into())),
+        Err(error) => return Err(failed(&context, &mut memory, &stored, error.into())),
     };
     if wrapper.flaws.stored.contains_key("phase")
         && mutations::is_present(Mutation::UnknownPhaseStopsAll)
@@ -157,7 +157,7 @@ pub async fn reconcile(
     match is_behind(&context, &mut memory, &wrapper).await {
         Ok(false) => {}
         Ok(true) => return Ok(Next::After(WATCH_OVERDUE)),
-        Err(error) => return Err(failed(&context, &mut memory, error.into())),
+        Err(error) => return Err(failed(&context, &mut memory, &stored, error.into())),
     }
     focus(&mut memory, &wrapper);
     memory.saw(&wrapper.version);
@@ -170,16 +170,11 @@ pub async fn reconcile(
     match done {
         Ok(requeue) => {
             memory.errors = 0;
+            memory.is_error_told = false;
             Ok(requeue)
         }
         Err(error) if error.is_stale() => Ok(Next::After(WATCH_OVERDUE)),
-        Err(error) => {
-            let error = failed(&context, &mut memory, error);
-            let key = stored.key();
-            let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
-            report::failed(&context, &memory, &about, &error);
-            Err(error)
-        }
+        Err(error) => Err(failed(&context, &mut memory, &stored, error)),
     }
 }
 
@@ -205,10 +200,18 @@ async fn is_behind(
     Ok(false)
 }
 
-/// Counts an error, and notes that nothing is known of the time until the next reconcile.
-fn failed(context: &Context, memory: &mut ReconcileState, error: Error) -> Error {
+/// Counts and reports an error, and notes that nothing is known of the time until the next reconcile.
+fn failed(
+    context: &Context,
+    memory: &mut ReconcileState,
+    stored: &CachedAppWrapper,
+    error: Error,
+) -> Error {
     memory.errors = memory.errors.saturating_add(1);
     memory.last_gap = Some(context.clock.around_now().1);
+    let key = stored.key();
+    let about = About { namespace: &key.namespace, name: &key.name, uid: stored.uid() };
+    report::failed(context, memory, &about, &error);
     error
 }
 

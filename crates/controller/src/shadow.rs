@@ -28,20 +28,20 @@ pub struct Shadow {
 /// A kind of finding. There are only so many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Row {
-    result: Result,
+    result: RowResult,
     from: Phase,
     expected: Phase,
     observed: Phase,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Result {
+enum RowResult {
     Differs(DifferenceKind),
     Unseen,
     Agreed,
 }
 
-impl Result {
+impl RowResult {
     /// As labels and columns: the result, and how the decisions differ.
     const fn names(self) -> (&'static str, &'static str) {
         match self {
@@ -56,13 +56,13 @@ impl Row {
     const fn of(finding: &Finding) -> Self {
         match finding {
             Finding::Agreed { from, to } => {
-                Self { result: Result::Agreed, from: *from, expected: *to, observed: *to }
+                Self { result: RowResult::Agreed, from: *from, expected: *to, observed: *to }
             }
             Finding::Unseen { from, to } => {
-                Self { result: Result::Unseen, from: *from, expected: *from, observed: *to }
+                Self { result: RowResult::Unseen, from: *from, expected: *from, observed: *to }
             }
             Finding::Differs(Difference { kind, from, expected, observed, .. }) => Self {
-                result: Result::Differs(*kind),
+                result: RowResult::Differs(*kind),
                 from: *from,
                 expected: *expected,
                 observed: *observed,
@@ -125,7 +125,7 @@ impl Shadow {
             let rows = tally.iter().filter(|(row, _)| row.result.names().0 == name);
             rows.map(|(_, count)| count).sum::<u64>()
         };
-        let differs = |row: &Row| matches!(row.result, Result::Differs(_));
+        let differs = |row: &Row| matches!(row.result, RowResult::Differs(_));
         let mut differences = String::new();
         for (row, count) in tally.iter().filter(|(row, _)| differs(row)).take(NAMED_MAX) {
             let Row { result, from, expected, observed } = row;

@@ -88,13 +88,20 @@ fn failures(status: &AppWrapperStatus) -> impl Iterator<Item = (i32, &FailureRec
     })
 }
 
-/// The ConfigMap that is to go so that one more can be kept: that of the failure before the last [`KEPT_MAX`].
+/// The ConfigMaps that are to go after a status was written: those of the failures that are no longer among the last
+/// [`KEPT_MAX`], whether or not a log of them was kept.
 #[must_use]
-pub fn expired(status: &AppWrapperStatus) -> Option<String> {
-    let all: Vec<&str> =
+pub fn expired(old: &AppWrapperStatus, new: &AppWrapperStatus) -> Vec<String> {
+    let last = last_pods(new);
+    let gone = last_pods(old).into_iter().filter(|uid| !last.contains(uid));
+    gone.filter_map(config_map).collect()
+}
+
+/// The UIDs of the pods of the last [`KEPT_MAX`] failures.
+fn last_pods(status: &AppWrapperStatus) -> Vec<&str> {
+    let mut all: Vec<&str> =
         failures(status).filter_map(|(_, failure)| failure.pod_uid.as_deref()).collect();
-    let index = all.len().checked_sub(KEPT_MAX + 1)?;
-    config_map(all[index])
+    all.split_off(all.len().saturating_sub(KEPT_MAX))
 }
 
 /// What is kept of a log: its last lines, redacted, and no more bytes than the configuration allows. Of a log that was
@@ -274,13 +281,44 @@ mod tests {
 
     #[test]
     fn the_logs_of_the_last_failures_are_kept() {
+        let gone = |old: &[&str], new: &[&str]| expired(&status(old), &status(new));
         let all = ["a", "b", "c", "d", "e", "f", "g"];
-        assert_eq!(expired(&status(&all[..5])), None);
-        assert_eq!(expired(&status(&all[..6])).as_deref(), Some("appwrapper-log-a"));
-        assert_eq!(expired(&status(&all)).as_deref(), Some("appwrapper-log-b"));
+        assert_eq!(gone(&all[..4], &all[..5]), [""; 0]);
+        assert_eq!(gone(&all[..5], &all[..6]), ["appwrapper-log-a"]);
+        assert_eq!(gone(&all[..6], &all), ["appwrapper-log-b"]);
+        assert_eq!(gone(&all, &all), [""; 0], "no failure is new");
+        assert_eq!(gone(&all[..5], &all), ["appwrapper-log-a", "appwrapper-log-b"]);
+        assert_eq!(gone(&all[..6], &all[1..]), ["appwrapper-log-b"], "an entry was given up");
+        assert_eq!(gone(&["a"], &["b"]), ["appwrapper-log-a"], "another pod failed first");
         // whoever may write the status names nothing but such a ConfigMap
         let forged = ["../../secrets/x", "b", "c", "d", "e", "f"];
-        assert_eq!(expired(&status(&forged)), None);
+        assert_eq!(gone(&forged[..5], &forged), [""; 0]);
         assert_eq!(config_map("A b"), None);
+    }
+
+    #[test]
+    fn as_many_logs_stay_whether_or_not_each_failure_has_one() {
+        type HasLog = fn(usize) -> bool;
+        let pods: Vec<String> = (0..20).map(|failure| format!("p{failure}")).collect();
+        let pods: Vec<&str> = pods.iter().map(String::as_str).collect();
+        let cases: [(&str, HasLog); 4] = [
+            ("each has one", |_| true),
+            ("every second has one", |failure| failure % 2 == 0),
+            ("those without one come last", |failure| failure < 7),
+            ("those without one come first", |failure| failure >= 7),
+        ];
+        for (what, has_log) in cases {
+            let mut kept: Vec<String> = vec![];
+            for (failure, pod) in pods.iter().enumerate() {
+                if has_log(failure) {
+                    kept.extend(config_map(pod));
+                }
+                let gone = expired(&status(&pods[..failure]), &status(&pods[..=failure]));
+                kept.retain(|name| !gone.contains(name));
+                let last = failure.saturating_sub(KEPT_MAX - 1)..=failure;
+                let want = last.filter(|failure| has_log(*failure)).count();
+                assert_eq!(kept.len(), want, "{what}, after failure {failure}");
+            }
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `appwrapper attempts`: the flight recorder, one line for each attempt.
+//! `appwrapper attempts`: the recorded attempts (`status.attempts[]`), one line for each.
 
 use std::process::ExitCode;
 

@@ -104,7 +104,7 @@ fn text(efficiency: &Efficiency, now: Timestamp, colours: bool) -> Page {
     let phase = words::phase(efficiency.phase);
     let mut page = Page::default();
     let Some(ledger) = &efficiency.usage else {
-        page.line(&format!("{namespace}/{name}: {phase}; no quota was reserved yet"));
+        page.line(&format!("{namespace}/{name}: {phase}; it has not held quota yet"));
         return page;
     };
     page.line(&format!("{namespace}/{name}: {phase}"));
@@ -294,7 +294,7 @@ pub(super) mod tests {
         let efficiency = efficiency(&one.wrapper, moment(10));
         assert_eq!(
             text(&efficiency, moment(10), false).to_string(),
-            "ns/new: Suspended; no quota was reserved yet\n"
+            "ns/new: Suspended; it has not held quota yet\n"
         );
     }
 }

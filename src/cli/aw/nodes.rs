@@ -91,7 +91,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
     let sites = sites.map(|all| all.iter().map(site).collect::<Vec<_>>());
     let listed = listed(&stored, sites, &config, doubt, now());
     if listed.items.is_empty() && args.output == Output::Text {
-        term::remark("no node has failures of AppWrappers on record");
+        term::remark("no failures of AppWrappers are recorded for any node");
         return Ok(super::DONE);
     }
     tell(args.output, &listed, || text(&listed, now(), term::has_colour()))

@@ -198,14 +198,14 @@ fn deadlines(description: &Description, is_gone: bool, now: Timestamp) -> Vec<De
     };
     add(next.deadline, verdict(next, is_gone));
     let eviction = next.eviction.as_ref();
-    add(eviction.map(|it| it.at), "Kueue evicts it unless its pods are ready".to_owned());
+    add(eviction.map(|it| it.at), "Kueue evicts it unless its pods are running".to_owned());
     let progress = next.progress.as_ref();
     if let Some(progress) = progress {
         let hang = format!("it counts as a hang unless {} arrives", progress.awaited());
         add(progress.hang_at, hang);
     }
     let budget = next.budget.as_ref();
-    let refill = "restarts are given back if its pods stay ready";
+    let refill = "restarts are given back if its pods keep running";
     add(budget.and_then(|it| it.refill_at), refill.to_owned());
     all.sort_by_key(|deadline| deadline.at);
     all

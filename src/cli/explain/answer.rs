@@ -263,7 +263,7 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     let known = progress::of(facts);
     if config.progress_server.enabled && known.as_ref().is_some_and(|it| it.deadline.is_some()) {
         notes.push(
-            "the controller waits for reports anew after it starts; this command does not know when that was"
+            "after it starts, the controller gives pods time to report again; this command cannot know when it started"
                 .to_owned(),
         );
     }

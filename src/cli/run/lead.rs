@@ -62,7 +62,7 @@ async fn hold(mut election: Election, won: oneshot::Sender<()>, stop: Stop) {
         () = lost => {}
         () = stop => {}
     }
-    election.give_back().await;
+    election.release().await;
 }
 
 /// Works while this replica leads, until it is to stop; ends with an error when it loses leadership, so that it is restarted.

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 
 use super::worker::{Stop, Worker};
 use super::{Error, cluster};
-use crate::certificate::{self, Keeper, Lifetimes, Name, PROGRESS_SERVICE, Place};
+use crate::certificate::{self, CertificateNames, Keeper, Lifetimes, Name, PROGRESS_SERVICE};
 use crate::clock::Clock;
 use crate::config::{Config, ServerUrl};
 use crate::kinds::ProgressEndpoint;
@@ -135,8 +135,8 @@ fn keep(client: &Client, clock: &Arc<dyn Clock>, config: &Config, current: &Arc<
     if let Some(directory) = config.webhook.cert_dir.clone() {
         tokio::spawn(certificate::files(directory, current.clone()));
     } else {
-        let place = Place::of(client.default_namespace());
-        tokio::spawn(Keeper::new(client, clock.clone(), current.clone(), place).run());
+        let names = CertificateNames::of(client.default_namespace());
+        tokio::spawn(Keeper::new(client, clock.clone(), current.clone(), names).run());
     }
 }
 
@@ -152,14 +152,14 @@ fn keep_for_pods(
     let by_service = || format!("https://{PROGRESS_SERVICE}.{namespace}.svc");
     let url = url.map_or_else(by_service, |url| url.to_string());
     let told = context.clone();
-    let keeper =
-        Keeper::new(client, context.clock.clone(), current.clone(), Place::progress(namespace))
-            .with_lifetimes(Lifetimes::of_pods())
-            .with_name(name)
-            .telling(move |ca| {
-                let endpoint = ProgressEndpoint { url: url.clone(), ca: ca.to_owned() };
-                told.progress.set(Serving::At(Arc::new(endpoint)), told.clock.now());
-            });
+    let names = CertificateNames::progress(namespace);
+    let keeper = Keeper::new(client, context.clock.clone(), current.clone(), names)
+        .with_lifetimes(Lifetimes::of_pods())
+        .with_name(name)
+        .telling(move |ca| {
+            let endpoint = ProgressEndpoint { url: url.clone(), ca: ca.to_owned() };
+            told.progress.set(Serving::At(Arc::new(endpoint)), told.clock.now());
+        });
     tokio::spawn(keeper.run());
 }
 

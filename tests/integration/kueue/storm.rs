@@ -13,7 +13,7 @@ use super::{Queue, queued, suspend};
 /// So many attempts it takes.
 const ATTEMPTS: i64 = 30;
 const QUEUE: &str = "kueue-storm";
-/// So many attempts are recorded at most (design: flight recorder).
+/// So many attempts are recorded at most.
 const RECORDED_MAX: usize = 10;
 
 /// Waits for a moment of chance: one of these phases, or none.

@@ -44,7 +44,8 @@ pub async fn create(
     settings: Settings<'_>,
 ) -> Result<ObjectRecord, NotCreated> {
     let kind = kind_of(component);
-    let resource = live.creatable(client, &kind).await.map_err(|error| read_failure(&error))?;
+    let resource =
+        live.in_own_version(client, &kind).await.map_err(|error| read_failure(&error))?;
     let allowed = rights.check(client, wrapper, &resource, settings.requester).await;
     allowed.map_err(unless_fatal)?;
     let attempt = current_attempt(&wrapper.status);

@@ -278,14 +278,32 @@ fn not_sent(event: &Event, about: &ObjectReference, error: Option<&kube::Error>)
     let reason = event.reason.as_str();
     let (kind, namespace, name) =
         (about.kind.as_deref(), about.namespace.as_deref(), about.name.as_deref());
+    let is_appwrapper = kind == Some(&*AppWrapper::kind(&()));
+    let (appwrapper, name) = if is_appwrapper { (name, None) } else { (None, name) };
     let cause = match error {
         Some(error) => telemetry::chain(error),
         None => format!("no answer within {} s", ACCEPTED_WITHIN.as_secs()),
     };
     if error.is_some_and(is_going) {
-        tracing::debug!(cause, reason, kind, namespace, name, "Failed to send an event.");
+        tracing::debug!(
+            cause,
+            reason,
+            kind,
+            namespace,
+            appwrapper,
+            name,
+            "Failed to send an event."
+        );
     } else {
-        tracing::warn!(cause, reason, kind, namespace, name, "Failed to send an event.");
+        tracing::warn!(
+            cause,
+            reason,
+            kind,
+            namespace,
+            appwrapper,
+            name,
+            "Failed to send an event."
+        );
     }
 }
 

@@ -32,13 +32,13 @@ use crate::tls::Current;
 /// Name of the Secret.
 pub const SECRET: &str = "appwrapper-webhook-cert";
 /// Name of the `ConfigMap` with the authorities alone, for who calls and must not see the key.
-pub const CONFIG_MAP: &str = "appwrapper-webhook-ca";
+const CONFIG_MAP: &str = "appwrapper-webhook-ca";
 /// Its key.
 const AUTHORITIES: &str = "ca.crt";
 /// Name of the Secret of the progress server.
-pub const PROGRESS_SECRET: &str = "appwrapper-progress-cert";
+const PROGRESS_SECRET: &str = "appwrapper-progress-cert";
 /// Name of the `ConfigMap` with the authorities of the progress server.
-pub const PROGRESS_CONFIG_MAP: &str = "appwrapper-progress-ca";
+const PROGRESS_CONFIG_MAP: &str = "appwrapper-progress-ca";
 /// Name of the progress server's service.
 pub const PROGRESS_SERVICE: &str = "appwrapper-progress-service";
 /// Name of the webhook's service.
@@ -57,7 +57,7 @@ const PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// Where the certificate is stored, and which webhook configurations trust it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct CertificateNames {
     /// Namespace of the Secret and of the service.
     pub namespace: String,
     /// Name of the Secret.
@@ -79,7 +79,7 @@ pub struct Webhooks {
     pub validating: String,
 }
 
-impl Place {
+impl CertificateNames {
     /// The usual names of the webhook's certificate, in a namespace.
     #[must_use]
     pub fn of(namespace: &str) -> Self {
@@ -181,9 +181,9 @@ impl Keeper {
         client: &Client,
         clock: Arc<dyn Clock>,
         current: Arc<Current>,
-        place: Place,
+        names: CertificateNames,
     ) -> Self {
-        let Place { namespace, secret, config_map, service, webhooks } = place;
+        let CertificateNames { namespace, secret, config_map, service, webhooks } = names;
         let secrets = Api::namespaced(client.clone(), &namespace);
         let config_maps = Api::namespaced(client.clone(), &namespace);
         let configurations = webhooks.map_or_else(Vec::new, |Webhooks { mutating, validating }| {

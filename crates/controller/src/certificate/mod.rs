@@ -18,7 +18,7 @@
 //! # -> std::io::Result<()> {
 //! use std::sync::Arc;
 //!
-//! use appwrapper_controller::certificate::{self, Keeper, Place};
+//! use appwrapper_controller::certificate::{self, CertificateNames, Keeper};
 //! use appwrapper_controller::clock::SystemClock;
 //! use appwrapper_controller::tls::{self, Current, Limits};
 //!
@@ -27,9 +27,9 @@
 //! let keeping = match config.webhook.cert_dir {
 //!     Some(directory) => tokio::spawn(certificate::files(directory, current.clone())),
 //!     None => {
-//!         let place = Place::of(client.default_namespace());
+//!         let names = CertificateNames::of(client.default_namespace());
 //!         let clock = Arc::new(SystemClock);
-//!         tokio::spawn(Keeper::new(&client, clock, current.clone(), place).run())
+//!         tokio::spawn(Keeper::new(&client, clock, current.clone(), names).run())
 //!     }
 //! };
 //! let listener = tokio::net::TcpListener::bind(config.webhook.address).await?;
@@ -60,7 +60,7 @@ mod stored;
 pub use files::{client_authorities, files};
 pub use generation::{Generation, Served};
 pub use keeper::{
-    Keeper, MUTATING, PROGRESS_SERVICE, Place, SECRET, SERVICE, VALIDATING, Webhooks,
+    CertificateNames, Keeper, MUTATING, PROGRESS_SERVICE, SECRET, SERVICE, VALIDATING, Webhooks,
 };
 pub use lifetimes::Lifetimes;
 pub use name::{Name, Names};

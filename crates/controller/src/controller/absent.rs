@@ -59,12 +59,12 @@ impl Absent {
     /// Asks for the permission to discover a kind on behalf of a namespace. Where there are too many in
     /// total, the oldest kind of the namespace with the most of them is removed.
     pub(super) fn ask(&mut self, kind: &KindKey, namespace: &str) -> Option<Permit> {
+        self.remove(kind); // asked for before, by a task that has ended
         if self.counts.get(namespace).is_some_and(|count| *count >= self.most.per_namespace) {
             return None;
         }
         let instead_of =
             if self.kinds.len() >= self.most.total { self.give_way(namespace) } else { None };
-        self.remove(kind);
         let found = Found::default();
         let asked =
             Asked { namespace: namespace.to_owned(), found: found.clone(), number: self.asked };
@@ -126,6 +126,16 @@ mod tests {
         assert_eq!(ask("H", "hostile"), Some(Some("B".to_owned())));
         absent.remove(&kind("F"));
         assert_eq!(absent.counts["other"], 1);
+    }
+
+    #[test]
+    fn a_kind_that_is_asked_for_again_needs_no_other_place() {
+        let mut absent = Absent::new(MOST);
+        for name in ["A", "B", "C", "C"] {
+            let permit = absent.ask(&kind(name), "n");
+            assert!(permit.is_some_and(|it| it.instead_of.is_none()), "{name}");
+        }
+        assert_eq!(absent.counts["n"], 3);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use futures::FutureExt;
 use super::queue::Requeue;
 use crate::act::events::About;
 use crate::decide::Warning;
-use crate::metrics::{Metrics, Place};
+use crate::metrics::{Metrics, PanicSite};
 use crate::observe::cache::Key;
 use crate::observe::cached_appwrapper::CachedAppWrapper;
 use crate::reconcile::Context;
@@ -35,7 +35,7 @@ pub(super) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, Panick
 pub(super) fn of_watch<T>(metrics: &Metrics, take: impl FnOnce() -> T) -> Option<T> {
     let taken = catch_unwind(AssertUnwindSafe(take)).ok();
     if taken.is_none() {
-        metrics.panicked(Place::Watch);
+        metrics.panicked(PanicSite::Watch);
         tracing::error!("Internal error while reading an object from a watch.");
     }
     taken
@@ -66,7 +66,7 @@ impl Panics {
             *count - 1
         };
         let pause = first.saturating_mul(2_u32.saturating_pow(before)).min(longest);
-        context.metrics.panicked(Place::Reconcile);
+        context.metrics.panicked(PanicSite::Reconcile);
         let seconds = pause.as_secs();
         tracing::error!(
             namespace = key.namespace,

@@ -170,7 +170,7 @@ async fn watch(context: Arc<Context>, queue: Queue, kind: KindKey, found: Found)
     let mut pause = WATCH_AGAIN_AFTER;
     let begun = Instant::now();
     loop {
-        match context.live.resource(&context.client, &kind).await {
+        match context.live.in_own_version(&context.client, &kind).await {
             Ok(resource) => {
                 found.store(true, Ordering::Release);
                 let config = watcher::Config::default().labels(keys::APPWRAPPER);

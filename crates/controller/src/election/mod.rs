@@ -111,7 +111,7 @@ impl Election {
     }
 
     /// Releases the Lease, so that another replica does not wait for its end.
-    pub async fn give_back(&mut self) {
+    pub async fn release(&mut self) {
         let held = self.leadership.holds();
         self.leadership.ended();
         self.record = None;
@@ -119,7 +119,7 @@ impl Election {
             return;
         }
         let within = self.candidate.times.renew_deadline;
-        match tokio::time::timeout(within, self.try_give_back()).await {
+        match tokio::time::timeout(within, self.try_release()).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
                 let cause = telemetry::chain(&error);
@@ -130,7 +130,7 @@ impl Election {
     }
 
     /// A renewal may have been on its way when this replica was asked to end, so the version is read.
-    async fn try_give_back(&self) -> Result<(), Error> {
+    async fn try_release(&self) -> Result<(), Error> {
         while let Some(found) = self.leases.get(&self.candidate.name).await? {
             let record = Record::seen(found, None, self.clock.elapsed());
             if record.holder() != self.candidate.identity {

@@ -11,7 +11,7 @@ const SECONDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1
 
 /// How an admission review was answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Admitted {
+pub enum ReviewResult {
     /// Allowed.
     Allowed,
     /// Denied.
@@ -26,7 +26,7 @@ pub enum Admitted {
     Error,
 }
 
-impl Admitted {
+impl ReviewResult {
     const fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
@@ -66,7 +66,7 @@ impl Answers {
         &self,
         webhook: &'static str,
         operation: Option<&'static str>,
-        answer: Admitted,
+        answer: ReviewResult,
         took: Duration,
     ) {
         let labels = [webhook, operation.unwrap_or("unknown"), answer.as_str()];

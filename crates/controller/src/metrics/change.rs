@@ -37,7 +37,8 @@ pub struct Change {
 pub struct Failure {
     /// What was done.
     pub action: AttemptAction,
-    /// The source of the decision; none for a node failure.
+    /// The source of the decision; none for a restart because of Autopilot, for `onNoFit`, and for a component that can
+    /// never be created.
     pub source: Option<RuleSource>,
     /// The failure category; none if no pod has one.
     pub category: Option<String>,
@@ -182,30 +183,4 @@ fn seconds(from: Timestamp, to: Timestamp) -> Option<u64> {
     const CLOCKS_DIFFER: i64 = 60;
     let passed = to.as_second().saturating_sub(from.as_second());
     (passed >= -CLOCKS_DIFFER).then(|| u64::try_from(passed).unwrap_or(0))
-}
-
-/// An action as a label.
-#[must_use]
-pub const fn action_label(action: AttemptAction) -> &'static str {
-    match action {
-        AttemptAction::Restart => "Restart",
-        AttemptAction::RestartIgnoringLimit => "RestartIgnoringLimit",
-        AttemptAction::RecreateComponent => "RecreateComponent",
-        AttemptAction::Fail => "Fail",
-        AttemptAction::Hold => "Hold",
-        AttemptAction::Requeue => "Requeue",
-    }
-}
-
-/// An outcome as a label.
-#[must_use]
-pub const fn outcome_label(outcome: AttemptOutcome) -> &'static str {
-    match outcome {
-        AttemptOutcome::Succeeded => "Succeeded",
-        AttemptOutcome::Failed => "Failed",
-        AttemptOutcome::Suspended => "Suspended",
-        AttemptOutcome::Deleted => "Deleted",
-        AttemptOutcome::ComponentRecreated => "ComponentRecreated",
-        AttemptOutcome::NoFit => "NoFit",
-    }
 }

@@ -6,14 +6,14 @@ use super::make::{counter, plain_counter, register};
 
 /// Where the code panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PanicSite {
     /// In the reconcile of one AppWrapper.
     Reconcile,
     /// At one object from a watch.
     Watch,
 }
 
-impl Place {
+impl PanicSite {
     const ALL: [Self; 2] = [Self::Reconcile, Self::Watch];
 
     const fn as_str(self) -> &'static str {
@@ -39,7 +39,7 @@ impl Mishaps {
             &["place"],
         );
         // 0 before the first, so that its increase can be told
-        for place in Place::ALL {
+        for place in PanicSite::ALL {
             panics.with_label_values(&[place.as_str()]).inc_by(0);
         }
         let events_dropped = plain_counter(
@@ -52,7 +52,7 @@ impl Mishaps {
         }
     }
 
-    pub(super) fn panicked(&self, place: Place) {
+    pub(super) fn panicked(&self, place: PanicSite) {
         self.panics.with_label_values(&[place.as_str()]).inc();
     }
 

@@ -40,11 +40,11 @@ use names::Names;
 use reports::Reports;
 use restarts::Restarts;
 
-pub use admission::Admitted;
+pub use admission::ReviewResult;
 pub use calls::{CountCalls, Counted};
 pub use census::{Census, Present, QueueKnown};
 pub use change::{Change, Failure};
-pub use mishaps::Place;
+pub use mishaps::PanicSite;
 pub use names::OTHER;
 pub use reports::{ReportWritten, Reported};
 pub use spent::{Spender, Spent};
@@ -218,11 +218,11 @@ impl Metrics {
             let source = source.map_or_else(|| NONE.to_owned(), |source| source.to_string());
             let mut names = self.categories.lock().unwrap_or_else(PoisonError::into_inner);
             let category = names.label(category.as_deref().unwrap_or(NONE));
-            let labels = [change::action_label(*action), source.as_str(), category];
+            let labels = [action.as_str(), source.as_str(), category];
             self.failures.with_label_values(&labels).inc();
         }
         for outcome in outcomes {
-            self.attempts.with_label_values(&[change::outcome_label(*outcome)]).inc();
+            self.attempts.with_label_values(&[outcome.as_str()]).inc();
         }
         for (seconds, into) in [
             (detection, &self.lives.detection),
@@ -243,7 +243,7 @@ impl Metrics {
     }
 
     /// Counts a panic.
-    pub fn panicked(&self, place: Place) {
+    pub fn panicked(&self, place: PanicSite) {
         self.mishaps.panicked(place);
     }
 
@@ -263,7 +263,7 @@ impl Metrics {
         &self,
         webhook: &'static str,
         operation: Option<&'static str>,
-        answer: Admitted,
+        answer: ReviewResult,
         took: Duration,
     ) {
         self.admission.count(webhook, operation, answer, took);

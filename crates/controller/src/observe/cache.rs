@@ -15,7 +15,7 @@ use super::raw_object::RawObject;
 use super::records::{Controller, Identity, ObjectRecord};
 use super::retry_sources::RetrySource;
 use crate::snapshot::place::Site;
-use crate::snapshot::{Node, PodPhase};
+use crate::snapshot::{Node, Pod, PodPhase};
 
 /// An AppWrapper, by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -333,10 +333,10 @@ impl Cache {
     /// The nodes on which these pods are: what is known of each, or nothing where all nodes have been
     /// listed and it was not among them. Not those of pods that have ended and stay.
     #[must_use]
-    pub fn nodes(&self, pods: &[Arc<PodRecord>]) -> BTreeMap<String, Option<Node>> {
+    pub fn nodes(&self, pods: &[Pod]) -> BTreeMap<String, Option<Node>> {
         let inner = self.lock();
         let mut found = BTreeMap::new();
-        for pod in pods.iter().map(|record| &record.pod).filter(|pod| !pod.has_ended()) {
+        for pod in pods.iter().filter(|pod| !pod.has_ended()) {
             let Some(name) = &pod.node else { continue };
             let known = inner.nodes.get(name).map(|(node, _)| node.clone());
             if known.is_some() || inner.nodes_listed {

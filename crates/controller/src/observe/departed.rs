@@ -38,6 +38,13 @@ impl Deleted {
         }
     }
 
+    /// Whether nothing was.
+    #[cfg(test)]
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.pods.is_empty() && self.objects.is_empty()
+    }
+
     /// The pods alone; the objects stay for the next look.
     #[must_use]
     pub fn take_pods(&mut self) -> Self {

@@ -4,7 +4,7 @@ mod error;
 mod lists;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use kube::api::{GetParams, ListParams};
 use kube::core::{ApiResource, Request};
@@ -17,7 +17,7 @@ use super::assemble::Wrapper;
 use super::cache::{Key, KindKey};
 use super::pod_record::PodRecord;
 use super::raw_object::RawObject;
-use super::records::{Controller, Identity, ObjectRecord};
+use super::records::{Controller, Identity, ObjectRecord, group};
 use super::retry_sources;
 use crate::api::AppWrapper;
 use crate::discovery::{self, Served};
@@ -26,13 +26,24 @@ pub use error::{Error, code};
 pub(super) use lists::pages;
 pub use lists::{fits_label, list, listed_pods, pod_uids, seen_pods};
 
-/// The kinds that have been discovered.
+/// The kinds that have been discovered, each in versions that the API server serves.
 #[derive(Debug, Default)]
 pub struct Live {
-    kinds: Mutex<BTreeMap<KindKey, ApiResource>>,
+    kinds: Mutex<Discovered>,
     /// A kind was found that was not known.
     news: Notify,
 }
+
+#[derive(Debug, Default)]
+struct Discovered {
+    /// In versions that are served: their number is not a tenant's.
+    served: BTreeMap<KindKey, ApiResource>,
+    /// Versions that are not served, each with the resource of another one: at most [`OTHERS_MAX`].
+    others: BTreeMap<KindKey, ApiResource>,
+}
+
+/// How many versions that are not served are remembered: anybody may name them.
+const OTHERS_MAX: usize = 256;
 
 /// Pods, for requests.
 #[must_use]
@@ -47,13 +58,27 @@ impl Live {
     /// # Errors
     /// [`Error::NoKind`] where discovery, asked afresh, does not know it; [`Error::NotNamespaced`].
     pub async fn resource(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
-        if kind.is_pod() {
-            return Ok(pod_resource());
-        }
-        let known = self.kinds.lock().unwrap_or_else(PoisonError::into_inner).get(kind).cloned();
-        match known {
+        match self.known(kind) {
             Some(resource) => Ok(resource),
             None => self.discover(client, kind).await,
+        }
+    }
+
+    /// The same, in the version of the kind alone: for what is created, which names its version, and for watches, so that whoever
+    /// invents versions has nothing watched in each of them.
+    ///
+    /// # Errors
+    /// As [`Live::resource`], and [`Error::NoKind`] where only another version is served.
+    pub async fn in_own_version(
+        &self,
+        client: &Client,
+        kind: &KindKey,
+    ) -> Result<ApiResource, Error> {
+        let known = self.lock().served.get(kind).cloned();
+        match known {
+            Some(resource) => Ok(resource),
+            None if kind.is_pod() => Ok(pod_resource()),
+            None => self.discover_own(client, kind).await?.ok_or_else(|| no_kind(kind)),
         }
     }
 
@@ -62,55 +87,106 @@ impl Live {
     /// # Errors
     /// As [`Live::resource`].
     pub async fn discover(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
-        let was_known = self.remove(kind);
-        let found = discovery::find_in_any_version(client, &kind.api_version, &kind.kind).await;
-        let (resource, capabilities) = served(kind, found)?;
+        if let Some(own) = self.discover_own(client, kind).await? {
+            return Ok(own);
+        }
+        // on the heap: it is rare, and its future is large
+        let other = Box::pin(self.discover_other(client, kind)).await?;
+        let other = other.ok_or_else(|| no_kind(kind))?;
+        let mut kinds = self.lock();
+        kinds.others.insert(kind.clone(), other.clone());
+        if kinds.others.len() > OTHERS_MAX {
+            kinds.others.pop_first();
+        }
+        Ok(other)
+    }
+
+    /// Another version of a kind: one that was served when it was last looked for, or else any.
+    async fn discover_other(
+        &self,
+        client: &Client,
+        kind: &KindKey,
+    ) -> Result<Option<ApiResource>, Error> {
+        let Some(group) = group(&kind.api_version) else { return Ok(None) };
+        if let Some(known) = self.known_version(group, &kind.kind)
+            && let Some(other) = self.discover_own(client, &known).await?
+        {
+            return Ok(Some(other));
+        }
+        let found = discovery::find_in_group(client, group, &kind.kind).await;
+        self.remember(kind, found)
+    }
+
+    /// Asks discovery afresh for the version of a kind; `None` where that is not served.
+    async fn discover_own(
+        &self,
+        client: &Client,
+        kind: &KindKey,
+    ) -> Result<Option<ApiResource>, Error> {
+        let found = discovery::find(client, &kind.api_version, &kind.kind).await;
+        self.remember(kind, found)
+    }
+
+    /// Remembers what discovery said, under the version that is served.
+    fn remember(
+        &self,
+        kind: &KindKey,
+        found: Result<Option<Served>, kube::Error>,
+    ) -> Result<Option<ApiResource>, Error> {
+        let Some((resource, capabilities)) = said(kind, found)? else {
+            self.forget(kind);
+            return Ok(None);
+        };
         match capabilities.scope {
-            Scope::Cluster => return Err(Error::NotNamespaced(kind.clone())),
+            Scope::Cluster => {
+                self.forget(kind);
+                return Err(Error::NotNamespaced(kind.clone()));
+            }
             Scope::Namespaced => {}
         }
-        let mut kinds = self.kinds.lock().unwrap_or_else(PoisonError::into_inner);
-        kinds.insert(kind.clone(), resource.clone());
-        drop(kinds);
-        if !was_known {
+        let (api_version, kind) = (resource.api_version.clone(), resource.kind.clone());
+        let served = KindKey { api_version, kind };
+        let known = self.lock().served.insert(served, resource.clone());
+        if known.is_none() {
             self.news.notify_waiters();
         }
-        Ok(resource)
+        Ok(Some(resource))
     }
 
     /// Waits until somebody finds a kind.
     pub async fn found(&self, kind: &KindKey) {
         loop {
             let news = self.news.notified();
-            if self.kinds.lock().unwrap_or_else(PoisonError::into_inner).contains_key(kind) {
+            if self.lock().served.contains_key(kind) {
                 return;
             }
             news.await;
         }
     }
 
-    /// The resource of a kind in its own version: what is created names its version.
-    ///
-    /// # Errors
-    /// As [`Live::resource`], and [`Error::NoKind`] where only another version is served.
-    pub async fn creatable(&self, client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
-        let is_own = |resource: &ApiResource| resource.api_version == kind.api_version;
-        let resource = self.resource(client, kind).await?;
-        if is_own(&resource) {
-            return Ok(resource);
-        }
-        let found = Some(self.discover(client, kind).await?).filter(is_own);
-        found.ok_or_else(|| Error::NoKind(kind.clone()))
-    }
-
     /// Forgets what is known of a kind, so that it is discovered again.
     pub fn forget(&self, kind: &KindKey) {
-        self.remove(kind);
+        let mut kinds = self.lock();
+        kinds.served.remove(kind);
+        kinds.others.remove(kind);
     }
 
-    /// Whether it was known.
-    fn remove(&self, kind: &KindKey) -> bool {
-        self.kinds.lock().unwrap_or_else(PoisonError::into_inner).remove(kind).is_some()
+    fn known(&self, kind: &KindKey) -> Option<ApiResource> {
+        if kind.is_pod() {
+            return Some(pod_resource());
+        }
+        let kinds = self.lock();
+        kinds.served.get(kind).or_else(|| kinds.others.get(kind)).cloned()
+    }
+
+    /// A version of a kind that was served when it was last looked at.
+    fn known_version(&self, of_group: &str, kind: &str) -> Option<KindKey> {
+        let is_same = |it: &&KindKey| it.kind == kind && group(&it.api_version) == Some(of_group);
+        self.lock().served.keys().find(is_same).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Discovered> {
+        self.kinds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The object of a kind that has a name; `None` where there is none.
@@ -146,13 +222,19 @@ impl Live {
         kind: &KindKey,
         at: &Key,
     ) -> Result<Option<RawObject>, Error> {
-        let resource = self.resource(client, kind).await?;
+        let known = self.known(kind);
+        let is_known = known.is_some();
+        let resource = match known {
+            Some(resource) => resource,
+            None => self.discover(client, kind).await?,
+        };
         match get(client, &resource, &at.namespace, &at.name).await {
             Ok(seen) => Ok(Some(seen)),
-            Err(error) if error.code() == Some(404) => {
-                // of the object, or of its kind
+            // of the object, or of its kind
+            Err(error) if error.code() == Some(404) && is_known => {
                 self.discover(client, kind).await.map(|_| None)
             }
+            Err(error) if error.code() == Some(404) => Ok(None),
             Err(error) => Err(error),
         }
     }
@@ -198,11 +280,15 @@ async fn get(
 }
 
 /// What discovery said of a kind.
-fn served(kind: &KindKey, found: Result<Option<Served>, kube::Error>) -> Result<Served, Error> {
-    match found {
-        Ok(found) => found.ok_or_else(|| Error::NoKind(kind.clone())),
-        Err(error) => Err(Error::api(format!("discover {}", kind.kind), error)),
-    }
+fn said(
+    kind: &KindKey,
+    found: Result<Option<Served>, kube::Error>,
+) -> Result<Option<Served>, Error> {
+    found.map_err(|error| Error::api(format!("discover {}", kind.kind), error))
+}
+
+fn no_kind(kind: &KindKey) -> Error {
+    Error::NoKind(kind.clone())
 }
 
 /// The resource of a kind of retry sources, in the best version that is served.
@@ -212,13 +298,11 @@ fn served(kind: &KindKey, found: Result<Option<Served>, kube::Error>) -> Result<
 pub async fn retry_source_resource(client: &Client, kind: &KindKey) -> Result<ApiResource, Error> {
     for version in retry_sources::served_as(kind) {
         let found = discovery::find(client, &version.api_version, &version.kind).await;
-        match served(&version, found) {
-            Ok((resource, _)) => return Ok(resource),
-            Err(Error::NoKind(_)) => {}
-            Err(error) => return Err(error),
+        if let Some((resource, _)) = said(&version, found)? {
+            return Ok(resource);
         }
     }
-    Err(Error::NoKind(kind.clone()))
+    Err(no_kind(kind))
 }
 
 /// The resource version of an AppWrapper, by a GET; `None` where it is gone, or another has its name.
@@ -295,3 +379,6 @@ pub async fn pod(client: &Client, namespace: &str, name: &str) -> Result<Option<
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+mod tests;

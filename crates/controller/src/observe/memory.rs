@@ -1,6 +1,8 @@
-//! What this process did lately: only ever a reason not to repeat a call, never a fact to decide by.
+//! What this process alone knows of one AppWrapper: what it did lately, what it saw to be the AppWrapper's ([`Kin`]), and
+//! what was deleted before it was decided about ([`Departed`]).
 //!
-//! Losing it, as at every restart, costs calls and nothing else.
+//! It is lost at a restart. Then more is read, pods whose owners are gone may be undetermined, and an end that nobody
+//! recorded is not seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -61,7 +63,7 @@ pub struct ReconcileState {
     deletions: BTreeMap<(String, bool), Duration>,
     /// Objects, by UID, of which a deletion has failed.
     undeletable: BTreeSet<String>,
-    /// Components of which a LIST found nothing, on the way down.
+    /// Components of which a LIST found nothing, while everything is being deleted.
     absent: BTreeSet<usize>,
     /// Components that are pods and that a DELETE removed: the UID, and when.
     removed: BTreeMap<usize, (String, Duration)>,
@@ -90,6 +92,8 @@ pub struct ReconcileState {
     pub remarks: Option<Vec<String>>,
     /// Consecutive errors.
     pub errors: u32,
+    /// An event told of one of them.
+    pub is_error_told: bool,
     /// When the last of them was.
     pub last_gap: Option<Timestamp>,
     /// When what blocks a deletion was written last.
@@ -189,6 +193,10 @@ impl ReconcileState {
                 ..Self::default()
             };
         }
+        // an attempt may last for weeks, and its pods may be made again without end
+        let now = self.now;
+        self.deletions.retain(|_, at| now.saturating_sub(*at) < DELETE_AGAIN_AFTER);
+        self.gone_nodes.retain(|_, at| now.saturating_sub(*at) < NODE_GONE_FOR);
     }
 
     /// The time, as it was told last.
@@ -315,7 +323,7 @@ impl ReconcileState {
         }
     }
 
-    /// The API server did not find the object of a component, on the way down.
+    /// The API server did not find the object of a component, while everything is being deleted.
     pub fn found_absent(&mut self, index: usize) {
         self.absent.insert(index);
     }
@@ -472,6 +480,17 @@ mod tests {
         assert!(memory.may_delete("u", true), "a forceful one is another");
         memory.tick(DELETE_AGAIN_AFTER);
         assert!(memory.may_delete("u", false));
+        memory.node_gone("n");
+        memory.focus("u", 0, Phase::Running);
+        let kept = |memory: &ReconcileState| (memory.deletions.len(), memory.gone_nodes.len());
+        assert_eq!(kept(&memory), (0, 0), "another attempt");
+        assert!(memory.may_delete("u", false));
+        memory.node_gone("n");
+        memory.focus("u", 0, Phase::Running);
+        assert_eq!(kept(&memory), (1, 1));
+        memory.tick(DELETE_AGAIN_AFTER + NODE_GONE_FOR);
+        memory.focus("u", 0, Phase::Running);
+        assert_eq!(kept(&memory), (0, 0), "they say nothing any more");
     }
 
     #[test]

@@ -31,7 +31,6 @@ pub mod suspicions;
 pub mod workload;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
@@ -47,7 +46,6 @@ use departed::{Deleted, Departed};
 use live::{Error, Live};
 use memory::ReconcileState;
 use pod_lists::PodLists;
-use pod_record::PodRecord;
 use pods::Found;
 use records::ObjectRecord;
 use retry_sources::Attach;
@@ -109,7 +107,7 @@ pub async fn observe(
         }
         components.push(component);
     }
-    let Found { records, pods, undetermined, orphans } =
+    let Found { pods, undetermined, orphans } =
         pods::classify(sources, wrapper, memory, &components, ask).await?;
     if ask == FreshRead::Pods {
         read_again(sources, wrapper, memory, &mut components, &pods).await?;
@@ -122,7 +120,7 @@ pub async fn observe(
     }
     memory.kin.tell_pod_owners(&mut components);
     let mut snapshot = Snapshot {
-        nodes: known_nodes(sources, memory, &records, ask, autopilot).await?,
+        nodes: known_nodes(sources, memory, &pods, ask, autopilot).await?,
         components,
         pods,
         undetermined,
@@ -205,7 +203,7 @@ async fn presence(
             memory.shown(index);
             Some(record)
         }
-        // On the way down only what is seen counts, else a deleted object would live on here.
+        // while everything is being deleted, only what is seen counts: a deleted object would stay here
         None if creates => {
             let recorded = component.recorded.as_deref();
             let departed = memory.departed.object(&kind, [seen.as_deref(), recorded]).cloned();
@@ -338,18 +336,19 @@ fn is_recorded(wrapper: &Wrapper, index: usize, presence: &Presence) -> bool {
     }
 }
 
-/// What is known of the nodes of these pods. That a node is gone is never concluded from a watch, and a verdict about pods
-/// rests on no older word that their nodes are lost, or marked: both are read from the API server itself.
+/// What is known of the nodes of these pods, which are ours: others may name any node. That a node is gone is never concluded
+/// from a watch, and a verdict about pods rests on no older word that their nodes are lost, or marked: both are read from the
+/// API server itself.
 async fn known_nodes(
     sources: Sources<'_>,
     memory: &mut ReconcileState,
-    records: &[Arc<PodRecord>],
+    pods: &[Pod],
     ask: FreshRead,
     autopilot: &Autopilot,
 ) -> Result<BTreeMap<String, Node>, Error> {
     let mut nodes = BTreeMap::new();
     let is_fine = |node: &Node| node.lost.is_none() && node.no_execute.is_empty();
-    for (name, known) in sources.cache.nodes(records) {
+    for (name, known) in sources.cache.nodes(pods) {
         let node = match known {
             Some(node) if is_fine(&node) || ask < FreshRead::Pods => node,
             None if ask < FreshRead::Pods && memory.is_node_gone(&name) => nodes::deleted(),

@@ -193,8 +193,11 @@ impl PodCache {
                 && group.over.len() < OVER_MAX
             {
                 group.over.insert(record.identity.uid.clone());
-                let record = group.continued(record.clone());
-                group.deleted.note_pod(&record);
+                // what was put aside is not ours, and its end wakes nobody who would take it
+                if group.pods.contains_key(&record.identity.name) {
+                    let record = group.continued(record.clone());
+                    group.deleted.note_pod(&record);
+                }
             }
             if self.leave(&key, &record.identity.name) {
                 changed.insert(key);
@@ -287,7 +290,7 @@ impl PodCache {
         CachedPods { records, over: std::mem::take(&mut group.over), lacks }
     }
 
-    /// An AppWrapper is gone.
+    /// Forgets what was found for an AppWrapper: it is gone, or a panic may have left it incomplete.
     pub fn forget(&mut self, key: &Key) {
         let Some(group) = self.groups.get_mut(key) else { return };
         group.over.clear();

@@ -36,8 +36,6 @@ const UNREAD_MAX: usize = 256;
 
 /// The pods around an AppWrapper.
 pub struct Found {
-    /// Every pod that was considered.
-    pub records: Vec<Arc<PodRecord>>,
     /// Pods of this AppWrapper.
     pub pods: Vec<Pod>,
     /// Pods that may be of this AppWrapper.
@@ -104,7 +102,7 @@ pub async fn classify(
         ours.extend(memory.departed.pods(&ours));
         ours.sort_by(|one, other| one.name.cmp(&other.name));
     }
-    Ok(Found { records, pods: ours, undetermined, orphans })
+    Ok(Found { pods: ours, undetermined, orphans })
 }
 
 /// The pods that name an AppWrapper, before it is known whose they are.

@@ -223,7 +223,7 @@ impl Context {
         }
     }
 
-    /// Forgets an AppWrapper that is gone.
+    /// Forgets what this process knows of an AppWrapper: it is gone, or a panic may have left it incomplete.
     pub fn forget(&self, key: &Key) {
         self.memories.lock().unwrap_or_else(PoisonError::into_inner).remove(key);
         self.cache.pod_cache(|pod_cache| pod_cache.forget(key));

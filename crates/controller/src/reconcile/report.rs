@@ -165,27 +165,39 @@ pub(super) fn unreadable(
     memory.remarks = remark;
 }
 
-/// Tells of an error that somebody has to correct, when it occurs first: an object near the limit of what can be stored takes
-/// no status, and what must not be read cannot be decided about.
-pub(super) fn failed(context: &Context, memory: &ReconcileState, about: &About<'_>, error: &Error) {
-    if memory.errors != 1 {
+/// Tells of an error that somebody has to correct, the first of several in a row: an object near the limit of what can be
+/// stored takes no status, and what must not be read cannot be decided about.
+pub(super) fn failed(
+    context: &Context,
+    memory: &mut ReconcileState,
+    about: &About<'_>,
+    error: &Error,
+) {
+    if memory.is_error_told {
         return;
     }
-    match error {
-        Error::Act(act) => refused(context, about, act),
-        Error::Observe(read) => {
-            let Some(why) = read.refusal() else { return };
+    let warning = match error {
+        Error::Act(act) => too_large(act),
+        Error::Observe(read) => read.refusal().map(|why| {
             let message = format!("Cannot {read}: {why}");
-            context.warn(about, &Warning { reason: "ReadFailed", message });
-        }
+            Warning { reason: "ReadFailed", message }
+        }),
+    };
+    if let Some(warning) = warning {
+        context.warn(about, &warning);
+        memory.is_error_told = true;
     }
 }
 
 /// The same of a status that was stored only in part, or without which a deletion continues.
 pub(super) fn refused(context: &Context, about: &About<'_>, error: &act::Error) {
-    if error.is_too_large() {
-        let message = "The AppWrapper is too large to store its status: reduce it below 1 MiB";
-        let warning = Warning { reason: "ObjectTooLarge", message: message.to_owned() };
+    if let Some(warning) = too_large(error) {
         context.warn(about, &warning);
     }
+}
+
+fn too_large(error: &act::Error) -> Option<Warning> {
+    let message = "The AppWrapper is too large to store its status: reduce it below 1 MiB";
+    let warning = || Warning { reason: "ObjectTooLarge", message: message.to_owned() };
+    error.is_too_large().then(warning)
 }

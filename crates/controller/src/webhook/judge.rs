@@ -72,7 +72,7 @@ impl Endpoint {
 
 /// How far a review is, as far as no cluster is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ReviewStep {
     /// That is it.
     Final(AdmissionResponse),
     /// So far there is no error; a cluster has to be asked.
@@ -111,27 +111,27 @@ pub fn judge(
     config: &Config,
     kueue: Option<WaitForPodsReady>,
     own_account: Option<&str>,
-) -> Progress {
+) -> ReviewStep {
     match (endpoint, review.operation) {
         (Endpoint::MutateAppWrapper, Operation::Create) => fill_in(review, config),
         (Endpoint::MutateAppWrapper, Operation::Update) => {
-            Progress::Final(follow(review, Requester::of(review, config, own_account)))
+            ReviewStep::Final(follow(review, Requester::of(review, config, own_account)))
         }
         (Endpoint::ValidateAppWrapper, Operation::Create) => create(review, config, kueue),
         (Endpoint::ValidateAppWrapper, Operation::Update) => update(review, config, own_account),
         (Endpoint::ValidateAppWrapper, Operation::Delete) => {
-            Progress::Final(delete::judge(review, config))
+            ReviewStep::Final(delete::judge(review, config))
         }
         (Endpoint::ValidateRetryPolicy, Operation::Create | Operation::Update) => {
-            Progress::Final(retry_policy(review, config))
+            ReviewStep::Final(retry_policy(review, config))
         }
         (Endpoint::MutateAppWrapper | Endpoint::ValidateRetryPolicy, Operation::Delete) => {
-            Progress::Final(AdmissionResponse::default())
+            ReviewStep::Final(AdmissionResponse::default())
         }
     }
 }
 
-fn fill_in(review: &Review, config: &Config) -> Progress {
+fn fill_in(review: &Review, config: &Config) -> ReviewStep {
     let Review { object, requester, .. } = review;
     let (bytes, most) = (requester.bytes(), Identity::BYTES_MAX);
     if bytes > most {
@@ -139,18 +139,18 @@ fn fill_in(review: &Review, config: &Config) -> Progress {
             "spec.requester must be at most {most} bytes, but user name, UID, groups and extra of \
              the user take {bytes}; create this AppWrapper as a user with fewer groups"
         );
-        return Progress::Final(AdmissionResponse::denied(Reason::Forbidden, &message));
+        return ReviewStep::Final(AdmissionResponse::denied(Reason::Forbidden, &message));
     }
     if object.too_deep {
-        return Progress::Final(AdmissionResponse::default());
+        return ReviewStep::Final(AdmissionResponse::default());
     }
     let patch = default(&object.value, requester, config);
     let answer = AdmissionResponse { patch, ..AdmissionResponse::default() };
     let references = references(&object.value);
     if references.is_empty() {
-        Progress::Final(answer)
+        ReviewStep::Final(answer)
     } else {
-        Progress::Read(Reading { answer, references })
+        ReviewStep::Read(Reading { answer, references })
     }
 }
 
@@ -247,9 +247,9 @@ fn is_same(declared: &[PodSet], read: &[PodSet]) -> bool {
     declared.is_empty() || declared.len() == read.len() && check_declared(declared, read).is_ok()
 }
 
-fn create(review: &Review, config: &Config, kueue: Option<WaitForPodsReady>) -> Progress {
+fn create(review: &Review, config: &Config, kueue: Option<WaitForPodsReady>) -> ReviewStep {
     if review.object.too_deep {
-        return Progress::Final(AdmissionResponse::of(&[validate::too_deep()]));
+        return ReviewStep::Final(AdmissionResponse::of(&[validate::too_deep()]));
     }
     let aw = &review.object.value;
     let mut findings = validate::create(aw, config);
@@ -257,8 +257,8 @@ fn create(review: &Review, config: &Config, kueue: Option<WaitForPodsReady>) -> 
     let check_user = config.admission.user_rbac_admission_check;
     let verdict = ask(findings, (0..components(aw).len()).collect(), check_user);
     match verdict {
-        Progress::Ask(checks) => Progress::Ask(ClusterChecks { named: named(aw), ..checks }),
-        Progress::Final(_) | Progress::Read(_) => verdict,
+        ReviewStep::Ask(checks) => ReviewStep::Ask(ClusterChecks { named: named(aw), ..checks }),
+        ReviewStep::Final(_) | ReviewStep::Read(_) => verdict,
     }
 }
 
@@ -278,17 +278,17 @@ fn named(aw: &Value) -> Vec<Named> {
     all
 }
 
-fn update(review: &Review, config: &Config, own_account: Option<&str>) -> Progress {
+fn update(review: &Review, config: &Config, own_account: Option<&str>) -> ReviewStep {
     let requester = Requester::of(review, config, own_account);
     let (old, new) = (&review.old_object.value, &review.object.value);
     if let Some(finding) = validate::growth(old, new, requester) {
-        return Progress::Final(AdmissionResponse::of(&[finding]));
+        return ReviewStep::Final(AdmissionResponse::of(&[finding]));
     }
     if is_settled(review) {
-        return Progress::Final(AdmissionResponse::default());
+        return ReviewStep::Final(AdmissionResponse::default());
     }
     if review.object.too_deep && !review.old_object.too_deep {
-        return Progress::Final(AdmissionResponse::of(&[validate::too_deep()]));
+        return ReviewStep::Final(AdmissionResponse::of(&[validate::too_deep()]));
     }
     let findings = validate::update(old, new, requester, config);
     // what is added to the pods is created with the rights of the requester, whoever adds it
@@ -349,16 +349,16 @@ fn retry_policy(review: &Review, config: &Config) -> AdmissionResponse {
 }
 
 /// Asks about components, unless what is wrong already concerns them.
-fn ask(findings: Vec<Finding>, components: Vec<usize>, check_user: bool) -> Progress {
+fn ask(findings: Vec<Finding>, components: Vec<usize>, check_user: bool) -> ReviewStep {
     let errors = || findings.iter().filter(|each| each.severity == Severity::Error);
     let in_metadata = |field: &str| field.starts_with("metadata.");
     let in_policy =
         |field: &str| field.starts_with("spec.") && !field.starts_with("spec.components");
     let is_apart = |each: &Finding| in_metadata(&each.field) || in_policy(&each.field);
     if components.is_empty() || !errors().all(is_apart) {
-        return Progress::Final(AdmissionResponse::of(&findings));
+        return ReviewStep::Final(AdmissionResponse::of(&findings));
     }
-    Progress::Ask(ClusterChecks { findings, components, check_user, named: vec![] })
+    ReviewStep::Ask(ClusterChecks { findings, components, check_user, named: vec![] })
 }
 
 impl ClusterChecks {

@@ -82,15 +82,15 @@ impl Rates {
         self.users.take(user.clone(), requests, now).map_err(Wait::User)?;
         if let Some(tenant) = &tenant {
             self.namespaces.take(tenant.clone(), requests, now).map_err(|time| {
-                self.users.give_back(&user, requests, now);
+                self.users.refund(&user, requests, now);
                 Wait::Namespace(time)
             })?;
         }
         let Some(peer) = peer else { return Ok(()) };
         self.peers.take(peer, requests, now).map_err(|time| {
-            self.users.give_back(&user, requests, now);
+            self.users.refund(&user, requests, now);
             if let Some(tenant) = &tenant {
-                self.namespaces.give_back(tenant, requests, now);
+                self.namespaces.refund(tenant, requests, now);
             }
             Wait::Peer(time)
         })

@@ -31,7 +31,7 @@ use tokio::time::timeout;
 
 use super::access;
 use super::authorize::Authorize;
-use super::judge::{ClusterChecks, Endpoint, Progress, Reading, judge};
+use super::judge::{ClusterChecks, Endpoint, Reading, ReviewStep, judge};
 use super::rate::{Rates, Subject, Wait, subject};
 use super::response::{AdmissionResponse, Reason, printable};
 use super::review::{Operation, Review, ReviewError};
@@ -40,7 +40,8 @@ use crate::clock::Clock;
 use crate::config::Config;
 use crate::kueue::WaitForPodsReady;
 use crate::listener::{Peer, Share, Shares};
-use crate::metrics::{Admitted, Metrics};
+use crate::metrics::{Metrics, ReviewResult};
+use crate::rate::{Rate, RateLimiter};
 use crate::telemetry;
 
 /// The largest body: two objects of 1.5 MiB, which is as much as etcd takes, and the envelope; or one of 3 MiB,
@@ -59,7 +60,7 @@ const READ_OF_A_PEER: u32 = 44 << 20;
 /// The longest time for a response. An API server waits 5 s, and should be told why there is none.
 pub const ANSWER_TIME_MAX: Duration = Duration::from_secs(4);
 /// The longest time for the body to arrive.
-pub const BODY_TIME_MAX: Duration = Duration::from_secs(2);
+const BODY_TIME_MAX: Duration = Duration::from_secs(2);
 /// The most reviews in progress at a time.
 pub const REVIEWS_MAX: u32 = 64;
 /// Those of one peer.
@@ -70,6 +71,10 @@ pub const ACCESS_CHECKS_MAX: u32 = 32;
 const ACCESS_CHECKS_OF_A_PEER: u32 = 20;
 /// The longest object that is read for what it says of pods.
 const REFERENCED_MAX: usize = 128 << 10;
+/// The longest object that the API server may answer with when it is asked for one.
+const OBJECT_MAX: u32 = 3 << 19;
+/// How often the log says that a review of one peer failed.
+const LINES_OF_A_PEER: Rate = Rate { each: Duration::from_secs(1), at_once: 10 };
 /// The longest wait for a place among them.
 pub const PLACE_TIME_MAX: Duration = Duration::from_secs(1);
 
@@ -103,6 +108,7 @@ struct AdmissionServer {
     reviews: Shares,
     access_checks: Shares,
     rates: Rates,
+    lines: RateLimiter<Peer>,
 }
 
 /// What a review holds while it is read and judged.
@@ -140,7 +146,7 @@ enum RequestError {
 /// A response, and what it is counted as.
 struct Outcome {
     operation: Option<Operation>,
-    admitted: Admitted,
+    admitted: ReviewResult,
     response: Response<Body>,
 }
 
@@ -154,6 +160,7 @@ pub fn router(admission: Arc<Admission>) -> Router {
         reviews: Shares::new(REVIEWS_MAX, REVIEWS_OF_A_PEER),
         access_checks: Shares::new(ACCESS_CHECKS_MAX, ACCESS_CHECKS_OF_A_PEER),
         rates,
+        lines: RateLimiter::new(LINES_OF_A_PEER),
     });
     let mut router = Router::new();
     for endpoint in Endpoint::ALL {
@@ -168,10 +175,11 @@ impl AdmissionServer {
     async fn serve(self: Arc<Self>, endpoint: Endpoint, request: Request<Body>) -> Response<Body> {
         let Admission { clock, metrics, .. } = &*self.admission;
         let start = clock.elapsed();
+        let peer = request.extensions().get::<Peer>().copied();
         let work = AssertUnwindSafe(self.answer(endpoint, request)).catch_unwind();
         let told = match timeout(ANSWER_TIME_MAX, work).await {
             Ok(Ok(Ok(told))) => told,
-            Ok(Ok(Err(error))) => Outcome::nothing(&error),
+            Ok(Ok(Err(error))) => self.failed(peer, &error),
             Ok(Err(panic)) => {
                 let message = said(&*panic);
                 tracing::error!(
@@ -179,14 +187,25 @@ impl AdmissionServer {
                     message,
                     "Internal error during an admission review."
                 );
-                Outcome::nothing(&RequestError::Panic)
+                self.failed(peer, &RequestError::Panic)
             }
-            Err(_) => Outcome::nothing(&RequestError::Timeout),
+            Err(_) => self.failed(peer, &RequestError::Timeout),
         };
         let operation = told.operation.map(Operation::as_str);
         let took = clock.elapsed().saturating_sub(start);
         metrics.admission(endpoint.as_str(), operation, told.admitted, took);
         told.response
+    }
+
+    /// Says in the log why there is no response of admission, for one peer only so often: anybody may send requests.
+    fn failed(&self, peer: Option<Peer>, error: &RequestError) -> Outcome {
+        let outcome = Outcome::nothing(error);
+        let now = self.admission.clock.elapsed();
+        if peer.is_none_or(|peer| self.lines.take(peer, 1, now).is_ok()) {
+            let (status, cause) = (outcome.response.status().as_u16(), telemetry::chain(error));
+            tracing::warn!(status, cause, "Admission review failed.");
+        }
+        outcome
     }
 
     async fn answer(
@@ -206,9 +225,9 @@ impl AdmissionServer {
         let permits = Arc::new((place, room));
         let (review, verdict) = self.judged(endpoint, body, permits.clone()).await?;
         let answer = match verdict {
-            Progress::Final(answer) => answer,
-            Progress::Ask(checks) => self.check_access(peer, &review, checks).await?,
-            Progress::Read(reading) => self.read(peer, &review, reading).await?,
+            ReviewStep::Final(answer) => answer,
+            ReviewStep::Ask(checks) => self.check_access(peer, &review, checks).await?,
+            ReviewStep::Read(reading) => self.read(peer, &review, reading).await?,
         };
         drop(permits);
         Ok(Outcome::answer(endpoint, &review, &answer))
@@ -244,7 +263,7 @@ impl AdmissionServer {
         endpoint: Endpoint,
         body: Bytes,
         held: Arc<Held>,
-    ) -> Result<(Review, Progress), RequestError> {
+    ) -> Result<(Review, ReviewStep), RequestError> {
         let admission = self.admission.clone();
         let work = spawn_blocking(move || {
             let _held = held;
@@ -328,7 +347,10 @@ impl AdmissionServer {
         let _place = in_time(self.access_checks.take(peer, 1)).await?;
         let (mut found, mut rooms) = (BTreeMap::new(), vec![]);
         for reference in wanted {
-            match self.admission.authorize.referenced(namespace, reference).await {
+            let room = in_time(self.read.take(peer, OBJECT_MAX)).await?;
+            let text = self.admission.authorize.referenced(namespace, reference).await;
+            drop(room);
+            match text {
                 Ok(Some(text)) if text.len() <= REFERENCED_MAX => {
                     let room = u32::try_from(weight(text.as_bytes())).unwrap_or(u32::MAX);
                     rooms.push(in_time(self.read.take(peer, room)).await?);
@@ -379,10 +401,10 @@ impl Outcome {
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
         let admitted = match &answer.denied {
-            None => Admitted::Allowed,
-            Some((Reason::TooManyRequests(_), _)) => Admitted::Overloaded,
+            None => ReviewResult::Allowed,
+            Some((Reason::TooManyRequests(_), _)) => ReviewResult::Overloaded,
             Some((Reason::Invalid | Reason::Forbidden | Reason::Unavailable, _)) => {
-                Admitted::Denied
+                ReviewResult::Denied
             }
         };
         Self { operation: Some(*operation), admitted, response }
@@ -392,21 +414,21 @@ impl Outcome {
     fn nothing(error: &RequestError) -> Self {
         let (status, admitted) = match error {
             RequestError::Overloaded | RequestError::TooMany => {
-                (StatusCode::TOO_MANY_REQUESTS, Admitted::Overloaded)
+                (StatusCode::TOO_MANY_REQUESTS, ReviewResult::Overloaded)
             }
-            RequestError::Timeout => (StatusCode::GATEWAY_TIMEOUT, Admitted::Timeout),
-            RequestError::ContentType => (StatusCode::UNSUPPORTED_MEDIA_TYPE, Admitted::Malformed),
+            RequestError::Timeout => (StatusCode::GATEWAY_TIMEOUT, ReviewResult::Timeout),
+            RequestError::ContentType => {
+                (StatusCode::UNSUPPORTED_MEDIA_TYPE, ReviewResult::Malformed)
+            }
             RequestError::TooLarge | RequestError::Review(ReviewError::TooHeavy { .. }) => {
-                (StatusCode::PAYLOAD_TOO_LARGE, Admitted::Malformed)
+                (StatusCode::PAYLOAD_TOO_LARGE, ReviewResult::Malformed)
             }
-            RequestError::SlowBody => (StatusCode::REQUEST_TIMEOUT, Admitted::Timeout),
+            RequestError::SlowBody => (StatusCode::REQUEST_TIMEOUT, ReviewResult::Timeout),
             RequestError::Body(_) | RequestError::Review(_) => {
-                (StatusCode::BAD_REQUEST, Admitted::Malformed)
+                (StatusCode::BAD_REQUEST, ReviewResult::Malformed)
             }
-            RequestError::Panic => (StatusCode::INTERNAL_SERVER_ERROR, Admitted::Error),
+            RequestError::Panic => (StatusCode::INTERNAL_SERVER_ERROR, ReviewResult::Error),
         };
-        let cause = telemetry::chain(error);
-        tracing::warn!(status = status.as_u16(), cause, "Admission review failed.");
         let line = printable(&error.to_string()) + "\n";
         let mut response = Response::new(Body::from(line));
         *response.status_mut() = status;

@@ -77,6 +77,21 @@ pub enum AttemptOutcome {
     NoFit,
 }
 
+impl AttemptOutcome {
+    /// Its name, as in the status.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+            Self::Suspended => "Suspended",
+            Self::Deleted => "Deleted",
+            Self::ComponentRecreated => "ComponentRecreated",
+            Self::NoFit => "NoFit",
+        }
+    }
+}
+
 /// Action taken on the failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AttemptAction {

@@ -7,7 +7,7 @@ use super::retry_policy::period;
 /// When retries that were used are given back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 pub struct Refill {
-    /// How long the pods must be ready without interruption, such as `24h`; at least `1m`.
+    /// How long all pods must run without interruption, such as `24h`; at least `1m`.
     #[schemars(length(max = 64))]
     #[x_kube(validation = period())]
     pub after: String,

@@ -109,7 +109,7 @@ pub struct ComponentStatus {
     #[schemars(required)]
     pub pod_sets: Vec<PodSet>,
 
-    /// Conditions of the component, `ResourcesDeployed` and `Succeeded`.
+    /// Conditions of the component: `ResourcesDeployed`, `Succeeded` and, while it is recreated, `DeletingResources`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

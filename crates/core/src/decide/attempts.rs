@@ -1,4 +1,4 @@
-//! The flight recorder: `status.attempts[]`, opened and closed with the phases.
+//! The recorded attempts (`status.attempts[]`): each entry is opened and closed with the phases.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 

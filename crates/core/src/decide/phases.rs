@@ -1,4 +1,4 @@
-//! The phases on the way up: Empty, Suspended, Resuming, Running.
+//! The phases of an AppWrapper until it runs, and while it does: Empty, Suspended, Resuming, Running.
 
 use std::rc::Rc;
 

@@ -84,7 +84,7 @@ pub fn of(facts: Facts<'_>) -> Option<Progress> {
     Some(Progress { last, deadline, flaws: flaws(facts) })
 }
 
-/// The last progress of the running attempt, for the flight recorder.
+/// The last progress of the running attempt, for the recorded attempts.
 #[must_use]
 pub fn recorded(facts: Facts<'_>) -> Option<AttemptProgress> {
     facts.snapshot.policies.progress?;

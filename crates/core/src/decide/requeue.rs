@@ -78,7 +78,7 @@ fn is_our_own(workload: &Workload, requeue: &Requeue) -> bool {
 
 /// Resetting, and everything is gone: has the Workload deactivated, so that Kueue releases the quota. False where
 /// there is nothing to return, or the return is given up: the pause follows.
-pub fn give_back(draft: &mut Draft<'_>) -> bool {
+pub fn release_quota(draft: &mut Draft<'_>) -> bool {
     // what a leader that had lost its lease created after everything was gone: no attempt will follow that finds it
     if is_inactive(draft) && orphans::sweep(draft, Orphans::Any) {
         return true;
@@ -87,7 +87,7 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
         draft.status.requeue = None; // nobody releases the quota any more
     }
     if draft.status.requeue.is_none() {
-        return hold(draft);
+        return stay_inactive(draft);
     }
     let snapshot = draft.facts.snapshot;
     draft.verdict.action = VerdictAction::Requeue;
@@ -115,7 +115,7 @@ pub fn give_back(draft: &mut Draft<'_>) -> bool {
         WorkloadRead::Refused(why) => why.as_str(),
     };
     let text = if is_inactive(draft) {
-        format!("{}, but its quota is kept: {refused}", said())
+        format!("{}, but the quota is kept: {refused}", said())
     } else {
         format!("Cannot return to the queue; the quota is kept: {refused}")
     };
@@ -160,7 +160,7 @@ fn recall(draft: &mut Draft<'_>) -> bool {
 
 /// Nothing runs, and no return is under way: where the annotation `active` is false, nothing is created, and one begins
 /// with a Workload that is active. False where it is not.
-fn hold(draft: &mut Draft<'_>) -> bool {
+fn stay_inactive(draft: &mut Draft<'_>) -> bool {
     if !is_inactive(draft) {
         return false;
     }
@@ -177,7 +177,7 @@ fn hold(draft: &mut Draft<'_>) -> bool {
         // one that Kueue creates later is deactivated once Kueue admits it
         WorkloadRead::Found(_) | WorkloadRead::Absent => {}
         WorkloadRead::Refused(why) => {
-            draft.verdict.message += &format!(", but its quota is kept: {why}");
+            draft.verdict.message += &format!(", but the quota is kept: {why}");
             draft.look_again(POLL_REFUSED.after(draft.facts.now));
         }
     }
@@ -193,9 +193,11 @@ pub fn return_to_queue(draft: &mut Draft<'_>) -> bool {
         if !draft.facts.snapshot.suspend {
             draft.status.requeue = None;
         }
-        return hold(draft);
+        return stay_inactive(draft);
     }
-    let Some(requeue) = draft.status.requeue.clone() else { return hold(draft) || recall(draft) };
+    let Some(requeue) = draft.status.requeue.clone() else {
+        return stay_inactive(draft) || recall(draft);
+    };
     let (snapshot, now) = (draft.facts.snapshot, draft.facts.now);
     if mutations::is_present(Mutation::RequeueForgotten) {
         draft.status.requeue = None;

@@ -293,7 +293,7 @@ where
     here.to::<Failed>()
 }
 
-/// Writes the failure into the flight recorder, before anything is deleted.
+/// Writes the failure into the recorded attempts, before anything is deleted.
 pub(super) fn record(
     draft: &mut Draft<'_>,
     problem: &Problem<'_>,

@@ -57,7 +57,7 @@ pub fn growth(status: &AppWrapperStatus) -> String {
 fn stay_as_sent(draft: &mut Draft<'_>) {
     if draft.facts.snapshot.has_manager && !draft.status.pending_memory.is_empty() {
         draft.status.pending_memory.clear();
-        let why = "MultiKueue allows no changes of pod templates in the worker cluster";
+        let why = "with MultiKueue, pod templates cannot change in the worker cluster";
         draft.warn("MemoryNotGrown", format!("The memory is unchanged for the retry: {why}"));
     }
 }

@@ -62,7 +62,7 @@ pub(super) fn resetting(here: At<Resetting>, draft: &mut Draft<'_>) -> Move {
     let since = draft.status.since.as_ref();
     let Some(gone) = since.and_then(|since| since.gone.as_ref()).map(|t| t.0) else {
         draft.verdict.retry_after_seconds = Some(pause::left(draft));
-        if mutations::is_present(Mutation::RequeueEarly) && requeue::give_back(draft) {
+        if mutations::is_present(Mutation::RequeueEarly) && requeue::release_quota(draft) {
             return here.stay();
         }
         if !mutations::is_present(Mutation::AttemptsOverlap) && !delete_remaining(draft) {
@@ -92,7 +92,7 @@ fn pause_start(draft: &Draft<'_>) -> Timestamp {
 }
 
 fn paused(here: At<Resetting>, draft: &mut Draft<'_>, gone: Timestamp) -> Move {
-    if requeue::give_back(draft) {
+    if requeue::release_quota(draft) {
         return here.stay();
     }
     let until = pause::until(&draft.status, draft.facts.limits, gone);

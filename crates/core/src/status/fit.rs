@@ -107,7 +107,7 @@ fn messages_of_attempts(status: &mut AppWrapperStatus) {
     failures.for_each(|failure| failure.message = None);
 }
 
-/// The flight recorder, but for the attempt that runs.
+/// The recorded attempts, but for the one that runs.
 fn older_attempts(status: &mut AppWrapperStatus) {
     let older = status.attempts.len().saturating_sub(1);
     status.attempts.drain(..older);

@@ -137,3 +137,40 @@ async fn a_kind_that_must_not_be_listed_is_listed_ever_more_seldom() {
     assert_eq!(context.cache.sync(&kind), Sync::Done);
     task.abort();
 }
+
+/// Whoever invents versions would have all objects of a kind watched once for each of them.
+#[tokio::test(start_paused = true)]
+async fn a_version_that_is_not_served_is_not_watched() {
+    let service = tower::service_fn(|request: Request<Body>| {
+        let version = json!({"groupVersion": "things.example.com/v1", "version": "v1"});
+        let group = json!({"name": "things.example.com", "versions": [version], "preferredVersion": version});
+        let thing = json!({"name": "things", "kind": "Thing", "namespaced": true,
+            "singularName": "thing", "verbs": ["list", "watch"]});
+        let (code, body) = match request.uri().path() {
+            "/apis" => (200, json!({"kind": "APIGroupList", "groups": [group]})),
+            "/apis/things.example.com/v1" => {
+                (200, json!({"groupVersion": "things.example.com/v1", "resources": [thing]}))
+            }
+            "/apis/things.example.com/v2" => {
+                (404, json!({"status": "Failure", "code": 404, "reason": "NotFound"}))
+            }
+            other => panic!("{other} is read"),
+        };
+        let body = Body::from(body.to_string().into_bytes());
+        std::future::ready(Response::builder().status(code).body(body))
+    });
+    let client = Client::new(service, "default");
+    let controller = Controller::new(client, Arc::new(SystemClock), Config::default());
+    let (context, queue) = (controller.context.clone(), controller.queue.clone());
+    let kind = |version: &str| KindKey {
+        api_version: format!("things.example.com/{version}"),
+        kind: "Thing".to_owned(),
+    };
+    context.live.resource(&context.client, &kind("v1")).await.unwrap();
+    let found = Found::default();
+    let task = tokio::spawn(watch(context.clone(), queue, kind("v2"), found.clone()));
+    tokio::time::sleep(Duration::from_hours(1)).await;
+    assert_eq!(context.cache.sync(&kind("v2")), Sync::Blind);
+    assert!(!found.load(Ordering::Acquire) && !task.is_finished());
+    task.abort();
+}

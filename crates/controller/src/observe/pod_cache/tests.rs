@@ -119,6 +119,26 @@ fn what_is_put_aside_costs_nothing_until_it_changes() {
 }
 
 #[test]
+fn of_what_is_put_aside_nothing_is_kept_when_it_is_gone() {
+    let mut pod_cache = PodCache::default();
+    let ended = |name: &str| {
+        let mut record = pod(name, "a");
+        let seen = Arc::make_mut(&mut record);
+        (seen.is_over, seen.pod.phase) = (true, PodPhase::Failed);
+        record
+    };
+    let (ours, stranger) = (ended("p"), ended("s"));
+    pod_cache.put(ours.clone());
+    pod_cache.put(stranger.clone());
+    pod_cache.look(&key("a"), "uid");
+    pod_cache.put_aside(&key("a"), vec![not_ours(&stranger, None)]);
+    assert!(pod_cache.remove(&stranger).is_empty());
+    assert!(pod_cache.groups[&key("a")].deleted.is_empty());
+    assert_eq!(pod_cache.remove(&ours).len(), 1);
+    assert!(!pod_cache.groups[&key("a")].deleted.is_empty());
+}
+
+#[test]
 fn an_undetermined_pod_is_counted_until_it_goes_ends_or_is_ours() {
     let mut pod_cache = PodCache::default();
     let all: Vec<Arc<PodRecord>> = (0..5).map(|n| pod(&format!("p{n}"), "a")).collect();

@@ -215,20 +215,27 @@ async fn a_component_that_cannot_be_read_is_neither_there_nor_gone_while_others_
 
 #[tokio::test]
 async fn a_read_that_is_forbidden_is_told_once_in_a_row() {
-    for (code, errors, want) in
-        [(403, 1, Some("Cannot get Job/a: no")), (403, 2, None), (500, 1, None), (429, 1, None)]
-    {
-        let context = context(&server(&[("GET", "/a", code), ("GET", "", code)]), Duration::ZERO);
-        let wrapper = wrapper(Phase::Running, false, false);
-        let mut memory = ReconcileState::default();
-        let attach = Attach::default();
-        let seen = look(&context, &wrapper, &mut memory, FreshRead::Missing, &attach).await;
-        memory.errors = errors;
-        let about = About { namespace: "ns", name: "aw", uid: "uid" };
-        report::failed(&context, &memory, &about, &seen.unwrap_err().into());
-        let told = context.events.take().map(|event| (event.reason, event.message));
-        let want = want.map(|message| ("ReadFailed", message.to_owned()));
-        assert_eq!(told, want, "{code}, {errors} errors");
+    let wrapper = wrapper(Phase::Running, false, false);
+    let about = About { namespace: "ns", name: "aw", uid: "uid" };
+    for (codes, want) in [
+        (vec![403, 403], vec![403]),
+        (vec![500, 429], vec![]),
+        (vec![503, 403, 500, 403], vec![403]),
+    ] {
+        let (mut memory, mut told) = (ReconcileState::default(), vec![]);
+        for code in &codes {
+            let server = server(&[("GET", "/a", *code), ("GET", "", *code)]);
+            let context = context(&server, Duration::ZERO);
+            let (mut of_look, attach) = (ReconcileState::default(), Attach::default());
+            let seen = look(&context, &wrapper, &mut of_look, FreshRead::Missing, &attach).await;
+            report::failed(&context, &mut memory, &about, &seen.unwrap_err().into());
+            if let Some(event) = context.events.take() {
+                let event = (event.reason, event.message.as_str());
+                assert_eq!(event, ("ReadFailed", "Cannot get Job/a: no"));
+                told.push(*code);
+            }
+        }
+        assert_eq!(told, want, "{codes:?}");
     }
 }
 

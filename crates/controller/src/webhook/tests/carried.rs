@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::with;
 use crate::config::Config;
-use crate::webhook::judge::{Endpoint, Progress, judge};
+use crate::webhook::judge::{Endpoint, ReviewStep, judge};
 use crate::webhook::testing::{asked, given_aw, given_review};
 use crate::webhook::validate::{self, Severity};
 
@@ -18,7 +18,7 @@ fn mutated(old: Option<&Value>, new: &Value) -> Value {
     let operation = if old.is_some() { "UPDATE" } else { "CREATE" };
     let review = given_review(endpoint, operation, old.unwrap_or(&Value::Null), new);
     let answer = match judge(endpoint, &asked(endpoint, &review), &Config::default(), None, None) {
-        Progress::Final(answer) => answer,
+        ReviewStep::Final(answer) => answer,
         other => panic!("it is not final: {other:?}"),
     };
     let patch: json_patch::Patch = serde_json::from_value(json!(answer.patch)).expect("a patch");

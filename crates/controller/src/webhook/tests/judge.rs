@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::{with, without};
 use crate::config::Config;
 use crate::webhook::authorize::AccessError;
-use crate::webhook::judge::{ClusterChecks, Endpoint, Progress, judge};
+use crate::webhook::judge::{ClusterChecks, Endpoint, ReviewStep, judge};
 use crate::webhook::response::{AdmissionResponse, Reason};
 use crate::webhook::review::{Resource, Review};
 use crate::webhook::testing::{asked, given_aw, given_job, given_policy, given_review};
@@ -16,37 +16,37 @@ const OWN: &str = "system:serviceaccount:appwrapper-system:appwrapper-controller
 const LABELS: &str = "/metadata/labels";
 const BAD: &str = "workload.codeflare.dev.appwrapper/retryLimit";
 
-fn judged(endpoint: Endpoint, review: &Value) -> Progress {
+fn judged(endpoint: Endpoint, review: &Value) -> ReviewStep {
     judge(endpoint, &asked(endpoint, review), &Config::default(), None, Some(OWN))
 }
 
-fn created(aw: &Value) -> Progress {
+fn created(aw: &Value) -> ReviewStep {
     judged(VALIDATE, &given_review(VALIDATE, "CREATE", &Value::Null, aw))
 }
 
-fn updated(old: &Value, new: &Value, username: &str) -> Progress {
+fn updated(old: &Value, new: &Value, username: &str) -> ReviewStep {
     let review = given_review(VALIDATE, "UPDATE", old, new);
     judged(VALIDATE, &with(&review, "/request/userInfo/username", json!(username)))
 }
 
-fn checks(verdict: Progress) -> ClusterChecks {
+fn checks(verdict: ReviewStep) -> ClusterChecks {
     match verdict {
-        Progress::Ask(checks) => checks,
-        Progress::Final(answer) => panic!("it is final: {answer:?}"),
-        Progress::Read(reading) => panic!("objects are read: {reading:?}"),
+        ReviewStep::Ask(checks) => checks,
+        ReviewStep::Final(answer) => panic!("it is final: {answer:?}"),
+        ReviewStep::Read(reading) => panic!("objects are read: {reading:?}"),
     }
 }
 
-fn answer(verdict: Progress) -> AdmissionResponse {
+fn answer(verdict: ReviewStep) -> AdmissionResponse {
     match verdict {
-        Progress::Final(answer) => answer,
-        Progress::Ask(checks) => panic!("a cluster is asked: {checks:?}"),
-        Progress::Read(reading) => panic!("objects are read: {reading:?}"),
+        ReviewStep::Final(answer) => answer,
+        ReviewStep::Ask(checks) => panic!("a cluster is asked: {checks:?}"),
+        ReviewStep::Read(reading) => panic!("objects are read: {reading:?}"),
     }
 }
 
 /// The message of a denial; empty where it is let in.
-fn denial(verdict: Progress) -> String {
+fn denial(verdict: ReviewStep) -> String {
     answer(verdict).denied.map_or_else(String::new, |(_, message)| message)
 }
 

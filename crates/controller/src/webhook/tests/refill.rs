@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::{with, without};
 use crate::config::Config;
-use crate::webhook::judge::{Endpoint, Progress, judge};
+use crate::webhook::judge::{Endpoint, ReviewStep, judge};
 use crate::webhook::testing::{asked, given_aw, given_review};
 
 const KUEUE: &str = "system:serviceaccount:kueue-system:kueue-controller-manager";
@@ -30,7 +30,7 @@ fn refilled(old: &Value, new: &Value, user: &str) -> Value {
     let review = asked(endpoint, &with(&review, "/request/userInfo/username", json!(user)));
     let mut copy = new.clone();
     match judge(endpoint, &review, &Config::default(), None, Some(OWN)) {
-        Progress::Final(answer) => answer.patch.iter().for_each(|op| op.apply(&mut copy)),
+        ReviewStep::Final(answer) => answer.patch.iter().for_each(|op| op.apply(&mut copy)),
         other => panic!("it is not final: {other:?}"),
     }
     copy

@@ -519,3 +519,22 @@ async fn dense_objects_are_refused_before_they_are_read() {
     let (status, text) = given.told(groups.to_string()).await;
     assert_eq!(status, StatusCode::PAYLOAD_TOO_LARGE, "{text}");
 }
+
+#[tokio::test]
+async fn a_peer_that_sends_garbage_fills_no_log() {
+    let lines = Arc::new(AtomicUsize::new(0));
+    let counted = lines.clone();
+    let layer = tracing_subscriber::fmt().with_writer(move || {
+        counted.fetch_add(1, Ordering::SeqCst); // once for each line
+        std::io::sink()
+    });
+    let _guard = tracing::subscriber::set_default(layer.finish());
+    let given = given(Cluster::Agrees);
+    for _ in 0..50 {
+        assert_eq!(given.sent(of_peer(posted("{}"), 1)).await.0, StatusCode::BAD_REQUEST);
+    }
+    let of_one = lines.load(Ordering::SeqCst);
+    assert!((10..50).contains(&of_one), "{of_one} lines");
+    given.sent(of_peer(posted("{}"), 2)).await;
+    assert_eq!(lines.load(Ordering::SeqCst), of_one + 1, "another peer has its own");
+}

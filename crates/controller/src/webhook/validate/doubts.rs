@@ -70,7 +70,8 @@ pub(super) fn without_pod_sets(components: &[Judged], report: &mut Findings) {
         let name = (component.api_version.as_str(), component.kind.as_str());
         if WITH_PODS.contains(&name) && !has_any(component) {
             let message = format!(
-                "the pods of a {} without pod sets use no quota and are not watched: declare them",
+                "the pods of a {} without pod sets use no quota and are not watched: declare its pod \
+                 sets",
                 component.kind
             );
             report.doubtful(format!("spec.components[{index}].podSets"), None, message);
@@ -96,7 +97,8 @@ fn lifetime(object: &Value, path: &str, report: &mut Findings) {
 fn suspended(object: &Value, path: &str, report: &mut Findings) {
     for fields in SUSPENDED {
         if at(object, fields) == &Value::Bool(true) {
-            let message = "nobody resumes it, and its pods are missing: leave it out, since Kueue suspends the AppWrapper";
+            let message = "nobody resumes it, so its pods stay missing: leave this field out; Kueue suspends the \
+                           AppWrapper instead";
             report.doubtful(format!("{path}.{}", fields.join(".")), Some("true"), message);
         }
     }
@@ -106,8 +108,8 @@ fn suspended(object: &Value, path: &str, report: &mut Findings) {
 fn managed(field: String, given: &Value, usual: &str, report: &mut Findings) {
     if let Some(name) = given.as_str().filter(|name| *name != usual) {
         let message = format!(
-            "{usual} then leaves it alone, and its pods are missing unless another controller creates them: leave it \
-             out, also with MultiKueue"
+            "{usual} then leaves the resource alone, and its pods are missing unless another controller creates them: \
+             leave this field out, also with MultiKueue"
         );
         report.doubtful(field, Some(name), message);
     }

@@ -8,7 +8,7 @@ use crate::policies::MemoryGrowth;
 /// What the stages say.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ruling {
-    /// Restart or fail.
+    /// What follows.
     pub action: RulingAction,
     /// The rule that named the action.
     pub rule: RuleRef,
@@ -22,7 +22,7 @@ pub struct Ruling {
     pub evidence: Option<String>,
 }
 
-/// Restart or fail.
+/// What follows: a restart, the recreation of one component, or failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RulingAction {
     /// Restart, counted.

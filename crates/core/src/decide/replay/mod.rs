@@ -1,4 +1,4 @@
-//! What the policies as they are now would have decided about the failures that the flight recorder holds.
+//! What the policies as they are now would have decided about the failures of the recorded attempts.
 //!
 //! ```text
 //! status.attempts[].failure ─ Evidence ─▶ Case ─▶ policy::rule ─▶ Ruling ─ counts of the replay ─▶ next

@@ -1,4 +1,4 @@
-//! What the flight recorder tells of a failure: as much of the failed pod and of the failed component as
+//! What the recorded attempts tell of a failure: as much of the failed pod and of the failed component as
 //! can be made again from its record.
 
 use k8s_openapi::jiff::Timestamp;

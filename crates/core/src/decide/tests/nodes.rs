@@ -256,7 +256,7 @@ fn a_node_that_is_lost_again_is_counted_again() {
     assert_eq!(second.next, Phase::Failed, "one restart was allowed");
 }
 
-/// On the way down, with a pod on a node in this state that is being deleted.
+/// While everything is being deleted, with a pod on a node in this state that is being deleted.
 fn going_down(state: Option<Lost>) -> World {
     let world = given(Phase::Resetting).pods(&TWO).object(|object| object.terminating = true);
     let world = world.pod(0, |pod| pod.terminating = true);

@@ -1,4 +1,4 @@
-//! The flight recorder: what is written of a failure before anything is deleted.
+//! The recorded attempts: what is written of a failure before anything is deleted.
 
 use super::build::{container, failed, ready, running};
 use crate::api::{AttemptAction, AttemptOutcome, Phase, RuleSource, condition};

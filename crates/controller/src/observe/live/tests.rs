@@ -1,0 +1,76 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use http::{Request, Response};
+use kube::client::Body;
+use serde_json::json;
+
+use super::*;
+
+/// A server with `batch/v1` that has one Job, and the number of its calls.
+fn server() -> (Client, Arc<AtomicUsize>) {
+    let calls = Arc::new(AtomicUsize::new(0));
+    let counted = calls.clone();
+    let service = tower::service_fn(move |request: Request<Body>| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let version = json!({"groupVersion": "batch/v1", "version": "v1"});
+        let group = json!({"name": "batch", "versions": [version], "preferredVersion": version});
+        let job = json!({"name": "jobs", "kind": "Job", "namespaced": true, "singularName": "job",
+            "verbs": ["get", "list", "watch"]});
+        let (code, body) = match request.uri().path() {
+            "/apis" => (200, json!({"kind": "APIGroupList", "groups": [group]})),
+            "/apis/batch/v1" => (200, json!({"groupVersion": "batch/v1", "resources": [job]})),
+            "/apis/batch/v1/namespaces/n/jobs/j" => {
+                (200, json!({"metadata": {"name": "j", "namespace": "n", "uid": "u"}}))
+            }
+            _ => (404, json!({"status": "Failure", "code": 404, "reason": "NotFound"})),
+        };
+        let body = Body::from(body.to_string().into_bytes());
+        std::future::ready(Response::builder().status(code).body(body))
+    });
+    (Client::new(service, "default"), calls)
+}
+
+fn job(version: &str) -> KindKey {
+    KindKey { api_version: format!("batch/{version}"), kind: "Job".to_owned() }
+}
+
+fn at(name: &str) -> Key {
+    Key { namespace: "n".to_owned(), name: name.to_owned() }
+}
+
+#[tokio::test]
+async fn whoever_invents_versions_fills_no_memory_and_causes_few_calls() {
+    let (client, calls) = server();
+    let live = Live::default();
+    live.resource(&client, &job("v1")).await.unwrap();
+    for name in ["j", "missing"] {
+        for number in 0..2 * OTHERS_MAX {
+            let before = calls.load(Ordering::Relaxed);
+            let kind = job(&format!("{name}{number}"));
+            let found = live.identity(&client, &kind, &at(name)).await.unwrap();
+            assert_eq!(found.is_some(), name == "j");
+            let made = calls.load(Ordering::Relaxed) - before;
+            assert_eq!(made, 3, "its version, the one that is served, and the object");
+        }
+    }
+    let kinds = live.lock();
+    assert_eq!((kinds.served.len(), kinds.others.len()), (1, OTHERS_MAX));
+}
+
+#[tokio::test]
+async fn a_version_that_is_not_served_is_read_in_another_and_never_created() {
+    let (client, calls) = server();
+    let live = Live::default();
+    for _ in 0..3 {
+        let found = live.object(&client, &job("v1beta1"), &at("j")).await.unwrap();
+        assert_eq!(found.map(|found| found.identity.uid), Some("u".to_owned()));
+    }
+    assert_eq!(calls.load(Ordering::Relaxed), 3 + 3, "it is discovered once");
+    let own = live.in_own_version(&client, &job("v1beta1")).await;
+    assert!(matches!(own, Err(Error::NoKind(_))), "{own:?}");
+    assert_eq!(live.in_own_version(&client, &job("v1")).await.unwrap().plural, "jobs");
+    let other = KindKey { kind: "Other".to_owned(), ..job("v1") };
+    let found = live.object(&client, &other, &at("j")).await;
+    assert!(matches!(found, Err(Error::NoKind(_))), "{found:?}");
+}
