@@ -19,6 +19,8 @@ use crate::kueue::{API, Queue, lane, queued};
 const POLICIES: &str = "workload.codeflare.dev/policies";
 /// What Kueue writes into `spec.managedBy` of an AppWrapper that runs elsewhere.
 const MULTIKUEUE: &str = "kueue.x-k8s.io/multikueue";
+/// Our finalizer, which nobody would remove from what runs elsewhere.
+const FINALIZER: &str = "workload.codeflare.dev/finalizer";
 /// The label by which Kueue knows what it created in a worker cluster.
 const ORIGIN: &str = "kueue.x-k8s.io/multikueue-origin";
 /// The fields that the types of the Go project do not have.
@@ -177,6 +179,8 @@ fn policies_reach_the_worker_and_the_first_cause_comes_back() {
         let object = with_policies(pair.queued("aw", &grace, templates));
         let created = manager.create(object.clone()).await;
         assert_eq!(created.data["spec"]["managedBy"], MULTIKUEUE);
+        let finalizers = created.metadata.finalizers.unwrap_or_default();
+        assert!(finalizers.iter().all(|name| name != FINALIZER), "{finalizers:?}");
 
         let copied = pair.copied("aw").await.object;
         assert!(copied["metadata"]["labels"][ORIGIN].is_string(), "{}", copied["metadata"]);
@@ -218,6 +222,22 @@ fn policies_reach_the_worker_and_the_first_cause_comes_back() {
             "they stay in the worker cluster"
         );
         assert!(why.contains(MULTIKUEUE), "{why}");
+        manager.delete_wrapper("aw").await;
+        manager.gone("AppWrapper", "aw").await;
+    });
+}
+
+/// One that has our finalizer since it was created by an earlier version.
+#[test]
+fn what_runs_elsewhere_can_be_deleted_whoever_holds_it() {
+    pair_test("what_runs_elsewhere_can_be_deleted_whoever_holds_it", async |pair| {
+        let Pair { manager, worker } = &pair;
+        manager.create(pair.queued("aw", &[], vec![pod("p", &[])])).await;
+        worker.pod("p", "Running").await;
+        manager.patch("aw", json!({"metadata": {"finalizers": [FINALIZER]}})).await;
+        manager.delete_wrapper("aw").await;
+        manager.gone("AppWrapper", "aw").await;
+        worker.gone("AppWrapper", "aw").await;
     });
 }
 

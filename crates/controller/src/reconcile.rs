@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::act;
 use crate::act::events::About;
-use crate::api::Phase;
+use crate::api::{Phase, keys};
 use crate::client;
 use crate::config::Config;
 use crate::decide::{Decision, Facts, decide};
@@ -129,6 +129,7 @@ pub async fn reconcile(
     memory.tick(context.clock.elapsed());
     match &stored.summary {
         Ok(summary) if summary.is_ours => {}
+        Ok(summary) if summary.deleting => return let_go(&context, &mut memory, &stored).await,
         Ok(_) => return Ok(Next::OnChange),
         Err(flaw) => {
             report::unreadable(&context, &mut memory, &stored, flaw);
@@ -175,6 +176,29 @@ pub async fn reconcile(
         }
         Err(error) if error.is_stale() => Ok(Next::After(WATCH_OVERDUE)),
         Err(error) => Err(failed(&context, &mut memory, &stored, error)),
+    }
+}
+
+/// Removes our finalizer from an AppWrapper that is deleted and that another controller manages, where it has got one: nobody
+/// else would. Its manager is set at creation for good, so that this one has created nothing for it.
+async fn let_go(
+    context: &Context,
+    memory: &mut ReconcileState,
+    stored: &CachedAppWrapper,
+) -> Result<Next, Error> {
+    let wrapper = match context.wrapper(stored).await {
+        Ok(Some(Ok(wrapper))) => wrapper,
+        Ok(Some(Err(_)) | None) => return Ok(Next::OnChange), // the watch will say
+        Err(error) => return Err(failed(context, memory, stored, error.into())),
+    };
+    let holds = wrapper.finalizers.iter().any(|name| name == keys::FINALIZER);
+    if !holds || !wrapper.deleting || wrapper.is_ours() || context.shadow.is_some() {
+        return Ok(Next::OnChange);
+    }
+    match act::wrapper::remove_finalizer(&context.client, &wrapper).await.map_err(Error::from) {
+        Ok(_) => Ok(Next::OnChange),
+        Err(error) if error.is_stale() => Ok(Next::After(WATCH_OVERDUE)),
+        Err(error) => Err(failed(context, memory, stored, error)),
     }
 }
 

@@ -26,6 +26,7 @@ use crate::tuning::names::LABEL_MAX;
 /// | annotation `workload.codeflare.dev/policies` | the policies of `spec` | MultiKueue sends it to a worker cluster |
 /// | the policies of `spec` | those of the annotation | `spec` has none |
 /// | finalizer | ours | no other controller manages it: the first write of this one is spared |
+/// | finalizer | not ours | another controller manages it: Kueue may have said so after the first call |
 /// | `metadata.managedFields` | none | as the finalizer, and nobody applies it on the server's side |
 ///
 /// Go: `Default`, which leaves `suspend` to Kueue and infers when it looks. The controller adds the finalizer to
@@ -52,12 +53,8 @@ pub fn default(aw: &Value, requester: &Identity, config: &Config) -> Vec<Op> {
 
 /// What an AppWrapper that this controller manages has from the beginning, so that this one need not write it first.
 fn bookkeeping(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Vec<Op> {
-    let is_ours = match spec.get("managedBy") {
-        None | Some(Value::Null) => true,
-        Some(manager) => manager == keys::CONTROLLER_NAME,
-    };
-    if !is_ours {
-        return vec![];
+    if !is_ours(spec) {
+        return without_finalizer(metadata).into_iter().collect();
     }
     // the API server then spends less on every write of the status
     let managers = metadata.get("managedFields").and_then(Value::as_array);
@@ -66,6 +63,21 @@ fn bookkeeping(metadata: &Map<String, Value>, spec: &Map<String, Value>) -> Vec<
     });
     let untracked = is_tracked.then(|| Op::set(&["metadata", "managedFields"], json!([])));
     finalizer(metadata).into_iter().chain(untracked).collect()
+}
+
+/// Whether this controller manages an AppWrapper.
+pub(super) fn is_ours(spec: &Map<String, Value>) -> bool {
+    match spec.get("managedBy") {
+        None | Some(Value::Null) => true,
+        Some(manager) => manager == keys::CONTROLLER_NAME,
+    }
+}
+
+/// Takes our finalizer out; none where it is not there.
+fn without_finalizer(metadata: &Map<String, Value>) -> Option<Op> {
+    let all = metadata.get("finalizers")?.as_array()?;
+    let others: Vec<&Value> = all.iter().filter(|name| *name != keys::FINALIZER).collect();
+    (others.len() < all.len()).then(|| Op::set(&["metadata", "finalizers"], json!(others)))
 }
 
 /// Adds our finalizer; none where it is there, or where the list is none.

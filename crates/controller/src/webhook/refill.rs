@@ -17,7 +17,7 @@ use crate::kinds;
 /// | field | where |
 /// |---|---|
 /// | labels `workload.codeflare.dev/user`, `…/userid` | missing |
-/// | finalizer | missing, and the AppWrapper is not being deleted |
+/// | finalizer | missing, the AppWrapper is not being deleted, and no other controller manages it |
 /// | `spec.requester` | missing |
 /// | `spec.suspend` | missing, and the AppWrapper has a queue |
 /// | `podSets` of a component | none is declared |
@@ -34,7 +34,9 @@ pub fn refill(old: &Value, new: &Value) -> Vec<Op> {
     let has_queue =
         [old, new].iter().any(|aw| !is_empty(&aw["metadata"]["labels"][keys::QUEUE_NAME]));
     let mut ops = labels(&old["metadata"], metadata);
-    ops.extend(finalizer(&old["metadata"], metadata));
+    if default::is_ours(spec) {
+        ops.extend(finalizer(&old["metadata"], metadata));
+    }
     if lacks(spec, &old["spec"], "requester") {
         ops.push(Op::set(&["spec", "requester"], old["spec"]["requester"].clone()));
     }

@@ -18,13 +18,14 @@ use crate::clock::ManualClock;
 use crate::config::{Autopilot, Config};
 use crate::decide::{Decision, Facts, decide};
 use crate::observe::assemble::{Wrapper, kind_of};
+use crate::observe::cached_appwrapper::{Before, CachedAppWrapper};
 use crate::observe::memory::ReconcileState;
 use crate::observe::records::ObjectRecord;
 use crate::observe::retry_sources::{Attach, cluster_queues, local_queues, retry_policies};
 use crate::observe::{self, live, raw_object::RawObject};
 use crate::plan::{Action, FreshRead, Target};
 use crate::reconcile::carry_out::{Carried, carry_out, create_one};
-use crate::reconcile::{Context, Next, is_behind, report, requeue};
+use crate::reconcile::{Context, Next, is_behind, reconcile, report, requeue};
 use crate::snapshot::{Presence, Snapshot};
 use crate::tuning::Limits;
 
@@ -108,6 +109,28 @@ async fn the_pause_before_another_creation_begins_with_the_answer() {
     assert_eq!(memory.failure(0).map(|failure| failure.fatal), Some(false));
     memory.tick(context.clock.elapsed());
     assert_eq!(memory.pause_before_create(0), Duration::from_secs(1));
+}
+
+#[tokio::test]
+async fn what_another_controller_manages_is_let_go_and_nothing_else() {
+    let other = "kueue.x-k8s.io/multikueue";
+    for (manager, deleting, finalizer, patches) in [
+        (other, true, keys::FINALIZER, 1),
+        (other, true, "a/b", 0),
+        (other, false, keys::FINALIZER, 0),
+    ] {
+        let server = server(&[]);
+        let context = Arc::new(context(&server, Duration::ZERO));
+        let mut object = Play::of(&json!({"phase": "Running"}), false, deleting).object;
+        object["spec"]["managedBy"] = manager.into();
+        object["metadata"]["finalizers"] = json!(["other", finalizer]);
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        let (stored, _) = CachedAppWrapper::read(seen, &Before::default());
+        reconcile(Arc::new(stored), context).await.unwrap();
+        let called = server.called.lock().unwrap();
+        let path = "/apis/workload.codeflare.dev/v1beta2/namespaces/ns/appwrappers/aw";
+        assert_eq!(*called, vec![format!("PATCH {path}"); patches], "{manager} {finalizer}");
+    }
 }
 
 /// A context whose API server has one AppWrapper, of this version.

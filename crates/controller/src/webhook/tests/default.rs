@@ -73,6 +73,13 @@ fn an_appwrapper_of_this_controller_has_the_finalizer_from_the_beginning() {
         (with(&given_aw(), "/spec/suspend", json!(true)), json!([ours])),
         (managed("workload.codeflare.dev/appwrapper-controller"), json!([ours])),
         (managed("kueue.x-k8s.io/multikueue"), json!(null)),
+        // Kueue is asked later, and then this webhook once more
+        (
+            with(&holding(json!([ours])), "/spec/managedBy", json!("kueue.x-k8s.io/multikueue")),
+            json!([]),
+        ),
+        (with(&holding(json!(["a/b", ours])), "/spec/managedBy", json!("other")), json!(["a/b"])),
+        (with(&holding(json!("broken")), "/spec/managedBy", json!("other")), json!("broken")),
         (holding(json!(null)), json!([ours])),
         (holding(json!([])), json!([ours])),
         (holding(json!(["a/b"])), json!(["a/b", ours])),
