@@ -58,8 +58,6 @@ const ROUNDS_MAX: usize = 6;
 const WATCH_OVERDUE: Duration = Duration::from_secs(5);
 /// When a watch that shows an older version than the newest is doubted no longer without asking the API server.
 const RESTORED_AFTER: Duration = Duration::from_mins(1);
-/// How often the components of a kind are read that cannot be watched.
-const BLIND_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// First and longest pause after an error.
 const ERROR_PAUSE: (Duration, Duration) = (Duration::from_millis(500), Duration::from_mins(1));
 
@@ -421,7 +419,7 @@ fn unwatched_for(context: &Context, wrapper: &Wrapper, decision: &Decision) -> O
     };
     let mut components = wrapper.components.iter();
     let is_blind = |component| context.cache.sync(&kind_of(component)) == Sync::Blind;
-    (changes && components.any(is_blind)).then_some(BLIND_AGAIN_AFTER)
+    (changes && components.any(is_blind)).then_some(observe::UNWATCHED_AGAIN_AFTER)
 }
 
 fn requeue(

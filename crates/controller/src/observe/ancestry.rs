@@ -202,8 +202,13 @@ impl<'a> Family<'a> {
             Chain::Detached => Lineage::Undetermined(Doubt::OwnerDetached),
             Chain::Unknown(doubt) => Lineage::Undetermined(doubt),
             Chain::Unread(owner) => Lineage::Unread(owner),
-            // pods of the Go controller do not name the UID, and those of others may name anything
-            Chain::Broken if labelled.is_none() => Lineage::Stranger,
+            // pods of the Go controller do not name the UID, nor did it record those of their owners
+            Chain::Broken if labelled.is_none() => match &pod.identity.controller {
+                Some(owner) if self.is_like(owner, |component| component.recorded.is_none()) => {
+                    Lineage::Undetermined(Doubt::Outlived)
+                }
+                Some(_) | None => Lineage::Stranger,
+            },
             Chain::Broken if let Some(owner) = &pod.identity.controller => {
                 let outlived = self.is_like_ours(owner);
                 Lineage::Undetermined(if outlived { Doubt::Outlived } else { Doubt::OwnerGone })
@@ -259,9 +264,14 @@ impl<'a> Family<'a> {
     /// Whether a reference names the object of a component, or one of a kind that a component makes, and is
     /// named after it.
     fn is_like_ours(&self, owner: &Controller) -> bool {
+        self.is_like(owner, |_| true)
+    }
+
+    /// The same of these components.
+    fn is_like(&self, owner: &Controller, of: impl Fn(&Component) -> bool) -> bool {
         let made = (owner.api_version.as_str(), owner.kind.as_str());
-        let mut named = self.components.iter().filter(|component| !component.name.is_empty());
-        named.any(|component| {
+        let named = self.components.iter().filter(|component| !component.name.is_empty());
+        named.filter(|component| of(component)).any(|component| {
             let kind = Kind::of(&component.api_version, &component.kind);
             let is_made = kind.makes.contains(&made) && owner.name.starts_with(&component.name);
             is_object_of(owner, component) || is_made

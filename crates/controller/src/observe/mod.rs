@@ -50,6 +50,8 @@ use pods::Found;
 use records::ObjectRecord;
 use retry_sources::Attach;
 
+/// How often a component is read that no watch shows: its kind cannot be watched, or somebody has removed its label.
+pub const UNWATCHED_AGAIN_AFTER: Duration = Duration::from_secs(30);
 /// A look that sees what was deleted since the last one is followed by another after this time.
 const DEPARTED_FOR: Duration = Duration::from_secs(1);
 
@@ -81,6 +83,7 @@ pub async fn observe(
     take_deleted(sources, wrapper, memory);
     let mut components = Vec::with_capacity(wrapper.components.len());
     let mut has_unread = false;
+    memory.has_unwatched = false;
     for index in 0..wrapper.components.len() {
         let mut component = wrapper.components[index].clone();
         component.presence = match presence(sources, wrapper, memory, &component, index, ask).await
@@ -114,6 +117,10 @@ pub async fn observe(
     }
     if has_unread {
         memory.look_again(pods::READ_AGAIN_AFTER);
+    }
+    if memory.has_unwatched {
+        let runs = wrapper.status.phase.runs_components();
+        memory.look_again(if runs { UNWATCHED_AGAIN_AFTER } else { pods::READ_AGAIN_AFTER });
     }
     if !memory.departed.is_empty() {
         memory.look_again(DEPARTED_FOR);
@@ -230,7 +237,10 @@ async fn presence(
         FreshRead::Gone => sources.live.listed_object(sources.client, &kind, &at).await,
     };
     match read {
-        Ok(Some(record)) => Ok(found(record)),
+        Ok(Some(record)) => {
+            memory.has_unwatched |= record.identity.appwrapper.as_ref() != Some(&wrapper.name);
+            Ok(found(record))
+        }
         Ok(None) => {
             if !creates {
                 memory.found_absent(index);

@@ -1,6 +1,7 @@
 //! What the reconciles of a process share.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use kube::Client;
@@ -74,6 +75,8 @@ pub struct Context {
     pub shadow: Option<Shadow>,
     /// Where decisions are told to, beside being carried out: the simulated cluster checks them.
     pub witness: Option<Witness>,
+    /// The log has said that the definition of AppWrapper is another version's.
+    pub(super) has_told_of_definition: AtomicBool,
     wake: Box<dyn Fn(&Key) + Send + Sync>,
     memories: Mutex<BTreeMap<Key, Arc<tokio::sync::Mutex<ReconcileState>>>>,
 }
@@ -106,6 +109,7 @@ impl Context {
             changed: tokio::sync::watch::Sender::new(0),
             shadow: None,
             witness: None,
+            has_told_of_definition: AtomicBool::new(false),
             wake: Box::new(wake),
             memories: Mutex::new(BTreeMap::new()),
         }

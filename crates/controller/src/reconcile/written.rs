@@ -5,6 +5,7 @@
 //! released. Neither makes the object larger.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -100,5 +101,38 @@ async fn send(
 ) -> Result<RawObject, crate::act::Error> {
     let written = write::write_status(&context.client, stored, status).await?;
     memory.confirm(written.meta.resource_version.as_deref());
+    if lost_attempts(status, &written) && !context.has_told_of_definition.swap(true, Relaxed) {
+        tracing::error!(
+            "The API server does not store status.attempts: CustomResourceDefinition \
+             appwrappers.workload.codeflare.dev is not the one of this version. Attempts, requesters and limits of \
+             retry policies are lost until it is applied: kubectl apply --server-side --force-conflicts -k config/crd"
+        );
+    }
     Ok(written)
+}
+
+/// Whether the API server has dropped the attempts of a status: the definition of the Go controller has none.
+fn lost_attempts(status: &AppWrapperStatus, written: &RawObject) -> bool {
+    !status.attempts.is_empty() && !written.raw.get().contains("\"attempts\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::api::Attempt;
+
+    #[test]
+    fn attempts_that_are_not_stored_are_noticed() {
+        let written = |status: serde_json::Value| -> RawObject {
+            serde_json::from_str(&json!({"metadata": {}, "status": status}).to_string()).unwrap()
+        };
+        let attempts = vec![Attempt::default()];
+        let status = AppWrapperStatus { attempts, ..AppWrapperStatus::default() };
+        let (kept, dropped) = (json!({"attempts": [{"attempt": 0}]}), json!({"phase": "Running"}));
+        assert!(lost_attempts(&status, &written(dropped.clone())));
+        assert!(!lost_attempts(&status, &written(kept)));
+        assert!(!lost_attempts(&AppWrapperStatus::default(), &written(dropped)));
+    }
 }

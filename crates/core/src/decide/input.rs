@@ -34,7 +34,8 @@ pub fn checked(facts: Facts<'_>) -> Cow<'_, Snapshot> {
         changed |= status.pending_memory.len() != pending;
     }
     changed |= restore_anchor(&mut status, facts.anchor);
-    if !snapshot.status_flaws.is_empty() {
+    // the definition of the Go controller has no attempts, and drops them
+    if !snapshot.status_flaws.is_empty() || status.attempts.is_empty() {
         changed |= adopt_attempt(snapshot, &mut status);
     }
     let stuck = stuck_pods(facts);
@@ -171,8 +172,7 @@ fn adopt_attempt(snapshot: &Snapshot, status: &mut AppWrapperStatus) -> bool {
 /// quota while the phase says that something may run.
 pub fn restore(draft: &mut Draft<'_>, stored: &Snapshot, next: Phase) {
     let flaws = &draft.facts.snapshot.status_flaws;
-    let is_flawed = !flaws.is_empty();
-    if is_flawed {
+    if !flaws.is_empty() {
         draft.warn(INVALID, format!("{}; invalid values are ignored", flaws.join("; ")));
     }
     let allowed = draft.facts.snapshot.status.pending_memory.len();
@@ -190,7 +190,7 @@ pub fn restore(draft: &mut Draft<'_>, stored: &Snapshot, next: Phase) {
     };
     for kind in held {
         let stored = condition::find(&draft.status.conditions, kind);
-        if stored.map_or(is_flawed, |stored| stored.status != "True") {
+        if stored.is_none_or(|stored| stored.status != "True") {
             draft.condition(kind, true, "Restored", "Restored to match the phase");
         }
     }

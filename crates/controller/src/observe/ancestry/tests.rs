@@ -146,7 +146,8 @@ fn a_pod_is_ours_by_a_chain_of_owners_alone() {
         (Some(job("gone")), aw, Undetermined(Doubt::OwnerGone)),
         (Some(job("gone")), None, Stranger),
         (Some(job("js-gone")), aw, Undetermined(Doubt::Outlived)),
-        (Some(job("js-gone")), None, Stranger),
+        (Some(job("js-gone")), None, Undetermined(Doubt::Outlived)),
+        (Some(job("js-gone")), Some("other"), Stranger),
         (Some(controller("v1", "Secret", "s", "s")), aw, Undetermined(Doubt::Forbidden)),
         (Some(controller("v1", "Secret", "s", "s")), None, Undetermined(Doubt::Forbidden)),
         (Some(controller("v1", "Secret", "s", "s")), Some("other"), Stranger),
@@ -160,6 +161,16 @@ fn a_pod_is_ours_by_a_chain_of_owners_alone() {
         let got = world.of(&pod(owner.clone(), label));
         assert_eq!(got, want, "{owner:?} {label:?}");
     }
+}
+
+/// The Go controller writes no UID anywhere; this one records that of each component.
+#[test]
+fn a_pod_without_our_uid_holds_only_what_the_go_controller_has_begun() {
+    let mut world = World::new();
+    let orphaned = pod(Some(job("js-gone")), None);
+    assert_eq!(world.of(&orphaned), Lineage::Undetermined(Doubt::Outlived));
+    world.components[0].recorded = Some("js-uid".into());
+    assert_eq!(world.of(&orphaned), Lineage::Stranger);
 }
 
 #[test]

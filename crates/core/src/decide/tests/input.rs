@@ -172,6 +172,27 @@ fn a_lost_number_is_that_of_the_objects() {
     assert_eq!(adopted.events.first().map(|event| event.reason), Some("InvalidStatus"));
 }
 
+/// As after an apply of the definition of the Go controller, which drops them.
+#[test]
+fn attempts_that_are_lost_restart_nothing() {
+    let world = given(Phase::Running)
+        .pods(&TWO)
+        .object(|object| object.attempt = Some(2))
+        .pod(0, |pod| pod.attempt = Some(2))
+        .pod(1, |pod| pod.attempt = Some(2));
+    let mut lost = world.clone();
+    lost.snapshot.status.attempts.clear();
+    let adopted = lost.decide(600);
+    assert_eq!(adopted.next, Phase::Running);
+    assert_eq!(adopted.status.attempts.last().map(|last| last.attempt), Some(2));
+    let ready = |status: &AppWrapperStatus| condition::is_true(&status.conditions, condition::PODS_READY);
+    assert!(ready(&adopted.status));
+    // of a suspended AppWrapper, an object may be left that is on its way out
+    let mut suspended = given(Phase::Suspended).object(|object| object.attempt = Some(2));
+    suspended.snapshot.status.attempts.clear();
+    assert_eq!(suspended.decide(600).status.attempts, []);
+}
+
 #[test]
 fn pods_that_fail_later_are_not_replaced_already() {
     let entry = PodSetSince {
