@@ -5,10 +5,9 @@ use std::path::Path;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Client;
 use kube::core::ApiResource;
-use serde::Deserialize;
 
 use super::cluster::said;
-use super::place::get;
+use super::place::{data_of, get};
 use super::{Error, configured};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
@@ -33,12 +32,6 @@ pub(super) fn assumed(wrapper: &Wrapper) -> Option<String> {
     (!wrapper.status.phase.is_empty()).then(|| note.to_owned())
 }
 
-#[derive(Deserialize, Default)]
-struct Data {
-    #[serde(default)]
-    data: std::collections::BTreeMap<String, String>,
-}
-
 impl Known {
     /// The configuration of a file, where one is named; else that of the cluster.
     ///
@@ -58,8 +51,8 @@ impl Known {
         let resource = ApiResource::erase::<ConfigMap>(&());
         let text = match get(client, &resource, Some(namespace), name).await {
             Ok(seen) => {
-                let data = serde_json::from_str::<Data>(seen.raw.get()).unwrap_or_default();
-                data.data.get(key).cloned().ok_or_else(|| format!("it has no key {key}"))
+                let data = data_of(&seen).unwrap_or_default();
+                data.get(key).cloned().ok_or_else(|| format!("it has no key {key}"))
             }
             Err(error) => Err(said(&error)),
         };

@@ -59,6 +59,11 @@ impl Ledger {
 
     /// In one line: `productive since …; quota reserved for 1h; 80% productive, lost 5m, teardown 7m`.
     pub(super) fn line(&self, now: Timestamp) -> String {
+        self.line_about("quota reserved", now)
+    }
+
+    /// The same, where something other than quota is `held`.
+    pub(super) fn line_about(&self, held: &str, now: Timestamp) -> String {
         let mut text = match (self.state, self.since) {
             (Some(state), Some(since)) => {
                 format!("{} since {since} ({}); ", state.as_str(), ago(since, now))
@@ -66,7 +71,7 @@ impl Ledger {
             (Some(state), None) => format!("{}; ", state.as_str()),
             (None, _) => String::new(),
         };
-        text += &format!("quota reserved for {}", span(self.held_seconds));
+        text += &format!("{held} for {}", span(self.held_seconds));
         let Some(percent) = self.goodput_percent else { return text };
         text += &format!("; {percent}% productive");
         for state in UsageState::ALL.into_iter().filter(|state| *state != UsageState::Productive) {
@@ -195,6 +200,8 @@ mod tests {
         }
         usage.state = None;
         assert_eq!(line(&usage, 240), "quota reserved for 6m; 0% productive, lost 5m, teardown 1m");
+        let held = Ledger::of(&usage, at(240)).line_about("held resources", at(240));
+        assert_eq!(held, "held resources for 6m; 0% productive, lost 5m, teardown 1m");
         let new = Usage { state: Some(UsageState::Waiting), ..Usage::default() };
         assert_eq!(line(&new, 0), "waiting; quota reserved for 0s");
         // whatever somebody wrote

@@ -162,6 +162,9 @@ pub enum Error {
     /// The cluster could not be reached: exit code 3.
     #[error("{0}")]
     Cluster(String),
+    /// The operating system refused something, such as a thread or a port: exit code 3.
+    #[error("{0}")]
+    System(String),
 }
 
 impl Error {
@@ -169,7 +172,7 @@ impl Error {
         match self {
             Self::Negative(_) => ExitCode::from(NEGATIVE),
             Self::Usage(_) => ExitCode::from(2),
-            Self::Cluster(_) => ExitCode::from(3),
+            Self::Cluster(_) | Self::System(_) => ExitCode::from(3),
         }
     }
 }
@@ -233,7 +236,7 @@ fn runtime() -> Result<tokio::runtime::Runtime, Error> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .map_err(|error| Error::Usage(format!("cannot start the async runtime: {error}")))
+        .map_err(|error| Error::System(format!("cannot start the async runtime: {error}")))
 }
 
 /// Does work that waits for a cluster, on this thread.

@@ -1,11 +1,13 @@
 //! A namespace of a cluster, and an AppWrapper in it as it is stored.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use kube::api::GetParams;
 use kube::core::{ApiResource, GroupVersionKind, Request};
 use kube::{Client, Resource};
+use serde::Deserialize;
 
 use super::cluster::{self, unanswered, unlisted};
 use super::{ClusterArgs, Error};
@@ -138,6 +140,16 @@ pub(super) async fn get(
         .get(name, &GetParams::default())
         .map_err(kube::Error::BuildRequest)?;
     client.request(request).await
+}
+
+/// The data of a ConfigMap; none where it cannot be read.
+pub(super) fn data_of(seen: &RawObject) -> Option<BTreeMap<String, String>> {
+    #[derive(Deserialize, Default)]
+    #[serde(default)]
+    struct Data {
+        data: BTreeMap<String, String>,
+    }
+    serde_json::from_str::<Data>(seen.raw.get()).ok().map(|it| it.data)
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What is printed: the one place that writes to the terminal.
+//! What is printed: the one place that writes to the terminal, but for the progress bar of `simulate`.
 
 use std::fmt;
 use std::io::{IsTerminal, Write};

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// What differs between the manifests and the chart's templates. Each text must be found somewhere.
 const REPLACED: [(&str, &str); 8] = [
@@ -169,4 +170,28 @@ fn every_known_kind_may_be_wrapped() {
     let role = read(&root().join(ROLE));
     let hint = "run: UPDATE_CHART=1 cargo test --test integration chart::the_chart";
     assert!(role == wrapped_kinds(&role), "{ROLE} is out of date; {hint}");
+}
+
+/// The value under a key of each item.
+fn each(items: &Value, key: &str) -> Vec<Value> {
+    items.as_array().into_iter().flatten().map(|item| item[key].clone()).collect()
+}
+
+/// The pods of the Go controller have the same label, and the same ports under other names.
+#[test]
+fn network_policies_open_ports_of_the_deployment_by_number() {
+    let yaml = |path: &str| -> Value {
+        serde_saphyr::from_str(&read(&root().join(path))).expect("a manifest is YAML")
+    };
+    let deployment = yaml("config/manager/deployment.yaml");
+    let ports = &deployment["spec"]["template"]["spec"]["containers"][0]["ports"];
+    let known = each(ports, "containerPort");
+    for (path, count) in
+        [("config/manager/network-policy.yaml", 2), ("config/progress/network-policy.yaml", 1)]
+    {
+        let rules = each(&yaml(path)["spec"]["ingress"], "ports");
+        let opened: Vec<Value> = rules.iter().flat_map(|ports| each(ports, "port")).collect();
+        assert_eq!(opened.len(), count, "{path}");
+        assert!(opened.iter().all(|port| known.contains(port)), "{path}: {opened:?}");
+    }
 }

@@ -202,7 +202,10 @@ fn every_mutation_for_the_adversary_is_found() {
 #[expect(clippy::disallowed_methods, reason = "which one is looked for is said from outside")]
 fn all_are_found(mut mutations: Vec<Mutation>) {
     if let Ok(name) = std::env::var("MUTATION") {
-        mutations.retain(|mutation| mutation.as_str() == name);
+        let is_it = |mutation: &&Mutation| mutation.as_str() == name;
+        let known = Mutation::ALL.iter().find(is_it).expect("MUTATION names a mutation");
+        assert!(!OF_SUSPICION.contains(known), "{name}: the tests of `suspicion` look for it");
+        mutations.retain(|mutation| mutation == known);
     }
     let count = mutations.len();
     let mutations = std::sync::Mutex::new(mutations);

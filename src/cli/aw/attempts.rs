@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
 use super::super::Error;
 use super::super::term::{self, Colour, Page, Row, table};
-use super::words::{self, GAP, NOTHING};
-use super::{Target, block_on, now, tell};
+use super::words::{self, GAP, NOTHING, at};
+use super::{Target, block_on, multikueue, now, tell};
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, AttemptProgress, Phase};
 use crate::observe::assemble::Wrapper;
 
@@ -27,6 +26,9 @@ pub(super) struct Recorded<'a> {
     ignored_failures: i32,
     /// The last is the one that runs, where one does.
     pub attempts: Vec<Entry<'a>>,
+    /// In which cluster they are recorded, where it is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 /// One attempt: what is recorded, and how long it was.
@@ -45,9 +47,14 @@ pub(super) struct Entry<'a> {
 }
 
 pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
-    let one = block_on(async { target.place().await?.one(&target.name).await })?;
+    let (one, note) = block_on(async {
+        let place = target.place().await?;
+        let one = place.one(&target.name).await?;
+        let note = multikueue::note(&place, &one.wrapper).await?;
+        Ok((one, note))
+    })?;
     let now = now();
-    let recorded = recorded(&one.wrapper, now);
+    let recorded = Recorded { note, ..recorded(&one.wrapper, now) };
     tell(target.output, &recorded, || text(&recorded, now, term::has_colour()))
 }
 
@@ -65,6 +72,7 @@ pub(super) fn recorded(wrapper: &Wrapper, now: Timestamp) -> Recorded<'_> {
             .iter()
             .map(|attempt| entry(attempt, ended_in(attempt, status.phase), now))
             .collect(),
+        note: None,
     }
 }
 
@@ -90,10 +98,6 @@ pub(super) fn ended(attempt: &Attempt) -> Option<Timestamp> {
     at(attempt.ended_at.as_ref()).or(failed)
 }
 
-fn at(time: Option<&Time>) -> Option<Timestamp> {
-    time.map(|time| time.0)
-}
-
 /// The titles of the cells of an attempt.
 pub(super) const TITLES: [&str; 9] =
     ["ATTEMPT", "STARTED", "READY AFTER", "ENDED", "TOOK", "OUTCOME", "CAUSE", "NODE", "DECISION"];
@@ -103,7 +107,8 @@ fn text(recorded: &Recorded<'_>, now: Timestamp, colours: bool) -> Page {
     if recorded.attempts.is_empty() {
         let phase = words::phase(recorded.phase);
         let mut page = Page::default();
-        page.line(&format!("{namespace}/{name}: {phase}; no attempts recorded"));
+        let why = recorded.note.as_deref().unwrap_or("no attempts recorded");
+        page.line(&format!("{namespace}/{name}: {phase}; {why}"));
         return page;
     }
     of_entries(&recorded.attempts, now, colours)
@@ -179,14 +184,9 @@ fn progressed(progress: &AttemptProgress) -> String {
 }
 
 /// How it ended, or what it does.
-const fn outcome(attempt: &Attempt) -> &'static str {
+pub(super) const fn outcome(attempt: &Attempt) -> &'static str {
     match (attempt.outcome, attempt.action) {
-        (Some(AttemptOutcome::Succeeded), _) => "Succeeded",
-        (Some(AttemptOutcome::Failed), _) => "Failed",
-        (Some(AttemptOutcome::Suspended), _) => "Suspended",
-        (Some(AttemptOutcome::Deleted), _) => "Deleted",
-        (Some(AttemptOutcome::ComponentRecreated), _) => "ComponentRecreated",
-        (Some(AttemptOutcome::NoFit), _) => "NoFit",
+        (Some(outcome), _) => outcome.as_str(),
         (None, Some(_)) => "(ending)",
         (None, None) => "(running)",
     }
@@ -298,5 +298,8 @@ attempt 0: last progress at 2026-01-01T00:00:50Z: step 12, 40 %, checkpoint c-10
             text(&recorded, moment(0), false).to_string(),
             "ns/new: (new); no attempts recorded\n"
         );
+        let sent = Recorded { note: Some("they are elsewhere".to_owned()), ..recorded };
+        let page = text(&sent, moment(0), false).to_string();
+        assert_eq!(page, "ns/new: (new); they are elsewhere\n");
     }
 }

@@ -169,13 +169,11 @@ fn blockers(one: &One, snapshot: Option<&Snapshot>, now: Timestamp) -> Vec<Strin
         all.push(format!("finalizers of the AppWrapper: {}", others.join(", ")));
     }
     if is_ours && all.is_empty() {
-        all.push(match one.wrapper.other_manager() {
-            Some(manager) => format!("{manager} to remove the finalizer {}", keys::FINALIZER),
-            None => format!(
-                "the controller to remove the finalizer {}; if this lasts, check that it is running",
-                keys::FINALIZER
-            ),
-        });
+        // also from what another controller manages
+        all.push(format!(
+            "the controller to remove the finalizer {}; if this lasts, check that it is running",
+            keys::FINALIZER
+        ));
     }
     all
 }
@@ -322,5 +320,10 @@ mod tests {
             assert_eq!(said.len(), want.len(), "{said:?}");
             assert!(said.iter().zip(want).all(|(said, want)| said.starts_with(want)), "{said:?}");
         }
+        let mut sent = one(&[keys::FINALIZER], "");
+        let wrapper = std::sync::Arc::make_mut(&mut sent.wrapper);
+        std::sync::Arc::make_mut(&mut wrapper.spec).managed_by = Some(keys::MULTIKUEUE.into());
+        let said = blockers(&sent, Some(&empty), at(0));
+        assert!(said[0].starts_with("the controller to remove the finalizer"), "{said:?}");
     }
 }

@@ -16,10 +16,12 @@ use super::super::explain::live::around;
 use super::super::ledger::Ledger;
 use super::super::place::{One, Place};
 use super::super::{Error, program, term};
+use super::list::state;
+use super::multikueue::{AGAIN, COPY, CREATED_THERE, is_sent};
 use super::switch::{awaits_its_user, held};
 use super::workload::{self, QueueStatus, Queued};
 use super::{Target, block_on, now, tell, words};
-use crate::api::{AppWrapperStatus, FailureRecord, Phase, condition, keys};
+use crate::api::{AppWrapperStatus, FailureRecord, Phase, condition};
 use crate::config::Config;
 use crate::observe::assemble::Wrapper;
 use crate::observe::raw_object::RawObject;
@@ -167,8 +169,14 @@ pub(in crate::cli) fn describe(gathered: &Gathered, now: Timestamp) -> Descripti
     if let (Some(next), Some(why)) = (&mut next, why) {
         next.standing = why;
     }
+    let mut notes = notes.clone();
+    if wrapper.deleting && !wrapper.is_ours() {
+        // its phase says nothing of that, and what this controller would do is nothing
+        next = None;
+        notes.push(format!("it is {}", state(wrapper, now)));
+    }
     let snapshot = scene.as_ref().map(|scene| &scene.snapshot);
-    let description = description(one, snapshot, next, notes.clone());
+    let description = description(one, snapshot, next, notes);
     Description {
         uncounted_restarts: Uncounted::of(wrapper, config),
         queue: workload::standing(wrapper, queued, now),
@@ -294,10 +302,14 @@ fn reported(wrapper: &Wrapper) -> Option<Reported> {
 /// What its user can do, where it does not go on by itself.
 fn advice(wrapper: &Wrapper, created: Option<Timestamp>, program: &str) -> Option<String> {
     let name = &wrapper.name;
-    if wrapper.deleting || !wrapper.is_ours() {
+    if wrapper.deleting || !(wrapper.is_ours() || is_sent(wrapper)) {
         return None;
     }
     match wrapper.status.phase {
+        Phase::Failed if is_sent(wrapper) => Some(AGAIN.to_owned()),
+        _ if is_sent(wrapper) => None,
+        // it may be a controller that is missing
+        phase if wrapper.has_manager && phase != Phase::Empty => Some(format!("it is {COPY}")),
         Phase::Failed => Some(how_to_retry(name, program)),
         Phase::Suspended if awaits_its_user(wrapper) => {
             Some(format!("to resume it: {program} resume {name}"))
@@ -317,14 +329,9 @@ fn advice(wrapper: &Wrapper, created: Option<Timestamp>, program: &str) -> Optio
     }
 }
 
-/// Whether Kueue sends it to a worker cluster.
-fn is_sent(wrapper: &Wrapper) -> bool {
-    wrapper.other_manager() == Some(keys::MULTIKUEUE)
-}
-
 /// A component of an AppWrapper that Kueue sends to a worker cluster.
 fn sent(component: &Component) -> Member {
-    Member { state: "created in the worker cluster only".to_owned(), ..unseen(component) }
+    Member { state: CREATED_THERE.to_owned(), ..unseen(component) }
 }
 
 /// What is recorded of a component that could not be read.

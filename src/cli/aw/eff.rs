@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde::Serialize;
 
@@ -11,8 +10,9 @@ use super::super::Error;
 use super::super::explain::text::span;
 use super::super::ledger::{Ledger, Resources, hours, percent};
 use super::super::term::{self, Colour, Page, Row, table};
-use super::words::{self, GAP, NOTHING};
-use super::{Target, block_on, now, tell};
+use super::attempts::outcome;
+use super::words::{self, GAP, NOTHING, at};
+use super::{Target, block_on, multikueue, now, tell};
 use crate::api::{Attempt, AttemptOutcome, Phase, UsageState};
 use crate::observe::assemble::Wrapper;
 
@@ -30,6 +30,9 @@ pub(super) struct Efficiency {
     /// By state: what the resources of `requests` come to, in hours; of bytes, GiB-hours.
     resource_hours: BTreeMap<&'static str, BTreeMap<String, f64>>,
     attempts: Vec<Cost>,
+    /// In which cluster this is recorded, where it is another.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
 }
 
 /// What an attempt cost, from its beginning until all its resources were deleted.
@@ -38,6 +41,9 @@ pub(super) struct Efficiency {
 pub(super) struct Cost {
     attempt: i32,
     outcome: Option<AttemptOutcome>,
+    /// The same in a word; without one, what it does.
+    #[serde(skip)]
+    state: &'static str,
     /// Category of its failure.
     cause: Option<String>,
     node: Option<String>,
@@ -49,9 +55,14 @@ pub(super) struct Cost {
 }
 
 pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
-    let one = block_on(async { target.place().await?.one(&target.name).await })?;
+    let (one, note) = block_on(async {
+        let place = target.place().await?;
+        let one = place.one(&target.name).await?;
+        let note = multikueue::note(&place, &one.wrapper).await?;
+        Ok((one, note))
+    })?;
     let now = now();
-    let efficiency = efficiency(&one.wrapper, now);
+    let efficiency = Efficiency { note, ..efficiency(&one.wrapper, now) };
     tell(target.output, &efficiency, || text(&efficiency, now, term::has_colour()))
 }
 
@@ -70,6 +81,7 @@ pub(super) fn efficiency(wrapper: &Wrapper, now: Timestamp) -> Efficiency {
         attempts: wrapper.status.attempts.iter().map(|one| cost(one, &requests, now)).collect(),
         usage,
         requests,
+        note: None,
     }
 }
 
@@ -81,6 +93,7 @@ fn cost(attempt: &Attempt, requests: &BTreeMap<String, f64>, now: Timestamp) -> 
     Cost {
         attempt: attempt.attempt,
         outcome: attempt.outcome,
+        state: outcome(attempt),
         cause: failure.and_then(|failure| failure.category.clone()),
         node: failure.and_then(|failure| failure.node.clone()),
         seconds,
@@ -95,16 +108,13 @@ pub(super) fn held_seconds(attempt: &Attempt, now: Timestamp) -> Option<i64> {
     words::between(at(attempt.started_at.as_ref()), Some(end))
 }
 
-fn at(time: Option<&Time>) -> Option<Timestamp> {
-    time.map(|time| time.0)
-}
-
 fn text(efficiency: &Efficiency, now: Timestamp, colours: bool) -> Page {
     let Efficiency { namespace, name, requests, .. } = efficiency;
     let phase = words::phase(efficiency.phase);
     let mut page = Page::default();
     let Some(ledger) = &efficiency.usage else {
-        page.line(&format!("{namespace}/{name}: {phase}; it has not held quota yet"));
+        let why = efficiency.note.as_deref().unwrap_or("it has not held quota yet");
+        page.line(&format!("{namespace}/{name}: {phase}; {why}"));
         return page;
     };
     page.line(&format!("{namespace}/{name}: {phase}"));
@@ -165,20 +175,11 @@ fn attempts(efficiency: &Efficiency, resources: &Resources, colours: bool) -> Pa
 
 fn attempt(cost: &Cost, resources: &Resources) -> Row {
     let text = |text: &Option<String>| text.clone().unwrap_or_else(|| NOTHING.to_owned());
-    let outcome = match cost.outcome {
-        Some(AttemptOutcome::Succeeded) => "Succeeded",
-        Some(AttemptOutcome::Failed) => "Failed",
-        Some(AttemptOutcome::Suspended) => "Suspended",
-        Some(AttemptOutcome::Deleted) => "Deleted",
-        Some(AttemptOutcome::ComponentRecreated) => "ComponentRecreated",
-        Some(AttemptOutcome::NoFit) => "NoFit",
-        None => "(running)",
-    };
     let mut cells = vec![
         cost.attempt.to_string(),
         words::exactly(cost.seconds),
         words::exactly(cost.ready_seconds),
-        outcome.to_owned(),
+        cost.state.to_owned(),
         text(&cost.cause),
         text(&cost.node),
     ];
@@ -296,5 +297,8 @@ pub(super) mod tests {
             text(&efficiency, moment(10), false).to_string(),
             "ns/new: Suspended; it has not held quota yet\n"
         );
+        let sent = Efficiency { note: Some("it is elsewhere".to_owned()), ..efficiency };
+        let page = text(&sent, moment(10), false).to_string();
+        assert_eq!(page, "ns/new: Suspended; it is elsewhere\n");
     }
 }

@@ -205,7 +205,7 @@ fn leave_out(value: &mut Value) {
             for (key, field) in object.iter_mut() {
                 match key.as_str() {
                     "data" | "stringData" | "binaryData" if is_data => blank(field),
-                    "env" => hide_values(field),
+                    "env" | "envVars" => hide_values(field),
                     // YAML texts that can hold environment variables, and parameters that can hold a password
                     "runtimeEnvYAML" | "serveConfigV2" => *field = json!(LEFT_OUT),
                     "rayStartParams" => blank(field),
@@ -235,10 +235,16 @@ fn blank(data: &mut Value) {
     data.values_mut().for_each(|value| *value = json!(LEFT_OUT));
 }
 
+/// Hides the values of environment variables: of a list, or of an object, which has one for each name.
 fn hide_values(env: &mut Value) {
-    let values = env.as_array_mut().into_iter().flatten();
-    for value in values.filter_map(|variable| variable.get_mut("value")) {
-        *value = json!(LEFT_OUT);
+    blank(env);
+    for variable in env.as_array_mut().into_iter().flatten() {
+        if variable.is_string() {
+            *variable = json!(LEFT_OUT);
+        } else if let Some(value) = variable.get_mut("value") {
+            *value = json!(LEFT_OUT);
+        }
+        leave_out(variable);
     }
 }
 
@@ -264,11 +270,18 @@ mod tests {
             "runtimeEnvYAML": "env_vars: {TOKEN: s3cret}", "serveConfigV2": "s3cret",
             "rayClusterSpec": {"headGroupSpec": {"rayStartParams": {"redis-password": "s3cret"}}},
         }});
+        let other = json!({"kind": "Other", "spec": {
+            "a": {"env": {"TOKEN": "s3cret"}}, "b": [{"envVars": {"TOKEN": "s3cret"}}],
+            "c": {"env": ["TOKEN=s3cret", {"inner": {"env": {"TOKEN": "s3cret"}}}]},
+            "d": {"envVars": [{"name": "TOKEN", "value": "s3cret"}]},
+        }});
         let wrapper = json!({
             "metadata": {"name": "train", "annotations": {
                 "kubectl.kubernetes.io/last-applied-configuration": "s3cret", "a": "b",
             }},
-            "spec": {"components": [{"template": secret}, {"template": pod}, {"template": ray}]},
+            "spec": {"components": [
+                {"template": secret}, {"template": pod}, {"template": ray}, {"template": other},
+            ]},
         });
         let objects = vec![(kind("v1", "Pod"), seen(&pod))];
         let exported = Exported { wrapper, objects, notes: vec![] };

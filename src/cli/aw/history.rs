@@ -6,15 +6,15 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::core::ApiResource;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::super::cluster::unlisted;
-use super::super::place::Place;
+use super::super::place::{Place, data_of};
 use super::super::term::{self, Colour, Page, Row, table};
 use super::super::{ClusterArgs, DONE, Error, Output};
 use super::words::{self, GAP, NOTHING};
 use super::{attempts, block_on, now, object_name, tell, wrapper_name};
-use crate::api::{AttemptOutcome, keys};
+use crate::api::{Attempt, AttemptAction, AttemptOutcome, keys};
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
 use crate::record::{RECORD_KEY, Record};
@@ -39,12 +39,6 @@ pub(in crate::cli) struct Args {
 struct Past {
     namespace: String,
     items: Vec<Record>,
-}
-
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Data {
-    data: std::collections::BTreeMap<String, String>,
 }
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
@@ -75,10 +69,8 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
 
 /// The records that can be read, by the time of the deletion.
 fn records(listed: &[RawObject]) -> Vec<Record> {
-    let read = |seen: &RawObject| {
-        let Data { data } = serde_json::from_str(seen.raw.get()).ok()?;
-        serde_json::from_str::<Record>(data.get(RECORD_KEY)?).ok()
-    };
+    let read =
+        |seen: &RawObject| serde_json::from_str::<Record>(data_of(seen)?.get(RECORD_KEY)?).ok();
     let mut all: Vec<Record> = listed.iter().filter_map(read).collect();
     all.sort_by(|a, b| (a.deleted, &a.name, &a.uid).cmp(&(b.deleted, &b.name, &b.uid)));
     all
@@ -101,15 +93,14 @@ fn text(records: &[Record], with_attempts: bool, now: Timestamp, colours: bool) 
 
 fn row(record: &Record, now: Timestamp) -> Row {
     let dash = || NOTHING.to_owned();
-    let outcome = record.attempts.last().and_then(|attempt| attempt.outcome);
-    let (word, colour) = match outcome {
-        Some(AttemptOutcome::Succeeded) => ("Succeeded", Some(Colour::Green)),
-        Some(AttemptOutcome::Failed) => ("Failed", Some(Colour::Red)),
-        Some(AttemptOutcome::Suspended) => ("Suspended", None),
-        Some(AttemptOutcome::NoFit) => ("NoFit", None),
-        Some(AttemptOutcome::Deleted | AttemptOutcome::ComponentRecreated) | None => {
-            ("Deleted", None)
-        }
+    let outcome = ending(record.attempts.last());
+    let colour = match outcome {
+        AttemptOutcome::Succeeded => Some(Colour::Green),
+        AttemptOutcome::Failed => Some(Colour::Red),
+        AttemptOutcome::Suspended
+        | AttemptOutcome::Deleted
+        | AttemptOutcome::ComponentRecreated
+        | AttemptOutcome::NoFit => None,
     };
     let cause =
         words::last_failure(&record.attempts).map(|(_, failure)| words::short_cause(failure));
@@ -119,7 +110,7 @@ fn row(record: &Record, now: Timestamp) -> Row {
     };
     let cells = vec![
         record.name.clone(),
-        word.to_owned(),
+        outcome.as_str().to_owned(),
         record.queue.clone().unwrap_or_else(dash),
         record.user.clone().unwrap_or_else(dash),
         record.restarts.to_string(),
@@ -128,6 +119,32 @@ fn row(record: &Record, now: Timestamp) -> Row {
         age(record.deleted),
     ];
     (cells, colour)
+}
+
+/// How it ended: as its last attempt, unless it was deleted during that attempt or before the next one.
+fn ending(last: Option<&Attempt>) -> AttemptOutcome {
+    let Some(last) = last else { return AttemptOutcome::Deleted };
+    let is_final = match last.action {
+        Some(AttemptAction::Fail) | None => true,
+        Some(
+            AttemptAction::Restart
+            | AttemptAction::RestartIgnoringLimit
+            | AttemptAction::RecreateComponent
+            | AttemptAction::Hold
+            | AttemptAction::Requeue,
+        ) => false,
+    };
+    match last.outcome {
+        Some(AttemptOutcome::Failed) if !is_final => AttemptOutcome::Deleted,
+        Some(AttemptOutcome::ComponentRecreated) | None => AttemptOutcome::Deleted,
+        Some(
+            outcome @ (AttemptOutcome::Succeeded
+            | AttemptOutcome::Failed
+            | AttemptOutcome::Suspended
+            | AttemptOutcome::Deleted
+            | AttemptOutcome::NoFit),
+        ) => outcome,
+    }
 }
 
 /// From the start of its first attempt that is recorded to the end of its last one.
@@ -187,6 +204,27 @@ mod tests {
         assert!(lines[3].starts_with("train\\u{1b}[2J, deleted 2026-01-01T00:10:00Z"), "{page}");
         assert!(lines[4].starts_with("ATTEMPT") && lines.len() == 7, "{page}");
         assert!(!text(&all, false, now, false).to_string().contains("ATTEMPT"));
+    }
+
+    #[test]
+    fn one_that_was_deleted_before_its_next_attempt_has_not_failed() {
+        for (last, want, colour) in [
+            (json!({"outcome": "Failed", "action": "Restart"}), "Deleted", None),
+            (json!({"outcome": "Failed", "action": "RestartIgnoringLimit"}), "Deleted", None),
+            (json!({"outcome": "Failed", "action": "Fail"}), "Failed", Some(Colour::Red)),
+            (json!({"outcome": "Failed"}), "Failed", Some(Colour::Red)),
+            (json!({"outcome": "NoFit", "action": "Requeue"}), "NoFit", None),
+            (json!({"outcome": "ComponentRecreated"}), "Deleted", None),
+            (json!({"outcome": "Succeeded"}), "Succeeded", Some(Colour::Green)),
+            (json!({}), "Deleted", None),
+        ] {
+            let mut attempt = last.clone();
+            attempt["attempt"] = 0.into();
+            let record = json!({"name": "train", "attempts": [attempt]});
+            let all = records(&[seen(&record.to_string())]);
+            let (cells, painted) = row(&all[0], Timestamp::UNIX_EPOCH);
+            assert_eq!((cells[1].as_str(), painted), (want, colour), "{last}");
+        }
     }
 
     #[test]

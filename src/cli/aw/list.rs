@@ -10,6 +10,7 @@ use super::super::cluster::unread;
 use super::super::place::{One, Place, appwrappers, unlisted_appwrappers};
 use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
+use super::multikueue::is_sent;
 use super::words::{self, GAP, NOTHING};
 use super::{block_on, now, object_name, tell};
 use crate::api::{AppWrapperStatus, Phase, condition, keys};
@@ -61,7 +62,7 @@ pub(in crate::cli) struct Item {
     created: Option<Timestamp>,
     /// Its pods are running, or what it waits for.
     state: String,
-    /// Before when it is not retried.
+    /// Before when it is not retried; none where it does not restart by itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     retry_after: Option<Timestamp>,
 }
@@ -141,7 +142,12 @@ fn item_with(seen: &RawObject, state_chars_max: usize, now: Timestamp) -> Item {
                 &wrapper.status.conditions,
                 condition::QUOTA_RESERVED,
             ),
-            retry_after: wrapper.status.retry_after.as_ref().map(|time| time.0),
+            retry_after: wrapper
+                .status
+                .retry_after
+                .as_ref()
+                .filter(|_| restarts_by_itself(&wrapper))
+                .map(|time| time.0),
             state: truncate_chars(&state(&wrapper, now), state_chars_max).into_owned(),
             ..named
         },
@@ -156,11 +162,17 @@ fn has_odd_phase(wrapper: &Wrapper) -> bool {
 
 /// Its pods are running, or what it waits for, in a few words.
 pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
-    if let Some(manager) = wrapper.other_manager() {
+    if wrapper.deleting && !wrapper.is_ours() {
+        return being_deleted(wrapper);
+    }
+    if let Some(manager) = wrapper.other_manager().filter(|_| !is_sent(wrapper)) {
         return format!("managed by {manager}");
     }
     if has_odd_phase(wrapper) {
         return format!("cannot be read: {}", wrapper.flaws.named.join("; "));
+    }
+    if is_sent(wrapper) {
+        return sent(wrapper);
     }
     let status = &wrapper.status;
     match status.phase {
@@ -168,7 +180,7 @@ pub(in crate::cli) fn state(wrapper: &Wrapper, now: Timestamp) -> String {
         Phase::Resetting if is_deleting(status) && is_being_suspended(wrapper) => {
             "being suspended; waiting until its resources are deleted".to_owned()
         }
-        Phase::Suspended | Phase::Resetting if wrapper.is_inactive() => {
+        Phase::Suspended | Phase::Resetting if is_inactive(wrapper) => {
             "suspended by its annotation active".to_owned()
         }
         Phase::Suspended | Phase::Resetting if status.requeue.is_some() => {
@@ -208,7 +220,7 @@ pub(in crate::cli) const DEACTIVATED: &str =
 pub(in crate::cli) fn awaits_admission(wrapper: &Wrapper) -> bool {
     let status = &wrapper.status;
     let is_waiting = status.phase == Phase::Suspended && status.requeue.is_none();
-    is_waiting && wrapper.queue.is_some() && wrapper.is_ours() && !wrapper.is_inactive()
+    is_waiting && wrapper.queue.is_some() && wrapper.is_ours() && !is_inactive(wrapper)
 }
 
 /// Only finalizers of others keep it: the controller has deleted its resources.
@@ -223,26 +235,71 @@ fn is_deleting(status: &AppWrapperStatus) -> bool {
     status.phase == Phase::Resetting && !is_gone
 }
 
-/// Its user has suspended it.
+/// Whether it begins its next attempt when the pause before it is over, as [`state`] has it.
+fn restarts_by_itself(wrapper: &Wrapper) -> bool {
+    let status = &wrapper.status;
+    let is_requeued = status.requeue.is_some();
+    let is_going = wrapper.spec.suspend && is_deleting(status);
+    wrapper.is_ours() && !is_inactive(wrapper) && !is_requeued && !is_going
+}
+
+/// It is being suspended, by its user or by Kueue.
 fn is_being_suspended(wrapper: &Wrapper) -> bool {
-    wrapper.is_inactive() || wrapper.spec.suspend
+    is_inactive(wrapper) || wrapper.spec.suspend
+}
+
+/// Whether its annotation keeps it from running: it does not in a worker cluster of MultiKueue.
+fn is_inactive(wrapper: &Wrapper) -> bool {
+    wrapper.is_inactive() && !wrapper.has_manager
+}
+
+/// What keeps one that another controller manages: its phase says nothing of its deletion.
+fn being_deleted(wrapper: &Wrapper) -> String {
+    match wrapper.finalizers.as_slice() {
+        [] => "being deleted".to_owned(),
+        all => format!("being deleted; waiting for finalizers: {}", all.join(", ")),
+    }
+}
+
+/// The state of one that runs in a worker cluster, as far as Kueue copies its status.
+fn sent(wrapper: &Wrapper) -> String {
+    match wrapper.status.phase {
+        Phase::Empty | Phase::Suspended => match &wrapper.queue {
+            Some(queue) => format!("waiting for admission by queue {queue}"),
+            None => "waiting for admission".to_owned(),
+        },
+        Phase::Resuming => unhealthy(wrapper)
+            .unwrap_or_else(|| "creating its components in the worker cluster".to_owned()),
+        Phase::Running => running(wrapper),
+        Phase::Resetting => "waiting for its next attempt in the worker cluster".to_owned(),
+        Phase::Suspending | Phase::Terminating => {
+            "waiting until its resources in the worker cluster are deleted".to_owned()
+        }
+        Phase::Succeeded => NOTHING.to_owned(),
+        Phase::Failed => {
+            let reported = condition::find(&wrapper.status.conditions, condition::LAST_FAILURE);
+            let reported = reported.map(|found| found.message.clone());
+            reported.filter(|said| !said.is_empty()).unwrap_or_else(|| failed(wrapper))
+        }
+    }
 }
 
 fn running(wrapper: &Wrapper) -> String {
+    let place = if is_sent(wrapper) { " in the worker cluster" } else { "" };
     let conditions = &wrapper.status.conditions;
     if let Some(what) = unhealthy(wrapper) {
         return what;
     }
     match condition::find(conditions, condition::PODS_READY) {
         Some(ready) if ready.status == "True" => match awaited(wrapper) {
-            Some(step) => format!("pods running; {step} not created yet"),
+            Some(step) => format!("pods running{place}; {step} not created yet"),
             None if has_succeeded(wrapper) => "succeeded; waiting until no pod runs".to_owned(),
-            None => "pods running".to_owned(),
+            None => format!("pods running{place}"),
         },
         Some(ready) if ready.reason == condition::unhealthy::INSUFFICIENT_PODS_READY => {
-            format!("waiting for pods: {}", ready.message)
+            format!("waiting for pods{place}: {}", ready.message)
         }
-        Some(_) | None => "waiting for its pods".to_owned(),
+        Some(_) | None => format!("waiting for its pods{place}"),
     }
 }
 

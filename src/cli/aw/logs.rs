@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::super::place::{One, Place};
 use super::super::term::Page;
 use super::super::{Error, Output};
-use super::{Target, block_on, tell};
+use super::{Target, block_on, multikueue, tell};
 use crate::api::FailureRecord;
 use crate::printable::truncate_chars;
 
@@ -65,6 +65,8 @@ enum Wish {
     Running,
     /// That of the first cause of a failure.
     Failure(i32, Box<FailureRecord>),
+    /// Those of pods that are in another cluster, and in which.
+    Elsewhere(String),
 }
 
 pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
@@ -81,7 +83,8 @@ pub(in crate::cli) fn run(args: &Args) -> Result<ExitCode, Error> {
 async fn look(args: &Args) -> Result<Collected, Error> {
     let place = args.target.place().await?;
     let one = place.one(&args.target.name).await?;
-    let wish = wish(&one, args.attempt, args.failed).map_err(|why| {
+    let elsewhere = multikueue::note(&place, &one.wrapper).await?;
+    let wish = wish(&one, args.attempt, args.failed, elsewhere).map_err(|why| {
         Error::Negative(format!("AppWrapper {}/{}: {why}", place.namespace, args.target.name))
     })?;
     let (mut logs, notes) = match wish {
@@ -90,6 +93,7 @@ async fn look(args: &Args) -> Result<Collected, Error> {
             let log = of_failure(&place, &one, attempt, &failure, args).await?;
             (vec![log], vec![])
         }
+        Wish::Elsewhere(note) => (vec![], vec![note]),
     };
     for log in &mut logs {
         log.text = last_lines(&log.text, args.tail);
@@ -101,8 +105,17 @@ async fn look(args: &Args) -> Result<Collected, Error> {
 /// Whose log is meant.
 ///
 /// # Errors
-/// No failure of a pod is recorded that could be meant.
-fn wish(one: &One, attempt: Option<i32>, failed: bool) -> Result<Wish, String> {
+/// No failure of a pod is recorded that could be meant, or it is recorded in another cluster.
+fn wish(
+    one: &One,
+    attempt: Option<i32>,
+    failed: bool,
+    elsewhere: Option<String>,
+) -> Result<Wish, String> {
+    if let Some(note) = elsewhere {
+        let is_about_a_failure = failed || attempt.is_some();
+        return if is_about_a_failure { Err(note) } else { Ok(Wish::Elsewhere(note)) };
+    }
     let attempts = &one.wrapper.status.attempts;
     let of_pods = attempts.iter().rev().filter_map(|entry| {
         let failure = entry.failure.as_ref().filter(|failure| failure.pod_uid.is_some())?;
@@ -140,11 +153,12 @@ async fn of_failure(
     failure: &FailureRecord,
     args: &Args,
 ) -> Result<Log, Error> {
+    let wanted = args.container.as_deref();
     match running::of_failure(place, attempt, failure, args).await? {
         Some(Ok(log)) => Ok(log),
         // without the right to read it, or without its node, there may be what was kept
-        Some(Err(why)) => kept::log(place, one, attempt, failure, Some(why)).await,
-        None => kept::log(place, one, attempt, failure, None).await,
+        Some(Err(why)) => kept::log(place, one, attempt, failure, wanted, Some(why)).await,
+        None => kept::log(place, one, attempt, failure, wanted, None).await,
     }
 }
 
@@ -189,8 +203,9 @@ mod tests {
         let failed = |attempt: i32, uid: &str| json!({"attempt": attempt, "outcome": "Failed", "failure": {"pod": "p", "podUID": uid}});
         let lost = json!({"attempt": 2, "outcome": "Failed", "failure": {"component": "c"}});
         let one = one(&json!([failed(0, "a"), failed(1, "b"), lost, {"attempt": 3}]));
-        let of = |attempt, failed| match wish(&one, attempt, failed) {
+        let of = |attempt, failed| match wish(&one, attempt, failed, None) {
             Ok(Wish::Running) => Ok((-1, String::new())),
+            Ok(Wish::Elsewhere(note)) => Err(note),
             Ok(Wish::Failure(number, failure)) => Ok((number, failure.pod_uid.unwrap_or_default())),
             Err(why) => Err(why),
         };
@@ -205,8 +220,21 @@ mod tests {
             let why = of(Some(attempt), false).unwrap_err();
             assert!(why.ends_with(want), "{why}");
         }
-        let none = wish(&super::tests::one(&json!([])), None, true).unwrap_err();
+        let none = wish(&super::tests::one(&json!([])), None, true, None).unwrap_err();
         assert_eq!(none, "no failure of a pod is recorded");
+    }
+
+    #[test]
+    fn what_is_in_another_cluster_is_said_to_be_there() {
+        let sent = one(&json!([]));
+        let there = || "it is elsewhere".to_owned();
+        for (attempt, failed, want) in [
+            (None, false, Ok(Wish::Elsewhere(there()))),
+            (None, true, Err(there())),
+            (Some(0), false, Err(there())),
+        ] {
+            assert_eq!(wish(&sent, attempt, failed, Some(there())), want);
+        }
     }
 
     #[test]

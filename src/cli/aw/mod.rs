@@ -10,6 +10,7 @@ pub(super) mod export;
 pub(super) mod history;
 pub(super) mod list;
 pub(super) mod logs;
+pub(super) mod multikueue;
 pub(super) mod nodes;
 mod reach;
 pub(super) mod report;

@@ -14,6 +14,7 @@ use super::super::place::{One, Place, appwrappers, unlisted_appwrappers};
 use super::super::term::{self, Page, Row, table};
 use super::super::{ClusterArgs, Error, Output};
 use super::eff::{held_seconds, with_resources};
+use super::multikueue::is_sent;
 use super::words::{GAP, NOTHING};
 use super::{block_on, now, object_name, tell};
 use crate::api::{AttemptAction, UsageSeconds, UsageState, condition, keys};
@@ -69,6 +70,8 @@ struct Report {
     app_wrappers: usize,
     /// How many could not be read.
     unreadable: usize,
+    /// How many hold or held quota and run in worker clusters of MultiKueue, which record what it was used for.
+    elsewhere: usize,
     /// The rows; the one with the most time first.
     rows: Vec<Line>,
 }
@@ -127,7 +130,7 @@ fn report(
 ) -> Report {
     let since = now.checked_sub(within.as_duration()).unwrap_or(Timestamp::UNIX_EPOCH);
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
-    let (mut count, mut unreadable) = (0, 0);
+    let (mut count, mut unreadable, mut elsewhere) = (0, 0, 0);
     for one in all {
         let Ok((one, user)) = one else {
             unreadable += 1;
@@ -135,6 +138,7 @@ fn report(
         };
         let wrapper = &*one.wrapper;
         if !held_since(wrapper, since) {
+            elsewhere += usize::from(is_sent(wrapper) && reserved_since(wrapper, since));
             continue;
         }
         count += 1;
@@ -148,15 +152,18 @@ fn report(
     let mut rows: Vec<Line> =
         sums.into_iter().map(|(name, sum)| sum.line(name, is_ledger)).collect();
     rows.sort_by(|a, b| (b.seconds, &a.name).cmp(&(a.seconds, &b.name)));
-    Report { by, since, app_wrappers: count, unreadable, rows }
+    Report { by, since, app_wrappers: count, unreadable, elsewhere, rows }
+}
+
+/// Whether it holds quota, or released it after a moment, and what it was used for is recorded.
+fn held_since(wrapper: &Wrapper, since: Timestamp) -> bool {
+    wrapper.status.usage.is_some() && reserved_since(wrapper, since)
 }
 
 /// Whether it holds quota, or released it after a moment.
-fn held_since(wrapper: &Wrapper, since: Timestamp) -> bool {
+fn reserved_since(wrapper: &Wrapper, since: Timestamp) -> bool {
     let found = condition::find(&wrapper.status.conditions, condition::QUOTA_RESERVED);
-    wrapper.status.usage.is_some()
-        && found
-            .is_some_and(|found| found.status == "True" || found.last_transition_time.0 >= since)
+    found.is_some_and(|found| found.status == "True" || found.last_transition_time.0 >= since)
 }
 
 fn add_ledger(
@@ -229,13 +236,13 @@ impl Sum {
 
 fn text(report: &Report, colours: bool) -> Page {
     let mut page = Page::default();
-    if report.rows.is_empty() {
+    if report.rows.is_empty() && report.elsewhere == 0 {
         let what = match report.by {
             By::Queue | By::User => "AppWrapper held quota",
             By::Category | By::Node => "attempt failed",
         };
         page.line(&format!("no {what} since {}", report.since));
-    } else {
+    } else if !report.rows.is_empty() {
         let resources = Resources::of(report.rows.iter().map(|row| &row.resource_hours));
         let titles = with_resources(titles(report.by), &resources);
         let titles: Vec<&str> = titles.iter().map(String::as_str).collect();
@@ -245,6 +252,11 @@ fn text(report: &Report, colours: bool) -> Page {
     if report.unreadable > 0 {
         let what = if report.unreadable == 1 { "AppWrapper" } else { "AppWrappers" };
         page.line(&format!("{} {what} cannot be read", report.unreadable));
+    }
+    if report.elsewhere > 0 {
+        let what = if report.elsewhere == 1 { "AppWrapper runs" } else { "AppWrappers run" };
+        let there = "in worker clusters of MultiKueue: run this command there";
+        page.line(&format!("{} {what} or ran {there}", report.elsewhere));
     }
     page
 }
@@ -352,6 +364,31 @@ mod tests {
         }
         let shown = By::Category.to_possible_value();
         assert_eq!(shown.map(|value| value.get_name().to_owned()).as_deref(), Some("category"));
+    }
+
+    #[test]
+    fn what_runs_in_a_worker_cluster_is_counted_and_not_reported() {
+        let quota = |status: &str, second: i64| {
+            json!({"phase": "Running", "conditions": [
+                {"type": "QuotaReserved", "status": status, "reason": "R", "message": "",
+                    "lastTransitionTime": moment(second)}]})
+        };
+        let sent = |status: &Value| {
+            let mut one = one("sent", "gpu", "ada", status);
+            let wrapper = std::sync::Arc::make_mut(&mut one.wrapper);
+            std::sync::Arc::make_mut(&mut wrapper.spec).managed_by = Some(keys::MULTIKUEUE.into());
+            Ok((one, None))
+        };
+        let all = || [sent(&quota("True", 0)), sent(&quota("False", 0)), sent(&json!({}))];
+        for (within, want) in [
+            ("1d", "2 AppWrappers run or ran in worker clusters of MultiKueue: run this"),
+            ("1s", "1 AppWrapper runs or ran in worker clusters of MultiKueue: run this"),
+        ] {
+            let within = within.parse().unwrap();
+            let report = report(all().into_iter(), By::Queue, within, moment(60));
+            let page = text(&report, false).to_string();
+            assert_eq!(page, format!("{want} command there\n"));
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::reach::Written;
 use super::sights::Sights;
 use super::switch::awaits_its_user;
 use super::workload::Queued;
-use super::{Done, Target, block_on, now, words};
+use super::{Done, Target, block_on, multikueue, now, words};
 use crate::api::{Phase, keys};
 use crate::decide::pause;
 use crate::observe::assemble::Wrapper;
@@ -131,11 +131,16 @@ fn other_rights(old: &Value, new: &Value) -> Option<String> {
 fn plan(wrapper: &Wrapper, known: &Known, now: Timestamp, program: &str) -> RetryPlan {
     let name = &wrapper.name;
     let no = |why: String| RetryPlan::No(why);
-    if let Some(manager) = wrapper.other_manager() {
-        return no(format!("is managed by {manager}, not by this controller"));
+    if wrapper.has_manager {
+        return no(format!("is {}", multikueue::COPY));
     }
     if wrapper.deleting {
         return no("is being deleted: recreate it once it is gone".to_owned());
+    }
+    if let Some(manager) = wrapper.other_manager() {
+        let is_sent = multikueue::is_sent(wrapper);
+        let again = if is_sent { format!("; {}", multikueue::AGAIN) } else { String::new() };
+        return no(format!("is managed by {manager}, not by this controller{again}"));
     }
     match wrapper.status.phase {
         Phase::Failed => RetryPlan::Recreate,
@@ -313,6 +318,7 @@ impl Kept {
             Error::Cluster(_) => Error::Cluster(text),
             Error::Negative(_) => Error::Negative(text),
             Error::Usage(_) => Error::Usage(text),
+            Error::System(_) => Error::System(text),
         }
     }
 }
@@ -358,6 +364,23 @@ mod tests {
         std::sync::Arc::make_mut(&mut failed.spec).managed_by = None;
         failed.deleting = true;
         assert!(matches!(plan(&failed, &Known::default(), at(0), "kubectl aw"), RetryPlan::No(_)));
+    }
+
+    #[test]
+    fn what_multikueue_sends_or_has_created_is_not_recreated() {
+        let sent = || multikueue::tests::sent(Phase::Failed);
+        let copy = || Wrapper { has_manager: true, ..wrapper(json!({"phase": "Failed"})) };
+        for (wrapper, want) in [
+            (copy(), "change the AppWrapper in the manager cluster"),
+            (Wrapper { deleting: true, ..copy() }, "is a copy that MultiKueue created"),
+            (sent(), "; to run it again, delete the AppWrapper and create it again"),
+            (Wrapper { deleting: true, ..sent() }, "is being deleted: recreate it once it is gone"),
+        ] {
+            match plan(&wrapper, &Known::default(), at(0), "kubectl aw") {
+                RetryPlan::No(why) => assert!(why.contains(want), "{why}"),
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     #[test]

@@ -1,19 +1,14 @@
 //! What is seen of one AppWrapper over time.
 
-use std::time::Duration;
-
 use futures::StreamExt;
-use futures::stream::BoxStream;
-use kube::runtime::watcher::{self, Event, watcher};
+use kube::runtime::watcher::{self, Event};
 
 use super::super::Error;
 use super::super::cluster::unanswered;
 use super::super::place::{One, Place, appwrappers};
+use super::watch::relist::{Events, watch};
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
-
-/// How long a watch waits after an error before it is tried again.
-const PAUSE_AFTER_ERROR: Duration = Duration::from_secs(1);
 
 /// What is seen of an AppWrapper.
 #[derive(Clone, Debug)]
@@ -25,7 +20,7 @@ pub(super) enum Sight {
 
 /// The AppWrapper of a name and a UID, as a watch shows it.
 pub(super) struct Sights {
-    events: BoxStream<'static, watcher::Result<Event<RawObject>>>,
+    events: Events<Event<RawObject>>,
     uid: String,
     /// The list with which the watch begins had an object.
     listed: bool,
@@ -36,12 +31,12 @@ impl Sights {
     pub(super) fn of(place: &Place, one: &One) -> Self {
         let config =
             watcher::Config::default().fields(&format!("metadata.name={}", one.wrapper.name));
-        let events = watcher(place.api(&appwrappers()), config).boxed();
+        let events = watch(place.api(&appwrappers()), config);
         Self { events, uid: one.wrapper.uid.clone(), listed: false }
     }
 
-    /// Waits for what is seen next. An error of the API server is nothing seen: it is asked again. Nothing is lost
-    /// where the wait is given up.
+    /// Waits for what is seen next. An error of the API server is nothing seen: it is asked again, after a pause. Nothing is lost
+    /// where the wait is given up, not even the pause.
     ///
     /// # Errors
     /// The user may not watch AppWrappers.
@@ -62,7 +57,7 @@ impl Sights {
                 }
                 Ok(Event::InitDone) if self.listed => {}
                 Ok(Event::InitDone | Event::Delete(_)) => return Ok(Sight::Gone),
-                Err(error) => tolerate(error).await?,
+                Err(error) => tolerate(&error)?,
             }
         }
         Err(Error::Cluster("the watch ended unexpectedly".to_owned()))
@@ -86,15 +81,15 @@ impl Sights {
     }
 }
 
-/// Waits a little after an error of a watch; one that does not pass by itself ends the command.
-pub(super) async fn tolerate(error: watcher::Error) -> Result<(), Error> {
+/// # Errors
+/// That of a watch which does not pass by itself: it ends the command.
+fn tolerate(error: &watcher::Error) -> Result<(), Error> {
     if let watcher::Error::InitialListFailed(error)
     | watcher::Error::WatchStartFailed(error)
-    | watcher::Error::WatchFailed(error) = &error
+    | watcher::Error::WatchFailed(error) = error
         && matches!(live::code(error), Some(401 | 403))
     {
         return Err(unanswered(error));
     }
-    tokio::time::sleep(PAUSE_AFTER_ERROR).await;
     Ok(())
 }

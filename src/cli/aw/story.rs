@@ -189,7 +189,7 @@ fn is_warning_about(seen: &RawObject, uid: &str) -> bool {
     event["type"] == "Warning" && event["involvedObject"]["uid"] == uid
 }
 
-/// What is to come, the first first; and whether all resources of the last attempt are gone.
+/// The deadlines to come, the earliest first.
 fn deadlines(description: &Description, is_gone: bool, now: Timestamp) -> Vec<Deadline> {
     let Some(next) = &description.next else { return vec![] };
     let mut all = vec![];

@@ -11,7 +11,7 @@ use super::super::{Error, program};
 use super::list::{DEACTIVATED, awaits_admission};
 use super::reach::Written;
 use super::workload::{Queued, other_queue, requeuing};
-use super::{Done, Target, block_on, now};
+use super::{Done, Target, block_on, multikueue, now};
 use crate::api::{Phase, keys};
 use crate::observe::assemble::Wrapper;
 use crate::observe::workload::{SeenWorkload, WorkloadCondition};
@@ -108,7 +108,8 @@ async fn carry_out(
                 },
                 "spec": {"active": true},
             });
-            let Some(resource) = place.workloads().await? else { return Ok(None) };
+            let gone = || Error::Cluster("the cluster no longer serves Workloads".to_owned());
+            let resource = place.workloads().await?.ok_or_else(gone)?;
             (place.patch(&resource, &workload.name, patch).await?, Some(workload.name))
         }
     };
@@ -127,9 +128,12 @@ pub(super) fn awaits_its_user(wrapper: &Wrapper) -> bool {
     wrapper.is_inactive() || wrapper.queue.is_none() && wrapper.spec.suspend
 }
 
-/// Whether anybody may suspend or resume it; else why not.
+/// Whether anybody may suspend or resume it, if only by its Workload; else why not.
 fn may_change(wrapper: &Wrapper) -> Result<(), String> {
-    if let Some(manager) = wrapper.other_manager() {
+    if wrapper.has_manager {
+        return Err(format!("is {}", multikueue::COPY));
+    }
+    if let Some(manager) = wrapper.other_manager().filter(|_| !multikueue::is_sent(wrapper)) {
         return Err(format!("is managed by {manager}, not by this controller"));
     }
     if wrapper.deleting {
@@ -157,13 +161,7 @@ fn plan(
     now: Timestamp,
 ) -> SuspendPlan {
     if let Err(why) = may_change(wrapper) {
-        let retry = match wrapper.status.phase {
-            Phase::Failed if !wrapper.deleting && wrapper.is_ours() => {
-                format!("; to recreate it: {program} retry {}", wrapper.name)
-            }
-            _ => String::new(),
-        };
-        return SuspendPlan::No(why + &retry);
+        return SuspendPlan::No(why + &how_to_run_again(wrapper, program));
     }
     if let Queued::Workload(workload) = queued
         && wish == Wish::Resume
@@ -171,6 +169,9 @@ fn plan(
         && let Some((why, remedy)) = stuck(workload, wrapper)
     {
         return SuspendPlan::No(format!("is not resumed: {why}; {remedy}"));
+    }
+    if multikueue::is_sent(wrapper) {
+        return of_sent(wrapper, queued, wish);
     }
     let is_inactive = wrapper.is_inactive();
     match (queued, &wrapper.queue) {
@@ -198,9 +199,45 @@ fn plan(
     }
 }
 
+/// How one that has failed is run again; nothing of another.
+fn how_to_run_again(wrapper: &Wrapper, program: &str) -> String {
+    if wrapper.status.phase != Phase::Failed || wrapper.deleting || wrapper.has_manager {
+        String::new()
+    } else if multikueue::is_sent(wrapper) {
+        format!("; {}", multikueue::AGAIN)
+    } else if wrapper.is_ours() {
+        format!("; to recreate it: {program} retry {}", wrapper.name)
+    } else {
+        String::new()
+    }
+}
+
 /// What is said where there is nothing to suspend, and nothing to resume.
 const ALREADY: &str = "is already suspended";
 const RUNS: &str = "is not suspended";
+
+/// Of an AppWrapper that Kueue sends to a worker cluster: its Workload in this cluster alone says whether it runs.
+fn of_sent(wrapper: &Wrapper, queued: &Queued, wish: Wish) -> SuspendPlan {
+    let (verb, active) = match wish {
+        Wish::Suspend => ("suspend", false),
+        Wish::Resume => ("resume", true),
+    };
+    let how = match queued {
+        Queued::Workload(workload) if workload.active == active => {
+            let name = &workload.name;
+            return SuspendPlan::Already(match wish {
+                Wish::Suspend => format!("{ALREADY}: its Workload {name} is not active"),
+                Wish::Resume => format!("{RUNS}: its Workload {name} is active"),
+            });
+        }
+        Queued::Workload(workload) => multikueue::command(workload, &wrapper.namespace, active),
+        Queued::NoKueue | Queued::Nothing | Queued::Hidden(_) => {
+            format!("set spec.active of its Workload in this cluster to {active}")
+        }
+    };
+    let manager = keys::MULTIKUEUE;
+    SuspendPlan::No(format!("is managed by {manager}, not by this controller; to {verb} it: {how}"))
+}
 
 /// Of a Workload that can be seen; the annotation does not ask for a resumption.
 fn of_workload(
@@ -241,14 +278,23 @@ fn of_workload(
 /// is not Kueue's to say, and where it waits for its turn.
 pub(super) fn held(wrapper: &Wrapper, queued: &Queued, program: &str) -> Option<(String, String)> {
     let Queued::Workload(workload) = queued else { return None };
-    if wrapper.status.phase != Phase::Suspended || wrapper.deleting || !wrapper.is_ours() {
+    let (phase, is_sent) = (wrapper.status.phase, multikueue::is_sent(wrapper));
+    // before a worker cluster has admitted it for the first time, nobody writes its phase
+    let is_waiting = phase == Phase::Suspended || is_sent && phase == Phase::Empty;
+    if !is_waiting || wrapper.deleting || !(wrapper.is_ours() || is_sent) {
         return None;
     }
-    stuck(workload, wrapper).or_else(|| {
-        let resume = || format!("to resume it: {program} resume {}", wrapper.name);
-        let is_held = awaits_admission(wrapper) && !workload.active;
-        is_held.then(|| (DEACTIVATED.to_owned(), resume()))
-    })
+    let (why, remedy) = stuck(workload, wrapper).or_else(|| {
+        let is_held = (awaits_admission(wrapper) || is_sent) && !workload.active;
+        let resume = if is_sent {
+            multikueue::command(workload, &wrapper.namespace, true)
+        } else {
+            format!("{program} resume {}", wrapper.name)
+        };
+        is_held.then(|| (DEACTIVATED.to_owned(), format!("to resume it: {resume}")))
+    })?;
+    let is_copy = wrapper.has_manager;
+    Some((why, if is_copy { format!("it is {}", multikueue::COPY) } else { remedy }))
 }
 
 /// Why only another Workload is admitted by the queue that it names, and how Kueue creates one.

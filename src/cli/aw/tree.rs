@@ -38,8 +38,9 @@ pub(in crate::cli) fn run(target: &Target) -> Result<ExitCode, Error> {
 pub(in crate::cli) fn tree(wrapper: &Wrapper, found: &Found) -> Tree {
     let phase = words::phase(wrapper.status.phase).to_owned();
     let root = Node::new("AppWrapper", &wrapper.name, phase);
-    let root = grow(root, &wrapper.uid, found.components.clone(), found.things.clone());
-    Tree { namespace: wrapper.namespace.clone(), root, notes: found.notes.clone() }
+    let (root, note) = grow(root, &wrapper.uid, found.components.clone(), found.things.clone());
+    let notes = found.notes.iter().cloned().chain(note).collect();
+    Tree { namespace: wrapper.namespace.clone(), root, notes }
 }
 
 fn text(tree: &Tree, colours: bool) -> Page {
@@ -81,7 +82,8 @@ mod tests {
             component("JobSet", "set", Some("set"), "exists"),
             component("ConfigMap", "data", None, "not created"),
         ];
-        let root = grow(Node::new("AppWrapper", "aw", "Running".into()), "aw", components, things);
+        let root = Node::new("AppWrapper", "aw", "Running".into());
+        let (root, _) = grow(root, "aw", components, things);
         let tree = Tree { namespace: "ns".into(), root, notes: vec!["Jobs: no".into()] };
         let want = "\
 AppWrapper/aw  Running

@@ -59,10 +59,10 @@ fn goal(text: &str) -> Result<Goal, String> {
         return Ok(Goal::Deleted);
     }
     let named = Phase::ALL.into_iter().filter(|phase| !phase.is_empty());
-    let mut named = named.filter(|phase| phase.as_str().eq_ignore_ascii_case(text));
-    named.next().map(Goal::Phase).ok_or_else(|| {
-        let all: Vec<&str> = Phase::ALL.into_iter().map(Phase::as_str).collect();
-        format!("must be deleted or a phase:{}", all.join(" "))
+    let found = named.clone().find(|phase| phase.as_str().eq_ignore_ascii_case(text));
+    found.map(Goal::Phase).ok_or_else(|| {
+        let all: Vec<&str> = named.map(Phase::as_str).collect();
+        format!("must be deleted or a phase: {}", all.join(" "))
     })
 }
 
@@ -247,6 +247,21 @@ mod tests {
     }
 
     #[test]
+    fn a_failure_that_came_back_from_a_worker_cluster_is_told() {
+        let object = json!({
+            "metadata": {"name": "aw", "namespace": "ns", "uid": "u"},
+            "spec": {"components": [], "managedBy": "kueue.x-k8s.io/multikueue"},
+            "status": {"phase": "Failed", "conditions": [{"type": "LastFailure", "status": "True",
+                "reason": "Fail", "message": "pod p exited with code 3",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}]},
+        });
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        let sight = Sight::Is(One::of(seen).unwrap().into());
+        let want = WaitState::Never("it has failed: pod p exited with code 3".to_owned());
+        assert_eq!(judge(Goal::Phase(Phase::Succeeded), &sight), want);
+    }
+
+    #[test]
     fn a_goal_is_a_phase_in_any_case_or_deleted() {
         for (text, want) in [
             ("Running", Goal::Phase(Phase::Running)),
@@ -259,7 +274,7 @@ mod tests {
         }
         for text in ["", "Ready", "condition=PodsReady"] {
             let error = goal(text).unwrap_err();
-            assert!(error.contains("Suspended Resuming Running"), "{error}");
+            assert!(error.contains("or a phase: Suspended Resuming Running"), "{error}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! Times and causes, in words.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 use super::super::explain::answer::Failure;
@@ -13,6 +14,11 @@ use crate::snapshot::{Owner, Snapshot};
 pub(super) const NOTHING: &str = "-";
 /// What stands between the columns of a table, as kubectl prints them.
 pub(super) const GAP: &str = "   ";
+
+/// The moment of a time.
+pub(super) fn at(time: Option<&Time>) -> Option<Timestamp> {
+    time.map(|time| time.0)
+}
 
 const MINUTE: i64 = 60;
 const HOUR: i64 = 60 * MINUTE;

@@ -63,8 +63,13 @@ pub(super) fn standing(wrapper: &Wrapper, queued: &Queued, now: Timestamp) -> Op
         Queued::NoKueue => {
             Some(plain("Kueue is not installed in this cluster: nothing admits it".to_owned()))
         }
+        Queued::Nothing if wrapper.deleting => None,
         // Kueue keeps none of what has ended
         Queued::Nothing if [Phase::Succeeded, Phase::Failed].contains(&wrapper.status.phase) => None,
+        Queued::Nothing if wrapper.has_manager => Some(plain(
+            "it has no Workload: only MultiKueue of the manager cluster creates one for a copy"
+                .to_owned(),
+        )),
         Queued::Nothing if !wrapper.status.attempts.is_empty() => Some(plain(
             "its Workload was deleted: Kueue no longer counts its quota, and stops it".to_owned(),
         )),
@@ -310,6 +315,11 @@ mod tests {
         assert_eq!(gone(Phase::Succeeded, 1), None);
         assert!(gone(Phase::Running, 1).unwrap().starts_with("its Workload was deleted"));
         assert!(gone(Phase::Suspended, 0).unwrap().contains("has not created its Workload"));
+        let deleting = Wrapper { deleting: true, ..gpu() };
+        assert_eq!(standing(&deleting, &Queued::Nothing, at(0)), None);
+        let copy = Wrapper { has_manager: true, ..gpu() };
+        let said = standing(&copy, &Queued::Nothing, at(0)).unwrap().message;
+        assert!(said.starts_with("it has no Workload: only MultiKueue"), "{said}");
     }
 
     #[test]

@@ -168,13 +168,16 @@ pub fn documents(sources: &[Source]) -> Vec<Result<Document, Flaw>> {
         all.append(&mut of_file(source, &mut values_left));
         if all.len() > OBJECTS_MAX {
             all.truncate(OBJECTS_MAX);
-            let message =
-                format!("too many objects: at most {OBJECTS_MAX} are read across all files");
-            all.push(Err(Flaw { origin: Origin::file(&source.name), message }));
+            let origin = Origin::file(&source.name);
+            all.push(Err(Flaw { origin, message: too_many_objects() }));
             break;
         }
     }
     all
+}
+
+fn too_many_objects() -> String {
+    format!("too many objects: at most {OBJECTS_MAX} are read across all files")
 }
 
 fn of_file(source: &Source, values_left: &mut usize) -> Vec<Result<Document, Flaw>> {

@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::tree::{Cost, Tree, duplicate};
-use super::{DEPTH_MAX, VALUES_MAX};
+use super::{DEPTH_MAX, OBJECTS_MAX, VALUES_MAX, too_many_objects};
 use crate::price::values;
 use crate::printable::truncate_chars;
 use crate::tuning::shortened;
@@ -71,6 +71,7 @@ fn documents(text: &str, values_left: usize) -> Vec<Parsed> {
         return vec![Parsed::flaw(&too_many())];
     }
     match json(text) {
+        Ok(values) if values.len() > OBJECTS_MAX => vec![Parsed::flaw(&too_many_objects())],
         Ok(values) => values,
         // it may be YAML in its flow style
         Err(error) => {
@@ -90,7 +91,7 @@ fn too_many() -> String {
 }
 
 /// JSON values one after the other, also with the lines between them that separate YAML documents. No string of
-/// JSON has such a line in it.
+/// JSON has such a line in it. At most one more than [`OBJECTS_MAX`] is read: [`Cost`] does not count a text that stands alone.
 fn json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
     let text = if text.contains(SEPARATOR) {
         Cow::Owned(text.replace(SEPARATOR, "\n   \n"))
@@ -98,7 +99,10 @@ fn json(text: &str) -> Result<Vec<Parsed>, serde_json::Error> {
         Cow::Borrowed(text)
     };
     let values = serde_json::Deserializer::from_str(&text).into_iter::<Tree>();
-    values.map(|tree| tree.map(|Tree(value)| Parsed { line: None, value: Ok(value) })).collect()
+    values
+        .take(OBJECTS_MAX + 1)
+        .map(|tree| tree.map(|Tree(value)| Parsed { line: None, value: Ok(value) }))
+        .collect()
 }
 
 /// YAML documents, read on a stack that holds [`DEPTH_MAX`] levels of an unoptimised reader too.
@@ -124,7 +128,7 @@ fn yaml_here(text: &str, values_left: usize) -> Vec<Parsed> {
         budget: serde_saphyr::budget! {
             max_depth: DEPTH_MAX,
             flow_nesting_limit: DEPTH_MAX,
-            max_documents: super::OBJECTS_MAX,
+            max_documents: OBJECTS_MAX,
             max_events: VALUES_MAX.saturating_mul(4),
             max_nodes: values_left.saturating_mul(2),
             max_total_scalar_bytes: 128 << 20,

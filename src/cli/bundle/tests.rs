@@ -106,6 +106,7 @@ fn bombs_are_refused_with_one_clear_error() {
     }
     let texts = format!("a: &a {}\nb:\n{}", "x".repeat(200_000), "- *a\n".repeat(1_000));
     let values = format!("[{}1]", "1,".repeat(VALUES_MAX));
+    let texts_alone = format!("[]{}", "\"\"".repeat(OBJECTS_MAX));
     let long = format!("kind: A\n{}\n", "y".repeat(1_000_000));
     for (bomb, want) in [
         (deep_json, "at most 100 levels"),
@@ -115,6 +116,7 @@ fn bombs_are_refused_with_one_clear_error() {
         (aliases, "aliases may expand to at most 50000"),
         (texts, "at most 3000000 values"),
         (values, "at most 3000000 values"),
+        (texts_alone, "at most 50000 are read"),
         (long, "invalid YAML"),
     ] {
         let found = read(&bomb);

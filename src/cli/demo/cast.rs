@@ -6,7 +6,9 @@ use serde_json::{Map, Value, json};
 
 use super::super::bundle::Document;
 use crate::api::keys;
+use crate::kinds::Kind;
 use crate::webhook::validate::{self, Finding, Severity};
+use crate::world::actors;
 use crate::world::actors::kueue::{QUEUE, thousandths};
 use crate::world::show::{Cast, Misfortune};
 
@@ -95,24 +97,18 @@ fn rank(object: &Value) -> u8 {
     }
 }
 
-/// Kinds that are served, and would have pods if somebody made them.
-const WITHOUT_MODEL: [&str; 8] = [
-    "JAXJob",
-    "LeaderWorkerSet",
-    "MPIJob",
-    "PaddleJob",
-    "RayJob",
-    "RayService",
-    "TrainJob",
-    "XGBoostJob",
-];
-
+/// Kinds that are known, and would have pods if somebody made them.
 fn without_model(objects: &[Value]) -> BTreeSet<String> {
     let components = objects.iter().flat_map(|object| {
         object["spec"]["components"].as_array().into_iter().flatten().map(|one| &one["template"])
     });
-    let kinds = objects.iter().chain(components).filter_map(|object| object["kind"].as_str());
-    kinds.filter(|kind| WITHOUT_MODEL.contains(kind)).map(str::to_owned).collect()
+    let row = |object: &Value| {
+        let text = |field: &str| object[field].as_str().unwrap_or_default();
+        Kind::of_any_version(text("apiVersion"), text("kind"))
+    };
+    let known = objects.iter().chain(components).map(row).filter(|row| row.is_known());
+    let kinds = known.map(|row| row.kind).filter(|kind| !actors::is_simulated(kind));
+    kinds.map(str::to_owned).collect()
 }
 
 /// Three nodes, each with one GPU.
@@ -229,4 +225,28 @@ fn fields_of<'v>(value: &'v mut Value, name: &str) -> Option<&'v mut Map<String,
         *field = json!({});
     }
     field.as_object_mut()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kinds_whose_pods_nobody_makes_are_named() {
+        let object = |row: &Kind| json!({"apiVersion": row.api_version, "kind": row.kind});
+        let mut objects: Vec<Value> = Kind::all().map(object).collect();
+        objects.push(json!({"apiVersion": "kubeflow.org/v2beta1", "kind": "MPIJob"}));
+        objects.push(json!({"apiVersion": "x.io/v1", "kind": "FooJob"}));
+        let wanted = [
+            "JAXJob",
+            "LeaderWorkerSet",
+            "MPIJob",
+            "PaddleJob",
+            "RayJob",
+            "RayService",
+            "TrainJob",
+            "XGBoostJob",
+        ];
+        assert_eq!(without_model(&objects), BTreeSet::from(wanted.map(str::to_owned)));
+    }
 }

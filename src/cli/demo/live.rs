@@ -16,6 +16,8 @@ const FRAMES_OF_A_SIZE: u32 = 10;
 const PATIENCE: u32 = 30;
 /// How much faster it goes at most.
 const HASTE_MAX: f64 = 200.0;
+/// Virtual seconds per real second, at most: more than [`HORIZON`] passes between two pictures.
+const SPEED_MAX: f64 = 1e6;
 
 /// Shows it all; false where somebody ended it.
 pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
@@ -63,9 +65,14 @@ pub(super) async fn live(mut show: Show, audience: &Audience) -> bool {
     !seen_enough
 }
 
+/// The time that passes between two pictures.
+fn step(speed: f64) -> Duration {
+    FRAME.mul_f64(speed.min(SPEED_MAX))
+}
+
 /// Lets time pass, at most to the next line of the story; false where it is over.
 async fn move_on(show: &mut Show, teller: &mut Teller, lines: &mut Vec<Line>, speed: f64) -> bool {
-    let target = if speed > 0.0 { show.elapsed() + FRAME.mul_f64(speed) } else { HORIZON };
+    let target = if speed > 0.0 { show.elapsed() + step(speed) } else { HORIZON };
     let told = lines.len();
     while show.elapsed() < target && lines.len() == told {
         let goes_on = show.advance(target, HORIZON).await;
@@ -93,4 +100,16 @@ fn title(audience: &Audience, haste: f64) -> String {
 fn draw(show: &Show, lines: &[Line], title: &str, (width, height): (usize, usize)) -> Vec<Shown> {
     let frame = Frame { width, height, colours: term::has_colour() };
     view::view(title, &show.picture(), lines, frame)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_speed_is_a_length_of_time() {
+        assert_eq!(step(1.0), FRAME);
+        assert_eq!(step(1e21), step(SPEED_MAX));
+        assert_eq!(step(f64::MAX * HASTE_MAX), step(SPEED_MAX));
+    }
 }

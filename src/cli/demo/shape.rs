@@ -8,6 +8,7 @@ use super::super::bundle::Document;
 use super::super::complaint::complaint;
 use crate::kinds::{self, Kind};
 use crate::tuning::shortened;
+use crate::world::actors;
 
 /// The most pods at a time, of all objects together.
 const PODS_MAX: i64 = 1_000;
@@ -69,13 +70,9 @@ fn object(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The kinds whose pods are simulated.
-const SIMULATED: [&str; 7] =
-    ["Pod", "Job", "JobSet", "Deployment", "StatefulSet", "RayCluster", "PyTorchJob"];
-
 /// Whether the pods of its kind are simulated.
 fn is_simulated(object: &Value) -> bool {
-    SIMULATED.contains(&Kind::of_object(object).kind)
+    actors::is_simulated(Kind::of_object(object).kind)
 }
 
 fn metadata(object: &Value, path: &str, found: &mut Vec<String>) {

@@ -82,12 +82,9 @@ pub(super) fn summary(show: &Show, lines: &[Line]) -> Vec<String> {
     let now = Show::moment_at(show.elapsed());
     let ledgers = picture.wrappers.iter().filter_map(|wrapper| {
         let usage = wrapper.status.usage.as_ref()?;
-        let ledger = Ledger::of(usage, now).line(now);
         // without Kueue, there is no quota
-        let ledger = match wrapper.standing {
-            Some(_) => ledger,
-            None => ledger.replace("quota reserved for", "held resources for"),
-        };
+        let held = if wrapper.standing.is_some() { "quota reserved" } else { "held resources" };
+        let ledger = Ledger::of(usage, now).line_about(held, now);
         Some(format!("{}: {ledger}.", wrapper.name))
     });
     let missed = show.unstruck();

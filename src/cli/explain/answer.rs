@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::super::aw::list::state;
+use super::super::aw::multikueue::is_sent;
 use super::super::ledger::Ledger;
 use super::super::program;
 use super::Scene;
@@ -239,7 +240,7 @@ pub(in crate::cli) fn explain(scene: &Scene, config: &Config, now: Timestamp) ->
     }
     if let Some(manager) = scene.wrapper.other_manager() {
         let message = format!("managed by {manager}, not by this controller");
-        let standing = state(&scene.wrapper, now);
+        let standing = standing_elsewhere(&scene.wrapper, now);
         return Explanation { message, standing, ..of(scene, &stays, title, scene.notes.clone()) };
     }
     let (limits, remarks) = Limits::of(&scene.wrapper.annotations, &config.fault_tolerance);
@@ -336,6 +337,8 @@ pub(in crate::cli) fn how_to_retry(name: &str, program: &str) -> String {
 fn standing(scene: &Scene, now: Timestamp) -> String {
     let wrapper = &scene.wrapper;
     match wrapper.status.phase {
+        // the manager cluster alone creates such a copy again
+        Phase::Failed | Phase::Succeeded if wrapper.has_manager => "final".to_owned(),
         Phase::Failed => format!("final; {}", how_to_retry(&wrapper.name, program())),
         Phase::Succeeded => "final; to run it again, delete and recreate it".to_owned(),
         Phase::Empty
@@ -345,6 +348,16 @@ fn standing(scene: &Scene, now: Timestamp) -> String {
         | Phase::Resetting
         | Phase::Suspending
         | Phase::Terminating => state(wrapper, now),
+    }
+}
+
+/// The same of one that another controller manages.
+fn standing_elsewhere(wrapper: &Wrapper, now: Timestamp) -> String {
+    let has_ended = matches!(wrapper.status.phase, Phase::Succeeded | Phase::Failed);
+    if has_ended && is_sent(wrapper) && !wrapper.deleting {
+        "final".to_owned()
+    } else {
+        state(wrapper, now)
     }
 }
 

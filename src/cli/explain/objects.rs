@@ -1,7 +1,7 @@
 //! What people leave out when they write a bundle by hand: namespaces, UIDs, times. It is filled in
 //! where that cannot change whose an object is.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -96,7 +96,7 @@ fn status(wrapper: &mut Document, now: Timestamp) {
 /// no label. The controller asks for more than the record, which every object in a cluster has.
 fn owners(wrapper: &Document, others: &mut [Document]) {
     let recorded = wrapper.value.pointer("/status/componentStatus").and_then(Value::as_array);
-    let uids: Vec<&str> = recorded
+    let uids: BTreeSet<&str> = recorded
         .into_iter()
         .flatten()
         .filter_map(|entry| entry.get("uid").and_then(Value::as_str))

@@ -91,13 +91,27 @@ impl Bundle {
     }
 }
 
-impl Found {
-    /// Whether this is the object of an owner reference.
-    fn is(&self, owner: &Controller) -> bool {
-        self.group == bundle::group(&owner.api_version)
-            && self.kind == owner.kind
-            && self.seen.meta.name.as_deref() == Some(&owner.name)
-            && self.seen.meta.uid.as_deref() == Some(&owner.uid)
+/// The objects by what an owner reference says: group, kind, name and UID.
+struct Owners<'o>(BTreeMap<(&'o str, &'o str, &'o str, &'o str), &'o Found>);
+
+impl<'o> Owners<'o> {
+    fn of(objects: &'o [Found]) -> Self {
+        let mut all = BTreeMap::new();
+        for found in objects {
+            let meta = &found.seen.meta;
+            if let (Some(name), Some(uid)) = (&meta.name, &meta.uid) {
+                let key = (found.group.as_str(), found.kind.as_str(), name.as_str(), uid.as_str());
+                all.entry(key).or_insert(found);
+            }
+        }
+        Self(all)
+    }
+
+    /// The object of an owner reference.
+    fn get(&self, owner: &Controller) -> Option<&'o Found> {
+        let group = bundle::group(&owner.api_version);
+        let key = (group, owner.kind.as_str(), owner.name.as_str(), owner.uid.as_str());
+        self.0.get(&key).copied()
     }
 }
 
@@ -330,6 +344,7 @@ fn pods(
     objects: &[Found],
 ) -> Vec<Pod> {
     let (mut kin, mut ancestors) = (Kin::default(), Ancestors::new());
+    let owners = Owners::of(objects);
     for _ in 0..=ancestry::CHAIN_MAX {
         let family = Family::new(&wrapper.uid, roots, components, &kin);
         let mut unread = vec![];
@@ -338,8 +353,11 @@ fn pods(
                 unread.push((owner, record));
             }
         }
+        if unread.is_empty() {
+            break;
+        }
         for (owner, record) in unread {
-            if let Some(found) = objects.iter().find(|found| found.is(&owner)) {
+            if let Some(found) = owners.get(&owner) {
                 let controller = Identity::of(&found.seen.meta).controller;
                 ancestors.insert(owner, Ancestor::Exists(controller));
             } else if record.identity.appwrapper_uid.as_deref() == Some(&wrapper.uid) {

@@ -6,6 +6,7 @@ mod servers;
 mod shadow;
 mod worker;
 
+use std::convert::identity;
 use std::io;
 use std::path::PathBuf;
 use std::pin::pin;
@@ -98,14 +99,14 @@ async fn serve_until_stopped(args: &Args) -> Result<(), Error> {
     let health = health(&context, &config, checks, heartbeat.clone()).await?;
     let follows = tokio::spawn(follow(client.clone(), context.clone()));
     let looks = tokio::spawn(warn(client, config));
-    let reload = args.config.clone().map(|path| tokio::spawn(reload::reload(context, path, text)));
+    let follow_file = |path| tokio::spawn(reload::reload(context, path, text, identity));
+    let reload = args.config.clone().map(follow_file);
     let working = async {
-        if let Some(lease) = lease {
-            lead::lead(controller, lease, stop).await
-        } else {
+        let Some(lease) = lease else {
             controller.run(stop).await;
-            Ok(())
-        }
+            return Ok(());
+        };
+        lead::lead(controller, lease, stop).await
     };
     let workers = servers.iter().map(|servers| &servers.worker).chain([&health]);
     let ended = tokio::select! {
@@ -164,7 +165,7 @@ async fn health(
     })?;
     match listens.await {
         Ok(Ok(())) => Ok(worker),
-        Ok(Err(error)) => Err(Error::Usage(telemetry::chain(&error))),
+        Ok(Err(error)) => Err(Error::System(telemetry::chain(&error))),
         Err(_) => Err(worker.ended().await),
     }
 }

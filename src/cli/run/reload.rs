@@ -12,8 +12,13 @@ use crate::telemetry;
 const RELOAD_EVERY: Duration = Duration::from_secs(1);
 
 /// Reloads a changed configuration file; one with errors is reported, and the old one stays. `known` is what the file said
-/// before the configuration in force was read from it.
-pub(super) async fn reload(context: Arc<Context>, path: PathBuf, mut known: Option<String>) {
+/// before the configuration in force was read from it; `adapt` makes of a configuration what this process runs with.
+pub(super) async fn reload(
+    context: Arc<Context>,
+    path: PathBuf,
+    mut known: Option<String>,
+    adapt: fn(Config) -> Config,
+) {
     let begun_with = context.config();
     let mut seen = known.clone();
     let mut ticks = tokio::time::interval(RELOAD_EVERY);
@@ -32,7 +37,8 @@ pub(super) async fn reload(context: Arc<Context>, path: PathBuf, mut known: Opti
                 .map_err(|source| LoadError::Invalid { path: path.clone(), source }),
             None => Config::load(&path), // says why it cannot be read
         };
-        match loaded {
+        context.metrics.set_configuration_valid(loaded.is_ok());
+        match loaded.map(adapt) {
             Ok(config) => {
                 let sections = config.needs_restart(&begun_with).join(", ");
                 *context.config.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(config);
@@ -82,13 +88,23 @@ mod tests {
         let path = std::env::temp_dir().join(name);
         // it has changed since the configuration was read
         tokio::fs::write(&path, "retryPolicy: {globalMaxRetries: 9}").await.unwrap();
-        let task = tokio::spawn(reload(context.clone(), path.clone(), Some("{}".to_owned())));
+        let adapt = |mut config: Config| {
+            config.metrics.secure = false;
+            config
+        };
+        let known = Some("{}".to_owned());
+        let task = tokio::spawn(reload(context.clone(), path.clone(), known, adapt));
         tokio::time::sleep(RELOAD_EVERY * 3).await;
         assert_eq!(context.config.read().unwrap().retry_policy.global_max_retries, 9);
+        assert!(!context.config.read().unwrap().metrics.secure, "it is adapted as the first one");
         let of = async |text: &str| written(&context, &path, text).await;
+        let is_shown = |line: &str| context.metrics.page().contains(line);
         assert_eq!(of("retryPolicy: {globalMaxRetries: 7}").await, 7);
+        assert!(is_shown("appwrapper_configuration_valid 1\n"));
         assert_eq!(of("retryPolicy: {globalMaxRetries: -1}").await, 7, "the old one stays");
+        assert!(is_shown("appwrapper_configuration_valid 0\n"));
         assert_eq!(of("retryPolicy: {globalMaxRetries: 0}").await, 0);
+        assert!(is_shown("appwrapper_configuration_valid 1\n"));
         task.abort();
         tokio::fs::remove_file(&path).await.unwrap();
     }

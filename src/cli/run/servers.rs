@@ -108,7 +108,7 @@ impl Parts {
         let serving =
             serving.into_iter().map(async |(listener, router, current, clients, limits)| {
                 let listener = tokio::net::TcpListener::from_std(listener)
-                    .map_err(|error| Error::Usage(format!("cannot listen: {error}")))?;
+                    .map_err(|error| Error::System(format!("cannot listen: {error}")))?;
                 let stopped = stopped.clone();
                 match clients {
                     Some(clients) => {
@@ -228,5 +228,5 @@ fn listen(what: &'static str, address: SocketAddr) -> Result<TcpListener, Error>
         Ok(listener)
     });
     listener
-        .map_err(|error| Error::Usage(format!("cannot listen on {address} for {what}: {error}")))
+        .map_err(|error| Error::System(format!("cannot listen on {address} for {what}: {error}")))
 }

@@ -51,8 +51,10 @@ pub(super) async fn watch_until_stopped(args: &Args) -> Result<(), Error> {
     let health = health(&context, &config, checks, heartbeat.clone()).await?;
     let follows = tokio::spawn(super::follow(client.clone(), context.clone()));
     let looks = tokio::spawn(warn(client, config));
-    let reload =
-        args.config.clone().map(|path| tokio::spawn(reload::reload(context.clone(), path, text)));
+    let reload = args
+        .config
+        .clone()
+        .map(|path| tokio::spawn(reload::reload(context.clone(), path, text, settings)));
     let ended = tokio::select! {
         () = controller.run(stop) => Ok(()),
         ended = worker::any_ended([&health]) => Err(ended),

@@ -56,7 +56,7 @@ impl Worker {
                     tracing::error!(thread = name, %error, "A thread failed.");
                 }
             })
-            .map_err(|error| Error::Usage(format!("cannot start a thread: {error}")))?;
+            .map_err(|error| Error::System(format!("cannot start a thread: {error}")))?;
         Ok(Self { name, stop, thread, runs })
     }
 

@@ -140,7 +140,7 @@ fn told(story: Result<Story, Error>, answer: impl FnOnce(Story) -> Response) -> 
         Err(error) => {
             let status = match error {
                 Error::Negative(_) | Error::Usage(_) => StatusCode::NOT_FOUND,
-                Error::Cluster(_) => StatusCode::BAD_GATEWAY,
+                Error::Cluster(_) | Error::System(_) => StatusCode::BAD_GATEWAY,
             };
             (status, data(&json!({"error": error.to_string()}))).into_response()
         }

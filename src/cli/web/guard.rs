@@ -53,7 +53,7 @@ impl Guard {
     pub(super) fn new(port: u16) -> Result<Self, Error> {
         let mut bytes = [0; TOKEN_BYTES];
         let filled = SystemRandom::new().fill(&mut bytes);
-        filled.map_err(|_| Error::Usage("cannot read random numbers for a token".to_owned()))?;
+        filled.map_err(|_| Error::System("cannot read random numbers for a token".to_owned()))?;
         let token = format!("{:032x}", u128::from_be_bytes(bytes));
         Ok(Self { token, hosts: [format!("127.0.0.1:{port}"), format!("localhost:{port}")] })
     }

@@ -86,7 +86,7 @@ pub(super) fn play(port: u16, recording: Recording) -> Result<ExitCode, Error> {
 
 async fn show(port: u16, source: Source) -> Result<ExitCode, Error> {
     let cannot = |error: std::io::Error| {
-        Error::Usage(format!("--port {port}: cannot listen on 127.0.0.1: {error}"))
+        Error::System(format!("--port {port}: cannot listen on 127.0.0.1: {error}"))
     };
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await.map_err(cannot)?;
     let guard = Guard::new(listener.local_addr().map_err(cannot)?.port())?;

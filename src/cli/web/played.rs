@@ -10,6 +10,7 @@ use super::super::Error;
 use super::super::aw::list::{Item, item};
 use super::super::aw::story::{Known, Life, Story, past};
 use super::super::bundle::{Document, Origin, exported_at};
+use super::super::configuration::assumed;
 use super::queues::Queues;
 use crate::api::keys;
 use crate::clock::{Clock, SystemClock};
@@ -42,6 +43,8 @@ pub(in crate::cli) struct Told {
 pub(in crate::cli) struct Recording {
     pub title: String,
     pub config: Config,
+    /// What is not certain about it, for each story.
+    pub notes: Vec<String>,
     /// In order.
     pub changes: Vec<Change>,
     pub lines: Vec<Told>,
@@ -65,7 +68,8 @@ impl Recording {
     /// There is not exactly one AppWrapper in it, or something cannot be read.
     pub(super) fn of_bundle(documents: Vec<Document>, config: Config) -> Result<Self, String> {
         let end = exported_at(&documents).unwrap_or_else(|| SystemClock.now());
-        Known::of_bundle(documents.clone(), &config, end)?;
+        let known = Known::of_bundle(documents.clone(), &config, end)?;
+        let notes = assumed(&known.gathered.one.wrapper).into_iter().collect();
         let namespace = documents
             .iter()
             .find(|document| document.is_ours("AppWrapper"))
@@ -80,7 +84,7 @@ impl Recording {
             Change { at: end, value: document.value, gone: false }
         };
         let changes = documents.into_iter().map(change).collect();
-        Ok(Self { title: "export".to_owned(), config, changes, end, ..Self::default() })
+        Ok(Self { title: "export".to_owned(), config, notes, changes, end, ..Self::default() })
     }
 
     fn begin(&self) -> Timestamp {
@@ -175,6 +179,7 @@ impl Recording {
         });
         let documents = std::iter::once(wrapper).chain(around).map(document).collect();
         let mut known = Known::of_bundle(documents, &self.config, at).map_err(Error::Negative)?;
+        known.gathered.notes.extend(self.notes.iter().cloned());
         known.past = objects.iter().filter_map(|now| life(now, uid)).collect();
         known.deletions = self.deletions(uid, at);
         Ok(known.story(at))

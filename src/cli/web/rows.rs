@@ -83,10 +83,10 @@ impl Rows {
             match event {
                 // it may fail yet
                 Event::Init => inner.round += 1,
-                Event::InitApply(seen) => change.set.extend(inner.put(&seen)),
+                Event::InitApply(seen) => change.put(inner.put(&seen)),
                 Event::Apply(seen) => {
                     inner.problem = None;
-                    change.set.extend(inner.put(&seen));
+                    change.put(inner.put(&seen));
                 }
                 Event::Delete(seen) => {
                     inner.problem = None;
@@ -122,6 +122,15 @@ impl Rows {
         inner.problem = Some(problem.clone());
         let change = Change { problem: Some(problem), ..Change::default() };
         drop(self.changes.send(Arc::new(change)));
+    }
+}
+
+impl Change {
+    /// Adds a row that is new or has changed, also where the same change had it gone.
+    fn put(&mut self, row: Option<Item>) {
+        let Some(item) = row else { return };
+        self.gone.retain(|(namespace, name)| item.key() != (namespace.as_str(), name.as_str()));
+        self.set.push(item);
     }
 }
 
@@ -191,6 +200,11 @@ mod tests {
         assert_eq!(names(&changes.try_recv().unwrap()), (vec!["b"], vec![]));
         rows.take(vec![Event::Apply(seen("c", "Running")), Event::Delete(seen("c", "Running"))]);
         assert_eq!(names(&changes.try_recv().unwrap()), (vec![], vec!["c"]));
+        // it was recreated
+        for again in [Event::Apply(seen("b", "Failed")), Event::InitApply(seen("b", "Failed"))] {
+            rows.take(vec![Event::Delete(seen("b", "Failed")), again]);
+            assert_eq!(names(&changes.try_recv().unwrap()), (vec!["b"], vec![]));
+        }
         rows.failed("gone away".into());
         rows.failed("gone away".into());
         assert_eq!(changes.try_recv().unwrap().problem.as_deref(), Some("gone away"));

@@ -79,6 +79,8 @@ async fn an_export_is_shown_as_it_was() {
     assert_eq!(story["now"], "2026-01-01T00:10:00Z");
     assert_eq!(story["attempts"]["rows"][0][5], "Failed");
     assert_eq!(story["why"][0]["value"], "Pod/w: does not exist");
+    let notes = story["description"]["notes"].to_string();
+    assert!(notes.contains("assuming the default configuration"), "{notes}");
     for (file, begin) in [("picture.svg", "<svg "), ("picture.html", "<!DOCTYPE html>")] {
         let (status, headers, body) =
             get(&site, own, &format!("{file}?namespace=team&name=train")).await;

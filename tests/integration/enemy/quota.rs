@@ -9,7 +9,7 @@ use std::time::Duration;
 use kube::api::{Api, DeleteParams, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::runtime::wait::await_condition;
-use kube::{Client, Error};
+use kube::{Client, Error, ResourceExt};
 use serde_json::{Value, json};
 
 use crate::deeds::seconds;
@@ -247,10 +247,17 @@ fn the_labels_of_pods_are_for_controllers() {
         tenant.create(deployment("plain", json!({}))).await.expect("a Deployment of its own");
         let change = json!({"spec": {"template": {"metadata": {"labels": ours}}}});
         refused(refusal(tenant.patch(("apps/v1", "Deployment"), "plain", change).await));
-        let cron = json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
-            "spec": {"schedule": "* * * * *", "jobTemplate": {"spec": {"template":
-                {"metadata": {"labels": ours}, "spec": pod_template(&[])["spec"]}}}}});
-        refused(refusal(tenant.create(cron).await));
+        let cron = |job: Value, pods: Value| {
+            json!({"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "c"},
+                "spec": {"schedule": "* * * * *", "suspend": true, "jobTemplate": {
+                    "metadata": {"labels": job}, "spec": {"template": {
+                        "metadata": {"labels": pods}, "spec": pod_template(&[])["spec"]}}}}})
+        };
+        refused(refusal(tenant.create(cron(json!({}), ours.clone())).await));
+        refused(refusal(tenant.create(cron(ours.clone(), json!({}))).await));
+        tenant.create(cron(json!({}), json!({}))).await.expect("a CronJob of its own");
+        let change = json!({"spec": {"jobTemplate": {"metadata": {"labels": ours}}}});
+        refused(refusal(tenant.patch(("batch/v1", "CronJob"), "c", change).await));
         let own = labels(json!({NAME_LABEL: null}));
         refused(refusal(tenant.patch(("batch/v1", "Job"), "j", own).await));
         // and what is wrapped still makes its pods
@@ -289,6 +296,20 @@ fn nobody_makes_an_appwrapper_the_controller_of_its_own() {
         let said = refusal(tenant.patch(("batch/v1", "Job"), "own", owner(true)).await);
         assert!(said.contains("add it to spec.components"), "{said}");
         tenant.patch(("batch/v1", "Job"), "own", owner(false)).await.expect("it goes with it");
+        // nor in two steps, the first of which names another group
+        let mut foreign = owner(true);
+        foreign["metadata"]["ownerReferences"][0]["apiVersion"] = "x.example/v1".into();
+        let mut wrapped = wrapper("two", json!({}), vec![job("of-two", json!({}), &[])]);
+        wrapped["metadata"]["ownerReferences"] = foreign["metadata"]["ownerReferences"].clone();
+        tenant.create(wrapped).await.expect("another group");
+        tenant.patch(("batch/v1", "Job"), "own", foreign).await.expect("another group");
+        for (kind, name, want) in [
+            (("batch/v1", "Job"), "own", "must not be set as the controller"),
+            (AW, "two", "the controller of an AppWrapper must not be changed"),
+        ] {
+            let said = refusal(tenant.patch(kind, name, owner(true)).await);
+            assert!(said.contains(want), "{name}: {said}");
+        }
         // what the controller has created may still change
         let note = json!({"metadata": {"annotations": {"example.org/note": "x"}}});
         tenant.patch(("batch/v1", "Job"), "j", note).await.expect("its owner stays");
@@ -312,8 +333,13 @@ fn nobody_detaches_what_was_made_for_an_appwrapper() {
             (("apps/v1", "Deployment"), "d"),
             (("batch/v1", "Job"), "j"),
         ] {
-            let said = refusal(tenant.patch(kind, name, alone.clone()).await);
-            assert!(said.contains("must be left to controllers"), "{kind:?}: {said}");
+            let object = tenant.api(kind.0, kind.1).get(name).await.expect("it exists");
+            let mut another = json!({"metadata": {"ownerReferences": object.owner_references()}});
+            another["metadata"]["ownerReferences"][0]["apiVersion"] = "x.example/v1".into();
+            for change in [alone.clone(), another] {
+                let said = refusal(tenant.patch(kind, name, change).await);
+                assert!(said.contains("must be left to controllers"), "{kind:?}: {said}");
+            }
             let note = json!({"metadata": {"annotations": {"example.org/note": "x"}}});
             tenant.patch(kind, name, note).await.expect("its owner stays");
         }

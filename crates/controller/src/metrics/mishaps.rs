@@ -1,8 +1,8 @@
-//! What should not happen: panics, and dropped Kubernetes events.
+//! What should not happen: panics, dropped Kubernetes events, and an invalid configuration.
 
-use prometheus::{IntCounter, IntCounterVec, Registry};
+use prometheus::{IntCounter, IntCounterVec, IntGauge, Registry};
 
-use super::make::{counter, plain_counter, register};
+use super::make::{counter, plain_counter, plain_gauge, register};
 
 /// Where the code panicked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,11 +24,12 @@ impl PanicSite {
     }
 }
 
-/// The counters.
+/// The counters, and whether the configuration is valid.
 #[derive(Clone, Debug)]
 pub(super) struct Mishaps {
     panics: IntCounterVec,
     events_dropped: IntCounter,
+    configuration_valid: IntGauge,
 }
 
 impl Mishaps {
@@ -46,9 +47,15 @@ impl Mishaps {
             "appwrapper_events_dropped_total",
             "Kubernetes events dropped because too many were pending, those of their type exceeded its rate, or the API server did not accept them.",
         );
+        let configuration_valid = plain_gauge(
+            "appwrapper_configuration_valid",
+            "1 if the configuration file is valid, 0 if it has errors and the previous configuration is in force.",
+        );
+        configuration_valid.set(1); // the process does not start with an invalid one
         Self {
             panics: register(registry, panics),
             events_dropped: register(registry, events_dropped),
+            configuration_valid: register(registry, configuration_valid),
         }
     }
 
@@ -58,5 +65,9 @@ impl Mishaps {
 
     pub(super) fn event_dropped(&self) {
         self.events_dropped.inc();
+    }
+
+    pub(super) fn set_configuration_valid(&self, is_valid: bool) {
+        self.configuration_valid.set(i64::from(is_valid));
     }
 }

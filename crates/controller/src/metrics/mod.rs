@@ -252,6 +252,11 @@ impl Metrics {
         self.mishaps.event_dropped();
     }
 
+    /// Sets whether the configuration file is valid, which is the default; else the previous configuration is in force.
+    pub fn set_configuration_valid(&self, is_valid: bool) {
+        self.mishaps.set_configuration_valid(is_valid);
+    }
+
     /// Counts a reconcile and its duration.
     pub fn reconciled(&self, took: Duration, succeeded: bool) {
         let result = if succeeded { "ok" } else { "error" };

@@ -374,6 +374,18 @@ fn names_of_queues_and_categories_are_bounded() {
 }
 
 #[test]
+fn an_invalid_configuration_is_on_the_page() {
+    let metrics = Metrics::new();
+    for (is_valid, want) in [(None, 1), (Some(false), 0), (Some(true), 1)] {
+        if let Some(is_valid) = is_valid {
+            metrics.set_configuration_valid(is_valid);
+        }
+        let line = format!("appwrapper_configuration_valid {want}\n");
+        assert!(metrics.page().contains(&line), "{is_valid:?}: {}", metrics.page());
+    }
+}
+
+#[test]
 fn the_certificate_is_on_the_page_once_there_is_one() {
     let metrics = Metrics::new();
     assert!(metrics.page().contains("appwrapper_leader 1\n"));

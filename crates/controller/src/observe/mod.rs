@@ -115,16 +115,7 @@ pub async fn observe(
     if ask == FreshRead::Pods {
         read_again(sources, wrapper, memory, &mut components, &pods).await?;
     }
-    if has_unread {
-        memory.look_again(pods::READ_AGAIN_AFTER);
-    }
-    if memory.has_unwatched {
-        let runs = wrapper.status.phase.runs_components();
-        memory.look_again(if runs { UNWATCHED_AGAIN_AFTER } else { pods::READ_AGAIN_AFTER });
-    }
-    if !memory.departed.is_empty() {
-        memory.look_again(DEPARTED_FOR);
-    }
+    look_again(wrapper, memory, has_unread);
     memory.kin.tell_pod_owners(&mut components);
     let mut snapshot = Snapshot {
         nodes: known_nodes(sources, memory, &pods, ask, autopilot).await?,
@@ -187,6 +178,20 @@ fn only_deletes(wrapper: &Wrapper) -> bool {
             }
             Phase::Empty | Phase::Suspended | Phase::Succeeded => false,
         }
+}
+
+/// When to look again although no watch may tell of anything.
+fn look_again(wrapper: &Wrapper, memory: &mut ReconcileState, has_unread: bool) {
+    if has_unread {
+        memory.look_again(pods::READ_AGAIN_AFTER);
+    }
+    if memory.has_unwatched {
+        let runs = wrapper.status.phase.runs_components();
+        memory.look_again(if runs { UNWATCHED_AGAIN_AFTER } else { pods::READ_AGAIN_AFTER });
+    }
+    if !memory.departed.is_empty() {
+        memory.look_again(DEPARTED_FOR);
+    }
 }
 
 async fn presence(

@@ -22,7 +22,7 @@
 //! | F21 clocks | [`Fault::Clock`] |
 //! | F22, F23 two leaders | [`Fault::Leader`] |
 //! | F24, F25 429, outages | [`Fault::Refuse`], [`Fault::Outage`] |
-//! | F26 our webhook down | no webhook in this world |
+//! | F26 our webhook down | the webhook does not run here; half of the worlds refuse late creates |
 //! | F27 other admission | [`Fault::Refuse`] with 403 of a quota on a create |
 //! | F28–F32 suspension, deletion at any time | [`Fault::User`], [`Fault::Kueue`] |
 //! | F33 Kueue frees quota on delete | Kueue's own fault; this world's Kueue waits for the object's end |

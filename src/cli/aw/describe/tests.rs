@@ -2,6 +2,7 @@ use serde_json::{Value, json};
 
 use super::super::super::explain::Scene;
 use super::*;
+use crate::api::keys;
 use crate::snapshot::{Container, ContainerState, Object, Report, Termination};
 
 fn at(second: i64) -> Timestamp {
@@ -262,9 +263,57 @@ fn a_manager_cluster_shows_what_its_worker_cluster_reports() {
     managed by  kueue.x-k8s.io/multikueue
     components  Pod/p: created in the worker cluster only
     failure     61s ago, in the worker cluster: component p, pod p on node n\u{1b}[2J; attempt 1: Fail by retryLimit
+    advice      to run it again, delete the AppWrapper and create it again in this cluster
     ");
     let other = description(&one("example.com/other"), Some(&snapshot), None, vec![]);
     assert_eq!(other.last_failure, None);
+}
+
+#[test]
+fn what_is_deleted_in_a_manager_cluster_is_said_to_be_deleted() {
+    for (manager, deleting, is_told) in [
+        (Some(keys::MULTIKUEUE), true, true),
+        (Some("example.com/other"), true, true),
+        (Some(keys::MULTIKUEUE), false, false),
+        (None, true, false),
+    ] {
+        let mut one = one(&json!({"phase": "Running"}), &json!({}));
+        let mut wrapper = (*one.wrapper).clone();
+        wrapper.deleting = deleting;
+        wrapper.queue = Some("gpu".into());
+        std::sync::Arc::make_mut(&mut wrapper.spec).managed_by = manager.map(str::to_owned);
+        one.wrapper = std::sync::Arc::new(wrapper.clone());
+        let snapshot = snapshot(&one, Presence::Absent, vec![]);
+        let scene = Scene { snapshot, wrapper, notes: vec![], unread: vec![], is_denied: false };
+        let gathered = Gathered {
+            one,
+            config: Config::default(),
+            queued: Queued::Nothing,
+            warnings: vec![],
+            scene: Some(scene),
+            notes: vec![],
+        };
+        let description = describe(&gathered, at(5));
+        let told = format!("it is being deleted; waiting for finalizers: {}", keys::FINALIZER);
+        assert_eq!(description.notes.contains(&told), is_told, "{manager:?} {deleting}");
+        assert_eq!(description.next.is_none(), is_told, "{manager:?} {deleting}");
+        let is_advised = description.queue.is_some();
+        assert_eq!(is_advised, !deleting, "{manager:?} {deleting}");
+    }
+}
+
+#[test]
+fn a_copy_of_multikueue_says_where_it_is_changed() {
+    for (phase, want) in [("Failed", true), ("Succeeded", true), ("Running", false)] {
+        let mut one = one(&json!({"phase": phase}), &json!({}));
+        let wrapper = Wrapper { has_manager: true, ..(*one.wrapper).clone() };
+        one.wrapper = std::sync::Arc::new(wrapper);
+        let description = described(&one, snapshot(&one, Presence::Absent, vec![]), at(5));
+        let advice = description.advice.unwrap_or_default();
+        assert!(advice.ends_with("change the AppWrapper in the manager cluster"), "{advice}");
+        let next = description.next.unwrap();
+        assert_eq!(next.standing == "final", want, "{phase}: {}", next.standing);
+    }
 }
 
 #[test]

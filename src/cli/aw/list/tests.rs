@@ -84,11 +84,15 @@ fn who_suspends_it_during_a_reset_is_told_that_it_will_be_suspended() {
     let inactive = json!({"annotations": {keys::ACTIVE: "false"}});
     let deleting = json!({"phase": "Resetting", "retryAfter": at(160)});
     let gone = json!({"phase": "Resetting", "since": {"gone": at(90)}});
+    let paused = json!({"phase": "Resetting", "retryAfter": at(160), "since": {"gone": at(90)}});
+    let requeued = json!({"phase": "Resetting", "retryAfter": at(160), "requeue": {"attempt": 0}});
     let being = "being suspended; waiting until its resources are deleted";
     for (metadata, suspend, status, want) in [
         (&inactive, false, &deleting, being),
         (&json!({}), true, &deleting, being),
         (&inactive, false, &gone, "suspended by its annotation active"),
+        (&inactive, false, &paused, "suspended by its annotation active"),
+        (&json!({}), false, &requeued, "returning to its queue"),
         (&json!({}), false, &deleting, "restarting in 60s"),
     ] {
         let mut object = json!({
@@ -98,7 +102,73 @@ fn who_suspends_it_during_a_reset_is_told_that_it_will_be_suspended() {
         object["metadata"]["name"] = "aw".into();
         object["metadata"]["namespace"] = "ns".into();
         let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
-        assert_eq!(item(&seen, at(100)).state, want, "{object}");
+        let item = item(&seen, at(100));
+        assert_eq!(item.state, want, "{object}");
+        // the page counts down by itself
+        assert_eq!(item.retry_after.is_some(), want.starts_with("restarting"), "{object}");
+    }
+}
+
+#[test]
+fn a_manager_cluster_shows_the_state_in_the_worker_cluster() {
+    let queue = "waiting for admission by queue gpu";
+    let ready = |status: &str| condition("PodsReady", status, "R", "all");
+    let few = condition("PodsReady", "False", "InsufficientPodsReady", "1 of 2 pods");
+    let bad = condition("Unhealthy", "True", "FoundFailedPods", "Pod/p failed");
+    let last = condition("LastFailure", "True", "Fail", "pod p exited with code 3");
+    for (status, want) in [
+        (json!({}), queue),
+        (json!({"phase": "Suspended"}), queue),
+        (json!({"phase": "Resuming"}), "creating its components in the worker cluster"),
+        (
+            json!({"phase": "Running", "conditions": [ready("True"), last]}),
+            "pods running in the worker cluster",
+        ),
+        (
+            json!({"phase": "Running", "conditions": [ready("False")]}),
+            "waiting for its pods in the worker cluster",
+        ),
+        (
+            json!({"phase": "Running", "conditions": [few]}),
+            "waiting for pods in the worker cluster: 1 of 2 pods",
+        ),
+        (json!({"phase": "Running", "conditions": [bad]}), "FoundFailedPods: Pod/p failed"),
+        (json!({"phase": "Resetting"}), "waiting for its next attempt in the worker cluster"),
+        (json!({"phase": "Failed", "conditions": [bad, last]}), "pod p exited with code 3"),
+        (json!({"phase": "Failed", "conditions": [bad]}), "FoundFailedPods: Pod/p failed"),
+        (json!({"phase": "Succeeded"}), "-"),
+    ] {
+        let of = |manager: &str, deleted: bool| {
+            let object = json!({
+                "metadata": {"name": "aw", "namespace": "ns", "annotations": {keys::ACTIVE: "false"},
+                    "labels": {keys::QUEUE_NAME: "gpu"}, "finalizers": ["example.com/f"],
+                    "deletionTimestamp": deleted.then(|| at(0))},
+                "spec": {"components": [], "managedBy": manager}, "status": status,
+            });
+            let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+            item(&seen, at(100)).state
+        };
+        assert_eq!(of(keys::MULTIKUEUE, false), want, "{status}");
+        let going = "being deleted; waiting for finalizers: example.com/f";
+        assert_eq!(of(keys::MULTIKUEUE, true), going, "{status}");
+        assert_eq!(of("example.com/other", true), going, "{status}");
+        assert_eq!(of("example.com/other", false), "managed by example.com/other", "{status}");
+    }
+}
+
+#[test]
+fn the_annotation_active_does_not_suspend_a_copy_of_multikueue() {
+    for (label, want) in [
+        (json!({}), "suspended by its annotation active"),
+        (json!({keys::MULTIKUEUE_ORIGIN: "multikueue"}), "waiting for spec.suspend to be false"),
+    ] {
+        let object = json!({
+            "metadata": {"name": "aw", "namespace": "ns", "labels": label,
+                "annotations": {keys::ACTIVE: "false"}},
+            "spec": {"components": []}, "status": {"phase": "Suspended"},
+        });
+        let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+        assert_eq!(item(&seen, at(100)).state, want);
     }
 }
 

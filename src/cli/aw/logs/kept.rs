@@ -2,32 +2,27 @@
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::ApiResource;
-use serde::Deserialize;
 
 use super::Log;
 use crate::api::FailureRecord;
 use crate::cli::Error;
 use crate::cli::cluster::{said, unanswered};
-use crate::cli::place::{One, Place, get};
+use crate::cli::place::{One, Place, data_of, get};
 use crate::failure_log::{LOG_KEY, config_map};
 use crate::observe::live;
 use crate::observe::raw_object::RawObject;
 
-#[derive(Deserialize, Default)]
-#[serde(default)]
-struct Data {
-    data: std::collections::BTreeMap<String, String>,
-}
-
-/// What was kept of the log of a failure; `unread` says why the log of the pod, which exists, cannot be read.
+/// What was kept of the log of a failure; `unread` says why the log of the pod, which exists, cannot be read. Only the log of
+/// one container is kept: `wanted` is the container that the user named.
 ///
 /// # Errors
-/// Nothing was kept, or the user may not read it.
+/// Nothing was kept of that container, or the user may not read it.
 pub(super) async fn log(
     place: &Place,
     one: &One,
     attempt: i32,
     failure: &FailureRecord,
+    wanted: Option<&str>,
     unread: Option<String>,
 ) -> Result<Log, Error> {
     let pod = failure.pod.clone().unwrap_or_default();
@@ -53,6 +48,9 @@ pub(super) async fn log(
         Err(error) => return Err(unanswered(&error)),
     };
     match text(&seen, &one.wrapper.uid) {
+        Some((container, _)) if !is_wanted(&container, wanted) => {
+            no(format!("only the log of container {container} was kept"))
+        }
         Some((container, text)) => {
             Ok(Log { attempt: Some(attempt), pod, container, kept: true, text })
         }
@@ -60,11 +58,16 @@ pub(super) async fn log(
     }
 }
 
+/// Whether the log of this container is asked for.
+fn is_wanted(container: &str, wanted: Option<&str>) -> bool {
+    wanted.is_none_or(|wanted| wanted == container)
+}
+
 /// Container and log of a ConfigMap that an AppWrapper owns.
 fn text(seen: &RawObject, owner: &str) -> Option<(String, String)> {
     let owners = seen.meta.owner_references.as_deref().unwrap_or_default();
     owners.iter().find(|each| each.uid == owner)?;
-    let Data { mut data } = serde_json::from_str(seen.raw.get()).ok()?;
+    let mut data = data_of(seen)?;
     Some((data.remove("container").unwrap_or_default(), data.remove(LOG_KEY)?))
 }
 
@@ -87,5 +90,11 @@ mod tests {
         assert_eq!(text(&seen("u", "log"), "u"), want);
         assert_eq!(text(&seen("other", "log"), "u"), None);
         assert_eq!(text(&seen("u", "text"), "u"), None);
+    }
+
+    #[test]
+    fn the_log_of_another_container_is_not_shown() {
+        let is = |wanted| is_wanted("main", wanted);
+        assert_eq!([None, Some("main"), Some("sidecar")].map(is), [true, true, false]);
     }
 }

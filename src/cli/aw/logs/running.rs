@@ -6,7 +6,7 @@ use super::{Args, Log};
 use crate::act::failure_log;
 use crate::api::FailureRecord;
 use crate::cli::Error;
-use crate::cli::cluster::{unanswered, unlisted};
+use crate::cli::cluster::{said, unanswered, unlisted};
 use crate::cli::place::{One, Place, get};
 use crate::observe::live::{self, pod_resource};
 use crate::observe::pod_record::PodRecord;
@@ -98,8 +98,7 @@ pub(super) async fn of_failure(
     let Some(name) = &failure.pod else { return Ok(None) };
     let record = match get(&place.client, &pod_resource(), Some(&place.namespace), name).await {
         Ok(seen) => PodRecord::of(&seen),
-        Err(error) if matches!(live::code(&error), Some(403 | 404)) => return Ok(None),
-        Err(error) => return Err(unanswered(&error)),
+        Err(error) => return unseen(&error),
     };
     let wanted = args.container.as_ref().or(failure.container.as_ref());
     let first = || record.pod.containers.iter().find(|one| !one.init).map(|one| &one.name);
@@ -118,6 +117,16 @@ pub(super) async fn of_failure(
     })))
 }
 
+/// What a pod that cannot be read means for its log: one that does not exist has none, and one that the user may not see may have
+/// one.
+fn unseen(error: &kube::Error) -> Result<Option<Result<Log, String>>, Error> {
+    match live::code(error) {
+        Some(404) => Ok(None),
+        Some(403) => Ok(Some(Err(said(error)))),
+        Some(_) | None => Err(unanswered(error)),
+    }
+}
+
 /// # Errors
 /// Why it cannot be read.
 async fn read(place: &Place, pod: &str, container: &str, args: &Args) -> Result<String, String> {
@@ -128,8 +137,20 @@ async fn read(place: &Place, pod: &str, container: &str, args: &Args) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use kube::core::Status;
+
     use super::*;
     use crate::snapshot::{Container, Pod};
+
+    #[test]
+    fn a_pod_that_may_not_be_seen_is_no_deleted_pod() {
+        let unseen = |code: u16| {
+            unseen(&kube::Error::Api(Status::failure("no", "r").with_code(code).boxed()))
+        };
+        assert_eq!(unseen(404).unwrap(), None);
+        assert_eq!(unseen(403).unwrap(), Some(Err("no".to_owned())));
+        assert!(unseen(500).is_err());
+    }
 
     #[test]
     fn every_container_of_a_pod_that_has_a_node_is_asked() {

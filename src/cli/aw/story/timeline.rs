@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use serde::Serialize;
 
-use super::super::words;
+use super::super::words::{self, at};
 use super::pods::Life;
 use crate::api::{Attempt, AttemptAction, AttemptOutcome, Phase, condition};
 use crate::cli::explain::text::span;
@@ -329,14 +328,15 @@ fn pause(
     (to > end).then(|| Span { stage: Stage::Pausing, from: end, to, note: String::new() })
 }
 
+/// How an attempt ended, as words.
 const fn outcome(outcome: AttemptOutcome) -> &'static str {
     match outcome {
-        AttemptOutcome::Succeeded => "Succeeded",
-        AttemptOutcome::Failed => "Failed",
-        AttemptOutcome::Suspended => "Suspended",
-        AttemptOutcome::Deleted => "Deleted",
         AttemptOutcome::ComponentRecreated => "Component recreated",
         AttemptOutcome::NoFit => "No fit",
+        AttemptOutcome::Succeeded
+        | AttemptOutcome::Failed
+        | AttemptOutcome::Suspended
+        | AttemptOutcome::Deleted => outcome.as_str(),
     }
 }
 
@@ -418,10 +418,6 @@ fn life_spans(life: &Life, begin: Timestamp, now: Timestamp) -> Vec<Span> {
         (stage, from) = (following, until);
     }
     spans
-}
-
-pub(super) fn at(time: Option<&Time>) -> Option<Timestamp> {
-    time.map(|time| time.0)
 }
 
 #[cfg(test)]

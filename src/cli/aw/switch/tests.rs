@@ -1,3 +1,4 @@
+use super::super::multikueue::tests::sent;
 use super::*;
 
 fn wrapper(phase: Phase, queue: Option<&str>, suspend: bool) -> Wrapper {
@@ -178,18 +179,29 @@ fn what_kueue_left_in_another_queue_is_not_resumed() {
 fn what_has_ended_or_is_not_ours_is_left_alone() {
     let mut deleting = wrapper(Phase::Running, None, false);
     deleting.deleting = true;
-    let mut managed = wrapper(Phase::Running, None, false);
-    std::sync::Arc::make_mut(&mut managed.spec).managed_by =
-        Some("kueue.x-k8s.io/multikueue".into());
-    let mut ours = wrapper(Phase::Running, None, false);
-    std::sync::Arc::make_mut(&mut ours.spec).managed_by = Some(keys::CONTROLLER_NAME.into());
+    let managed_by = |manager: &str| {
+        let mut managed = wrapper(Phase::Running, None, false);
+        std::sync::Arc::make_mut(&mut managed.spec).managed_by = Some(manager.into());
+        managed
+    };
+    let managed = managed_by("kueue.x-k8s.io/multikueue");
+    let ours = managed_by(keys::CONTROLLER_NAME);
+    let copied = |phase| Wrapper { has_manager: true, ..wrapper(phase, Some("gpu"), false) };
     assert_eq!(planned(&ours, &Queued::NoKueue, Wish::Suspend), SuspendPlan::Spec);
-    for (wrapper, want) in [
+    for (wrapper, want) in vec![
+        // too large for the stack
         (wrapper(Phase::Succeeded, None, false), "has succeeded"),
         (wrapper(Phase::Failed, None, true), "kubectl aw retry aw"),
         (wrapper(Phase::Terminating, None, false), "being deleted"),
         (deleting, "being deleted"),
-        (managed, "managed by kueue.x-k8s.io/multikueue"),
+        (managed, "managed by kueue.x-k8s.io/multikueue, not by this controller; to "),
+        (copied(Phase::Running), "change the AppWrapper in the manager cluster"),
+        (copied(Phase::Suspended), "is a copy that MultiKueue created"),
+        (copied(Phase::Failed), "in the manager cluster"),
+        (sent(Phase::Failed), "; to run it again, delete the AppWrapper and create it again"),
+        (sent(Phase::Succeeded), "has succeeded"),
+        (Wrapper { deleting: true, ..sent(Phase::Running) }, "being deleted"),
+        (managed_by("example.com/other"), "managed by example.com/other, not by this controller"),
     ] {
         for wish in [Wish::Suspend, Wish::Resume] {
             match planned(&wrapper, &Queued::NoKueue, wish) {
@@ -198,6 +210,43 @@ fn what_has_ended_or_is_not_ours_is_left_alone() {
             }
         }
     }
+}
+
+#[test]
+fn what_runs_in_a_worker_cluster_is_suspended_by_its_workload() {
+    use Wish::{Resume, Suspend};
+    let patch = |active: bool| {
+        format!(
+            "it: kubectl patch workload w -n ns --type=merge -p '{{\"spec\":{{\"active\":{active}}}}}'"
+        )
+    };
+    let of = |active| found(workload(active));
+    let no_name =
+        |active: bool| format!("set spec.active of its Workload in this cluster to {active}");
+    for (wish, queued, is_refused, want) in [
+        (Suspend, of(true), true, format!("to suspend {}", patch(false))),
+        (Suspend, of(false), false, "is already suspended: its Workload w is not active".into()),
+        (Resume, of(false), true, format!("to resume {}", patch(true))),
+        (Resume, of(true), false, "is not suspended: its Workload w is active".into()),
+        (Suspend, Queued::Nothing, true, no_name(false)),
+        (Resume, Queued::Hidden("forbidden".into()), true, no_name(true)),
+    ] {
+        let (refused, said) = match planned(&sent(Phase::Running), &queued, wish) {
+            SuspendPlan::No(why) => (true, why),
+            SuspendPlan::Already(how) => (false, how),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(refused, is_refused, "{said}");
+        assert!(said.ends_with(&want), "{said}");
+    }
+    for phase in [Phase::Empty, Phase::Suspended] {
+        let advice = held(&sent(phase), &of(false), "kubectl aw").map(|(_, advice)| advice);
+        assert_eq!(advice, Some(format!("to resume {}", patch(true))), "{phase}");
+        assert_eq!(held(&sent(phase), &of(true), "kubectl aw"), None, "{phase}");
+    }
+    let copy = Wrapper { has_manager: true, ..wrapper(Phase::Suspended, Some("gpu"), true) };
+    let (_, advice) = held(&copy, &of(false), "kubectl aw").unwrap();
+    assert!(advice.starts_with("it is a copy that MultiKueue created"), "{advice}");
 }
 
 #[test]

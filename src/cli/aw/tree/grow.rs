@@ -4,6 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::look::CHAIN_MAX;
+
+/// The most levels of objects under a component: the longest chain of owners that is read, and a pod.
+const LEVELS_MAX: usize = CHAIN_MAX + 1;
+/// The most objects under the components and the AppWrapper: whoever may create Jobs chooses how many there are.
+const THINGS_MAX: usize = 2_000;
+
 /// An object in the tree, with those that it owns.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -54,34 +61,60 @@ impl Node {
 }
 
 /// Puts the components under the AppWrapper, and everything else under its owner. What has no owner in the
-/// tree is left out; what the AppWrapper itself owns and is no component is under it, after those.
-pub(super) fn grow(root: Node, uid: &str, components: Vec<Member>, things: Vec<Thing>) -> Node {
+/// tree is left out; what the AppWrapper itself owns and is no component is under it, after those. Where there is more
+/// than is shown, a note says so.
+pub(super) fn grow(
+    root: Node,
+    uid: &str,
+    components: Vec<Member>,
+    things: Vec<Thing>,
+) -> (Node, Option<String>) {
     let known: Vec<String> = components.iter().filter_map(|member| member.uid.clone()).collect();
     let mut by_owner: BTreeMap<String, Vec<Thing>> = BTreeMap::new();
     for thing in things.into_iter().filter(|thing| !known.contains(&thing.uid)) {
         by_owner.entry(thing.owner.clone()).or_default().push(thing);
     }
+    let mut rest = Rest { by_owner, room: THINGS_MAX, is_cut: false };
     let mut children: Vec<Node> = components
         .into_iter()
         .map(|member| {
-            let below = member.uid.map(|uid| under(&uid, &mut by_owner)).unwrap_or_default();
+            let below = member.uid.map(|uid| rest.under(&uid, LEVELS_MAX)).unwrap_or_default();
             Node { children: below, ..member.node }
         })
         .collect();
-    children.extend(under(uid, &mut by_owner));
-    Node { children, ..root }
+    children.extend(rest.under(uid, LEVELS_MAX));
+    let note = rest.is_cut.then(|| {
+        format!("more objects exist: at most {THINGS_MAX} in {LEVELS_MAX} levels are shown")
+    });
+    (Node { children, ..root }, note)
 }
 
-/// What an object owns. Each is taken out of the rest, so that a circle ends.
-fn under(uid: &str, by_owner: &mut BTreeMap<String, Vec<Thing>>) -> Vec<Node> {
-    let mut things = by_owner.remove(uid).unwrap_or_default();
-    things.sort_by(|a, b| {
-        (&a.node.kind, &a.node.name, &a.uid).cmp(&(&b.node.kind, &b.node.name, &b.uid))
-    });
-    things
-        .into_iter()
-        .map(|thing| Node { children: under(&thing.uid, by_owner), ..thing.node })
-        .collect()
+/// What is not in the tree yet.
+struct Rest {
+    by_owner: BTreeMap<String, Vec<Thing>>,
+    /// How many more objects are shown.
+    room: usize,
+    /// Some objects are not shown.
+    is_cut: bool,
+}
+
+impl Rest {
+    /// What an object owns, in at most so many levels. Each is taken out of the rest, so that a circle ends.
+    fn under(&mut self, uid: &str, levels: usize) -> Vec<Node> {
+        let mut things = self.by_owner.remove(uid).unwrap_or_default();
+        things.sort_by(|a, b| {
+            (&a.node.kind, &a.node.name, &a.uid).cmp(&(&b.node.kind, &b.node.name, &b.uid))
+        });
+        let room = if levels == 0 { 0 } else { self.room };
+        self.is_cut |= things.len() > room;
+        things.truncate(room);
+        self.room -= things.len();
+        let below = levels.saturating_sub(1);
+        things
+            .into_iter()
+            .map(|thing| Node { children: self.under(&thing.uid, below), ..thing.node })
+            .collect()
+    }
 }
 
 #[cfg(test)]
@@ -125,7 +158,36 @@ pub(super) mod tests {
             component("Pod", "wrapped", Some("w"), ""),
             component("Job", "missing", None, ""),
         ];
-        let tree = grow(Node::new("AppWrapper", "aw", String::new()), "aw", components, things);
+        let root = Node::new("AppWrapper", "aw", String::new());
+        let (tree, note) = grow(root, "aw", components, things);
         assert_eq!(shape(&tree), "aw(set(job(a b)) wrapped missing stray)");
+        assert_eq!(note, None);
+    }
+
+    #[test]
+    fn long_chains_and_crowds_are_cut_with_a_note() {
+        fn count(node: &Node) -> usize {
+            1 + node.children.iter().map(count).sum::<usize>()
+        }
+        let link = |n: usize| thing("Job", "j", &format!("u{}", n + 1), &format!("u{n}"), "");
+        let one = |n: usize| thing("Pod", &format!("p{n}"), &format!("p{n}"), "u0", "");
+        let chain = |length: usize| (0..length).map(link).collect::<Vec<_>>();
+        let crowd = |length: usize| (0..length).map(one).collect::<Vec<_>>();
+        for (things, shown, is_cut) in [
+            (chain(LEVELS_MAX), LEVELS_MAX, false),
+            (chain(20_000), LEVELS_MAX, true),
+            (crowd(THINGS_MAX), THINGS_MAX, false),
+            (crowd(THINGS_MAX + 1), THINGS_MAX, true),
+        ] {
+            // under a component, and under the AppWrapper itself
+            for (uid, components) in [
+                ("aw", vec![component("JobSet", "set", Some("u0"), "")]),
+                ("u0", vec![component("JobSet", "set", None, "")]),
+            ] {
+                let root = Node::new("AppWrapper", "aw", String::new());
+                let (tree, note) = grow(root, uid, components, things.clone());
+                assert_eq!((count(&tree), note.is_some()), (shown + 2, is_cut));
+            }
+        }
     }
 }

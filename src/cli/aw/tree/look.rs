@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use kube::api::ListParams;
 use serde_json::Value;
 
-use super::super::words;
+use super::super::{multikueue, words};
 use super::grow::{Member, Node, PodFacts, Thing};
 use crate::cli::Error;
 use crate::cli::cluster::{unlisted, unread};
 use crate::cli::place::{Place, get};
+use crate::kinds::Kind;
 use crate::observe::assemble::{Wrapper, kind_of};
 use crate::observe::cache::KindKey;
 use crate::observe::live::{self, Live};
@@ -19,7 +20,7 @@ use crate::observe::records::{Controller, Identity, ObjectRecord};
 use crate::snapshot::{Component, Object, Outcome, Owner, Pod, PodPhase, Presence};
 
 /// The longest chain of owners between a component and a pod that is followed.
-const CHAIN_MAX: usize = 10;
+pub(super) const CHAIN_MAX: usize = 10;
 /// The most owners that are read one by one: whoever may create pods chooses how many they name.
 const OWNERS_MAX: usize = 200;
 
@@ -37,32 +38,34 @@ pub(in crate::cli) struct Found {
 /// API version and kind of what something makes.
 type Made = &'static [(&'static str, &'static str)];
 
-/// What makes objects between itself and its pods: group and kind, and the kinds that it makes.
-const MAKES: [((&str, &str), Made); 7] = [
-    (("jobset.x-k8s.io", "JobSet"), &[("batch/v1", "Job")]),
-    (("batch", "CronJob"), &[("batch/v1", "Job")]),
-    (("apps", "Deployment"), &[("apps/v1", "ReplicaSet")]),
-    (("leaderworkerset.x-k8s.io", "LeaderWorkerSet"), &[("apps/v1", "StatefulSet")]),
-    (("ray.io", "RayJob"), &[("ray.io/v1", "RayCluster"), ("batch/v1", "Job")]),
-    (("ray.io", "RayService"), &[("ray.io/v1", "RayCluster")]),
-    (("kubeflow.org", "MPIJob"), &[("batch/v1", "Job")]),
+/// What makes objects between itself and its pods, and has no row in the registry in this version: API version and kind, and
+/// the kinds that it makes.
+const MAKES: [((&str, &str), Made); 2] = [
+    (("batch/v1", "CronJob"), &[("batch/v1", "Job")]),
+    (("kubeflow.org/v2beta1", "MPIJob"), &[("batch/v1", "Job")]),
 ];
 
 /// The kinds that stand between a component of a kind and its pods.
 fn made_by(kind: &KindKey) -> Vec<KindKey> {
-    let group = kind.api_version.rsplit_once('/').map_or("", |(group, _)| group);
-    let made = MAKES.iter().filter(|(by, _)| *by == (group, kind.kind.as_str()));
-    let made = made.flat_map(|(_, made)| made.iter());
-    made.map(|(api_version, kind)| KindKey {
+    let by = (kind.api_version.as_str(), kind.kind.as_str());
+    let row = Kind::of_any_version(by.0, by.1);
+    let known: Made = if row.is_known() { row.makes } else { &[] };
+    let more = MAKES.iter().filter(|(maker, _)| *maker == by).flat_map(|(_, made)| made.iter());
+    let made = known.iter().chain(more).map(|(api_version, kind)| KindKey {
         api_version: (*api_version).to_owned(),
         kind: (*kind).to_owned(),
-    })
-    .collect()
+    });
+    made.filter(|kind| !kind.is_pod()).collect()
 }
 
 /// Reads the components, what is known to stand between them and their pods, the pods, and whatever else
 /// owns those. What may not be read is noted.
 pub(in crate::cli) async fn look(place: &Place, wrapper: &Wrapper) -> Result<Found, Error> {
+    if let Some(note) = multikueue::note(place, wrapper).await? {
+        let components = wrapper.components.iter();
+        let components = components.map(|one| plain(one, absent(wrapper))).collect();
+        return Ok(Found { components, notes: vec![note], ..Found::default() });
+    }
     let live = Live::default();
     let mut found = Found::default();
     for index in 0..wrapper.components.len() {
@@ -88,20 +91,36 @@ pub(in crate::cli) async fn look(place: &Place, wrapper: &Wrapper) -> Result<Fou
     Ok(found)
 }
 
-/// UIDs of what the components of these UIDs have made, but for pods; nothing of what cannot be read.
+/// UIDs of what the components of these UIDs have made, and of what that has made, but for pods; nothing of what cannot be read.
 pub(in crate::cli) async fn made(
     place: &Place,
     wrapper: &Wrapper,
     components: &[String],
 ) -> Vec<String> {
     let live = Live::default();
-    let mut made = vec![];
+    let mut things = vec![];
     for kind in between(wrapper) {
         let listed = listed(place, &live, &kind).await.unwrap_or_default();
-        let things = listed.iter().filter_map(|seen| thing(seen, &kind));
-        made.extend(things.filter(|it| components.contains(&it.owner)).map(|it| it.uid));
+        things.extend(listed.iter().filter_map(|seen| thing(seen, &kind)));
     }
-    made
+    below(&things, components)
+}
+
+/// UIDs of what is below the objects of these UIDs, those next to them first.
+fn below(things: &[Thing], above: &[String]) -> Vec<String> {
+    let mut known: BTreeSet<&str> = above.iter().map(String::as_str).collect();
+    let mut below = vec![];
+    for _ in 0..CHAIN_MAX {
+        let is_next =
+            |it: &&Thing| known.contains(it.owner.as_str()) && !known.contains(it.uid.as_str());
+        let next: Vec<&Thing> = things.iter().filter(is_next).collect();
+        if next.is_empty() {
+            break;
+        }
+        known.extend(next.iter().map(|it| it.uid.as_str()));
+        below.extend(next.iter().map(|it| it.uid.clone()));
+    }
+    below
 }
 
 /// The kinds that stand between the components and their pods.
@@ -132,7 +151,7 @@ pub(in crate::cli) fn among(wrapper: &Wrapper, objects: Vec<(KindKey, RawObject)
         });
         found.components.push(match object {
             Some((_, seen)) => seen_member(wrapper, index, component, &kind, seen),
-            None => plain(component, "does not exist"),
+            None => plain(component, absent(wrapper)),
         });
     }
     for (kind, seen) in objects.iter().filter(|(kind, _)| kind.kind != "Workload") {
@@ -219,6 +238,11 @@ async fn member(
             alone("unknown: cannot be read")
         }
     }
+}
+
+/// What is said of a component that this cluster does not have.
+fn absent(wrapper: &Wrapper) -> &'static str {
+    if multikueue::is_sent(wrapper) { multikueue::CREATED_THERE } else { "does not exist" }
 }
 
 /// A component of which nothing more is known.
@@ -411,8 +435,50 @@ mod tests {
         assert_eq!(made("jobset.x-k8s.io/v1alpha2", "JobSet"), ["Job"]);
         assert_eq!(made("apps/v1", "Deployment"), ["ReplicaSet"]);
         assert_eq!(made("ray.io/v1", "RayJob"), ["RayCluster", "Job"]);
+        assert_eq!(made("trainer.kubeflow.org/v1alpha1", "TrainJob"), ["JobSet", "Job"]);
+        assert_eq!(made("leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), ["StatefulSet"]);
+        assert_eq!(made("batch/v1", "CronJob"), ["Job"]);
+        assert_eq!(made("kubeflow.org/v2beta1", "MPIJob"), ["Job"]);
+        assert!(made("kubeflow.org/v1", "MPIJob").is_empty());
         assert!(made("batch/v1", "Job").is_empty());
         assert!(made("example.com/v1", "JobSet").is_empty());
+    }
+
+    #[test]
+    fn what_the_makers_below_a_component_have_made_is_found_too() {
+        let thing = |uid: &str, owner: &str| Thing {
+            uid: uid.to_owned(),
+            owner: owner.to_owned(),
+            ..Thing::default()
+        };
+        // the Job is read before the JobSet that made it; two others name each other
+        let things = [
+            thing("job", "set"),
+            thing("set", "train"),
+            thing("other", "elsewhere"),
+            thing("a", "b"),
+            thing("b", "a"),
+        ];
+        assert_eq!(below(&things, &["train".to_owned()]), ["set", "job"]);
+        assert_eq!(below(&things, &["a".to_owned()]), ["b"]);
+        assert!(below(&things, &[]).is_empty());
+    }
+
+    #[test]
+    fn a_manager_cluster_does_not_miss_what_runs_in_the_worker_cluster() {
+        let of = |manager: Option<&str>| {
+            let object = json!({
+                "metadata": {"name": "aw", "namespace": "ns", "uid": "u"},
+                "spec": {"managedBy": manager, "components": [{"template": {
+                    "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"},
+                }}]},
+            });
+            let seen: RawObject = serde_json::from_str(&object.to_string()).unwrap();
+            let found = among(&Wrapper::read(&seen).unwrap(), vec![]);
+            found.components[0].node.state.clone()
+        };
+        assert_eq!(of(Some("kueue.x-k8s.io/multikueue")), "created in the worker cluster only");
+        assert_eq!(of(None), "does not exist");
     }
 
     #[test]

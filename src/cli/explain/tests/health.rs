@@ -120,6 +120,25 @@ fn a_pod_of_a_stranger_is_not_looked_at() {
 }
 
 #[test]
+fn a_pod_is_known_by_the_owners_that_are_in_the_bundle() {
+    let owned = |object: Value, name: &str| {
+        let owner = json!([{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name,
+            "uid": format!("{name}-uid"), "controller": true}]);
+        with(object, "/metadata/ownerReferences", owner)
+    };
+    let set = |name: &str| {
+        json!({"apiVersion": "apps/v1", "kind": "ReplicaSet",
+            "metadata": {"name": name, "namespace": "ns", "uid": format!("{name}-uid")}})
+    };
+    let failed = pod("w-0", "Failed", 3);
+    let job = failed["metadata"]["ownerReferences"].clone();
+    let top = with(set("top"), "/metadata/ownerReferences", job);
+    let pods = [owned(failed, "low"), pod("w-1", "Running", 0), owned(set("low"), "top"), top];
+    let want = format!("Running Wait FoundFailedPods {} w-0", at(80));
+    assert_eq!(line(&explain(&running(&pods), 30), &FIELDS), want);
+}
+
+#[test]
 fn a_pod_whose_owner_is_gone_still_holds_the_deletion_up() {
     let mut orphan = pod("w-0", "Running", 0);
     orphan["metadata"]["labels"]["workload.codeflare.dev/appwrapper-uid"] = json!("aw-uid");

@@ -1,4 +1,4 @@
-//! Rules of an AppWrapper that can be stored, but never apply to its components.
+//! Rules of an AppWrapper that can be stored, but never apply to its components or with `MultiKueue`.
 
 use serde_json::Value;
 
@@ -86,6 +86,23 @@ pub(super) fn annotated_exit_codes(limits: &Limits, targets: &Targets<'_>, repor
         if !codes.is_empty() {
             exit_codes(&format!("metadata.annotations[{key}]"), &aimed, report);
         }
+    }
+}
+
+/// Warns of what has no effect with `MultiKueue`: neither in the manager cluster nor in the worker cluster.
+pub(super) fn in_worker_cluster(spec: &Value, metadata: &Value, report: &mut Findings) {
+    if spec["managedBy"] != keys::MULTIKUEUE {
+        return;
+    }
+    if metadata["annotations"][keys::ACTIVE] == "false" {
+        let field = format!("metadata.annotations[{}]", keys::ACTIVE);
+        let message = "has no effect with MultiKueue: worker clusters ignore it; to suspend the AppWrapper, set \
+                       spec.active of its Workload to false";
+        report.doubtful(field, Some("false"), message);
+    }
+    if !spec["onNoFit"].is_null() {
+        let message = "has no effect with MultiKueue, which does not copy it to the worker cluster";
+        report.doubtful("spec.onNoFit", None, message);
     }
 }
 

@@ -185,7 +185,8 @@ fn attempts_that_are_lost_restart_nothing() {
     let adopted = lost.decide(600);
     assert_eq!(adopted.next, Phase::Running);
     assert_eq!(adopted.status.attempts.last().map(|last| last.attempt), Some(2));
-    let ready = |status: &AppWrapperStatus| condition::is_true(&status.conditions, condition::PODS_READY);
+    let ready =
+        |status: &AppWrapperStatus| condition::is_true(&status.conditions, condition::PODS_READY);
     assert!(ready(&adopted.status));
     // of a suspended AppWrapper, an object may be left that is on its way out
     let mut suspended = given(Phase::Suspended).object(|object| object.attempt = Some(2));

@@ -132,6 +132,16 @@ pub fn route(agenda: &mut Agenda, store: &Store, change: &Change) {
     }
 }
 
+/// Other kinds whose objects an operator looks at.
+const OPERATED: [&str; 6] =
+    ["Deployment", "ReplicaSet", "StatefulSet", "PyTorchJob", "TFJob", "RayCluster"];
+
+/// Whether somebody here makes the pods of a kind, or runs them.
+#[must_use]
+pub fn is_simulated(kind: &str) -> bool {
+    matches!(kind, "Pod" | "Job" | "JobSet") || OPERATED.contains(&kind)
+}
+
 fn task_of(store: &Store, address: &Address) -> Option<Task> {
     let kind = store.kinds.get(address.kind);
     Some(match kind.kind.as_str() {
@@ -140,9 +150,7 @@ fn task_of(store: &Store, address: &Address) -> Option<Task> {
         "Node" => Task::Node(address.clone()),
         "Job" => Task::Job(address.clone()),
         "JobSet" => Task::JobSet(address.clone()),
-        "Deployment" | "ReplicaSet" | "StatefulSet" | "PyTorchJob" | "TFJob" | "RayCluster" => {
-            Task::Operator(address.clone())
-        }
+        operated if OPERATED.contains(&operated) => Task::Operator(address.clone()),
         "AppWrapper" => Task::Queue(address.clone()),
         _ => return None,
     })

@@ -176,6 +176,37 @@ fn limits_above_the_global_one_are_warned_of() {
     only("recreates", &judged(&aw), start, "applies only to RecreateComponent and to restarts");
 }
 
+#[test]
+fn what_has_no_effect_in_a_worker_cluster_is_warned_of() {
+    const ACTIVE: &str =
+        "metadata.annotations[workload.codeflare.dev.appwrapper/active]: \"false\": ";
+    const NO_FIT: &str = "spec.onNoFit: ";
+    let sent = |manager: &str, active: &str, no_fit: Value| {
+        let mut aw = given(&[job("a")]);
+        aw["metadata"]["labels"] = json!({ keys::QUEUE_NAME: "gpu" });
+        aw["metadata"]["annotations"] = json!({ keys::ACTIVE: active });
+        aw["spec"]["managedBy"] = json!(manager);
+        aw["spec"]["onNoFit"] = no_fit;
+        judged(&aw)
+    };
+    let hold = || json!({"action": "Hold"});
+    let (ours, theirs) = (keys::CONTROLLER_NAME, keys::MULTIKUEUE);
+    for (manager, active, no_fit, want) in [
+        (ours, "false", hold(), vec![]),
+        (theirs, "true", Value::Null, vec![]),
+        (theirs, "false", Value::Null, vec![ACTIVE]),
+        (theirs, "true", hold(), vec![NO_FIT]),
+        (theirs, "false", hold(), vec![ACTIVE, NO_FIT]),
+    ] {
+        let said = sent(manager, active, no_fit);
+        assert_eq!(said.len(), want.len(), "{manager}: {said:#?}");
+        for (said, want) in said.iter().zip(want) {
+            let start = format!("warning: {want}has no effect with MultiKueue");
+            assert!(said.starts_with(&start), "{said}");
+        }
+    }
+}
+
 fn in_order(steps: &[&[&str]]) -> Value {
     let rules: Vec<Value> = steps
         .iter()
